@@ -1,0 +1,75 @@
+"""The datasets: one file each. A file that defines `DATASETS` is found by itself."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from benchmark.datasets.index import DatasetIndex
+from benchmark.errors import UserError
+
+__all__ = ["Counts", "Dataset", "DatasetIndex", "get", "load", "names"]
+
+
+@dataclass(frozen=True)
+class Counts:
+    """The official size of a dataset's default split."""
+
+    train_images: int
+    train_classes: int
+    test_images: int
+    test_classes: int
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """One dataset: what it is, where it comes from, what its folder looks like and how that is read.
+
+    `read(root)` gets the data folder (`--data`), finds its own folder in it and raises `UserError` if it is not
+    there. A dataset whose name ends in ':' is a family (`folder:PATH`); its `read` gets what follows the colon.
+    """
+
+    name: str
+    title: str
+    read: Callable[[Path], DatasetIndex] | Callable[[str], DatasetIndex]
+    source: str = ""
+    tree: str = ""
+    counts: Counts | None = None
+    embedded: bool = False
+    protocol: str = "oodml"
+    """The protocol that `oodml run` uses where none is named."""
+
+
+@cache
+def _all() -> dict[str, Dataset]:
+    found: dict[str, Dataset] = {}
+    for module in pkgutil.iter_modules(__path__):
+        for dataset in getattr(importlib.import_module(f"{__name__}.{module.name}"), "DATASETS", ()):
+            found[dataset.name] = dataset
+    return found
+
+
+def names() -> list[str]:
+    """All dataset names, families such as `folder:` last."""
+    return sorted(_all(), key=lambda n: (n.endswith(":"), n))
+
+
+def get(name: str) -> Dataset:
+    """The dataset of this name; `folder:PATH` and the like give the family."""
+    head, colon, _ = name.partition(":")
+    if head + colon in _all():
+        return _all()[head + colon]
+    close = difflib.get_close_matches(name, _all(), n=1, cutoff=0.5)
+    hint = f"did you mean '{close[0]}'? " if close else ""
+    raise UserError(f"unknown dataset '{name}'; {hint}`oodml datasets` lists all, folder:PATH takes your own")
+
+
+def load(name: str, data: Path) -> DatasetIndex:
+    """The index of a dataset, read from the data folder."""
+    dataset = get(name)
+    return dataset.read(name.partition(":")[2] if dataset.name.endswith(":") else data)  # type: ignore[arg-type]

@@ -1,0 +1,63 @@
+"""The index of a dataset: which images there are, of which class, and how each is opened."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+
+@dataclass(frozen=True)
+class DatasetIndex:
+    """Images, classes and the default class split of one dataset.
+
+    `paths` are the image ids: unique, relative to `root`, with forward slashes. `labels[i]` is the position of
+    image i's class in `classes`. `roles` marks the query and gallery images of test classes where these differ
+    (In-Shop), `domains` the member dataset of each image of a union. The order of images and classes is part
+    of the index and of its hash.
+    """
+
+    name: str
+    paths: tuple[str, ...]
+    classes: tuple[str, ...]
+    labels: np.ndarray
+    train_classes: tuple[str, ...]
+    test_classes: tuple[str, ...]
+    root: Path | None = None
+    roles: np.ndarray | None = None
+    """Per image '' (both), 'query' or 'gallery'; None where every test image is both."""
+    domains: np.ndarray | None = None
+    domain_names: tuple[str, ...] = ()
+    opener: Callable[[int], Image.Image] | None = field(default=None, compare=False)
+    """How image i is made where it is no file under `root`; must pickle, as images are read in parallel."""
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def open(self, i: int) -> Image.Image:
+        """Image i as Pillow gives it, not yet turned upright or converted to RGB."""
+        if self.opener is not None:
+            return self.opener(i)
+        assert self.root is not None
+        return Image.open(self.root / self.paths[i])
+
+    def of_classes(self, names: tuple[str, ...]) -> np.ndarray:
+        """Positions, in index order, of the images of these classes."""
+        wanted = set(names)
+        chosen = np.array([c in wanted for c in self.classes])
+        return np.flatnonzero(chosen[self.labels])
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 over everything above but the place on disk."""
+        facts = {"name": self.name, "paths": self.paths, "classes": self.classes, "labels": self.labels.tolist(),
+                 "train": self.train_classes, "test": self.test_classes,
+                 "roles": None if self.roles is None else self.roles.tolist(),
+                 "domains": None if self.domains is None else self.domains.tolist(), "names": self.domain_names}
+        return hashlib.sha256(json.dumps(facts, ensure_ascii=True).encode()).hexdigest()

@@ -1,0 +1,122 @@
+"""What a method is: an objective over embeddings, and the network that makes them.
+
+Most methods are one `Objective`: a loss over a batch of embeddings. It is trained with the plain `Method`, a
+backbone and one linear layer. A method that changes the network or the step derives from `Method` itself and
+takes any objective as its base (`s2sd:multisimilarity`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class MethodError(ValueError):
+    """A mistake in the choice of a method or of its settings, worded for its user."""
+
+
+def setting(default: Any, source: str, **per_dataset: Any) -> Any:
+    """One hyper-parameter: its default, where that comes from, and the values of datasets that differ.
+
+    >>> @dataclass(frozen=True)
+    ... class Settings:
+    ...     p: float = setting(0.2, "Revisiting DML, appendix", sop=0.15)
+    >>> Settings().p, dataclasses.fields(Settings)[0].metadata["per_dataset"]
+    (0.2, {'sop': 0.15})
+    """
+    return dataclasses.field(default=default, metadata={"source": source, "per_dataset": per_dataset})
+
+
+@dataclass(frozen=True)
+class NoSettings:
+    """For a method without hyper-parameters."""
+
+
+class Objective(nn.Module):
+    """A loss over one batch of embeddings; its parameters are proxies, betas and the like.
+
+    `forward(embeddings, labels)` returns a scalar. Labels are 0 .. classes-1. Embeddings come L2-normalised
+    unless the class says `normalised = False`.
+    """
+
+    Settings: ClassVar[type] = NoSettings
+    normalised: ClassVar[bool] = True
+    batches: ClassVar[str] = "spc-2"
+
+    def __init__(self, settings: Any, classes: int, dim: int) -> None:
+        super().__init__()
+        self.settings = settings
+        self.classes = classes
+        self.dim = dim
+
+    def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def rates(self) -> dict[str, float]:
+        """Learning rates of parameters that do not use the protocol's, by their name in this module."""
+        return {}
+
+
+class Step(NamedTuple):
+    """What one training step gives back: the loss, and the batch's embeddings for samplers that remember them."""
+
+    loss: Tensor
+    embeddings: Tensor
+
+
+class Method(nn.Module):
+    """A backbone, one linear embedding layer and an objective: the plain way to train a metric.
+
+        z(x) = W h(x) + b,   phi(x) = z / |z|
+
+    Subclasses change what they must: `forward` (images to training embeddings), `embed` (images to the
+    normalised embeddings that are searched), `step` (one batch's loss) or `groups` (what is optimised, and how).
+    """
+
+    Settings: ClassVar[type] = NoSettings
+    views: ClassVar[int] = 1
+    """How many augmentations of each image a batch holds; with more than one, `step` gets (views, b, c, h, w)."""
+
+    def __init__(self, backbone: nn.Module, objective: Objective, dim: int, settings: Any = None) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.objective = objective
+        self.settings = settings
+        self.embedding: nn.Module = nn.Linear(backbone.dim, dim)  # type: ignore[arg-type]
+
+    def forward(self, images: Tensor) -> Tensor:
+        z = self.embedding(self.backbone(images))
+        return F.normalize(z, dim=-1) if self.objective.normalised else z
+
+    def embed(self, images: Tensor) -> Tensor:
+        """The normalised embeddings by which images are searched."""
+        return F.normalize(self(images).float(), dim=-1)
+
+    def step(self, images: Tensor, labels: Tensor) -> Step:
+        embeddings = self(images)
+        # Similarities of a whole batch in bf16 tie by the dozen; every objective works in float32.
+        with torch.autocast(embeddings.device.type, enabled=False):
+            embeddings = embeddings.float()
+            return Step(self.objective(embeddings, labels), embeddings.detach())
+
+    def after_step(self) -> None:
+        """Called after the optimiser moved: momentum encoders, queues."""
+
+    def groups(self, lr: float, weight_decay: float) -> list[dict[str, Any]]:
+        """Parameter groups of the optimiser: the network decays, what belongs to the objective does not.
+
+        Each group carries a `name`, so that warm-up and logs can speak of it.
+        """
+        network = [p for n, p in self.named_parameters() if p.requires_grad and not n.startswith("objective.")]
+        groups = [{"name": "network", "params": network, "lr": lr, "weight_decay": weight_decay}]
+        rates = self.objective.rates()
+        for name, parameter in self.objective.named_parameters():
+            if parameter.requires_grad:
+                rate = rates.get(name, lr)
+                groups.append({"name": f"objective.{name}", "params": [parameter], "lr": rate, "weight_decay": 0.0})
+        return [g for g in groups if g["params"]]

@@ -1,0 +1,194 @@
+"""The register of methods: every file of this folder adds itself, and `get` and `select` find them by name."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import fnmatch
+import importlib
+import importlib.metadata
+import importlib.util
+import pkgutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from methods.method import Method, MethodError, Objective
+
+_ENTRIES: dict[str, Entry] = {}
+_discovered = False
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One registered method: the class, what it is, and what it was published as."""
+
+    name: str
+    cls: type
+    family: str
+    papers: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    cite: str = ""
+    trains: str = "network"
+    default_base: str = ""
+    base: Entry | None = None
+    defaults: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def summary(self) -> str:
+        return (self.cls.__doc__ or "").strip().splitlines()[0] if self.cls.__doc__ else ""
+
+    @property
+    def objective(self) -> Entry | None:
+        """The entry whose class is the objective: this one, or the base that a network method stands on."""
+        return self if issubclass(self.cls, Objective) else self.base
+
+    @property
+    def batches(self) -> str:
+        return getattr(self.objective.cls if self.objective else self.cls, "batches", "spc-2")
+
+    def settings(self, dataset: str = "", **given: Any) -> Any:
+        """This method's hyper-parameters for a dataset, with those given on the command line on top."""
+        fields = {f.name: f for f in dataclasses.fields(self.cls.Settings)}  # type: ignore[attr-defined]
+        values = {k: f.metadata["per_dataset"][dataset] for k, f in fields.items()
+                  if dataset in f.metadata.get("per_dataset", {})}
+        values = {**values, **dict(self.defaults)}
+        for key, value in given.items():
+            if key not in fields:
+                raise MethodError(f"method {self.name} has no setting '{key}'{near(key, fields)}")
+            values[key] = coerce(value, fields[key], f"{self.name}.{key}")
+        return self.cls.Settings(**values)  # type: ignore[attr-defined]
+
+    def build(self, backbone: nn.Module, classes: int, dim: int, settings: Any = None,
+              base_settings: Any = None) -> Method:
+        """The trainable module, for `classes` training classes and embeddings of `dim` numbers."""
+        settings = self.settings() if settings is None else settings
+        if issubclass(self.cls, Objective):
+            return Method(backbone, self.cls(settings, classes, dim), dim)
+        base = self.base
+        objective = None
+        if base is not None:
+            objective = base.cls(base.settings() if base_settings is None else base_settings, classes, dim)
+        return self.cls(backbone, objective, dim, settings)
+
+
+def coerce(value: Any, field: dataclasses.Field, where: str) -> Any:
+    """A command-line text as the type of the setting's default."""
+    kind = type(field.default)
+    if not isinstance(value, str) or kind is str:
+        return value
+    try:
+        if kind is bool:
+            return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[value.lower()]
+        if kind is tuple:
+            return tuple(type(field.default[0])(v) for v in value.split(","))
+        return kind(value)
+    except (ValueError, KeyError):
+        raise MethodError(f"{where}: '{value}' is not a {kind.__name__}") from None
+
+
+def near(name: str, options: Iterable[str]) -> str:
+    """"; did you mean X?" where something similar exists."""
+    close = difflib.get_close_matches(name, list(options), n=1, cutoff=0.5)
+    return f"; did you mean '{close[0]}'?" if close else ""
+
+
+def register(name: str, *, family: str, papers: Iterable[str] = (), tags: Iterable[str] = (), cite: str = "",
+             trains: str = "network", base: str = "", defaults: dict[str, Any] | None = None,
+             ) -> Callable[[type], type]:
+    """Class decorator that adds an `Objective` or a `Method` under its command-line name.
+
+    `base` names the default objective of a `Method` that takes one. Decorators stack: variants of one class
+    are further registrations with other `defaults`.
+    """
+
+    def add(cls: type) -> type:
+        known = _ENTRIES.get(name)
+        if known is not None and known.cls.__qualname__ != cls.__qualname__:
+            raise MethodError(f"method '{name}' is registered twice: {known.cls.__module__} and {cls.__module__}")
+        _ENTRIES[name] = Entry(name, cls, family, tuple(papers), tuple(tags), cite.strip(), trains, base,
+                               defaults=tuple((defaults or {}).items()))
+        return cls
+
+    return add
+
+
+def discover() -> None:
+    """Import every file of this folder and every installed plug-in of the entry-point group `oodml.methods`."""
+    global _discovered
+    if _discovered:
+        return
+    _discovered = True
+    package = importlib.import_module("methods")
+    for module in pkgutil.iter_modules(package.__path__):
+        if not module.ispkg:
+            importlib.import_module(f"methods.{module.name}")
+    for point in importlib.metadata.entry_points(group="oodml.methods"):
+        point.load()
+
+
+def load_plugin(path: str | Path) -> list[str]:
+    """Run a Python file that registers methods; returns the names it added. It is code: load only what you trust."""
+    discover()
+    path = Path(path)
+    if not path.is_file():
+        raise MethodError(f"plug-in {path}: no such file")
+    before = set(_ENTRIES)
+    spec = importlib.util.spec_from_file_location(f"oodml_plugin_{path.stem}", path)
+    assert spec is not None and spec.loader is not None
+    spec.loader.exec_module(importlib.util.module_from_spec(spec))
+    added = sorted(set(_ENTRIES) - before)
+    if not added:
+        raise MethodError(f"plug-in {path} registers no method; decorate a class with @methods.register(...)")
+    return added
+
+
+def names(tag: str | None = None) -> list[str]:
+    """All registered names in order; with `tag`, those with this tag, family or paper."""
+    discover()
+    return sorted(n for n, e in _ENTRIES.items() if tag is None or tag in (*e.tags, e.family, *e.papers))
+
+
+def get(name: str) -> Entry:
+    """The method of this name; `a:b` is the network method a on the objective b."""
+    discover()
+    head, _, tail = name.partition(":")
+    if head not in _ENTRIES:
+        raise MethodError(f"unknown method '{head}'{near(head, _ENTRIES)} `oodml methods` lists all")
+    entry = _ENTRIES[head]
+    if tail and not entry.default_base:
+        raise MethodError(f"method '{head}' takes no base objective, so '{name}' means nothing")
+    if not entry.default_base:
+        return entry
+    base = get(tail or entry.default_base)
+    if not issubclass(base.cls, Objective):
+        raise MethodError(f"'{base.name}' in '{name}' is not an objective that another method can build on")
+    return dataclasses.replace(entry, name=name, base=base)
+
+
+def select(text: str) -> list[str]:
+    """Names chosen by a list of names, globs, `tag:X`, `all` and exclusions.
+
+    >>> select("margin,arcface,-margin")
+    ['arcface']
+    """
+    chosen: list[str] = []
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        exclude, part = part.startswith("-"), part.lstrip("-")
+        if part == "all":
+            found = names()
+        elif part.startswith("tag:"):
+            found = names(part[4:])
+        elif any(c in part for c in "*?["):
+            found = fnmatch.filter(names(), part)
+        else:
+            found = [get(part).name]
+        if not found:
+            raise MethodError(f"'{part}' matches no method; `oodml methods` lists all")
+        chosen = [n for n in chosen if n not in found] if exclude else chosen + [n for n in found if n not in chosen]
+    if not chosen:
+        raise MethodError(f"'{text}' leaves no method to run")
+    return chosen
