@@ -74,8 +74,9 @@ class Method(nn.Module):
 
         z(x) = W h(x) + b,   phi(x) = z / |z|
 
-    Subclasses change what they must: `forward` (images to training embeddings), `embed` (images to the
-    normalised embeddings that are searched), `step` (one batch's loss) or `groups` (what is optimised, and how).
+    Subclasses change what they must: `project` (features to training embeddings), `forward` (images to these),
+    `embed` (images to the normalised embeddings that are searched), `step` (one batch's loss) or `groups` (what
+    is optimised, and how).
     """
 
     Settings: ClassVar[type] = NoSettings
@@ -90,7 +91,11 @@ class Method(nn.Module):
         self.embedding: nn.Module = nn.Linear(backbone.dim, dim)  # type: ignore[arg-type]
 
     def forward(self, images: Tensor) -> Tensor:
-        z = self.embedding(self.backbone(images))
+        return self.project(self.backbone(images))
+
+    def project(self, features: Tensor) -> Tensor:
+        """Training embeddings of the backbone's pooled features, which may be cached where nothing below trains."""
+        z = self.embedding(features)
         return F.normalize(z, dim=-1) if self.objective.normalised else z
 
     def embed(self, images: Tensor) -> Tensor:
@@ -110,13 +115,17 @@ class Method(nn.Module):
     def groups(self, lr: float, weight_decay: float) -> list[dict[str, Any]]:
         """Parameter groups of the optimiser: the network decays, what belongs to the objective does not.
 
-        Each group carries a `name`, so that warm-up and logs can speak of it.
+        Each group carries a name: `backbone` rests during warm-up, `head` is the rest of the network.
         """
-        network = [p for n, p in self.named_parameters() if p.requires_grad and not n.startswith("objective.")]
-        groups = [{"name": "network", "params": network, "lr": lr, "weight_decay": weight_decay}]
+        own: dict[str, list[nn.Parameter]] = {"backbone": [], "head": []}
+        for name, parameter in self.named_parameters():
+            if parameter.requires_grad and not name.startswith("objective."):
+                own["backbone" if name.startswith("backbone.") else "head"].append(parameter)
+        groups: list[dict[str, Any]] = [{"name": name, "params": parameters, "lr": lr, "weight_decay": weight_decay}
+                                        for name, parameters in own.items() if parameters]
         rates = self.objective.rates()
         for name, parameter in self.objective.named_parameters():
             if parameter.requires_grad:
-                rate = rates.get(name, lr)
-                groups.append({"name": f"objective.{name}", "params": [parameter], "lr": rate, "weight_decay": 0.0})
-        return [g for g in groups if g["params"]]
+                groups.append({"name": f"objective.{name}", "params": [parameter], "lr": rates.get(name, lr),
+                               "weight_decay": 0.0})
+        return groups

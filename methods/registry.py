@@ -91,9 +91,9 @@ def coerce(value: Any, field: dataclasses.Field, where: str) -> Any:
 
 
 def near(name: str, options: Iterable[str]) -> str:
-    """"; did you mean X?" where something similar exists."""
+    """ (did you mean X?), where something similar exists."""
     close = difflib.get_close_matches(name, list(options), n=1, cutoff=0.5)
-    return f"; did you mean '{close[0]}'?" if close else ""
+    return f" (did you mean '{close[0]}'?)" if close else ""
 
 
 def register(name: str, *, family: str, papers: Iterable[str] = (), tags: Iterable[str] = (), cite: str = "",
@@ -157,7 +157,7 @@ def get(name: str) -> Entry:
     discover()
     head, _, tail = name.partition(":")
     if head not in _ENTRIES:
-        raise MethodError(f"unknown method '{head}'{near(head, _ENTRIES)} `oodml methods` lists all")
+        raise MethodError(f"unknown method '{head}'{near(head, _ENTRIES)}; `oodml methods` lists all")
     entry = _ENTRIES[head]
     if tail and not entry.default_base:
         raise MethodError(f"method '{head}' takes no base objective, so '{name}' means nothing")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import pkgutil
 from collections.abc import Callable
@@ -11,9 +10,9 @@ from functools import cache
 from pathlib import Path
 
 from benchmark.datasets.index import DatasetIndex
-from benchmark.errors import UserError
+from benchmark.errors import UserError, near
 
-__all__ = ["Counts", "Dataset", "DatasetIndex", "get", "load", "names"]
+__all__ = ["Counts", "Dataset", "DatasetIndex", "get", "load", "names", "present"]
 
 
 @dataclass(frozen=True)
@@ -30,19 +29,24 @@ class Counts:
 class Dataset:
     """One dataset: what it is, where it comes from, what its folder looks like and how that is read.
 
-    `read(root)` gets the data folder (`--data`), finds its own folder in it and raises `UserError` if it is not
-    there. A dataset whose name ends in ':' is a family (`folder:PATH`); its `read` gets what follows the colon.
+    `read(data)` gets the data folder (`--data`), finds its own folder in it and raises `UserError` if it is not
+    there. A dataset whose name ends in ':' is a family (`folder:PATH`): `read(data, rest)` gets what follows the
+    colon as well.
     """
 
     name: str
     title: str
-    read: Callable[[Path], DatasetIndex] | Callable[[str], DatasetIndex]
+    read: Callable[[Path], DatasetIndex] | Callable[[Path, str], DatasetIndex]
     source: str = ""
     tree: str = ""
     counts: Counts | None = None
     embedded: bool = False
     protocol: str = "oodml"
     """The protocol that `oodml run` uses where none is named."""
+    folders: tuple[str, ...] = ()
+    """The names its folder may have in the data folder."""
+    members: tuple[str, ...] = ()
+    """The datasets that a union is made of."""
 
 
 @cache
@@ -64,12 +68,24 @@ def get(name: str) -> Dataset:
     head, colon, _ = name.partition(":")
     if head + colon in _all():
         return _all()[head + colon]
-    close = difflib.get_close_matches(name, _all(), n=1, cutoff=0.5)
-    hint = f"did you mean '{close[0]}'? " if close else ""
-    raise UserError(f"unknown dataset '{name}'; {hint}`oodml datasets` lists all, folder:PATH takes your own")
+    raise UserError(f"unknown dataset '{name}'{near(name, _all())}; `oodml datasets` lists all, folder:PATH takes "
+                    "your own")
 
 
 def load(name: str, data: Path) -> DatasetIndex:
     """The index of a dataset, read from the data folder."""
     dataset = get(name)
-    return dataset.read(name.partition(":")[2] if dataset.name.endswith(":") else data)  # type: ignore[arg-type]
+    rest = (name.partition(":")[2],) if dataset.name.endswith(":") else ()
+    return dataset.read(data, *rest)  # type: ignore[call-arg]
+
+
+def present(name: str, data: Path) -> bool:
+    """Whether a dataset can be read from the data folder and its images lie beside its lists."""
+    dataset = get(name)
+    if dataset.members:
+        return all(present(member, data) for member in dataset.members)
+    try:
+        index = load(name, data)
+    except UserError:
+        return False
+    return index.root is None or (index.root / index.paths[0]).is_file()

@@ -1,0 +1,54 @@
+# Variables: make run DATASET=cub METHODS=margin,arcface SEEDS=5 WORK=/scratch/oodml
+PYTHON ?= python3
+WORK ?= work
+DATASET ?=
+METHODS ?= all
+SEEDS ?=
+DEMO_METHODS = margin,multisimilarity,arcface,proxyanchor
+
+VENV := .venv
+OODML := $(VENV)/bin/oodml
+READY := $(VENV)/.ready
+export OODML_WORK := $(WORK)
+
+.DEFAULT_GOAL := help
+.PHONY: demo splits run report test lint bench clean help
+
+demo: $(READY) ## Set up, then the whole line on the embedded glyphs: ladder, training, leaderboard
+	$(OODML) splits build --dataset glyphs --rungs 5
+	$(OODML) splits build --dataset glyphs-union
+	$(OODML) run --dataset glyphs --methods frozen,$(DEMO_METHODS) --protocol demo
+	$(OODML) run --dataset glyphs-union --methods frozen,$(DEMO_METHODS) --protocol demo
+	$(OODML) report
+
+splits: $(READY) ## Build the ladder of DATASET (default: of every dataset that is present)
+	$(OODML) splits build $(if $(DATASET),--dataset $(DATASET))
+
+run: $(READY) ## Train METHODS on the ladder of DATASET with SEEDS seeds
+	$(OODML) run --dataset $(or $(DATASET),glyphs) --methods '$(METHODS)' $(if $(SEEDS),--seeds $(SEEDS))
+
+report: $(READY) ## Build the leaderboard from the finished runs
+	$(OODML) report
+
+test: $(READY) ## Run every test
+	$(VENV)/bin/python -m pytest
+
+lint: $(READY) ## Check style and types
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+
+bench: $(READY) ## Measure speed against what one would use instead
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m tests.bench
+
+clean: ## Remove the environment and what was made (never the data)
+	rm -rf $(VENV) $(WORK)/cache $(WORK)/splits $(WORK)/runs $(WORK)/leaderboard *.egg-info .pytest_cache .mypy_cache .ruff_cache
+
+help: ## Show this
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "Python 3.10 or newer is needed: make PYTHON=python3.x"; exit 1; }
+	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)/bin/python -m pip install --quiet --editable '.[dev]'
+	touch $(READY)

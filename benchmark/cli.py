@@ -1,0 +1,63 @@
+"""The `oodml` command: finds the commands in `benchmark/commands/` and turns users' mistakes into one line."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+import sys
+
+import click
+
+from benchmark import commands
+from benchmark.errors import UserError
+
+
+class Commands(click.Group):
+    """A group whose members are the files of `benchmark/commands/`."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return sorted(module.name for module in pkgutil.iter_modules(commands.__path__))
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in self.list_commands(context):
+            return None
+        return importlib.import_module(f"benchmark.commands.{name}").command
+
+
+@click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="oodml", prog_name="oodml")
+def cli() -> None:
+    """Benchmark deep metric learning under distribution shift: build splits, run methods, report."""
+
+
+def _is_users_mistake(error: BaseException) -> bool:
+    """Whether the error is one of the kinds that the wings raise for their users (they share no base class)."""
+    kinds = {"SplitError", "MethodError", "ReportError", "UserError"}
+    return any(kind.__name__ in kinds for kind in type(error).__mro__)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point: exit code 2 and one line for a user's mistake, a traceback only for ours."""
+    try:
+        cli.main(args=arguments, prog_name="oodml", standalone_mode=False)
+    except click.exceptions.Abort:
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except click.exceptions.Exit as done:
+        sys.exit(done.exit_code)
+    except BrokenPipeError:
+        # the reader (head, less) went away: not our mistake, and Python must not complain again at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except OSError as error:
+        where = f" {error.filename}" if error.filename else ""
+        click.echo(f"oodml: {error.strerror or error}{where}", err=True)
+        sys.exit(2)
+    except Exception as error:
+        if not _is_users_mistake(error) or isinstance(error, UserError) and os.environ.get("OODML_TRACEBACK"):
+            raise
+        click.echo(f"oodml: {error}", err=True)
+        sys.exit(2)

@@ -1,0 +1,188 @@
+"""`oodml datasets`: which datasets there are, what is known of each, whether one is sound, and decoding it once."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from benchmark.workspace import Workspace, workspace_options
+
+if TYPE_CHECKING:
+    from benchmark.datasets import Dataset, DatasetIndex
+
+
+@click.group(invoke_without_command=True)
+@workspace_options
+def command(workspace: Workspace) -> None:
+    """List the datasets; show, check or prepare one.
+
+    Nothing is ever downloaded: `oodml datasets show NAME` says where each archive comes from and what its folder must
+    look like.
+    """
+    context = click.get_current_context()
+    here = {"work": str(workspace.root), "data": str(workspace.data)}
+    context.default_map = {name: here for name in ("show", "check", "prepare")}
+    if context.invoked_subcommand is None:
+        _table(workspace)
+
+
+def _table(workspace: Workspace) -> None:
+    from benchmark import datasets
+
+    loaded: dict[str, DatasetIndex] = {}
+    rows = [("name", "state", "images", "classes", "train / test images", "counts", "where")]
+    for name in datasets.names():
+        if not name.endswith(":"):
+            rows.append(_row(datasets.get(name), workspace.data, loaded))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
+    for row in rows:
+        click.echo("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths)), row[-1]]).rstrip())
+    click.echo()
+    for name in datasets.names():
+        if name.endswith(":"):
+            click.echo(datasets.get(name).title)
+    click.echo(f"data folder: {workspace.data} (--data DIR or OODML_DATA); `oodml datasets show NAME` says where a "
+               "dataset comes from")
+
+
+def _row(dataset: Dataset, data: Path, loaded: dict[str, DatasetIndex]) -> tuple[str, ...]:
+    from benchmark import datasets
+    from benchmark.datasets.doctor import count
+    from benchmark.datasets.reading import NotThere
+    from benchmark.datasets.union import unite_indexes
+    from benchmark.errors import UserError
+
+    try:
+        if dataset.members and all(member in loaded for member in dataset.members):
+            index = unite_indexes(dataset.name, [loaded[member] for member in dataset.members])
+        elif dataset.members:
+            lacking = [member for member in dataset.members if member not in loaded]
+            return dataset.name, "absent", "", "", "", "", f"needs {', '.join(lacking)}"
+        else:
+            index = datasets.load(dataset.name, data)
+    except NotThere:
+        return dataset.name, "absent", "", "", "", "", f"looked for {', '.join(dataset.folders)}"
+    except UserError as error:
+        return dataset.name, "broken", "", "", "", "", str(error)
+    loaded[dataset.name] = index
+    state = "embedded" if dataset.embedded else "present"
+    if index.root is not None and not (index.root / index.paths[0]).is_file():
+        state = "no images"
+    sizes = count(index)
+    official = "" if dataset.counts is None else "official" if sizes == dataset.counts else "not official"
+    where = str(index.root) if index.root is not None else ""
+    return (dataset.name, state, f"{len(index):,}", f"{len(index.classes):,}",
+            f"{sizes.train_images:,} / {sizes.test_images:,}", official, where)
+
+
+@command.command()
+@click.argument("name")
+@click.option("--sheet", type=click.Path(dir_okay=False, path_type=Path),
+              help="Write a contact sheet of sampled images to this PNG [embedded datasets: WORK/NAME-contact.png].")
+@workspace_options
+def show(workspace: Workspace, name: str, sheet: Path | None) -> None:
+    """Where a dataset comes from, its tree and its counts."""
+    from benchmark import datasets
+    from benchmark.datasets.contact import contact_sheet
+    from benchmark.datasets.doctor import describe
+    from benchmark.datasets.reading import NotThere
+
+    dataset = datasets.get(name)
+    click.echo(dataset.title)
+    if dataset.source:
+        click.echo(f"source: {dataset.source}")
+    if dataset.tree:
+        click.echo(f"tree:\n{_indented(dataset.tree)}")
+    if dataset.counts is not None:
+        click.echo(f"official: {describe(dataset.counts)}")
+    if dataset.name == name and name.endswith(":"):
+        return
+    try:
+        index = datasets.load(name, workspace.data)
+    except NotThere as error:
+        if dataset.name.endswith(":"):
+            raise
+        click.echo(f"absent: {error}")
+        return
+    _figures(index)
+    if sheet is None and dataset.embedded:
+        sheet = workspace.writable().root / f"{index.name}-contact.png"
+    if sheet is not None:
+        click.echo(f"contact sheet: {contact_sheet(index, sheet)}")
+
+
+def _figures(index: DatasetIndex) -> None:
+    import numpy as np
+
+    from benchmark.datasets.doctor import count, describe, single_classes
+
+    if index.root is not None:
+        click.echo(f"found in: {index.root}")
+    click.echo(f"found: {describe(count(index))}")
+    sizes = np.bincount(index.labels, minlength=len(index.classes))
+    click.echo(f"images a class: {sizes.min()} to {sizes.max()}, median {np.median(sizes):g}")
+    if index.roles is not None:
+        click.echo(f"roles: {(index.roles == 'query').sum():,} queries, {(index.roles == 'gallery').sum():,} gallery")
+    if index.domains is not None:
+        shares = np.bincount(index.domains, minlength=len(index.domain_names))
+        click.echo("domains: " + ", ".join(f"{name} {share:,}" for name, share in zip(index.domain_names, shares)))
+    alone = single_classes(index)
+    if alone:
+        click.echo(f"classes of one image: {len(alone):,}, the first '{alone[0]}'; such an image has nothing to be "
+                   "matched with and is left out of the scores")
+    click.echo(f"index hash: {index.hash}")
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.splitlines())
+
+
+@command.command()
+@click.argument("name")
+@click.option("--jobs", type=click.IntRange(min=1), help="Processes that decode [default: one a core].")
+@workspace_options
+def check(workspace: Workspace, name: str, jobs: int | None) -> None:
+    """Decode every image of a dataset and say what is wrong. Exit code 0: sound, 1: something is wrong."""
+    from tqdm import tqdm
+
+    from benchmark import datasets
+    from benchmark.datasets.doctor import count, describe, examine
+    from benchmark.errors import UserError
+
+    dataset = datasets.get(name)
+    try:
+        index = datasets.load(name, workspace.data)
+    except UserError as error:
+        click.echo(f"{name}: {error}")
+        _expected(dataset.tree)
+        sys.exit(1)
+    with tqdm(total=len(index), unit="img", desc=f"decoding {name}", file=sys.stderr, disable=None) as bar:
+        report = examine(index, dataset.counts, jobs, bar.update)
+    problems = report.problems()
+    for problem in problems:
+        click.echo(f"{name}: {problem}")
+    if problems:
+        _expected(dataset.tree)
+        sys.exit(1)
+    official = " (the official counts)" if dataset.counts is not None else ""
+    click.echo(f"{name}: sound; {describe(count(index))}{official}")
+
+
+def _expected(tree: str) -> None:
+    if tree:
+        click.echo(f"expected tree:\n{_indented(tree)}")
+
+
+@command.command()
+@click.argument("name")
+@click.option("--jobs", type=click.IntRange(min=1), help="Processes that decode [default: one a core].")
+@workspace_options
+def prepare(workspace: Workspace, name: str, jobs: int | None) -> None:
+    """Decode every image of a dataset once and keep it for training."""
+    from benchmark import datasets, images
+
+    index = datasets.load(name, workspace.data)
+    images.prepare(index, workspace.writable().cache, jobs=jobs, progress=True)

@@ -1,0 +1,86 @@
+"""`csv:PATH`: any images, listed in a file with the columns path, label and, if wanted, split, domain and role."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+from benchmark.datasets import Dataset, DatasetIndex
+from benchmark.datasets.folder import own_name
+from benchmark.datasets.reading import NotThere, first_half, make_index, text
+from benchmark.errors import UserError, near
+
+COLUMNS = {"path": None, "label": None, "split": ("train", "test"), "domain": None, "role": ("", "query", "gallery")}
+
+
+def read(data: Path, rest: str) -> DatasetIndex:
+    """Reads the list; paths are relative to the folder it lies in.
+
+    Without a split column the first half of the classes, by name and within each domain, is trained on. With a
+    domain column a class is DOMAIN/LABEL, so that classes of two domains are never one.
+    """
+    path = Path(rest).expanduser()
+    if not rest or not path.is_file():
+        raise NotThere(f"there is no file '{rest}'; give csv:PATH with a list of the columns {', '.join(COLUMNS)}")
+    lines = list(_lines(path))
+    has = lines[0].keys() if lines else ()
+    keys = [f"{line['domain']}/{line['label']}" if "domain" in has else line["label"] for line in lines]
+    domain_of = {key: line["domain"] for key, line in zip(keys, lines)} if "domain" in has else {}
+    roles = [line["role"] for line in lines] if "role" in has else None
+    if "split" in has:
+        train = {key for key, line in zip(keys, lines) if line["split"] == "train"}
+        both = sorted(train & {key for key, line in zip(keys, lines) if line["split"] == "test"})
+        if both:
+            raise UserError(f"{path}: class '{both[0]}' is on both sides ({len(both)} such classes); the split is one "
+                            "of classes: give all images of a class the same side")
+        if not train or len(train) == len(set(keys)):
+            raise UserError(f"{path}: all images are on one side; give some classes 'train' and others 'test'")
+    else:
+        ordered = {domain: sorted(k for k in set(keys) if domain_of.get(k) == domain)
+                   for domain in sorted(set(domain_of.values())) or [None]}
+        train = {key for classes in ordered.values() for key in first_half(classes)}
+    misplaced = next((line for line, key in zip(lines, keys) if roles and line["role"] and key in train), None)
+    if misplaced is not None:
+        raise UserError(f"{path}: training image '{misplaced['path']}' has the role '{misplaced['role']}'; only test "
+                        "images are query or gallery, leave it empty")
+    return make_index(own_name(path.stem), path.parent, [line["path"] for line in lines], keys, where=path, train=train,
+                      roles=roles, domains=[line["domain"] for line in lines] if "domain" in has else None)
+
+
+def _lines(path: Path) -> list[dict[str, str]]:
+    reader = csv.DictReader(io.StringIO(text(path, "csv:"), newline=""), skipinitialspace=True, restval="")
+    columns = [column.strip() for column in reader.fieldnames or ()]
+    unknown = next((column for column in columns if column not in COLUMNS), None)
+    if unknown is not None:
+        raise UserError(f"{path} has the column '{unknown}'{near(unknown, COLUMNS)}; the first line names columns "
+                        f"out of {', '.join(COLUMNS)}")
+    if not {"path", "label"} <= set(columns):
+        raise UserError(f"{path} lacks the columns path and label; its first line must name them")
+    reader.fieldnames = columns
+    found = []
+    for line in reader:
+        if None in line:
+            raise UserError(f"{path}, line {reader.line_num}: more fields than columns; put quotes around values "
+                            "that contain a comma")
+        values = {column: line[column].strip() for column in columns}
+        for column, value in values.items():
+            allowed = COLUMNS[column]
+            if value not in allowed if allowed else not value:
+                meant = " or ".join(option or "empty" for option in allowed) if allowed else "given"
+                raise UserError(f"{path}, line {reader.line_num}: {column} is '{value}'; it must be {meant}")
+        found.append(values)
+    return found
+
+
+DATASETS = (Dataset(
+    name="csv:",
+    title="csv:PATH, your own images, listed in a file",
+    read=read,
+    source="Your own images.",
+    tree="""\
+PATH                               path,label,split,domain,role
+                                   birds/1.jpg,jay,train,birds,
+paths are relative to the list's folder; split is train or test, role query or gallery (test images only);
+the last three columns may be left out""",
+),)

@@ -1,0 +1,180 @@
+"""The doctor: decodes every image of a dataset and says what is wrong with it."""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from benchmark.datasets import Counts, DatasetIndex
+from benchmark.datasets.reading import images_under
+from benchmark.datasets.union import Members
+
+CHUNK = 64
+
+
+@dataclass
+class Report:
+    """What was found; `problems` are lines for the user, each with what mends it. Without any the dataset is sound."""
+
+    images: int
+    missing: list[str] = field(default_factory=list)
+    unreadable: dict[str, str] = field(default_factory=dict)
+    """Path to cause."""
+    extra: list[str] = field(default_factory=list)
+    """Image files beside the listed ones that no list names."""
+    duplicates: list[tuple[str, str]] = field(default_factory=list)
+    """(training image, test image) with the same pixels."""
+    single: list[str] = field(default_factory=list)
+    """Classes of one image, unless the official dataset has them."""
+    counts: str = ""
+    """How the counts differ from the official ones, '' if they do not."""
+
+    @property
+    def sound(self) -> bool:
+        return not self.problems()
+
+    def problems(self, most: int = 5) -> list[str]:
+        """One line for each kind of finding, naming the first few."""
+
+        def first(items: list[str]) -> str:
+            return ", ".join(items[:most]) + (f" and {len(items) - most:,} more" if len(items) > most else "")
+
+        found = []
+        if self.counts:
+            found.append(f"counts: {self.counts}; unpack the archive again")
+        if self.missing:
+            found.append(f"missing: {len(self.missing):,} listed images are not there: {first(self.missing)}; "
+                         "unpack the archive again")
+        if self.unreadable:
+            causes = [f"{path} ({cause})" for path, cause in sorted(self.unreadable.items())]
+            found.append(f"unreadable: {len(causes):,} images cannot be decoded: {first(causes)}; replace them")
+        if self.extra:
+            found.append(f"extra: {len(self.extra):,} images are on no list: {first(self.extra)}; remove them")
+        if self.duplicates:
+            pairs = [f"{one} = {other}" for one, other in self.duplicates]
+            found.append(f"duplicates: {len(pairs):,} test images are training images too: {first(pairs)}; "
+                         "scores on them measure memory")
+        if self.single:
+            found.append(f"single: {len(self.single):,} classes have one image, which has nothing to be matched "
+                         f"with: {first(self.single)}; add images or remove the class")
+        return found
+
+
+def count(index: DatasetIndex) -> Counts:
+    """The size of the default split."""
+    train = len(index.of_classes(index.train_classes))
+    test = len(index.of_classes(index.test_classes))
+    return Counts(train, len(index.train_classes), test, len(index.test_classes))
+
+
+def single_classes(index: DatasetIndex) -> list[str]:
+    """Classes that have one image only."""
+    return [index.classes[c] for c in np.flatnonzero(np.bincount(index.labels, minlength=len(index.classes)) == 1)]
+
+
+def examine(index: DatasetIndex, official: Counts | None = None, jobs: int | None = None,
+            progress: Callable[[int], object] = lambda done: None) -> Report:
+    """Decodes all images in `jobs` processes; `progress` is called with the number of images just done."""
+    report = Report(len(index))
+    found = count(index)
+    if official is not None and found != official:
+        report.counts = f"{describe(found)}; official are {describe(official)}"
+    if official is None or found != official:
+        report.single = single_classes(index)
+    digests: dict[int, str] = {}
+    for i, digest, cause in _decode_all(index, jobs or os.cpu_count() or 1, progress):
+        if digest:
+            digests[i] = digest
+        elif cause:
+            report.unreadable[index.paths[i]] = cause
+        else:
+            report.missing.append(index.paths[i])
+    report.missing.sort()
+    report.extra = extra_images(index)
+    report.duplicates = _across(index, digests)
+    return report
+
+
+def describe(counts: Counts) -> str:
+    return (f"{counts.train_images:,} images of {counts.train_classes:,} classes to train on, "
+            f"{counts.test_images:,} of {counts.test_classes:,} to test on")
+
+
+def digest(index: DatasetIndex, i: int) -> tuple[int, str, str]:
+    """(i, hash of the upright RGB pixels, '') or (i, '', cause), the cause '' where there is no such file."""
+    try:
+        with index.open(i) as image:
+            pixels = ImageOps.exif_transpose(image).convert("RGB")
+        return i, hashlib.sha256(b"%d %d " % pixels.size + pixels.tobytes()).hexdigest(), ""
+    except FileNotFoundError:
+        return i, "", ""
+    except Image.UnidentifiedImageError:
+        return i, "", "no image" if _size(index, i) else "empty file"
+    except Exception as error:  # Pillow's decoders raise of all kinds on damaged files, and none may stop the round
+        return i, "", str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+def _size(index: DatasetIndex, i: int) -> int:
+    return (index.root / index.paths[i]).stat().st_size if index.root is not None else 1
+
+
+_index: DatasetIndex | None = None
+
+
+def _receive(index: DatasetIndex) -> None:
+    global _index
+    _index = index
+
+
+def _digest_range(start: int, stop: int) -> list[tuple[int, str, str]]:
+    assert _index is not None
+    return [digest(_index, i) for i in range(start, stop)]
+
+
+def _decode_all(index: DatasetIndex, jobs: int, progress: Callable[[int], object]) -> Iterator[tuple[int, str, str]]:
+    if jobs == 1 or len(index) <= CHUNK:
+        for i in range(len(index)):
+            yield digest(index, i)
+            progress(1)
+        return
+    starts = range(0, len(index), CHUNK)
+    # spawned, since a process with threads (torch, a progress bar) must not be forked
+    with ProcessPoolExecutor(min(jobs, len(starts)), multiprocessing.get_context("spawn"), _receive, (index,)) as pool:
+        for results in pool.map(_digest_range, starts, [min(start + CHUNK, len(index)) for start in starts]):
+            yield from results
+            progress(len(results))
+
+
+def extra_images(index: DatasetIndex) -> list[str]:
+    """Images on disk, in the top folders that the index uses, that the index does not name."""
+    if isinstance(index.opener, Members):
+        return [f"{member.name}/{path}" for member in index.opener.indexes for path in extra_images(member)]
+    if index.root is None:
+        return []
+    listed = set(index.paths)
+    tops = sorted({path.partition("/")[0] if "/" in path else "." for path in listed})
+    found: set[str] = set()
+    for top in [top for top in tops if "." not in tops or top == "."]:
+        found.update((Path(top) / path).as_posix() for path in images_under(index.root / top))
+    return sorted(found - listed)
+
+
+def _across(index: DatasetIndex, digests: dict[int, str]) -> list[tuple[str, str]]:
+    train: dict[str, int] = {}
+    for i in index.of_classes(index.train_classes).tolist():
+        if i in digests:
+            train.setdefault(digests[i], i)
+    pairs: dict[int, list[int]] = defaultdict(list)
+    for i in index.of_classes(index.test_classes).tolist():
+        if digests.get(i) in train:
+            pairs[train[digests[i]]].append(i)
+    return [(index.paths[one], index.paths[other]) for one in sorted(pairs) for other in pairs[one]]

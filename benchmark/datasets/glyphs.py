@@ -1,0 +1,187 @@
+"""The embedded data: characters in the twelve DejaVu faces that matplotlib ships. A class is a character.
+
+Which characters: those that all twelve faces have, in the Unicode ranges of `FAMILIES`, letters of the five scripts
+and symbols of the three symbol families, without
+
+* characters with a Unicode decomposition (letters with accents, ligatures, struck-out operators): the same letter again;
+* symbols called HEAVY or SMALL: what differs from another symbol in weight or size alone cannot be told from it
+  across light and bold faces drawn at different sizes;
+* blanks and near-empty glyphs: less than `LEAST_INK` of the picture inked in the first face; combining marks
+  are neither letters nor symbols;
+* characters whose drawings coincide with an earlier one's (`coincide`): Latin A, Greek Alpha and Cyrillic A are one
+  class, named by the first in code-point order, in whose family it stays.
+
+Classes stand in code-point order; the default split trains on the first half and tests on the second, as CUB does.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from benchmark.datasets import Dataset
+from benchmark.datasets._glyph_drawing import RENDERER, SIDE, coverage, draw
+from benchmark.datasets._glyph_outlines import FACES, fonts_hash, outline, shared_characters
+from benchmark.datasets.index import DatasetIndex
+
+FAMILIES: dict[str, tuple[tuple[int, int], ...]] = {
+    "latin": ((0x0041, 0x024F),),
+    "greek": ((0x0391, 0x03C9),),
+    "cyrillic": ((0x0400, 0x045F),),
+    "armenian": ((0x0531, 0x0556),),
+    "georgian": ((0x10D0, 0x10F0),),
+    "arrows": ((0x2190, 0x21AF),),
+    "math": ((0x2200, 0x22FF),),
+    "shapes": ((0x2500, 0x257F), (0x25A0, 0x25FF)),
+}
+"""The Unicode ranges of each family, both ends included."""
+SYMBOLS = frozenset({"arrows", "math", "shapes"})
+LEAST_INK = 0.02
+TOLERANCE = 0.05
+"""Two drawings coincide if they differ by at most this share of the ink of the heavier."""
+DRAWINGS = 2
+MINI_CLASSES = 5
+"""Classes of each family in `glyphs-mini`."""
+
+
+def coincide(first: int, second: int) -> bool:
+    """Whether two characters are drawn alike in every face.
+
+    Both are rendered upright at the same size with their ink boxes centred, a and b: in each of the twelve faces
+    sum |a - b| <= TOLERANCE * max(sum a, sum b).
+
+    >>> coincide(ord("A"), 0x0391), coincide(ord("O"), ord("Q"))
+    (True, False)
+    """
+    return all(_alike(outline(face, first), outline(face, second)) for face in FACES)
+
+
+def _alike(first: np.ndarray, second: np.ndarray) -> bool:
+    if first.shape == second.shape and np.array_equal(first - first[0, [0, 1, 0, 1]], second - second[0, [0, 1, 0, 1]]):
+        return True  # the same polygon gives the same drawing
+    a, b = coverage(first), coverage(second)
+    return bool(np.abs(a - b).sum() <= TOLERANCE * max(a.sum(), b.sum()))
+
+
+def _candidates() -> Iterable[tuple[str, int]]:
+    for family, ranges in FAMILIES.items():
+        kinds = {"Sm", "So", "Sk"} if family in SYMBOLS else {"Lu", "Ll", "Lo"}
+        for code in shared_characters():
+            character = chr(code)
+            if not any(low <= code <= high for low, high in ranges):
+                continue
+            if unicodedata.category(character) not in kinds or unicodedata.decomposition(character):
+                continue
+            if family in SYMBOLS and {"HEAVY", "SMALL"} & set(unicodedata.name(character).split()):
+                continue
+            yield family, code
+
+
+@cache
+def characters() -> dict[str, tuple[int, ...]]:
+    """The code points of the classes, family by family, each in rising order."""
+    chosen: dict[str, list[int]] = {family: [] for family in FAMILIES}
+    seen: list[tuple[int, int]] = []
+    for family, code in _candidates():
+        ink = int(coverage(outline(FACES[0], code)).sum())
+        if ink < LEAST_INK * 4096 * SIDE * SIDE:
+            continue
+        # |sum a - sum b| <= sum |a - b|: drawings that coincide have about as much ink.
+        near = (other for other, its in seen if abs(ink - its) <= TOLERANCE * max(ink, its))
+        if not any(coincide(code, other) for other in near):
+            chosen[family].append(code)
+            seen.append((code, ink))
+    return {family: tuple(codes) for family, codes in chosen.items()}
+
+
+@dataclass(frozen=True)
+class Drawings:
+    """Draws image i of an index: class by class, within a class face by face, within a face drawing by drawing."""
+
+    codes: tuple[int, ...]
+    drawings: int
+
+    def place(self, i: int) -> tuple[str, int, int]:
+        """Face, code point and drawing number of image i."""
+        rest, drawing = divmod(i, self.drawings)
+        position, face = divmod(rest, len(FACES))
+        return FACES[face], self.codes[position], drawing
+
+    def __call__(self, i: int) -> Image.Image:
+        return Image.fromarray(draw(*self.place(i)))
+
+
+def class_name(code: int) -> str:
+    """The name of a character's class, fit for file names and CSV.
+
+    >>> class_name(ord("A"))
+    'U+0041'
+    """
+    return f"U+{code:04X}"
+
+
+def readable(name: str) -> str:
+    """The character and its Unicode name for a class name.
+
+    >>> readable("U+0041")
+    'A LATIN CAPITAL LETTER A'
+    """
+    character = chr(int(name.removeprefix("U+"), 16))
+    return f"{character} {unicodedata.name(character)}"
+
+
+def _index(name: str, codes: tuple[int, ...], drawings: int = DRAWINGS) -> DatasetIndex:
+    opener = Drawings(codes, drawings)
+    classes = tuple(class_name(code) for code in codes)
+    per_class = len(FACES) * drawings
+    # Fonts and renderer are part of every image id: what they alter, no cache and no record takes for the same.
+    stem = f"v{RENDERER}-{fonts_hash()[:8]}"
+    places = (opener.place(i) for i in range(len(codes) * per_class))
+    half = len(classes) // 2
+    return DatasetIndex(
+        name=name,
+        paths=tuple(f"{stem}/{class_name(code)}/{face}-{drawing}" for face, code, drawing in places),
+        classes=classes,
+        labels=np.repeat(np.arange(len(classes)), per_class),
+        train_classes=classes[:half],
+        test_classes=classes[half:],
+        opener=opener,
+    )
+
+
+def _whole(_: Path) -> DatasetIndex:
+    return _index("glyphs", tuple(sorted(code for codes in characters().values() for code in codes)))
+
+
+def _mini(_: Path) -> DatasetIndex:
+    spread = [codes[i * len(codes) // MINI_CLASSES] for codes in characters().values() for i in range(MINI_CLASSES)]
+    return _index("glyphs-mini", tuple(sorted(spread)), drawings=1)
+
+
+def _family(family: str, _: Path) -> DatasetIndex:
+    return _index(f"glyphs-{family}", characters()[family])
+
+
+def _union(data: Path) -> DatasetIndex:
+    from benchmark.datasets.union import unite_indexes
+
+    return unite_indexes("glyphs-union", [_family(family, data) for family in FAMILIES])
+
+
+_SOURCE = "drawn from the DejaVu fonts that matplotlib ships (Bitstream Vera licence); nothing is downloaded"
+DATASETS = (
+    Dataset("glyphs", "characters of eight scripts and symbol families in twelve typefaces", _whole, _SOURCE,
+            embedded=True, protocol="demo"),
+    Dataset("glyphs-mini", "five characters of each family, one drawing a face: for tests", _mini, _SOURCE,
+            embedded=True, protocol="demo"),
+    *(Dataset(f"glyphs-{family}", f"the {family} of glyphs" if family in SYMBOLS else f"the {family.title()} letters "
+              "of glyphs", partial(_family, family), _SOURCE, embedded=True, protocol="demo") for family in FAMILIES),
+    Dataset("glyphs-union", "the eight families of glyphs as eight datasets of a universal union", _union, _SOURCE,
+            embedded=True, protocol="demo"),
+)

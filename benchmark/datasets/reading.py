@@ -1,0 +1,229 @@
+"""What the readers share: finding a dataset's folder, reading its lists, refusing bad paths, ordering the index.
+
+The order of every index is the same: classes by their official number, or by the code points of their name where
+they have none; images by class, then by the code points of their path. Neither the file system's order nor the
+locale has a say, nor does the order of lines in an annotation file.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from benchmark.datasets.index import DatasetIndex
+from benchmark.errors import UserError
+
+Key = TypeVar("Key", int, str)
+
+SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm"})
+
+
+class NotThere(UserError):
+    """The dataset lies nowhere in the data folder (as against: it is there, but broken)."""
+
+
+def tree_hint(name: str) -> str:
+    return f"`oodml datasets show {name}` prints the tree it should have"
+
+
+def find(name: str, data: Path, folders: Sequence[str], marks: Sequence[str]) -> Path:
+    """The folder of a dataset: DATA/FOLDER, DATA/FOLDER/FOLDER or DATA itself, whichever holds one of the marks.
+
+    Folder names are compared without regard to case and tried in the order given. DATA itself counts only if it
+    bears one of the names, since several datasets have files of the same name.
+    """
+    wanted = [folder.lower() for folder in folders]
+    tops = _subfolders(data, wanted) + ([data] if data.resolve().name.lower() in wanted else [])
+    for top in tops:
+        for place in (top, *_subfolders(top, wanted)):
+            if any((place / mark).exists() for mark in marks):
+                return place
+    if tops:
+        raise UserError(f"{tops[0]} has none of {', '.join(marks)}; {tree_hint(name)}")
+    raise NotThere(f"dataset '{name}' is not in {data} (looked for {', '.join(folders)}); give the folder with "
+                   f"--data DIR; `oodml datasets show {name}` says where it comes from")
+
+
+def _subfolders(folder: Path, wanted: Sequence[str]) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    there = {path.name.lower(): path for path in sorted(folder.iterdir(), reverse=True) if path.is_dir()}
+    return [there[name] for name in wanted if name in there]
+
+
+def existing(name: str, place: Path, candidates: Sequence[str]) -> Path:
+    """The first of the candidates that exists under `place`."""
+    for candidate in candidates:
+        if (place / candidate).exists():
+            return place / candidate
+    raise UserError(f"{place / candidates[0]} is missing; {tree_hint(name)}")
+
+
+def image_folder(place: Path, candidates: Sequence[str]) -> Path:
+    """The first of the folders that exists, else the first: lists can be read before the images are unpacked."""
+    return next((place / c for c in candidates if (place / c).is_dir()), place / candidates[0])
+
+
+def text(path: Path, name: str) -> str:
+    """A text file as UTF-8, or as Latin-1 where it is not that."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise UserError(f"{path} is missing; {tree_hint(name)}") from None
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return content.decode("latin-1")
+
+
+def rows(path: Path, fields: int, name: str, skip: int = 0) -> list[list[str]]:
+    """The lines of a list as exactly `fields` fields each; the last field keeps its inner spaces."""
+    found = []
+    for number, line in enumerate(text(path, name).replace("\r", "\n").split("\n"), 1):
+        parts = line.strip().split(None, fields - 1)
+        if not parts:
+            continue
+        if skip:
+            skip -= 1
+            continue
+        if len(parts) < fields:
+            raise UserError(f"{path}, line {number}: expected {fields} fields, found '{line.strip()}'; "
+                            f"the file is damaged, unpack it again ({tree_hint(name)})")
+        found.append(parts)
+    if not found:
+        raise UserError(f"{path} lists nothing; the file is damaged, unpack it again ({tree_hint(name)})")
+    return found
+
+
+def numbers(values: Sequence[str], path: Path) -> list[int]:
+    """A column of class numbers."""
+    try:
+        return [int(value) for value in values]
+    except ValueError as error:
+        bad = str(error).rpartition(": ")[2]
+        raise UserError(f"{path}: {bad} is no class number; the file is damaged, unpack it again") from None
+
+
+def mat(path: Path, *wanted: str, name: str) -> list[Any]:
+    """Variables of a MATLAB file, singleton dimensions squeezed out."""
+    from scipy.io import loadmat
+
+    try:
+        content = loadmat(path, squeeze_me=True)
+    except FileNotFoundError:
+        raise UserError(f"{path} is missing; {tree_hint(name)}") from None
+    except Exception as error:  # scipy lets whatever its parser stumbled over escape
+        raise UserError(f"{path} cannot be read as a MATLAB file ({error}); unpack it again") from None
+    absent = [variable for variable in wanted if variable not in content]
+    if absent:
+        raise UserError(f"{path} has no variable '{absent[0]}'; it is not the official file ({tree_hint(name)})")
+    return [np.atleast_1d(content[variable]) for variable in wanted]
+
+
+def images_under(folder: Path) -> list[str]:
+    """Paths of all images below a folder, sorted; hidden files and macOS `._` litter do not count."""
+    found = []
+    for here, folders, files in os.walk(folder):
+        folders[:] = [f for f in folders if not f.startswith(".") and f != "__MACOSX"]
+        inner = Path(here).relative_to(folder).as_posix()
+        found += [f if inner == "." else f"{inner}/{f}" for f in files
+                  if not f.startswith(".") and os.path.splitext(f)[1].lower() in SUFFIXES]
+    return sorted(found)
+
+
+def class_folders(folder: Path) -> dict[str, list[str]]:
+    """The images of each direct subfolder that has any, paths relative to `folder`."""
+    found: dict[str, list[str]] = {}
+    for inner in sorted(p.name for p in folder.iterdir() if p.is_dir() and not p.name.startswith((".", "__MACOSX"))):
+        images = [f"{inner}/{path}" for path in images_under(folder / inner)]
+        if images:
+            found[inner] = images
+    return found
+
+
+def safe(path: str, where: object) -> str:
+    """The path in its plain form, refused if it leaves the dataset's folder.
+
+    >>> safe("./birds//1.jpg", "list.csv")
+    'birds/1.jpg'
+    """
+    if "//" in path or "./" in path or path.endswith("/."):
+        if ".." in path.split("/"):
+            raise UserError(f"{where} names '{path}', outside the dataset's folder; only paths below it are read")
+        path = "/" * path.startswith("/") + posixpath.normpath(path).lstrip("/")
+    if not path or path[0] == "/" or "\\" in path or path[1:2] == ":" or path == ".." or path.endswith("/.."):
+        raise UserError(f"{where} names '{path}'; paths must be relative to the dataset's folder, with forward "
+                        "slashes, and stay inside it")
+    return path
+
+
+def first_half(classes: Sequence[Key]) -> Sequence[Key]:
+    """The default training classes: the first half in order, the larger half where they are odd (NABirds: 278 of 555).
+
+    >>> first_half(["a", "b", "c"])
+    ['a', 'b']
+    """
+    return classes[: (len(classes) + 1) // 2]
+
+
+def make_index(name: str, root: Path, paths: Sequence[str], keys: Sequence[Key], *, where: object,
+               class_names: Mapping[Key, str] | None = None, train: Collection[Key] | None = None,
+               roles: Sequence[str] | None = None, domains: Sequence[str] | None = None) -> DatasetIndex:
+    """The index of a dataset from one path and one class key (number or name) an image.
+
+    `where` is what an error points to. `train` are the keys of the training classes, the first half if not given.
+    """
+    order = sorted(set(keys))
+    if len(order) < 2:
+        found = f"only the class '{order[0]}'" if order else "no images"
+        raise UserError(f"{where}: {found}; a dataset needs at least two classes, one to train on and one to test on")
+    position = {key: i for i, key in enumerate(order)}
+    labels = [position[key] for key in keys]
+    plain = [safe(path, where) for path in paths]
+    by = sorted(range(len(plain)), key=lambda i: (labels[i], plain[i]))
+    if len(set(plain)) < len(plain):
+        twice = Counter(plain).most_common(1)[0][0]
+        raise UserError(f"{where} names '{twice}' twice; an image has one line and one class")
+    learnt = set(first_half(order) if train is None else train)
+    called = _distinct(order, class_names or {})
+    names = tuple(called[key] for key in order)
+    domain_names = tuple(sorted(set(domains))) if domains else ()
+    return DatasetIndex(
+        name=name, root=root, paths=tuple(plain[i] for i in by), classes=names,
+        labels=np.array([labels[i] for i in by], dtype=np.int64),
+        train_classes=tuple(called[key] for key in order if key in learnt),
+        test_classes=tuple(called[key] for key in order if key not in learnt),
+        roles=np.array([roles[i] for i in by]) if roles else None,
+        domains=np.array([domain_names.index(domains[i]) for i in by], dtype=np.int64) if domains else None,
+        domain_names=domain_names)
+
+
+def _distinct(order: Sequence[Key], class_names: Mapping[Key, str]) -> dict[Key, str]:
+    """The name of each class; where several share one, their number is added."""
+    plain = {key: class_names.get(key, str(key)) for key in order}
+    shared = Counter(plain.values())
+    return {key: f"{plain[key]} #{key}" if shared[plain[key]] > 1 else plain[key] for key in order}
+
+
+def read_numbered_lists(name: str, place: Path, images: Path) -> DatasetIndex:
+    """CUB's three lists, which NABirds has too: images.txt, image_class_labels.txt and classes.txt."""
+    files = {row[0]: row[1] for row in rows(place / "images.txt", 2, name)}
+    marks = {row[0]: row[1] for row in rows(place / "image_class_labels.txt", 2, name)}
+    unmarked = next((image for image in files if image not in marks), None)
+    if unmarked is not None:
+        raise UserError(f"{place / 'image_class_labels.txt'} has no line for image {unmarked} of images.txt; "
+                        "the lists do not belong together, unpack the archive again")
+    keys = numbers([marks[image] for image in files], place / "image_class_labels.txt")
+    listed = rows(place / "classes.txt", 2, name)
+    class_names = dict(zip(numbers([row[0] for row in listed], place / "classes.txt"), [row[1] for row in listed]))
+    unnamed = set(keys) - set(class_names)
+    if unnamed:
+        raise UserError(f"{place / 'classes.txt'} has no line for class {min(unnamed)} of image_class_labels.txt; "
+                        "the lists do not belong together, unpack the archive again")
+    return make_index(name, images, list(files.values()), keys, where=place / "images.txt", class_names=class_names)

@@ -1,0 +1,267 @@
+"""Decode once: every image of a dataset as upright RGB bytes in one memory-mapped file.
+
+An image is decoded as Pillow does it, turned upright (EXIF), converted to RGB, and its shorter side brought to
+256 pixels with Pillow's antialiased bilinear filter: exactly torchvision's `Resize(256)`, so that evaluation at that
+size needs no resampling at all. An image whose shorter side is 256 or less is kept as it is. Images keep their
+own aspect ratio and the size of the original is stored beside them, so random crops can be drawn by the
+law of the original's geometry.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import cached_property
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from filelock import FileLock
+from PIL import Image, ImageOps
+
+from benchmark.datasets.index import DatasetIndex
+from benchmark.errors import UserError
+from benchmark.journal import GrowingFile, disk_errors, write_json
+
+SHORTER_SIDE = 256
+CHUNK = 128
+"""Images a piece of work: what is lost at most, for each process, when preparing is killed."""
+VERSION = 1
+
+
+class ImageStore:
+    """The decoded images of one dataset, read through a memory map. Pickles as its path."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = Path(folder)
+        try:
+            self.facts: dict[str, Any] = json.loads((self.folder / "store.json").read_text())
+            self.geometry: np.ndarray = np.load(self.folder / "geometry.npy")
+        except (OSError, ValueError):
+            raise UserError(f"no decoded images in {self.folder}: `oodml datasets prepare NAME` makes them") from None
+        pixels = self.folder / "pixels.bin"
+        if self.facts["version"] != VERSION or not pixels.is_file() or pixels.stat().st_size != self.facts["nbytes"]:
+            raise UserError(f"the decoded images in {self.folder} are damaged or of another version: "
+                            "delete that folder and run `oodml datasets prepare NAME` again")
+
+    @classmethod
+    def open(cls, folder: Path) -> ImageStore:
+        """The store in this folder."""
+        return cls(folder)
+
+    def __len__(self) -> int:
+        return len(self.geometry)
+
+    def __reduce__(self) -> tuple[type[ImageStore], tuple[Path]]:
+        return type(self), (self.folder,)
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 of the content: every pixel and every size, in order."""
+        return self.facts["hash"]
+
+    @property
+    def nbytes(self) -> int:
+        return self.facts["nbytes"]
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Height and width of each image as stored, (n, 2)."""
+        return self.geometry[:, :2]
+
+    @property
+    def originals(self) -> np.ndarray:
+        """Height and width of each original image, upright, (n, 2)."""
+        return self.geometry[:, 2:]
+
+    @cached_property
+    def offsets(self) -> np.ndarray:
+        """Where each image begins in `pixels`, and at last where they end, (n + 1,)."""
+        return np.concatenate([[0], np.cumsum(self.sizes.astype(np.int64).prod(1) * 3)])
+
+    @cached_property
+    def pixels(self) -> np.ndarray:
+        """All bytes, row by row, RGB interleaved, one image after the other; writing to them never reaches the disk."""
+        return np.asarray(np.memmap(self.folder / "pixels.bin", np.uint8, "c"))
+
+    def image(self, i: int) -> np.ndarray:
+        """Image i, (h, w, 3) uint8; a view of the file."""
+        start, height, width = self.offsets[i], *self.sizes[i]
+        return self.pixels[start:start + height * width * 3].reshape(height, width, 3)
+
+    def verify(self) -> None:
+        """Reads every byte and raises `UserError` where the hash written at the time does not agree."""
+        starts = [*range(0, len(self), self.facts["chunk"]), len(self)]
+        for first, last, expected in zip(starts, starts[1:], self.facts["pieces"]):
+            found = hashlib.sha256(self.pixels[self.offsets[first]:self.offsets[last]]).hexdigest()
+            if found != expected:
+                raise UserError(f"the decoded images {first} to {last - 1} in {self.folder} have changed on disk: "
+                                "delete that folder and run `oodml datasets prepare NAME` again")
+
+
+def prepare(index: DatasetIndex, folder: Path, *, jobs: int | None = None, progress: bool = True) -> ImageStore:
+    """The decoded images of a dataset in `folder/images-NAME-HASH8/`, made now if they are not there.
+
+    Work goes on where a killed call stopped, after checking what it left by hash. A second process that asks for
+    the same images waits for the first. `jobs` processes decode (default: one a core, fewer for small sets).
+    """
+    home = folder / f"images-{re.sub(r'[^A-Za-z0-9_.-]+', '_', index.name)}-{index.hash[:8]}"
+    if (home / "store.json").is_file():
+        return ImageStore(home)
+    if len(index) == 0:
+        raise UserError(f"dataset '{index.name}' has no images: `oodml datasets check {index.name}` shows what was "
+                        "expected and where")
+    with disk_errors(home):
+        home.mkdir(parents=True, exist_ok=True)
+    with FileLock(home / "lock"):
+        if not (home / "store.json").is_file():
+            _make(index, home, jobs, progress)
+    return ImageStore(home)
+
+
+def _make(index: DatasetIndex, home: Path, jobs: int | None, progress: bool) -> None:
+    from tqdm import tqdm
+
+    pixels = GrowingFile(home / "pixels.part")
+    _check_disk(index, home, pixels.size, progress)
+    starts = list(range(0, len(index), CHUNK))
+    todo = starts[len(pixels.pieces):]
+    done = min(len(pixels.pieces) * CHUNK, len(index))
+    jobs = jobs or min(_cores(), -(-len(todo) // 4))
+    try:
+        with tqdm(total=len(index), initial=done, desc=f"decoding {index.name}", unit="img", disable=not progress) as bar:
+            for geometry, data in _decode_all(index, todo, jobs):
+                pixels.append(data, geometry=geometry)
+                bar.update(len(geometry))
+        rows = np.array([row for piece in pixels.pieces for row in piece["geometry"]], np.int32)
+        pieces = [piece["sha256"] for piece in pixels.pieces]
+        with disk_errors(home):
+            np.save(home / "geometry.npy", rows)
+        nbytes = pixels.size
+        pixels.finish(home / "pixels.bin")
+    finally:
+        pixels.close()
+    content = hashlib.sha256(json.dumps([VERSION, CHUNK, rows.tolist(), pieces]).encode()).hexdigest()
+    write_json(home / "store.json", {
+        "version": VERSION, "dataset": index.name, "index": index.hash, "images": len(index), "nbytes": nbytes,
+        "shorter_side": SHORTER_SIDE, "filter": "Pillow bilinear, antialiased", "chunk": CHUNK, "hash": content,
+        "pieces": pieces})
+
+
+def _check_disk(index: DatasetIndex, home: Path, present: int, progress: bool) -> None:
+    """Estimates the bytes needed from a sample of image headers and refuses where the disk has not that much."""
+    sample = np.unique(np.linspace(0, len(index) - 1, 64).astype(int))
+    mean = np.mean([np.prod(stored_size(*_header(index, i))) * 3 for i in sample])
+    needed = int(mean * len(index) * 1.05) - present
+    free = shutil.disk_usage(home).free
+    if needed > free:
+        raise UserError(f"decoding '{index.name}' needs about {needed / 1e9:.1f} GB in {home}, where {free / 1e9:.1f} GB "
+                        "are free: free some space or give another folder with --work DIR")
+    if progress and needed > 1e9:
+        print(f"decoding {len(index):,} images of '{index.name}': about {needed / 1e9:.1f} GB in {home} "
+              f"({free / 1e9:.1f} GB free)", file=sys.stderr)
+
+
+def _header(index: DatasetIndex, i: int) -> tuple[int, int]:
+    """Height and width of an image from its header, not turned upright (the area is the same)."""
+    with _explained(index, i) as image:
+        return image.height, image.width
+
+
+def stored_size(height: int, width: int, shorter: int = SHORTER_SIDE) -> tuple[int, int]:
+    """The size at which an image is stored: torchvision's `Resize(256)`, but nothing is enlarged.
+
+    >>> stored_size(512, 1000), stored_size(200, 900)
+    ((256, 500), (200, 900))
+    """
+    if min(height, width) <= shorter:
+        return height, width
+    longer = int(shorter * max(height, width) / min(height, width))
+    return (shorter, longer) if height <= width else (longer, shorter)
+
+
+def decode(index: DatasetIndex, i: int) -> tuple[np.ndarray, tuple[int, int]]:
+    """Image i as it is stored, and the height and width of its original."""
+    with _explained(index, i) as opened:
+        image = ImageOps.exif_transpose(opened).convert("RGB")
+    height, width = stored_size(image.height, image.width)
+    original = image.height, image.width
+    if (height, width) != original:
+        image = image.resize((width, height), Image.Resampling.BILINEAR)
+    return np.asarray(image), original
+
+
+class _explained:
+    """Opens image i; whatever goes wrong with it becomes one line that names the file."""
+
+    def __init__(self, index: DatasetIndex, i: int) -> None:
+        self.index, self.i = index, i
+
+    def __enter__(self) -> Image.Image:
+        try:
+            self.image = self.index.open(self.i)
+        except Exception as error:
+            raise self._error(error) from None
+        return self.image
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        self.image.close()
+        # Pillow's readers raise whatever their parsers meet in a broken file: OSError, SyntaxError, struct.error, ...
+        if isinstance(error, Exception):
+            raise self._error(error) from None
+
+    def _error(self, error: Exception) -> UserError:
+        index = self.index
+        path = index.paths[self.i] if index.root is None else index.root / index.paths[self.i]
+        why = "no such file" if isinstance(error, FileNotFoundError) else str(error) or type(error).__name__
+        return UserError(f"cannot read image {path}: {why}; put the original file back (`oodml datasets check "
+                         f"{index.name}` lists every bad one) and run again: what is decoded already is kept")
+
+
+def _decode_chunk(index: DatasetIndex, start: int) -> tuple[list[list[int]], bytes]:
+    images, geometry = [], []
+    for i in range(start, min(start + CHUNK, len(index))):
+        pixels, original = decode(index, i)
+        images.append(pixels.reshape(-1))
+        geometry.append([*map(int, pixels.shape[:2]), *map(int, original)])
+    return geometry, np.concatenate(images).tobytes()
+
+
+def _decode_all(index: DatasetIndex, starts: list[int], jobs: int) -> Iterator[tuple[list[list[int]], bytes]]:
+    """The chunks in order, decoded in this process or in several, a bounded number of chunks ahead."""
+    if jobs <= 1:
+        yield from (_decode_chunk(index, start) for start in starts)
+        return
+    # A fresh interpreter for each process: forking one that has threads or a CUDA context can hang.
+    with ProcessPoolExecutor(jobs, get_context("spawn"), _start_worker, (index,)) as pool:
+        try:
+            ahead = [pool.submit(_work, start) for start in starts[:2 * jobs]]
+            for start in [*starts[2 * jobs:], *[None] * len(ahead)]:
+                yield ahead.pop(0).result()
+                if start is not None:
+                    ahead.append(pool.submit(_work, start))
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+_index: DatasetIndex
+
+
+def _start_worker(index: DatasetIndex) -> None:
+    global _index
+    _index = index
+
+
+def _work(start: int) -> tuple[list[list[int]], bytes]:
+    return _decode_chunk(_index, start)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,177 @@
+"""Batches: from the decoded images to normalised network input on the training device."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmark.augment import Crops, Transform, center_crops, random_crops, uniforms
+from benchmark.colour import colour, normalise
+from benchmark.errors import UserError
+from benchmark.images import ImageStore
+from benchmark.resample import HAS_OPENCV, by_matrix, by_opencv, is_copy
+
+log = logging.getLogger(__name__)
+
+_BLOCK = 1 << 28
+_resident: WeakValueDictionary[tuple[str, str, str], Tensor] = WeakValueDictionary()
+"""Caches in device or pinned memory, shared by the loaders of one store."""
+
+
+class Loader:
+    """Training and evaluation batches of one store on one device.
+
+    `placement` says where the bytes lie. On CUDA: 'device' if they fit in `memory_share` of the free GPU memory, else
+    'host' if they fit in that share of the free main memory (pinned; each batch is copied over), else 'disk' (read
+    from the memory-mapped file as needed). On the CPU the file is read through its memory map, 'host' or
+    'disk' by whether main memory can hold it. A batch is the same for each of them.
+    """
+
+    def __init__(self, store: ImageStore, transform: Transform, device: str | torch.device = "cpu",
+                 memory_share: float = 0.5, placement: str | None = None) -> None:
+        self.store, self.transform = store, transform
+        self.device = torch.device(device)
+        if self.device.type == "cuda" and self.device.index is None:
+            self.device = torch.device("cuda", torch.cuda.current_device())
+        self.memory_share = memory_share
+        self.free_device = torch.cuda.mem_get_info(self.device)[0] if self.device.type == "cuda" else 0
+        self.free_host = _free_memory()
+        self.placement = placement or self._choose()
+        if self.placement not in ("device", "host", "disk"):
+            raise UserError(f"unknown placement '{placement}': use device, host or disk")
+        if self.placement == "device" and self.device.type != "cuda":
+            raise UserError(f"placement 'device' needs a CUDA device, not {self.device}: use host or disk")
+        self._pixels = self._place()
+        log.info(self.describe())
+
+    def describe(self) -> str:
+        """Where the images lie and why, in one line of numbers."""
+        gpu = f"{self.free_device / 1e9:.1f} GB free on {self.device}, " if self.device.type == "cuda" else ""
+        return (f"{len(self.store):,} images, {self.store.nbytes / 1e9:.2f} GB: kept on {self.placement} ({gpu}"
+                f"{self.free_host / 1e9:.1f} GB free in main memory, share {self.memory_share:g})")
+
+    def train(self, ids: Tensor, generator: torch.Generator) -> Tensor:
+        """Augmented images, float32 (b, 3, size, size), random only through the CPU generator given."""
+        ids = _positions(ids, len(self.store))
+        draws = uniforms(len(ids), generator)
+        crops = random_crops(self.transform, self.store.sizes[ids], self.store.originals[ids], draws)
+        images = self._cut(ids, crops, exact=False)
+        if any(self.transform.jitter) or self.transform.grayscale:
+            images = colour(images.div_(255), self.transform, draws).mul_(255)
+        return normalise(images, self.transform)
+
+    def evaluate(self, ids: Tensor) -> Tensor:
+        """Images as `Resize(resize)`, `CenterCrop(size)` give them, float32 (b, 3, size, size)."""
+        ids = _positions(ids, len(self.store))
+        return normalise(self._cut(ids, center_crops(self.transform, self.store.sizes[ids]), exact=True), self.transform)
+
+    def prefetch(self, batches: Iterable[Tensor], generator_for_batch: Callable[[int], torch.Generator] | None = None,
+                 ahead: int = 2) -> Iterator[tuple[Tensor, Tensor]]:
+        """Pairs of ids and images, made `ahead` batches early in a thread, on CUDA in a stream of its own.
+
+        `generator_for_batch(k)` gives the generator of the k-th batch, a new one each time, so that a batch does not
+        depend on how far ahead others were made; without it the images are those of evaluation.
+        """
+        stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
+        waiting: deque[tuple[Tensor, Future[tuple[Tensor, Any]]]] = deque()
+
+        def make(ids: Tensor, generator: torch.Generator | None) -> tuple[Tensor, Any]:
+            with torch.no_grad(), torch.cuda.stream(stream) if stream else nullcontext():
+                images = self.evaluate(ids) if generator is None else self.train(ids, generator)
+                return images, stream.record_event() if stream else None
+
+        def ready() -> tuple[Tensor, Tensor]:
+            ids, future = waiting.popleft()
+            images, event = future.result()
+            if event is not None:
+                torch.cuda.current_stream(self.device).wait_event(event)
+                images.record_stream(torch.cuda.current_stream(self.device))
+            return ids, images
+
+        pool = ThreadPoolExecutor(1)
+        try:
+            for k, ids in enumerate(batches):
+                generator = generator_for_batch(k) if generator_for_batch else None
+                waiting.append((ids, pool.submit(make, ids, generator)))
+                if len(waiting) > ahead:
+                    yield ready()
+            while waiting:
+                yield ready()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    @torch.no_grad()
+    def _cut(self, ids: np.ndarray, crops: Crops, exact: bool) -> Tensor:
+        """The crops as float32 in [0, 255]."""
+        size, how = self.transform.size, self.transform.interpolation
+        widths = self.store.sizes[ids, 1].astype(np.int64)
+        if self.device.type != "cuda":
+            starts = self.store.offsets[ids]
+            if HAS_OPENCV and (not exact or is_copy(crops, size)):
+                return by_opencv(self.store.pixels, starts, widths, crops, size, how).float()
+            return by_matrix(self._pixels, starts, widths, crops, size, how).float().contiguous()
+        pixels, starts = self._on_device(ids)
+        images = by_matrix(pixels, starts, widths, crops, size, how)
+        return images.to(torch.float32, memory_format=torch.channels_last)
+
+    def _on_device(self, ids: np.ndarray) -> tuple[Tensor, np.ndarray]:
+        """Bytes on the device that hold these images, and where each begins in them."""
+        begin, end = self.store.offsets[ids], self.store.offsets[ids + 1]
+        if self.placement == "device":
+            return self._pixels, begin
+        starts = np.concatenate([[0], np.cumsum(end - begin)])
+        batch = torch.empty(int(starts[-1]), dtype=torch.uint8, pin_memory=self.placement == "disk",
+                            device="cpu" if self.placement == "disk" else self.device)
+        # Neighbours in the file travel as one piece.
+        breaks = np.flatnonzero(np.diff(ids) != 1) + 1
+        for first, last in zip([0, *breaks], [*breaks, len(ids)]):
+            batch[starts[first]:starts[last]].copy_(self._pixels[begin[first]:end[last - 1]], non_blocking=True)
+        return batch.to(self.device, non_blocking=True), starts[:-1]
+
+    def _choose(self) -> str:
+        # Pinned memory is handed out in powers of two.
+        on_host = self.store.nbytes if self.device.type != "cuda" else 1 << (self.store.nbytes - 1).bit_length()
+        if self.store.nbytes <= self.memory_share * self.free_device:
+            return "device"
+        return "host" if on_host <= self.memory_share * self.free_host else "disk"
+
+    def _place(self) -> Tensor:
+        source = torch.from_numpy(self.store.pixels)
+        if self.device.type != "cuda" or self.placement == "disk":
+            return source
+        key = (str(self.store.folder.resolve()), self.store.hash, f"{self.placement} {self.device}")
+        kept = _resident.get(key)
+        if kept is None:
+            on_device = self.placement == "device"
+            kept = torch.empty(self.store.nbytes, dtype=torch.uint8, pin_memory=not on_device,
+                               device=self.device if on_device else "cpu")
+            for start in range(0, self.store.nbytes, _BLOCK):
+                kept[start:start + _BLOCK].copy_(source[start:start + _BLOCK])
+            _resident[key] = kept
+        return kept
+
+
+def _positions(ids: Tensor, count: int) -> np.ndarray:
+    positions = ids.cpu().numpy().astype(np.int64)
+    if len(positions) and not 0 <= positions.min() <= positions.max() < count:
+        raise IndexError(f"image ids must lie in 0..{count - 1}, got {positions.min()}..{positions.max()}")
+    return positions
+
+
+def _free_memory() -> int:
+    """Bytes of main memory that can be used without swapping."""
+    try:
+        with open("/proc/meminfo") as lines:
+            return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2

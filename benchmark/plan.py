@@ -1,0 +1,123 @@
+"""Methods x rungs x seeds of one dataset as run specs, each with an identity that says what it depends on."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import methods
+from benchmark import protocol as protocols
+from benchmark import weights
+from benchmark.errors import UserError, near
+from benchmark.protocol import Protocol
+from benchmark.workspace import Workspace
+from splits.manifest import Ladder, Split
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """One cell of the matrix: everything that decides what a run gives.
+
+    Paths are not part of it: the same data, split and weights elsewhere are the same run.
+    """
+
+    dataset: str
+    dataset_hash: str
+    split: int
+    split_hash: str
+    method: str
+    settings: dict[str, Any]
+    base_settings: dict[str, Any]
+    protocol: dict[str, Any]
+    weights: str
+    seed: int
+
+    @property
+    def identity(self) -> str:
+        """SHA-256 over all of it; the split's number in its ladder does not count, its classes do."""
+        facts = {key: value for key, value in dataclasses.asdict(self).items() if key != "split"}
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+    def folder(self, workspace: Workspace) -> Path:
+        """DATASET/SPLIT/METHOD/sSEED-HASH8 under the runs; the colon of `a:b` is no good in a file name."""
+        return (workspace.runs / self.dataset / str(self.split) / self.method.replace(":", "@")
+                / f"s{self.seed}-{self.identity[:8]}")
+
+    def label(self) -> str:
+        return f"{self.dataset}/{self.split} {self.method} seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class Overrides:
+    """What `--set` changes: keys of the protocol, and settings of methods (`margin.beta=0.9`)."""
+
+    protocol: dict[str, str] = dataclasses.field(default_factory=dict)
+    methods: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, texts: Iterable[str]) -> Overrides:
+        """
+        >>> Overrides.parse(["epochs=3", "margin.beta=0.9"])
+        Overrides(protocol={'epochs': '3'}, methods={'margin': {'beta': '0.9'}})
+        """
+        found = cls()
+        for text in texts:
+            key, equals, value = text.partition("=")
+            if not equals or not key:
+                raise UserError(f"--set {text}: write KEY=VALUE, or METHOD.KEY=VALUE for a method's own setting")
+            method, dot, name = key.rpartition(".")
+            if dot:
+                methods.get(method)
+                found.methods.setdefault(method, {})[name] = value
+            elif key in protocols.FIELDS:
+                found.protocol[key] = value
+            else:
+                raise UserError(f"--set {text}: no protocol has a key '{key}'{near(key, protocols.FIELDS)}; "
+                                "a method's own setting is METHOD.KEY")
+        return found
+
+
+def plan(ladder: Ladder, index_hash: str, names: Iterable[str], *, protocol: str, seeds: Iterable[int],
+         splits: Iterable[int] | None = None, overrides: Overrides | None = None,
+         weights_file: str | None = None) -> list[RunSpec]:
+    """The run specs of one dataset, ordered so that a part of them is already useful: a seed of everything first."""
+    overrides = overrides or Overrides()
+    chosen = [ladder.split(i) for i in splits] if splits is not None else list(ladder.splits)
+    names = list(names)
+    unused = set(overrides.methods) - set(names) - {name.partition(":")[2] for name in names}
+    if unused:
+        raise UserError(f"--set names {', '.join(sorted(unused))}, which is not among the methods to run")
+    specs = []
+    for seed in seeds:
+        for name in names:
+            entry = methods.get(name)
+            own = load_protocol(protocol, ladder.dataset, name, overrides)
+            settings = dataclasses.asdict(entry.settings(ladder.dataset, **overrides.methods.get(name, {})))
+            base = {}
+            if entry.base is not None:
+                base = dataclasses.asdict(entry.base.settings(ladder.dataset,
+                                                              **overrides.methods.get(entry.base.name, {})))
+            origin = weights.identify(own.backbone, weights_file)
+            specs += [RunSpec(ladder.dataset, index_hash, split.id, split.hash, name, settings, base, own.identity(),
+                              origin, seed) for split in chosen]
+    return specs
+
+
+def load_protocol(name: str, dataset: str, method: str, overrides: Overrides) -> Protocol:
+    """The protocol as this method gets it on this dataset."""
+    entry = methods.get(method)
+    return protocols.load(name, dataset=dataset, method=method, tags=(entry.family, *entry.tags),
+                          overrides=overrides.protocol)
+
+
+def split_of(ladder: Ladder, spec: RunSpec) -> Split:
+    """The spec's rung, if the manifest still holds the same classes."""
+    split = ladder.split(spec.split)
+    if split.hash != spec.split_hash:
+        raise UserError(f"split {spec.split} of {ladder.dataset} has changed since it was planned; plan again")
+    return split

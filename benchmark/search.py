@@ -1,0 +1,158 @@
+"""Exact nearest neighbours by chunked matrix products, on the device where the embeddings lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from benchmark.errors import UserError
+
+Backend = Literal["torch", "faiss"]
+
+
+class Found(NamedTuple):
+    """The neighbours of the queries `start`, `start + 1`, ...: gallery indices and similarities, nearest first."""
+
+    start: int
+    indices: Tensor
+    similarities: Tensor
+
+
+def neighbours(queries: Tensor, gallery: Tensor | None = None, k: int = 1, *, exclude_self: bool | Tensor,
+               chunk: int | None = None, backend: Backend = "torch") -> tuple[Tensor, Tensor]:
+    """The k nearest gallery rows of every query by inner product: indices (q, k) and similarities (q, k).
+
+    Nearest first. Similarities are float32 products whatever precision is switched on around; rows at equal
+    similarity are ordered by index, and equal rows have equal similarity. Without a gallery the queries are their
+    own. `exclude_self` leaves row i out of the neighbours of query i; where only some queries stand in the gallery it
+    is a tensor of their rows there, -1 for the others. Where the gallery holds fewer than k others, all of them are
+    given: the width is min(k, available), and a query with one fewer than others ends in index -1, similarity -inf.
+
+    The `faiss` backend gives the same; only where two similarities differ by less than the rounding of a float32
+    product (about 1e-6 for unit vectors) may the two libraries, which round differently, order them differently.
+
+    >>> points = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]])
+    >>> neighbours(points, k=1, exclude_self=True)[0].T
+    tensor([[1, 0, 1]])
+    """
+    found = list(stream(queries, gallery, k, exclude_self=exclude_self, chunk=chunk, backend=backend))
+    if not found:
+        return torch.empty((0, k), dtype=torch.int64), torch.empty((0, k))
+    return torch.cat([f.indices for f in found]), torch.cat([f.similarities for f in found])
+
+
+def stream(queries: Tensor, gallery: Tensor | None = None, k: int = 1, *, exclude_self: bool | Tensor,
+           chunk: int | None = None, backend: Backend = "torch") -> Iterator[Found]:
+    """The same as `neighbours`, a chunk of queries at a time, so that memory stays bounded."""
+    queries = queries.detach().float()
+    gallery = queries if gallery is None else gallery.detach().float()
+    own = exclude_self if isinstance(exclude_self, Tensor) else torch.arange(len(queries)) if exclude_self else None
+    own = None if own is None else own.to(queries.device)
+    width = max(0, min(k, len(gallery) - (own is not None and bool((own >= 0).all()))))
+    if chunk is None:
+        memory = 2**26 if queries.device.type == "cpu" else 2**31
+        chunk = max(1, memory // (4 * max(1, len(gallery))))
+    copies, originals = _copies(gallery)
+    index = _faiss_index(gallery, width + 2) if backend == "faiss" else None
+
+    def by_products(rows: Tensor) -> tuple[Tensor, Tensor]:
+        with full_precision(queries.device.type):
+            similarities = queries[rows] @ gallery.T
+        if len(copies):
+            similarities[:, copies] = similarities[:, originals]
+        if own is not None:
+            inside = (own[rows] >= 0).nonzero().squeeze(1)
+            similarities[inside, own[rows[inside]]] = -torch.inf
+        return _nearest(similarities, width)
+
+    for rows in torch.arange(len(queries), device=queries.device).split(chunk):
+        if index is None:
+            indices, similarities = by_products(rows)
+        else:
+            indices, similarities, doubtful = _by_faiss(index, queries[rows], None if own is None else own[rows], width,
+                                                        torch.cat([copies, originals]))
+            if len(doubtful):
+                indices[doubtful], similarities[doubtful] = by_products(rows[doubtful])
+        if width == len(gallery):
+            indices = indices.masked_fill(similarities == -torch.inf, -1)
+        yield Found(int(rows[0]), indices, similarities)
+
+
+@contextmanager
+def full_precision(device: str) -> Iterator[None]:
+    """float32 products as such: no TF32, no autocast, whatever the training around it has switched on."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        with torch.autocast(device, enabled=False), torch.no_grad():
+            yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def _nearest(similarities: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k largest of every row, equal ones by index (`topk` promises no order among those, nor which it takes)."""
+    values, indices = similarities.topk(min(k + 1, similarities.shape[1]), dim=1)
+    tied = (values[:, 1:] == values[:, :-1]).any(dim=1).nonzero().squeeze(1)
+    values, indices = values[:, :k], indices[:, :k]
+    for some in tied.split(256) if k else ():
+        rows, last = similarities[some], values[some, k - 1:k]
+        above, level = rows > last, rows == last
+        room = k - above.sum(dim=1, keepdim=True)
+        chosen = above | (level & (level.cumsum(dim=1, dtype=torch.int32) <= room))
+        by_index = chosen.nonzero()[:, 1].view(-1, k)
+        ordered = rows.gather(1, by_index).sort(dim=1, descending=True, stable=True)
+        values[some], indices[some] = ordered.values, by_index.gather(1, ordered.indices)
+    return indices, values
+
+
+def _copies(gallery: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows that equal an earlier row, and the first such row.
+
+    A matrix product may round two equal columns differently (the edge of a block goes another way than its
+    middle); equal rows would then not be ties. Found by a hash of the bits, exact in integers, then compared.
+    """
+    generator = torch.Generator().manual_seed(0)
+    factors = torch.randint(-2**62, 2**62, (gallery.shape[1],), generator=generator).to(gallery.device)
+    hashes = torch.cat([((block + 0.0).contiguous().view(torch.int32) * factors).sum(dim=1)
+                        for block in gallery.split(4096)] or [factors[:0]])
+    own = torch.arange(len(gallery), device=gallery.device)
+    values, group = hashes.unique(return_inverse=True)
+    first = torch.full_like(values, len(gallery)).scatter_reduce(0, group, own, "amin")[group]
+    copies = (first != own).nonzero().squeeze(1)
+    equal = torch.cat([(gallery[some] == gallery[first[some]]).all(dim=1) for some in copies.split(4096)]
+                      or [copies.bool()])
+    return copies[equal], first[copies[equal]]
+
+
+def _faiss_index(gallery: Tensor, k: int) -> Any:
+    try:
+        import faiss
+    except ImportError:
+        raise UserError("the faiss backend needs faiss: `pip install faiss-cpu`, or use the torch backend") from None
+    # the GPU build answers no more than 2048 neighbours
+    if gallery.is_cuda and k <= 2048 and getattr(faiss, "get_num_gpus", lambda: 0)() > 0:
+        index = faiss.GpuIndexFlatIP(faiss.StandardGpuResources(), gallery.shape[1])
+    else:
+        index = faiss.IndexFlatIP(gallery.shape[1])
+    index.add(gallery.cpu().numpy())
+    return index
+
+
+def _by_faiss(index: Any, queries: Tensor, own: Tensor | None, k: int,
+              repeated: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """faiss's k nearest, and the rows with ties among them or at their end, which faiss orders as it likes."""
+    found, places = index.search(queries.cpu().numpy(), min(k + 2, index.ntotal))
+    values, indices = (torch.from_numpy(a).to(queries.device) for a in (found, places))
+    doubtful = (values[:, 1:] == values[:, :-1]).any(dim=1)
+    if len(repeated):
+        doubtful |= torch.isin(indices, repeated).any(dim=1)
+    if own is not None:
+        itself = indices == own[:, None]
+        order = itself.to(torch.int8).sort(dim=1, stable=True).indices
+        values, indices = values.masked_fill(itself, -torch.inf).gather(1, order), indices.gather(1, order)
+    return indices[:, :k], values[:, :k], doubtful.nonzero().squeeze(1)

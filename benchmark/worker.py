@@ -1,0 +1,191 @@
+"""One run spec in, one record out: the whole line from images to measures for a single cell."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.functional import normalize
+
+import methods
+from benchmark import checkpoint, datasets, features, images, provenance, structure, train, weights
+from benchmark.augment import Transform
+from benchmark.datasets import DatasetIndex
+from benchmark.loader import Loader
+from benchmark.plan import RunSpec, split_of
+from benchmark.protocol import Protocol
+from benchmark.scoring import score
+from benchmark.task import Task
+from benchmark.workspace import Workspace
+from methods import Method
+from methods.parts import batches
+from reports import records
+from splits import manifest
+from splits.frechet import frechet_distance
+from splits.manifest import Ladder, Split
+
+HEADLINE = "recall@1"
+"""The measure by which the rules other than `last` choose an epoch."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a worker must know beside the spec: places and devices, none of which changes a result."""
+
+    dataset: str
+    work: Path
+    data: Path
+    device: str = "cpu"
+    weights_file: str | None = None
+    plugins: tuple[str, ...] = ()
+
+    @property
+    def workspace(self) -> Workspace:
+        return Workspace(self.work, self.data)
+
+
+def run(spec: RunSpec, context: Context, *, stop: Callable[[], bool] = lambda: False,
+        tell: Callable[[dict[str, Any]], None] = lambda event: None) -> Path:
+    """Do one cell and write its record; the path of the record comes back. A finished cell is left as it is."""
+    folder = spec.folder(context.workspace)
+    if (folder / "record.json").exists():
+        return folder / "record.json"
+    folder.mkdir(parents=True, exist_ok=True)
+    _write_json(folder / "spec.json", dataclasses.asdict(spec))
+    _write_json(folder / "env.json", provenance.facts())
+    began = time.perf_counter()
+    index, store, ladder = _opened(context.dataset, context.work, context.data)
+    split = split_of(ladder, spec)
+    protocol = Protocol(**spec.protocol)
+    task = Task.of(index, split, hold_out=protocol.validation)
+
+    torch.manual_seed(spec.seed)
+    method = _build(spec, context, protocol, len(task.train.classes))
+    transform = transform_of(protocol, method)
+    loader = Loader(store, transform, context.device)
+    sampler = batches.create(protocol.batches or methods.get(spec.method).batches, torch.from_numpy(task.train.labels),
+                             protocol.batch_size, distance=frechet_distance)
+
+    embed: Callable[[np.ndarray], torch.Tensor] = lambda ids: train.embed(method, loader, ids, protocol, context.device)  # noqa: E731
+    if not method.groups(protocol.lr, protocol.weight_decay):
+        # Nothing trains, so the features that the ladder was built from serve every rung.
+        cached = features.extract(index, store, method.backbone, name=protocol.backbone, weights_hash=spec.weights,
+                                  transform=transform, folder=context.workspace.cache, device=context.device,
+                                  progress=False)
+        embed = lambda ids: normalize(method.project(torch.from_numpy(cached[ids])), dim=-1)  # noqa: E731
+
+    measured: dict[str, Any] = {}
+
+    def evaluate(_: Method) -> dict[str, Any]:
+        result = score(task.test, embed(task.test.ids), task.domain_names)
+        measured["last"] = result
+        found = {"test": result.scores}
+        if task.validation is not None:
+            found["validation"] = score(task.validation, embed(task.validation.ids)).scores
+        return found
+
+    history = train.train(method, task.train, loader, sampler, protocol, seed=spec.seed, device=context.device,
+                          folder=folder, evaluate=evaluate, stop=stop, tell=tell)
+    if "last" not in measured:  # killed between the last checkpoint and the record
+        evaluate(method)
+    result = measured["last"]
+    np.savez_compressed(folder / "queries.npz", first_hit=result.first_hit, counted=result.counted, labels=result.labels)
+    scores, chosen = choose(history)
+    record = {
+        "schema": records.SCHEMA, "source": "run", "identity": spec.identity,
+        "dataset": spec.dataset, "dataset_hash": spec.dataset_hash, "split": _split_facts(split, ladder),
+        "method": _method_facts(spec, method), "protocol": spec.protocol,
+        "backbone": {"name": protocol.backbone, "weights": spec.weights}, "seed": spec.seed,
+        "scores": scores, "chosen_epochs": chosen, "domains": result.domains,
+        "structure": {"train": structure.structure(embed(task.train.ids), task.train.labels),
+                      "test": structure.structure(embed(task.test.ids), task.test.labels)},
+        "curve": _curve(history),
+        "queries": {"count": int(result.counted.sum()), "left_out": int((~result.counted).sum())},
+        "cost": {"seconds": time.perf_counter() - began, "train_seconds": history.seconds,
+                 "images_per_second": history.images / history.seconds if history.seconds else 0.0,
+                 "peak_memory_bytes": train.peak_memory(context.device),
+                 "device": provenance.device_name(context.device)},
+        "provenance": {**provenance.facts(), "date": provenance.now()},
+    }
+    path = records.write(folder, record)
+    (folder / "failure.json").unlink(missing_ok=True)
+    checkpoint.remove(folder)
+    return path
+
+
+def choose(history: train.History) -> tuple[dict[str, dict[str, float]], dict[str, int]]:
+    """Test measures by each rule that picks an epoch, and the epoch it picks.
+
+    `last` is the headline. `best-test` looks at the test set, as the papers' tables do; `validation` looks at
+    held-out classes and is there only if some were held out.
+    """
+    evaluated = [entry for entry in history.epochs if "test" in entry]
+    picks = {"last": evaluated[-1], "best-test": max(evaluated, key=lambda entry: entry["test"][HEADLINE])}
+    if "validation" in evaluated[-1]:
+        picks["validation"] = max(evaluated, key=lambda entry: entry["validation"][HEADLINE])
+    return ({rule: entry["test"] for rule, entry in picks.items()},
+            {rule: entry["epoch"] for rule, entry in picks.items()})
+
+
+def transform_of(protocol: Protocol, method: Method) -> Transform:
+    """How images reach this network: the protocol's sizes and crops, the pixel statistics of its weights."""
+    backbone = method.backbone
+    return Transform.named(protocol.augmentation, size=protocol.size, resize=protocol.resize, scale=protocol.scale,
+                           flip=protocol.flip, mean=tuple(backbone.mean), std=tuple(backbone.std))  # type: ignore[arg-type]
+
+
+@cache
+def _opened(dataset: str, work: Path, data: Path) -> tuple[DatasetIndex, images.ImageStore, Ladder]:
+    """Index, pixels and ladder of a dataset, opened once in each worker process."""
+    workspace = Workspace(work, data)
+    index = datasets.load(dataset, data)
+    return (index, images.prepare(index, workspace.cache, progress=False),
+            manifest.load(workspace.splits / f"{index.name}.json"))
+
+
+def _build(spec: RunSpec, context: Context, protocol: Protocol, classes: int) -> Method:
+    for plugin in context.plugins:
+        methods.load_plugin(plugin)
+    entry = methods.get(spec.method)
+    backbone = weights.pretrained(protocol.backbone, context.weights_file, frozen_norm=protocol.frozen_norm)
+    base = entry.base.settings(**spec.base_settings) if entry.base is not None else None
+    return entry.build(backbone, classes, protocol.dim, entry.settings(**spec.settings), base)
+
+
+def _split_facts(split: Split, ladder: Ladder) -> dict[str, Any]:
+    return {"id": split.id, "kind": split.kind, "iteration": split.iteration, "frd": split.frd,
+            "frd_class_means_released": split.frd_class_means_released, "hash": split.hash,
+            "train_classes": len(split.train), "test_classes": len(split.test),
+            "train_images": split.train_images, "test_images": split.test_images,
+            "ladder": [[rung.id, rung.frd] for rung in ladder.splits]}
+
+
+def _method_facts(spec: RunSpec, method: Method) -> dict[str, Any]:
+    entry = methods.get(spec.method)
+    return {"name": spec.method, "family": entry.family, "papers": list(entry.papers), "tags": list(entry.tags),
+            "summary": entry.summary, "cite": entry.cite, "settings": {**spec.settings, **spec.base_settings},
+            "trains": entry.trains,
+            "trainable_parameters": sum(p.numel() for p in method.parameters() if p.requires_grad),
+            "total_parameters": sum(p.numel() for p in method.parameters())}
+
+
+def _curve(history: train.History) -> list[dict[str, Any]]:
+    """Loss and headline score an epoch, for the training curve."""
+    return [{"epoch": entry["epoch"], **({"loss": entry["loss"]} if "loss" in entry else {}),
+             **({HEADLINE: entry["test"][HEADLINE]} if "test" in entry else {})} for entry in history.epochs]
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    """All of it or nothing: written beside and renamed."""
+    fresh = path.with_name(f".{path.name}-{os.getpid()}")
+    fresh.write_text(json.dumps(content, indent=1, sort_keys=True))
+    fresh.rename(path)

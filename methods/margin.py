@@ -1,0 +1,93 @@
+"""Margin loss, plain and with rho-regularisation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from methods import register, setting
+from methods.parts.distances import paired
+from methods.parts.miners import Triplets
+from methods.parts.ranked import SWITCH, Ranked, Switched, cutoff, limit
+
+WU = """
+@inproceedings{wu2017sampling, title={Sampling Matters in Deep Embedding Learning},
+  author={Wu, Chao-Yuan and Manmatha, R. and Smola, Alexander J. and Kr{\\"a}henb{\\"u}hl, Philipp},
+  booktitle={ICCV}, year={2017}}"""
+ROTH = """
+@inproceedings{roth2020revisiting, title={Revisiting Training Strategies and Generalization Performance in Deep
+  Metric Learning}, author={Roth, Karsten and Milbich, Timo and Sinha, Samarth and Gupta, Prateek and Ommer,
+  Bj{\\"o}rn and Cohen, Joseph Paul}, booktitle={ICML}, year={2020}}"""
+
+
+@register("margin", family="ranking", papers=["oodml", "revisiting", "uml"], tags=["oodml-study"], cite=WU,
+          trains="network, a boundary per class")
+@register("margin-b06", family="ranking", papers=["revisiting"], cite=WU, defaults={"beta": 0.6},
+          trains="network, a boundary per class")
+class Margin(Ranked):
+    """Positives within, negatives beyond a learnt boundary beta of the anchor's class.
+
+        L = 1/|active| sum_{(a,p,n)} [d_ap - beta_{y_a} + gamma]_+ + [beta_{y_a} - d_an + gamma]_+
+
+    Wu et al. 2017, eq. 5 and section 4; Revisiting DML eq. 10. Triplets by distance-weighted mining; the divisor
+    is the number of pairs with a positive loss. `released_divisor` counts triplets with at least one such pair, as
+    the released code does. By hand: pytorch-metric-learning's has the same formula on a far slower miner.
+    """
+
+    @dataclass(frozen=True)
+    class Settings:
+        margin: float = setting(0.2, "Revisiting DML, appendix A.1 (gamma)")
+        beta: float = setting(1.2, "ooDML, released runs; Revisiting DML, appendix A.1")
+        beta_lr: float = setting(5e-4, "Revisiting DML, appendix A.1; ooDML, released code")
+        cutoff: float = cutoff()
+        limit: float = limit()
+        released_divisor: bool = setting(False, "DECISIONS: pairs, as in the paper")
+
+    def __init__(self, settings: Any, classes: int, dim: int) -> None:
+        super().__init__(settings, classes, dim)
+        self.beta = nn.Parameter(torch.full((classes,), float(settings.beta)))
+
+    def rates(self) -> dict[str, float]:
+        return {"beta": self.settings.beta_lr}
+
+    def loss(self, embeddings: Tensor, labels: Tensor, triplets: Triplets) -> Tensor:
+        anchor = embeddings[triplets.anchor]
+        beta = self.beta[labels[triplets.anchor]]
+        positive = (paired(anchor, embeddings[triplets.positive]) - beta + self.settings.margin).relu() * triplets.valid
+        negative = (beta - paired(anchor, embeddings[triplets.negative]) + self.settings.margin).relu() * triplets.valid
+        if self.settings.released_divisor:
+            active = ((positive > 0) | (negative > 0)).sum()
+        else:
+            active = (positive > 0).sum() + (negative > 0).sum()
+        return (positive + negative).sum() / active.clamp(min=1)
+
+
+@register("r-margin", family="regularised", papers=["oodml", "revisiting"], tags=["oodml-study"], cite=ROTH,
+          trains="network, a boundary per class")
+class SwitchedMargin(Switched, Margin):
+    """Margin loss where, with probability p, the anchor's own class is pushed away from it (beta 0.6).
+
+        (a, p, n) becomes (a, a, p) with probability p_switch, then L as in `margin`
+
+    Revisiting DML, section 5.1: keeps the embedding from collapsing onto the few directions that separate the
+    training classes.
+    """
+
+    @dataclass(frozen=True)
+    class Settings(Margin.Settings):
+        beta: float = setting(0.6, "Revisiting DML; ooDML, released runs (SOP .9)", sop=0.9)
+        p: float = setting(0.2, SWITCH, cub=0.4, cars=0.35, sop=0.15)
+
+
+@register("r-margin-b12", family="regularised", papers=["revisiting"], cite=ROTH,
+          trains="network, a boundary per class")
+class SwitchedMargin12(SwitchedMargin):
+    """Margin loss with rho-regularisation from a boundary of 1.2; see `r-margin`."""
+
+    @dataclass(frozen=True)
+    class Settings(SwitchedMargin.Settings):
+        beta: float = setting(1.2, "Revisiting DML, table 2")
+        p: float = setting(0.2, SWITCH, cub=0.35, cars=0.35, sop=0.15)

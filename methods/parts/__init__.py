@@ -1,0 +1,1 @@
+"""What several methods share: backbones, miners, batch samplers, memory."""

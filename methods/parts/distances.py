@@ -1,0 +1,38 @@
+"""Distances between embeddings, with a gradient that stays finite where two of them are equal."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+TINY = 1e-12
+"""Squared distances below this count as equal points: their gradient is zero instead of infinite."""
+
+
+def root(squared: Tensor) -> Tensor:
+    """Square root whose gradient is zero, not infinite, at (nearly) zero.
+
+    >>> root(torch.tensor([4.0, 0.0]))
+    tensor([2.0000e+00, 1.0000e-06])
+    """
+    return squared.clamp(min=TINY).sqrt()
+
+
+def paired(x: Tensor, y: Tensor) -> Tensor:
+    """Euclidean distance of x_i and y_i for every row i: d_e(x, y) = |x - y|_2."""
+    return root((x - y).square().sum(-1))
+
+
+def squared(x: Tensor, y: Tensor | None = None) -> Tensor:
+    """Squared Euclidean distances of every row of x to every row of y, by |x|^2 + |y|^2 - 2 x.y."""
+    y = x if y is None else y
+    return (x.square().sum(-1)[:, None] + y.square().sum(-1)[None, :] - 2 * x @ y.T).clamp(min=0)
+
+
+def pairwise(x: Tensor, y: Tensor | None = None) -> Tensor:
+    """Euclidean distances of every row of x to every row of y.
+
+    >>> pairwise(torch.tensor([[0.0, 0.0], [3.0, 4.0]]))[0, 1]
+    tensor(5.)
+    """
+    return root(squared(x, y))

@@ -1,0 +1,269 @@
+"""From runs to boards: AGS over a ladder, harmonic mean over a union, coverage and ranks. Nothing is imputed."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from reports import ReportError
+
+ROW = ["method", "protocol", "backbone", "source"]
+FLOORS = ("frozen", "random")
+
+
+def ags(fids: Sequence[float], scores: Sequence[float]) -> float:
+    """Aggregated generalisation score: the area under the score over the normalised distance of a ladder.
+
+    With d_i the Fréchet distances in rising order, x_i = (d_i - min d) / (max d - min d) and s_i the scores,
+    AGS = sum_i (x_{i+1} - x_i) (s_i + s_{i+1}) / 2. Defined only if every rung has a score.
+
+    >>> ags([10, 20, 50], [80, 70, 40])
+    60.0
+    """
+    x, s = np.asarray(fids, float), np.asarray(scores, float)
+    if x.shape != s.shape or x.ndim != 1 or len(x) < 2:
+        raise ReportError(f"AGS needs one score for each of at least two rungs, not {len(s)} for {len(x)}")
+    if not (np.isfinite(x).all() and np.isfinite(s).all()):
+        raise ReportError("AGS is not defined where a rung has no distance or no score")
+    if x.max() == x.min():
+        raise ReportError("AGS is not defined on a ladder whose rungs are all at the same distance")
+    order = np.argsort(x, kind="stable")
+    x, s = x[order], s[order]
+    return float(np.sum(np.diff(x) * (s[1:] + s[:-1])) / (2 * (x[-1] - x[0])))
+
+
+def harmonic_mean(values: Iterable[float]) -> float:
+    """n / sum_i (1 / v_i): near the smallest value, zero if any is zero.
+
+    >>> harmonic_mean([0.5, 1.0])
+    0.6666666666666666
+    """
+    found = [float(value) for value in values]
+    if not found or not all(math.isfinite(value) for value in found):
+        raise ReportError("the harmonic mean needs at least one value and none missing")
+    if min(found) < 0:
+        raise ReportError(f"the harmonic mean is not defined for the negative value {min(found)}")
+    return 0.0 if min(found) == 0 else len(found) / math.fsum(1 / value for value in found)
+
+
+def _variants(frame: pd.DataFrame, name: str, settings: str, within: list[str]) -> pd.Series:
+    """Names that tell runs with different settings apart: `margin`, or `margin[beta=0.6]` where beta is not one."""
+    texts: dict[int, str] = {}
+    keys = [texts.setdefault(id(s), json.dumps(s, sort_keys=True, default=str)) for s in frame[settings]]
+    labels = frame[name].astype(object).copy()
+    together = frame[within].assign(key=keys)
+    mixed = together.groupby(within, dropna=False)["key"].transform("nunique") > 1
+    for _, group in frame[mixed].groupby(within, dropna=False, sort=True):
+        parts = [{key: json.dumps(value, default=str) for key, value in (s or {}).items()} for s in group[settings]]
+        differing = sorted(key for key in set().union(*parts) if len({part.get(key) for part in parts}) > 1)
+        for row, part in zip(group.index, parts):
+            told = ",".join(f"{key}={part.get(key, '-')}" for key in differing).replace('"', "")
+            labels[row] = f"{labels[row]}[{told}]"
+    return labels
+
+
+def select(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """(one run for each cell, notes on what was set aside): the newest run of a cell, on the newest ladder.
+
+    Runs of one method with different settings become rows of their own, and so do runs of one protocol with
+    different settings and of one backbone with different weights.
+    """
+    if frame.empty:
+        return frame, []
+    notes = []
+    frame = frame.sort_values(["date", "identity"], kind="stable", na_position="first").reset_index(drop=True)
+    ladder = frame["dataset_hash"].astype(str) + frame["ladder"].map(str)
+    current = ladder.groupby(frame["dataset"]).transform("last")
+    for dataset, count in frame.loc[ladder != current, "dataset"].value_counts(sort=False).sort_index().items():
+        notes.append(f"{count} runs on an older ladder of {dataset} are set aside.")
+    frame = frame[ladder == current].reset_index(drop=True)
+    within = ["method", "protocol", "backbone", "dataset"]
+    weights = frame["weights"].map(lambda value: {"weights": value})
+    names = {"method": _variants(frame, "method", "settings", within),
+             "protocol": _variants(frame, "protocol", "protocol_settings", within),
+             "backbone": _variants(frame.assign(weights=weights), "backbone", "weights", within)}
+    frame = frame.assign(**names)
+    cell = ["dataset", "split", *ROW, "seed"]
+    repeated = int(frame.duplicated(cell, keep="last").sum())
+    if repeated:
+        notes.append(f"{repeated} runs are set aside because a newer run of the same cell and seed is there.")
+    return frame.drop_duplicates(cell, keep="last").sort_values(cell, kind="stable").reset_index(drop=True), notes
+
+
+def labels(frame: pd.DataFrame) -> dict[tuple[str, ...], str]:
+    """One name for each row: the method, with protocol, backbone and source where they vary among its rows.
+
+    A floor is called by its method alone where it has one row, whatever backbone its protocol gives it.
+    """
+    rows = frame[ROW].drop_duplicates()
+    named = {}
+    for _, group in rows.groupby("method", sort=True):
+        varying = [key for key in ROW[1:] if group[key].nunique() > 1]
+        for row in group.to_dict("records"):
+            named[tuple(row[key] for key in ROW)] = " · ".join(row[key] for key in ("method", *varying))
+    return named
+
+
+def is_union(frame: pd.DataFrame) -> pd.Series:
+    """Which runs are of a union: those with a score for at least one of its parts."""
+    parts = [column for column in frame.columns if column.startswith("domain:")]
+    return frame[parts].notna().any(axis=1) if parts else pd.Series(False, index=frame.index)
+
+
+def on_ladder(frame: pd.DataFrame) -> pd.DataFrame:
+    """The runs that belong to a ladder of at least two rungs."""
+    return frame[~is_union(frame) & frame["ladder"].map(lambda rungs: len(rungs or ()) > 1).astype(bool)]
+
+
+def ags_per_seed(frame: pd.DataFrame, metric: str = "recall@1") -> pd.DataFrame:
+    """AGS of each dataset, row and seed, missing unless the seed has a score on every rung; `covered` of `rungs`."""
+    rows = []
+    for key, runs in on_ladder(_having(frame, metric)).groupby(["dataset", *ROW, "seed"], sort=True):
+        ladder = runs["ladder"].iloc[0]
+        scores = dict(zip(runs["split"], runs[metric]))
+        here = [scores.get(rung, math.nan) for rung, _ in ladder]
+        covered = sum(math.isfinite(score) for score in here)
+        value = ags([frd for _, frd in ladder], here) if covered == len(ladder) else math.nan
+        rows.append((*key, value, covered, len(ladder)))
+    return pd.DataFrame(rows, columns=["dataset", *ROW, "seed", "ags", "covered", "rungs"])
+
+
+def _having(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
+    if metric not in frame:
+        known = [column for column in frame.columns if "@" in column and not column.startswith("domain:")]
+        raise ReportError(f"no run has the metric '{metric}'; there are: {', '.join(known) or 'none'}")
+    return frame[frame[metric].notna()]
+
+
+def spread(values: Iterable[float]) -> tuple[float, float, int]:
+    """(mean, standard deviation with ddof=1, n) of what is there; a single value has no deviation.
+
+    >>> spread([1.0, 3.0])
+    (2.0, 1.4142135623730951, 2)
+    """
+    found = [value for value in values if math.isfinite(value)]
+    if not found:
+        return math.nan, math.nan, 0
+    return float(np.mean(found)), float(np.std(found, ddof=1)) if len(found) > 1 else math.nan, len(found)
+
+
+def ags_board(frame: pd.DataFrame, metric: str = "recall@1") -> pd.DataFrame:
+    """The ooDML board: a row for each (method, protocol, backbone, source), AGS for each dataset and their mean.
+
+    `DATASET`, `DATASET:std`, `DATASET:n`, `DATASET:coverage` over the seeds with a complete ladder; `mean` only
+    where every dataset of the protocol is complete. Ranked within a protocol; a floor and a published row get no
+    rank; an incomplete row neither and stands last.
+    """
+    seeds = ags_per_seed(frame, metric)
+    needed = {protocol: sorted(group["dataset"].unique()) for protocol, group in seeds.groupby("protocol")}
+    rungs = seeds.groupby("dataset")["rungs"].first()
+    families = {key: group.iloc[0] for key, group in frame.groupby(ROW)["family"]}
+    rows = []
+    for key, group in seeds.groupby(ROW, sort=True):
+        row: dict[str, Any] = dict(zip(ROW, key)) | {"family": families[key], "covered": 0, "cells": 0}
+        row["floor"] = row["family"] == "floor" or row["method"].split("[")[0] in FLOORS
+        for dataset in needed[row["protocol"]]:
+            here = group[group["dataset"] == dataset]
+            row[dataset], row[f"{dataset}:std"], row[f"{dataset}:n"] = spread(here["ags"])
+            covered = int(here["covered"].max()) if len(here) else 0
+            row[f"{dataset}:coverage"] = f"{covered}/{rungs[dataset]}"
+            row["covered"] += covered
+            row["cells"] += int(rungs[dataset])
+        datasets = needed[row["protocol"]]
+        by_seed = group.pivot_table(index="seed", columns="dataset", values="ags").reindex(columns=datasets)
+        row["mean"] = float(np.mean([row[dataset] for dataset in datasets]))
+        _, row["mean:std"], row["mean:n"] = spread(by_seed.mean(axis=1, skipna=False))
+        row["mean:coverage"] = f"{row['covered']}/{row['cells']}"
+        rows.append(row)
+    return ranked(pd.DataFrame(rows), "mean", ("protocol",))
+
+
+def union_board(frame: pd.DataFrame, metric: str = "recall@1") -> pd.DataFrame:
+    """The universal board: for each row the score in each part, unified, harmonic and arithmetic mean, weakest part.
+
+    Means over seeds of what is computed for each seed; only the default split of a union counts. Ranked by the
+    harmonic mean within a dataset and protocol.
+    """
+    runs = _having(frame, metric)
+    runs = runs[is_union(runs)]
+    runs = runs[runs["kind"] == "default"] if (runs["kind"] == "default").any() else runs
+    rows = []
+    for dataset, of_dataset in runs.groupby("dataset", sort=True):
+        columns = [c for c in frame.columns if c.startswith("domain:") and c.endswith(f":{metric}")]
+        columns = [c for c in columns if of_dataset[c].notna().any()]
+        for key, group in of_dataset.groupby(ROW, sort=True):
+            row: dict[str, Any] = {"dataset": dataset} | dict(zip(ROW, key)) | {"family": group["family"].iloc[0]}
+            row["floor"] = row["family"] == "floor" or row["method"].split("[")[0] in FLOORS
+            whole = group[group[columns].notna().all(axis=1)]
+            for column in columns:
+                name = column.split(":")[1]
+                row[name], row[f"{name}:std"], row[f"{name}:n"] = spread(group[column])
+            values = whole[columns].to_numpy()
+            for name, series in (("unified", group[metric]), ("harmonic", [harmonic_mean(v) for v in values]),
+                                 ("arithmetic", [float(v.mean()) for v in values])):
+                row[name], row[f"{name}:std"], row[f"{name}:n"] = spread(series)
+            covered = int(group[columns].notna().any(axis=0).sum())
+            row |= {"covered": covered, "cells": len(columns), "harmonic:coverage": f"{covered}/{len(columns)}",
+                    "arithmetic:coverage": f"{covered}/{len(columns)}"}
+            parts = {column.split(":")[1]: row[column.split(":")[1]] for column in columns}
+            row["weakest"] = min(parts, key=lambda part: (parts[part], part)) if covered == len(columns) else ""
+            rows.append(row)
+    return ranked(pd.DataFrame(rows), "harmonic", ("dataset", "protocol"))
+
+
+def ranked(board: pd.DataFrame, by: str, within: Sequence[str]) -> pd.DataFrame:
+    """The board with a column `rank`, best first within each of its parts, incomplete rows last."""
+    if board.empty:
+        return pd.DataFrame(columns=["rank", *ROW, "family", "floor", by])
+    counts = ~board["floor"] & board[by].notna() & (board["source"] != "published")
+    place = board[counts].groupby(list(within))[by].rank(ascending=False, method="min")
+    board = board.assign(rank=place.reindex(board.index), incomplete=board[by].isna())
+    share = -board["covered"] / board["cells"]
+    board = board.assign(worse=-board[by].fillna(0), share=share)
+    board = board.sort_values([*within, "incomplete", "worse", "share", *ROW], kind="stable").reset_index(drop=True)
+    return board.drop(columns=["incomplete", "worse", "share"])
+
+
+def with_costs(board: pd.DataFrame, frame: pd.DataFrame, metric: str = "recall@1") -> pd.DataFrame:
+    """An `ags_board` with what a row gains and costs.
+
+    `gain` is the mean AGS less that of the frozen floor in the protocol; `gap`, the selection gap, is the AGS with
+    the epoch chosen on the test classes less the AGS of the last epoch; `parameters` trained; `hours` of all runs.
+    """
+    if board.empty:
+        return board
+    keys = pd.MultiIndex.from_frame(board[ROW])
+    floor = board[board["method"].str.split("[").str[0] == "frozen"].groupby("protocol")["mean"].max()
+    board = board.assign(gain=(board["mean"] - board["protocol"].map(floor)).where(board["method"] != "frozen"))
+    if f"best-test:{metric}" in frame:
+        chosen = ags_board(frame, f"best-test:{metric}").set_index(ROW)["mean"]
+        board = board.assign(gap=chosen.reindex(keys).to_numpy() - board["mean"].to_numpy())
+    rows = on_ladder(frame).groupby(ROW)
+    board = board.assign(parameters=rows["trainable_parameters"].max().reindex(keys).to_numpy(dtype=float))
+    if "cost:seconds" in frame:
+        board = board.assign(hours=rows["cost:seconds"].sum(min_count=1).reindex(keys).to_numpy(dtype=float) / 3600)
+    return board
+
+
+def rung_scores(frame: pd.DataFrame, dataset: str, metric: str = "recall@1") -> pd.DataFrame:
+    """The cells of a dataset: for each row and rung the mean over seeds, its deviation and n, in order of distance."""
+    runs = _having(frame, metric)
+    runs = runs[(runs["dataset"] == dataset) & ~is_union(runs)]
+    cells = runs.groupby([*ROW, "split"], sort=True)
+    board = cells[metric].agg(score="mean", std="std", n="count").reset_index()
+    facts = cells[["frd", "kind", "family"]].first().reset_index()
+    board = board.merge(facts, on=[*ROW, "split"])
+    board["floor"] = (board["family"] == "floor") | board["method"].str.split("[").str[0].isin(FLOORS)
+    return board.sort_values([*ROW, "frd", "split"], kind="stable").reset_index(drop=True)
+
+
+def gain_over_floor(cells: pd.DataFrame, floor: str = "frozen") -> pd.DataFrame:
+    """The cells of `rung_scores` with a column `gain`, the score less that of the floor in the same protocol."""
+    base = cells[cells["method"].str.split("[").str[0] == floor].groupby(["protocol", "split"])["score"].max()
+    keys = pd.MultiIndex.from_frame(cells[["protocol", "split"]])
+    return cells.assign(gain=cells["score"].to_numpy() - base.reindex(keys).to_numpy())

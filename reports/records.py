@@ -1,0 +1,266 @@
+"""The record of a run: its schema, its atomic writing, and the collecting of a folder of them into one table.
+
+`record.json` is written last and is the done mark of a run; `failure.json` tells why there is none.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import warnings
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from reports import ReportError
+
+SCHEMA = 1
+RECORD, FAILURE = "record.json", "failure.json"
+SOURCES = ("run", "submitted", "published")
+
+_NUMBER = (int, float)
+_MAYBE = (int, float, type(None))
+_TEXT = (str, type(None))
+_KEYS: dict[str, dict[str, Any] | tuple[type, ...]] = {
+    "schema": (int,), "source": (str,), "identity": (str,), "dataset": (str,), "dataset_hash": _TEXT, "seed": (int,),
+    "split": {"id": (int,), "kind": (str,), "iteration": _MAYBE, "frd": _MAYBE, "frd_class_means_released": _MAYBE,
+              "hash": _TEXT, "train_classes": _MAYBE, "test_classes": _MAYBE, "train_images": _MAYBE,
+              "test_images": _MAYBE, "ladder": (list,)},
+    "method": {"name": (str,), "family": (str,), "papers": (list, tuple), "tags": (list, tuple), "summary": _TEXT,
+               "cite": _TEXT, "settings": (dict,), "trains": _TEXT, "trainable_parameters": _MAYBE,
+               "total_parameters": _MAYBE},
+    "protocol": {"name": (str,)}, "backbone": {"name": (str,), "weights": _TEXT},
+    "scores": (dict,), "chosen_epochs": (dict,), "domains": (dict,), "structure": (dict,), "curve": (list,),
+    "queries": {"count": _MAYBE, "left_out": _MAYBE}, "cost": (dict,), "provenance": (dict,),
+}
+_OPEN = {"protocol", "queries"}
+
+FACTS = (
+    "dataset", "split", "kind", "frd", "method", "family", "seed", "protocol", "backbone", "source", "identity", "path",
+    "iteration", "frd_class_means_released", "dataset_hash", "split_hash", "train_classes", "test_classes",
+    "train_images", "test_images", "ladder", "weights", "papers", "tags", "summary", "cite", "settings", "trains",
+    "trainable_parameters", "total_parameters", "protocol_settings", "chosen_epochs", "curve", "queries", "left_out",
+    "device", "date", "commit", "version", "command",
+)
+FAILURE_FACTS = ("dataset", "split", "method", "seed", "protocol", "backbone", "error", "message", "state", "path")
+
+
+def check(record: Any) -> dict[str, Any]:
+    """The record itself if it follows the schema; a ReportError that names the first key which does not.
+
+    >>> check({"schema": 1, "dataset": "glyphs"})
+    Traceback (most recent call last):
+    reports.ReportError: the record lacks the key 'source'
+    """
+    if not isinstance(record, dict):
+        raise ReportError("a record is a JSON object")
+    version = record.get("schema")
+    if version != SCHEMA:
+        hint = "update oodml" if isinstance(version, int) and version > SCHEMA else "run it again with `oodml run`"
+        raise ReportError(f"the record has schema {version!r}, this version of oodml reads schema {SCHEMA}; {hint}")
+    _check_keys(record, _KEYS, "")
+    if record["source"] not in SOURCES:
+        raise ReportError(f"source is {record['source']!r}; it is one of {', '.join(SOURCES)}")
+    _check_ladder(record["split"])
+    if "last" not in record["scores"]:
+        raise ReportError("scores has no entry for the rule 'last'")
+    for rule, scores in record["scores"].items():
+        _check_fractions(scores, f"scores.{rule}")
+    for domain, scores in record["domains"].items():
+        _check_fractions(scores, f"domains.{domain}")
+    return record
+
+
+def _check_keys(part: dict[str, Any], keys: dict[str, Any], where: str) -> None:
+    for key, kind in keys.items():
+        if key not in part:
+            raise ReportError(f"the record lacks the key '{where}{key}'")
+        value = part[key]
+        if isinstance(kind, dict):
+            if not isinstance(value, dict):
+                raise ReportError(f"'{where}{key}' is not an object")
+            _check_keys(value, kind, f"{where}{key}.")
+        elif not isinstance(value, kind) or isinstance(value, bool):
+            raise ReportError(f"'{where}{key}' is {value!r}, not {' or '.join(k.__name__ for k in kind)}")
+    if where.rstrip(".") not in _OPEN and len(part) > len(keys):
+        raise ReportError(f"the record has an unknown key '{where}{next(k for k in part if k not in keys)}'")
+
+
+def _check_ladder(split: dict[str, Any]) -> None:
+    rungs = split["ladder"]
+    for rung in rungs:
+        if not (isinstance(rung, (list, tuple)) and len(rung) == 2 and isinstance(rung[0], int)
+                and isinstance(rung[1], _NUMBER) and math.isfinite(rung[1])):
+            raise ReportError(f"split.ladder holds {rung!r}; a rung is [id, distance]")
+    ids = [rung[0] for rung in rungs]
+    if ids and (len(set(ids)) != len(ids) or split["id"] not in ids):
+        raise ReportError(f"split {split['id']} is not exactly once on its own ladder {ids}")
+
+
+def _check_fractions(scores: Any, where: str) -> None:
+    if not isinstance(scores, dict):
+        raise ReportError(f"{where} is not an object")
+    for metric, value in scores.items():
+        if not isinstance(value, _NUMBER) or isinstance(value, bool) or not 0 <= value <= 1:
+            raise ReportError(f"{where}.{metric} is {value!r}; scores are fractions between 0 and 1")
+
+
+def _finite(value: Any) -> Any:
+    """The value with what JSON cannot say (a diverged loss, an infinite distance) as null."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): _finite(part) for key, part in value.items()}
+    return [_finite(part) for part in value] if isinstance(value, (list, tuple)) else value
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> Path:
+    try:
+        text = json.dumps(content, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False)
+    except TypeError as error:
+        raise ReportError(f"cannot write {path}: {error}") from None
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with open(temporary, "w", encoding="utf-8") as file:
+        file.write(text + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+    return path
+
+
+def write(folder: Path, record: dict[str, Any]) -> Path:
+    """Checks the record and puts it as `record.json` into the folder, whole or not at all; clears an old failure."""
+    check(record)
+    path = _write_json(Path(folder) / RECORD, _finite(record))
+    (Path(folder) / FAILURE).unlink(missing_ok=True)
+    return path
+
+
+def write_failure(folder: Path, cause: dict[str, Any]) -> Path:
+    """Puts `failure.json` into the folder: `message` is required, of the rest FAILURE_FACTS are shown in reports."""
+    if not cause.get("message"):
+        raise ReportError("a failure needs a 'message' that says why the run failed")
+    return _write_json(Path(folder) / FAILURE, _finite({"schema": SCHEMA, **cause}))
+
+
+def _load(path: Path) -> Any:
+    try:
+        with open(path, "rb") as file:
+            return json.loads(file.read())
+    except (ValueError, OSError) as error:
+        raise ReportError(f"{path} is damaged ({error}); delete it and run again") from None
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The record in a file (or in a run's folder); what is cut, damaged or of another schema is a ReportError."""
+    path = Path(path)
+    path = path / RECORD if path.is_dir() else path
+    try:
+        return check(_load(path))
+    except ReportError as error:
+        message = str(error)
+        raise ReportError(message if str(path) in message else f"{path}: {message}") from None
+
+
+def _found(folder: str) -> Iterator[tuple[str, str]]:
+    """Every (run folder, name of its mark) below a folder, in a stated order; a record outranks a failure."""
+    for root, folders, files in os.walk(folder):
+        folders.sort()
+        mark = RECORD if RECORD in files else FAILURE if FAILURE in files else None
+        if mark:
+            yield root, mark
+
+
+def _row(record: dict[str, Any], path: Path, shared: dict[str, Any]) -> dict[str, Any]:
+    def one(value: Any) -> Any:  # ten thousand records share a few ladders and settings: keep one object of each
+        return shared.setdefault(repr(value), value)
+
+    split, method, made = record["split"], record["method"], record["provenance"]
+    row = {
+        "dataset": record["dataset"], "split": split["id"], "kind": split["kind"], "frd": split["frd"],
+        "method": method["name"], "family": method["family"], "seed": record["seed"],
+        "protocol": record["protocol"]["name"], "backbone": record["backbone"]["name"], "source": record["source"],
+        "identity": record["identity"], "path": str(path), "split_hash": split["hash"],
+        "dataset_hash": record["dataset_hash"], "weights": record["backbone"]["weights"],
+        "ladder": one(tuple((int(i), float(frd)) for i, frd in split["ladder"])),
+        "protocol_settings": one(record["protocol"]), "chosen_epochs": one(record["chosen_epochs"]),
+        "curve": record["curve"], "queries": record["queries"]["count"], "left_out": record["queries"]["left_out"],
+        "device": record["cost"].get("device"),
+    }
+    row |= {key: split[key] for key in ("iteration", "frd_class_means_released", "train_classes", "test_classes",
+                                        "train_images", "test_images")}
+    row |= {key: one(method[key]) for key in ("papers", "tags", "summary", "cite", "settings", "trains",
+                                              "trainable_parameters", "total_parameters")}
+    row |= {key: made.get(key) for key in ("date", "commit", "version", "command")}
+    for rule, scores in record["scores"].items():
+        row |= scores if rule == "last" else {f"{rule}:{metric}": value for metric, value in scores.items()}
+    for domain, scores in record["domains"].items():
+        row |= {f"domain:{domain}:{metric}": value for metric, value in scores.items()}
+    for side, values in record["structure"].items():
+        row |= {f"structure:{side}:{name}": v for name, v in (values or {}).items() if isinstance(v, _MAYBE)}
+    return row | {f"cost:{name}": value for name, value in record["cost"].items() if isinstance(value, _MAYBE)}
+
+
+def _failure(folder: Path, root: Path, cause: dict[str, Any], state: str) -> dict[str, Any]:
+    """What is told of a failure; what its file does not say is read off its path DATASET/SPLIT/METHOD/sSEED-HASH8."""
+    parts = root.relative_to(folder).parts[-4:]
+    known: dict[str, Any] = dict(zip(("dataset", "split", "method"), parts)) if len(parts) == 4 else {}
+    if known and parts[3][:1] == "s":
+        known["seed"] = parts[3][1:].split("-")[0]
+    known |= {key: cause[key] for key in FAILURE_FACTS if cause.get(key) is not None}
+    row = {key: known.get(key) for key in FAILURE_FACTS} | {"state": state, "path": str(root)}
+    return row | {key: str(row[key]) for key in ("split", "seed") if row[key] is not None}
+
+
+def scan(folder: Path | str | Iterable[Path | str]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """(finished runs, runs without a result) below one folder or several; reads each file once.
+
+    The second table has one row for each `failure.json` (state 'failed') and each unreadable record ('damaged').
+    """
+    folders = [Path(folder)] if isinstance(folder, (str, Path)) else [Path(f) for f in folder]
+    rows: list[dict[str, Any]] = []
+    lost: list[dict[str, Any]] = []
+    shared: dict[str, Any] = {}
+    for top in folders:
+        for name, mark in _found(str(top)):
+            path = Path(name) / mark
+            try:
+                if mark == RECORD:
+                    rows.append(_row(read(path), path.parent, shared))
+                else:
+                    cause = _load(path)
+                    lost.append(_failure(top, path.parent, cause if isinstance(cause, dict) else {}, "failed"))
+            except ReportError as error:
+                lost.append(_failure(top, path.parent, {"error": "ReportError", "message": str(error)}, "damaged"))
+    frame = pd.DataFrame(rows)
+    for missing in [column for column in FACTS if column not in frame]:
+        frame[missing] = None
+    extra = sorted(set(frame.columns) - set(FACTS), key=lambda column: (":" in column, column))
+    return frame[[*FACTS, *extra]].copy(), pd.DataFrame(lost, columns=list(FAILURE_FACTS))
+
+
+def collect(folder: Path | str | Iterable[Path | str]) -> pd.DataFrame:
+    """One row a finished run below the folder; the FACTS, then a column for each metric.
+
+    Columns `recall@1` are of the rule `last`, `best-test:recall@1` of another rule, `domain:latin:recall@1` of one
+    part of a union, `structure:test:pi_intra` of the embedding, `cost:seconds` of the run. A damaged record is
+    warned of by name and stands in `failures`.
+    """
+    frame, lost = scan(folder)
+    for message in lost.loc[lost["state"] == "damaged", "message"]:
+        warnings.warn(message, stacklevel=2)
+    return frame
+
+
+def failures(folder: Path | str | Iterable[Path | str]) -> pd.DataFrame:
+    """One row a run without a result: failed with its cause, or finished with a record that cannot be read."""
+    return scan(folder)[1]
+
+
+def metrics(frame: pd.DataFrame) -> list[str]:
+    """The metrics of the rule `last` in a collected table."""
+    return [column for column in frame.columns if column not in FACTS and ":" not in column]

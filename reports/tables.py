@@ -1,0 +1,227 @@
+"""Boards as tables that can be shown: one `Table`, written as CSV, LaTeX, Markdown, JSON, terminal text or HTML."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from reports import ReportError
+from reports.aggregate import ROW
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table: its key in the frame, its header, what kind of value it holds, what it means.
+
+    The kinds: text, rank, score and gain (fractions, shown in percent), number, and html, which pages alone show.
+    """
+
+    key: str
+    head: str
+    kind: str = "text"
+    about: str = ""
+    digits: int = 1
+    heat: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """A frame with the columns to be shown; `KEY:std`, `KEY:n` and `KEY:coverage` beside a score tell its bar.
+
+    Scores are fractions in the frame (and in CSV and JSON) and percent with one decimal wherever they are shown.
+    """
+
+    name: str
+    caption: str
+    columns: tuple[Column, ...]
+    frame: pd.DataFrame
+    note: str = ""
+    rows: list[dict[str, Any]] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rows", self.frame.to_dict("records"))
+
+    @property
+    def shown(self) -> tuple[Column, ...]:
+        """The columns that are text, that is all but those of pages alone."""
+        return tuple(column for column in self.columns if column.kind != "html")
+
+    def text(self, row: dict[str, Any], column: Column) -> str:
+        """What a cell shows: `71.3 ± 0.4` in percent, `7/9` where the ladder is incomplete, a dash where nothing is."""
+        value = row.get(column.key)
+        if column.kind == "text":
+            return "" if _missing(value) else str(value)
+        if _missing(value):
+            if column.kind == "rank":
+                return "floor" if row.get("floor") is True else "–"
+            return str(row.get(f"{column.key}:coverage") or "–")
+        number = float(value)  # type: ignore[arg-type]
+        if column.kind == "rank":
+            return str(int(number))
+        if column.kind == "number":
+            return compact(number) if column.digits < 0 else f"{number:,.{column.digits}f}"
+        shown = f"{100 * number:+.{column.digits}f}" if column.kind == "gain" else f"{100 * number:.{column.digits}f}"
+        std = row.get(f"{column.key}:std")
+        return shown if _missing(std) else f"{shown} ± {100 * float(std):.{column.digits}f}"  # type: ignore[arg-type]
+
+    def marks(self, column: Column) -> dict[int, str]:
+        """Which rows are 'best' and 'second' in a score column, as shown; floors and published rows take no part."""
+        if column.kind != "score":
+            return {}
+        values = {}
+        for index, row in enumerate(self.rows):
+            counts = row.get("floor") is not True and row.get("source") != "published"
+            if counts and not _missing(row.get(column.key)):
+                values[index] = round(100 * float(row[column.key]), column.digits)
+        levels = sorted(set(values.values()), reverse=True)[:2]
+        named = dict(zip(levels, ("best", "second")))
+        return {index: named[value] for index, value in values.items() if value in named} if len(values) > 1 else {}
+
+
+def _missing(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def compact(number: float) -> str:
+    """A count or a quantity in four characters or so.
+
+    >>> compact(23508032), compact(912), compact(0)
+    ('23.5M', '912', '0')
+    """
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(number) >= size:
+            return f"{number / size:.1f}{letter}"
+    return f"{number:.0f}"
+
+
+def row_columns(board: pd.DataFrame) -> list[Column]:
+    """The method, then whatever else it takes to tell rows apart: protocol, backbone, source where they vary."""
+    names = {"method": "Method", "protocol": "Protocol", "backbone": "Backbone", "source": "Source"}
+    return [Column(key, names[key]) for key in ROW if key == "method" or board[key].nunique() > 1]
+
+
+def ags_table(board: pd.DataFrame, metric: str = "recall@1") -> Table:
+    """The table of an `aggregate.ags_board`."""
+    covered = [str(name) for name in board if str(name).endswith(":coverage") and board[name].notna().any()]
+    datasets = sorted({name.removesuffix(":coverage") for name in covered} - {"mean"})
+    scores = [Column(name, name, "score", f"AGS of {metric} on {name}") for name in datasets]
+    if len(datasets) > 1:
+        scores.append(Column("mean", "Mean", "score", "Mean of the AGS over the datasets; only where all are complete"))
+    extra = [Column(key, head, kind, about, digits) for key, head, kind, about, digits in EXTRA
+             if key in board and board[key].notna().any()]
+    return Table("ags", f"AGS of {metric}", (Column("rank", "Rank", "rank"), *row_columns(board), *scores, *extra),
+                 board, bar_note(board, [column.key for column in scores]))
+
+
+EXTRA = (
+    ("gain", "vs frozen", "gain", "AGS less that of the frozen backbone, mean over datasets", 1),
+    ("gap", "Selection gap", "gain", "AGS if the epoch were chosen on the test classes, less the AGS shown", 1),
+    ("parameters", "Trained", "number", "Trained parameters", -1),
+    ("hours", "Hours", "number", "Hours of computing, all runs of the row together", 2),
+)
+
+
+def union_table(board: pd.DataFrame, metric: str = "recall@1") -> Table:
+    """The table of an `aggregate.union_board`."""
+    counted = {str(n).removesuffix(":n") for n in board if str(n).endswith(":n") and (board[n] > 0).any()}
+    parts = sorted(counted - {"harmonic", "unified", "arithmetic"})
+    columns = [Column("rank", "Rank", "rank"), *row_columns(board)]
+    columns += [Column("harmonic", "Harmonic", "score", f"Harmonic mean of {metric} over the parts"),
+                Column("unified", "Unified", "score", f"{metric} with all parts in one gallery"),
+                Column("arithmetic", "Arithmetic", "score", f"Arithmetic mean of {metric} over the parts")]
+    columns += [Column(name, name, "score", f"{metric} on {name} alone") for name in parts]
+    columns.append(Column("weakest", "Weakest", "text", "The part with the lowest score"))
+    scores = [column.key for column in columns if column.kind == "score"]
+    return Table("union", f"{metric} on the union", tuple(columns), board, bar_note(board, scores))
+
+
+def bar_note(board: pd.DataFrame, keys: list[str]) -> str:
+    """What ± means in a board, in one sentence; empty where no bar is shown."""
+    counts = sorted({int(n) for key in keys if f"{key}:n" in board for n in board[f"{key}:n"].dropna() if n > 1})
+    if not counts:
+        return "Single seeds: no bars."
+    return f"mean ± std over seeds (n = {'–'.join(str(n) for n in dict.fromkeys((counts[0], counts[-1])))}, ddof = 1)."
+
+
+def to_csv(table: Table) -> str:
+    """The shown columns in full precision, with `:std` and `:n` beside each score that has them."""
+    keys: list[str] = []
+    for column in table.shown:
+        beside = [f"{column.key}:{what}" for what in ("std", "n", "coverage")] if column.kind == "score" else []
+        keys += [key for key in (column.key, *beside) if key in table.frame]
+    return table.frame[keys].to_csv(index=False, lineterminator="\n")
+
+
+def to_json(table: Table) -> str:
+    """The rows as a list of objects, missing values as null."""
+    rows = [{key: None if _missing(value) else value for key, value in row.items()} for row in table.rows]
+    return json.dumps({"name": table.name, "caption": table.caption, "note": table.note, "rows": rows},
+                      indent=1, ensure_ascii=False, default=str) + "\n"
+
+
+def _grid(table: Table) -> list[list[str]]:
+    return [[table.text(row, column) for column in table.shown] for row in table.rows]
+
+
+def to_markdown(table: Table) -> str:
+    """A pipe table, the best of each column in bold."""
+    marks = [table.marks(column) for column in table.shown]
+    head = "| " + " | ".join(column.head for column in table.shown) + " |"
+    rule = "|" + "|".join("---" if column.kind == "text" else "--:" for column in table.shown) + "|"
+    lines = []
+    for index, cells in enumerate(_grid(table)):
+        cells = [cell.replace("|", "\\|") for cell in cells]
+        shown = [f"**{cell}**" if mark.get(index) == "best" else cell for cell, mark in zip(cells, marks)]
+        lines.append("| " + " | ".join(shown) + " |")
+    return "\n".join([head, rule, *lines]) + "\n" + (f"\n{table.note}\n" if table.note else "")
+
+
+_TEX = {"&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}", "\\": r"\textbackslash{}", "±": r"$\pm$", "–": "--"}
+
+
+def tex(text: str) -> str:
+    """Text with the characters that LaTeX would take for its own written out."""
+    return re.sub(r"[&%$#_{}~^\\±–]", lambda found: _TEX[found[0]], text)
+
+
+def to_latex(table: Table) -> str:
+    """A `tabular` with booktabs rules, the best of each column bold, the second underlined."""
+    marks = [table.marks(column) for column in table.shown]
+    wrap = {"best": r"\textbf{%s}", "second": r"\underline{%s}"}
+    lines = [r"% needs \usepackage{booktabs}",
+             r"\begin{tabular}{" + "".join("l" if column.kind == "text" else "r" for column in table.shown) + "}",
+             r"\toprule", " & ".join(tex(column.head) for column in table.shown) + r" \\", r"\midrule"]
+    for index, cells in enumerate(_grid(table)):
+        shown = [wrap.get(mark.get(index, ""), "%s") % tex(cell) for cell, mark in zip(cells, marks)]
+        lines.append(" & ".join(shown) + r" \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", *([f"% {table.note}"] if table.note else [])]) + "\n"
+
+
+def to_text(table: Table) -> str:
+    """Aligned columns for the terminal."""
+    grid = [[column.head for column in table.shown], *_grid(table)]
+    widths = [max(len(row[i]) for row in grid) for i in range(len(table.shown))]
+    left = [column.kind == "text" for column in table.shown]
+    lines = ["  ".join(cell.ljust(width) if is_left else cell.rjust(width)
+                       for cell, width, is_left in zip(row, widths, left)).rstrip() for row in grid]
+    lines.insert(1, "  ".join("─" * width for width in widths))
+    return "\n".join([*lines, *([table.note] if table.note else [])]) + "\n"
+
+
+FORMATS: dict[str, Callable[[Table], str]] = {
+    "csv": to_csv, "latex": to_latex, "md": to_markdown, "json": to_json, "text": to_text,
+}
+
+
+def render(table: Table, form: str) -> str:
+    """The table in one of FORMATS."""
+    if form not in FORMATS:
+        raise ReportError(f"unknown format '{form}'; there are: {', '.join(FORMATS)}")
+    return FORMATS[form](table)

@@ -1,0 +1,219 @@
+"""A ladder of splits as a file: what it holds, how it is written, and what is checked when it is read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from splits import SplitError
+
+SCHEMA = 1
+KINDS = ("reverse", "default", "swap", "removal", "union", "imported")
+
+
+def digest(facts: Any) -> str:
+    """SHA-256 of facts that can be written as JSON, whatever the order of their keys."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
+
+
+def seeded_order(names: Sequence[str], *seed: object) -> list[int]:
+    """A random order of names that depends on the names and the seed alone, not on where each stands in the list.
+
+    >>> [("b", "c", "a")[i] for i in seeded_order(("b", "c", "a"), 0)]
+    ['c', 'b', 'a']
+    >>> [("a", "b", "c")[i] for i in seeded_order(("a", "b", "c"), 0)]
+    ['c', 'b', 'a']
+    """
+    salt = "/".join(map(str, seed))
+    keys = [hashlib.sha256(f"{salt}/{name}".encode()).digest() for name in names]
+    return sorted(range(len(names)), key=keys.__getitem__)
+
+
+def validation_part(train: Sequence[str], seed: int, part: float = 0.25) -> tuple[str, ...]:
+    """The classes of `train` held out to choose by: n - int((1 - part) n) of them, seeded, in the order of `train`."""
+    held = set(seeded_order(train, "validation", seed)[: len(train) - int((1 - part) * len(train))])
+    return tuple(name for i, name in enumerate(train) if i in held)
+
+
+@dataclass(frozen=True)
+class Split:
+    """One rung: classes to train on and to test on, the classes of `train` held out for validation, and distances."""
+
+    id: int
+    kind: str
+    iteration: int
+    train: tuple[str, ...]
+    test: tuple[str, ...]
+    validation: tuple[str, ...]
+    train_images: int
+    test_images: int
+    frd: float | None
+    """Fréchet distance of the two sets of images."""
+    frd_class_means_released: float | None
+    """The same over class means, as the script released with the ooDML paper computes it."""
+
+    @cached_property
+    def hash(self) -> str:
+        """Of the class names alone, so that a result keeps its key when other rungs change."""
+        return digest({part: sorted(getattr(self, part)) for part in ("train", "test", "validation")})
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """One step of the builder: what left each side, what was there after it, and how far apart the sides then were.
+
+    `moved_train` and `moved_test` left train and test, to the other side in a swap and for good in a removal.
+    `kept` is false for steps after the best one, which only showed that the distance no longer changes for the better.
+    """
+
+    kind: str
+    iteration: int
+    frd: float
+    frd_class_means_released: float
+    moved_train: tuple[str, ...]
+    moved_test: tuple[str, ...]
+    train_classes: int
+    test_classes: int
+    train_images: int
+    test_images: int
+    kept: bool = True
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """The splits of one dataset from easy to hard, ids 1..m by distance, and all that says how they were made."""
+
+    dataset: str
+    dataset_hash: str
+    features: dict[str, Any]
+    parameters: dict[str, Any]
+    splits: tuple[Split, ...]
+    progression: tuple[Iteration, ...] = ()
+    iid: dict[str, Any] | None = None
+    """Distance of random halves of the same classes: mean, std, draws."""
+    episodes: dict[str, Any] = field(default_factory=dict)
+    """Few-shot episodes that came with a released split file: {split id: {shots: {episode: {class: files}}}}."""
+
+    def split(self, id: int) -> Split:
+        """The rung of this id."""
+        for split in self.splits:
+            if split.id == id:
+                return split
+        raise SplitError(f"{self.dataset or 'this ladder'} has no split {id}; there are "
+                         f"{', '.join(str(s.id) for s in self.splits)}")
+
+    @property
+    def default(self) -> Split:
+        """The split that the dataset comes with."""
+        for kind in ("default", "union"):
+            for split in self.splits:
+                if split.kind == kind:
+                    return split
+        raise SplitError(f"the ladder of {self.dataset or 'this dataset'} has no default split")
+
+    @cached_property
+    def hash(self) -> str:
+        """Of everything in the manifest."""
+        return digest(asdict(self))
+
+
+def check(ladder: Ladder, where: str = "ladder") -> Ladder:
+    """The ladder itself, after making sure that it can be trusted: sides disjoint, validation within train."""
+    if not ladder.splits:
+        raise SplitError(f"{where}: holds no split")
+    ids = [split.id for split in ladder.splits]
+    if ids != list(range(1, len(ids) + 1)):
+        raise SplitError(f"{where}: split ids must be 1 to {len(ids)} in order, found {ids}")
+    for split in ladder.splits:
+        train, test = set(split.train), set(split.test)
+        if split.kind not in KINDS:
+            raise SplitError(f"{where}: split {split.id} is of unknown kind '{split.kind}'; known: {', '.join(KINDS)}")
+        if not train or not test:
+            raise SplitError(f"{where}: split {split.id} has an empty side")
+        if train & test:
+            raise SplitError(f"{where}: split {split.id} has {_some(train & test)} in train and in test")
+        for side, names in (("train", split.train), ("test", split.test)):
+            if len(names) != len(set(names)):
+                raise SplitError(f"{where}: split {split.id} names a class twice in {side}")
+        if set(split.validation) - train:
+            raise SplitError(f"{where}: split {split.id} validates on {_some(set(split.validation) - train)}, "
+                             "not in its train classes")
+    return ladder
+
+
+def save(ladder: Ladder, path: str | Path) -> None:
+    """Writes a manifest; it is there as a whole or not at all."""
+    path = Path(path)
+    text = json.dumps({"schema": SCHEMA, "hash": check(ladder, str(path)).hash, **asdict(ladder)},
+                      sort_keys=True, indent=1, ensure_ascii=False) + "\n"
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        raise SplitError(f"cannot write {path}: {error.strerror}") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def load(path: str | Path) -> Ladder:
+    """Reads a manifest and checks its schema, its hash, and that no class is on both sides."""
+    mend = "build it anew with `oodml splits build`"
+    try:
+        facts = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SplitError(f"cannot read {path}: {error.strerror}; {mend}") from None
+    except ValueError as error:
+        raise SplitError(f"{path} is not a split manifest ({error}); {mend}") from None
+    if not isinstance(facts, dict) or "schema" not in facts:
+        raise SplitError(f"{path} is not a split manifest (no schema version); {mend}")
+    if facts.pop("schema") != SCHEMA:
+        raise SplitError(f"{path} is not of schema version {SCHEMA}; {mend}")
+    stated = facts.pop("hash", None)
+    try:
+        splits = tuple(_from(Split, s) for s in facts.pop("splits"))
+        progression = tuple(_from(Iteration, i) for i in facts.pop("progression"))
+        ladder = Ladder(splits=splits, progression=progression, **facts)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise SplitError(f"{path} lacks or misnames a field of a split manifest ({error}); {mend}") from None
+    if ladder.hash != stated:
+        raise SplitError(f"{path} was changed after it was written: its hash does not match; {mend}")
+    return check(ladder, str(path))
+
+
+def verify(ladder: Ladder, classes: Sequence[str], labels: np.ndarray, dataset_hash: str = "") -> list[str]:
+    """What of a ladder disagrees with the dataset on disk, one line each; nothing where all agrees."""
+    images = dict(zip(classes, np.bincount(labels, minlength=len(classes)).tolist()))
+    problems = []
+    if dataset_hash and ladder.dataset_hash and dataset_hash != ladder.dataset_hash:
+        problems.append(f"made from dataset {ladder.dataset_hash[:8]}, on disk is {dataset_hash[:8]}")
+    for split in ladder.splits:
+        for side, names, stated in (("train", split.train, split.train_images), ("test", split.test, split.test_images)):
+            missing = {name for name in names if name not in images}
+            if missing:
+                problems.append(f"split {split.id}: {side} has {_some(missing)}, not on disk")
+            found = sum(images.get(name, 0) for name in names)
+            if found != stated:
+                problems.append(f"split {split.id}: {side} should have {stated} images, on disk are {found}")
+    return problems
+
+
+def _from(kind: type, facts: dict[str, Any]) -> Any:
+    known = {f.name for f in fields(kind)}
+    if set(facts) != known:
+        raise KeyError(", ".join(sorted(set(facts) ^ known)))
+    return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in facts.items()})
+
+
+def _some(names: set[str]) -> str:
+    shown = ", ".join(f"'{name}'" for name in sorted(names)[:3])
+    return f"class {shown}" if len(names) == 1 else f"{len(names)} classes ({shown}{', ...' if len(names) > 3 else ''})"

@@ -1,0 +1,72 @@
+"""The house keeps its shape: wings, arrows, no circles, files of a readable size."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+WINGS = ("splits", "methods", "reports")
+PACKAGES = ("benchmark", *WINGS)
+FILES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+
+
+def imported(path: Path, top_level_only: bool = False) -> set[str]:
+    """The modules that a file imports, absolute names."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    nodes = tree.body if top_level_only else list(ast.walk(tree))
+    found: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            found.add(node.module or "")
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+@pytest.mark.parametrize("wing", WINGS)
+def test_a_wing_imports_no_other_wing_and_never_the_roof(wing: str) -> None:
+    forbidden = set(PACKAGES) - {wing}
+    for path in (ROOT / wing).rglob("*.py"):
+        assert not {name.split(".")[0] for name in imported(path)} & forbidden, path
+
+
+def test_no_circle_of_imports() -> None:
+    modules = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in FILES}
+    graph = {name: {m for m in imported(path, top_level_only=True) if m in modules and m != name}
+             for name, path in modules.items()}
+    # A package's __init__ that re-exports its own modules, which in turn name the package, is how Python packages
+    # are made; a circle is one that goes through something else.
+    state: dict[str, int] = {}
+
+    def visit(name: str, trail: list[str]) -> None:
+        state[name] = 1
+        for other in graph[name]:
+            if other == name.rpartition(".")[0] or name == other.rpartition(".")[0]:
+                continue
+            assert state.get(other) != 1, " -> ".join([*trail, name, other])
+            if other not in state:
+                visit(other, [*trail, name])
+        state[name] = 2
+
+    for name in graph:
+        if name not in state:
+            visit(name, [])
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_file_can_be_read_in_one_sitting(path: Path) -> None:
+    assert path.read_text(encoding="utf-8").count("\n") <= 350
+
+
+def test_commands_and_datasets_import_nothing_heavy_at_their_top() -> None:
+    heavy = {"torch", "timm", "pandas", "matplotlib", "scipy", "faiss", "sklearn", "umap", "torchvision", "methods", "splits",
+             "reports"}
+    for folder in ("benchmark/commands", "benchmark/datasets"):
+        for path in (ROOT / folder).glob("*.py"):
+            top = {name.split(".")[0] for name in imported(path, top_level_only=True)}
+            assert not top & heavy, f"{path} imports {top & heavy} at its top"

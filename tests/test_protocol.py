@@ -1,0 +1,61 @@
+"""Protocols: values of the papers, overrides, and mistakes."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmark import protocol
+from benchmark.errors import UserError
+
+
+def test_the_oodml_protocol_is_the_papers() -> None:
+    p = protocol.load("oodml")
+    assert (p.backbone, p.dim, p.lr, p.weight_decay, p.batch_size, p.epochs) == ("resnet50", 512, 1e-5, 4e-4, 112, 200)
+    assert (p.size, p.resize, p.frozen_norm, p.seeds) == (224, 256, True, 5)
+
+
+def test_tables_of_datasets_methods_and_tags_replace_general_keys(tmp_path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('backbone="conv4"\ndim=8\nepochs=3\nbatch_size=4\nlr=0.1\nweight_decay=0.0\n'
+                    "[dataset.sop]\nepochs=5\n[tag.slow]\nlr=0.01\n[method.puma]\nlr=0.001\ndim=9\n")
+    load = lambda **k: protocol.load(str(path), **k)  # noqa: E731
+    assert load().epochs == 3
+    assert load(dataset="sop").epochs == 5
+    assert load(tags=("slow",)).lr == 0.01
+    # the method's own table is the last word of the file, --set the last of all; a base objective does not hide it
+    puma = load(tags=("slow",), method="puma:margin", overrides={"dim": "10"})
+    assert (puma.lr, puma.dim) == (0.001, 10)
+
+
+@pytest.mark.parametrize("name", protocol.names())
+def test_every_shipped_protocol_loads_and_explains_every_key(name: str) -> None:
+    assert protocol.load(name).name == name
+    for line in protocol.path_of(name).read_text().splitlines():
+        if "=" in line and not line.startswith("#") and name != "demo":
+            assert "#" in line, f"{name}: '{line}' does not say where it comes from"
+
+
+@pytest.mark.parametrize(("overrides", "words"), [
+    ({"epoch": "3"}, "did you mean 'epochs'"),
+    ({"epochs": "many"}, "epochs = 'many' is not a int"),
+    ({"lr": "-1"}, "out of range"),
+    ({"frozen_norm": "perhaps"}, "is not a bool"),
+])
+def test_a_wrong_key_or_value_is_named(overrides: dict, words: str) -> None:
+    with pytest.raises(UserError, match=words.replace("(", r"\(")):
+        protocol.load("demo", overrides=overrides)
+
+
+def test_an_unknown_protocol_suggests_the_near_one() -> None:
+    with pytest.raises(UserError, match="did you mean 'oodml'"):
+        protocol.load("oodm")
+
+
+def test_a_broken_file_is_named_with_its_line(tmp_path) -> None:
+    (tmp_path / "broken.toml").write_text("epochs = = 3\n")
+    with pytest.raises(UserError, match="line 1"):
+        protocol.load(str(tmp_path / "broken.toml"))
+
+
+def test_seeds_are_no_part_of_the_identity() -> None:
+    assert protocol.load("demo", overrides={"seeds": "7"}).identity() == protocol.load("demo").identity()
