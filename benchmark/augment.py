@@ -111,6 +111,9 @@ class Crops:
     window: np.ndarray
     flip: np.ndarray
 
+    def __getitem__(self, chosen: slice | np.ndarray) -> Crops:
+        return Crops(self.box[chosen], self.window[chosen], self.flip[chosen])
+
 
 def uniforms(count: int, generator: torch.Generator) -> Tensor:
     """Everything random about `count` images: a row of uniform numbers for each."""
@@ -129,7 +132,8 @@ def random_crops(transform: Transform, sizes: np.ndarray, originals: np.ndarray,
     flip = u[:, 2 * TRIES + 2] < transform.flip
     where = u[:, 2 * TRIES:2 * TRIES + 2]
     if transform.crop == "plain":
-        return _of_resized(transform, sizes, np.floor(where * (resized(sizes, transform.resize) - transform.size + 1)), flip)
+        room = resized(originals, transform.resize) - transform.size + 1
+        return _of_resized(transform, sizes, originals, np.floor(where * room), flip)
     box = _resized_crop(originals.astype(np.float64), u, where, transform)
     return _within_box(box * np.tile(sizes / originals, 2), sizes, flip)
 
@@ -143,7 +147,7 @@ def _resized_crop(image: np.ndarray, u: np.ndarray, where: np.ndarray, transform
     fits = ((tried > 0) & (tried <= image[:, None])).all(2)
     chosen = tried[np.arange(len(u)), fits.argmax(1)]
     top_left = np.floor(where * (image - chosen + 1))
-    found = fits.any(1)[:, None]
+    found = np.any(fits, axis=1, keepdims=True)
 
     height, width = image.T
     of_image = width / height
@@ -152,10 +156,10 @@ def _resized_crop(image: np.ndarray, u: np.ndarray, where: np.ndarray, transform
     return np.hstack([np.where(found, top_left, (image - middle) // 2), np.where(found, chosen, middle)])
 
 
-def center_crops(transform: Transform, sizes: np.ndarray) -> Crops:
+def center_crops(transform: Transform, sizes: np.ndarray, originals: np.ndarray) -> Crops:
     """Evaluation crops, torchvision's CenterCrop of the resized image: its middle, halves rounded to even."""
-    top_left = np.rint((resized(sizes, transform.resize) - transform.size) / 2)
-    return _of_resized(transform, sizes, top_left, np.zeros(len(sizes), bool))
+    top_left = np.rint((resized(originals, transform.resize) - transform.size) / 2)
+    return _of_resized(transform, sizes, originals, top_left, np.zeros(len(sizes), bool))
 
 
 def resized(sizes: np.ndarray, shorter: int) -> np.ndarray:
@@ -168,19 +172,18 @@ def resized(sizes: np.ndarray, shorter: int) -> np.ndarray:
     return shorter * sizes // sizes.min(1, keepdims=True)
 
 
-def _of_resized(transform: Transform, sizes: np.ndarray, top_left: np.ndarray, flip: np.ndarray) -> Crops:
-    """The square at `top_left` of the resized image; the filter of the resizing looks beyond the square."""
-    factor = sizes / resized(sizes, transform.resize)
+def _of_resized(transform: Transform, sizes: np.ndarray, originals: np.ndarray, top_left: np.ndarray,
+                flip: np.ndarray) -> Crops:
+    """The square at `top_left` of the resized original; the filter of the resizing looks beyond the square."""
+    factor = sizes / resized(originals, transform.resize)
     box = np.hstack([top_left, np.full_like(top_left, transform.size)]) * np.tile(factor, 2)
-    if (factor == 1).all():
-        return _within_box(box, sizes, flip)
-    height, width = sizes.T
-    nought = np.zeros_like(height)
-    return Crops(box, np.stack([nought, height, nought, width], axis=1), flip)
+    beyond = np.where(factor == 1, 0, np.ceil(2 * np.maximum(factor, 1)))
+    return _within_box(box, sizes, flip, beyond)
 
 
-def _within_box(box: np.ndarray, sizes: np.ndarray, flip: np.ndarray) -> Crops:
-    """Crops whose filter sees nothing beyond the box, as when an image is first cut and then resized."""
-    start = np.floor(box[:, :2] + 1e-6).astype(np.int64)
-    end = np.minimum(np.maximum(np.ceil(box[:, :2] + box[:, 2:] - 1e-6).astype(np.int64), start + 1), sizes)
+def _within_box(box: np.ndarray, sizes: np.ndarray, flip: np.ndarray, beyond: np.ndarray | float = 0) -> Crops:
+    """Crops whose filter sees `beyond` pixels around the box: none where an image is first cut and then resized."""
+    start = np.maximum(np.floor(box[:, :2] - beyond + 1e-6), 0).astype(np.int64)
+    end = np.ceil(box[:, :2] + box[:, 2:] + beyond - 1e-6).astype(np.int64)
+    end = np.minimum(np.maximum(end, start + 1), sizes)
     return Crops(box, np.stack([start[:, 0], end[:, 0], start[:, 1], end[:, 1]], axis=1), flip)

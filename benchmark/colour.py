@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -26,14 +27,19 @@ def colour(images: Tensor, transform: Transform, draws: Tensor) -> Tensor:
 
 def normalise(images: Tensor, transform: Transform) -> Tensor:
     """(x - mean) / std for each channel, in place; x in [0, 255]."""
-    mean = 255 * torch.tensor(transform.mean, dtype=torch.float32)
-    std = 255 * torch.tensor(transform.std, dtype=torch.float32)
-    shape = (1, 3, 1, 1)
-    return images.sub_(mean.view(shape).to(images.device)).mul_((1 / std).view(shape).to(images.device))
+    mean, inverse = _constants(transform.mean, transform.std, images.device)
+    return images.sub_(mean).mul_(inverse)
+
+
+@lru_cache(maxsize=64)
+def _constants(mean: tuple[float, ...], std: tuple[float, ...], device: torch.device) -> tuple[Tensor, Tensor]:
+    """255 mean and 1 / (255 std) on the device; copying them there for each batch would make the CPU wait."""
+    levels = [255 * torch.tensor(values).view(1, 3, 1, 1) for values in (mean, std)]
+    return levels[0].to(device), (1 / levels[1]).to(device)
 
 
 def _jitter(images: Tensor, strengths: tuple[float, ...], u: Tensor, order: Tensor) -> None:
-    """The four changes in an order drawn for each image, by factors uniform in [max(0, 1 - s), 1 + s], hue in [-s, s]."""
+    """The four changes in an order drawn for each image; factors uniform in [max(0, 1 - s), 1 + s], hue in [-s, s]."""
     low = torch.tensor([*(max(0.0, 1 - s) for s in strengths[:3]), -strengths[3]], dtype=torch.float64)
     high = torch.tensor([*(1 + s for s in strengths[:3]), strengths[3]], dtype=torch.float64)
     factors = (low + u * (high - low)).to(images.device, images.dtype)

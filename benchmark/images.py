@@ -15,8 +15,10 @@ import os
 import re
 import shutil
 import sys
+from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from functools import cached_property
 from multiprocessing import get_context
 from pathlib import Path
@@ -93,14 +95,14 @@ class ImageStore:
 
     def image(self, i: int) -> np.ndarray:
         """Image i, (h, w, 3) uint8; a view of the file."""
-        start, height, width = self.offsets[i], *self.sizes[i]
-        return self.pixels[start:start + height * width * 3].reshape(height, width, 3)
+        height, width = self.sizes[i]
+        return self.pixels[self.offsets[i]:self.offsets[i + 1]].reshape(height, width, 3)
 
     def verify(self) -> None:
         """Reads every byte and raises `UserError` where the hash written at the time does not agree."""
         starts = [*range(0, len(self), self.facts["chunk"]), len(self)]
         for first, last, expected in zip(starts, starts[1:], self.facts["pieces"]):
-            found = hashlib.sha256(self.pixels[self.offsets[first]:self.offsets[last]]).hexdigest()
+            found = hashlib.sha256(self.pixels[self.offsets[first]:self.offsets[last]].data).hexdigest()
             if found != expected:
                 raise UserError(f"the decoded images {first} to {last - 1} in {self.folder} have changed on disk: "
                                 "delete that folder and run `oodml datasets prepare NAME` again")
@@ -113,7 +115,7 @@ def prepare(index: DatasetIndex, folder: Path, *, jobs: int | None = None, progr
     the same images waits for the first. `jobs` processes decode (default: one a core, fewer for small sets).
     """
     home = folder / f"images-{re.sub(r'[^A-Za-z0-9_.-]+', '_', index.name)}-{index.hash[:8]}"
-    if (home / "store.json").is_file():
+    if (home / "pixels.bin").is_file():
         return ImageStore(home)
     if len(index) == 0:
         raise UserError(f"dataset '{index.name}' has no images: `oodml datasets check {index.name}` shows what was "
@@ -121,7 +123,7 @@ def prepare(index: DatasetIndex, folder: Path, *, jobs: int | None = None, progr
     with disk_errors(home):
         home.mkdir(parents=True, exist_ok=True)
     with FileLock(home / "lock"):
-        if not (home / "store.json").is_file():
+        if not (home / "pixels.bin").is_file():
             _make(index, home, jobs, progress)
     return ImageStore(home)
 
@@ -130,29 +132,28 @@ def _make(index: DatasetIndex, home: Path, jobs: int | None, progress: bool) -> 
     from tqdm import tqdm
 
     pixels = GrowingFile(home / "pixels.part")
-    _check_disk(index, home, pixels.size, progress)
-    starts = list(range(0, len(index), CHUNK))
-    todo = starts[len(pixels.pieces):]
-    done = min(len(pixels.pieces) * CHUNK, len(index))
-    jobs = jobs or min(_cores(), -(-len(todo) // 4))
     try:
-        with tqdm(total=len(index), initial=done, desc=f"decoding {index.name}", unit="img", disable=not progress) as bar:
-            for geometry, data in _decode_all(index, todo, jobs):
-                pixels.append(data, geometry=geometry)
-                bar.update(len(geometry))
-        rows = np.array([row for piece in pixels.pieces for row in piece["geometry"]], np.int32)
+        _check_disk(index, home, pixels.size, progress)
+        todo = list(range(0, len(index), CHUNK))[len(pixels.pieces):]
+        done = sum(len(piece["geometry"]) for piece in pixels.pieces)
+        with tqdm(total=len(index), initial=done, desc=f"decoding {index.name}", unit="img",
+                  disable=not progress) as bar:
+            for sizes, data in _decode_all(index, todo, jobs or min(_cores(), -(-len(todo) // 4))):
+                pixels.append(data, geometry=sizes)
+                bar.update(len(sizes))
+        geometry = np.array([row for piece in pixels.pieces for row in piece["geometry"]], np.int32)
         pieces = [piece["sha256"] for piece in pixels.pieces]
+        content = hashlib.sha256(json.dumps([VERSION, CHUNK, geometry.tolist(), pieces]).encode()).hexdigest()
         with disk_errors(home):
-            np.save(home / "geometry.npy", rows)
-        nbytes = pixels.size
+            np.save(home / "geometry.npy", geometry)
+        write_json(home / "store.json", {
+            "version": VERSION, "dataset": index.name, "index": index.hash, "images": len(index), "nbytes": pixels.size,
+            "shorter_side": SHORTER_SIDE, "filter": "Pillow bilinear, antialiased", "chunk": CHUNK, "hash": content,
+            "pieces": pieces})
+        # Last, as its presence under the final name says that all is there.
         pixels.finish(home / "pixels.bin")
     finally:
         pixels.close()
-    content = hashlib.sha256(json.dumps([VERSION, CHUNK, rows.tolist(), pieces]).encode()).hexdigest()
-    write_json(home / "store.json", {
-        "version": VERSION, "dataset": index.name, "index": index.hash, "images": len(index), "nbytes": nbytes,
-        "shorter_side": SHORTER_SIDE, "filter": "Pillow bilinear, antialiased", "chunk": CHUNK, "hash": content,
-        "pieces": pieces})
 
 
 def _check_disk(index: DatasetIndex, home: Path, present: int, progress: bool) -> None:
@@ -162,8 +163,8 @@ def _check_disk(index: DatasetIndex, home: Path, present: int, progress: bool) -
     needed = int(mean * len(index) * 1.05) - present
     free = shutil.disk_usage(home).free
     if needed > free:
-        raise UserError(f"decoding '{index.name}' needs about {needed / 1e9:.1f} GB in {home}, where {free / 1e9:.1f} GB "
-                        "are free: free some space or give another folder with --work DIR")
+        raise UserError(f"decoding '{index.name}' needs about {needed / 1e9:.1f} GB in {home}, where "
+                        f"{free / 1e9:.1f} GB are free: free some space or give another folder with --work DIR")
     if progress and needed > 1e9:
         print(f"decoding {len(index):,} images of '{index.name}': about {needed / 1e9:.1f} GB in {home} "
               f"({free / 1e9:.1f} GB free)", file=sys.stderr)
@@ -171,7 +172,7 @@ def _check_disk(index: DatasetIndex, home: Path, present: int, progress: bool) -
 
 def _header(index: DatasetIndex, i: int) -> tuple[int, int]:
     """Height and width of an image from its header, not turned upright (the area is the same)."""
-    with _explained(index, i) as image:
+    with _opened(index, i) as image:
         return image.height, image.width
 
 
@@ -189,7 +190,7 @@ def stored_size(height: int, width: int, shorter: int = SHORTER_SIDE) -> tuple[i
 
 def decode(index: DatasetIndex, i: int) -> tuple[np.ndarray, tuple[int, int]]:
     """Image i as it is stored, and the height and width of its original."""
-    with _explained(index, i) as opened:
+    with _opened(index, i) as opened:
         image = ImageOps.exif_transpose(opened).convert("RGB")
     height, width = stored_size(image.height, image.width)
     original = image.height, image.width
@@ -198,31 +199,18 @@ def decode(index: DatasetIndex, i: int) -> tuple[np.ndarray, tuple[int, int]]:
     return np.asarray(image), original
 
 
-class _explained:
-    """Opens image i; whatever goes wrong with it becomes one line that names the file."""
-
-    def __init__(self, index: DatasetIndex, i: int) -> None:
-        self.index, self.i = index, i
-
-    def __enter__(self) -> Image.Image:
-        try:
-            self.image = self.index.open(self.i)
-        except Exception as error:
-            raise self._error(error) from None
-        return self.image
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        self.image.close()
-        # Pillow's readers raise whatever their parsers meet in a broken file: OSError, SyntaxError, struct.error, ...
-        if isinstance(error, Exception):
-            raise self._error(error) from None
-
-    def _error(self, error: Exception) -> UserError:
-        index = self.index
-        path = index.paths[self.i] if index.root is None else index.root / index.paths[self.i]
+@contextmanager
+def _opened(index: DatasetIndex, i: int) -> Iterator[Image.Image]:
+    """Image i, opened; whatever goes wrong with it becomes one line that names the file."""
+    try:
+        with index.open(i) as image:
+            yield image
+    # Pillow's readers raise whatever their parsers meet in a broken file: OSError, SyntaxError, struct.error, ...
+    except Exception as error:
+        path = index.paths[i] if index.root is None else index.root / index.paths[i]
         why = "no such file" if isinstance(error, FileNotFoundError) else str(error) or type(error).__name__
-        return UserError(f"cannot read image {path}: {why}; put the original file back (`oodml datasets check "
-                         f"{index.name}` lists every bad one) and run again: what is decoded already is kept")
+        raise UserError(f"cannot read image {path}: {why}; put the original file back (`oodml datasets check "
+                        f"{index.name}` lists every bad one) and run again: what is decoded already is kept") from None
 
 
 def _decode_chunk(index: DatasetIndex, start: int) -> tuple[list[list[int]], bytes]:
@@ -242,11 +230,12 @@ def _decode_all(index: DatasetIndex, starts: list[int], jobs: int) -> Iterator[t
     # A fresh interpreter for each process: forking one that has threads or a CUDA context can hang.
     with ProcessPoolExecutor(jobs, get_context("spawn"), _start_worker, (index,)) as pool:
         try:
-            ahead = [pool.submit(_work, start) for start in starts[:2 * jobs]]
-            for start in [*starts[2 * jobs:], *[None] * len(ahead)]:
-                yield ahead.pop(0).result()
-                if start is not None:
-                    ahead.append(pool.submit(_work, start))
+            ahead = deque(pool.submit(_work, start) for start in starts[:2 * jobs])
+            for start in starts[2 * jobs:]:
+                yield ahead.popleft().result()
+                ahead.append(pool.submit(_work, start))
+            while ahead:
+                yield ahead.popleft().result()
         finally:
             pool.shutdown(cancel_futures=True)
 

@@ -1,11 +1,11 @@
-"""From a dataset on disk to its ladder: features of a frozen backbone, then the split builder."""
+"""From a dataset on disk to its ladder and back: features, the split builder, and the saved manifest."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 
 from benchmark import datasets, features, images, weights
@@ -13,55 +13,53 @@ from benchmark.augment import Transform
 from benchmark.datasets import DatasetIndex
 from benchmark.errors import UserError
 from benchmark.workspace import Workspace
-from splits import ladder as builder
-from splits import manifest, union
+from splits import compare, manifest, official, union
+from splits.compare import Comparison, CrossDistances
+from splits.ladder import build_ladder
 from splits.manifest import Ladder
-
-FAR_FROM_IID = 5.0
-"""A default split this many times farther apart than random halves also gets easier rungs. With the published
-distances this picks CUB (10.8 times) and neither Cars (3.7) nor SOP (3.5), as the ooDML paper does."""
 
 
 def frozen_features(name: str, workspace: Workspace, backbone: str | None = None, weights_file: str | None = None,
                     device: str | None = None) -> tuple[DatasetIndex, np.ndarray, dict[str, Any]]:
-    """Index, pooled features of every image, and what these were made with."""
+    """Index, pooled features of every image, and what these were made with.
+
+    The Fréchet ResNet distance uses ResNet-50 at 224 px; embedded datasets use the embedded network at 64 px.
+    """
     import torch
 
-    dataset = datasets.get(name)
+    embedded = datasets.get(name).embedded
     index = datasets.load(name, workspace.data)
-    backbone = backbone or ("efficientnet_lite0" if dataset.embedded else "resnet50")
+    backbone = backbone or ("efficientnet_lite0" if embedded else "resnet50")
     network = weights.pretrained(backbone, weights_file)
-    side = 64 if dataset.embedded else 224
-    transform = Transform(size=side, resize=side if dataset.embedded else 256, mean=network.mean, std=network.std)
+    size, resize = (64, 64) if embedded else (224, 256)
+    transform = Transform(size=size, resize=resize, mean=network.mean, std=network.std)
     store = images.prepare(index, workspace.cache)
     made_with = {"backbone": backbone, "weights": weights.identify(backbone, weights_file), "images": store.hash,
-                 "size": transform.size, "resize": transform.resize}
+                 "size": size, "resize": resize}
     found = features.extract(index, store, network, name=backbone, weights_hash=made_with["weights"],
-                             transform=transform, folder=workspace.cache,
-                             device=device or ("cuda" if torch.cuda.is_available() else "cpu"))
+                             transform=transform, folder=workspace.cache, device=device or best_device(torch))
     return index, found, made_with
 
 
-def build(name: str, workspace: Workspace, *, backbone: str | None = None, weights_file: str | None = None,
-          rungs: int | None = None, reverse: bool | None = None, device: str | None = None, seed: int = 0,
-          **options: Any) -> tuple[Ladder, Path]:
-    """Build and save the ladder of a dataset; a union gets one rung, its members' default splits.
+def best_device(torch: Any) -> str:
+    """The GPU where there is one."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
 
-    `reverse` None decides by `FAR_FROM_IID`. Further options go to `splits.ladder.build_ladder`.
+
+def build(name: str, workspace: Workspace, *, backbone: str | None = None, weights_file: str | None = None,
+          device: str | None = None, **options: Any) -> Ladder:
+    """The ladder of a dataset; a union gets one rung, its members' default splits.
+
+    Options go to `splits.ladder.build_ladder`.
     """
-    index, found, made_with = frozen_features(name, workspace, backbone, weights_file, device)
-    shared: dict[str, Any] = {"classes": index.classes, "dataset": index.name, "dataset_hash": index.hash,
-                              "feature_info": made_with, "seed": seed}
+    index = datasets.load(name, workspace.data)
     if index.domains is not None:
-        ladder = union.union_ladder(found, index.labels, index.train_classes, index.test_classes, **shared)
-    else:
-        if reverse is None:
-            reverse = _far_from_iid(index, found, seed)
-        ladder = builder.build_ladder(found, index.labels, index.train_classes, index.test_classes, **shared,
-                                      rungs=rungs or (9 if reverse else 8), reverse=reverse, device=device, **options)
-    path = path_of(workspace, index.name)
-    manifest.save(ladder, path)
-    return ladder, path
+        united = union.Union(index.domain_names, index.classes, index.labels, index.domains, index.train_classes,
+                             index.test_classes, index.roles)
+        return union.union_split(united, dataset=index.name, dataset_hash=index.hash, seed=options.get("seed", 0))
+    index, found, made_with = frozen_features(name, workspace, backbone, weights_file, device)
+    return build_ladder(found, index.labels, index.train_classes, index.test_classes, classes=index.classes,
+                        dataset=index.name, dataset_hash=index.hash, feature_info=made_with, device=device, **options)
 
 
 def path_of(workspace: Workspace, name: str) -> Path:
@@ -69,39 +67,67 @@ def path_of(workspace: Workspace, name: str) -> Path:
     return workspace.splits / f"{name}.json"
 
 
-def load(workspace: Workspace, name: str) -> Ladder:
-    """The saved ladder of a dataset, with the command that makes it where it is missing."""
-    index_name = datasets.load(name, workspace.data).name if ":" in name else datasets.get(name).name
-    path = path_of(workspace, index_name)
+def save(ladder: Ladder, workspace: Workspace) -> Path:
+    """Write the ladder to its place."""
+    path = path_of(workspace, ladder.dataset)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    manifest.save(ladder, path)
+    return path
+
+
+def load(workspace: Workspace, name: str, index: DatasetIndex | None = None) -> Ladder:
+    """The saved ladder of a dataset; with its index, one that was built from other files is refused."""
+    known = name if index is None and ":" not in name else (index or datasets.load(name, workspace.data)).name
+    path = path_of(workspace, known)
+    mend = f"make it with `oodml splits build --dataset {name}`"
     if not path.exists():
-        raise UserError(f"{name} has no ladder yet ({path} is not there); "
-                        f"make it with `oodml splits build --dataset {name}`")
-    return manifest.load(path)
+        raise UserError(f"{name} has no ladder yet ({path} is not there); {mend}")
+    ladder = manifest.load(path)
+    if index is not None and ladder.dataset_hash != index.hash:
+        raise UserError(f"{path} was built from other files than {name} has now; {mend} again")
+    return ladder
+
+
+def verify(path: Path, workspace: Workspace) -> list[str]:
+    """What is wrong with a manifest, held against the dataset on disk; an empty list if nothing is."""
+    ladder = manifest.load(path)
+    index = datasets.load(ladder.dataset, workspace.data)
+    return manifest.verify(ladder, index.classes, index.labels, index.hash)
+
+
+def import_released(path: Path, name: str, workspace: Workspace) -> official.Imported:
+    """A released ooDML split file as a ladder of the dataset, with what the local copy lacks."""
+    index = datasets.load(name, workspace.data)
+    return official.import_released(path, dataset=index.name, dataset_hash=index.hash, classes=index.classes,
+                                    labels=index.labels, images=index.paths)
+
+
+def cross(names: Sequence[str], workspace: Workspace, **options: Any) -> CrossDistances:
+    """Distances of each dataset's default train set to each one's default test set, all with one backbone."""
+    sets = {}
+    for name in names:
+        index, found, _ = frozen_features(name, workspace, **options)
+        sets[index.name] = tuple(found[index.of_classes(side)] for side in (index.train_classes, index.test_classes))
+    return compare.cross_distances(sets)
+
+
+def compare_backbones(name: str, backbones: Sequence[str], workspace: Workspace, **options: Any) -> Comparison:
+    """Ladders of one dataset from several backbones, side by side; none of them is saved."""
+    return compare.compare_ladders({b: build(name, workspace, backbone=b, **options) for b in backbones})
 
 
 def table(ladder: Ladder) -> str:
     """The rungs as text: id, kind, iteration, classes and images of each side, both distances."""
-    lines = [f"{'id':>3} {'kind':8} {'iter':>5} {'train':>15} {'test':>15} {'FRD':>9} {'FRD of class means':>19}",
-             f"{'':>3} {'':8} {'':>5} {'classes/images':>15} {'classes/images':>15} {'images':>9} {'(as released)':>19}"]
-    for split in ladder.splits:
-        sides = [f"{len(names)}/{count}" for names, count in
-                 ((split.train, split.train_images), (split.test, split.test_images))]
-        released = split.frd_class_means_released
-        lines.append(f"{split.id:>3} {split.kind:8} {split.iteration:>5} {sides[0]:>15} {sides[1]:>15} "
-                     f"{_number(split.frd):>9} {_number(released):>19}")
+    heads = ("id", "kind", "iteration", "train classes", "images", "test classes", "images", "FRD", "FRD class means")
+    rows = [heads, *((str(s.id), s.kind, str(s.iteration), str(len(s.train)), str(s.train_images), str(len(s.test)),
+                      str(s.test_images), _number(s.frd), _number(s.frd_class_means_released)) for s in ladder.splits)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
+    lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths)) for row in rows]
+    if ladder.iid:
+        lines.append(f"random halves of the same classes (i.i.d.): {ladder.iid['mean']:.2f} ± {ladder.iid['std']:.2f} "
+                     f"(std over {ladder.iid['draws']} draws)")
     return "\n".join(lines)
 
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
-
-
-def _far_from_iid(index: DatasetIndex, found: np.ndarray, seed: int) -> bool:
-    from splits.frechet import frechet_distance
-
-    default = frechet_distance(found[index.of_classes(index.train_classes)], found[index.of_classes(index.test_classes)])
-    iid = builder.iid_distance(found, index.labels, draws=1, seed=seed)["mean"]
-    far = default > FAR_FROM_IID * iid
-    click.echo(f"default split: {default:.2f}, {default / iid:.1f} times the distance of random halves ({iid:.2f}); "
-               f"{'also building easier rungs' if far else 'no easier rungs needed'}")
-    return far

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from typing import Any
@@ -19,7 +19,7 @@ from benchmark.augment import Crops, Transform, center_crops, random_crops, unif
 from benchmark.colour import colour, normalise
 from benchmark.errors import UserError
 from benchmark.images import ImageStore
-from benchmark.resample import HAS_OPENCV, by_matrix, by_opencv, is_copy
+from benchmark.resample import by_matrix, one_by_one
 
 log = logging.getLogger(__name__)
 
@@ -62,21 +62,22 @@ class Loader:
 
     def train(self, ids: Tensor, generator: torch.Generator) -> Tensor:
         """Augmented images, float32 (b, 3, size, size), random only through the CPU generator given."""
-        ids = _positions(ids, len(self.store))
-        draws = uniforms(len(ids), generator)
-        crops = random_crops(self.transform, self.store.sizes[ids], self.store.originals[ids], draws)
-        images = self._cut(ids, crops, exact=False)
+        chosen = _positions(ids, len(self.store))
+        draws = uniforms(len(chosen), generator)
+        crops = random_crops(self.transform, self.store.sizes[chosen], self.store.originals[chosen], draws)
+        images = self._cut(chosen, crops, exact=False)
         if any(self.transform.jitter) or self.transform.grayscale:
             images = colour(images.div_(255), self.transform, draws).mul_(255)
         return normalise(images, self.transform)
 
     def evaluate(self, ids: Tensor) -> Tensor:
         """Images as `Resize(resize)`, `CenterCrop(size)` give them, float32 (b, 3, size, size)."""
-        ids = _positions(ids, len(self.store))
-        return normalise(self._cut(ids, center_crops(self.transform, self.store.sizes[ids]), exact=True), self.transform)
+        chosen = _positions(ids, len(self.store))
+        crops = center_crops(self.transform, self.store.sizes[chosen], self.store.originals[chosen])
+        return normalise(self._cut(chosen, crops, exact=True), self.transform)
 
     def prefetch(self, batches: Iterable[Tensor], generator_for_batch: Callable[[int], torch.Generator] | None = None,
-                 ahead: int = 2) -> Iterator[tuple[Tensor, Tensor]]:
+                 ahead: int = 2) -> Generator[tuple[Tensor, Tensor], None, None]:
         """Pairs of ids and images, made `ahead` batches early in a thread, on CUDA in a stream of its own.
 
         `generator_for_batch(k)` gives the generator of the k-th batch, a new one each time, so that a batch does not
@@ -115,14 +116,12 @@ class Loader:
         """The crops as float32 in [0, 255]."""
         size, how = self.transform.size, self.transform.interpolation
         widths = self.store.sizes[ids, 1].astype(np.int64)
-        if self.device.type != "cuda":
-            starts = self.store.offsets[ids]
-            if HAS_OPENCV and (not exact or is_copy(crops, size)):
-                return by_opencv(self.store.pixels, starts, widths, crops, size, how).float()
-            return by_matrix(self._pixels, starts, widths, crops, size, how).float().contiguous()
-        pixels, starts = self._on_device(ids)
-        images = by_matrix(pixels, starts, widths, crops, size, how)
-        return images.to(torch.float32, memory_format=torch.channels_last)
+        if self.device.type == "cuda":
+            pixels, starts = self._on_device(ids)
+            images = by_matrix(pixels, starts, widths, crops, size, how)
+            return images.to(torch.float32, memory_format=torch.channels_last)
+        begin = self.store.offsets[ids]
+        return one_by_one(self.store.pixels, begin, widths, crops, size, how, exact).to(self.device, torch.float32)
 
     def _on_device(self, ids: np.ndarray) -> tuple[Tensor, np.ndarray]:
         """Bytes on the device that hold these images, and where each begins in them."""

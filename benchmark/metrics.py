@@ -77,15 +77,15 @@ def outcomes(embeddings: Array, labels: Array, *, gallery: Array | None = None, 
     mean_i (n_i - 1) / (N - 1), n_i the size of i's class: what drawing a neighbour at random gives. For N images
     sorted into classes of m it is m / N where that chance is (m - 1) / (N - 1).
     """
-    x, y = _embeddings(embeddings), _labels(labels)
+    x, y = as_embeddings(embeddings), as_labels(labels)
     own: Tensor | Literal[False] = False
     query = np.ones(len(x), dtype=bool)
     if gallery is not None:
-        g, z = _embeddings(gallery).to(x.device), _labels(gallery_labels)
-        _agree(g, z)
+        g, z = as_embeddings(gallery).to(x.device), as_labels(gallery_labels)
+        same_length(g, z)
     else:
         g, z, own = x, y, torch.arange(len(x))
-    _agree(x, y)
+    same_length(x, y)
     if similarity == "cosine":
         g, x = (normalize(g), normalize(x)) if gallery is not None else (normalize(x),) * 2
     if roles is not None:
@@ -99,7 +99,7 @@ def outcomes(embeddings: Array, labels: Array, *, gallery: Array | None = None, 
     counted = relevant > 0
     with np.errstate(divide="ignore", invalid="ignore"):
         average = found["ap@1000"] / np.minimum(relevant, DEPTH)
-        each = {f"recall@{k}": (first > 0) & (first <= k) for k in ks}
+        each: dict[str, np.ndarray] = {f"recall@{k}": (first > 0) & (first <= k) for k in ks}
         each |= {"map@1000": average, "map@1000_released": found["ap@1000"] / sizes,
                  "map@r": found["ap@r"] / relevant, "map@c_released": found["ap@f"] / sizes,
                  "r-precision": found["hits@r"] / relevant}
@@ -151,20 +151,24 @@ def _by_roles(x: Tensor, y: np.ndarray, roles: np.ndarray, gallery: Array | None
     return query, x[at[0]], y[query], x[at[1]], y[shown], torch.from_numpy(place[query])
 
 
-def _embeddings(values: Array) -> Tensor:
+def as_embeddings(values: Array) -> Tensor:
+    """A float32 tensor, one finite row an image, on the device where it was."""
     tensor = (values if isinstance(values, Tensor) else torch.from_numpy(np.ascontiguousarray(values))).detach().float()
     if tensor.ndim != 2:
         raise UserError(f"embeddings have shape {tuple(tensor.shape)}; they must be a table, one row an image")
-    if not bool(torch.isfinite(tensor.sum(dim=1)).all()):
-        row = int((~torch.isfinite(tensor).all(dim=1)).nonzero()[0])
+    finite = torch.isfinite(tensor)
+    if not finite.all():
+        row = int((~finite.all(dim=1)).nonzero()[0])
         raise UserError(f"the embedding in row {row} holds NaN or infinite values; nothing can be near to it")
     return tensor
 
 
-def _labels(values: Array) -> np.ndarray:
+def as_labels(values: Array) -> np.ndarray:
+    """A numpy array."""
     return values.cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
 
 
-def _agree(x: Tensor, y: np.ndarray) -> None:
+def same_length(x: Tensor, y: np.ndarray) -> None:
+    """A UserError unless every embedding has one label."""
     if y.shape != (len(x),):
         raise UserError(f"{len(x)} embeddings have labels of shape {y.shape}; every embedding needs one label")

@@ -1,16 +1,18 @@
 """From boxes to pixels: the crops of a batch, brought to one size.
 
-Two roads. `by_matrix` works on any device for a whole batch at once and is Pillow's antialiased filter itself,
-written as two matrix products; CUDA always takes it, and the CPU for evaluation. `by_opencv` is for training crops
-on the CPU, where it is about ten times faster.
+On CUDA `by_matrix` does a whole batch at once; it is Pillow's antialiased filter itself, written as two matrix
+products. On the CPU `one_by_one` takes Pillow for evaluation, which must be exact, and OpenCV for training crops, which
+must be fast (five times faster there, with a slightly different filter).
 """
 
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
 from benchmark.augment import Crops
@@ -31,8 +33,7 @@ def by_matrix(pixels: Tensor, starts: np.ndarray, widths: np.ndarray, crops: Cro
     """
     height, width = np.maximum(np.ptp(crops.window.reshape(-1, 2, 2), axis=2).max(0), 1)
     step = max(1, _ELEMENTS // int(height * width * 3))
-    parts = [_by_matrix(pixels, starts[i:i + step], widths[i:i + step],
-                        Crops(crops.box[i:i + step], crops.window[i:i + step], crops.flip[i:i + step]), size, interpolation)
+    parts = [_by_matrix(pixels, starts[i:i + step], widths[i:i + step], crops[i:i + step], size, interpolation)
              for i in range(0, len(starts), step)]
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
@@ -41,7 +42,7 @@ def _by_matrix(pixels: Tensor, starts: np.ndarray, widths: np.ndarray, crops: Cr
                interpolation: str) -> Tensor:
     device = pixels.device
     counts = crops.window[:, 1::2] - crops.window[:, ::2]
-    copied = is_copy(crops, size)
+    copied = bool(copies(crops, size).all())
     # Multiples of 8 keep the products on the tensor cores; the surplus is masked in the filter.
     rows, columns = (int(n) if copied else -(-int(n) // 8) * 8 for n in counts.max(0))
     table = torch.from_numpy(np.column_stack([crops.box, crops.window, starts, widths, crops.flip]).astype(np.float64))
@@ -55,25 +56,27 @@ def _by_matrix(pixels: Tensor, starts: np.ndarray, widths: np.ndarray, crops: Cr
     across = torch.minimum(torch.arange(columns, device=device), (end_column - first_column)[:, None] - 1)
     column = torch.where(flip, end_column[:, None] - 1 - across, first_column[:, None] + across)
     line = (start[:, None] + row * stride[:, None] * 3).long()
-    place = line[:, :, None, None] + torch.arange(3, device=device)[:, None] + (column.long() * 3)[:, None, None, :]
-    window = pixels[place]
+    within = (column.long() * 3)[:, None] + torch.arange(3, device=device)[:, None]
+    window = pixels[line[:, :, None] + within.view(-1, 1, 3 * columns)]
     if copied:
-        return window.permute(0, 2, 1, 3)
+        return window.view(-1, size, 3, size).permute(0, 2, 1, 3)
 
     dtype = torch.float16 if device.type == "cuda" else torch.float32
     begin = torch.where(flip[:, 0], end_column - left - width, left - first_column)
     down = _filter(top - first_row, height, end_row - first_row, rows, size, interpolation).to(dtype)
     along = _filter(begin, width, end_column - first_column, columns, size, interpolation).to(dtype)
     with torch.autocast(device.type, enabled=False):
-        lines = down @ window.to(dtype).view(-1, rows, 3 * columns)
+        lines = down @ window.to(dtype)
         out = lines.view(-1, size * 3, columns) @ along.transpose(1, 2)
-    return out.view(-1, size, 3, size).permute(0, 2, 1, 3).clamp(0, 255)
+    # A cubic filter overshoots; bytes cannot.
+    out = out.clamp_(0, 255) if interpolation == "bicubic" else out
+    return out.view(-1, size, 3, size).permute(0, 2, 1, 3)
 
 
-def is_copy(crops: Crops, size: int) -> bool:
-    """Whether every crop already has the wanted size on whole pixels, so that nothing is resampled."""
-    return bool((crops.box[:, 2:] == size).all() and (crops.box[:, :2] == crops.window[:, ::2]).all()
-                and (crops.window[:, 1::2] - crops.window[:, ::2] == size).all())
+def copies(crops: Crops, size: int) -> np.ndarray:
+    """Which crops already have the wanted size on whole pixels, so that nothing is resampled."""
+    return ((crops.box[:, 2:] == size) & (crops.box[:, :2] == crops.window[:, ::2])
+            & (crops.window[:, 1::2] - crops.window[:, ::2] == size)).all(1)
 
 
 def _filter(begin: Tensor, length: Tensor, count: Tensor, taps: int, size: int, interpolation: str) -> Tensor:
@@ -93,29 +96,63 @@ def _filter(begin: Tensor, length: Tensor, count: Tensor, taps: int, size: int, 
     return weight / weight.sum(2, keepdim=True)
 
 
-def by_opencv(pixels: np.ndarray, starts: np.ndarray, widths: np.ndarray, crops: Crops, size: int,
-              interpolation: str) -> Tensor:
-    """Crops as (b, 3, size, size) uint8, one image after the other.
+def one_by_one(pixels: np.ndarray, starts: np.ndarray, widths: np.ndarray, crops: Crops, size: int,
+               interpolation: str, exact: bool) -> Tensor:
+    """Crops as (b, 3, size, size) uint8 on the CPU, by Pillow if `exact` or without OpenCV, else by OpenCV.
 
-    Boxes are rounded to whole stored pixels. Where both sides shrink the filter is INTER_AREA (the mean over each
-    output pixel's own area, sharper than Pillow's triangle of twice that width); otherwise INTER_LINEAR
-    (Pillow's bilinear enlarging), or INTER_CUBIC (a = -3/4 where Pillow has -1/2).
+    OpenCV's boxes are rounded to whole stored pixels (on photographs its crops then lie 3.9 of 255 from those of the
+    original on average, Pillow's and `by_matrix` 2.9, the detail that the stored copy has lost). Where both sides
+    shrink its filter is INTER_AREA (the mean over each output pixel's own area, sharper than Pillow's triangle of
+    twice that width); otherwise INTER_LINEAR (Pillow's bilinear enlarging), or INTER_CUBIC (a = -3/4 where Pillow
+    has -1/2).
     """
+    resize = _pillow(interpolation) if exact or not HAS_OPENCV else _opencv(interpolation)
+    out = np.empty((len(starts), 3, size, size), np.uint8)
+    top_left = crops.window[:, ::2]
+    boxes = np.hstack([crops.box[:, :2] - top_left, crops.box[:, :2] + crops.box[:, 2:] - top_left])
+    for planes, start, width, (top, bottom, left, right), box, copied, flip in zip(
+            out, starts.tolist(), widths.tolist(), crops.window.tolist(), boxes.tolist(), copies(crops, size).tolist(),
+            crops.flip.tolist()):
+        line = width * 3
+        image = pixels[start + top * line:start + bottom * line].reshape(-1, width, 3)[:, left:right]
+        if not copied:
+            image = resize(image, box, size)
+        _store(image, flip, planes)
+    return torch.from_numpy(out)
+
+
+def _pillow(interpolation: str) -> Callable[[np.ndarray, list[float], int], np.ndarray]:
+    how = Image.Resampling[interpolation.upper()]
+
+    def resize(image: np.ndarray, box: list[float], size: int) -> np.ndarray:
+        top, left, bottom, right = box
+        inside = (max(left, 0), max(top, 0), min(right, image.shape[1]), min(bottom, image.shape[0]))
+        return np.asarray(Image.fromarray(image).resize((size, size), how, box=inside))
+
+    return resize
+
+
+def _opencv(interpolation: str) -> Callable[[np.ndarray, list[float], int], np.ndarray]:
     import cv2
 
+    # Images are far too small to be shared out between threads.
+    cv2.setNumThreads(1)
     enlarge = cv2.INTER_LINEAR if interpolation == "bilinear" else cv2.INTER_CUBIC
-    out = np.empty((len(starts), 3, size, size), np.uint8)
-    box = np.rint(np.hstack([crops.box[:, :2], crops.box[:, :2] + crops.box[:, 2:]])).astype(np.int64)
-    last = np.maximum(box[:, 2:], box[:, :2] + 1)
-    for planes, start, width, (top, left), (bottom, right), flip in zip(
-            out, starts.tolist(), widths.tolist(), box[:, :2].tolist(), last.tolist(), crops.flip.tolist()):
-        line = width * 3
-        rows = pixels[start + top * line:start + bottom * line].reshape(-1, width, 3)
-        image = rows[:, left:right]
-        if image.shape[:2] != (size, size):
-            shrinks = min(image.shape[:2]) >= size
-            image = cv2.resize(image, (size, size), interpolation=cv2.INTER_AREA if shrinks else enlarge)
-        if flip:
-            image = cv2.flip(image, 1)
-        cv2.split(image, list(planes))
-    return torch.from_numpy(out)
+
+    def resize(image: np.ndarray, box: list[float], size: int) -> np.ndarray:
+        top, left, bottom, right = map(round, box)
+        part = image[top:max(bottom, top + 1), left:max(right, left + 1)]
+        shrinks = part.shape[0] >= size and part.shape[1] >= size
+        return cv2.resize(part, (size, size), interpolation=cv2.INTER_AREA if shrinks else enlarge)
+
+    return resize
+
+
+def _store(image: np.ndarray, flip: bool, planes: np.ndarray) -> None:
+    """Writes interleaved pixels, mirrored or not, as three planes."""
+    if HAS_OPENCV:
+        import cv2
+
+        cv2.split(cv2.flip(image, 1) if flip else image, list(planes))
+    else:
+        planes[:] = (image[:, ::-1] if flip else image).transpose(2, 0, 1)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from torch import Tensor
 
-from benchmark import metrics, universal
+from benchmark import metrics
+from benchmark.outcomes import Outcomes
 from benchmark.task import Side
+
+COUNTS = ("queries", "left_out")
+"""Keys of `metrics.retrieval` that count and are no scores."""
 
 
 @dataclass(frozen=True)
@@ -18,26 +21,24 @@ class Score:
 
     scores: dict[str, float]
     domains: dict[str, dict[str, float]]
-    first_hit: np.ndarray
-    counted: np.ndarray
-    labels: np.ndarray
-
-
-COUNTS = ("queries", "left_out")
-"""Keys of `metrics.retrieval` that count and are no scores."""
+    outcomes: Outcomes
 
 
 def score(side: Side, embeddings: Tensor, domain_names: tuple[str, ...] = ()) -> Score:
-    """Scores of the embeddings of one side; a union is scored over its unified gallery and per member."""
-    result, labels = _search(side, embeddings, np.ones(len(side), dtype=bool))
-    domains: dict[str, Any] = {}
-    if side.domains is not None:
-        for number, name in enumerate(domain_names):
-            inside = side.domains == number
-            if inside.any():
-                domains[name] = _only_scores(_search(side, embeddings, inside)[0].scores)
-    return Score(_only_scores(result.scores), domains, result.first_hit, result.counted, labels)
+    """Scores of one side's embeddings. A union is scored over its unified gallery, and member by member.
+
+    A side's labels already tell the classes of different members apart, so the unified search needs nothing more.
+    """
+    whole = metrics.outcomes(embeddings, side.labels, roles=side.roles)
+    queries = slice(None) if side.roles is None else side.roles != "gallery"
+    domains = {}
+    for number, name in enumerate(domain_names):
+        inside = np.flatnonzero(side.domains == number)
+        if len(inside):
+            roles = None if side.roles is None else side.roles[inside]
+            domains[name] = _means(metrics.retrieval(embeddings[inside], side.labels[inside], roles=roles))
+    return Score(_means(whole.scores), domains, Outcomes(whole.first_hit, whole.counted, side.labels[queries]))
 
 
-def _search(side: Side, embeddings: Tensor, inside: np.ndarray) -> tuple[metrics.Retrieval, np.ndarray]:
-    raise NotImplementedError
+def _means(scores: dict[str, float]) -> dict[str, float]:
+    return {name: value for name, value in scores.items() if name not in COUNTS}

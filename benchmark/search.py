@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from benchmark.errors import UserError
 
@@ -69,7 +71,8 @@ def stream(queries: Tensor, gallery: Tensor | None = None, k: int = 1, *, exclud
             similarities[inside, own[rows[inside]]] = -torch.inf
         return _nearest(similarities, width)
 
-    for rows in torch.arange(len(queries), device=queries.device).split(chunk):
+    for start in range(0, len(queries), chunk):
+        rows = torch.arange(start, min(start + chunk, len(queries)), device=queries.device)
         if index is None:
             indices, similarities = by_products(rows)
         else:
@@ -79,7 +82,7 @@ def stream(queries: Tensor, gallery: Tensor | None = None, k: int = 1, *, exclud
                 indices[doubtful], similarities[doubtful] = by_products(rows[doubtful])
         if width == len(gallery):
             indices = indices.masked_fill(similarities == -torch.inf, -1)
-        yield Found(int(rows[0]), indices, similarities)
+        yield Found(start, indices, similarities)
 
 
 @contextmanager
@@ -96,18 +99,66 @@ def full_precision(device: str) -> Iterator[None]:
 
 def _nearest(similarities: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The k largest of every row, equal ones by index (`topk` promises no order among those, nor which it takes)."""
+    if similarities.device.type == "cpu" and similarities.shape[1] > 16 * k > 0:
+        found = _nearest_by_threshold(similarities, k)
+        if found is not None:
+            return found
     values, indices = similarities.topk(min(k + 1, similarities.shape[1]), dim=1)
-    tied = (values[:, 1:] == values[:, :-1]).any(dim=1).nonzero().squeeze(1)
-    values, indices = values[:, :k], indices[:, :k]
-    for some in tied.split(256) if k else ():
+    cut = (values[:, k - 1] == values[:, k]).nonzero().squeeze(1) if 0 < k < values.shape[1] else indices[:0, 0]
+    values, indices = values[:, :k].contiguous(), indices[:, :k].contiguous()
+    _order_ties(values, indices)
+    for some in cut.split(256):
         rows, last = similarities[some], values[some, k - 1:k]
         above, level = rows > last, rows == last
         room = k - above.sum(dim=1, keepdim=True)
         chosen = above | (level & (level.cumsum(dim=1, dtype=torch.int32) <= room))
-        by_index = chosen.nonzero()[:, 1].view(-1, k)
+        by_index = chosen.nonzero()[:, 1].view(len(some), k)
         ordered = rows.gather(1, by_index).sort(dim=1, descending=True, stable=True)
         values[some], indices[some] = ordered.values, by_index.gather(1, ordered.indices)
     return indices, values
+
+
+def _order_ties(values: Tensor, indices: Tensor) -> None:
+    """Puts every run of equal values in the order of their indices, in place."""
+    same = values[:, 1:] == values[:, :-1]
+    as_before = pad(same, (1, 0)).flatten()
+    at = (as_before | pad(same, (0, 1)).flatten()).nonzero().squeeze(1)
+    run = (~as_before[at]).cumsum(dim=0)
+    flat = indices.view(-1)
+    order = flat[at].argsort()
+    order = order[run[order].argsort(stable=True)]
+    flat[at] = flat[at[order]]
+
+
+def _nearest_by_threshold(similarities: Tensor, k: int) -> tuple[Tensor, Tensor] | None:
+    """The same in a third of the time on a CPU: sorts only what lies above a threshold, guessed from a sample.
+
+    The place of the threshold among every 16th column is five standard deviations below that of the k-th, so that
+    more than k pass; None where that fails, or far too many pass. Similarity and index are sorted as one integer,
+    for which numpy has vector instructions, and which puts ties in order.
+    """
+    n, expected = similarities.shape[1], k / 16
+    sample = similarities[:, ::16]
+    lowest = min(int(expected + 5 * expected**0.5) + 4, sample.shape[1])
+    table = similarities.numpy()
+    passed = np.flatnonzero(table >= sample.topk(lowest, dim=1).values[:, -1:].numpy())
+    row, column = np.divmod(passed, n)
+    counts = np.bincount(row, minlength=len(table))
+    if counts.min() < k or counts.max() > 4 * k + 1024:
+        return None
+    keys = np.full((len(table), counts.max()), np.iinfo(np.int64).min)
+    place = np.arange(len(passed)) - (np.cumsum(counts) - counts - np.arange(len(table)) * keys.shape[1])[row]
+    order = _flip((table.ravel()[passed] + np.float32(0)).view(np.int32)).astype(np.int64)
+    keys.ravel()[place] = (order << 32) | (0xFFFFFFFF - column)
+    keys.sort(axis=1)
+    keys = keys[:, :-k - 1:-1]
+    values = _flip((keys >> 32).astype(np.int32)).view(np.float32)
+    return torch.from_numpy(0xFFFFFFFF - (keys & 0xFFFFFFFF)), torch.from_numpy(values)
+
+
+def _flip(bits: np.ndarray) -> np.ndarray:
+    """The bits of floats as integers of the same order, and back."""
+    return bits ^ ((bits >> 31) & 0x7FFFFFFF)
 
 
 def _copies(gallery: Tensor) -> tuple[Tensor, Tensor]:
@@ -136,7 +187,7 @@ def _faiss_index(gallery: Tensor, k: int) -> Any:
         raise UserError("the faiss backend needs faiss: `pip install faiss-cpu`, or use the torch backend") from None
     # the GPU build answers no more than 2048 neighbours
     if gallery.is_cuda and k <= 2048 and getattr(faiss, "get_num_gpus", lambda: 0)() > 0:
-        index = faiss.GpuIndexFlatIP(faiss.StandardGpuResources(), gallery.shape[1])
+        index: Any = faiss.GpuIndexFlatIP(faiss.StandardGpuResources(), gallery.shape[1])
     else:
         index = faiss.IndexFlatIP(gallery.shape[1])
     index.add(gallery.cpu().numpy())

@@ -7,7 +7,7 @@ import sys
 import click
 
 import methods
-from benchmark import datasets, images
+from benchmark import datasets, images, ladders
 from benchmark import protocol as protocols
 from benchmark.errors import UserError
 from benchmark.executors import Outcome, local
@@ -15,7 +15,6 @@ from benchmark.plan import Overrides, RunSpec, plan
 from benchmark.progress import Progress
 from benchmark.worker import Context
 from benchmark.workspace import Workspace
-from splits import manifest
 
 
 def run(workspace: Workspace, *, chosen: str, dataset: str, protocol: str | None = None, splits: str | None = None,
@@ -31,14 +30,7 @@ def run(workspace: Workspace, *, chosen: str, dataset: str, protocol: str | None
     overrides.protocol.update({key: value for key, value in (("backbone", backbone), ("batches", batches)) if value})
     name = protocol or given.protocol
     index = datasets.load(dataset, workspace.data)
-    path = workspace.splits / f"{index.name}.json"
-    if not path.exists():
-        raise UserError(f"{dataset} has no ladder yet ({path} is not there); "
-                        f"make it with `oodml splits build --dataset {dataset}`")
-    ladder = manifest.load(path)
-    if ladder.dataset_hash != index.hash:
-        raise UserError(f"{path} was built from other files than {dataset} has now; build it again with "
-                        f"`oodml splits build --dataset {dataset}`")
+    ladder = ladders.load(workspace, dataset, index)
     count = seeds or protocols.load(name, dataset=index.name, overrides=overrides.protocol).seeds
     specs = plan(ladder, index.hash, names, protocol=name, seeds=range(count),
                  splits=parse_ids(splits) if splits else None, overrides=overrides, weights_file=weights_file)

@@ -17,7 +17,7 @@ import torch
 from torch.nn.functional import normalize
 
 import methods
-from benchmark import checkpoint, datasets, features, images, provenance, structure, train, weights
+from benchmark import checkpoint, datasets, features, images, ladders, outcomes, provenance, structure, train, weights
 from benchmark.augment import Transform
 from benchmark.datasets import DatasetIndex
 from benchmark.loader import Loader
@@ -29,7 +29,6 @@ from benchmark.workspace import Workspace
 from methods import Method
 from methods.parts import batches
 from reports import records
-from splits import manifest
 from splits.frechet import frechet_distance
 from splits.manifest import Ladder, Split
 
@@ -98,18 +97,18 @@ def run(spec: RunSpec, context: Context, *, stop: Callable[[], bool] = lambda: F
     if "last" not in measured:  # killed between the last checkpoint and the record
         evaluate(method)
     result = measured["last"]
-    np.savez_compressed(folder / "queries.npz", first_hit=result.first_hit, counted=result.counted, labels=result.labels)
+    outcomes.save(folder / "queries.npz", result.outcomes)
     scores, chosen = choose(history)
     record = {
         "schema": records.SCHEMA, "source": "run", "identity": spec.identity,
-        "dataset": spec.dataset, "dataset_hash": spec.dataset_hash, "split": _split_facts(split, ladder),
+        "dataset": spec.dataset, "dataset_hash": spec.dataset_hash, "split": split_facts(split, ladder),
         "method": _method_facts(spec, method), "protocol": spec.protocol,
         "backbone": {"name": protocol.backbone, "weights": spec.weights}, "seed": spec.seed,
         "scores": scores, "chosen_epochs": chosen, "domains": result.domains,
         "structure": {"train": structure.structure(embed(task.train.ids), task.train.labels),
                       "test": structure.structure(embed(task.test.ids), task.test.labels)},
         "curve": _curve(history),
-        "queries": {"count": int(result.counted.sum()), "left_out": int((~result.counted).sum())},
+        "queries": {"count": int(result.outcomes.counted.sum()), "left_out": int((~result.outcomes.counted).sum())},
         "cost": {"seconds": time.perf_counter() - began, "train_seconds": history.seconds,
                  "images_per_second": history.images / history.seconds if history.seconds else 0.0,
                  "peak_memory_bytes": train.peak_memory(context.device),
@@ -148,8 +147,7 @@ def _opened(dataset: str, work: Path, data: Path) -> tuple[DatasetIndex, images.
     """Index, pixels and ladder of a dataset, opened once in each worker process."""
     workspace = Workspace(work, data)
     index = datasets.load(dataset, data)
-    return (index, images.prepare(index, workspace.cache, progress=False),
-            manifest.load(workspace.splits / f"{index.name}.json"))
+    return index, images.prepare(index, workspace.cache, progress=False), ladders.load(workspace, dataset, index)
 
 
 def _build(spec: RunSpec, context: Context, protocol: Protocol, classes: int) -> Method:
@@ -161,7 +159,7 @@ def _build(spec: RunSpec, context: Context, protocol: Protocol, classes: int) ->
     return entry.build(backbone, classes, protocol.dim, entry.settings(**spec.settings), base)
 
 
-def _split_facts(split: Split, ladder: Ladder) -> dict[str, Any]:
+def split_facts(split: Split, ladder: Ladder) -> dict[str, Any]:
     return {"id": split.id, "kind": split.kind, "iteration": split.iteration, "frd": split.frd,
             "frd_class_means_released": split.frd_class_means_released, "hash": split.hash,
             "train_classes": len(split.train), "test_classes": len(split.test),

@@ -48,6 +48,8 @@ class Frozen(Method):
 class Projection(nn.Module):
     """Multiplication by a fixed Gaussian matrix that follows from a seed: R_ij ~ N(0, 1/k)."""
 
+    matrix: Tensor
+
     def __init__(self, before: int, after: int, seed: int) -> None:
         super().__init__()
         generator = torch.Generator().manual_seed(seed)

@@ -11,16 +11,12 @@ from torch import Tensor, nn
 from methods import register, setting
 from methods.parts.distances import paired
 from methods.parts.miners import Triplets
-from methods.parts.ranked import SWITCH, Ranked, Switched, cutoff, limit
+from methods.parts.ranked import ROTH, SWITCH, Ranked, Switched, cutoff, limit
 
 WU = """
 @inproceedings{wu2017sampling, title={Sampling Matters in Deep Embedding Learning},
   author={Wu, Chao-Yuan and Manmatha, R. and Smola, Alexander J. and Kr{\\"a}henb{\\"u}hl, Philipp},
   booktitle={ICCV}, year={2017}}"""
-ROTH = """
-@inproceedings{roth2020revisiting, title={Revisiting Training Strategies and Generalization Performance in Deep
-  Metric Learning}, author={Roth, Karsten and Milbich, Timo and Sinha, Samarth and Gupta, Prateek and Ommer,
-  Bj{\\"o}rn and Cohen, Joseph Paul}, booktitle={ICML}, year={2020}}"""
 
 
 @register("margin", family="ranking", papers=["oodml", "revisiting", "uml"], tags=["oodml-study"], cite=WU,

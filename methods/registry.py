@@ -72,19 +72,20 @@ class Entry:
         objective = None
         if base is not None:
             objective = base.cls(base.settings() if base_settings is None else base_settings, classes, dim)
-        return self.cls(backbone, objective, dim, settings)
+        return self.cls(backbone, objective, dim, settings)  # type: ignore[call-arg, return-value]
 
 
 def coerce(value: Any, field: dataclasses.Field, where: str) -> Any:
     """A command-line text as the type of the setting's default."""
-    kind = type(field.default)
+    default: Any = field.default
+    kind = type(default)
     if not isinstance(value, str) or kind is str:
         return value
     try:
         if kind is bool:
             return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[value.lower()]
         if kind is tuple:
-            return tuple(type(field.default[0])(v) for v in value.split(","))
+            return tuple(type(default[0])(v) for v in value.split(","))
         return kind(value)
     except (ValueError, KeyError):
         raise MethodError(f"{where}: '{value}' is not a {kind.__name__}") from None
@@ -138,7 +139,8 @@ def load_plugin(path: str | Path) -> list[str]:
         raise MethodError(f"plug-in {path}: no such file")
     before = set(_ENTRIES)
     spec = importlib.util.spec_from_file_location(f"oodml_plugin_{path.stem}", path)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     spec.loader.exec_module(importlib.util.module_from_spec(spec))
     added = sorted(set(_ENTRIES) - before)
     if not added:

@@ -54,7 +54,10 @@ def harmonic_mean(values: Iterable[float]) -> float:
 def _variants(frame: pd.DataFrame, name: str, settings: str, within: list[str]) -> pd.Series:
     """Names that tell runs with different settings apart: `margin`, or `margin[beta=0.6]` where beta is not one."""
     texts: dict[int, str] = {}
-    keys = [texts.setdefault(id(s), json.dumps(s, sort_keys=True, default=str)) for s in frame[settings]]
+    for each in frame[settings]:
+        if id(each) not in texts:
+            texts[id(each)] = json.dumps(each, sort_keys=True, default=str)
+    keys = [texts[id(each)] for each in frame[settings]]
     labels = frame[name].astype(object).copy()
     together = frame[within].assign(key=keys)
     mixed = together.groupby(within, dropna=False)["key"].transform("nunique") > 1
@@ -122,15 +125,20 @@ def on_ladder(frame: pd.DataFrame) -> pd.DataFrame:
 
 def ags_per_seed(frame: pd.DataFrame, metric: str = "recall@1") -> pd.DataFrame:
     """AGS of each dataset, row and seed, missing unless the seed has a score on every rung; `covered` of `rungs`."""
+    keys = ["dataset", *ROW, "seed"]
+    runs = on_ladder(_having(frame, metric))
+    found: dict[tuple[Any, ...], dict[int, float]] = {}
+    ladders = dict(zip(runs["dataset"], runs["ladder"]))
+    for *head, split, score in runs[[*keys, "split", metric]].itertuples(index=False, name=None):
+        found.setdefault(tuple(head), {})[split] = score
     rows = []
-    for key, runs in on_ladder(_having(frame, metric)).groupby(["dataset", *ROW, "seed"], sort=True):
-        ladder = runs["ladder"].iloc[0]
-        scores = dict(zip(runs["split"], runs[metric]))
+    for key, scores in sorted(found.items()):
+        ladder = ladders[key[0]]
         here = [scores.get(rung, math.nan) for rung, _ in ladder]
         covered = sum(math.isfinite(score) for score in here)
         value = ags([frd for _, frd in ladder], here) if covered == len(ladder) else math.nan
         rows.append((*key, value, covered, len(ladder)))
-    return pd.DataFrame(rows, columns=["dataset", *ROW, "seed", "ags", "covered", "rungs"])
+    return pd.DataFrame(rows, columns=[*keys, "ags", "covered", "rungs"])
 
 
 def _having(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
@@ -175,9 +183,10 @@ def ags_board(frame: pd.DataFrame, metric: str = "recall@1") -> pd.DataFrame:
             row["covered"] += covered
             row["cells"] += int(rungs[dataset])
         datasets = needed[row["protocol"]]
-        by_seed = group.pivot_table(index="seed", columns="dataset", values="ags").reindex(columns=datasets)
+        by_seed = dict(zip(zip(group["seed"], group["dataset"]), group["ags"]))
+        together = [[by_seed.get((seed, dataset), math.nan) for dataset in datasets] for seed in group["seed"].unique()]
         row["mean"] = float(np.mean([row[dataset] for dataset in datasets]))
-        _, row["mean:std"], row["mean:n"] = spread(by_seed.mean(axis=1, skipna=False))
+        _, row["mean:std"], row["mean:n"] = spread(float(np.mean(values)) for values in together)
         row["mean:coverage"] = f"{row['covered']}/{row['cells']}"
         rows.append(row)
     return ranked(pd.DataFrame(rows), "mean", ("protocol",))
@@ -186,8 +195,9 @@ def ags_board(frame: pd.DataFrame, metric: str = "recall@1") -> pd.DataFrame:
 def union_board(frame: pd.DataFrame, metric: str = "recall@1") -> pd.DataFrame:
     """The universal board: for each row the score in each part, unified, harmonic and arithmetic mean, weakest part.
 
-    Means over seeds of what is computed for each seed; only the default split of a union counts. Ranked by the
-    harmonic mean within a dataset and protocol.
+    The two means are of the parts' scores as shown, that is of their means over seeds, so that a reader can check
+    them; their deviation is that of the means of each seed. Only the default split of a union counts. Ranked by
+    the harmonic mean within a dataset and protocol.
     """
     runs = _having(frame, metric)
     runs = runs[is_union(runs)]
@@ -203,11 +213,12 @@ def union_board(frame: pd.DataFrame, metric: str = "recall@1") -> pd.DataFrame:
             for column in columns:
                 name = column.split(":")[1]
                 row[name], row[f"{name}:std"], row[f"{name}:n"] = spread(group[column])
-            values = whole[columns].to_numpy()
-            for name, series in (("unified", group[metric]), ("harmonic", [harmonic_mean(v) for v in values]),
-                                 ("arithmetic", [float(v.mean()) for v in values])):
-                row[name], row[f"{name}:std"], row[f"{name}:n"] = spread(series)
+            row["unified"], row["unified:std"], row["unified:n"] = spread(group[metric])
             covered = int(group[columns].notna().any(axis=0).sum())
+            shown = [row[column.split(":")[1]] for column in columns]
+            for name, mean in (("harmonic", harmonic_mean), ("arithmetic", lambda values: float(np.mean(values)))):
+                _, row[f"{name}:std"], row[f"{name}:n"] = spread(mean(values) for values in whole[columns].to_numpy())
+                row[name] = mean(shown) if covered == len(columns) else math.nan
             row |= {"covered": covered, "cells": len(columns), "harmonic:coverage": f"{covered}/{len(columns)}",
                     "arithmetic:coverage": f"{covered}/{len(columns)}"}
             parts = {column.split(":")[1]: row[column.split(":")[1]] for column in columns}
@@ -219,7 +230,8 @@ def union_board(frame: pd.DataFrame, metric: str = "recall@1") -> pd.DataFrame:
 def ranked(board: pd.DataFrame, by: str, within: Sequence[str]) -> pd.DataFrame:
     """The board with a column `rank`, best first within each of its parts, incomplete rows last."""
     if board.empty:
-        return pd.DataFrame(columns=["rank", *ROW, "family", "floor", by])
+        names = ["rank", *within, *ROW, "family", "floor", "covered", "cells", by]
+        return pd.DataFrame(columns=list(dict.fromkeys(names)))
     counts = ~board["floor"] & board[by].notna() & (board["source"] != "published")
     place = board[counts].groupby(list(within))[by].rank(ascending=False, method="min")
     board = board.assign(rank=place.reindex(board.index), incomplete=board[by].isna())

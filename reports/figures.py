@@ -13,11 +13,13 @@ import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-# Okabe and Ito's hues, distinct for colour-blind readers; black and yellow last, they are weak on one background each
-HUES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
+# Okabe and Ito's hues, distinct for colour-blind readers; black and yellow last, they are weak on one background each.
+# Not quite black: matplotlib leaves pure black out of the SVG, and a page could not recolour it.
+HUES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#101010", "#F0E442")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1.2)), (0, (4, 1.2, 1, 1.2)), "-", (0, (5, 1.5)), (0, (1, 1.2)),
                            (0, (4, 1.2, 1, 1.2)))
@@ -35,10 +37,10 @@ class Style:
 
 
 def styles(labels: Sequence[str], floors: Sequence[str] = ()) -> dict[str, Style]:
-    """A style for each label: the first eight get a hue each, later ones and the floors are grey."""
+    """A style for each label: the first eight get a hue each, later ones are grey, the floors grey and dashed."""
     found = {label: Style(HUES[i], MARKERS[i], DASHES[i], i) if i < len(HUES) else Style(GREY, MARKERS[i % 8], "-", -1)
              for i, label in enumerate(labels)}
-    return found | {label: Style(GREY, "", (0, (3, 3)), -1) for label in floors}
+    return found | {label: Style(GREY, "|x12"[i % 4], (0, (3 - i % 2, 3)), -2) for i, label in enumerate(floors)}
 
 
 @contextmanager
@@ -65,7 +67,8 @@ def svg(figure: Figure, name: str, title: str, description: str) -> str:
     start = re.sub(r' (width|height)="[^"]*"', "", start)
     head = f'<title id="{name}-title">{_escape(title)}</title><desc id="{name}-desc">{_escape(description)}</desc>'
     body = f'{start} role="img" aria-labelledby="{name}-title {name}-desc">{head}{rest}'
-    return "\n".join(line.rstrip() for line in body.splitlines()) + "\n"
+    body = re.sub(r"(\d\.\d\d)\d+", r"\1", body)  # a hundredth of a point is finer than any screen
+    return "\n".join(line.strip() for line in body.splitlines()) + "\n"
 
 
 def _escape(text: str) -> str:
@@ -78,11 +81,14 @@ def for_page(figure: str) -> str:
         figure = re.sub(hue, f"var(--hue-{number})", figure, flags=re.I)
     for colour, name in ((GREY, "--figure-grey"), (INK, "--figure-ink"), (GRID, "--figure-grid")):
         figure = re.sub(colour, f"var({name})", figure, flags=re.I)
+    # matplotlib's style element says `* {...}`, which inside a page would mean the whole page
+    figure = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", figure, count=1, flags=re.S)
+    figure = figure.replace("<svg", '<svg style="stroke-linejoin:round;stroke-linecap:butt"', 1)
     return figure.replace(' xmlns="http://www.w3.org/2000/svg"', "").replace(
         ' xmlns:xlink="http://www.w3.org/1999/xlink"', "").replace("xlink:href", "href")
 
 
-def _spread_out(heights: list[float], gap: float, low: float, high: float) -> list[float]:
+def _spread_out(heights: list[float], gap: float, low: float) -> list[float]:
     """Heights in the given order of size, moved as little as need be so that neighbours are a gap apart."""
     order = np.argsort(heights, kind="stable")
     placed = np.array(heights, float)[order]
@@ -104,15 +110,18 @@ def _spread_out(heights: list[float], gap: float, low: float, high: float) -> li
     return result
 
 
-def _end_labels(axes: Axes, ends: list[tuple[str, float, Style]], x: float) -> None:
-    """Names at the right end of the curves, apart from each other, tied to their curve by a thin line."""
+def _end_labels(axes: Axes, ends: list[tuple[str, float, float, Style]]) -> None:
+    """Names beyond the right end of the curves, apart from each other, each tied to its curve by a thin line."""
     low, high = axes.get_ylim()
-    heights = _spread_out([height for _, height, _ in ends], (high - low) * 0.052, low, high)
+    inches = axes.get_position().height * axes.figure.get_figheight()  # type: ignore[union-attr]
+    heights = _spread_out([height for _, _, height, _ in ends], (high - low) * 0.17 / inches, low)
     left, right = axes.get_xlim()
-    step = (right - left) * 0.03
-    for (label, height, style), place in zip(ends, heights):
-        axes.plot([x, x + step], [height, place], color=style.colour, lw=0.8, clip_on=False, zorder=1)
-        axes.annotate(label, (x + step * 1.2, place), color=INK, va="center", fontsize=9, annotation_clip=False)
+    beside = right + (right - left) * 0.025
+    lines = [[(end, height), (beside, place)] for (_, end, height, _), place in zip(ends, heights)]
+    axes.add_collection(LineCollection(lines, colors=[style.colour for *_, style in ends], linewidths=0.8, alpha=0.7,
+                                       clip_on=False, zorder=1), autolim=False)
+    for (label, *_), place in zip(ends, heights):
+        axes.annotate(label, (beside + (right - left) * 0.008, place), va="center", fontsize=9.5, annotation_clip=False)
 
 
 def ladder_curve(cells: pd.DataFrame, look: dict[str, Style], name: str, title: str, metric: str,
@@ -128,18 +137,19 @@ def ladder_curve(cells: pd.DataFrame, look: dict[str, Style], name: str, title: 
         cells = cells[whole]
         cells = cells.assign(score=cells["score"] - cells.groupby("split")["score"].transform("mean"))
     with _drawing(name):
-        figure = Figure(figsize=(7.6, 3.3 if relative else 4.2))
-        axes = figure.add_axes((0.085, 0.16, 0.69, 0.76))
-        ends: list[tuple[str, float, Style]] = []
+        height = 3.2 if relative else 4.3
+        figure = Figure(figsize=(7.6, height))
+        axes = figure.add_axes((0.06, 0.52 / height, 0.735, 1 - 0.84 / height))
+        ends: list[tuple[str, float, float, Style]] = []
         for label, curve in cells.groupby("label", sort=False):
             style = look[str(label)]
             x, y = curve["frd"].to_numpy(float), 100 * curve["score"].to_numpy(float)
-            axes.plot(x, y, color=style.colour, ls=style.dash, marker=style.marker or None, markeredgewidth=0,
-                      zorder=3 if style.marker else 2)
+            axes.plot(x, y, color=style.colour, ls=style.dash, marker=style.marker if style.number > -2 else None,
+                      markeredgewidth=0, zorder=2 + (style.number > -2))
             if curve["std"].notna().any():
                 half = 100 * curve["std"].fillna(0).to_numpy(float)
                 axes.fill_between(x, y - half, y + half, color=style.colour, alpha=0.13, lw=0)
-            ends.append((str(label), float(y[-1]), style))
+            ends.append((str(label), float(x[-1]), float(y[-1]), style))
         if relative:
             axes.axhline(0, color=GREY, lw=0.8, ls=(0, (3, 3)))
         axes.grid(axis="y")
@@ -148,20 +158,19 @@ def ladder_curve(cells: pd.DataFrame, look: dict[str, Style], name: str, title: 
             near, far = rungs["frd"].min(), rungs["frd"].max()
             axes.set_xlim(near - 0.03 * (far - near), far + 0.02 * (far - near))
         bottom, top = axes.get_ylim()
-        for frd, kind in zip(rungs["frd"], rungs["kind"]):
-            axes.plot([frd, frd], [bottom, bottom + 0.02 * (top - bottom)], color=INK, lw=0.8)
-            if kind == "default":
-                axes.axvline(frd, color=GREY, lw=0.9, ls=(0, (1, 2)), zorder=1)
-                axes.annotate("default split", (frd, top), xytext=(4, -2), textcoords="offset points", fontsize=8.5,
-                              va="top", color=GREY)
+        axes.vlines(rungs["frd"], bottom, bottom + 0.02 * (top - bottom), color=INK, lw=0.8)
+        for frd in rungs.loc[rungs["kind"] == "default", "frd"]:
+            axes.axvline(frd, color=GREY, lw=0.9, ls=(0, (1, 2)), zorder=1)
+            axes.annotate("default split", (frd, top), xytext=(4, -2), textcoords="offset points", fontsize=8.5,
+                          va="top", color=GREY)
         axes.set_ylim(bottom, top)
         axes.set_xlabel("Fréchet distance between training and test images")
         axes.set_title(f"{metric}, {'difference to the mean over methods' if relative else 'percent'}", loc="left",
                        fontsize=10, pad=10)
         axes.tick_params(length=0)
         if ends:
-            _end_labels(axes, ends, float(cells["frd"].max()))
-        told = "; ".join(f"{label} ends at {end:.1f}" for label, end, _ in ends)
+            _end_labels(axes, ends)
+        told = "; ".join(f"{label} ends at {score:.1f}" for label, _, score, _ in ends)
         return svg(figure, name, title, f"{metric} over the distance of {len(rungs)} splits: {told}.")
 
 
@@ -170,9 +179,9 @@ def union_dots(board: pd.DataFrame, parts: Sequence[str], look: dict[str, Style]
     """A row of dots for each part of a union, then unified and harmonic: scale stays readable where radars hide it."""
     names = [*parts, "unified", "harmonic"]
     with _drawing(name):
-        figure = Figure(figsize=(7.6, 0.36 * len(names) + 1.25))
-        height = 0.36 * len(names) + 1.25
-        axes = figure.add_axes((0.16, 0.62 / height, 0.62, 1 - 1.0 / height))
+        height = 0.34 * len(names) + 0.9
+        figure = Figure(figsize=(7.6, height))
+        axes = figure.add_axes((0.13, 0.52 / height, 0.65, 1 - 0.6 / height))
         places = [i + (0.45 if i >= len(parts) else 0) for i in range(len(names))]
         for place, part in zip(places, names):
             values = 100 * board[part].dropna()
@@ -180,9 +189,9 @@ def union_dots(board: pd.DataFrame, parts: Sequence[str], look: dict[str, Style]
                 axes.plot([values.min(), values.max()], [place] * 2, color=GRID, lw=3, solid_capstyle="round", zorder=1)
         for _, row in board.iterrows():
             style = look[row["label"]]
-            values = [100 * row[part] for part in names]
-            axes.plot(values, places, ls="", color=style.colour, label=row["label"], zorder=3,
-                      marker=style.marker or "|", markeredgewidth=0 if style.marker else 1.6, markersize=7)
+            across = [100 * row[part] for part in names]
+            axes.plot(across, places, ls="", color=style.colour, label=row["label"], zorder=3,
+                      marker=style.marker, markeredgewidth=0 if style.number > -2 else 1.6, markersize=7)
         axes.set_yticks(places, names)
         axes.invert_yaxis()
         axes.axhline(len(parts) - 0.275, color=GRID, lw=0.8)
@@ -199,7 +208,7 @@ def training_curves(curves: Sequence[tuple[str, list[dict[str, float]]]], name: 
     with _drawing(name):
         figure = Figure(figsize=(7.6, 2.7))
         for position, (key, head) in enumerate((("loss", "training loss"), (metric, f"{metric}, percent"))):
-            axes = figure.add_axes((0.075 + 0.5 * position, 0.19, 0.405, 0.66))
+            axes = figure.add_axes((0.06 + 0.42 * position, 0.19, 0.35, 0.66))
             for i, (label, curve) in enumerate(curves):
                 points = [(p["epoch"], p[key]) for p in curve if p.get(key) is not None and p.get("epoch") is not None]
                 if points:
@@ -211,6 +220,8 @@ def training_curves(curves: Sequence[tuple[str, list[dict[str, float]]]], name: 
             axes.grid(axis="y")
             axes.tick_params(length=0)
             axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        figure.axes[-1].legend(loc="center left", bbox_to_anchor=(1.03, 0.5), frameon=False, fontsize=8.5,
+                               labelspacing=0.3)
         return svg(figure, name, title, f"Loss and {metric} over epochs of {len(curves)} runs.")
 
 

@@ -45,7 +45,8 @@ FACTS = (
     "trainable_parameters", "total_parameters", "protocol_settings", "chosen_epochs", "curve", "queries", "left_out",
     "device", "date", "commit", "version", "command",
 )
-FAILURE_FACTS = ("dataset", "split", "method", "seed", "protocol", "backbone", "error", "message", "state", "path")
+FAILURE_FACTS = ("dataset", "split", "method", "seed", "protocol", "backbone", "kind", "cause", "remedy", "state",
+                 "path")
 
 
 def check(record: Any) -> dict[str, Any]:
@@ -141,9 +142,9 @@ def write(folder: Path, record: dict[str, Any]) -> Path:
 
 
 def write_failure(folder: Path, cause: dict[str, Any]) -> Path:
-    """Puts `failure.json` into the folder: `message` is required, of the rest FAILURE_FACTS are shown in reports."""
-    if not cause.get("message"):
-        raise ReportError("a failure needs a 'message' that says why the run failed")
+    """Puts `failure.json` into the folder: `cause` is required, of the rest FAILURE_FACTS are shown in reports."""
+    if not cause.get("cause"):
+        raise ReportError("a failure needs a 'cause' that says why the run failed")
     return _write_json(Path(folder) / FAILURE, _finite({"schema": SCHEMA, **cause}))
 
 
@@ -235,7 +236,7 @@ def scan(folder: Path | str | Iterable[Path | str]) -> tuple[pd.DataFrame, pd.Da
                     cause = _load(path)
                     lost.append(_failure(top, path.parent, cause if isinstance(cause, dict) else {}, "failed"))
             except ReportError as error:
-                lost.append(_failure(top, path.parent, {"error": "ReportError", "message": str(error)}, "damaged"))
+                lost.append(_failure(top, path.parent, {"kind": "ReportError", "cause": str(error)}, "damaged"))
     frame = pd.DataFrame(rows)
     for missing in [column for column in FACTS if column not in frame]:
         frame[missing] = None
@@ -251,8 +252,8 @@ def collect(folder: Path | str | Iterable[Path | str]) -> pd.DataFrame:
     warned of by name and stands in `failures`.
     """
     frame, lost = scan(folder)
-    for message in lost.loc[lost["state"] == "damaged", "message"]:
-        warnings.warn(message, stacklevel=2)
+    for cause in lost.loc[lost["state"] == "damaged", "cause"]:
+        warnings.warn(cause, stacklevel=2)
     return frame
 
 
@@ -261,6 +262,31 @@ def failures(folder: Path | str | Iterable[Path | str]) -> pd.DataFrame:
     return scan(folder)[1]
 
 
+_MAKE = "`oodml run --dataset glyphs --protocol demo` makes records"
+
+
+def scan_checked(folder: Iterable[Path | str], datasets: list[str] | None = None) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """What `scan` finds, of some datasets only if asked; a ReportError where no finished run is among it."""
+    folders = [Path(path) for path in folder]
+    for path in folders:
+        if not path.is_dir():
+            raise ReportError(f"there is no folder {path}; {_MAKE}")
+    frame, lost = scan(folders)
+    where = ", ".join(str(path) for path in folders)
+    if datasets:
+        unknown = sorted(set(datasets) - set(frame["dataset"]))
+        if unknown:
+            known = ", ".join(sorted(frame["dataset"].unique())) or "none"
+            raise ReportError(f"no finished run of the dataset '{unknown[0]}' below {where}; there are: {known}")
+        frame = frame[frame["dataset"].isin(datasets)].reset_index(drop=True)
+        lost = lost[lost["dataset"].isin(datasets)].reset_index(drop=True)
+    if frame.empty:
+        cause = f" ({len(lost)} without a result, the first: {lost['cause'].iloc[0]})" if len(lost) else ""
+        raise ReportError(f"no finished run below {where}{cause}; {_MAKE}")
+    return frame, lost
+
+
 def metrics(frame: pd.DataFrame) -> list[str]:
     """The metrics of the rule `last` in a collected table."""
-    return [column for column in frame.columns if column not in FACTS and ":" not in column]
+    numeric = frame.select_dtypes("number").columns
+    return [column for column in numeric if column not in FACTS and ":" not in column]

@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pandas as pd
@@ -42,6 +42,7 @@ class Table:
     columns: tuple[Column, ...]
     frame: pd.DataFrame
     note: str = ""
+    marked: bool = True
     rows: list[dict[str, Any]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -72,7 +73,7 @@ class Table:
 
     def marks(self, column: Column) -> dict[int, str]:
         """Which rows are 'best' and 'second' in a score column, as shown; floors and published rows take no part."""
-        if column.kind != "score":
+        if column.kind != "score" or not self.marked:
             return {}
         values = {}
         for index, row in enumerate(self.rows):
@@ -112,16 +113,17 @@ def ags_table(board: pd.DataFrame, metric: str = "recall@1") -> Table:
     datasets = sorted({name.removesuffix(":coverage") for name in covered} - {"mean"})
     scores = [Column(name, name, "score", f"AGS of {metric} on {name}") for name in datasets]
     if len(datasets) > 1:
-        scores.append(Column("mean", "Mean", "score", "Mean of the AGS over the datasets; only where all are complete"))
+        scores.insert(0, Column("mean", "Mean", "score", "Mean AGS over the datasets; only where all are complete"))
     extra = [Column(key, head, kind, about, digits) for key, head, kind, about, digits in EXTRA
              if key in board and board[key].notna().any()]
-    return Table("ags", f"AGS of {metric}", (Column("rank", "Rank", "rank"), *row_columns(board), *scores, *extra),
-                 board, bar_note(board, [column.key for column in scores]))
+    method, *rest = row_columns(board)
+    columns = (Column("rank", "Rank", "rank"), method, *scores, *rest, *extra)
+    return Table("ags", f"AGS of {metric}", columns, board, bar_note(board, [column.key for column in scores]))
 
 
 EXTRA = (
     ("gain", "vs frozen", "gain", "AGS less that of the frozen backbone, mean over datasets", 1),
-    ("gap", "Selection gap", "gain", "AGS if the epoch were chosen on the test classes, less the AGS shown", 1),
+    ("gap", "Gap", "gain", "Selection gap: AGS if the epoch were chosen on the test classes, less the AGS shown", 1),
     ("parameters", "Trained", "number", "Trained parameters", -1),
     ("hours", "Hours", "number", "Hours of computing, all runs of the row together", 2),
 )
@@ -131,14 +133,21 @@ def union_table(board: pd.DataFrame, metric: str = "recall@1") -> Table:
     """The table of an `aggregate.union_board`."""
     counted = {str(n).removesuffix(":n") for n in board if str(n).endswith(":n") and (board[n] > 0).any()}
     parts = sorted(counted - {"harmonic", "unified", "arithmetic"})
-    columns = [Column("rank", "Rank", "rank"), *row_columns(board)]
+    method, *rest = row_columns(board)
+    columns = [Column("rank", "Rank", "rank"), method]
     columns += [Column("harmonic", "Harmonic", "score", f"Harmonic mean of {metric} over the parts"),
                 Column("unified", "Unified", "score", f"{metric} with all parts in one gallery"),
                 Column("arithmetic", "Arithmetic", "score", f"Arithmetic mean of {metric} over the parts")]
     columns += [Column(name, name, "score", f"{metric} on {name} alone") for name in parts]
-    columns.append(Column("weakest", "Weakest", "text", "The part with the lowest score"))
+    columns += [Column("weakest", "Weakest", "text", "The part with the lowest score"), *rest]
     scores = [column.key for column in columns if column.kind == "score"]
     return Table("union", f"{metric} on the union", tuple(columns), board, bar_note(board, scores))
+
+
+def without_parts(table: Table) -> Table:
+    """A union's table with its aggregates alone, where there is no room for the parts."""
+    few = ("rank", *ROW, "harmonic", "unified", "arithmetic", "weakest")
+    return replace(table, columns=tuple(column for column in table.columns if column.key in few))
 
 
 def bar_note(board: pd.DataFrame, keys: list[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import resources
 from typing import Any
 
 import pandas as pd
@@ -11,7 +12,8 @@ from reports.records import FACTS, metrics
 from reports.tables import Column, Table, bar_note, row_columns
 
 METRICS = ("recall@1", "map@1000", "map@r")
-OBJECTS = ("ladder", "papers", "tags", "cite", "summary", "settings", "protocol_settings", "curve", "chosen_epochs", "path")
+OBJECTS = ("ladder", "papers", "tags", "cite", "summary", "settings", "protocol_settings", "curve", "chosen_epochs",
+           "path")
 
 
 def known_metrics(frame: pd.DataFrame) -> list[str]:
@@ -33,16 +35,19 @@ def heat_table(frame: pd.DataFrame, dataset: str, metric: str) -> Table:
         keys = pd.MultiIndex.from_frame(board[ROW])
         for key, column in ((f"rung{split}", "score"), (f"rung{split}:std", "std"), (f"rung{split}:n", "n")):
             board[key] = here[column].reindex(keys).to_numpy(dtype=float)
-    columns = [Column("rank", "Rank", "rank"), *row_columns(board)]
+    method, *rest = row_columns(board)
+    columns = [Column("rank", "Rank", "rank"), method]
     if dataset in board:
         columns.append(Column(dataset, "AGS", "score", f"Area under {metric} over the normalised distance"))
     for split, frd, kind in zip(rungs["split"], rungs["frd"], rungs["kind"]):
         mark = " (default)" if kind == "default" else ""
         head = f"{frd:.0f}" if pd.notna(frd) and frd >= 100 else f"{frd:.1f}" if pd.notna(frd) else f"split {split}"
         columns.append(Column(f"rung{split}", head, "score", f"Split {split}{mark}, {metric}", heat=True))
-    keys = [column.key for column in columns if column.kind == "score"]
-    note = "Columns are headed by the Fréchet distance of their split. " + bar_note(board, keys)
-    return Table(f"{dataset}-{metric}", f"{metric} of each method on each split of {dataset}", tuple(columns), board, note)
+    columns += rest
+    note = "Columns are headed by the Fréchet distance of their split. "
+    note += bar_note(board, [column.key for column in columns if column.kind == "score"])
+    caption = f"{metric} of each method on each split of {dataset}"
+    return Table(f"{dataset}-{metric}", caption, tuple(columns), board, note)
 
 
 def split_table(frame: pd.DataFrame, dataset: str) -> Table:
@@ -71,6 +76,7 @@ def gain_table(frame: pd.DataFrame, dataset: str, metric: str) -> Table | None:
         return None
     board = cells.pivot_table(index=ROW, columns="split", values="gain")
     rungs = cells.drop_duplicates("split").sort_values(["frd", "split"])
+    board = board.loc[board.mean(axis=1).sort_values(ascending=False, kind="stable").index]
     board = board.rename(columns=lambda split: f"rung{split}").reset_index()
     below = cells[cells["gain"] < 0].groupby(ROW)["frd"].min()
     board["below"] = below.reindex(pd.MultiIndex.from_frame(board[ROW])).to_numpy(dtype=float)
@@ -96,22 +102,52 @@ def runs_table(runs: pd.DataFrame, name: str, caption: str) -> Table:
     columns += [Column("date", "Date"), Column("identity", "Run")]
     shown = runs.assign(identity=runs["identity"].str[:12], date=runs["date"].map(lambda d: str(d)[:10] if d else ""))
     shown = shown.sort_values(["dataset", "frd", "split", "protocol", "backbone", "seed"], kind="stable")
-    return Table(name, caption, tuple(columns), shown[[c.key for c in columns]])
+    return Table(name, caption, tuple(columns), shown[[c.key for c in columns]], marked=False)
 
 
 def tidy(frame: pd.DataFrame) -> pd.DataFrame:
     """All runs with their plain columns, for the CSV beside the site; ladders, curves and paths stay in the records."""
     plain = [key for key in FACTS if key not in OBJECTS]
-    return frame[[*plain, *(column for column in frame.columns if column not in FACTS)]]
+    return frame[[*plain, *(column for column in frame.columns if column not in (*FACTS, "label"))]]
 
 
 def failure_table(failures: pd.DataFrame) -> Table:
     """Runs without a result, with their cause."""
-    columns = (Column("dataset", "Dataset"), Column("split", "Split"), Column("method", "Method"), Column("seed", "Seed"),
-               Column("state", "State"), Column("message", "Cause"))
+    columns = (Column("dataset", "Dataset"), Column("split", "Split"), Column("method", "Method"),
+               Column("seed", "Seed"), Column("state", "State"), Column("cause", "Cause"), Column("remedy", "Remedy"))
     order = [c.key for c in columns]
-    shown = failures[order].fillna("").astype(str).sort_values(order, kind="stable").reset_index(drop=True)
-    return Table("failures", "Runs without a result", columns, shown)
+    first = failures["cause"].map(lambda cause: str(cause or "not told").splitlines()[0])
+    shown = failures.assign(cause=first)[order].fillna("").astype(str).sort_values(order, kind="stable")
+    return Table("failures", "Runs without a result", columns, shown.reset_index(drop=True))
+
+
+def curve_table(curves: list[tuple[str, list[dict[str, Any]]]], metric: str, name: str, caption: str) -> Table:
+    """The numbers behind `figures.training_curves`: run, epoch, loss and score."""
+    keys = ("epoch", "loss", metric)
+    rows = [(label, *(point.get(key) for key in keys)) for label, curve in curves for point in curve]
+    frame = pd.DataFrame(rows, columns=["run", *keys])
+    columns = (Column("run", "Dataset and split"), Column("epoch", "Epoch", "number", digits=0),
+               Column("loss", "Loss", "number", digits=4), Column(metric, metric, "score"))
+    return Table(name, caption, columns, frame, marked=False)
+
+
+def paper_says(runs: pd.DataFrame, method: str, metrics_: list[str]) -> Table | None:
+    """The AGS that the ooDML paper prints for a method beside ours; None where the two have no dataset in common."""
+    with resources.files("reports").joinpath("published/oodml_ags.csv").open(encoding="utf-8") as file:
+        said = pd.read_csv(file)
+    rows = []
+    for row in said[(said["method"] == method) & said["metric"].isin(metrics_)].to_dict("records"):
+        here = runs[runs["dataset"] == row["dataset"]]
+        board = ags_board(here, row["metric"]) if len(here) else here
+        for ours in board.to_dict("records"):
+            value = ours[row["dataset"]]
+            rows.append({"dataset": row["dataset"], "metric": row["metric"], "paper": row["ags"] / 100,
+                         "paper:std": row["std"] / 100, "ours": value, "ours:std": ours[f"{row['dataset']}:std"],
+                         "ours:coverage": ours[f"{row['dataset']}:coverage"], "difference": value - row["ags"] / 100})
+    columns = (Column("dataset", "Dataset"), Column("metric", "Metric"), Column("paper", "Paper says", "score"),
+               Column("ours", "We got", "score"), Column("difference", "Difference", "gain"))
+    caption = f"AGS of {method}: what the ooDML paper prints and what was measured here"
+    return Table(f"{method}-paper", caption, columns, pd.DataFrame(rows), marked=False) if rows else None
 
 
 def settings_table(settings: dict[str, Any], name: str, caption: str) -> Table:

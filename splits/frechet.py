@@ -54,7 +54,10 @@ class Moments:
     @classmethod
     def of_chunks(cls, chunks: Iterable[Any]) -> Moments:
         """The moments of all rows of several arrays, of which only one need be in memory."""
-        count, origin, total, outer = 0, None, None, None
+        count = 0
+        origin: Any = None
+        total: Any = None
+        outer: Any = None
         for chunk in chunks:
             rows = float64(chunk)
             if origin is None:
@@ -96,7 +99,8 @@ class Moments:
             raise SplitError(f"{part.count} vectors cannot be taken from a set of {self.count}")
         mean = self.mean + (self.mean - part.mean) * (part.count / count)
         gap = part.mean - mean
-        return Moments(count, mean, self.scatter - part.scatter - gap[:, None] * (gap * (count * part.count / self.count)))
+        between = gap[:, None] * (gap * (count * part.count / self.count))
+        return Moments(count, mean, self.scatter - part.scatter - between)
 
 
 @dataclass(frozen=True)
@@ -146,12 +150,14 @@ def frd_class_means_released(x: Any, y: Any, eps: float = 1e-8) -> float:
     one, two = _side(x), _side(y)
     d = len(one.mean)
     if isinstance(one, _Rows) and isinstance(two, _Rows) and len(one.factor) + len(two.factor) < d:
-        # (A; B)^T = Q R: the columns of R are the rows of both factors in an orthonormal basis of their span.
+        # With (A; B)(A; B)^T = V diag(w) V^T, the columns of w^(1/2) V^T are the rows of both factors in an
+        # orthonormal basis of their span. Its rounding, below 1e-15 of the largest eigenvalue, is far below eps.
         stack = np.vstack if isinstance(one.factor, np.ndarray) else _torch().vstack
-        triangle = _backend(one.factor).qr(stack([one.factor, two.factor]).T, mode="r")
-        triangle = triangle if isinstance(triangle, np.ndarray) else triangle[1]
-        r1, r2 = triangle[:, : len(one.factor)], triangle[:, len(one.factor) :]
-        s1, s2 = r1 @ r1.T, r2 @ r2.T
+        rows = stack([one.factor, two.factor])
+        values, vectors = _backend(rows).eigh(rows @ rows.T)
+        span = values.clip(min=0.0)[:, None] ** 0.5 * vectors.T
+        f1, f2 = span[:, : len(one.factor)], span[:, len(one.factor) :]
+        s1, s2 = f1 @ f1.T, f2 @ f2.T
         root = _nuclear_norm(_factor(s1, eps) @ _factor(s2, eps).T) + eps * (d - len(s1))
     else:
         s1, s2 = (s.factor.T @ s.factor if isinstance(s, _Rows) else s.covariance for s in (one, two))
@@ -169,16 +175,17 @@ def _side(x: Any) -> Moments | _Rows:
     n, d = _check_matrix(x)
     if n < 2:
         raise SplitError(f"a Fréchet distance needs two vectors a side, one side has {n}")
-    moments = Moments.of(x) if n > d else None
-    if moments is None:
+    side: Moments | _Rows
+    if n > d:
+        side = Moments.of(x)
+        spread = side.scatter.trace()
+    else:
         rows = float64(x)
         mean = rows.mean(0)
-        side: Moments | _Rows = _Rows(mean, (rows - mean) / (n - 1) ** 0.5)
-        total = (side.factor * side.factor).sum()
-    else:
-        side, total = moments, moments.scatter.trace()
-    if not np.isfinite(float(total)) or not np.isfinite(float(side.mean.sum())):
-        raise SplitError("features hold NaN or infinite values; build them anew with `oodml features`")
+        side = _Rows(mean, (rows - mean) / (n - 1) ** 0.5)
+        spread = (side.factor * side.factor).sum()
+    if not np.isfinite(float(spread)):
+        raise SplitError("features hold NaN or infinite values; delete the cached ones and extract them again")
     return side
 
 
@@ -224,19 +231,30 @@ def _trace_of_root(s1: Any, s2: Any) -> float:
 
 def _eigenvalues_of_product(s1: Any, s2: Any) -> Any:
     """The eigenvalues of S_1 S_2 as those of L^T S_2 L; None where S_1 has no Cholesky factor L."""
-    if not isinstance(s1, np.ndarray):
-        lower, info = _torch().linalg.cholesky_ex(s1)
-        return None if int(info) else _torch().linalg.eigvalsh(lower.T @ s2 @ lower)
-    # A symmetric matrix is its own transpose, and `.T` has the column order that LAPACK wants.
-    lower, info = lapack.dpotrf(s1.T, lower=1, clean=0)
-    if info:
+    lower = _cholesky(s1)
+    if lower is None:
         return None
+    if not isinstance(s1, np.ndarray):
+        return _torch().linalg.eigvalsh(lower.T @ s2 @ lower)
     product, _ = lapack.dsygst(s2.T, lower, itype=2, lower=1)
     return scipy.linalg.eigh(product, lower=True, eigvals_only=True, driver="ev", overwrite_a=True, check_finite=False)
 
 
+def _cholesky(s: Any) -> Any:
+    """Lower L with S = L L^T, or None."""
+    if not isinstance(s, np.ndarray):
+        lower, info = _torch().linalg.cholesky_ex(s)
+    else:
+        # A symmetric matrix is its own transpose, and `.T` has the column order that LAPACK wants.
+        lower, info = lapack.dpotrf(s.T, lower=1)
+    return None if int(info) else lower
+
+
 def _factor(s: Any, eps: float = 0.0) -> Any:
     """F of rank r with S + eps = F^T F; directions below rounding are left out where there is no eps."""
+    lower = _cholesky(_ridge(s, eps)) if eps else None
+    if lower is not None:
+        return lower.T
     values, vectors = _backend(s).eigh(s)
     keep = values > (-np.inf if eps else len(s) * EPSILON * float(values.max()))
     return (values[keep].clip(min=0.0) + eps)[:, None] ** 0.5 * vectors[:, keep].T

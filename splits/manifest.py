@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -160,9 +161,9 @@ def save(ladder: Ladder, path: str | Path) -> None:
         temporary.write_text(text, encoding="utf-8")
         temporary.replace(path)
     except OSError as error:
+        with suppress(OSError):
+            temporary.unlink()
         raise SplitError(f"cannot write {path}: {error.strerror}") from None
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def load(path: str | Path) -> Ladder:
@@ -197,7 +198,8 @@ def verify(ladder: Ladder, classes: Sequence[str], labels: np.ndarray, dataset_h
     if dataset_hash and ladder.dataset_hash and dataset_hash != ladder.dataset_hash:
         problems.append(f"made from dataset {ladder.dataset_hash[:8]}, on disk is {dataset_hash[:8]}")
     for split in ladder.splits:
-        for side, names, stated in (("train", split.train, split.train_images), ("test", split.test, split.test_images)):
+        for side in ("train", "test"):
+            names, stated = getattr(split, side), getattr(split, f"{side}_images")
             missing = {name for name in names if name not in images}
             if missing:
                 problems.append(f"split {split.id}: {side} has {_some(missing)}, not on disk")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from splits import SplitError
-from splits.frechet import CHUNK, Moments, frechet_distance, frd_class_means_released
+from splits.frechet import CHUNK, Moments, frd_class_means_released, frechet_distance
 
 
 @dataclass(frozen=True)
@@ -138,8 +138,11 @@ class State:
 
 
 def class_means(vectors: Vectors, names: tuple[str, ...]) -> np.ndarray:
-    """The mean vector of every class, (C, d) in float64; refuses features that are not finite or all the same."""
-    means = np.empty((len(vectors.rows), vectors.dimensions))
+    """The mean vector of every class, (C, d) in float64; refuses features that are not finite or all the same.
+
+    A class without images has NaN.
+    """
+    means = np.full((len(vectors.rows), vectors.dimensions), np.nan)
     low, high = np.inf, -np.inf
     for classes in _batches(vectors):
         rows = np.concatenate([vectors.rows[c] for c in classes])
@@ -149,7 +152,7 @@ def class_means(vectors: Vectors, names: tuple[str, ...]) -> np.ndarray:
             bad = rows[np.flatnonzero(~np.isfinite(values).all(axis=1))[0]]
             name = next(names[c] for c in classes if bad in vectors.rows[c])
             raise SplitError(f"the features of image {bad} (class '{name}') hold NaN or infinite values; "
-                             "build them anew with `oodml features`")
+                             "delete the cached features and run `oodml splits build` again")
         low, high = np.minimum(low, values.min(axis=0)), np.maximum(high, values.max(axis=0))
         starts = np.cumsum([0, *(len(vectors.rows[c]) for c in classes[:-1])])
         means[classes] = np.add.reduceat(values, starts) / [[len(vectors.rows[c])] for c in classes]
@@ -162,6 +165,8 @@ def _batches(vectors: Vectors) -> Iterator[list[int]]:
     batch: list[int] = []
     size = 0
     for c, rows in enumerate(vectors.rows):
+        if not len(rows):
+            continue
         if batch and size + len(rows) > CHUNK:
             yield batch
             batch, size = [], 0

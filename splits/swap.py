@@ -109,7 +109,7 @@ def remove(state: State, *, swaps: int, share: float, iterations: int | None,
     nearest to the mean of the other side, arg min ||mu_C - mu_other||_2.
     """
     vectors, means = state.images.vectors, state.class_means
-    least = share * sum(len(rows) for rows in vectors.rows)
+    least = share * (vectors.count(state.train) + vectors.count(state.test))
     steps: list[Step] = []
     while iterations is None or len(steps) < iterations:
         count = min(swaps, len(state.train) - 2, len(state.test) - 2)

@@ -33,7 +33,7 @@ def _table(workspace: Workspace) -> None:
     from benchmark import datasets
 
     loaded: dict[str, DatasetIndex] = {}
-    rows = [("name", "state", "images", "classes", "train / test images", "counts", "where")]
+    rows: list[tuple[str, ...]] = [("name", "state", "images", "classes", "train / test images", "counts", "where")]
     for name in datasets.names():
         if not name.endswith(":"):
             rows.append(_row(datasets.get(name), workspace.data, loaded))
@@ -69,7 +69,7 @@ def _row(dataset: Dataset, data: Path, loaded: dict[str, DatasetIndex]) -> tuple
         return dataset.name, "broken", "", "", "", "", str(error)
     loaded[dataset.name] = index
     state = "embedded" if dataset.embedded else "present"
-    if index.root is not None and not (index.root / index.paths[0]).is_file():
+    if not datasets.has_images(index):
         state = "no images"
     sizes = count(index)
     official = "" if dataset.counts is None else "official" if sizes == dataset.counts else "not official"
@@ -162,8 +162,9 @@ def check(workspace: Workspace, name: str, jobs: int | None) -> None:
     with tqdm(total=len(index), unit="img", desc=f"decoding {name}", file=sys.stderr, disable=None) as bar:
         report = examine(index, dataset.counts, jobs, bar.update)
     problems = report.problems()
+    place = "" if index.root is None else f" in {index.root}"
     for problem in problems:
-        click.echo(f"{name}: {problem}")
+        click.echo(f"{name}{place}: {problem}")
     if problems:
         _expected(dataset.tree)
         sys.exit(1)
@@ -185,4 +186,5 @@ def prepare(workspace: Workspace, name: str, jobs: int | None) -> None:
     from benchmark import datasets, images
 
     index = datasets.load(name, workspace.data)
-    images.prepare(index, workspace.writable().cache, jobs=jobs, progress=True)
+    store = images.prepare(index, workspace.writable().cache, jobs=jobs, progress=True)
+    click.echo(f"{name}: {len(store):,} images decoded, {store.nbytes / 1e9:.2f} GB in {store.folder}")

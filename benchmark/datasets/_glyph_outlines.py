@@ -31,7 +31,7 @@ def folder() -> Path:
     """The folder of the font files; matplotlib itself, slow to import, is asked only where a packager moved them."""
     spec = find_spec("matplotlib")
     if spec is None or not spec.submodule_search_locations:
-        raise UserError("the glyphs are drawn from matplotlib's fonts and matplotlib is missing; pip install matplotlib")
+        raise UserError("glyphs are drawn from matplotlib's fonts, but it is not installed; pip install matplotlib")
     place = Path(spec.submodule_search_locations[0]) / "mpl-data" / "fonts" / "ttf"
     if not place.is_dir():
         import matplotlib
@@ -78,29 +78,23 @@ def outline(face: str, code: int) -> np.ndarray:
     way. Each piece (p0, c, p1) is the curve B(t) = (1-t)^2 p0 + 2t(1-t) c + t^2 p1, here at t = k / STEPS.
     """
     table = _font(face)["glyf"]
-    points, ends, flags = table[_cmap(face)[code]].getCoordinates(table)
-    ring_points, on_curve = np.array(points, dtype=np.float64).reshape(-1, 2), np.array(flags, dtype=bool)
-    # Whole already, but for accents placed by a scaled component, whose sixteenths of a unit nobody sees.
-    ring_points = 2 * np.rint(ring_points).astype(np.int64)
-    edges = [np.zeros((0, 4), np.int64)]
-    start = 0
-    for end in ends:
-        edges.append(_flatten(ring_points[start : end + 1], on_curve[start : end + 1]))
-        start = end + 1
-    return np.concatenate(edges)
+    given, ends, flags = table[_cmap(face)[code]].getCoordinates(table)
+    if not ends:
+        return np.zeros((0, 4), np.int64)
+    # Whole already but where a component is scaled, by a binary fraction: the product is exact before it is rounded.
+    # Doubled, so that a point half way is whole too.
+    points = 2 * np.rint(np.array(given, dtype=np.float64)).astype(np.int64)
+    # Bit 0 of a flag says "on the curve"; bit 6, overlapping contours, may stand beside it.
+    on = np.array(flags, dtype=np.uint8) & 1 == 1
+    following, preceding = np.arange(len(points)) + 1, np.arange(len(points)) - 1
+    starts = [0, *(end + 1 for end in ends[:-1])]
+    following[ends], preceding[starts] = starts, ends
 
-
-def _flatten(points: np.ndarray, on_curve: np.ndarray) -> np.ndarray:
-    """One closed contour, coordinates doubled, as edges in units of `UNITS_PER_EM`."""
-    following, following_on = np.roll(points, -1, axis=0), np.roll(on_curve, -1)
-    lines = on_curve & following_on
-    middle = (points + following) // 2
-    off = ~on_curve
-    before = np.where(np.roll(on_curve, 1)[:, None], np.roll(points, 1, axis=0), np.roll(middle, 1, axis=0))
-    after = np.where(following_on[:, None], following, middle)
-    k = np.arange(STEPS + 1)[None, :, None]
-    curve = ((STEPS - k) ** 2 * before[off][:, None] + 2 * k * (STEPS - k) * points[off][:, None]
-             + k**2 * after[off][:, None])
-    straight = STEPS * STEPS * np.concatenate([points[lines], following[lines]], axis=1)
+    off, line = ~on, on & on[following]
+    half_way = (points + points[following]) // 2
+    p0 = np.where(on[preceding[off], None], points[preceding[off]], half_way[preceding[off]])[:, None]
+    p1 = np.where(on[following[off], None], points[following[off]], half_way[off])[:, None]
+    k = np.arange(STEPS + 1)[:, None]
+    curve = (STEPS - k) ** 2 * p0 + 2 * k * (STEPS - k) * points[off][:, None] + k**2 * p1
     bent = np.concatenate([curve[:, :-1], curve[:, 1:]], axis=2).reshape(-1, 4)
-    return np.concatenate([straight, bent])
+    return np.concatenate([STEPS**2 * np.concatenate([points[line], points[following[line]]], axis=1), bent])

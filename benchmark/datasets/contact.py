@@ -32,7 +32,12 @@ def contact_sheet(index: DatasetIndex, path: Path, columns: int = 8, rows: int =
             tile = ImageOps.pad(upright, (TILE, TILE), color="lightgray")
             sheet.paste(tile, (GAP + column * (TILE + GAP), top + CAPTION))
     path.parent.mkdir(parents=True, exist_ok=True)
-    sheet.save(path, format="PNG")
+    part = path.with_name(f".{path.name}.part")
+    try:
+        sheet.save(part, format="PNG")
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
     return path
 
 

@@ -37,8 +37,8 @@ def read(data: Path, rest: str) -> DatasetIndex:
         if not train or len(train) == len(set(keys)):
             raise UserError(f"{path}: all images are on one side; give some classes 'train' and others 'test'")
     else:
-        ordered = {domain: sorted(k for k in set(keys) if domain_of.get(k) == domain)
-                   for domain in sorted(set(domain_of.values())) or [None]}
+        ordered = {domain: sorted(k for k in set(keys) if domain_of.get(k, "") == domain)
+                   for domain in sorted(set(domain_of.values())) or [""]}
         train = {key for classes in ordered.values() for key in first_half(classes)}
     misplaced = next((line for line, key in zip(lines, keys) if roles and line["role"] and key in train), None)
     if misplaced is not None:

@@ -124,6 +124,8 @@ def digest(index: DatasetIndex, i: int) -> tuple[int, str, str]:
 
 
 def _size(index: DatasetIndex, i: int) -> int:
+    if isinstance(index.opener, Members):
+        return _size(*index.opener.place(i))
     return (index.root / index.paths[i]).stat().st_size if index.root is not None else 1
 
 

@@ -3,7 +3,7 @@
 Which characters: those that all twelve faces have, in the Unicode ranges of `FAMILIES`, letters of the five scripts
 and symbols of the three symbol families, without
 
-* characters with a Unicode decomposition (letters with accents, ligatures, struck-out operators): the same letter again;
+* characters with a Unicode decomposition (accented letters, ligatures, struck-out operators): made of others;
 * symbols called HEAVY or SMALL: what differs from another symbol in weight or size alone cannot be told from it
   across light and bold faces drawn at different sizes;
 * blanks and near-empty glyphs: less than `LEAST_INK` of the picture inked in the first face; combining marks
@@ -12,6 +12,8 @@ and symbols of the three symbol families, without
   class, named by the first in code-point order, in whose family it stays.
 
 Classes stand in code-point order; the default split trains on the first half and tests on the second, as CUB does.
+With matplotlib 3.11's fonts `glyphs` has 545 classes and 13,080 images; on its default test half nearest raw pixels
+reach Recall@1 0.17 and frozen EfficientNet-Lite0 features 0.30 (`oodml datasets show glyphs` measures both).
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -42,9 +44,10 @@ FAMILIES: dict[str, tuple[tuple[int, int], ...]] = {
 }
 """The Unicode ranges of each family, both ends included."""
 SYMBOLS = frozenset({"arrows", "math", "shapes"})
-LEAST_INK = 0.02
+LEAST_INK = 0.015
 TOLERANCE = 0.05
 """Two drawings coincide if they differ by at most this share of the ink of the heavier."""
+MEMBERS = tuple(f"glyphs-{family}" for family in FAMILIES)
 DRAWINGS = 2
 MINI_CLASSES = 5
 """Classes of each family in `glyphs-mini`."""
@@ -59,14 +62,20 @@ def coincide(first: int, second: int) -> bool:
     >>> coincide(ord("A"), 0x0391), coincide(ord("O"), ord("Q"))
     (True, False)
     """
-    return all(_alike(outline(face, first), outline(face, second)) for face in FACES)
+    return all(_alike(face, first, second) for face in FACES)
 
 
-def _alike(first: np.ndarray, second: np.ndarray) -> bool:
-    if first.shape == second.shape and np.array_equal(first - first[0, [0, 1, 0, 1]], second - second[0, [0, 1, 0, 1]]):
-        return True  # the same polygon gives the same drawing
-    a, b = coverage(first), coverage(second)
+def _alike(face: str, first: int, second: int) -> bool:
+    p, q = outline(face, first), outline(face, second)
+    if p.shape == q.shape and np.array_equal(p - p[0, [0, 1, 0, 1]], q - q[0, [0, 1, 0, 1]]):
+        return True  # the same polygon, elsewhere: centred, the same drawing
+    a, b = _upright(face, first), _upright(face, second)
     return bool(np.abs(a - b).sum() <= TOLERANCE * max(a.sum(), b.sum()))
+
+
+@lru_cache(maxsize=1024)
+def _upright(face: str, code: int) -> np.ndarray:
+    return coverage(outline(face, code))
 
 
 def _candidates() -> Iterable[tuple[str, int]]:
@@ -87,16 +96,18 @@ def _candidates() -> Iterable[tuple[str, int]]:
 def characters() -> dict[str, tuple[int, ...]]:
     """The code points of the classes, family by family, each in rising order."""
     chosen: dict[str, list[int]] = {family: [] for family in FAMILIES}
-    seen: list[tuple[int, int]] = []
+    codes: list[int] = []
+    sums = np.zeros((0, SIDE), np.int64)
     for family, code in _candidates():
-        ink = int(coverage(outline(FACES[0], code)).sum())
-        if ink < LEAST_INK * 4096 * SIDE * SIDE:
+        rows = _upright(FACES[0], code).sum(axis=1)
+        if rows.sum() < LEAST_INK * 4096 * SIDE * SIDE:
             continue
-        # |sum a - sum b| <= sum |a - b|: drawings that coincide have about as much ink.
-        near = (other for other, its in seen if abs(ink - its) <= TOLERANCE * max(ink, its))
-        if not any(coincide(code, other) for other in near):
+        # sum |a - b| is at least what the sums of rows differ by: few pairs need a closer look.
+        near = np.abs(sums - rows).sum(axis=1) <= TOLERANCE * np.maximum(sums.sum(axis=1), rows.sum())
+        if not any(coincide(codes[i], code) for i in np.flatnonzero(near)):
             chosen[family].append(code)
-            seen.append((code, ink))
+            codes.append(code)
+            sums = np.concatenate([sums, rows[None]])
     return {family: tuple(codes) for family, codes in chosen.items()}
 
 
@@ -169,9 +180,9 @@ def _family(family: str, _: Path) -> DatasetIndex:
 
 
 def _union(data: Path) -> DatasetIndex:
-    from benchmark.datasets.union import unite_indexes
+    from benchmark.datasets.union import read_named
 
-    return unite_indexes("glyphs-union", [_family(family, data) for family in FAMILIES])
+    return read_named("glyphs-union", MEMBERS, data)
 
 
 _SOURCE = "drawn from the DejaVu fonts that matplotlib ships (Bitstream Vera licence); nothing is downloaded"
@@ -183,5 +194,5 @@ DATASETS = (
     *(Dataset(f"glyphs-{family}", f"the {family} of glyphs" if family in SYMBOLS else f"the {family.title()} letters "
               "of glyphs", partial(_family, family), _SOURCE, embedded=True, protocol="demo") for family in FAMILIES),
     Dataset("glyphs-union", "the eight families of glyphs as eight datasets of a universal union", _union, _SOURCE,
-            embedded=True, protocol="demo"),
+            embedded=True, protocol="demo", members=MEMBERS),
 )

@@ -18,10 +18,8 @@ def read(data: Path) -> DatasetIndex:
     """Reads the partition list: a count, a header, then image, garment and status. Every data line counts."""
     place = find("inshop", data, FOLDERS, (f"Eval/{LIST}", LIST, f"Anno/{LIST}", "Img", "img"))
     path = existing("inshop", place, (f"Eval/{LIST}", LIST, f"Anno/{LIST}"))
-    listed = [row for row in rows(path, 1, "inshop")]
-    found = [row[0].split() for row in listed]
-    found = found[len(found[0]) == 1:]
-    found = found[found[0][0] == "image_name":] if found else found
+    found = [row[0].split() for row in rows(path, 1, "inshop")]
+    found = [row for row in found if not (len(row) == 1 and row[0].isdigit()) and row[0] != "image_name"]
     bad = next((row for row in found if len(row) != 3 or row[2] not in STATUSES), None)
     if bad is not None:
         raise UserError(f"{path}: the line '{' '.join(bad)}' is not an image, a garment and one of "

@@ -82,15 +82,12 @@ def text(path: Path, name: str) -> str:
         return content.decode("latin-1")
 
 
-def rows(path: Path, fields: int, name: str, skip: int = 0) -> list[list[str]]:
+def rows(path: Path, fields: int, name: str) -> list[list[str]]:
     """The lines of a list as exactly `fields` fields each; the last field keeps its inner spaces."""
     found = []
     for number, line in enumerate(text(path, name).replace("\r", "\n").split("\n"), 1):
         parts = line.strip().split(None, fields - 1)
         if not parts:
-            continue
-        if skip:
-            skip -= 1
             continue
         if len(parts) < fields:
             raise UserError(f"{path}, line {number}: expected {fields} fields, found '{line.strip()}'; "

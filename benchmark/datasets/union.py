@@ -30,6 +30,7 @@ from benchmark.datasets import (
 )
 from benchmark.datasets.reading import NotThere
 from benchmark.errors import UserError
+from splits.union import EIGHT, STANDARD_FOUR, Member, unite
 
 
 @dataclass(frozen=True)
@@ -38,31 +39,25 @@ class Members:
 
     indexes: tuple[DatasetIndex, ...]
 
-    def __call__(self, i: int) -> Image.Image:
+    def place(self, i: int) -> tuple[DatasetIndex, int]:
+        """The member that image i of the union belongs to, and its position there."""
         starts = np.cumsum([0, *(len(index) for index in self.indexes)])
         member = int(np.searchsorted(starts, i, side="right")) - 1
-        return self.indexes[member].open(i - int(starts[member]))
+        return self.indexes[member], i - int(starts[member])
+
+    def __call__(self, i: int) -> Image.Image:
+        index, inner = self.place(i)
+        return index.open(inner)
 
 
 def unite_indexes(name: str, indexes: Sequence[DatasetIndex]) -> DatasetIndex:
     """One index of several: images, classes and split sides one after another, each marked with its dataset."""
-    members = [index.name for index in indexes]
-    if len(members) < 2 or len(set(members)) < len(members):
-        raise UserError(f"a union needs at least two different datasets, not {', '.join(members) or 'none'}; "
-                        "name each once, as in union:cub,cars")
-    starts = np.cumsum([0, *(len(index.classes) for index in indexes)])
-    roles = [index.roles if index.roles is not None else np.full(len(index), "") for index in indexes]
-
-    def prefixed(part: str) -> tuple[str, ...]:
-        return tuple(f"{index.name}/{text}" for index in indexes for text in getattr(index, part))
-
+    united = unite([Member(i.name, i.classes, i.labels, i.train_classes, i.test_classes, i.roles) for i in indexes])
     return DatasetIndex(
-        name=name, paths=prefixed("paths"), classes=prefixed("classes"),
-        labels=np.concatenate([index.labels + start for index, start in zip(indexes, starts)]),
-        train_classes=prefixed("train_classes"), test_classes=prefixed("test_classes"),
-        roles=np.concatenate(roles) if any(index.roles is not None for index in indexes) else None,
-        domains=np.repeat(np.arange(len(indexes)), [len(index) for index in indexes]),
-        domain_names=tuple(members), opener=Members(tuple(indexes)))
+        name=name, paths=tuple(f"{index.name}/{path}" for index in indexes for path in index.paths),
+        classes=united.classes, labels=united.labels, train_classes=united.train_classes,
+        test_classes=united.test_classes, roles=united.roles, domains=united.domains,
+        domain_names=united.domain_names, opener=Members(tuple(indexes)))
 
 
 def _members(union: str, names: Sequence[str], data: Path) -> list[DatasetIndex]:
@@ -90,9 +85,8 @@ def read(data: Path, rest: str) -> DatasetIndex:
     return unite_indexes("-".join(["union", *(index.name for index in indexes)]), indexes)
 
 
-def _named(name: str, datasets: Sequence[Dataset], note: str) -> Dataset:
-    sizes = zip(*(astuple(dataset.counts) for dataset in datasets if dataset.counts is not None))
-    names = tuple(dataset.name for dataset in datasets)
+def _named(name: str, names: tuple[str, ...], note: str) -> Dataset:
+    sizes = zip(*(astuple(counts) for counts in (_SINGLE[member].counts for member in names) if counts is not None))
     return Dataset(
         name=name, title=f"Union of {', '.join(names)}", read=partial(read_named, name, names), members=names,
         counts=Counts(*map(sum, sizes)), protocol="uml",
@@ -100,13 +94,13 @@ def _named(name: str, datasets: Sequence[Dataset], note: str) -> Dataset:
         tree=f"DATA/ holds the folders of {', '.join(names)}")
 
 
-FOUR = (*cub.DATASETS, *cars.DATASETS, *sop.DATASETS, *inshop.DATASETS)
-EIGHT = (*FOUR, *nabirds.DATASETS, *dogs.DATASETS, *flowers.DATASETS, *aircraft.DATASETS)
+_SINGLE = {dataset.name: dataset for module in (aircraft, cars, cub, dogs, flowers, inshop, nabirds, sop)
+           for dataset in module.DATASETS}
 
 DATASETS = (
     _named("uml", EIGHT, "The paper prints 148,595 test images, 28,760 of them for In-Shop, whose partition file has "
                          "14,218 queries and 12,612 gallery images: 146,665 in all."),
-    _named("uml-4", FOUR, "The four datasets that are mostly used alone."),
+    _named("uml-4", STANDARD_FOUR, "The four datasets that are mostly used alone."),
     Dataset(
         name="union:",
         title="union:NAME,NAME,..., any datasets as one",

@@ -11,6 +11,10 @@ from methods.parts import miners
 from methods.parts.miners import Triplets
 
 MINING = "Revisiting DML, appendix A.2"
+ROTH = """
+@inproceedings{roth2020revisiting, title={Revisiting Training Strategies and Generalization Performance in Deep
+  Metric Learning}, author={Roth, Karsten and Milbich, Timo and Sinha, Samarth and Gupta, Prateek and Ommer,
+  Bj{\\"o}rn and Cohen, Joseph Paul}, booktitle={ICML}, year={2020}}"""
 SWITCH = "Revisiting DML, released code (default .2); CUB, Cars and SOP as in its table of runs"
 
 

@@ -1,0 +1,159 @@
+"""`oodml methods`: which methods there are, what each is and where its settings come from; and the toy figure."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from methods import Entry
+
+plugin_option = click.option("--plugin", "plugins", multiple=True, type=click.Path(path_type=Path), metavar="FILE",
+                             help="A Python file that registers further methods (it is run).")
+
+
+@click.group(invoke_without_command=True)
+@plugin_option
+@click.option("--tag", default=None, help="Only methods with this tag, family or paper.")
+@click.pass_context
+def command(context: click.Context, plugins: tuple[Path, ...], tag: str | None) -> None:
+    """List the methods, or show one with its formula, settings and citation."""
+    _load(plugins)
+    if context.invoked_subcommand is None:
+        _table(tag)
+
+
+def _load(plugins: tuple[Path, ...]) -> None:
+    import methods
+
+    for plugin in plugins:
+        methods.load_plugin(plugin)
+
+
+def _table(tag: str | None) -> None:
+    import methods
+    from benchmark.errors import UserError
+
+    names = methods.names(tag)
+    if not names:
+        raise UserError(f"no method has the tag '{tag}'; `oodml methods` lists all with their families and papers")
+    rows = [("name", "family", "papers", "trains", "what it is")]
+    for name in names:
+        entry = methods.get(name)
+        trains = entry.trains if entry.base is None else f"{entry.trains} ({entry.base.name})"
+        rows.append((name, entry.family, " ".join(entry.papers) or "-", trains, entry.summary))
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    for row in rows:
+        click.echo("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths)), row[4]]))
+    click.echo(f"\n{len(names)} methods. `oodml methods show NAME` has the formula, the settings with their sources and the "
+               "citation; NAME:BASE puts a method that builds on an objective on another one.")
+
+
+@command.command()
+@click.argument("name")
+@plugin_option
+def show(name: str, plugins: tuple[Path, ...]) -> None:
+    """Formula, settings with their sources, difference from the protocols' defaults, and BibTeX of one method."""
+    import methods
+
+    _load(plugins)
+    entry = methods.get(name)
+    click.echo(f"{entry.name}  ({entry.family}; {', '.join((*entry.papers, *entry.tags)) or 'no paper'})\n")
+    click.echo(inspect.cleandoc(entry.cls.__doc__ or "") + "\n")
+    click.echo(f"trains: {entry.trains}")
+    click.echo(f"batches: {entry.batches}\n")
+    _settings(entry)
+    if entry.base is not None:
+        click.echo(f"on the objective {entry.base.name}: {entry.base.summary}")
+        _settings(entry.base)
+    _against_protocols(entry)
+    if entry.cite:
+        click.echo(entry.cite)
+
+
+def _settings(entry: Entry) -> None:
+    """One line for each setting: value, datasets that differ, source."""
+    import dataclasses
+
+    fields = dataclasses.fields(entry.cls.Settings)  # type: ignore[attr-defined]
+    own = entry.settings()
+    if not fields:
+        click.echo("no settings\n")
+        return
+    click.echo(f"settings (--set {entry.name}.{fields[0].name}=VALUE):")
+    for field in fields:
+        others = ", ".join(f"{dataset} {value}" for dataset, value in field.metadata.get("per_dataset", {}).items())
+        value = f"{getattr(own, field.name)}" + (f" ({others})" if others else "")
+        click.echo(f"  {field.name:18} {value:42} {field.metadata.get('source', '')}")
+    click.echo()
+
+
+def _against_protocols(entry: Entry) -> None:
+    """What the method does otherwise than each protocol's general keys say, or says by its own rates."""
+    from benchmark import protocol
+
+    lines = []
+    for name in protocol.names():
+        general = protocol.load(name)
+        special = protocol.load(name, method=entry.name, tags=(*entry.tags, entry.family))
+        changes = [f"{key} {value} instead of {getattr(general, key)}" for key, value in vars(special).items()
+                   if value != getattr(general, key)]
+        objective = entry.objective
+        if objective is not None:
+            changes += [f"{key} {value:g} instead of lr {special.lr:g}" for key, value in vars(objective.settings()).items()
+                        if key.endswith("_lr") and value != special.lr]
+        if special.batches and special.batches != entry.batches:
+            changes.append(f"the protocol's batches {special.batches} replace {entry.batches}")
+        lines.append(f"  {name:12} {'; '.join(changes) or 'its defaults'}")
+    click.echo("against the protocols' defaults:\n" + "\n".join(lines) + "\n")
+
+
+@command.command()
+@click.option("--out", type=click.Path(path_type=Path), default=Path("toy.png"), show_default=True,
+              help="Where the figure goes; the ending (.png, .svg, .pdf) says how.")
+@click.option("--p", default=0.3, show_default=True, help="Probability of a switched tuple.")
+@click.option("--seed", default=0, show_default=True)
+def toy(out: Path, p: float, seed: int) -> None:
+    """Draw the 2-d examples of Revisiting DML: embeddings with and without rho-regularisation, singular values."""
+    from benchmark.errors import UserError
+    from methods.parts import toy as examples
+
+    if out.suffix not in (".png", ".svg", ".pdf"):
+        raise UserError(f"{out}: the figure can be .png, .svg or .pdf")
+    outcomes = {name: [examples.train(name, q, seed=seed) for q in (0.0, p)] for name in examples.EXAMPLES}
+    _draw(outcomes, p, out)
+    for name, (plain, regularised) in outcomes.items():
+        click.echo(f"{name}: second singular value {float(plain.spectrum[1]):.3f} without, "
+                   f"{float(regularised.spectrum[1]):.3f} with; gap between test classes {plain.gap:.3f} and "
+                   f"{regularised.gap:.3f}")
+    click.echo(f"wrote {out}")
+
+
+def _draw(outcomes: dict[str, list[Any]], p: float, out: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    from methods.parts import toy as examples
+
+    figure, axes = plt.subplots(len(outcomes), 4, figsize=(13, 3.2 * len(outcomes)), squeeze=False, layout="constrained")
+    for row, (name, (plain, regularised)) in zip(axes, outcomes.items()):
+        known, unknown = examples.EXAMPLES[name]()
+        row[0].scatter(*known.points.T, c=known.labels, cmap="tab10", vmax=9, s=14, marker="o")
+        row[0].scatter(*unknown.points.T, c=unknown.labels + 4, cmap="tab10", vmax=9, s=14, marker="x")
+        row[0].set_title(f"{name}: training (dots), test (crosses)")
+        for axis, outcome, title in ((row[1], plain, "contrastive"), (row[2], regularised, f"with switching, p = {p:g}")):
+            axis.scatter(*outcome.train.T, c=known.labels, cmap="tab10", vmax=9, s=14, marker="o")
+            axis.scatter(*(1.15 * outcome.test.T), c=unknown.labels + 4, cmap="tab10", vmax=9, s=14, marker="x")
+            axis.set(title=title, xlim=(-1.3, 1.3), ylim=(-1.3, 1.3), aspect="equal")
+        places = range(1, 3)
+        row[3].bar([i - 0.2 for i in places], plain.spectrum.tolist(), 0.4, label="without")
+        row[3].bar([i + 0.2 for i in places], regularised.spectrum.tolist(), 0.4, label="with")
+        row[3].set(title="singular values of the training embeddings", xticks=list(places))
+        row[3].legend()
+    figure.savefig(out, dpi=150)
+    plt.close(figure)

@@ -1,0 +1,177 @@
+"""`oodml splits`: builds, shows, checks and moves ladders of splits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from benchmark.workspace import Workspace, workspace_options
+
+
+@click.group()
+def command() -> None:
+    """Build, show, plot, check, import and export ladders of splits."""
+
+
+def _feature_options(function: Any) -> Any:
+    for option in (
+        click.option("--device", help="cpu, cuda, cuda:1 ... [default: the GPU where there is one]."),
+        click.option("--weights", "weights_file", help="Weights of the backbone (safetensors or a torch state dict)."),
+        click.option("--backbone", help="Network whose features the distance uses "
+                                        "[default: resnet50; efficientnet_lite0 for embedded data]."),
+    ):
+        function = option(function)
+    return function
+
+
+@command.command()
+@click.option("--dataset", "names", multiple=True, help="May be repeated [default: every dataset that is present].")
+@click.option("--rungs", type=click.IntRange(2), help="Number of rungs [default: 8, or 9 with easier ones].")
+@click.option("--swaps", "swaps_per_iteration", type=click.IntRange(1), help="Classes exchanged an iteration.")
+@click.option("--iterations", type=click.IntRange(1), help="A fixed number of swap iterations.")
+@click.option("--rung-iterations", metavar="LIST", help="Choose rungs by iteration: -10,0,6,R22 (R: removal).")
+@click.option("--reverse/--no-reverse", default=None, help="Also easier rungs [default: if far from i.i.d.].")
+@click.option("--removal/--no-removal", default=True, help="Remove classes once swapping no longer helps.")
+@click.option("--rerank", is_flag=True, help="Rank anew after every single exchange.")
+@click.option("--seed", type=int, default=0, help="Of the validation classes and the i.i.d. draws.")
+@_feature_options
+@workspace_options
+def build(workspace: Workspace, names: tuple[str, ...], rung_iterations: str | None, **options: Any) -> None:
+    """Build the ladder of a dataset: features, distances, class swapping and removal, a manifest."""
+    from benchmark import datasets, ladders
+
+    workspace.writable()
+    if not names:
+        names = tuple(name for name in datasets.names() if not name.endswith(":") and name != "glyphs-mini"
+                      and not datasets.get(name).members and datasets.present(name, workspace.data))
+    chosen = None
+    if rung_iterations:
+        chosen = [part if part.startswith("R") else int(part) for part in rung_iterations.split(",")]
+    for name in names:
+        click.echo(f"{name}: building the ladder")
+        ladder = ladders.build(name, workspace, rung_iterations=chosen, progress=_tell, **options)
+        path = ladders.save(ladder, workspace)
+        click.echo(ladders.table(ladder))
+        click.echo(f"wrote {path}")
+
+
+def _tell(step: Any) -> None:
+    if step.iteration % 10 == 0:
+        click.echo(f"  {step.kind} {step.iteration}: distance {step.frd:.2f} over images, "
+                   f"{step.frd_class_means_released:.2f} over class means")
+
+
+@command.command()
+@click.option("--dataset", required=True)
+@workspace_options
+def show(workspace: Workspace, dataset: str) -> None:
+    """The rungs of a ladder: classes, images and distances, beside the i.i.d. baseline."""
+    from benchmark import ladders
+
+    ladder = ladders.load(workspace, dataset)
+    click.echo(ladders.table(ladder))
+    made = ", ".join(f"{key} {value}" for key, value in ladder.features.items() if key != "images")
+    click.echo(f"features: {made or 'none'}; manifest {ladder.hash[:12]}")
+
+
+@command.command()
+@click.option("--dataset", required=True)
+@click.option("--umap/--no-umap", default=True, help="Also UMAPs of an easy, a medium and a hard rung.")
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder [default: WORK/splits].")
+@click.option("--seed", type=int, default=0)
+@_feature_options
+@workspace_options
+def plot(workspace: Workspace, dataset: str, umap: bool, out: Path | None, seed: int, **options: Any) -> None:
+    """Figures: the distance over iterations, and train and test images of three rungs in the plane."""
+    from benchmark import split_figures
+
+    for path in split_figures.draw(dataset, workspace.writable(), out or workspace.splits, umap, seed, **options):
+        click.echo(f"wrote {path}")
+
+
+@command.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@workspace_options
+def verify(workspace: Workspace, files: tuple[Path, ...]) -> None:
+    """Check manifests: hash, disjoint sides, classes and counts against the dataset on disk."""
+    from benchmark import ladders
+
+    wrong = 0
+    for path in files:
+        found = ladders.verify(path, workspace)
+        wrong += len(found)
+        click.echo("\n".join([f"{path}: {'sound' if not found else 'NOT sound'}", *(f"  {line}" for line in found)]))
+    raise SystemExit(1 if wrong else 0)
+
+
+@command.command()
+@click.option("--dataset", required=True)
+@click.option("--split", "id", type=int, help="Rung [default: all].")
+@click.option("--format", "form", type=click.Choice(["csv", "json", "txt"]), default="csv")
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder [default: WORK/splits].")
+@workspace_options
+def export(workspace: Workspace, dataset: str, id: int | None, form: str, out: Path | None) -> None:
+    """Write the images of each rung as a list that any training code can read."""
+    from benchmark import datasets, ladders
+    from splits.export import export as lines
+
+    index = datasets.load(dataset, workspace.data)
+    ladder = ladders.load(workspace, dataset, index)
+    folder = out or workspace.splits
+    folder.mkdir(parents=True, exist_ok=True)
+    for split in ladder.splits if id is None else [ladder.split(id)]:
+        path = folder / f"{ladder.dataset}-{split.id}.{form}"
+        with path.open("w", encoding="utf-8", newline="") as stream:
+            stream.writelines(lines(split, index.paths, index.labels, index.classes, form, index.roles))
+        click.echo(f"wrote {path}")
+
+
+@command.command("import")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--dataset", required=True)
+@workspace_options
+def import_(workspace: Workspace, file: Path, dataset: str) -> None:
+    """Take over a split file released with the ooDML paper; nothing in it is run."""
+    from benchmark import ladders
+
+    found = ladders.import_released(file, dataset, workspace.writable())
+    for what, names in (("classes", found.missing_classes), ("files of few-shot episodes", found.missing_files)):
+        if names:
+            click.echo(f"{len(names)} {what} are not in the local copy of {dataset}: {', '.join(names[:5])}"
+                       f"{' ...' if names[5:] else ''}")
+    click.echo(ladders.table(found.ladder))
+    if found.missing_classes:
+        raise click.ClickException("nothing was written, as runs would miss these classes")
+    click.echo(f"wrote {ladders.save(found.ladder, workspace)}")
+
+
+@command.command()
+@click.option("--datasets", "names", required=True, metavar="LIST", help="Names, separated by commas.")
+@_feature_options
+@workspace_options
+def cross(workspace: Workspace, names: str, **options: Any) -> None:
+    """Distance of each dataset's train set (rows) to each one's test set (columns)."""
+    from benchmark import ladders
+
+    found = ladders.cross(names.split(","), workspace.writable(), **options)
+    width = max(12, *(len(name) + 2 for name in found.names))
+    click.echo("".join(text.rjust(width) for text in ("train \\ test", *found.names)))
+    for name, row in zip(found.names, found.matrix):
+        click.echo(name.rjust(width) + "".join(f"{value:{width}.2f}" for value in row))
+
+
+@command.command()
+@click.option("--dataset", required=True)
+@click.option("--backbones", required=True, metavar="LIST", help="Names, separated by commas.")
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder [default: WORK/splits].")
+@click.option("--device", help="cpu, cuda, cuda:1 ... [default: the GPU where there is one].")
+@workspace_options
+def compare(workspace: Workspace, dataset: str, backbones: str, out: Path | None, **options: Any) -> None:
+    """Does the ladder depend on the backbone? Progressions, order of moves and overlap of rungs."""
+    from benchmark import ladders, split_figures
+
+    found = ladders.compare_backbones(dataset, backbones.split(","), workspace.writable(), **options)
+    click.echo(split_figures.comparison_text(found))
+    click.echo(f"wrote {split_figures.comparison(found, dataset, out or workspace.splits)}")

@@ -1,0 +1,97 @@
+"""Scores embeddings made by anyone's code on a split, and writes a record that is marked as submitted."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import methods
+from benchmark import clustering, datasets, ladders, outcomes, provenance, structure, submission
+from benchmark.errors import UserError
+from benchmark.scoring import score
+from benchmark.submission import Submission
+from benchmark.task import Side
+from benchmark.worker import split_facts
+from benchmark.workspace import Workspace
+from reports import records
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What came of it: the record's place, its scores, and what its maker should know."""
+
+    path: Path
+    scores: dict[str, float]
+    notes: list[str]
+
+
+def evaluate(workspace: Workspace, *, embeddings: Path, dataset: str, split: int, name: str | None = None,
+             ids: Path | None = None, seed: int = 0, backbone: str = "not stated", cluster: bool = False,
+             device: str | None = None) -> Evaluation:
+    """Reads, checks and scores one file of embeddings.
+
+    Every test image of the split must be there once. Its training images may be there too; if all of them are, the
+    structure of the training embeddings is recorded as well.
+    """
+    began = time.perf_counter()
+    name = _named(name or embeddings.stem)
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    index = datasets.load(dataset, workspace.data)
+    ladder = ladders.load(workspace, dataset)
+    rung = ladder.split(split)
+    sent = submission.read(embeddings, ids)
+    sides = {part: Side.of(index, classes) for part, classes in (("train", rung.train), ("test", rung.test))}
+    paths = {part: [index.paths[i] for i in side.ids] for part, side in sides.items()}
+    table = submission.align(sent, paths["test"], [*paths["train"], *paths["test"]])
+    notes = submission.check(table, paths["test"])
+    found = {"test": torch.from_numpy(table).to(device)}
+    if set(paths["train"]) <= set(sent.ids):
+        seen = submission.align(sent, paths["train"], sent.ids)
+        submission.check(seen, paths["train"])
+        found["train"] = torch.from_numpy(seen).to(device)
+
+    result = score(sides["test"], found["test"], index.domain_names)
+    counted = result.outcomes.counted
+    if not counted.any():
+        raise UserError(f"no test class of split {split} has a second image to be found; nothing can be measured")
+    scores = dict(result.scores)
+    if cluster:
+        scores |= clustering.nmi_f1(found["test"], sides["test"].labels, seed)
+    identity = _identity(index.hash, rung.hash, name, seed, sent)
+    folder = workspace.runs / index.name / str(rung.id) / name / f"s{seed}-{identity[:8]}"
+    folder.mkdir(parents=True, exist_ok=True)
+    outcomes.save(folder / "queries.npz", result.outcomes)
+    path = records.write(folder, {
+        "schema": records.SCHEMA, "source": "submitted", "identity": identity, "dataset": index.name,
+        "dataset_hash": index.hash, "seed": seed, "split": split_facts(rung, ladder),
+        "method": {"name": name, "family": "submitted", "papers": [], "tags": [], "cite": None, "trains": None,
+                   "summary": f"embeddings of {table.shape[1]} dimensions, submitted", "settings": {},
+                   "trainable_parameters": None, "total_parameters": None},
+        "protocol": {"name": "submitted"}, "backbone": {"name": backbone, "weights": None},
+        "scores": {"last": scores}, "chosen_epochs": {}, "domains": result.domains,
+        "structure": {part: structure.structure(x, sides[part].labels) for part, x in found.items()},
+        "curve": [], "queries": {"count": int(counted.sum()), "left_out": int((~counted).sum())},
+        "cost": {"seconds": time.perf_counter() - began, "device": provenance.device_name(device)},
+        "provenance": {**provenance.facts(), "date": provenance.now(), "embeddings": sent.hash},
+    })
+    return Evaluation(path, scores, notes)
+
+
+def _named(name: str) -> str:
+    if not re.fullmatch(r"\w[\w.+-]*", name):
+        raise UserError(f"'{name}' is no name for a method: use letters, digits and . + - _ (--name NAME)")
+    if name in methods.names():
+        raise UserError(f"'{name}' is a method of this suite; give what you submit a name of its own (--name NAME)")
+    return name
+
+
+def _identity(dataset: str, split: str, name: str, seed: int, sent: Submission) -> str:
+    facts: dict[str, Any] = {"dataset": dataset, "split": split, "name": name, "seed": seed, "embeddings": sent.hash}
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,126 @@
+"""Distances between datasets, and ladders of one dataset built with different backbones, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from splits import SplitError
+from splits.frechet import Moments, frechet_distance
+from splits.manifest import Ladder, Split
+
+
+@dataclass(frozen=True)
+class CrossDistances:
+    """`matrix[i, j]`: Fréchet distance of the train images of dataset i to the test images of dataset j."""
+
+    names: tuple[str, ...]
+    matrix: np.ndarray
+
+
+def cross_distances(sets: Mapping[str, tuple[Any, Any]]) -> CrossDistances:
+    """The distance of each dataset's train set to each dataset's test set (ooDML supplement, Table 2).
+
+    `sets` gives (train features, test features) by name; the diagonal holds the default splits.
+
+    >>> x = np.random.default_rng(0).normal(size=(20, 3))
+    >>> cross_distances({"a": (x, x), "b": (x + 2, x + 2)}).matrix.round(6).tolist()
+    [[0.0, 12.0], [12.0, 0.0]]
+    """
+    names = tuple(sets)
+    sides = [tuple(Moments.of(x) if len(x) > x.shape[1] else x for x in sets[name]) for name in names]
+    widths = {x.shape[1] for name in names for x in sets[name]}
+    if len(widths) > 1:
+        raise SplitError(f"features of different widths ({', '.join(map(str, sorted(widths)))}) cannot be compared; "
+                         "use one backbone for all datasets")
+    matrix = [[frechet_distance(train, test) for _, test in sides] for train, _ in sides]
+    return CrossDistances(names, np.array(matrix))
+
+
+@dataclass(frozen=True)
+class Progression:
+    """Distance over images after each step, min-max-normalised to [0, 1], with the steps' kinds and iterations."""
+
+    kinds: tuple[str, ...]
+    iterations: tuple[int, ...]
+    distance: np.ndarray
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How much the choice of the backbone matters for a ladder (ooDML supplement, section A)."""
+
+    backbones: tuple[str, ...]
+    progressions: dict[str, Progression]
+    move_correlation: np.ndarray
+    """Spearman rank correlation, pair by pair, of the iteration at which each class first changed sides."""
+    rung_overlap: dict[int, np.ndarray]
+    """By rung id, pair by pair: Jaccard overlap of the train and of the test classes, averaged."""
+
+
+def compare_ladders(ladders: Mapping[str, Ladder]) -> Comparison:
+    """Progressions, order of moves and rungs of ladders of one dataset, by backbone.
+
+    A class that never moved counts as moved after all others. Classes are those of the default splits. Rungs of equal
+    id are compared; ids that a ladder lacks are left out.
+    """
+    names = tuple(ladders)
+    if len(names) < 2:
+        raise SplitError("a comparison needs at least two ladders")
+    starts = {frozenset(ladder.default.train) for ladder in ladders.values()}
+    if len(starts) > 1 or len({frozenset(ladder.default.test) for ladder in ladders.values()}) > 1:
+        raise SplitError(f"the ladders of {', '.join(names)} start from different default splits; "
+                         "only ladders of one dataset can be compared")
+    moves = [first_moves(ladder) for ladder in ladders.values()]
+    overlap = {}
+    for id in sorted(set.intersection(*({s.id for s in ladder.splits} for ladder in ladders.values()))):
+        rungs = [ladder.split(id) for ladder in ladders.values()]
+        overlap[id] = _pairwise(len(names), lambda i, j, rungs=rungs: _overlap(rungs[i], rungs[j]))  # type: ignore[misc]
+    return Comparison(names, {name: progression(ladder) for name, ladder in ladders.items()},
+                      _pairwise(len(names), lambda i, j: _spearman(moves[i], moves[j])), overlap)
+
+
+def progression(ladder: Ladder) -> Progression:
+    """All kept steps of a ladder: reverse steps, default split, swaps, removals."""
+    steps = [step for step in ladder.progression if step.kept]
+    distance = np.array([step.frd for step in steps])
+    if not len(distance):
+        raise SplitError(f"the ladder of {ladder.dataset} has no progression; only ladders built here have one")
+    spread = np.ptp(distance)
+    normal = (distance - distance.min()) / spread if spread else np.zeros_like(distance)
+    return Progression(tuple(s.kind for s in steps), tuple(s.iteration for s in steps), normal)
+
+
+def first_moves(ladder: Ladder) -> np.ndarray:
+    """The swap iteration at which each class of the default split, in sorted order, first changed sides."""
+    swaps = [step for step in ladder.progression if step.kind == "swap"]
+    never = 1 + max((step.iteration for step in swaps), default=0)
+    first = dict.fromkeys((*ladder.default.train, *ladder.default.test), never)
+    for step in swaps:
+        for name in (*step.moved_train, *step.moved_test):
+            first[name] = min(first[name], step.iteration)
+    return np.array([first[name] for name in sorted(first)])
+
+
+def _spearman(a: np.ndarray, b: np.ndarray) -> float:
+    from scipy.stats import rankdata
+
+    if not np.ptp(a) or not np.ptp(b):
+        return float("nan")
+    return float(np.corrcoef(rankdata(a), rankdata(b))[0, 1])
+
+
+def _overlap(one: Split, two: Split) -> float:
+    sides = ((set(getattr(one, side)), set(getattr(two, side))) for side in ("train", "test"))
+    return float(np.mean([len(a & b) / len(a | b) for a, b in sides]))
+
+
+def _pairwise(n: int, value: Any) -> np.ndarray:
+    matrix = np.eye(n)
+    for i, j in combinations(range(n), 2):
+        matrix[i, j] = matrix[j, i] = value(i, j)
+    return matrix

@@ -1,0 +1,104 @@
+"""Few-shot parts of a split: support and query of test classes (ooDML), and k images per training class (UML)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from splits import SplitError
+from splits.manifest import seeded_order
+
+SHOTS = (2, 5, 10)
+EPISODES = 10
+TRAINING_SHOTS = (1, 2, 4, 8, 16)
+
+
+@dataclass(frozen=True)
+class Episode:
+    """Images (positions) to adapt on and, disjoint from these, images to test on, all of the test classes.
+
+    `too_small` names the classes without more than `shots` images: they are in neither part.
+    """
+
+    shots: int
+    number: int
+    support: np.ndarray
+    query: np.ndarray
+    too_small: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TrainingSubset:
+    """`shots` images (positions) of each training class; `too_small` names classes with fewer, all of which are in."""
+
+    shots: int
+    images: np.ndarray
+    too_small: tuple[str, ...]
+
+
+def few_shot_episodes(images: Sequence[str], labels: np.ndarray, classes: Sequence[str], test_classes: Sequence[str], *,
+                      shots: Sequence[int] = SHOTS, episodes: int = EPISODES, seed: int = 0) -> Iterator[Episode]:
+    """Seeded episodes: `shots` support images of each test class, the rest of the class as query.
+
+    `images` are the image ids, such as paths. Which are drawn depends on seed, shots, episode, class and ids alone,
+    not on the order of images or on which other classes there are. As in the released splits, draws are not nested.
+
+    >>> ids = [f"{c}{i}" for c in "xy" for i in range(4)]
+    >>> [e] = few_shot_episodes(ids, np.repeat([0, 1], 4), "xy", "y", shots=[2], episodes=1)
+    >>> len(e.support), len(e.query), set(e.support) | set(e.query) == {4, 5, 6, 7}
+    (2, 2, True)
+    """
+    groups = _groups(images, labels, classes, test_classes)
+    for k in shots:
+        _check_shots(k)
+        too_small = tuple(name for name, places in groups.items() if len(places) <= k)
+        for number in range(episodes):
+            support, query = [], []
+            for name, places in groups.items():
+                if len(places) > k:
+                    order = seeded_order([images[i] for i in places], "episode", seed, k, number, name)
+                    support.append(places[order[:k]])
+                    query.append(places[order[k:]])
+            yield Episode(k, number, _sorted(support), _sorted(query), too_small)
+
+
+def training_subset(images: Sequence[str], labels: np.ndarray, classes: Sequence[str], train_classes: Sequence[str],
+                    shots: int, *, seed: int = 0) -> TrainingSubset:
+    """k seeded images of each training class, as in the few-shot experiment of UML; larger k contain smaller ones.
+
+    A class with fewer than k images gives all it has (the released files repeat images instead).
+
+    >>> ids = [f"{c}{i}" for c in "xy" for i in range(4)]
+    >>> training_subset(ids, np.repeat([0, 1], 4), "xy", "xy", 2).images.shape
+    (4,)
+    """
+    _check_shots(shots)
+    groups = _groups(images, labels, classes, train_classes)
+    chosen = [places[seeded_order([images[i] for i in places], "training", seed, name)[:shots]]
+              for name, places in groups.items()]
+    return TrainingSubset(shots, _sorted(chosen), tuple(name for name, p in groups.items() if len(p) < shots))
+
+
+def _groups(images: Sequence[str], labels: np.ndarray, classes: Sequence[str],
+            wanted: Sequence[str]) -> dict[str, np.ndarray]:
+    labels = np.asarray(labels)
+    if len(labels) != len(images):
+        raise SplitError(f"there are {len(images)} images but {len(labels)} labels; both must have one entry an image")
+    place = {name: i for i, name in enumerate(classes)}
+    unknown = [name for name in wanted if name not in place]
+    if unknown:
+        raise SplitError(f"class '{unknown[0]}' of the split is not among the dataset's classes")
+    order = np.argsort(labels, kind="stable")
+    parts = np.split(order, np.cumsum(np.bincount(labels, minlength=len(classes)))[:-1])
+    return {name: parts[place[name]] for name in wanted}
+
+
+def _check_shots(shots: int) -> None:
+    if shots < 1:
+        raise SplitError(f"the number of shots must be at least 1, got {shots}")
+
+
+def _sorted(parts: list[np.ndarray]) -> np.ndarray:
+    return np.sort(np.concatenate([*parts, np.empty(0, dtype=np.int64)])).astype(np.int64)

@@ -1,0 +1,164 @@
+"""The ladder of a dataset: class swapping, class removal and the choice of rungs (section 3 of the ooDML paper)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from splits import SplitError
+from splits.iid import iid_distance
+from splits.manifest import Iteration, Ladder, Split, check, validation_part
+from splits.rungs import choose_rungs, rising
+from splits.sides import Sides, State, Vectors, class_means
+from splits.swap import Step, remove, swap, swaps_for
+
+
+def build_ladder(features: Any, labels: Any, train_classes: Sequence[str], test_classes: Sequence[str], *,
+                 classes: Sequence[str], dataset: str = "", dataset_hash: str = "",
+                 swaps_per_iteration: int | None = None, rungs: int | None = None, reverse: bool = False,
+                 removal: bool = True, rerank: bool = False, iterations: int | None = None,
+                 rung_iterations: Sequence[int | str] | None = None, guard: int = 2, patience: int = 5,
+                 remaining: float = 0.5, iid_draws: int = 10, seed: int = 0,
+                 feature_info: dict[str, Any] | None = None, device: str | None = None,
+                 progress: Callable[[Iteration], None] | None = None) -> Ladder:
+    """Splits of rising Fréchet distance, made from a dataset's default split by moving and removing whole classes.
+
+    `features` is an (n, d) array, memory map or tensor, `labels[i]` the position of image i's class in `classes`;
+    `train_classes` and `test_classes` name the default split.
+
+    From the default split, each iteration exchanges S classes by eq. 2-3,
+    C* = arg max ||mu_C - mu_own||_2 - ||mu_C - mu_other||_2, until the distance has not risen for `patience` iterations
+    (or for `iterations` of them); a class moved in the last `guard` iterations stays. `reverse` also does the same with
+    the sign turned, towards splits that are easier than the default. From the hardest split, `removal` takes the
+    classes nearest to the other side away for as long as `remaining` of all images stay. The distances over images
+    and over class means are known at every iteration. `rerank` ranks anew after every single exchange.
+
+    The rungs (8, or 9 with `reverse`, unless `rungs` says otherwise) are about uniform in the distance over images, the
+    default split always among them, and rise strictly. `rung_iterations` names them instead: n for swap iteration
+    n, -n for reverse iteration n, 'Rn' for removal iteration n; the released script's keys are iteration x S.
+    A quarter of each rung's train classes is set apart for validation.
+
+    >>> x = np.random.default_rng(0).normal(size=(8, 1, 3)) + np.zeros((1, 10, 1))
+    >>> x = (x + 0.1 * np.random.default_rng(1).normal(size=(8, 10, 3))).reshape(80, 3)
+    >>> ladder = build_ladder(x, np.repeat(range(8), 10), "abcd", "efgh", classes="abcdefgh", removal=False)
+    >>> [(split.id, split.kind) for split in ladder.splits]
+    [(1, 'default'), (2, 'swap'), (3, 'swap')]
+    """
+    names, order, labels = _checked(features, labels, classes, train_classes, test_classes)
+    vectors = Vectors.grouped(features, order[labels], len(names), device)
+    means = class_means(vectors, names)
+    place = {name: i for i, name in enumerate(names)}
+    train, test = (np.array(sorted(place[n] for n in side)) for side in (train_classes, test_classes))
+    single = [names[c] for c in np.concatenate([train, test]) if len(vectors.rows[c]) == 1]
+    if single:
+        more = f" (and {len(single) - 1} more)" if single[1:] else ""
+        raise SplitError(f"class '{single[0]}'{more} has a single image, for which nothing can be retrieved; "
+                         "leave the class out or add images")
+    # On few class means the work is too small for a GPU.
+    by_class = Vectors.grouped(means, np.arange(len(names)), len(names),
+                               device if len(names) > 2 * means.shape[1] else None)
+    start = State(Sides.of(vectors, train, test), Sides.of(by_class, train, test))
+    swaps = swaps_per_iteration or swaps_for(dataset, len(names))
+    none = np.empty(0, dtype=np.int64)
+    default = Step("default", 0, start.train, start.test, *start.distances(), none, none)
+
+    def told(step: Step) -> None:
+        if progress is not None:
+            progress(_iteration(step, names, vectors))
+
+    told(default)
+    settings: dict[str, Any] = {"swaps": swaps, "guard": guard, "patience": patience, "iterations": iterations,
+                                "rerank": rerank, "progress": told}
+    easier = swap(start, default, sign=-1, **settings)[0] if reverse else []
+    harder, hardest = swap(start, default, sign=1, **settings)
+    fewer = remove(hardest, swaps=swaps, share=remaining, iterations=None, progress=told) if removal else []
+    steps = [*reversed(easier), default, *harder, *fewer]
+
+    count = rungs if rungs is not None else 9 if reverse else 8
+    chosen = _named(steps, rung_iterations) if rung_iterations is not None else _uniform(steps, count)
+    splits = tuple(_split(i, step, names, vectors, seed) for i, step in enumerate(chosen, 1))
+    parameters = {"swaps_per_iteration": swaps, "rungs": count, "reverse": reverse, "removal": removal,
+                  "rerank": rerank, "iterations": iterations,
+                  "rung_iterations": None if rung_iterations is None else [*rung_iterations],
+                  "guard": guard, "patience": patience, "remaining": remaining, "seed": seed}
+    used = np.concatenate([train, test])
+    iid = None
+    if iid_draws:
+        rows = vectors.rows_of(used)
+        part = vectors if len(rows) == len(labels) else Vectors(vectors.take(rows), (), device)
+        iid = iid_distance(part.values, order[labels][rows], iid_draws, seed, device)
+    progression = tuple(_iteration(step, names, vectors) for step in steps)
+    return check(Ladder(dataset, dataset_hash, dict(feature_info or {}), parameters, splits, progression, iid))
+
+
+def _checked(features: Any, labels: Any, classes: Sequence[str], train: Sequence[str],
+             test: Sequence[str]) -> tuple[tuple[str, ...], np.ndarray, np.ndarray]:
+    """The class names in sorted order, where each given class went in it, and the labels; or the user's mistake.
+
+    Working in sorted order makes the ladder the same whatever order classes come in.
+    """
+    labels = np.asarray(labels.cpu() if hasattr(labels, "cpu") else labels)
+    if getattr(features, "ndim", None) != 2:
+        raise SplitError(f"features must be a matrix (images, dimensions), got shape {tuple(np.shape(features))}")
+    if labels.shape != (len(features),):
+        raise SplitError(f"there are {len(features)} feature vectors but labels of shape {labels.shape}; "
+                         "both must have one entry an image")
+    if len(set(classes)) != len(classes):
+        raise SplitError("a class name stands twice in the list of classes")
+    if not np.issubdtype(labels.dtype, np.integer) or not np.isin(labels, np.arange(len(classes))).all():
+        raise SplitError(f"labels must be positions in the list of {len(classes)} classes")
+    unknown = sorted({*train, *test} - set(classes))
+    if unknown:
+        raise SplitError(f"class '{unknown[0]}' of the default split is not among the dataset's classes")
+    both = sorted(set(train) & set(test))
+    if both:
+        raise SplitError(f"class '{both[0]}' is in train and in test; the sides of a split must be disjoint")
+    if min(len(set(train)), len(set(test))) < 2:
+        raise SplitError(f"a ladder needs at least four classes, two a side; "
+                         f"there are {len(set(train))} train and {len(set(test))} test classes")
+    count = np.bincount(labels, minlength=len(classes))
+    empty = sorted({*train, *test} & {name for name, images in zip(classes, count) if images == 0})
+    if empty:
+        raise SplitError(f"class '{empty[0]}' has no image; leave it out of the split")
+    names = tuple(sorted(classes))
+    place = {name: i for i, name in enumerate(names)}
+    return names, np.array([place[name] for name in classes]), labels.astype(np.int64)
+
+
+def _uniform(steps: list[Step], count: int) -> list[Step]:
+    kept = [step for step in steps if step.kept]
+    at = next(i for i, step in enumerate(kept) if step.kind == "default")
+    chain = rising([step.frd for step in kept], at)
+    chosen = choose_rungs([kept[i].frd for i in chain], chain.index(at), count)
+    return [kept[chain[i]] for i in chosen]
+
+
+def _named(steps: list[Step], wanted: Sequence[int | str]) -> list[Step]:
+    known = {f"R{s.iteration}" if s.kind == "removal" else str(s.iteration): s for s in steps}
+    missing = [str(w) for w in wanted if str(w) not in known]
+    if missing:
+        raise SplitError(f"there is no iteration {', '.join(missing)}; the ladder went through {', '.join(known)}")
+    chosen = sorted((known[key] for key in {"0", *map(str, wanted)}), key=lambda s: s.frd)
+    flat = [b for a, b in pairwise(chosen) if a.frd == b.frd]
+    if flat:
+        raise SplitError(f"two of the iterations named have the same distance {flat[0].frd:g}; name one of them")
+    return chosen
+
+
+def _images(vectors: Vectors, step: Step) -> tuple[int, int]:
+    return vectors.count(step.train), vectors.count(step.test)
+
+
+def _split(number: int, step: Step, names: tuple[str, ...], vectors: Vectors, seed: int) -> Split:
+    train, test = (tuple(names[c] for c in side) for side in (step.train, step.test))
+    return Split(number, step.kind, step.iteration, train, test, validation_part(train, seed), *_images(vectors, step),
+                 step.frd, step.frd_class_means_released)
+
+
+def _iteration(step: Step, names: tuple[str, ...], vectors: Vectors) -> Iteration:
+    left_train, left_test = (tuple(names[c] for c in classes) for classes in (step.left_train, step.left_test))
+    return Iteration(step.kind, step.iteration, step.frd, step.frd_class_means_released, left_train, left_test,
+                     len(step.train), len(step.test), *_images(vectors, step), step.kept)

@@ -1,0 +1,119 @@
+"""Reads the split files released with the ooDML paper, without running anything that may be in them."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from splits import SplitError
+from splits.manifest import Ladder, Split, check
+
+ADMITTED = {("numpy.core.multiarray", "scalar"), ("numpy._core.multiarray", "scalar"), ("numpy", "dtype")}
+
+
+class _NumbersAndNames(pickle.Unpickler):
+    """Admits the constructors of numpy scalars, which the released files are made of, and nothing else."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == ("numpy", "dtype"):
+            return np.dtype
+        if (module, name) in ADMITTED:
+            # A new function each time: what a file hangs on it is gone with it.
+            return lambda dtype, data=b"": _scalar(dtype, data)
+        raise SplitError(f"refers to {module}.{name}, which no split file needs; it was not loaded")
+
+    def persistent_load(self, pid: Any) -> Any:
+        raise SplitError("refers to objects outside of the file; it was not loaded")
+
+
+def _scalar(dtype: np.dtype, data: bytes) -> np.generic:
+    if not isinstance(dtype, np.dtype) or dtype.kind not in "biufUS" or not isinstance(data, bytes):
+        raise SplitError("holds a value that is neither a number nor a name; it was not loaded")
+    return np.frombuffer(data, dtype=dtype, count=1)[0] if dtype.itemsize else np.zeros(1, dtype)[0]
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A released ladder, and what of it the local copy of the dataset does not have."""
+
+    ladder: Ladder
+    missing_classes: tuple[str, ...]
+    missing_files: tuple[str, ...]
+    """Image files 'class/file' that the few-shot episodes name."""
+
+
+def read_pickle(stream: BinaryIO) -> Any:
+    """The plain python values of a pickle made of numbers, names, lists and dicts; refuses all others."""
+    try:
+        return _plain(_NumbersAndNames(stream).load())
+    except SplitError:
+        raise
+    # A broken pickle fails in whatever way its bytes lead to.
+    except Exception as error:
+        raise SplitError(f"is not a readable pickle ({type(error).__name__}: {error})") from None
+
+
+def import_released(path: str | Path, *, dataset: str = "", dataset_hash: str = "",
+                    classes: Sequence[str] | None = None, labels: np.ndarray | None = None,
+                    images: Sequence[str] | None = None) -> Imported:
+    """A released pickle as a ladder of kind 'imported', ids and class order as in the file.
+
+    The file's `fid` becomes `frd`, the distance that scores are plotted over; the files do not say whether it was taken
+    over images or over class means. `split_val` becomes the validation classes and `test_episodes` the ladder's
+    episodes. With `classes`, `labels` and `images` (paths) of the local dataset the images are counted, and classes
+    and files that it lacks are listed; nothing is guessed or renamed.
+    """
+    try:
+        with open(path, "rb") as stream:
+            released = read_pickle(stream)
+    except OSError as error:
+        raise SplitError(f"cannot read {path}: {error.strerror}") from None
+    except SplitError as error:
+        raise SplitError(f"{path} {error}") from None
+    count = np.bincount([] if labels is None else labels, minlength=len(classes or ()))
+    local = dict(zip(classes or (), count.tolist()))
+    splits: list[Split] = []
+    episodes: dict[str, Any] = {}
+    named: set[str] = set()
+    try:
+        for id, entry in sorted(released.items()):
+            train, test = tuple(map(str, entry["train"])), tuple(map(str, entry["test"]))
+            validation = tuple(map(str, entry.get("split_val", ())))
+            # In the SOP file split_val counts class numbers while train has product names: these cannot be matched.
+            validation = validation if set(validation) <= set(train) else ()
+            splits.append(Split(int(id), "imported", 0, train, test, validation, sum(local.get(c, 0) for c in train),
+                                sum(local.get(c, 0) for c in test), float(entry["fid"]), None))
+            episodes[str(id)] = _keyed_by_text(entry.get("test_episodes", {}))
+            named |= {f"{c}/{f}" for by in episodes[str(id)].values() for e in by.values()
+                      if isinstance(e, dict) for c, files in e.items() for f in files}
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise SplitError(f"{path} is not a released ooDML split file ({type(error).__name__}: {error})") from None
+    ladder = check(Ladder(dataset, dataset_hash, {"source": "released ooDML split file"}, {"file": Path(path).name},
+                          tuple(splits), episodes=episodes), str(path))
+    wanted = {c for split in splits for c in (*split.train, *split.test)}
+    lacking = wanted - set(local) if classes is not None else set()
+    here = set() if images is None or labels is None or classes is None else {
+        f"{classes[c]}/{p.rsplit('/', 1)[-1]}" for c, p in zip(labels, images)}
+    return Imported(ladder, tuple(sorted(lacking)), tuple(sorted(named - here)) if images is not None else ())
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {_plain(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain(v) for v in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
+    raise SplitError(f"holds a value of type {type(value).__name__}; it was not loaded")
+
+
+def _keyed_by_text(value: Any) -> Any:
+    """The same with text for keys, as JSON has it."""
+    return {str(k): _keyed_by_text(v) for k, v in value.items()} if isinstance(value, dict) else value

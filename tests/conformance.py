@@ -1,0 +1,296 @@
+"""What every method must pass, whoever wrote it: `python -m tests.conformance [NAME...] [--plugin FILE]`.
+
+A check is a function of a method's entry that raises AssertionError. The same checks run in `test_methods.py` over
+everything that is registered, and from the command line over a plug-in.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import math
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import methods
+from methods import Entry, Method
+
+CLASSES, PER_CLASS, SIDE, DIM = 6, 4, 32, 8
+LR, WEIGHT_DECAY = 1e-3, 4e-4
+FAMILIES = {"ranking", "proxy", "classification", "regularised", "hyperbolic", "memory", "mixup", "floor"}
+Check = Callable[[Entry], None]
+
+
+@cache
+def glyphs() -> tuple[Tensor, Tensor]:
+    """A few classes of `glyphs-mini` at 32 px, in [-1, 1], and their labels."""
+    from benchmark import datasets
+
+    index = datasets.get("glyphs-mini").read(Path())  # type: ignore[call-arg]
+    images, labels = [], []
+    for label in range(CLASSES):
+        # classes of different scripts, so that a few steps can tell them apart
+        for i in np.flatnonzero(index.labels == label * (len(index.classes) // CLASSES))[:PER_CLASS]:
+            picture = index.open(int(i)).convert("RGB").resize((SIDE, SIDE))
+            images.append(np.asarray(picture, dtype=np.float32) / 127.5 - 1)
+            labels.append(label)
+    return torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2).contiguous(), torch.tensor(labels)
+
+
+class Small(nn.Module):
+    """A backbone of two convolutions: enough to have gradients, and quick."""
+
+    dim = 24
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.Sequential(
+            nn.Sequential(nn.Conv2d(3, 8, 5, stride=4), nn.GELU()),
+            nn.Sequential(nn.Conv2d(8, 6, 3, stride=2), nn.GELU()),
+        )
+        self.pool = nn.AdaptiveAvgPool2d(2)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.pool(self.blocks(images)).flatten(1)
+
+
+def build(entry: Entry, seed: int = 0, classes: int = CLASSES) -> Method:
+    """The method on a small backbone (or one that it asks for by `example_backbone()`), from a seed."""
+    torch.manual_seed(seed)
+    return entry.build(getattr(entry.cls, "example_backbone", Small)(), classes, DIM)
+
+
+def views(method: Method, images: Tensor) -> Tensor:
+    """The images as often as the method wants to see them."""
+    return images if method.views == 1 else torch.stack([images] * method.views)
+
+
+def trained(entry: Entry) -> bool:
+    return bool(build(entry).groups(LR, WEIGHT_DECAY))
+
+
+def optimise(method: Method, images: Tensor, labels: Tensor, steps: int, seed: int = 1, lr: float = LR) -> list[float]:
+    """A few steps of Adam on one batch, with the groups the method asks for; the losses."""
+    optimiser = torch.optim.Adam(method.groups(lr, WEIGHT_DECAY), lr=lr)
+    method.train()
+    torch.manual_seed(seed)
+    losses = []
+    for _ in range(steps):
+        loss = method.step(views(method, images), labels).loss
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        method.after_step()
+        losses.append(float(loss.detach()))
+    return losses
+
+
+def losses_at(method: Method, images: Tensor, labels: Tensor, draws: int, seed: int = 100) -> np.ndarray:
+    """The loss of one batch under different random numbers, from the same state."""
+    values = []
+    for i in range(draws):
+        twin = copy.deepcopy(method).train()
+        torch.manual_seed(seed + i)
+        with torch.no_grad():
+            values.append(float(twin.step(views(twin, images), labels).loss))
+    return np.array(values)
+
+
+def check_is_described(entry: Entry) -> None:
+    """Docstring with a formula, a family, a source for every setting, BibTeX for everything that is trained."""
+    import dataclasses
+
+    assert entry.summary, "the class has no docstring"
+    assert entry.family in FAMILIES, f"family '{entry.family}' is none of {sorted(FAMILIES)}"
+    for field in dataclasses.fields(entry.cls.Settings):
+        assert field.metadata.get("source"), f"setting '{field.name}' has no source: use methods.setting(...)"
+    assert entry.family == "floor" or "@" in entry.cite, "no citation"
+
+
+def check_loss_falls(entry: Entry) -> None:
+    """Twenty-five steps on one batch of glyphs lower the loss of that batch."""
+    if not trained(entry):
+        return
+    images, labels = glyphs()
+    method = build(entry)
+    before = losses_at(method, images, labels, 8).mean()
+    optimise(method, images, labels, 25, lr=3 * LR)
+    after = losses_at(method, images, labels, 8).mean()
+    assert after < before, f"the loss rose from {before:.4f} to {after:.4f}"
+
+
+def check_gradients_are_finite(entry: Entry) -> None:
+    """In float32 and under bf16 autocast."""
+    if not trained(entry):
+        return
+    images, labels = glyphs()
+    for autocast in (False, True):
+        method = build(entry).train()
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            loss, embeddings = method.step(views(method, images), labels)
+        loss.backward()
+        assert loss.dtype == torch.float32
+        assert torch.isfinite(loss)
+        assert torch.isfinite(embeddings).all()
+        for name, parameter in method.named_parameters():
+            assert parameter.grad is None or torch.isfinite(parameter.grad).all(), f"gradient of {name}"
+
+
+def check_embeddings_are_normalised(entry: Entry) -> None:
+    """One unit vector for each image, the same for an image whatever else is in its batch."""
+    images, _ = glyphs()
+    method = build(entry).eval()
+    with torch.no_grad():
+        embeddings = method.embed(images)
+        alone = torch.cat([method.embed(images[i:i + 1]) for i in range(4)])
+    assert embeddings.dtype == torch.float32
+    assert embeddings.ndim == 2
+    assert len(embeddings) == len(images)
+    torch.testing.assert_close(embeddings.norm(dim=1), torch.ones(len(images)))
+    torch.testing.assert_close(alone, embeddings[:4], rtol=1e-4, atol=1e-5)
+
+
+def check_the_right_parameters_move(entry: Entry) -> None:
+    """Each trainable parameter is in one group and moves; nothing else does."""
+    images, labels = glyphs()
+    method = build(entry)
+    before = {name: parameter.detach().clone() for name, parameter in method.named_parameters()}
+    grouped = [id(p) for group in method.groups(LR, WEIGHT_DECAY) for p in group["params"]]
+    assert len(grouped) == len(set(grouped)), "a parameter is in two groups"
+    wanted = {name for name, parameter in method.named_parameters() if id(parameter) in grouped}
+    assert wanted == {name for name, parameter in method.named_parameters() if parameter.requires_grad}
+    if wanted:
+        optimise(method, images, labels, 3)
+    else:
+        method.train()
+        method.step(views(method, images), labels)
+    moved = {name for name, parameter in method.named_parameters() if not torch.equal(parameter, before[name])}
+    assert moved == wanted, f"moved and should not: {moved - wanted}; should and did not: {wanted - moved}"
+
+
+def check_learning_rates(entry: Entry) -> None:
+    """The network has the protocol's rate and decay, what the objective owns has its own rate and no decay."""
+    method = build(entry)
+    groups = method.groups(LR, WEIGHT_DECAY)
+    for group in groups:
+        if group["name"] in ("backbone", "head"):
+            assert group["weight_decay"] == WEIGHT_DECAY
+        if group["name"].startswith("objective."):
+            rates = method.objective.rates()
+            assert group["lr"] == rates.get(group["name"].removeprefix("objective."), LR)
+            assert group["weight_decay"] == 0
+    own = {name for name, _ in method.objective.named_parameters()}
+    assert set(method.objective.rates()) <= own, "rates() names a parameter that is not there"
+    for holder in (method.settings, method.objective.settings):
+        for name, value in vars(holder).items() if holder is not None else ():
+            if name.endswith("_lr"):
+                assert any(group["lr"] == value for group in groups), f"no group has the rate {name}"
+
+
+def check_state_travels_in_a_checkpoint(entry: Entry) -> None:
+    """After some steps, the state loaded into a fresh copy gives the same loss and the same next parameters."""
+    images, labels = glyphs()
+    method = build(entry)
+    if trained(entry):
+        optimise(method, images, labels, 3)
+    twin = build(entry, seed=5)
+    twin.load_state_dict(copy.deepcopy(method.state_dict()))
+    with torch.no_grad():
+        assert torch.equal(method.eval().embed(images), twin.eval().embed(images))
+    if trained(entry):
+        assert optimise(method, images, labels, 2, seed=9) == optimise(twin, images, labels, 2, seed=9)
+
+
+def degenerate() -> Iterator[tuple[str, Tensor, Tensor]]:
+    images, _ = glyphs()
+    alike = images[:1].expand(6, -1, -1, -1).contiguous()
+    yield "a single class", images[:6], torch.zeros(6, dtype=torch.long)
+    yield "one image of each class", images[:6], torch.arange(6)
+    yield "identical images of two classes", alike, torch.tensor([0, 0, 0, 1, 1, 1])
+    yield "identical images of one class", alike, torch.zeros(6, dtype=torch.long)
+    yield "two images", images[:2], torch.zeros(2, dtype=torch.long)
+    yield "black images", torch.zeros(4, 3, SIDE, SIDE), torch.tensor([0, 0, 1, 1])
+
+
+def check_degenerate_batches(entry: Entry) -> None:
+    """No crash and nothing that is not a number, in the loss or in any gradient."""
+    for what, images, labels in degenerate():
+        method = build(entry).train()
+        loss = method.step(views(method, images), labels).loss
+        assert torch.isfinite(loss), f"{what}: the loss is {loss.item()}"
+        if trained(entry):
+            loss.backward()
+            for name, parameter in method.named_parameters():
+                assert parameter.grad is None or torch.isfinite(parameter.grad).all(), f"{what}: gradient of {name}"
+
+
+def check_one_training_class(entry: Entry) -> None:
+    """A training set of a single class is no reason to fall over."""
+    method = build(entry, classes=1).train()
+    images, _ = glyphs()
+    assert torch.isfinite(method.step(views(method, images[:4]), torch.zeros(4, dtype=torch.long)).loss)
+
+
+def check_order_in_the_batch_does_not_matter(entry: Entry) -> None:
+    """The same loss for the shuffled batch; where mining draws at random, the same mean within five standard errors."""
+    images, labels = glyphs()
+    method = build(entry)
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(3))
+    few = losses_at(method, images, labels, 3)
+    if np.ptp(few) < 1e-6 * max(1.0, abs(few[0])):
+        shuffled = losses_at(method, images[order], labels[order], 1)
+        assert math.isclose(few[0], shuffled[0], rel_tol=1e-4, abs_tol=1e-5)
+        return
+    first, second = (losses_at(method, images[o], labels[o], 40, seed)
+                     for o, seed in ((torch.arange(len(labels)), 1000), (order, 2000)))
+    error = math.sqrt(first.var(ddof=1) / len(first) + second.var(ddof=1) / len(second))
+    assert abs(first.mean() - second.mean()) < 5 * error, f"{first.mean():.4f} against {second.mean():.4f}"
+
+
+def check_seeds_reproduce(entry: Entry) -> None:
+    """Two runs from one seed end with the same parameters, bit for bit."""
+    images, labels = glyphs()
+    states = []
+    for _ in range(2):
+        method = build(entry)
+        if trained(entry):
+            optimise(method, images, labels, 3)
+        states.append(method.state_dict())
+    for name, value in states[0].items():
+        assert torch.equal(value, states[1][name]), name
+
+
+CHECKS: dict[str, Check] = {name.removeprefix("check_"): check for name, check in list(globals().items())
+                            if name.startswith("check_")}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run all checks over the named methods, or those of a plug-in; returns the number of failures."""
+    parser = argparse.ArgumentParser(prog="python -m tests.conformance", description=__doc__)
+    parser.add_argument("names", nargs="*", help="methods (default: all, or the plug-in's)")
+    parser.add_argument("--plugin", help="a Python file that registers methods")
+    given = parser.parse_args(arguments)
+    added = methods.load_plugin(given.plugin) if given.plugin else methods.names()
+    failures = 0
+    for name in given.names or added:
+        for title, check in CHECKS.items():
+            try:
+                check(methods.get(name))
+            except Exception:
+                failures += 1
+                sys.stdout.write(f"FAIL {name}: {title}\n{traceback.format_exc()}\n")
+        sys.stdout.write(f"{name}: done\n")
+    sys.stdout.write(f"{failures} failures\n")
+    return failures
+
+
+
+if __name__ == "__main__":
+    sys.exit(1 if main() else 0)

@@ -1,0 +1,50 @@
+"""Pictures for tests: drawn from numbers, without torch, so that processes that decode them start quickly."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from benchmark.datasets.index import DatasetIndex
+
+
+def picture(rng: np.random.Generator, height: int, width: int) -> Image.Image:
+    """Something with both smooth and fine structure."""
+    layers = [np.asarray(Image.fromarray(rng.integers(0, 256, (n, n, 3), np.uint8)).resize((width, height)), float)
+              for n in (3, 9, 40)]
+    return Image.fromarray(np.mean(layers, axis=0).astype(np.uint8))
+
+
+def index_of(root: Path, name: str = "toy") -> DatasetIndex:
+    """All files of a folder, in order of their names, as one class."""
+    paths = tuple(sorted(p.name for p in root.iterdir()))
+    return DatasetIndex(name, paths, ("a",), np.zeros(len(paths), int), ("a",), (), root=root)
+
+
+class Drawing:
+    """Draws image i, slowly if asked to, and counts."""
+
+    def __init__(self, pause: float = 0.0, height: int = 20, width: int = 30) -> None:
+        self.pause, self.height, self.width = pause, height, width
+        self.count = 0
+
+    def __call__(self, i: int) -> Image.Image:
+        time.sleep(self.pause)
+        self.count += 1
+        return picture(np.random.default_rng(i), self.height, self.width)
+
+
+def drawn(count: int, drawing: Drawing | None = None) -> DatasetIndex:
+    """A dataset of drawings."""
+    paths = tuple(f"{k}.png" for k in range(count))
+    return DatasetIndex("drawn", paths, ("a",), np.zeros(count, int), ("a",), (), opener=drawing or Drawing())
+
+
+def prepare_slowly(count: int, folder: Path) -> None:
+    """Decodes `drawn(count)`, slowly; for processes that are killed or run side by side."""
+    from benchmark import images
+
+    images.prepare(drawn(count, Drawing(pause=0.002)), folder, jobs=1, progress=False)

@@ -1,0 +1,249 @@
+"""The readers, on the official layouts written in miniature and on annotation files of the official size."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from PIL import Image
+
+from benchmark import datasets
+from benchmark.commands.datasets import command
+from benchmark.datasets.reading import NotThere, safe
+from benchmark.errors import UserError
+from tests import layouts
+
+LAYOUTS = [
+    ("cub", "CUB_200_2011", layouts.cub, {}),
+    ("cub", "CUB_200_2011/CUB_200_2011", layouts.cub, {}),
+    ("cub", "cub200", layouts.cub, {}),
+    ("cub", "Cub", layouts.cub, {}),
+    ("cars", "cars196", layouts.cars, {}),
+    ("cars", "stanford_cars", layouts.cars_devkit, {}),
+    ("cars", "stanford_cars", layouts.cars_devkit, {"labels_in": "devkit"}),
+    ("cars", "cars", layouts.cars_devkit, {"kit": "car_devkit/devkit", "labels_in": ".", "nested": True}),
+    ("sop", "Stanford_Online_Products", layouts.sop, {}),
+    ("sop", "online_products", layouts.sop, {"authors": True}),
+    ("sop", "sop/Stanford_Online_Products", layouts.sop, {}),
+    ("inshop", "In-shop Clothes Retrieval Benchmark", layouts.inshop, {}),
+    ("inshop", "inshop", layouts.inshop, {"list_in": ".", "images_in": "."}),
+    ("nabirds", "nabirds", layouts.nabirds, {}),
+    ("dogs", "stanford_dogs", layouts.dogs, {}),
+    ("dogs", "dogs", layouts.dogs, {"lists_in": "lists"}),
+    ("flowers", "flowers-102", layouts.flowers, {}),
+    ("flowers", "102flowers", layouts.flowers, {}),
+    ("aircraft", "fgvc-aircraft-2013b", layouts.aircraft, {}),
+    ("aircraft", "aircraft", layouts.aircraft, {"separate": True}),
+]
+FULL = {
+    "cub": ("CUB_200_2011", layouts.cub), "cars": ("cars196", layouts.cars),
+    "sop": ("Stanford_Online_Products", layouts.sop), "nabirds": ("nabirds", layouts.nabirds),
+    "dogs": ("stanford_dogs", layouts.dogs), "flowers": ("flowers-102", layouts.flowers),
+    "aircraft": ("fgvc-aircraft-2013b", layouts.aircraft),
+}
+
+
+def names_of(index: datasets.DatasetIndex) -> dict[str, str]:
+    return {path: index.classes[label] for path, label in zip(index.paths, index.labels)}
+
+
+def table_row(name: str, data: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The line of one dataset in `oodml datasets`, with no other looked at."""
+    monkeypatch.setattr(datasets, "names", lambda: [name])
+    return CliRunner().invoke(command, ["--data", str(data)]).output.splitlines()[1]
+
+
+@pytest.mark.parametrize(("name", "folder", "write", "options"), LAYOUTS)
+def test_every_layout_is_read_back(tmp_path, name, folder, write, options):
+    truth = write(tmp_path / folder, **options)
+    layouts.litter(tmp_path)
+    index = datasets.load(name, tmp_path)
+    read = names_of(index)
+    assert {path: (text[:3] if name == "flowers" else text) for path, text in read.items()} == truth
+    assert index.name == name
+    assert datasets.present(name, tmp_path)
+    assert set(index.train_classes).isdisjoint(index.test_classes)
+    assert {*index.train_classes, *index.test_classes} == set(index.classes)
+    assert index.open(0).convert("RGB").size == (24, 18)
+    order = list(zip(index.labels.tolist(), index.paths))
+    assert order == sorted(order)
+    if name != "inshop":
+        assert index.train_classes == index.classes[:2]
+        assert Counter(read.values()) == {c: n for c, n in zip(index.classes, layouts.SMALL)}
+
+
+def test_the_outer_folder_and_the_authors_layout_do_not_change_the_index(tmp_path):
+    hashes = []
+    for i, (name, folder, write, options) in enumerate(e for e in LAYOUTS if e[0] in ("cub", "sop")):
+        write(tmp_path / str(i) / folder, **options)
+        hashes.append((name, datasets.load(name, tmp_path / str(i)).hash))
+    assert len(set(hashes)) == 2
+
+
+def test_the_data_folder_may_be_the_dataset_itself(tmp_path):
+    layouts.nabirds(tmp_path / "nabirds")
+    assert len(datasets.load("nabirds", tmp_path / "nabirds")) == sum(layouts.SMALL)
+    with pytest.raises(NotThere):
+        datasets.load("cub", tmp_path / "nabirds")
+
+
+def test_class_folders_alone(tmp_path):
+    truth = layouts.cub(tmp_path / "cub200")
+    with_lists = datasets.load("cub", tmp_path)
+    for name in ("images.txt", "image_class_labels.txt", "classes.txt"):
+        (tmp_path / "cub200" / name).unlink()
+    layouts.litter(tmp_path)
+    assert datasets.load("cub", tmp_path).hash == with_lists.hash
+    assert names_of(with_lists) == truth
+    for name in ("FIAT 500 Abarth 2012", "Ram C-V Cargo Van Minivan 2012", "AM General Hummer SUV 2000"):
+        layouts.picture(tmp_path / "cars196" / "images" / name / "00001.JPG", name, format="JPEG")
+    assert datasets.load("cars", tmp_path).train_classes == ("AM General Hummer SUV 2000", "FIAT 500 Abarth 2012")
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_annotations_of_the_official_size_give_the_official_counts(tmp_path, monkeypatch, name):
+    folder, write = FULL[name]
+    official = datasets.get(name).counts
+    sizes = [*layouts.spread(official.train_images, official.train_classes),
+             *layouts.spread(official.test_images, official.test_classes)]
+    options = {"train": official.train_classes} if name == "sop" else {}
+    write(tmp_path / folder, sizes, draw=False, **options)
+    index = datasets.load(name, tmp_path)
+    assert len(index.of_classes(index.train_classes)) == official.train_images
+    assert len(index.of_classes(index.test_classes)) == official.test_images
+    assert (len(index.train_classes), len(index.test_classes)) == (official.train_classes, official.test_classes)
+    assert np.bincount(index.labels).tolist() == sizes
+    assert not datasets.present(name, tmp_path)
+    row = table_row(name, tmp_path, monkeypatch)
+    assert row.split()[:3] == [name, "no", "images"]
+    assert f"{official.train_images:,} / {official.test_images:,}" in row
+    assert " official " in row
+
+
+def test_in_shop_of_the_official_size(tmp_path):
+    layouts.inshop(tmp_path / "inshop", layouts.spread(25882, 3997), layouts.spread(26830, 3985), 14218, draw=False)
+    index = datasets.load("inshop", tmp_path)
+    assert Counter(index.roles.tolist()) == {"": 25882, "query": 14218, "gallery": 12612}
+    assert (len(index.train_classes), len(index.test_classes)) == (3997, 3985)
+    assert len(index.of_classes(index.train_classes)) == 25882
+    assert set(index.roles[index.of_classes(index.train_classes)]) == {""}
+    assert datasets.get("inshop").counts == datasets.Counts(25882, 3997, 26830, 3985)
+
+
+def test_the_published_totals_of_the_union():
+    counts = datasets.get("uml").counts
+    assert counts == datasets.Counts(141_404, 15_952, 148_595 - 28_760 + 26_830, 15_937)
+    assert counts.test_images == 146_665
+
+
+def test_in_shop_keeps_its_first_line(tmp_path):
+    layouts.snap("2\nimage_name item_id evaluation_status\n"
+         "img/MEN/a/id_00000010/1.jpg id_00000010 train\nimg/MEN/a/id_00000009/1.jpg   id_00000009 query\n",
+         tmp_path / "inshop" / "Eval" / "list_eval_partition.txt")
+    index = datasets.load("inshop", tmp_path)
+    assert index.classes == ("id_00000009", "id_00000010")
+    assert index.train_classes == ("id_00000010",)
+    assert index.roles.tolist() == ["query", ""]
+
+
+@pytest.mark.parametrize(("name", "folder", "write", "lost"), [
+    ("cub", "cub200", layouts.cub, "images.txt"),
+    ("cub", "cub200", layouts.cub, "image_class_labels.txt"),
+    ("cub", "cub200", layouts.cub, "classes.txt"),
+    ("cars", "cars196", layouts.cars, "cars_annos.mat"),
+    ("cars", "cars196", layouts.cars_devkit, "devkit/cars_meta.mat"),
+    ("cars", "cars196", layouts.cars_devkit, "devkit/cars_train_annos.mat"),
+    ("cars", "cars196", layouts.cars_devkit, "cars_test_annos_withlabels.mat"),
+    ("sop", "sop", layouts.sop, "Ebay_test.txt"),
+    ("inshop", "inshop", layouts.inshop, "Eval/list_eval_partition.txt"),
+    ("nabirds", "nabirds", layouts.nabirds, "images.txt"),
+    ("dogs", "dogs", layouts.dogs, "file_list.mat"),
+    ("flowers", "flowers", layouts.flowers, "imagelabels.mat"),
+    ("aircraft", "aircraft", layouts.aircraft, "data/images_variant_test.txt"),
+])
+@pytest.mark.parametrize("how", ["missing", "cut"])
+def test_a_missing_or_cut_annotation_file(tmp_path, monkeypatch, name, folder, write, lost, how):
+    write(tmp_path / folder)
+    path = tmp_path / folder / lost
+    if how == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:9] if path.suffix == ".mat" else b"")
+    with pytest.raises(UserError) as caught:
+        datasets.load(name, tmp_path)
+    assert not isinstance(caught.value, NotThere)
+    assert path.name in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert table_row(name, tmp_path, monkeypatch).split()[:2] == [name, "broken"]
+
+
+@pytest.mark.parametrize(("file", "line"), [
+    ("Ebay_test.txt", "9 9 1 ../../secret.JPG"), ("Ebay_test.txt", "9 9 1 /secret.JPG"),
+    ("Ebay_test.txt", "9 nine 1 a.JPG"), ("Ebay_test.txt", "9 9"), ("Ebay_test.txt", "9 1 1 bicycle_final/7_1.JPG"),
+])
+def test_bad_lines_in_an_official_list(tmp_path, file, line):
+    layouts.sop(tmp_path / "sop")
+    with (tmp_path / "sop" / file).open("a", encoding="utf-8") as list_file:
+        list_file.write(line + "\n")
+    with pytest.raises(UserError, match=file):
+        datasets.load("sop", tmp_path)
+
+
+def test_products_that_share_a_number_stay_apart(tmp_path):
+    header = "image_id class_id super_class_id path\n"
+    layouts.snap(header + "1 1 1 bicycle_final/7_0.JPG\n", tmp_path / "sop" / "Ebay_train.txt")
+    layouts.snap(header + "2 2 1 chair_final/7_0.JPG\n3 3 1 chair_final/8_0.JPG\n", tmp_path / "sop" / "Ebay_test.txt")
+    assert datasets.load("sop", tmp_path).classes == ("7 #1", "7 #2", "8")
+
+
+def test_empty_folders_and_absent_datasets(tmp_path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="no images"):
+        datasets.load(f"folder:{tmp_path / 'empty'}", tmp_path)
+    for name in ("folder:", f"folder:{tmp_path / 'none'}", "csv:", f"csv:{tmp_path}", "cub", "uml", "union:cub,cars"):
+        with pytest.raises(NotThere):
+            datasets.load(name, tmp_path / "nowhere")
+    with pytest.raises(UserError, match=r"did you mean 'cars'"):
+        datasets.get("carss")
+
+
+def test_safe_paths():
+    assert safe("a..b/c.jpg", "list") == "a..b/c.jpg"
+    for bad in ("..", "../a", "a/..", "/a", "//a", "", "./../a", "/./a"):
+        with pytest.raises(UserError):
+            safe(bad, "list")
+
+
+def test_show_says_where_a_dataset_comes_from(tmp_path):
+    for name in datasets.names():
+        dataset = datasets.get(name)
+        if dataset.embedded:
+            continue
+        assert dataset.source
+        result = CliRunner().invoke(command, ["show", name, "--data", str(tmp_path)])
+        assert result.exit_code == 0
+        assert dataset.source in result.output
+        assert dataset.tree.splitlines()[0] in result.output
+
+
+def test_prepare_keeps_the_decoded_images(tmp_path):
+    layouts.cub(tmp_path / "cub")
+    options = ["--data", str(tmp_path), "--work", str(tmp_path / "work"), "--jobs", "1"]
+    result = CliRunner().invoke(command, ["prepare", "cub", *options], catch_exceptions=False)
+    assert result.exit_code == 0
+    assert f"cub: {sum(layouts.SMALL)} images decoded" in result.output
+    assert list((tmp_path / "work" / "cache").iterdir())
+
+
+def test_show_counts_and_draws_a_sheet(tmp_path):
+    layouts.inshop(tmp_path / "inshop")
+    sheet = tmp_path / "sheets" / "inshop.png"
+    result = CliRunner().invoke(command, ["--data", str(tmp_path), "show", "inshop", "--sheet", str(sheet)])
+    assert result.exit_code == 0, result.output
+    assert "2 queries, 5 gallery" in result.output
+    with Image.open(sheet) as image:
+        assert image.width > 8 * 96
+        assert len(image.getcolors(1 << 24)) > 1000

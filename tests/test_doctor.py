@@ -1,0 +1,172 @@
+"""The doctor: what is wrong with a dataset, found by breaking sound ones in known ways."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from PIL import Image
+
+from benchmark import datasets
+from benchmark.commands.datasets import command
+from benchmark.datasets import Counts
+from benchmark.datasets.doctor import CHUNK, examine
+from tests import layouts
+
+
+def check(name: str, data: Path, *options: str):
+    return CliRunner().invoke(command, ["check", name, "--data", str(data), "--jobs", "1", *options])
+
+
+@pytest.fixture
+def own(tmp_path) -> Path:
+    """Four classes of three images; a and b are trained on."""
+    for name in "abcd":
+        for i in range(3):
+            layouts.picture(tmp_path / "own" / name / f"{i}.jpg", name + str(i))
+    return tmp_path / "own"
+
+
+def findings(own: Path) -> dict[str, Any]:
+    report = examine(datasets.load(f"folder:{own}", own), jobs=1)
+    kinds = ("missing", "unreadable", "extra", "duplicates", "single", "counts")
+    return {kind: getattr(report, kind) for kind in kinds if getattr(report, kind)}
+
+
+def test_a_sound_dataset(own):
+    layouts.litter(own)
+    assert findings(own) == {}
+    result = check(f"folder:{own}", own)
+    assert result.exit_code == 0, result.output
+    assert "sound; 6 images of 2 classes to train on, 6 of 2 to test on" in result.output
+
+
+def test_images_of_every_mode_are_sound(own):
+    exif = Image.Exif()
+    exif[0x0112] = 8
+    for i, (mode, suffix) in enumerate([("L", "JPG"), ("CMYK", "jpg"), ("RGBA", "png"), ("LA", "png")]):
+        layouts.picture(own / "a" / f"m{i}.{suffix}", i, mode, format={"jpg": "JPEG"}.get(suffix.lower(), suffix))
+    layouts.picture(own / "a" / "turned.jpg", 9, exif=exif)
+    assert findings(own) == {}
+
+
+def test_damaged_images_are_named_with_their_cause(own):
+    layouts.picture(own / "a" / "0.jpg", "large", size=(200, 200))
+    whole = (own / "a" / "0.jpg").read_bytes()
+    (own / "a" / "0.jpg").write_bytes(whole[:len(whole) // 2])
+    (own / "b" / "1.jpg").write_bytes(b"")
+    (own / "c" / "2.jpg").write_text("<html>404 Not Found</html>")
+    png = layouts.picture(own / "d" / "3.png", "png", size=(64, 64)).read_bytes()
+    (own / "d" / "3.png").write_bytes(png[:100])
+    found = findings(own)
+    assert set(found) == {"unreadable"}
+    causes = found["unreadable"]
+    assert set(causes) == {"a/0.jpg", "b/1.jpg", "c/2.jpg", "d/3.png"}
+    assert "truncated" in causes["a/0.jpg"]
+    assert (causes["b/1.jpg"], causes["c/2.jpg"]) == ("empty file", "no image")
+    result = check(f"folder:{own}", own)
+    assert result.exit_code == 1
+    assert "4 images cannot be decoded" in result.output
+    assert "PATH/CLASS/*.jpg" in result.output
+
+
+def test_duplicates_across_sides_by_content(own):
+    (own / "c" / "copy.jpg").write_bytes((own / "a" / "1.jpg").read_bytes())
+    with Image.open(own / "b" / "2.jpg") as image:
+        image.save(own / "d" / "same pixels.png")
+    (own / "a" / "same side.jpg").write_bytes((own / "a" / "2.jpg").read_bytes())
+    assert findings(own) == {"duplicates": [("a/1.jpg", "c/copy.jpg"), ("b/2.jpg", "d/same pixels.png")]}
+    assert "2 test images are training images too" in check(f"folder:{own}", own).output
+
+
+def test_a_turned_copy_is_a_duplicate(own):
+    exif = Image.Exif()
+    exif[0x0112] = 3
+    with Image.open(own / "a" / "0.jpg") as image:
+        upright = image.convert("RGB")
+    upright.rotate(180).save(own / "c" / "turned.png", exif=exif)
+    assert findings(own) == {"duplicates": [("a/0.jpg", "c/turned.png")]}
+
+
+def test_a_class_of_one_image(own):
+    layouts.picture(own / "e" / "0.jpg", "alone")
+    assert findings(own) == {"single": ["e"]}
+    assert "classes of one image: 1, the first 'e'" in CliRunner().invoke(command, ["show", f"folder:{own}"]).output
+
+
+def test_missing_and_extra_files_and_wrong_counts_of_an_official_layout(tmp_path):
+    layouts.cub(tmp_path / "cub200")
+    images = tmp_path / "cub200" / "images"
+    index = datasets.load("cub", tmp_path)
+    (images / index.paths[0]).unlink()
+    layouts.picture(images / "001.Bird_1_1" / "more.JPG", 1, format="JPEG")
+    layouts.picture(images / "201.Other" / "1.jpg", 2)
+    layouts.litter(tmp_path)
+    report = examine(index, Counts(5, 2, 6, 2), jobs=1)
+    assert report.missing == [index.paths[0]]
+    assert report.extra == ["001.Bird_1_1/more.JPG"]
+    assert report.counts == ""
+    assert not report.sound
+    result = check("cub", tmp_path)
+    assert result.exit_code == 1
+    for line in ("5 images of 2 classes to train on, 6 of 2 to test on; official are 5,864 images of 100 classes",
+                 f"1 listed images are not there: {index.paths[0]}", "image_class_labels.txt"):
+        assert line in result.output
+
+
+@pytest.mark.parametrize(("name", "folder", "write", "extra"), [
+    ("cars", "cars196", layouts.cars, "car_ims/999999.jpg"),
+    ("sop", "sop", layouts.sop, "bicycle_final/9_0.JPG"),
+    ("inshop", "inshop", layouts.inshop, "Img/img/MEN/9.jpg"),
+    ("flowers", "flowers", layouts.flowers, "jpg/image_99999.jpg"),
+    ("aircraft", "aircraft", layouts.aircraft, "data/images/9.jpg"),
+])
+def test_extra_images_of_every_layout(tmp_path, name, folder, write, extra):
+    write(tmp_path / folder)
+    assert examine(datasets.load(name, tmp_path), jobs=1).extra == []
+    layouts.picture(tmp_path / folder / extra, 1, format="JPEG")
+    (found,) = examine(datasets.load(name, tmp_path), jobs=1).extra
+    assert extra.endswith(found)
+
+
+def test_absent_and_broken_datasets_fail_the_check_with_their_tree(tmp_path):
+    result = check("sop", tmp_path)
+    assert result.exit_code == 1
+    assert "Ebay_train.txt" in result.output
+    layouts.sop(tmp_path / "sop")
+    (tmp_path / "sop" / "Ebay_train.txt").unlink()
+    result = check("sop", tmp_path)
+    assert result.exit_code == 1
+    assert f"{tmp_path / 'sop' / 'Ebay_train.txt'} is missing" in result.output
+
+
+def test_a_union_is_checked_through_its_members(tmp_path, own):
+    layouts.cub(tmp_path / "cub")
+    layouts.picture(tmp_path / "cub" / "images" / "004.Bird_4_4" / "new.jpg", 1)
+    (own / "d" / "x.jpg").write_bytes((tmp_path / "cub/images/001.Bird_1_1/001.Bird_1_1_0000.jpg").read_bytes())
+    (own / "c" / "0.jpg").unlink()
+    index = datasets.load(f"union:cub,folder:{own}", tmp_path)
+    (own / "c" / "1.jpg").unlink()
+    (own / "c" / "2.jpg").write_bytes(b"")
+    report = examine(index, jobs=1)
+    assert report.unreadable == {"own/c/2.jpg": "empty file"}
+    assert report.missing == ["own/c/1.jpg"]
+    assert report.extra == ["cub/004.Bird_4_4/new.jpg"]
+    assert report.duplicates == [("cub/001.Bird_1_1/001.Bird_1_1_0000.jpg", "own/d/x.jpg")]
+
+
+def test_parallel_processes_find_the_same(tmp_path):
+    for i in range(2 * CHUNK + 3):
+        layouts.picture(tmp_path / "many" / f"c{i % 4}" / f"{i:04d}.jpg", i % 130, size=(8, 8))
+    (tmp_path / "many" / "c1" / "0001.jpg").write_bytes(b"")
+    index = datasets.load(f"folder:{tmp_path / 'many'}", tmp_path)
+    (tmp_path / "many" / "c2" / "0002.jpg").unlink()
+    done: list[int] = []
+    apart = examine(index, jobs=2, progress=done.append)
+    assert sum(done) == len(index)
+    assert apart == examine(index, jobs=1)
+    assert apart.missing == ["c2/0002.jpg"]
+    assert apart.unreadable == {"c1/0001.jpg": "empty file"}
+    assert apart.duplicates == [("c0/0000.jpg", "c2/0130.jpg")]

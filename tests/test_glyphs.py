@@ -1,0 +1,185 @@
+"""The embedded dataset: which characters, which images, and that every machine draws the same bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from PIL import Image, ImageDraw, ImageFont
+from scipy.spatial.distance import cdist
+
+from benchmark import datasets
+from benchmark.datasets import _glyph_drawing as drawing
+from benchmark.datasets import _glyph_outlines as outlines
+from benchmark.datasets import glyphs
+from benchmark.datasets.baseline import raw_pixel_recall
+
+FONTS = "52a1bbe8790bfe496387502fddfeeb3fef399f91db578cc9912c8a5cb76c37fc"
+GOLDEN = {
+    ("DejaVuSans", "A", 0): "5aa611b617d0517f00217cfae605ee5e5f71aa9fab125c3786236bda8131e95e",
+    ("DejaVuSerif-BoldItalic", "Ж", 1): "a77c195d9577778feb37e54c0e4f818f20fcd7905017015e1248b62fe4423fc8",
+    ("DejaVuSansMono-Oblique", "∑", 0): "11f471364a1a2c78399e6307379f06ec2023ed8f383d22b0f62d227020866254",
+    ("DejaVuSerif", "╬", 1): "87588e574e5c03ba08c073e3ee7bac13a00ac3bcf9c6fe992df93d2b2e5e4808",
+}
+SIZES = {"latin": 161, "greek": 32, "cyrillic": 55, "armenian": 37, "georgian": 33, "arrows": 29, "math": 72,
+         "shapes": 126}
+NOWHERE = Path("no-such-folder")
+
+
+def same_fonts() -> None:
+    if outlines.fonts_hash() != FONTS:
+        pytest.skip(f"matplotlib ships other DejaVu files here ({outlines.fonts_hash()[:8]} instead of {FONTS[:8]})")
+
+
+@pytest.fixture(scope="module")
+def whole() -> datasets.DatasetIndex:
+    return datasets.load("glyphs", NOWHERE)
+
+
+@pytest.fixture(scope="module")
+def mini() -> datasets.DatasetIndex:
+    return datasets.load("glyphs-mini", NOWHERE)
+
+
+def test_golden_images() -> None:
+    same_fonts()
+    found = {key: hashlib.sha256(drawing.draw(key[0], ord(key[1]), key[2]).tobytes()).hexdigest() for key in GOLDEN}
+    assert found == GOLDEN
+
+
+def test_another_process_draws_the_same_bytes_in_another_order(mini: datasets.DatasetIndex) -> None:
+    chosen = range(0, len(mini), 37)
+    script = ("import pickle, sys, hashlib\n"
+              "index = pickle.load(sys.stdin.buffer)\n"
+              f"for i in reversed({chosen!r}): print(hashlib.sha256(index.open(i).tobytes()).hexdigest())\n")
+    out = subprocess.run([sys.executable, "-c", script], input=pickle.dumps(mini), capture_output=True, check=True)
+    here = [hashlib.sha256(mini.open(i).tobytes()).hexdigest() for i in reversed(chosen)]
+    assert out.stdout.decode().split() == here
+    assert len(set(here)) == len(here)
+
+
+@pytest.mark.parametrize("face", ["DejaVuSans", "DejaVuSerif-BoldItalic", "DejaVuSansMono-Oblique"])
+@pytest.mark.parametrize("character", ["A", "g", "Ж", "Ø", "ƛ", "∑", "⊕", "◆"])
+def test_the_filled_outline_is_what_freetype_draws(face: str, character: str) -> None:
+    """Pillow's FreeType at sixteen times the size, averaged down, is the oracle."""
+    edges = outlines.outline(face, ord(character))
+    extent = np.ptp(edges.reshape(-1, 2), axis=0).max() * drawing.EM / outlines.UNITS_PER_EM
+    size = 16 * drawing.EM * min(1.0, drawing.ROOM / extent)
+    font = ImageFont.truetype(str(outlines.folder() / f"{face}.ttf"), round(size),
+                              layout_engine=ImageFont.Layout.BASIC)
+    large = Image.new("L", (1600, 1600))
+    ImageDraw.Draw(large).text((300, 300), character, 255, font=font)
+    left, top, right, bottom = large.getbbox()
+    room = 16 * drawing.SIDE
+    corner = ((room - right + left) // 2, (room - bottom + top) // 2)
+    canvas = Image.new("L", (room, room))
+    canvas.paste(large.crop((left, top, right, bottom)), corner)
+    expected = np.asarray(canvas, float).reshape(drawing.SIDE, 16, drawing.SIDE, 16).mean(axis=(1, 3)) / 255
+    found = drawing.coverage(edges) / 4096
+    assert np.abs(found - expected).sum() < 0.06 * expected.sum()
+
+
+def test_rotation_turns_counterclockwise_and_shift_moves_right_and_down() -> None:
+    bar = outlines.outline("DejaVuSans", ord("|"))
+    rows, columns = np.nonzero(drawing.coverage(bar, angle=30))
+    assert columns[rows < 24].mean() < columns[rows > 40].mean(), "an upright bar turned to the left leans left on top"
+    still, moved = (np.argwhere(drawing.coverage(bar, shift=shift)).mean(axis=0) for shift in ((0.0, 0.0), (4.0, 2.0)))
+    assert moved - still == pytest.approx([2, 4], abs=0.3)
+
+
+def test_characters_drawn_alike_are_one_class_named_by_the_first(whole: datasets.DatasetIndex) -> None:
+    assert glyphs.coincide(ord("A"), ord("Α"))
+    assert glyphs.coincide(ord("A"), ord("А"))
+    assert "U+0041" in whole.classes
+    assert not {"U+0391", "U+0410", "U+0430", "U+03BF"} & set(whole.classes)
+    assert {"U+0393", "U+0416"} <= set(whole.classes), "Gamma and Zhe have no Latin twin"
+
+
+def test_no_two_classes_coincide() -> None:
+    """Every pair in one upright bold serif drawing by brute force; those alike there must differ in another face."""
+    codes = [code for family in glyphs.characters().values() for code in family]
+    drawn = np.stack([drawing.coverage(outlines.outline("DejaVuSerif-Bold", code)).ravel() for code in codes])
+    ink = drawn.sum(axis=1)
+    share = cdist(drawn, drawn, "cityblock") / np.maximum(ink[:, None], ink)
+    pairs = [(codes[i], codes[j]) for i, j in np.argwhere(share <= 0.05) if i < j]
+    assert [pair for pair in pairs if glyphs.coincide(*pair)] == []
+
+
+def test_families_are_disjoint_and_of_very_different_sizes() -> None:
+    same_fonts()
+    sizes = {family: len(codes) for family, codes in glyphs.characters().items()}
+    assert sizes == SIZES
+    assert max(sizes.values()) > 5 * min(sizes.values())
+    everything = [code for codes in glyphs.characters().values() for code in codes]
+    assert len(everything) == len(set(everything)) == 545
+
+
+def test_index_of_all(whole: datasets.DatasetIndex) -> None:
+    assert list(whole.classes) == sorted(whole.classes, key=lambda name: int(name[2:], 16))
+    half = len(whole.classes) // 2
+    assert whole.train_classes == whole.classes[:half]
+    assert whole.test_classes == whole.classes[half:]
+    assert len(set(whole.paths)) == len(whole.paths) == 24 * len(whole.classes)
+    assert set(np.bincount(whole.labels)) == {24}
+    for i in range(0, len(whole), 101):
+        version, name, drawn = whole.paths[i].split("/")
+        assert version == f"v{drawing.RENDERER}-{outlines.fonts_hash()[:8]}"
+        assert name == whole.classes[whole.labels[i]]
+        face, _, number = drawn.rpartition("-")
+        expected = drawing.draw(face, int(name[2:], 16), int(number))
+        assert np.array_equal(np.asarray(whole.open(i)), expected)
+
+
+def test_mini_images_are_rgb_and_inked(mini: datasets.DatasetIndex) -> None:
+    assert len(mini) == 480
+    assert len(mini.classes) == 40
+    for i in range(len(mini)):
+        image = np.asarray(mini.open(i))
+        assert image.shape == (64, 64, 3)
+        assert image.dtype == np.uint8
+        grey = image.astype(float).mean(axis=2)
+        ground = np.median(np.concatenate([grey[0], grey[-1], grey[:, 0], grey[:, -1]]))
+        dark = (grey < ground - 50).sum()
+        assert 20 < dark < 64 * 64 / 2, mini.paths[i]
+
+
+def test_union_is_made_of_the_families() -> None:
+    union = datasets.load("glyphs-union", NOWHERE)
+    assert union.domain_names == tuple(f"glyphs-{family}" for family in glyphs.FAMILIES)
+    start = 0
+    for position, name in enumerate(union.domain_names):
+        family = datasets.load(name, NOWHERE)
+        here = np.flatnonzero(union.domains == position)
+        assert np.array_equal(here, np.arange(start, start + len(family)))
+        assert [union.classes[label] for label in union.labels[here]] == [
+            f"{name}/{family.classes[label]}" for label in family.labels]
+        assert len(family.test_classes) - len(family.train_classes) in (0, 1)
+        middle = start + len(family) // 2
+        assert union.open(middle).tobytes() == family.open(middle - start).tobytes()
+        start += len(family)
+    assert start == len(union)
+
+
+@pytest.mark.parametrize("name", ["glyphs", "glyphs-mini", "glyphs-union", *glyphs.MEMBERS])
+def test_all_are_embedded_and_for_the_demo(name: str) -> None:
+    dataset = datasets.get(name)
+    assert dataset.embedded
+    assert dataset.protocol == "demo"
+
+
+def test_raw_pixel_recall_by_distances(mini: datasets.DatasetIndex) -> None:
+    images = [np.asarray(mini.open(i))[::4, ::4] for i in range(len(mini))]
+    test = [i for i in range(len(mini)) if mini.classes[mini.labels[i]] in mini.test_classes]
+    pixels = np.stack([images[i].ravel() for i in test]).astype(float)
+    far = cdist(pixels, pixels)
+    np.fill_diagonal(far, np.inf)
+    hits = mini.labels[test][far.argmin(axis=1)] == mini.labels[test]
+    store = SimpleNamespace(image=images.__getitem__)
+    assert raw_pixel_recall(mini, store) == pytest.approx(hits.mean())
+    assert raw_pixel_recall(mini, store, queries=2) == pytest.approx(hits[[0, -1]].mean())

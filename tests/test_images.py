@@ -1,0 +1,219 @@
+"""Decoding once: the stored pixels, resuming, bad files and full disks."""
+
+from __future__ import annotations
+
+import errno
+import multiprocessing
+import os
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from benchmark import images, journal
+from benchmark.datasets.index import DatasetIndex
+from benchmark.errors import UserError
+from tests.pictures import Drawing, drawn, index_of, picture, prepare_slowly
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    root = tmp_path / "photos"
+    root.mkdir()
+    for k, (height, width) in enumerate([(300, 451), (513, 290), (64, 64), (100, 700), (256, 256), (257, 1100)]):
+        picture(rng, height, width).save(root / f"{k}.JPG", quality=92)
+    return root
+
+
+def test_pixels_are_those_of_torchvision_resize(photos: Path, tmp_path: Path) -> None:
+    from torchvision import transforms as T
+
+    index = index_of(photos)
+    store = images.prepare(index, tmp_path / "cache", progress=False)
+    assert len(store) == len(index)
+    for i, path in enumerate(index.paths):
+        original = Image.open(photos / path).convert("RGB")
+        expected = T.Resize(256)(original) if min(original.size) > 256 else original
+        np.testing.assert_array_equal(store.image(i), np.asarray(expected))
+        assert tuple(store.originals[i]) == (original.height, original.width)
+    assert store.nbytes == sum(store.image(i).size for i in range(len(store)))
+    store.verify()
+
+
+def test_odd_modes_and_orientation(tmp_path: Path) -> None:
+    root = tmp_path / "odd"
+    root.mkdir()
+    base = picture(np.random.default_rng(1), 40, 60)
+    for mode in ("L", "1", "LA", "RGBA", "P"):
+        base.convert(mode).save(root / f"{mode}.png")
+    base.convert("CMYK").save(root / "cmyk.jpg")
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    base.save(root / "turned.jpg", exif=turned)
+    index = index_of(root)
+    store = images.prepare(index, tmp_path / "cache", progress=False)
+    for i, path in enumerate(index.paths):
+        if path == "turned.jpg":
+            # Orientation 6: the camera was turned, rows of the file run down the right side.
+            expected = np.rot90(np.asarray(Image.open(root / path)), -1)
+        else:
+            expected = np.asarray(Image.open(root / path).convert("RGB"))
+        np.testing.assert_array_equal(store.image(i), expected)
+
+
+def test_second_call_decodes_nothing_and_store_pickles(photos: Path, tmp_path: Path) -> None:
+    index = index_of(photos)
+    first = images.prepare(index, tmp_path / "cache", progress=False)
+    shutil.rmtree(photos)
+    again = images.prepare(index, tmp_path / "cache", progress=False)
+    for other in (again, pickle.loads(pickle.dumps(first)), images.ImageStore.open(first.folder)):
+        assert other.hash == first.hash
+        np.testing.assert_array_equal(other.image(3), first.image(3))
+
+
+def test_number_of_processes_does_not_matter(tmp_path: Path) -> None:
+    index = drawn(3 * images.CHUNK + 5)
+    one = images.prepare(index, tmp_path / "one", jobs=1, progress=False)
+    two = images.prepare(index, tmp_path / "two", jobs=2, progress=False)
+    assert one.hash == two.hash
+    assert (one.folder / "pixels.bin").read_bytes() == (two.folder / "pixels.bin").read_bytes()
+
+
+def test_hash_follows_the_pixels(photos: Path, tmp_path: Path) -> None:
+    index = index_of(photos)
+    before = images.prepare(index, tmp_path / "a", progress=False).hash
+    pixels = np.asarray(Image.open(photos / "2.JPG")).copy()
+    Image.fromarray(255 - pixels).save(photos / "2.JPG")
+    assert images.prepare(index, tmp_path / "b", progress=False).hash != before
+
+
+def test_resumes_after_sigkill(tmp_path: Path) -> None:
+    count = 4 * images.CHUNK + 9
+    code = (f"from pathlib import Path\nfrom tests.pictures import prepare_slowly\n"
+            f"prepare_slowly({count}, Path({str(tmp_path / 'cache')!r}))")
+    child = subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parents[1])
+    deadline = time.monotonic() + 50
+    while time.monotonic() < deadline and child.poll() is None:
+        marks = list(tmp_path.glob("cache/*/*.journal"))
+        if marks and marks[0].read_bytes().count(b"\n") >= 2:
+            break
+        time.sleep(0.005)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    part = next(tmp_path.glob("cache/*/pixels.part"))
+    with part.open("ab") as half_written:
+        half_written.write(b"torn")
+    drawing = Drawing()
+    resumed = images.prepare(drawn(count, drawing), tmp_path / "cache", jobs=1, progress=False)
+    whole = images.prepare(drawn(count), tmp_path / "whole", jobs=1, progress=False)
+    assert resumed.hash == whole.hash
+    assert drawing.count <= count - 2 * images.CHUNK + 64
+    resumed.verify()
+
+
+def test_damaged_piece_is_made_again(tmp_path: Path) -> None:
+    path = tmp_path / "grown"
+    growing = journal.GrowingFile(path)
+    for piece in (b"one", b"two", b"three"):
+        growing.append(piece)
+    growing.close()
+    damaged = bytearray(path.read_bytes())
+    damaged[4] ^= 1
+    path.write_bytes(damaged)
+    again = journal.GrowingFile(path)
+    assert [p["end"] for p in again.pieces] == [3]
+    again.append(b"two")
+    again.finish(tmp_path / "final")
+    assert (tmp_path / "final").read_bytes() == b"onetwo"
+    assert [p.name for p in tmp_path.iterdir()] == ["final"]
+
+
+def test_two_at_once(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    both = [context.Process(target=prepare_slowly, args=(200, tmp_path)) for _ in range(2)]
+    for process in both:
+        process.start()
+    for process in both:
+        process.join()
+        assert process.exitcode == 0
+    store = images.prepare(drawn(200), tmp_path, progress=False)
+    store.verify()
+    assert store.hash == images.prepare(drawn(200), tmp_path / "alone", progress=False).hash
+
+
+@pytest.mark.parametrize(("content", "why"), [(b"", "cannot identify"), (b"\xff\xd8\xff not a jpeg", "cannot identify"),
+                                              (None, "no such file"), ("cut", "truncated")])
+def test_bad_image_is_named(photos: Path, tmp_path: Path, content: bytes | str | None, why: str) -> None:
+    index = index_of(photos)
+    good = (photos / "3.JPG").read_bytes()
+    if content is None:
+        (photos / "3.JPG").unlink()
+    else:
+        (photos / "3.JPG").write_bytes(content if isinstance(content, bytes) else good[:len(good) // 2])
+    with pytest.raises(UserError, match=why) as caught:
+        images.prepare(index, tmp_path / "cache", progress=False)
+    assert str(photos / "3.JPG") in str(caught.value)
+    assert "oodml datasets check toy" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert not list(tmp_path.glob("cache/*/pixels.bin"))
+    (photos / "3.JPG").write_bytes(good)
+    images.prepare(index, tmp_path / "cache", progress=False).verify()
+
+
+def test_empty_dataset(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no images"):
+        images.prepare(drawn(0), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_refuses_when_the_disk_is_too_small(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 10**9, 1000))
+    with pytest.raises(UserError, match=r"needs about .* GB in .* free"):
+        images.prepare(index_of(photos), tmp_path / "cache", progress=False)
+
+
+def test_disk_fills_up_while_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = drawn(images.CHUNK + 1)
+    appended = journal.GrowingFile.append
+
+    def full(self: journal.GrowingFile, piece: bytes, **facts: object) -> None:
+        if self.pieces:
+            with journal.disk_errors(self.path):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        appended(self, piece, **facts)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(journal.GrowingFile, "append", full)
+        with pytest.raises(UserError, match="disk is full"):
+            images.prepare(index, tmp_path, jobs=1, progress=False)
+    images.prepare(index, tmp_path, jobs=1, progress=False).verify()
+
+
+def test_damaged_store_is_refused(tmp_path: Path) -> None:
+    store = images.prepare(drawn(3), tmp_path, progress=False)
+    file = store.folder / "pixels.bin"
+    content = bytearray(file.read_bytes())
+    content[100] ^= 255
+    file.write_bytes(content)
+    with pytest.raises(UserError, match="have changed on disk"):
+        images.ImageStore.open(store.folder).verify()
+    file.write_bytes(content[:-1])
+    with pytest.raises(UserError, match="damaged"):
+        images.ImageStore.open(store.folder)
+    with pytest.raises(UserError, match="no decoded images"):
+        images.ImageStore.open(tmp_path / "nowhere")
+
+
+def test_names_that_are_no_file_names(tmp_path: Path) -> None:
+    index = DatasetIndex(**{**vars(drawn(2)), "name": "folder:/some/where else"})
+    store = images.prepare(index, tmp_path, progress=False)
+    assert store.folder.parent == tmp_path
+    assert store.folder.name == f"images-folder_some_where_else-{index.hash[:8]}"

@@ -1,0 +1,115 @@
+"""The conformance suite over every registered method, and the register itself."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+import methods
+from methods import MethodError
+from tests import conformance
+
+ISSUED = """contrastive triplet-random triplet-semihard triplet-softhard triplet quadruplet genlifted npair angular histogram
+snr margin margin-b06 multisimilarity supcon proxynca proxynca++ proxyanchor softtriple normsoftmax arcface cosface
+curricularface r-contrastive r-margin r-margin-b12 r-triplet r-snr hyp triplet-xbm multisimilarity-xbm manifold-mixup
+manifold-mixup-triplet manifold-mixup-margin frozen random""".split()
+PLUGIN = '''
+from dataclasses import dataclass
+import torch
+from methods import Objective, register, setting
+
+@register("my-pairs", family="ranking", cite="@misc{me}")
+class Pairs(Objective):
+    """Squares of distances.
+
+        L = mean d_ap^2
+    """
+    @dataclass(frozen=True)
+    class Settings:
+        weight: float = setting(1.0, "me")
+
+    def forward(self, embeddings, labels):
+        same = labels[:, None] == labels[None, :]
+        squared = torch.cdist(embeddings, embeddings, compute_mode="donot_use_mm_for_euclid_dist").square()
+        return self.settings.weight * ((squared * same).sum() / same.sum()
+                                       - (squared * ~same).sum() / (~same).sum().clamp(min=1))
+'''
+
+
+@pytest.mark.parametrize("check", conformance.CHECKS)
+@pytest.mark.parametrize("name", methods.names())
+def test_conformance(name: str, check: str) -> None:
+    conformance.CHECKS[check](methods.get(name))
+
+
+def test_all_methods_of_the_four_papers_are_there() -> None:
+    assert set(ISSUED) <= set(methods.names())
+    study = set(methods.names("oodml-study"))
+    assert {"margin", "multisimilarity", "arcface", "proxyanchor", "r-margin"} <= study
+    assert study <= {"margin", "multisimilarity", "arcface", "proxyanchor", "r-margin", "uniform-prior", "diva", "s2sd"}
+
+
+def test_values_of_the_papers_by_dataset() -> None:
+    assert methods.get("r-margin").settings("cub").p == 0.4
+    assert methods.get("r-margin").settings("sop") == dataclasses.replace(
+        methods.get("r-margin").settings(), p=0.15, beta=0.9)
+    assert methods.get("r-margin-b12").settings("cub").p == 0.35
+    assert methods.get("r-snr").settings("cub").p == 0.3
+    assert methods.get("histogram").settings("sop").nodes == 11
+    assert methods.get("normsoftmax").settings("sop").proxy_lr == 0.002
+    assert methods.get("margin-b06").settings("cub").beta == 0.6
+    assert methods.get("proxyanchor").settings().proxy_lr == 0.02
+    assert methods.get("margin").settings("cub", beta="0.9").beta == 0.9
+
+
+def test_selection() -> None:
+    assert methods.select("margin*") == ["margin", "margin-b06"]
+    assert "histogram" not in methods.select("all,-histogram")
+    assert set(methods.select("tag:regularised")) == {"r-contrastive", "r-margin", "r-margin-b12", "r-triplet", "r-snr"}
+    assert methods.get("manifold-mixup:triplet").base.name == "triplet"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("text", "says"), [
+    ("marginn", "did you mean 'margin'"), ("tag:nothing", "matches no method"), ("margin:triplet", "takes no base"),
+    ("manifold-mixup:frozen", "not an objective"), ("margin,-margin", "leaves no method")])
+def test_mistakes_in_the_selection_are_named(text: str, says: str) -> None:
+    with pytest.raises(MethodError, match=says):
+        methods.select(text)
+
+
+def test_mistakes_in_settings_are_named() -> None:
+    with pytest.raises(MethodError, match="did you mean 'beta'"):
+        methods.get("margin").settings(betta=1)
+    with pytest.raises(MethodError, match="is not a float"):
+        methods.get("margin").settings(beta="wide")
+    with pytest.raises(MethodError, match="there are distance"):
+        conformance.build(dataclasses.replace(methods.get("triplet"), defaults=(("miner", "best"),)))
+    with pytest.raises(MethodError, match="smaller than a batch"):
+        entry = dataclasses.replace(methods.get("triplet-xbm"), defaults=(("size", 4),))
+        conformance.build(entry).step(*conformance.glyphs())
+
+
+def test_the_suite_runs_over_a_plugin(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(PLUGIN, encoding="utf-8")
+    try:
+        assert conformance.main(["--plugin", str(file)]) == 0, capsys.readouterr().out
+        assert methods.get("my-pairs").settings().weight == 1.0
+    finally:
+        from methods import registry
+
+        registry._ENTRIES.pop("my-pairs", None)
+
+
+def test_a_plugin_that_breaks_the_rules_fails_the_suite(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "broken.py"
+    file.write_text(PLUGIN.replace("my-pairs", "broken").replace("self.settings.weight *", "torch.inf *"), encoding="utf-8")
+    try:
+        assert conformance.main(["--plugin", str(file)]) > 0
+        assert "FAIL broken: gradients_are_finite" in capsys.readouterr().out
+    finally:
+        from methods import registry
+
+        registry._ENTRIES.pop("broken", None)

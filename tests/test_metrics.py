@@ -1,0 +1,219 @@
+"""Retrieval measures against loops over float64 similarities and against pytorch-metric-learning."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
+
+from benchmark.errors import UserError
+from benchmark.metrics import outcomes, retrieval
+
+MEASURES = ("map@1000", "map@1000_released", "map@r", "map@c_released", "r-precision")
+
+
+def by_loops(x, y, g=None, z=None, own=None, ks=(1, 2, 4, 8)):
+    """Every measure from its definition, query by query."""
+    x = np.asarray(x, dtype=np.float64)
+    if g is None:
+        g, z, own = x, y, list(range(len(x)))
+    g = np.asarray(g, dtype=np.float64)
+    sums, counted, left_out = dict.fromkeys([*MEASURES, *(f"recall@{k}" for k in ks)], 0.0), 0, 0
+    for i in range(len(x)):
+        similarity = g @ x[i]
+        order = [j for j in sorted(range(len(g)), key=lambda j: (-similarity[j], j)) if own is None or j != own[i]]
+        relevant = sum(z[j] == y[i] for j in order)
+        f = sum(label == y[i] for label in z)
+        if relevant == 0:
+            left_out += 1
+            continue
+        counted += 1
+        hits = [z[j] == y[i] for j in order]
+
+        def summed(limit, hits=hits):
+            return sum(sum(hits[:r + 1]) / (r + 1) for r in range(min(limit, len(hits))) if hits[r])
+
+        sums["map@1000"] += summed(1000) / min(relevant, 1000)
+        sums["map@1000_released"] += summed(1000) / f
+        sums["map@r"] += summed(relevant) / relevant
+        sums["map@c_released"] += summed(f) / f
+        sums["r-precision"] += sum(hits[:relevant]) / relevant
+        for k in ks:
+            sums[f"recall@{k}"] += any(hits[:k])
+    means = {name: value / counted if counted else math.nan for name, value in sums.items()}
+    return means | {"queries": counted, "left_out": left_out}
+
+
+def agree(ours: dict, theirs: dict) -> None:
+    assert ours.keys() == theirs.keys()
+    for name, value in theirs.items():
+        assert ours[name] == pytest.approx(value, abs=1e-12, nan_ok=True), name
+
+
+sets = st.integers(2, 30).flatmap(lambda n: st.tuples(
+    st.lists(st.lists(st.integers(-2, 2), min_size=2, max_size=2), min_size=n, max_size=n),
+    st.lists(st.integers(0, 5), min_size=n, max_size=n)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(sets, st.sampled_from(["torch", "faiss"]))
+def test_ties_duplicates_and_lone_classes(case, backend):
+    x, y = np.array(case[0], dtype=np.float32), case[1]
+    agree(retrieval(x, y, ks=(1, 2, 4, 8), similarity="dot", backend=backend, chunk=4), by_loops(x, y))
+
+
+@settings(max_examples=40, deadline=None)
+@given(sets, st.randoms(use_true_random=False))
+def test_query_and_gallery(case, random):
+    x, y = np.array(case[0], dtype=np.float32), np.array(case[1])
+    cut = random.randrange(1, len(x))
+    ours = retrieval(x[:cut], y[:cut], gallery=x[cut:], gallery_labels=y[cut:], ks=(1, 2, 4, 8), similarity="dot")
+    agree(ours, by_loops(x[:cut], y[:cut], x[cut:], y[cut:]))
+    roles = np.array([random.choice(["", "query", "gallery"]) for _ in x])
+    query, shown = roles != "gallery", roles != "query"
+    if query.any() and shown.any():
+        place = {int(i): at for at, i in enumerate(np.flatnonzero(shown))}
+        own = [place.get(int(i), -1) for i in np.flatnonzero(query)]
+        ours = retrieval(x, y, roles=roles, ks=(1, 2, 4, 8), similarity="dot")
+        agree(ours, by_loops(x[query], y[query], x[shown], y[shown], own))
+
+
+def clouds(n=400, classes=20, d=16, seed=0, spread=1.0):
+    random = np.random.default_rng(seed)
+    y = np.sort(random.integers(0, classes, n))
+    x = random.normal(size=(classes, d))[y] + spread * random.normal(size=(n, d))
+    return (x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32), y
+
+
+@pytest.mark.parametrize("backend", ["torch", "faiss"])
+def test_random_clouds_against_loops(backend):
+    x, y = clouds()
+    agree(retrieval(x, y, ks=(1, 2, 4, 8), backend=backend, similarity="dot"), by_loops(x, y))
+
+
+def test_a_class_larger_than_a_thousand():
+    x, y = clouds(n=1300, classes=2, d=4, spread=2.0)
+    y[:1200], y[1200:] = 0, 1
+    ours, theirs = retrieval(x, y, similarity="dot"), AccuracyCalculator(k=len(x) - 1).get_accuracy(
+        torch.from_numpy(x), torch.from_numpy(y), include=("mean_average_precision_at_r", "r_precision"))
+    assert ours["map@r"] == pytest.approx(theirs["mean_average_precision_at_r"], abs=1e-7)
+    assert ours["r-precision"] == pytest.approx(theirs["r_precision"], abs=1e-7)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_pytorch_metric_learning(apart):
+    x, y = clouds(n=900, classes=30, d=32, seed=1)
+    tensors = torch.from_numpy(x), torch.from_numpy(y)
+    calculator = AccuracyCalculator(include=("precision_at_1", "mean_average_precision", "mean_average_precision_at_r",
+                                             "r_precision"), k=600 if apart else 899)
+    if apart:
+        q, g = np.arange(900) % 3 == 0, np.arange(900) % 3 > 0
+        theirs = calculator.get_accuracy(tensors[0][q], tensors[1][q], tensors[0][g], tensors[1][g])
+        ours = retrieval(x[q], y[q], gallery=x[g], gallery_labels=y[g])
+    else:
+        theirs, ours = calculator.get_accuracy(*tensors), retrieval(*tensors)
+    for mine, other in (("recall@1", "precision_at_1"), ("map@1000", "mean_average_precision"),
+                        ("map@r", "mean_average_precision_at_r"), ("r-precision", "r_precision")):
+        assert ours[mine] == pytest.approx(theirs[other], abs=1e-9), mine
+
+
+def test_released_map_divides_by_the_class_with_the_query():
+    # classes of 3 and 2, perfectly apart: (f - 1) / f of each query, averaged over queries
+    scores = retrieval(np.eye(2)[[0, 0, 0, 1, 1]], [0, 0, 0, 1, 1])
+    assert scores["map@1000"] == 1
+    assert scores["map@1000_released"] == pytest.approx((3 * 2 / 3 + 2 * 1 / 2) / 5)
+    assert scores["map@c_released"] == pytest.approx((3 * 2 / 3 + 2 * 1 / 2) / 5)
+
+
+def test_hand_worked_query():
+    # one query, gallery by falling similarity: right, wrong, right, wrong; R = 2
+    gallery = np.array([[1, 0], [0.9, 0.4], [0.7, 0.7], [0, 1]])
+    found = retrieval(np.array([[1.0, 0.0]]), [5], gallery=gallery, gallery_labels=[5, 6, 5, 6], ks=(1, 2))
+    assert found["map@1000"] == pytest.approx((1 / 1 + 2 / 3) / 2)
+    assert found["map@r"] == pytest.approx((1 / 1) / 2)
+    assert found["r-precision"] == pytest.approx(1 / 2)
+
+
+@pytest.mark.parametrize(("classes", "m"), [(10, 6), (50, 2), (4, 25)])
+def test_a_constant_embedding_scores_chance(classes, m):
+    y = np.repeat(np.arange(classes), m)
+    n = len(y)
+    flat = np.ones((n, 8), dtype=np.float32)
+    # sorted by class: the first class hits (its first image finds the second), nobody else does
+    assert retrieval(flat, y)["recall@1"] == pytest.approx(m / n)
+    # in a random order every other image is equally likely to come first
+    random = np.random.default_rng(0)
+    scores = [retrieval(flat, random.permutation(y), ks=(1,))["recall@1"] for _ in range(100)]
+    chance = (m - 1) / (n - 1)
+    assert abs(np.mean(scores) - chance) < 4 * np.std(scores) / 10 + 1e-12
+    assert retrieval(flat, y)["recall@1"] < chance + 1 / n * (1 + chance)
+
+
+def test_collapse_to_a_point_beside_one_outlier_is_no_success():
+    x = np.ones((60, 4), dtype=np.float32)
+    x[7] = -1
+    y = np.repeat(np.arange(10), 6)
+    assert retrieval(x, y)["recall@1"] < 0.2
+
+
+def test_invariances():
+    x, y = clouds(n=300, classes=15, d=8, seed=4)
+    base = retrieval(x, y)
+    random = np.random.default_rng(5)
+    rotation = np.linalg.qr(random.normal(size=(8, 8)))[0]
+    order = random.permutation(300)
+    renamed = random.permutation(15)[y]
+    for other in (retrieval(x @ rotation, y), retrieval(x[order], y[order]), retrieval(x, renamed),
+                  retrieval(x, [f"class {label}" for label in y]), retrieval(3.7 * x, y),
+                  retrieval(x * random.uniform(0.1, 9, (300, 1)), y)):
+        assert other == pytest.approx(base, abs=1e-6)
+
+
+def test_perfect_clusters_give_one():
+    y = np.repeat(np.arange(30), 4)
+    scores = retrieval(np.eye(30)[y] + 1e-3 * np.random.default_rng(0).normal(size=(120, 30)), y)
+    assert {scores[name] for name in scores if name.startswith("recall")} == {1.0}
+    assert scores["map@1000"] == scores["map@r"] == scores["r-precision"] == 1.0
+
+
+def test_one_class_and_no_second_image():
+    random = np.random.default_rng(0)
+    assert retrieval(random.normal(size=(9, 3)), np.zeros(9, int))["recall@1"] == 1
+    alone = retrieval(random.normal(size=(9, 3)), np.arange(9))
+    assert (alone["queries"], alone["left_out"]) == (0, 9)
+    assert math.isnan(alone["recall@1"])
+    single = retrieval(np.ones((1, 3)), [0])
+    assert (single["queries"], single["left_out"]) == (0, 1)
+
+
+def test_outcomes_tell_the_same_as_the_means():
+    x, y = clouds(n=200, classes=60, d=8, seed=6, spread=1.5)
+    roles = np.where(np.arange(200) % 5 == 0, "gallery", "")
+    found = outcomes(x, y, roles=roles)
+    assert found.queries.sum() == len(found.first_hit) == len(found.counted) == 160
+    assert found.counted.sum() == found.scores["queries"]
+    for k in (1, 2, 4, 8, 1000):
+        hit = (found.first_hit > 0) & (found.first_hit <= k)
+        assert hit[found.counted].mean() == pytest.approx(found.scores[f"recall@{k}"])
+    assert np.nanmean(found.average_precision) == pytest.approx(found.scores["map@1000"])
+    assert (np.isnan(found.average_precision) == ~found.counted).all()
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    ({"embeddings": np.full((3, 2), np.nan), "labels": [0, 0, 1]}, "row 0 holds NaN"),
+    ({"embeddings": np.ones((3, 2)), "labels": [0, 0]}, "3 embeddings"),
+    ({"embeddings": np.ones(3), "labels": [0, 0, 1]}, "one row an image"),
+    ({"embeddings": np.ones((3, 2)), "labels": [0, 0, 1], "roles": ["", "", "probe"]}, "'probe' is no role"),
+    ({"embeddings": np.ones((3, 2)), "labels": [0, 0, 1], "roles": [""]}, "1 roles for 3"),
+    ({"embeddings": np.ones((3, 2)), "labels": [0, 0, 1], "gallery": np.ones((2, 2)), "gallery_labels": [0, 1],
+      "roles": [""] * 3}, "exclude each other"),
+])
+def test_mistakes_are_one_line(arguments, message):
+    with pytest.raises(UserError, match=message) as error:
+        retrieval(arguments.pop("embeddings"), arguments.pop("labels"), **arguments)
+    assert "\n" not in str(error.value)

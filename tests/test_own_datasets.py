@@ -1,0 +1,147 @@
+"""Datasets of one's own: folders, lists and unions of datasets."""
+
+from __future__ import annotations
+
+import os
+import pickle
+
+import numpy as np
+import pytest
+from PIL import Image, ImageOps
+
+from benchmark import datasets
+from benchmark.datasets.union import unite_indexes
+from benchmark.errors import UserError
+from splits import SplitError
+from tests import layouts
+
+
+def test_images_of_all_kinds_open(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    place = tmp_path / "mixed" / "a class"
+    layouts.picture(place / "1 gray.JPG", 1, "L", format="JPEG")
+    layouts.picture(place / "2 cmyk.jpg", 2, "CMYK")
+    layouts.picture(place / "3 rgba.png", 3, "RGBA")
+    layouts.picture(place / "4 turned.jpeg", 4, exif=exif)
+    layouts.picture(tmp_path / "mixed" / "b" / "5.webp", 5)
+    index = datasets.load(f"folder:{tmp_path / 'mixed'}", tmp_path)
+    assert [index.open(i).mode for i in range(4)] == ["L", "CMYK", "RGBA", "RGB"]
+    upright = [ImageOps.exif_transpose(index.open(i)).convert("RGB").size for i in range(5)]
+    assert upright == [(24, 18), (24, 18), (24, 18), (18, 24), (24, 18)]
+
+
+def test_order_depends_on_neither_file_system_nor_locale(tmp_path):
+    names = ["b", "a", "Z", "ä", "É", "10", "9"]
+    for name in names:
+        for file in ("b.jpg", "B.jpg", "_.jpg"):
+            layouts.picture(tmp_path / "mine" / name / file, name + file)
+    index = datasets.load(f"folder:{tmp_path / 'mine'}", tmp_path)
+    assert index.classes == ("10", "9", "Z", "a", "b", "É", "ä")
+    assert index.train_classes == ("10", "9", "Z", "a")
+    assert index.paths[:3] == ("10/B.jpg", "10/_.jpg", "10/b.jpg")
+
+
+def test_a_folder_with_train_and_test(tmp_path):
+    for side, name in (("train", "z"), ("train", "y"), ("test", "a")):
+        layouts.picture(tmp_path / "My data.v2" / side / name / "1.jpg", name)
+    index = datasets.load(f"folder:{tmp_path / 'My data.v2'}", tmp_path)
+    assert (index.name, index.train_classes, index.test_classes) == ("My-data-v2", ("y", "z"), ("a",))
+    assert index.paths == ("test/a/1.jpg", "train/y/1.jpg", "train/z/1.jpg")
+    layouts.picture(tmp_path / "My data.v2" / "test" / "z" / "1.jpg", "again")
+    with pytest.raises(UserError, match="class 'z' lies in both"):
+        datasets.load(f"folder:{tmp_path / 'My data.v2'}", tmp_path)
+
+
+def test_own_names_never_hide_a_built_in_dataset(tmp_path):
+    for name in "ab":
+        layouts.picture(tmp_path / "cub" / name / "1.jpg", name)
+    assert datasets.load(f"folder:{tmp_path / 'cub'}", tmp_path).name == "own-cub"
+
+
+def test_a_list_with_all_columns(tmp_path):
+    path = layouts.snap("\ufeffpath, label, split, domain, role\r\n"
+                'b/1.jpg,"Ram C/V, van",train,cars,\r\nb/2.jpg,jay,test,birds,query\r\n'
+                "b/./3.jpg,jay,test,birds,gallery\r\nb/4.jpg,jay,test,cars,\r\n", tmp_path / "own list.csv")
+    index = datasets.load(f"csv:{path}", tmp_path)
+    assert index.name == "own-list"
+    assert index.classes == ("birds/jay", "cars/Ram C/V, van", "cars/jay")
+    assert index.train_classes == ("cars/Ram C/V, van",)
+    assert index.paths == ("b/2.jpg", "b/3.jpg", "b/1.jpg", "b/4.jpg")
+    assert index.roles.tolist() == ["query", "gallery", "", ""]
+    assert [index.domain_names[d] for d in index.domains] == ["birds", "birds", "cars", "cars"]
+
+
+def test_a_list_without_a_split_is_halved_within_each_domain(tmp_path):
+    lines = [f"{d}{c}.jpg,{c},{d}" for d in ("x", "y") for c in "abc"]
+    both = layouts.snap("\n".join(["path,label,domain", *lines]), tmp_path / "both.csv")
+    index = datasets.load(f"csv:{both}", tmp_path)
+    assert index.train_classes == ("x/a", "x/b", "y/a", "y/b")
+    plain = datasets.load(f"csv:{layouts.snap('path,label@q.jpg,2@p.jpg,10'.replace('@', chr(10)), both)}", tmp_path)
+    assert (plain.train_classes, plain.test_classes, plain.domains) == (("10",), ("2",), None)
+
+
+@pytest.mark.parametrize(("content", "message"), [
+    ("", "lacks the columns path and label"),
+    ("path,label\n", "no images"),
+    ("path,lable\na.jpg,1\n", "did you mean 'label'"),
+    ("path,label\n../a.jpg,1\nb.jpg,2\n", r"names '../a.jpg', outside"),
+    ("path,label\na/../../b.jpg,1\nb.jpg,2\n", "outside"),
+    ("path,label\n/etc/passwd,1\nb.jpg,2\n", "relative"),
+    ("path,label\nC:/b.jpg,1\nb.jpg,2\n", "relative"),
+    ("path,label\na\\b.jpg,1\nb.jpg,2\n", "forward slashes"),
+    ("path,label\na.jpg,1\n./a.jpg,2\n", "names 'a.jpg' twice"),
+    ("path,label\na.jpg,\nb.jpg,2\n", "line 2: label is ''"),
+    ("path,label\na.jpg,1,2\n", "line 2: more fields"),
+    ("path,label\na.jpg,1\nb.jpg,1\n", "only the class '1'"),
+    ("path,label,split\na.jpg,1,train\nb.jpg,1,test\n", "class '1' is on both sides"),
+    ("path,label,split\na.jpg,1,train\nb.jpg,2,train\n", "on one side"),
+    ("path,label,split\na.jpg,1,val\n", "split is 'val'; it must be train or test"),
+    ("path,label,split,role\na.jpg,1,train,query\nb.jpg,2,test,\n", "only test images"),
+])
+def test_mistakes_in_a_list(tmp_path, content, message):
+    path = layouts.snap(content, tmp_path / "list.csv")
+    with pytest.raises(UserError, match=message) as caught:
+        datasets.load(f"csv:{path}", tmp_path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_union_keeps_classes_apart_and_opens_the_right_images(tmp_path):
+    layouts.cub(tmp_path / "cub")
+    layouts.inshop(tmp_path / "inshop")
+    for name in ("001.Bird_1_1", "x"):
+        layouts.picture(tmp_path / "own" / name / "1.jpg", name)
+    index = datasets.load(f"union:cub, inshop,folder:{tmp_path / 'own'}", tmp_path)
+    members = [datasets.load(name, tmp_path) for name in ("cub", "inshop", f"folder:{tmp_path / 'own'}")]
+    assert index.name == "union-cub-inshop-own"
+    assert index.domain_names == ("cub", "inshop", "own")
+    assert len(set(index.classes)) == sum(len(member.classes) for member in members)
+    assert {"cub/001.Bird_1_1", "own/001.Bird_1_1"} <= set(index.classes)
+    assert datasets.present("union:cub,inshop", tmp_path)
+    place = 0
+    again = pickle.loads(pickle.dumps(index))
+    for number, member in enumerate(members):
+        for i in range(len(member)):
+            assert index.paths[place] == f"{member.name}/{member.paths[i]}"
+            assert index.classes[index.labels[place]] == f"{member.name}/{member.classes[member.labels[i]]}"
+            assert index.domains[place] == number
+            assert index.roles[place] == ("" if member.roles is None else member.roles[i])
+            assert np.array_equal(np.asarray(again.open(place)), np.asarray(member.open(i)))
+            place += 1
+    assert place == len(index)
+    assert again.hash == index.hash
+    assert set(index.train_classes) == {f"{m.name}/{c}" for m in members for c in m.train_classes}
+    (tmp_path / "inshop" / "Img" / members[1].paths[0]).unlink()
+    assert not datasets.present("union:cub,inshop", tmp_path)
+    with pytest.raises(SplitError, match="stands twice"):
+        unite_indexes("twice", [members[0], members[0]])
+    with pytest.raises(UserError, match="itself a union"):
+        datasets.load("union:uml-4,cub", tmp_path)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="names with these characters need a POSIX file system")
+def test_class_names_with_odd_characters(tmp_path):
+    for name in ("a, b", "100%", "#1", "naïve"):
+        layouts.picture(tmp_path / "odd" / name / "1.jpg", name)
+    assert datasets.load(f"folder:{tmp_path / 'odd'}", tmp_path).classes == ("#1", "100%", "a, b", "naïve")

@@ -1,0 +1,124 @@
+"""The record of a run: what is accepted, what is refused, and what a folder of them becomes."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from reports import ReportError, records
+from tests.sample_records import make_record, write_sample
+
+
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+    record = make_record(score=0.625)
+    path = records.write(tmp_path / "run", record)
+    assert path.name == "record.json"
+    assert records.read(path) == json.loads(json.dumps(record)) == records.read(tmp_path / "run")
+    text = path.read_text()
+    assert text == json.dumps(record, sort_keys=True, indent=1) + "\n"
+    assert [p.name for p in path.parent.iterdir()] == ["record.json"]
+
+
+@pytest.mark.parametrize(("key", "value", "told"), [
+    ("source", "guess", "source"), ("seed", "0", "seed"), ("seed", True, "seed"), ("curve", {}, "curve"),
+    ("scores", {}, "last"), ("scores", {"last": {"recall@1": 71.3}}, "recall@1"),
+    ("scores", {"last": {"recall@1": math.nan}}, "recall@1"), ("domains", {"latin": {"recall@1": -0.1}}, "latin"),
+    ("schema", 2, "schema 2"), ("schema", None, "schema None"), ("protocol", {"epochs": 3}, "protocol.name"),
+    ("backbone", {"name": "conv4", "weights": None, "extra": 1}, "backbone.extra"),
+])
+def test_a_wrong_value_is_named(tmp_path: Path, key: str, value: object, told: str) -> None:
+    with pytest.raises(ReportError, match=told):
+        records.write(tmp_path, make_record() | {key: value})
+    assert not list(tmp_path.iterdir())
+
+
+def test_missing_and_unknown_keys_are_named() -> None:
+    record = make_record()
+    del record["cost"]
+    with pytest.raises(ReportError, match="'cost'"):
+        records.check(record)
+    with pytest.raises(ReportError, match="'mood'"):
+        records.check(make_record(mood="good"))
+    record = make_record()
+    record["split"] = record["split"] | {"ladder": [[2, 10.0], [3, 20.0]]}
+    with pytest.raises(ReportError, match="split 1 is not exactly once on its own ladder"):
+        records.check(record)
+
+
+def test_a_diverged_loss_is_written_as_null(tmp_path: Path) -> None:
+    path = records.write(tmp_path, make_record(curve=[{"epoch": 1, "loss": math.nan}]))
+    assert records.read(path)["curve"] == [{"epoch": 1, "loss": None}]
+
+
+@pytest.mark.parametrize("cut", [0, 1, 40, -2])
+def test_a_cut_record_is_an_error_that_names_its_path(tmp_path: Path, cut: int) -> None:
+    path = records.write(tmp_path, make_record())
+    path.write_bytes(path.read_bytes()[:cut])
+    with pytest.raises(ReportError) as error:
+        records.read(path)
+    assert str(path) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_collect_is_one_row_a_run(tmp_path: Path) -> None:
+    record = make_record("glyphs-union", score=0.5, domains={"latin": 0.25, "greek": 0.75})
+    records.write(tmp_path / "a", record)
+    records.write(tmp_path / "b" / "c", make_record(method="frozen", seed=3, score=0.125))
+    frame = records.collect(tmp_path)
+    assert len(frame) == 2
+    union, frozen = frame.to_dict("records")
+    assert (union["dataset"], union["recall@1"], union["domain:latin:recall@1"]) == ("glyphs-union", 0.5, 0.25)
+    assert union["best-test:recall@1"] == pytest.approx(0.504)
+    assert (frozen["method"], frozen["family"], frozen["seed"], frozen["frd"]) == ("frozen", "floor", 3, 164.25)
+    assert frozen["ladder"][-1] == (5, 402.0)
+    assert frozen["cost:seconds"] == 2.0
+    assert math.isnan(frozen["domain:latin:recall@1"])
+    assert set(records.metrics(frame)) == set(record["scores"]["last"])
+
+
+def test_an_empty_folder_has_the_columns_too(tmp_path: Path) -> None:
+    frame = records.collect(tmp_path)
+    assert frame.empty
+    assert set(records.FACTS) <= set(frame)
+    with pytest.raises(ReportError, match="oodml run"):
+        records.scan_checked([tmp_path])
+    with pytest.raises(ReportError, match="no folder"):
+        records.scan_checked([tmp_path / "none"])
+
+
+def test_failed_and_damaged_runs_are_told_not_dropped(tmp_path: Path) -> None:
+    good = tmp_path / "glyphs" / "1" / "margin" / "s0-aaaa"
+    records.write(good, make_record())
+    failed = tmp_path / "glyphs" / "2" / "margin" / "s1-bbbb"
+    records.write_failure(failed, {"cause": "out of memory", "kind": "OutOfMemoryError"})
+    damaged = tmp_path / "glyphs" / "3" / "margin" / "s2-cccc" / "record.json"
+    damaged.parent.mkdir(parents=True)
+    damaged.write_text("{")
+    with pytest.warns(UserWarning, match="s2-cccc"):
+        assert len(records.collect(tmp_path)) == 1
+    lost = records.failures(tmp_path).to_dict("records")
+    assert [(row["state"], row["dataset"], row["split"], row["seed"]) for row in lost] == [
+        ("failed", "glyphs", "2", "1"), ("damaged", "glyphs", "3", "2")]
+    assert lost[0]["cause"] == "out of memory"
+    assert str(damaged) in lost[1]["cause"]
+
+
+def test_a_record_ends_an_earlier_failure(tmp_path: Path) -> None:
+    records.write_failure(tmp_path, {"cause": "killed"})
+    assert len(records.failures(tmp_path)) == 1
+    records.write(tmp_path, make_record())
+    assert records.failures(tmp_path).empty
+    assert len(records.collect(tmp_path)) == 1
+    with pytest.raises(ReportError, match="cause"):
+        records.write_failure(tmp_path, {})
+
+
+def test_datasets_can_be_chosen(tmp_path: Path) -> None:
+    write_sample(tmp_path, {"margin": 0.7}, seeds=1)
+    frame, _ = records.scan_checked([tmp_path], ["cars"])
+    assert set(frame["dataset"]) == {"cars"}
+    with pytest.raises(ReportError, match="there are: cars, glyphs"):
+        records.scan_checked([tmp_path], ["cub"])

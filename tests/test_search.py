@@ -1,0 +1,147 @@
+"""Nearest neighbours against a full stable sort in float64 and against faiss."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmark.errors import UserError
+from benchmark.search import neighbours, stream
+
+
+def by_sorting(queries: np.ndarray, gallery: np.ndarray, k: int, own: np.ndarray | None = None) -> np.ndarray:
+    """All similarities in float64, each row sorted by (falling similarity, index)."""
+    rows = []
+    for i, query in enumerate(queries.astype(np.float64)):
+        similarity = gallery.astype(np.float64) @ query
+        order = sorted(range(len(gallery)), key=lambda j: (-similarity[j], j))
+        if own is not None and own[i] >= 0:
+            order = [j for j in order if j != own[i]]
+        rows.append(order[:k])
+    return np.array(rows)
+
+
+# small integers have exact products, so that ties are ties in every precision and on every road
+integers = st.integers(1, 40).flatmap(lambda n: st.tuples(
+    st.lists(st.lists(st.integers(-2, 2), min_size=3, max_size=3), min_size=n, max_size=n),
+    st.integers(1, 45), st.integers(1, 50)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(integers, st.sampled_from(["torch", "faiss"]), st.booleans())
+def test_ties_are_ordered_by_index(case, backend, exclude):
+    points, k, chunk = np.array(case[0], dtype=np.float32), case[1], case[2]
+    own = np.arange(len(points)) if exclude else None
+    indices, similarities = neighbours(torch.from_numpy(points), k=k, exclude_self=exclude, chunk=chunk,
+                                       backend=backend)
+    expected = by_sorting(points, points, k, own)
+    assert indices.shape == (len(points), min(k, len(points) - exclude))
+    np.testing.assert_array_equal(indices.numpy(), expected.reshape(indices.shape))
+    np.testing.assert_array_equal(similarities.numpy(),
+                                  np.take_along_axis(points @ points.T, indices.numpy(), 1))
+
+
+@pytest.mark.parametrize("layout", ["random", "sample is best", "sample is worst", "constant", "signed zeros"])
+@pytest.mark.parametrize("k", [1, 8, 40, 90])
+def test_large_galleries_in_any_layout(layout, k):
+    # on a CPU the search guesses a threshold from every 16th column: these layouts make the guess fail either way
+    random = np.random.default_rng(k)
+    gallery = random.integers(-6, 7, (1500, 5))
+    strength = (gallery**2).sum(axis=1).argsort()
+    if layout.startswith("sample"):
+        chosen = strength[-94:] if layout.endswith("best") else strength[:94]
+        rest = np.setdiff1d(np.arange(1500), chosen)
+        order = np.empty(1500, dtype=int)
+        order[::16], order[np.arange(1500) % 16 > 0] = chosen, rest
+        gallery = np.abs(gallery[order])
+    elif layout == "constant":
+        gallery[:] = 3
+    elif layout == "signed zeros":
+        gallery[:, 1:] = 0
+        gallery[:, 0] = random.integers(0, 2, 1500)
+    queries = np.concatenate([np.abs(gallery[:4]), -np.abs(gallery[:2])])
+    found, _ = neighbours(torch.tensor(queries), torch.tensor(gallery), k, exclude_self=False)
+    np.testing.assert_array_equal(found.numpy(), by_sorting(queries, gallery, k))
+
+
+@pytest.mark.parametrize("backend", ["torch", "faiss"])
+@pytest.mark.parametrize("chunk", [1, 7, None])
+def test_queries_partly_in_the_gallery(backend, chunk):
+    random = np.random.default_rng(0)
+    gallery, queries = random.integers(-3, 4, (30, 4)), random.integers(-3, 4, (12, 4))
+    own = np.array([-1, 3, -1, 29, 0, 5, -1, -1, 7, 8, 9, -1])
+    queries[own >= 0] = gallery[own[own >= 0]]
+    for k in (1, 5, 29, 30, 100):
+        indices, similarities = neighbours(torch.tensor(queries), torch.tensor(gallery), k,
+                                           exclude_self=torch.from_numpy(own), chunk=chunk, backend=backend)
+        assert indices.shape[1] == min(k, 30)
+        for i, row in enumerate(by_sorting(queries, gallery, 30, None)):
+            expected = [j for j in row if j != own[i]][:k]
+            assert indices[i, :len(expected)].tolist() == expected
+            assert indices[i, len(expected):].tolist() == [-1] * (min(k, 30) - len(expected))
+            assert torch.isinf(similarities[i, len(expected):]).all()
+
+
+@pytest.mark.parametrize("backend", ["torch", "faiss"])
+@pytest.mark.parametrize("n", [101, 1003])
+def test_equal_rows_are_ties_wherever_they_stand(n, backend):
+    # products of equal columns differ in the last bit at the edge of a block; 2-fold and 3-fold copies at odd places
+    distinct = torch.nn.functional.normalize(torch.randn(n // 2, 33, generator=torch.Generator().manual_seed(1)))
+    source = torch.cat([torch.arange(n // 2), torch.arange(n - n // 2) % (n // 2)])
+    found, _ = neighbours(distinct[source], k=40, exclude_self=True, backend=backend, chunk=29)
+    for i, row in enumerate(source[found].tolist()):
+        here = found[i].tolist()
+        for a, b, left, right in zip(row, row[1:], here, here[1:]):
+            assert a != b or left < right
+        copies = [j for j in torch.nonzero(source == source[i]).flatten().tolist() if j != i]
+        assert here[:len(copies)] == copies
+
+
+@pytest.mark.parametrize("chunk", [1, 13, 64, None])
+def test_random_data_agree_with_float64_and_faiss(chunk):
+    points = torch.nn.functional.normalize(torch.randn(150, 24, generator=torch.Generator().manual_seed(2)))
+    expected = by_sorting(points.numpy(), points.numpy(), 50, np.arange(150))
+    for backend in ("torch", "faiss"):
+        indices, similarities = neighbours(points, k=50, exclude_self=True, chunk=chunk, backend=backend)
+        np.testing.assert_array_equal(indices.numpy(), expected)
+        products = (points.double() @ points.double().T).numpy()
+        np.testing.assert_allclose(similarities, np.take_along_axis(products, expected, 1), atol=1e-6)
+        assert (similarities.dtype, indices.dtype) == (torch.float32, torch.int64)
+
+
+def test_precision_around_does_not_matter():
+    points = torch.randn(60, 16, generator=torch.Generator().manual_seed(3))
+    calm = neighbours(points, k=9, exclude_self=True)
+    torch.set_float32_matmul_precision("medium")
+    try:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            hasty = neighbours(points.requires_grad_(), k=9, exclude_self=True)
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert all(torch.equal(a, b) for a, b in zip(calm, hasty))
+    assert not hasty[1].requires_grad
+
+
+def test_nothing_to_search():
+    one = torch.ones(1, 4)
+    assert neighbours(one, k=3, exclude_self=True)[0].shape == (1, 0)
+    assert neighbours(one, k=3, exclude_self=False)[0].tolist() == [[0]]
+    assert neighbours(torch.ones(0, 4), one, 3, exclude_self=False)[0].shape == (0, 3)
+    assert list(stream(torch.ones(0, 4), exclude_self=True)) == []
+
+
+def test_zero_of_either_sign_is_the_same_row():
+    points = torch.tensor([[0.0, 1.0], [-0.0, 1.0], [0.0, 1.0]])
+    assert neighbours(points, k=2, exclude_self=True)[0].tolist() == [[1, 2], [0, 2], [0, 1]]
+
+
+def test_faiss_missing_is_one_line(monkeypatch):
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    with pytest.raises(UserError, match="pip install faiss-cpu"):
+        neighbours(torch.ones(3, 2), k=1, exclude_self=True, backend="faiss")

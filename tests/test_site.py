@@ -1,0 +1,215 @@
+"""The site: whole, self-contained, the same bytes again, and no number that is not in the CSV."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from benchmark.commands.report import command
+from reports import ReportError, figures, records, site
+from tests.sample_records import make_record, write_sample
+
+VOID = {"meta", "link", "input", "br", "img", "hr", "mspace"}
+
+
+class Page(HTMLParser):
+    """Reads a page: unclosed tags, ids, what is linked, what is loaded, and the rows of its tables."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: Counter[str] = Counter()
+        self.links: list[str] = []
+        self.loads: list[str] = []
+        self.heads: dict[str, list[dict[str, str]]] = {}
+        self.rows: dict[str, list[list[str]]] = {}
+        self.table = ""
+        self.text = path.read_text(encoding="utf-8")
+        self.feed(self.text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {key: value or "" for key, value in attrs}
+        if "id" in given:
+            self.ids[given["id"]] += 1
+        if tag == "a":
+            self.links.append(given["href"])
+        for key in ("src", "data", "poster", "srcset", *(("href",) if tag in ("link", "image", "use") else ())):
+            if key in given:
+                self.loads.append(given[key])
+        if tag == "table":
+            self.table = given["id"]
+            self.heads[self.table], self.rows[self.table] = [], []
+        if self.table and tag == "th" and given.get("scope") == "col":
+            self.heads[self.table].append(given)
+        if self.table and tag == "tr":
+            self.rows[self.table].append([])
+        if self.table and tag in ("td", "th") and given.get("scope") != "col":
+            self.rows[self.table][-1].append("")
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open, f"</{tag}> closes nothing"
+        assert self.open.pop() == tag, f"</{tag}> does not close the last open tag"
+        if tag == "table":
+            self.table = ""
+
+    def handle_data(self, data: str) -> None:
+        inside = {"td", "th"} & set(self.open[-4:]) and "thead" not in self.open
+        if self.table and inside:
+            self.rows[self.table][-1][-1] += data
+
+
+METHODS = {"frozen": 0.23, "margin": 0.66, "s2sd": 0.73, "proxyanchor": 0.7}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("work") / "runs"
+    write_sample(folder, METHODS, ("glyphs", "cars"), seeds=2)
+    records.write(folder / "x", make_record("cars", 1, "diva", 0, 0.6))
+    records.write_failure(folder / "cars" / "2" / "diva" / "s0-0000", {"cause": "loss became <nan>"})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def built(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return site.build(*records.scan(runs), tmp_path_factory.mktemp("site")).parent
+
+
+@pytest.fixture(scope="module")
+def pages(built: Path) -> dict[str, Page]:
+    return {str(path.relative_to(built)): Page(path) for path in sorted(built.rglob("*.html"))}
+
+
+def test_every_page_is_there(pages: dict[str, Page]) -> None:
+    assert set(pages) == {"index.html", "about.html", "audit.html", "dataset/glyphs.html", "dataset/cars.html",
+                          "union/glyphs-union.html", *(f"method/{name}.html" for name in (*METHODS, "diva"))}
+
+
+def test_pages_are_well_formed_and_small(pages: dict[str, Page], built: Path) -> None:
+    for name, page in pages.items():
+        assert page.open == [], name
+        assert page.text.startswith("<!doctype html>\n<html lang=\"en\">"), name
+        assert [key for key, count in page.ids.items() if count > 1] == [], name
+        assert len(page.text) < 1_000_000, name
+        assert page.text.count("<h1>") == 1, name
+        assert "Undefined" not in page.text, name
+
+
+def test_nothing_is_loaded_from_another_host(pages: dict[str, Page], built: Path) -> None:
+    for name, page in pages.items():
+        for load in page.loads:
+            assert load.startswith(("data:", "#")) or (built / name).parent.joinpath(load).is_file(), (name, load)
+        for link in page.links:
+            if not link.startswith("https://arxiv.org/"):
+                target, _, anchor = link.partition("#")
+                there = (built / name).parent.joinpath(target).resolve() if target else built / name
+                assert there.is_file(), (name, link)
+                if anchor:
+                    assert f'id="{anchor}"' in there.read_text(), (name, link)
+    for asset in (built / "assets").iterdir():
+        assert not re.search(r"https?://|@import|url\(|fetch\(|XMLHttpRequest", asset.read_text()), asset
+
+
+def test_the_same_records_give_the_same_bytes(runs: Path, built: Path, tmp_path: Path) -> None:
+    again = site.build(*records.scan(runs), tmp_path).parent
+    first = {path.relative_to(built): path.read_bytes() for path in built.rglob("*") if path.is_file()}
+    second = {path.relative_to(again): path.read_bytes() for path in again.rglob("*") if path.is_file()}
+    assert first == second
+
+
+def test_every_number_of_a_board_is_in_its_csv(pages: dict[str, Page], built: Path) -> None:
+    checked = 0
+    for page in pages.values():
+        for table, heads in page.heads.items():
+            file = built / "data" / f"{table.removeprefix('table-')}.csv"
+            csv = pd.read_csv(file, keep_default_na=False, na_values=[""])
+            rows = [row for row in page.rows[table] if row]
+            assert len(rows) == len(csv), table
+            for shown, (_, row) in zip(rows, csv.iterrows()):
+                for cell, head in zip(shown, heads):
+                    if head["data-kind"] == "score" and re.fullmatch(r"[\d.]+( ± [\d.]+)?", cell):
+                        value = f"{100 * row[head['data-key']]:.1f}"
+                        std = row.get(f"{head['data-key']}:std")
+                        assert cell == value + (f" ± {100 * std:.1f}" if pd.notna(std) and std is not None else "")
+                        checked += 1
+    assert checked > 500
+
+
+def test_incomplete_and_failed_runs_are_shown_as_such(pages: dict[str, Page]) -> None:
+    rows = {row[1].strip(): row for row in pages["index.html"].rows["table-ags-recall-1"] if row}
+    assert rows["diva"][0] == "–"
+    assert "1/8" in rows["diva"]
+    assert rows["frozen"][0] == "floor"
+    assert [row[0] for row in pages["index.html"].rows["table-ags-recall-1"] if row][:3] == ["1", "2", "3"]
+    assert "loss became &lt;nan&gt;" in pages["index.html"].text
+
+
+def test_tables_are_accessible(pages: dict[str, Page]) -> None:
+    for name, page in pages.items():
+        assert page.text.count("<table") == page.text.count("<caption>"), name
+        for table, heads in page.heads.items():
+            assert sum("aria-sort" in head for head in heads) <= 1, (name, table)
+        assert 'class="skip"' in page.text
+        for drawing in re.findall(r"<svg[^>]*role=\"img\"[^>]*>.{0,40}", page.text, flags=re.S):
+            assert "<title" in drawing, name
+
+
+def test_figures_are_xml_and_follow_the_theme(pages: dict[str, Page], built: Path) -> None:
+    drawings = list((built / "figures").glob("*.svg"))
+    assert drawings
+    for path in drawings:
+        root = ElementTree.fromstring(path.read_text(encoding="utf-8"))
+        assert root.find("{http://www.w3.org/2000/svg}title") is not None
+    inline = re.search(r"<svg[^>]*role=\"img\".*?</svg>", pages["dataset/cars.html"].text, flags=re.S)
+    assert inline
+    assert "var(--hue-0)" in inline[0]
+    assert not any(hue.lower() in inline[0].lower() for hue in (*figures.HUES, figures.INK, figures.GREY))
+    assert "<style" not in inline[0]
+
+
+def test_pages_no_longer_made_are_removed_and_others_kept(tmp_path: Path) -> None:
+    write_sample(tmp_path / "runs", {"margin": 0.6, "arcface": 0.5}, ("glyphs",), seeds=1, union=False)
+    frame, lost = records.scan(tmp_path / "runs")
+    out = site.build(frame, lost, tmp_path / "site").parent
+    (out / "mine.txt").write_text("kept")
+    assert (out / "method" / "arcface.html").exists()
+    site.build(frame[frame["method"] == "margin"], lost, out)
+    assert not (out / "method" / "arcface.html").exists()
+    assert (out / "mine.txt").read_text() == "kept"
+
+
+def test_no_runs_no_site(tmp_path: Path) -> None:
+    with pytest.raises(ReportError, match="oodml run"):
+        site.build(*records.scan(tmp_path), tmp_path / "site")
+
+
+def test_the_command_prints_the_ranking_and_the_page(tmp_path: Path) -> None:
+    write_sample(tmp_path / "runs", {"margin": 0.6, "frozen": 0.2}, ("glyphs",), seeds=1, union=False)
+    result = CliRunner().invoke(command, ["--work", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert re.search(r"1\s+margin", result.output)
+    index = Path(result.output.strip().splitlines()[-1].partition(": ")[2])
+    assert index == (tmp_path / "leaderboard" / "index.html").resolve()
+    assert index.is_file()
+
+
+def test_scores_without_a_ladder_still_make_pages(tmp_path: Path) -> None:
+    record = make_record("plain", 1, "margin", 0, 0.5)
+    record["split"] = record["split"] | {"ladder": [], "frd": None}
+    records.write(tmp_path / "runs" / "a", record)
+    index = site.build(*records.scan(tmp_path / "runs"), tmp_path / "site")
+    assert "50.0" in (index.parent / "dataset" / "plain.html").read_text()

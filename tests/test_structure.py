@@ -1,0 +1,142 @@
+"""The shape of the embedding space and its clusters against loops, numpy, scipy and scikit-learn."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import entropy
+from sklearn.metrics import normalized_mutual_info_score, pair_confusion_matrix
+
+from benchmark.clustering import f1, nmi, nmi_f1
+from benchmark.structure import decay, singular_values, spectra, structure
+
+
+def clouds(n=150, classes=12, d=10, seed=0):
+    random = np.random.default_rng(seed)
+    y = random.integers(0, classes, n)
+    return random.normal(size=(classes, d))[y] + 0.5 * random.normal(size=(n, d)), y
+
+
+def unit(x):
+    return x / np.linalg.norm(x, axis=-1, keepdims=True)
+
+
+def test_distances_from_the_formulas():
+    x, y = clouds()
+    y[0] = 99  # a class of one image has no pair
+    found, x = structure(x, y), unit(x)
+    pairs = [np.linalg.norm(x[i] - x[j]) for i, j in itertools.permutations(range(len(x)), 2) if y[i] == y[j]]
+    means = [x[y == c].mean(axis=0) for c in np.unique(y)]
+    between = [np.linalg.norm(a - b) for a, b in itertools.permutations(means, 2)]
+    assert found["pi_intra"] == pytest.approx(np.mean(pairs), abs=1e-6)
+    assert found["pi_inter"] == pytest.approx(np.mean(between), abs=1e-6)
+    assert found["density"] == pytest.approx(np.mean(pairs) / np.mean(between), abs=1e-6)
+
+
+def test_released_distances_are_cosine_and_averaged_over_classes():
+    x, y = clouds(seed=1)
+    found, x = structure(x, y), unit(x)
+    classes = [np.mean([1 - x[i] @ x[j] for i, j in itertools.permutations(np.flatnonzero(y == c), 2)])
+               for c in np.unique(y)]
+    directions = [unit(x[y == c].mean(axis=0)) for c in np.unique(y)]
+    between = np.mean([1 - a @ b for a, b in itertools.permutations(directions, 2)])
+    assert found["pi_intra_released"] == pytest.approx(np.mean(classes), abs=1e-6)
+    assert found["pi_inter_released"] == pytest.approx(between, abs=1e-6)
+    assert found["density_released"] == pytest.approx(np.mean(classes) / between, abs=1e-6)
+
+
+def released_rho(x, k):
+    """The released code's words: singular values, drop the first |k| - 1, normalise, scipy's entropy."""
+    s = np.linalg.svd(x, compute_uv=False)[abs(k) - 1:]
+    s = s / s.sum()
+    uniform = np.ones(len(s)) / len(s)
+    return entropy(uniform, s) if k > 0 else entropy(s, uniform)
+
+
+@pytest.mark.parametrize(("n", "d"), [(150, 12), (20, 40), (9000, 11)])
+def test_spectral_decay(n, d):
+    x, y = clouds(n, d=d, seed=2)
+    found, x = structure(x, y), unit(x)
+    assert found["rho"] == pytest.approx(released_rho(x, 2), rel=1e-5)
+    for k in (-1, 1, 2, 10):
+        assert found[f"rho_released@{k}"] == pytest.approx(released_rho(x, k), rel=1e-5), k
+    large = [x[y == c] for c in np.unique(y) if (y == c).sum() > 2]
+    assert found["rho_class"] == pytest.approx(np.mean([released_rho(part, 2) for part in large]), rel=1e-4)
+
+
+def test_spectra_sum_to_one():
+    x, y = clouds(seed=3)
+    whole, by_class = spectra(x, y)
+    x = unit(x)
+    expected = np.linalg.svd(x, compute_uv=False)
+    np.testing.assert_allclose(whole, expected / expected.sum(), atol=1e-6)
+    mean = np.zeros(10)
+    for c in np.unique(y):
+        s = np.linalg.svd(x[y == c], compute_uv=False)
+        mean[:len(s)] += s / s.sum() / len(np.unique(y))
+    np.testing.assert_allclose(by_class, mean, atol=1e-6)
+
+
+def test_a_collapsed_space_decays_more_than_a_full_one():
+    random = np.random.default_rng(0)
+    y = np.repeat(np.arange(10), 8)
+    full, flat = random.normal(size=(80, 16)), random.normal(size=(80, 2)) @ random.normal(size=(2, 16))
+    assert structure(full, y)["rho"] < 0.1 < 1 < structure(flat, y)["rho"] < math.inf
+    point = structure(np.ones((80, 16)), y)
+    assert point["pi_intra"] == point["pi_inter"] == 0
+    assert math.isnan(point["density"])
+
+
+def test_what_does_not_exist_is_nan():
+    lone = structure(np.eye(5), np.arange(5))
+    assert math.isnan(lone["pi_intra"])
+    assert lone["pi_inter"] == pytest.approx(math.sqrt(2))
+    one = structure(np.eye(5), np.zeros(5, int))
+    assert math.isnan(one["pi_inter"])
+    assert one["pi_intra"] == pytest.approx(math.sqrt(2))
+    assert math.isnan(decay(np.ones(2), 10))
+
+
+def test_order_scale_and_rotation_change_nothing():
+    x, y = clouds(seed=4)
+    random = np.random.default_rng(1)
+    order, rotation = random.permutation(len(x)), np.linalg.qr(random.normal(size=(10, 10)))[0]
+    base = structure(x, y)
+    assert structure(x[order], y[order]) == pytest.approx(base, abs=1e-6, nan_ok=True)
+    assert structure(5 * x @ rotation, torch.tensor(y)) == pytest.approx(base, abs=1e-5, nan_ok=True)
+
+
+def test_singular_values_of_many_matrices_at_once():
+    x = torch.randn(4, 5, 7, generator=torch.Generator().manual_seed(0))
+    np.testing.assert_allclose(singular_values(x), np.linalg.svd(x.numpy(), compute_uv=False), rtol=1e-4)
+
+
+codes = st.integers(2, 40).flatmap(lambda n: st.tuples(*[st.lists(st.integers(0, 6), min_size=n, max_size=n)] * 2))
+
+
+@settings(max_examples=50, deadline=None)
+@given(codes)
+def test_nmi_and_f1_against_scikit_learn(case):
+    classes, clusters = map(np.array, case)
+    assert nmi(classes, clusters) == pytest.approx(normalized_mutual_info_score(classes, clusters), abs=1e-9)
+    (_, apart), (split, both) = pair_confusion_matrix(classes, clusters)
+    expected = 2 * both / (2 * both + apart + split) if both + apart + split else 1.0
+    assert f1(classes, clusters) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("faiss", [True, False])
+def test_clusters_of_separate_clouds_are_the_classes(faiss, monkeypatch):
+    if not faiss:
+        monkeypatch.setitem(sys.modules, "faiss", None)
+    y = np.repeat(np.arange(2), 30)
+    x = np.eye(8)[y] + 0.01 * np.random.default_rng(0).normal(size=(60, 8))
+    assert nmi_f1(x, y, seed=3) == {"nmi": 1.0, "f1": 1.0}
+    noise, labels = clouds(seed=5)
+    assert nmi_f1(noise, labels, seed=3) == nmi_f1(torch.from_numpy(noise), labels, seed=3)

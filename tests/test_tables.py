@@ -1,0 +1,130 @@
+"""Tables in every format say the same numbers, and what is shown is percent with one decimal."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from benchmark.commands.export import command as export_command
+from reports import ReportError, aggregate, exports, records, summary, tables
+from reports.tables import Column, Table
+from tests.sample_records import write_sample
+
+
+@pytest.fixture(scope="module")
+def frame(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+    folder = tmp_path_factory.mktemp("runs")
+    write_sample(folder, {"frozen": 0.23, "margin": 0.66, "s2sd": 0.73, "proxyanchor": 0.7}, seeds=2)
+    return records.collect(folder)
+
+
+@pytest.fixture(scope="module")
+def table(frame: pd.DataFrame) -> Table:
+    return tables.ags_table(aggregate.ags_board(frame))
+
+
+def test_what_a_cell_shows() -> None:
+    table = Table("t", "t", (Column("a", "A", "score"), Column("rank", "Rank", "rank")), pd.DataFrame([
+        {"a": 0.71349, "a:std": 0.00449, "rank": 1.0}, {"a": 0.5, "a:std": math.nan, "rank": 2.0},
+        {"a": math.nan, "a:coverage": "7/9", "rank": math.nan}, {"a": 0.2, "floor": True, "rank": math.nan}]))
+    shown = [[table.text(row, column) for column in table.columns] for row in table.rows]
+    assert shown == [["71.3 ± 0.4", "1"], ["50.0", "2"], ["7/9", "–"], ["20.0", "floor"]]
+
+
+def test_best_and_second_leave_floors_out(table: Table) -> None:
+    marks = table.marks(table.columns[2])
+    names = {table.rows[index]["method"]: mark for index, mark in marks.items()}
+    assert names == {"s2sd": "best", "proxyanchor": "second"}
+
+
+def numbers(text: str) -> list[str]:
+    return re.findall(r"\d+\.\d", text)
+
+
+def test_every_format_shows_the_numbers_of_the_csv(table: Table) -> None:
+    csv = pd.read_csv(io.StringIO(tables.to_csv(table)))
+    expected = []
+    for row in csv.to_dict("records"):
+        for key in ("mean", "cars", "glyphs"):
+            expected.append(f"{100 * row[key]:.1f}")
+            if not math.isnan(row[f"{key}:std"]):
+                expected.append(f"{100 * row[f'{key}:std']:.1f}")
+    for form in ("text", "md", "latex"):
+        assert numbers(tables.render(table, form)) == expected
+    rows = json.loads(tables.to_json(table))["rows"]
+    assert [row["mean"] for row in rows] == csv["mean"].tolist()
+
+
+def test_latex_is_balanced_and_escaped(table: Table) -> None:
+    text = tables.to_latex(table)
+    body = [line for line in text.splitlines() if line.endswith(r"\\")]
+    assert {line.count(" & ") for line in body} == {len(table.columns) - 1}
+    assert text.count("{") == text.count("}")
+    assert r"efficientnet\_lite0" in text
+    assert r"\textbf{" in text
+    assert tables.tex("50 % & a_b") == r"50 \% \& a\_b"
+
+
+def test_columns_tell_backbones_apart_only_where_they_differ(frame: pd.DataFrame) -> None:
+    assert "backbone" in [c.key for c in tables.ags_table(aggregate.ags_board(frame)).columns]
+    same = frame[frame["method"] != "frozen"]
+    keys = [c.key for c in tables.ags_table(aggregate.ags_board(same)).columns]
+    assert "backbone" not in keys
+    assert "protocol" not in keys
+
+
+def test_a_bar_is_named_or_there_is_none(frame: pd.DataFrame) -> None:
+    assert "ddof = 1" in tables.ags_table(aggregate.ags_board(frame)).note
+    single = tables.ags_table(aggregate.ags_board(frame[frame["seed"] == 0]))
+    assert "±" not in tables.to_text(single)
+    assert single.note == "Single seeds: no bars."
+
+
+def test_terminal_summary_names_every_method_and_rank(frame: pd.DataFrame) -> None:
+    text = summary.terminal(frame, pd.DataFrame(columns=list(records.FAILURE_FACTS)))
+    assert re.search(r"1\s+s2sd", text)
+    assert re.search(r"floor\s+frozen", text)
+    assert "harmonic" in text
+
+
+@pytest.mark.parametrize("name", list(exports.TABLES))
+@pytest.mark.parametrize("form", ["csv", "latex", "md", "json", "text"])
+def test_every_export_is_made(frame: pd.DataFrame, name: str, form: str) -> None:
+    text = exports.export(frame, name, form)
+    assert "margin" in text
+    if form == "csv":
+        assert len(pd.read_csv(io.StringIO(text))) > 0
+
+
+def test_macros_are_letters_and_equal_the_table(frame: pd.DataFrame) -> None:
+    text = exports.export(frame, "ags", "macros")
+    found = dict(re.findall(r"\\newcommand\{\\([A-Za-z]+)\}\{([0-9.]+)\}\n", text))
+    assert len(found) == len(text.splitlines()) == 8
+    board = aggregate.ags_board(frame).set_index("method")
+    key = next(name for name in found if "Glyphs" in name and "STwosd" in name)
+    assert found[key] == f"{100 * board.at['s2sd', 'glyphs']:.1f}"
+
+
+def test_unknown_names_are_refused(frame: pd.DataFrame) -> None:
+    with pytest.raises(ReportError, match="there are"):
+        exports.export(frame, "best", "csv")
+    with pytest.raises(ReportError, match="there are"):
+        exports.export(frame, "ags", "xls")
+    with pytest.raises(ReportError, match="macros"):
+        exports.export(frame, "runs", "macros")
+
+
+def test_the_command_writes_a_file(tmp_path: Path) -> None:
+    write_sample(tmp_path / "work" / "runs", {"margin": 0.7}, ("glyphs",), seeds=1, union=False)
+    target = tmp_path / "tables" / "ags.csv"
+    arguments = ["--work", str(tmp_path / "work"), "--table", "ags", "--out", str(target)]
+    result = CliRunner().invoke(export_command, arguments)
+    assert result.exit_code == 0, result.output
+    assert pd.read_csv(target)["coverage"].tolist() == ["5/5"]
