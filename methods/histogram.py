@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from methods import Objective, register, setting
+from methods.parts.distances import gram
 from methods.parts.miners import masks
 
 
@@ -46,7 +47,7 @@ class Histogram(Objective):
         nodes: int = setting(65, "Revisiting DML, appendix A.1 (R)", sop=11)
 
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        similarity = (embeddings @ embeddings.T).flatten()
+        similarity = gram(embeddings).flatten()
         positive, negative = (mask.flatten().to(similarity.dtype) for mask in masks(labels))
         above = soft_histogram(similarity, negative, self.settings.nodes)
         below = soft_histogram(similarity, positive, self.settings.nodes).cumsum(0)

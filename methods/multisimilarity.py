@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from methods import Objective, register, setting
+from methods.parts.distances import gram
 from methods.parts.miners import masks, multi_similarity
 from methods.parts.ranked import mean
 
@@ -17,9 +19,8 @@ def weigh_pairs(similarity: Tensor, positives: Tensor, negatives: Tensor, s: Mul
     positive, negative = multi_similarity(similarity.detach(), positives, negatives, s.epsilon)
 
     def soft_sum(exponent: Tensor, mask: Tensor) -> Tensor:
-        # log(1 + sum exp): the 1 is an exponent of zero in an extra column
-        exponent = torch.cat([exponent.masked_fill(~mask, -torch.inf), exponent.new_zeros(len(exponent), 1)], 1)
-        return torch.logsumexp(exponent, 1)
+        # softplus(log sum exp x) = log(1 + sum exp x)
+        return F.softplus(torch.logsumexp(exponent.masked_fill(~mask, -torch.inf), 1))
 
     loss = (soft_sum(-s.alpha * (similarity - s.threshold), positive) / s.alpha
             + soft_sum(s.beta * (similarity - s.threshold), negative) / s.beta)
@@ -50,4 +51,4 @@ class MultiSimilarity(Objective):
         epsilon: float = setting(0.1, "Revisiting DML, appendix A")
 
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        return weigh_pairs(embeddings @ embeddings.T, *masks(labels), self.settings)
+        return weigh_pairs(gram(embeddings), *masks(labels), self.settings)

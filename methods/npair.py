@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from methods import Objective, register, setting
+from methods.parts.distances import gram
 from methods.parts.miners import masks
 
 
@@ -22,8 +23,7 @@ def positive_pairs(labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 def soft_plus_sum(exponent: Tensor, mask: Tensor) -> Tensor:
     """Mean over the rows of log(1 + sum_{n in mask} e^{x_n}); zero without rows."""
-    zero = exponent.new_zeros(len(exponent), 1)
-    rows = torch.logsumexp(torch.cat([exponent.masked_fill(~mask, -torch.inf), zero], 1), 1)
+    rows = F.softplus(torch.logsumexp(exponent.masked_fill(~mask, -torch.inf), 1))
     return rows.sum() / max(len(rows), 1)
 
 
@@ -48,7 +48,7 @@ class NPair(Objective):
         nu: float = setting(0.005, "Revisiting DML, appendix A.1")
 
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        products = embeddings @ embeddings.T
+        products = gram(embeddings)
         a, p, negative = positive_pairs(labels)
         exponent = products[a] - products[a, p][:, None]
         return soft_plus_sum(exponent, negative) + self.settings.nu * embeddings.square().sum(1).mean()
@@ -76,7 +76,7 @@ class Angular(NPair):
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         tan2 = math.tan(math.radians(self.settings.alpha)) ** 2
         unit = F.normalize(embeddings, dim=-1)
-        products = unit @ unit.T
+        products = gram(unit)
         a, p, negative = positive_pairs(labels)
         exponent = 4 * tan2 * (products[a] + products[p]) - 2 * (1 + tan2) * products[a, p][:, None]
         return super().forward(embeddings, labels) + self.settings.weight * soft_plus_sum(exponent, negative)

@@ -9,6 +9,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import pkgutil
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,7 +109,8 @@ def register(name: str, *, family: str, papers: Iterable[str] = (), tags: Iterab
 
     def add(cls: type) -> type:
         known = _ENTRIES.get(name)
-        if known is not None and known.cls.__qualname__ != cls.__qualname__:
+        same = known is not None and (known.cls.__module__, known.cls.__qualname__) == (cls.__module__, cls.__qualname__)
+        if known is not None and not same:
             raise MethodError(f"method '{name}' is registered twice: {known.cls.__module__} and {cls.__module__}")
         _ENTRIES[name] = Entry(name, cls, family, tuple(papers), tuple(tags), cite.strip(), trains, base,
                                defaults=tuple((defaults or {}).items()))
@@ -137,12 +139,15 @@ def load_plugin(path: str | Path) -> list[str]:
     path = Path(path)
     if not path.is_file():
         raise MethodError(f"plug-in {path}: no such file")
-    before = set(_ENTRIES)
+    before = dict(_ENTRIES)
     spec = importlib.util.spec_from_file_location(f"oodml_plugin_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
-    spec.loader.exec_module(importlib.util.module_from_spec(spec))
-    added = sorted(set(_ENTRIES) - before)
+    module = importlib.util.module_from_spec(spec)
+    # dataclasses look their module up there to read annotations kept as text
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    added = sorted(name for name, entry in _ENTRIES.items() if before.get(name) is not entry)
     if not added:
         raise MethodError(f"plug-in {path} registers no method; decorate a class with @methods.register(...)")
     return added

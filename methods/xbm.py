@@ -10,6 +10,7 @@ from torch import Tensor
 
 from methods import Objective, register, setting
 from methods.multisimilarity import MultiSimilarity, weigh_pairs
+from methods.parts.distances import gram
 from methods.parts.memory import Memory
 from methods.parts.miners import masks
 from methods.parts.ranked import mean
@@ -36,7 +37,7 @@ class CrossBatch(Objective):
 
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         partners = self.memory.enqueue(embeddings, labels)
-        within = self.pair_loss(embeddings @ embeddings.T, *masks(labels))
+        within = self.pair_loss(gram(embeddings), *masks(labels))
         across = self.pair_loss(embeddings @ partners.embeddings.T, partners.positives, partners.negatives)
         weight = torch.where(self.memory.steps > self.settings.start, self.settings.weight, 0.0)
         return within + weight.to(across.dtype) * across

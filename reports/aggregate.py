@@ -245,7 +245,7 @@ def with_costs(board: pd.DataFrame, frame: pd.DataFrame, metric: str = "recall@1
     """An `ags_board` with what a row gains and costs.
 
     `gain` is the mean AGS less that of the frozen floor in the protocol; `gap`, the selection gap, is the AGS with
-    the epoch chosen on the test classes less the AGS of the last epoch; `parameters` trained; `hours` of all runs.
+    the epoch chosen on the test classes less the AGS of the last epoch; `parameters` trained; `seconds` of all runs.
     """
     if board.empty:
         return board
@@ -258,7 +258,7 @@ def with_costs(board: pd.DataFrame, frame: pd.DataFrame, metric: str = "recall@1
     rows = on_ladder(frame).groupby(ROW)
     board = board.assign(parameters=rows["trainable_parameters"].max().reindex(keys).to_numpy(dtype=float))
     if "cost:seconds" in frame:
-        board = board.assign(hours=rows["cost:seconds"].sum(min_count=1).reindex(keys).to_numpy(dtype=float) / 3600)
+        board = board.assign(seconds=rows["cost:seconds"].sum(min_count=1).reindex(keys).to_numpy(dtype=float))
     return board
 
 

@@ -96,24 +96,23 @@ def macro_name(*words: str) -> str:
     r"""A LaTeX command name, letters alone.
 
     >>> macro_name("cub", "s2sd", "ags"), macro_name("cars", "proxy-anchor", "recall@1")
-    ('oodmlCubSTwosdAgs', 'oodmlCarsProxyAnchorRecallOne')
+    ('oodmlCubSTwoSdAgs', 'oodmlCarsProxyAnchorRecallOne')
     """
     digits = ("Zero", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")
-    text = "-".join(words)
-    text = re.sub(r"\d", lambda found: digits[int(found[0])] + "\0", text)
-    parts = re.split(r"[^A-Za-z\0]+", text)
-    return "oodml" + "".join(part[:1].upper() + part[1:] for part in parts).replace("\0", "")
+    text = re.sub(r"\d", lambda found: f"-{digits[int(found[0])]}-", "-".join(words))
+    return "oodml" + "".join(part[:1].upper() + part[1:] for part in re.split(r"[^A-Za-z]+", text))
 
 
-def _macros(tidy: pd.DataFrame, name: str, metric: str) -> str:
+def _macros(runs: pd.DataFrame, tidy: pd.DataFrame, name: str, metric: str) -> str:
     """A command for each number of the AGS and union tables, so that prose cannot drift from the table."""
     if name not in ("ags", "uml"):
         raise ReportError("macros are made from --table ags or uml")
     value = "ags" if name == "ags" else "score"
-    many = [key for key in ROW[1:] if tidy[key].nunique() > 1]
+    labels = aggregate.labels(runs)
     lines: dict[str, str] = {}
     for row in tidy[tidy[value].notna()].to_dict("records"):
-        words = [row["dataset"], row["method"], *(row[key] for key in many), *(["ags"] if name == "ags" else [])]
+        words = [row["union"]] if name == "uml" else []
+        words += [row["dataset"], labels[tuple(row[key] for key in ROW)], *(["ags"] if name == "ags" else [])]
         words += [] if metric == "recall@1" else [metric]
         lines[macro_name(*map(str, words))] = f"{100 * row[value]:.1f}"
     return "".join(f"\\newcommand{{\\{key}}}{{{text}}}\n" for key, text in sorted(lines.items()))
@@ -130,7 +129,7 @@ def export(frame: pd.DataFrame, name: str, form: str, metric: str = "recall@1") 
     if tidy.empty:
         raise ReportError(f"no run has what the table '{name}' shows; `oodml run` makes runs")
     if form == "macros":
-        return _macros(tidy, name, metric)
+        return _macros(runs, tidy, name, metric)
     if form in ("csv", "json"):
         columns = tuple(Column(key, key) for key in tidy.columns)
         return tables.render(Table(name, name, columns, tidy), form)

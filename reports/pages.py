@@ -44,9 +44,10 @@ def home(site: Site) -> None:
 def _union_tables(site: Site, dataset: str, prefix: str = "") -> list[tuple[str, dict[str, Any]]]:
     """(protocol, table) of a union, one for each protocol it was run with."""
     runs = site.runs[site.runs["dataset"] == dataset]
+    whole = aggregate.union_board(runs, "recall@1")
     found = []
     for protocol in sorted(runs["protocol"].unique()):
-        board = aggregate.union_board(runs[runs["protocol"] == protocol], "recall@1")
+        board = whole[whole["protocol"] == protocol]
         name = f"{dataset}" if runs["protocol"].nunique() == 1 else f"{dataset}-{protocol}"
         if len(board):
             table = tables.union_table(board, "recall@1")

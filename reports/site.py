@@ -41,7 +41,10 @@ def build(frame: pd.DataFrame, failures: pd.DataFrame, out: Path) -> Path:
 def _write(files: dict[str, str], out: Path) -> Path:
     out.mkdir(parents=True, exist_ok=True)
     listing = out / _LIST
-    before = json.loads(listing.read_text(encoding="utf-8")) if listing.exists() else []
+    try:
+        before = json.loads(listing.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):  # the first build, or one that was cut: nothing is known to be ours
+        before = []
     for name in sorted(set(before) - set(files)):
         (out / name).unlink(missing_ok=True)
     for name, text in sorted(files.items()):

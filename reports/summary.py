@@ -10,6 +10,7 @@ from reports import aggregate, tables
 def terminal(frame: pd.DataFrame, lost: pd.DataFrame, metric: str = "recall@1") -> str:
     """The AGS board of each protocol, the board of each union, and a line on runs without a result."""
     runs, notes = aggregate.select(frame)
+    unions = aggregate.union_board(runs, metric)
     blocks = []
     for protocol, group in runs.groupby("protocol", sort=True):
         board = aggregate.ags_board(group, metric)
@@ -17,7 +18,7 @@ def terminal(frame: pd.DataFrame, lost: pd.DataFrame, metric: str = "recall@1") 
             costs = aggregate.with_costs(board, group, metric)
             title = f"AGS of {metric} along the ladder, protocol {protocol} (percent, higher is better)"
             blocks.append(f"{title}\n\n{tables.to_text(tables.ags_table(costs, metric))}")
-        for dataset, part in aggregate.union_board(group, metric).groupby("dataset", sort=True):
+        for dataset, part in unions[unions["protocol"] == protocol].groupby("dataset", sort=True):
             title = f"{metric} on {dataset}, protocol {protocol}, ranked by the harmonic mean (percent)"
             blocks.append(f"{title}\n\n{tables.to_text(tables.without_parts(tables.union_table(part, metric)))}")
     if not blocks:

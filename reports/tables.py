@@ -19,7 +19,8 @@ from reports.aggregate import ROW
 class Column:
     """A column of a table: its key in the frame, its header, what kind of value it holds, what it means.
 
-    The kinds: text, rank, score and gain (fractions, shown in percent), number, and html, which pages alone show.
+    The kinds: text, rank, score and gain (fractions, shown in percent), number, time (seconds), and html, which
+    pages alone show.
     """
 
     key: str
@@ -65,6 +66,8 @@ class Table:
         number = float(value)  # type: ignore[arg-type]
         if column.kind == "rank":
             return str(int(number))
+        if column.kind == "time":
+            return duration(number)
         if column.kind == "number":
             return compact(number) if column.digits < 0 else f"{number:,.{column.digits}f}"
         shown = f"{100 * number:+.{column.digits}f}" if column.kind == "gain" else f"{100 * number:.{column.digits}f}"
@@ -101,6 +104,18 @@ def compact(number: float) -> str:
     return f"{number:.0f}"
 
 
+def duration(seconds: float) -> str:
+    """Seconds in the unit a reader would choose.
+
+    >>> duration(41.3), duration(190), duration(5400), duration(400_000)
+    ('41 s', '3.2 min', '1.5 h', '4.6 d')
+    """
+    for size, unit in ((86400 * 2, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / (86400 if unit == 'd' else size):.1f} {unit}"
+    return f"{seconds:.0f} s"
+
+
 def row_columns(board: pd.DataFrame) -> list[Column]:
     """The method, then whatever else it takes to tell rows apart: protocol, backbone, source where they vary."""
     names = {"method": "Method", "protocol": "Protocol", "backbone": "Backbone", "source": "Source"}
@@ -125,7 +140,7 @@ EXTRA = (
     ("gain", "vs frozen", "gain", "AGS less that of the frozen backbone, mean over datasets", 1),
     ("gap", "Gap", "gain", "Selection gap: AGS if the epoch were chosen on the test classes, less the AGS shown", 1),
     ("parameters", "Trained", "number", "Trained parameters", -1),
-    ("hours", "Hours", "number", "Hours of computing, all runs of the row together", 2),
+    ("seconds", "Time", "time", "Time of computing, all runs of the row together", 0),
 )
 
 

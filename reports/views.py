@@ -22,6 +22,12 @@ def known_metrics(frame: pd.DataFrame) -> list[str]:
     return [metric for metric in METRICS if metric in there and frame[metric].notna().any()] or there[:1]
 
 
+def _metric_order(metric: str) -> tuple[bool, bool, str, int]:
+    """Recall first, by k as a number; the measures that imitate released code last."""
+    name, _, k = metric.partition("@")
+    return metric.endswith("_released"), name != "recall", name, int(k) if k.isdigit() else 0
+
+
 def heat_table(frame: pd.DataFrame, dataset: str, metric: str) -> Table:
     """Method x rung with the AGS of the dataset: one row a method, one column a split, in order of distance."""
     cells = rung_scores(frame, dataset, metric)
@@ -90,12 +96,12 @@ def gain_table(frame: pd.DataFrame, dataset: str, metric: str) -> Table | None:
 
 def runs_table(runs: pd.DataFrame, name: str, caption: str) -> Table:
     """Every run of a method with its seed, scores and cost."""
-    scores = [metric for metric in ("recall@1", *metrics(runs)) if metric in runs and runs[metric].notna().any()]
+    scores = sorted((metric for metric in metrics(runs) if runs[metric].notna().any()), key=_metric_order)
     rest = [key for key in ("best-test:recall@1", "validation:recall@1") if key in runs and runs[key].notna().any()]
     columns = [Column("dataset", "Dataset"), Column("split", "Split"), Column("frd", "Distance", "number", digits=1),
                *(Column(key, head) for key, head in (("protocol", "Protocol"), ("backbone", "Backbone"))
                  if runs[key].nunique() > 1),
-               Column("seed", "Seed"), *(Column(metric, metric, "score") for metric in dict.fromkeys(scores)),
+               Column("seed", "Seed"), *(Column(metric, metric, "score") for metric in scores),
                *(Column(key, key.replace(":", ": "), "score") for key in rest)]
     if "cost:seconds" in runs:
         columns.append(Column("cost:seconds", "Seconds", "number", digits=1))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import scipy.linalg
@@ -206,7 +208,7 @@ def test_frechet_matching_in_the_candidates_span_is_exact(dim: int) -> None:
     costs = [frechet(x[c.numpy()], x) for c in candidates]
     assert bank_batches.match_frechet(slow)(big, candidates) == int(np.argmin(costs))
     order = sorted(range(10), key=lambda i: costs[i])
-    for one, other in zip(order, order[1:]):
+    for one, other in itertools.pairwise(order):
         assert bank_batches.match_frechet(slow)(big, [candidates[other], candidates[one]]) == 1
     assert set(asked) == {min(dim, 29)}
 

@@ -11,11 +11,14 @@ import methods
 from methods import MethodError
 from tests import conformance
 
-ISSUED = """contrastive triplet-random triplet-semihard triplet-softhard triplet quadruplet genlifted npair angular histogram
-snr margin margin-b06 multisimilarity supcon proxynca proxynca++ proxyanchor softtriple normsoftmax arcface cosface
+ISSUED = """
+contrastive triplet-random triplet-semihard triplet-softhard triplet quadruplet genlifted npair angular histogram snr
+margin margin-b06 multisimilarity supcon proxynca proxynca++ proxyanchor softtriple normsoftmax arcface cosface
 curricularface r-contrastive r-margin r-margin-b12 r-triplet r-snr hyp triplet-xbm multisimilarity-xbm manifold-mixup
-manifold-mixup-triplet manifold-mixup-margin frozen random""".split()
+manifold-mixup-triplet manifold-mixup-margin frozen random
+"""
 PLUGIN = '''
+from __future__ import annotations
 from dataclasses import dataclass
 import torch
 from methods import Objective, register, setting
@@ -45,7 +48,7 @@ def test_conformance(name: str, check: str) -> None:
 
 
 def test_all_methods_of_the_four_papers_are_there() -> None:
-    assert set(ISSUED) <= set(methods.names())
+    assert set(ISSUED.split()) <= set(methods.names())
     study = set(methods.names("oodml-study"))
     assert {"margin", "multisimilarity", "arcface", "proxyanchor", "r-margin"} <= study
     assert study <= {"margin", "multisimilarity", "arcface", "proxyanchor", "r-margin", "uniform-prior", "diva", "s2sd"}
@@ -86,9 +89,21 @@ def test_mistakes_in_settings_are_named() -> None:
         methods.get("margin").settings(beta="wide")
     with pytest.raises(MethodError, match="there are distance"):
         conformance.build(dataclasses.replace(methods.get("triplet"), defaults=(("miner", "best"),)))
+    small = conformance.build(dataclasses.replace(methods.get("triplet-xbm"), defaults=(("size", 4),)))
     with pytest.raises(MethodError, match="smaller than a batch"):
-        entry = dataclasses.replace(methods.get("triplet-xbm"), defaults=(("size", 4),))
-        conformance.build(entry).step(*conformance.glyphs())
+        small.step(*conformance.glyphs())
+
+
+def test_a_plugin_cannot_take_the_name_of_another_method(tmp_path: Path) -> None:
+    file = tmp_path / "thief.py"
+    file.write_text(PLUGIN.replace("my-pairs", "margin").replace("class Pairs", "class Margin"), encoding="utf-8")
+    with pytest.raises(MethodError, match="registered twice"):
+        methods.load_plugin(file)
+    with pytest.raises(MethodError, match="no such file"):
+        methods.load_plugin(tmp_path / "absent.py")
+    file.write_text("", encoding="utf-8")
+    with pytest.raises(MethodError, match="registers no method"):
+        methods.load_plugin(file)
 
 
 def test_the_suite_runs_over_a_plugin(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -105,7 +120,8 @@ def test_the_suite_runs_over_a_plugin(tmp_path: Path, capsys: pytest.CaptureFixt
 
 def test_a_plugin_that_breaks_the_rules_fails_the_suite(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "broken.py"
-    file.write_text(PLUGIN.replace("my-pairs", "broken").replace("self.settings.weight *", "torch.inf *"), encoding="utf-8")
+    broken = PLUGIN.replace("my-pairs", "broken").replace("self.settings.weight *", "torch.inf *")
+    file.write_text(broken, encoding="utf-8")
     try:
         assert conformance.main(["--plugin", str(file)]) > 0
         assert "FAIL broken: gradients_are_finite" in capsys.readouterr().out

@@ -55,13 +55,13 @@ def distances(x: torch.Tensor) -> np.ndarray:
 
 
 def positives(i: int) -> np.ndarray:
-    same = (LABELS == LABELS[i]).numpy().copy()
+    same = (LABELS[i] == LABELS).numpy().copy()
     same[i] = False
     return same
 
 
 def negatives(i: int) -> np.ndarray:
-    return (LABELS != LABELS[i]).numpy()
+    return (LABELS[i] != LABELS).numpy()
 
 
 ANCHORS = range(9)

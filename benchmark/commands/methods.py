@@ -48,8 +48,8 @@ def _table(tag: str | None) -> None:
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     for row in rows:
         click.echo("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths)), row[4]]))
-    click.echo(f"\n{len(names)} methods. `oodml methods show NAME` has the formula, the settings with their sources and the "
-               "citation; NAME:BASE puts a method that builds on an objective on another one.")
+    click.echo(f"\n{len(names)} methods. `oodml methods show NAME` has the formula, the settings with their sources "
+               "and the citation; NAME:BASE puts a method that builds on an objective on another one.")
 
 
 @command.command()
@@ -103,8 +103,9 @@ def _against_protocols(entry: Entry) -> None:
                    if value != getattr(general, key)]
         objective = entry.objective
         if objective is not None:
-            changes += [f"{key} {value:g} instead of lr {special.lr:g}" for key, value in vars(objective.settings()).items()
-                        if key.endswith("_lr") and value != special.lr]
+            rates = {key: value for key, value in vars(objective.settings()).items() if key.endswith("_lr")}
+            changes += [f"{key} {value:g} instead of lr {special.lr:g}" for key, value in rates.items()
+                        if value != special.lr]
         if special.batches and special.batches != entry.batches:
             changes.append(f"the protocol's batches {special.batches} replace {entry.batches}")
         lines.append(f"  {name:12} {'; '.join(changes) or 'its defaults'}")
@@ -114,8 +115,8 @@ def _against_protocols(entry: Entry) -> None:
 @command.command()
 @click.option("--out", type=click.Path(path_type=Path), default=Path("toy.png"), show_default=True,
               help="Where the figure goes; the ending (.png, .svg, .pdf) says how.")
-@click.option("--p", default=0.3, show_default=True, help="Probability of a switched tuple.")
-@click.option("--seed", default=0, show_default=True)
+@click.option("--p", default=0.4, show_default=True, help="Probability of a switched tuple.")
+@click.option("--seed", default=0, show_default=True, help="Start of the networks and order of the points.")
 def toy(out: Path, p: float, seed: int) -> None:
     """Draw the 2-d examples of Revisiting DML: embeddings with and without rho-regularisation, singular values."""
     from benchmark.errors import UserError
@@ -123,16 +124,20 @@ def toy(out: Path, p: float, seed: int) -> None:
 
     if out.suffix not in (".png", ".svg", ".pdf"):
         raise UserError(f"{out}: the figure can be .png, .svg or .pdf")
-    outcomes = {name: [examples.train(name, q, seed=seed) for q in (0.0, p)] for name in examples.EXAMPLES}
+    outcomes = {}
+    for name in examples.EXAMPLES:
+        for objective in examples.OBJECTIVES:
+            both = [examples.train(name, q, objective=objective, seed=seed) for q in (0.0, p)]
+            outcomes[name, objective] = both
+            click.echo(f"{name:9} {objective:12} " + "; ".join(
+                f"p = {q:g}: second singular value {float(one.spectrum[1]):.3f}, length of a training line "
+                f"{one.spread:.4f}, gap between test lines {one.gap:.4f}" for q, one in zip((0.0, p), both)))
     _draw(outcomes, p, out)
-    for name, (plain, regularised) in outcomes.items():
-        click.echo(f"{name}: second singular value {float(plain.spectrum[1]):.3f} without, "
-                   f"{float(regularised.spectrum[1]):.3f} with; gap between test classes {plain.gap:.3f} and "
-                   f"{regularised.gap:.3f}")
     click.echo(f"wrote {out}")
 
 
-def _draw(outcomes: dict[str, list[Any]], p: float, out: Path) -> None:
+def _draw(outcomes: dict[tuple[str, str], list[Any]], p: float, out: Path) -> None:
+    """One row for each example and objective: the data, the two embeddings, the singular values."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -140,20 +145,23 @@ def _draw(outcomes: dict[str, list[Any]], p: float, out: Path) -> None:
 
     from methods.parts import toy as examples
 
-    figure, axes = plt.subplots(len(outcomes), 4, figsize=(13, 3.2 * len(outcomes)), squeeze=False, layout="constrained")
-    for row, (name, (plain, regularised)) in zip(axes, outcomes.items()):
+    def scatter(axis: Any, dots: Any, crosses: Any, labels: Any, others: Any) -> None:
+        axis.scatter(*dots.T, c=labels, cmap="tab10", vmin=0, vmax=9, s=14, marker="o")
+        axis.scatter(*crosses.T, c=others + 4, cmap="tab10", vmin=0, vmax=9, s=14, marker="x")
+
+    rows = len(outcomes)
+    figure, axes = plt.subplots(rows, 4, figsize=(13, 3.2 * rows), squeeze=False, layout="constrained")
+    for row, ((name, objective), both) in zip(axes, outcomes.items()):
         known, unknown = examples.EXAMPLES[name]()
-        row[0].scatter(*known.points.T, c=known.labels, cmap="tab10", vmax=9, s=14, marker="o")
-        row[0].scatter(*unknown.points.T, c=unknown.labels + 4, cmap="tab10", vmax=9, s=14, marker="x")
+        scatter(row[0], known.points, unknown.points, known.labels, unknown.labels)
         row[0].set_title(f"{name}: training (dots), test (crosses)")
-        for axis, outcome, title in ((row[1], plain, "contrastive"), (row[2], regularised, f"with switching, p = {p:g}")):
-            axis.scatter(*outcome.train.T, c=known.labels, cmap="tab10", vmax=9, s=14, marker="o")
-            axis.scatter(*(1.15 * outcome.test.T), c=unknown.labels + 4, cmap="tab10", vmax=9, s=14, marker="x")
+        for axis, outcome, title in zip(row[1:], both, (objective, f"{objective}, switching with p = {p:g}")):
+            # the test lines on a wider circle, so that neither hides the other
+            scatter(axis, outcome.train, 1.15 * outcome.test, known.labels, unknown.labels)
             axis.set(title=title, xlim=(-1.3, 1.3), ylim=(-1.3, 1.3), aspect="equal")
-        places = range(1, 3)
-        row[3].bar([i - 0.2 for i in places], plain.spectrum.tolist(), 0.4, label="without")
-        row[3].bar([i + 0.2 for i in places], regularised.spectrum.tolist(), 0.4, label="with")
-        row[3].set(title="singular values of the training embeddings", xticks=list(places))
+        for shift, outcome, label in zip((-0.2, 0.2), both, ("without", "with")):
+            row[3].bar([1 + shift, 2 + shift], outcome.spectrum.tolist(), 0.4, label=label)
+        row[3].set(title="singular values, training", xticks=[1, 2])
         row[3].legend()
     figure.savefig(out, dpi=150)
     plt.close(figure)

@@ -1,8 +1,8 @@
 """Drawing a glyph: outline, seeded variation, filled polygon, ink and ground, in whole numbers.
 
 Neither FreeType nor Pillow nor a random generator of numpy has a say in a pixel, so the same font files give the same
-bytes on every processor and with every library version. What varies is drawn from SHAKE-128 of (face, character, drawing
-number): an image depends on nothing drawn before it.
+bytes on every processor and with every library version. What varies is drawn from SHAKE-128 of (face, character,
+drawing number): an image depends on nothing drawn before it.
 """
 
 from __future__ import annotations

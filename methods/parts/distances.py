@@ -2,10 +2,37 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import torch
 from torch import Tensor
 
 TINY = 1e-12
 """Squared distances below this count as equal points: their gradient is zero instead of infinite."""
+
+
+class _Gram(torch.autograd.Function):
+    """x x^T with the gradient (G + G^T) x: one product of matrices where autograd, blind to the symmetry, takes two."""
+
+    @staticmethod
+    def forward(context: Any, x: Tensor) -> Tensor:
+        context.save_for_backward(x)
+        return x @ x.T
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> Tensor:
+        (x,) = context.saved_tensors
+        return (gradient + gradient.T) @ x
+
+
+def gram(x: Tensor) -> Tensor:
+    """The products of every two rows, x_i.x_j: cosine similarities where the rows are normalised.
+
+    >>> gram(torch.tensor([[1.0, 2.0], [0.0, 1.0]]))
+    tensor([[5., 2.],
+            [2., 1.]])
+    """
+    return _Gram.apply(x)
 
 
 def root(squared: Tensor) -> Tensor:
@@ -24,8 +51,9 @@ def paired(x: Tensor, y: Tensor) -> Tensor:
 
 def squared(x: Tensor, y: Tensor | None = None) -> Tensor:
     """Squared Euclidean distances of every row of x to every row of y, by |x|^2 + |y|^2 - 2 x.y."""
+    products = gram(x) if y is None else x @ y.T
     y = x if y is None else y
-    return (x.square().sum(-1)[:, None] + y.square().sum(-1)[None, :] - 2 * x @ y.T).clamp(min=0)
+    return (x.square().sum(-1)[:, None] + y.square().sum(-1)[None, :] - 2 * products).clamp(min=0)
 
 
 def pairwise(x: Tensor, y: Tensor | None = None) -> Tensor:

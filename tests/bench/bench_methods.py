@@ -17,11 +17,11 @@ SHARE = 0.10
 
 
 def batch(size: int, dim: int, device: str, per_class: int = 2) -> tuple[torch.Tensor, torch.Tensor]:
-    """Embeddings as in training: images of a class near each other, all on the sphere."""
+    """Embeddings on the sphere as early in training: images of a class have a cosine of about 0.3."""
     torch.manual_seed(0)
     labels = torch.arange(size // per_class, device=device).repeat_interleave(per_class)
     centres = torch.randn(size // per_class, dim, device=device)
-    return F.normalize(centres[labels] + 0.7 * torch.randn(size, dim, device=device), dim=1), labels
+    return F.normalize(centres[labels] + 1.5 * torch.randn(size, dim, device=device), dim=1), labels
 
 
 def work(objective: Callable[..., torch.Tensor], embeddings: torch.Tensor, labels: torch.Tensor,
@@ -35,6 +35,11 @@ def work(objective: Callable[..., torch.Tensor], embeddings: torch.Tensor, label
             leaf.grad = None
 
     return run
+
+
+def mined(loss: torch.nn.Module, miner: torch.nn.Module) -> Callable[..., torch.Tensor]:
+    """A loss of pytorch-metric-learning over what its miner finds."""
+    return lambda embeddings, labels: loss(embeddings, labels, miner(embeddings, labels))
 
 
 def objective_of(name: str, dim: int, device: str) -> torch.nn.Module:
@@ -52,14 +57,13 @@ def on_cpu() -> Iterator[Row]:
     for size, dim, _ in SIZES:
         repeats = 10 if size < 500 else 2
         x, y = batch(size, dim, "cpu")
-        margin, miner = losses.MarginLoss(margin=0.2, beta=1.2, num_classes=CLASSES, learn_beta=True), None
-        miner = miners.DistanceWeightedMiner(cutoff=0.5, nonzero_loss_cutoff=1.4)
-        pairs, pair_miner = losses.MultiSimilarityLoss(alpha=2, beta=40, base=0.5), miners.MultiSimilarityMiner(0.1)
-        for name, other, target in (
-                ("margin", lambda e, t: margin(e, t, miner(e, t)), 5.0),
-                ("multisimilarity", lambda e, t: pairs(e, t, pair_miner(e, t)), 2.0)):
+        margin = losses.MarginLoss(margin=0.2, beta=1.2, num_classes=CLASSES, learn_beta=True)
+        pairs = losses.MultiSimilarityLoss(alpha=2, beta=40, base=0.5)
+        for name, loss, miner, target in (
+                ("margin", margin, miners.DistanceWeightedMiner(cutoff=0.5, nonzero_loss_cutoff=1.4), 5.0),
+                ("multisimilarity", pairs, miners.MultiSimilarityMiner(0.1), 2.0)):
             ours = seconds(work(objective_of(name, dim, "cpu"), x, y, repeats)) / repeats
-            theirs = seconds(work(other, x, y, repeats)) / repeats
+            theirs = seconds(work(mined(loss, miner), x, y, repeats)) / repeats
             yield Row(f"{name} with mining, {size} x {dim}", ours, theirs, "pytorch-metric-learning", target)
     for size, dim, _ in SIZES:
         x, y = batch(size, dim, "cpu")

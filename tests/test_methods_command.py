@@ -1,0 +1,82 @@
+"""`oodml methods`: the table, one method in full, plug-ins, and the toy figure with what it is to show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import methods
+from benchmark.commands.methods import command
+from methods.parts import toy
+from tests.test_methods import PLUGIN
+
+
+def invoke(*arguments: str) -> str:
+    result = CliRunner().invoke(command, list(arguments), catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_the_table_has_every_method() -> None:
+    lines = invoke().splitlines()
+    listed = [line.split()[0] for line in lines[1:] if line]
+    assert listed[:-1] == methods.names()
+    regularised = invoke("--tag", "regularised")
+    assert "r-snr" in regularised
+    assert "arcface" not in regularised
+
+
+def test_show_has_formula_settings_sources_and_citation() -> None:
+    text = invoke("show", "r-margin")
+    for part in ("p_switch", "0.2 (cub 0.4, cars 0.35, sop 0.15)", "Revisiting DML",
+                 "beta_lr 0.0005 instead of lr 1e-05", "@inproceedings{roth2020revisiting"):
+        assert part in text, part
+    assert "on the objective triplet" in invoke("show", "manifold-mixup:triplet")
+
+
+@pytest.mark.parametrize("name", methods.names())
+def test_every_method_can_be_shown(name: str) -> None:
+    assert methods.get(name).summary in invoke("show", name)
+
+
+def test_a_plugin_is_listed_and_shown(tmp_path: Path) -> None:
+    from methods import registry
+
+    file = tmp_path / "mine.py"
+    file.write_text(PLUGIN.replace("my-pairs", "listed-pairs"), encoding="utf-8")
+    try:
+        assert "listed-pairs" in invoke("--plugin", str(file))
+        assert "@misc{me}" in invoke("show", "listed-pairs", "--plugin", str(file))
+    finally:
+        registry._ENTRIES.pop("listed-pairs", None)
+
+
+def outcomes(example: str, objective: str, seeds: int) -> tuple[list[toy.Outcome], list[toy.Outcome]]:
+    plain, switched = ([toy.train(example, p, objective=objective, seed=s) for s in range(seeds)] for p in (0.0, 0.4))
+    return plain, switched
+
+
+def test_switching_keeps_training_lines_from_collapsing_and_the_spectrum_flatter() -> None:
+    """Appendix E's contrastive loss on the diagonal lines, means over five seeds."""
+    plain, switched = outcomes("diagonal", "contrastive", 5)
+    assert np.mean([o.spread for o in switched]) > 2 * np.mean([o.spread for o in plain])
+    assert np.mean([float(o.spectrum[1]) for o in switched]) > 1.1 * np.mean([float(o.spectrum[1]) for o in plain])
+
+
+def test_switching_separates_test_lines_that_differ_where_no_training_line_does() -> None:
+    """Margin loss on the vertical lines: without switching the two test lines nearly fall on one point."""
+    plain, switched = outcomes("vertical", "margin", 4)
+    assert np.mean([o.gap for o in switched]) > 3 * np.mean([o.gap for o in plain])
+    assert np.mean([o.spread for o in switched]) > 2 * np.mean([o.spread for o in plain])
+
+
+@pytest.mark.parametrize("ending", ["png", "svg"])
+def test_the_toy_figure_is_drawn(tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    train = toy.train
+    monkeypatch.setattr(toy, "train", lambda *a, **k: train(*a, **k, steps=2))
+    out = tmp_path / f"toy.{ending}"
+    assert "second singular value" in invoke("toy", "--out", str(out))
+    assert out.read_bytes()[:5] in (b"\x89PNG\r", b"<?xml")
