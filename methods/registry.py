@@ -109,8 +109,8 @@ def register(name: str, *, family: str, papers: Iterable[str] = (), tags: Iterab
 
     def add(cls: type) -> type:
         known = _ENTRIES.get(name)
-        same = known is not None and (known.cls.__module__, known.cls.__qualname__) == (cls.__module__, cls.__qualname__)
-        if known is not None and not same:
+        here = (cls.__module__, cls.__qualname__)
+        if known is not None and (known.cls.__module__, known.cls.__qualname__) != here:
             raise MethodError(f"method '{name}' is registered twice: {known.cls.__module__} and {cls.__module__}")
         _ENTRIES[name] = Entry(name, cls, family, tuple(papers), tuple(tags), cite.strip(), trains, base,
                                defaults=tuple((defaults or {}).items()))

@@ -119,7 +119,7 @@ def frechet_distance(x: Any, y: Any) -> float:
     No matrix square root is taken: tr (S_1 S_2)^(1/2) is the sum of the roots of the eigenvalues of L^T S_2 L, where
     S_1 = L L^T, and equally the sum of the singular values of F_1 F_2^T for any factors S = F^T F. The first is taken
     where both sets have more vectors than dimensions and the eigenvalues are well above rounding; the second for
-    few vectors (F: the centred rows) and for covariances that are near singular (F: from eigenvectors). No ridge.
+    few vectors (F: the centred rows) and for covariances that are near singular (F: a pivoted Cholesky factor). No ridge.
 
     Accuracy, relative to tr S_1 + tr S_2: about 1e-13 where well conditioned, better than 1e-8 where singular.
 
@@ -250,9 +250,22 @@ def _cholesky(s: Any) -> Any:
     return None if int(info) else lower
 
 
+def _pivoted_cholesky(s: Any) -> Any:
+    """L of full rank with S = L L^T for a covariance that may be singular; None on a GPU, which has no such routine.
+
+    A tenth of the work of eigenvectors. It stops where what is left is below rounding.
+    """
+    if not isinstance(s, np.ndarray):
+        return None
+    packed, order, rank, _ = lapack.dpstrf(s.T, lower=1)
+    lower = np.empty((len(s), rank))
+    lower[order - 1] = np.tril(packed)[:, :rank]
+    return lower
+
+
 def _factor(s: Any, eps: float = 0.0) -> Any:
     """F of rank r with S + eps = F^T F; directions below rounding are left out where there is no eps."""
-    lower = _cholesky(_ridge(s, eps)) if eps else None
+    lower = _cholesky(_ridge(s, eps)) if eps else _pivoted_cholesky(s)
     if lower is not None:
         return lower.T
     values, vectors = _backend(s).eigh(s)

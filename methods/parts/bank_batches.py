@@ -128,6 +128,8 @@ class Banked(BatchSampler):
         self.bank = embeddings.detach().clone().float()
 
     def remember(self, ids: Tensor, embeddings: Tensor) -> None:
+        # after a resume the bank is where the checkpoint was read to
+        self.bank = self.bank.to(embeddings.device)
         # an image can be in a batch twice; which copy a GPU keeps would be left to chance
         unique, first = np.unique(ids.cpu().numpy(), return_index=True)
         rows = torch.from_numpy(first).to(embeddings.device, non_blocking=True)
