@@ -40,6 +40,14 @@ def save(folder: Path, tensors: dict[str, dict[str, Any]], state: dict[str, Any]
         shutil.rmtree(old, ignore_errors=True)
 
 
+def save_weights(path: Path, state: dict[str, Tensor]) -> None:
+    """One state dict as safetensors, all of it or nothing."""
+    fresh = path.with_name(f".{path.name}-{os.getpid()}")
+    save_file({key: value.detach().cpu().contiguous().clone() for key, value in state.items()}, fresh)
+    _flush(fresh)
+    fresh.rename(path)
+
+
 def load(folder: Path) -> tuple[dict[str, Any], dict[str, Any]] | None:
     """The newest checkpoint as (state dicts by part, state), or None."""
     for path in sorted(folder.glob(f"{NAME}-*"), reverse=True):

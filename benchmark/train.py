@@ -61,7 +61,7 @@ def train(method: Method, side: Side, loader: Loader, sampler: BatchSampler, pro
         history.epochs.append({"epoch": 0, **evaluate(method)})
         return history
 
-    method.to(device)
+    method.to(device, memory_format=torch.channels_last)
     optimiser = _optimiser(groups, protocol, device)
     rates = [group["lr"] for group in optimiser.param_groups]
     ids, labels = torch.from_numpy(side.ids), torch.from_numpy(side.labels)
@@ -111,7 +111,7 @@ def train(method: Method, side: Side, loader: Loader, sampler: BatchSampler, pro
 @torch.no_grad()
 def embed(method: Method, loader: Loader, ids: np.ndarray, protocol: Protocol, device: str, batch: int = 512) -> Tensor:
     """The normalised float32 embeddings of these images, on the device."""
-    method.to(device).eval()
+    method.to(device, memory_format=torch.channels_last).eval()
     parts = []
     for start in range(0, len(ids), batch):
         images = loader.evaluate(torch.from_numpy(ids[start:start + batch]))

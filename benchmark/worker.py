@@ -32,6 +32,8 @@ from reports import records
 from splits.frechet import frechet_distance
 from splits.manifest import Ladder, Split
 
+WEIGHTS = "weights.safetensors"
+"""The trained network of a finished run, for few-shot adaptation and a closer look."""
 HEADLINE = "recall@1"
 """The measure by which the rules other than `last` choose an epoch."""
 
@@ -99,6 +101,8 @@ def run(spec: RunSpec, context: Context, *, stop: Callable[[], bool] = lambda: F
     result = measured["last"]
     outcomes.save(folder / "queries.npz", result.outcomes)
     scores, chosen = choose(history)
+    if method.groups(protocol.lr, protocol.weight_decay):
+        checkpoint.save_weights(folder / WEIGHTS, method.state_dict())
     record = {
         "schema": records.SCHEMA, "source": "run", "identity": spec.identity,
         "dataset": spec.dataset, "dataset_hash": spec.dataset_hash, "split": split_facts(split, ladder),
