@@ -84,21 +84,21 @@ def run(spec: RunSpec, context: Context, *, stop: Callable[[], bool] = lambda: F
                                   progress=False)
         embed = lambda ids: normalize(method.project(torch.from_numpy(cached[ids])), dim=-1)  # noqa: E731
 
-    measured: dict[str, Any] = {}
+    last: dict[str, Any] = {}
 
     def evaluate(_: Method) -> dict[str, Any]:
-        result = score(task.test, embed(task.test.ids), task.domain_names)
-        measured["last"] = result
-        found = {"test": result.scores}
+        last["embeddings"] = embed(task.test.ids)
+        last["score"] = score(task.test, last["embeddings"], task.domain_names)
+        found = {"test": last["score"].scores}
         if task.validation is not None:
             found["validation"] = score(task.validation, embed(task.validation.ids)).scores
         return found
 
     history = train.train(method, task.train, loader, sampler, protocol, seed=spec.seed, device=context.device,
                           folder=folder, evaluate=evaluate, stop=stop, tell=tell)
-    if "last" not in measured:  # killed between the last checkpoint and the record
+    if not last:  # killed between the last checkpoint and the record
         evaluate(method)
-    result = measured["last"]
+    result = last["score"]
     outcomes.save(folder / "queries.npz", result.outcomes)
     scores, chosen = choose(history)
     if method.groups(protocol.lr, protocol.weight_decay):
@@ -110,7 +110,7 @@ def run(spec: RunSpec, context: Context, *, stop: Callable[[], bool] = lambda: F
         "backbone": {"name": protocol.backbone, "weights": spec.weights}, "seed": spec.seed,
         "scores": scores, "chosen_epochs": chosen, "domains": result.domains,
         "structure": {"train": structure.structure(embed(task.train.ids), task.train.labels),
-                      "test": structure.structure(embed(task.test.ids), task.test.labels)},
+                      "test": structure.structure(last["embeddings"], task.test.labels)},
         "curve": _curve(history),
         "queries": {"count": int(result.outcomes.counted.sum()), "left_out": int((~result.outcomes.counted).sum())},
         "cost": {"seconds": time.perf_counter() - began, "train_seconds": history.seconds,

@@ -61,6 +61,10 @@ class Objective(nn.Module):
         """Learning rates of parameters that do not use the protocol's, by their name in this module."""
         return {}
 
+    def sibling(self, dim: int) -> Objective:
+        """A fresh objective of the same kind and settings, for another embedding of the same classes."""
+        return type(self)(self.settings, self.classes, dim)
+
 
 class Step(NamedTuple):
     """What one training step gives back: the loss, and the batch's embeddings for samplers that remember them."""
@@ -82,6 +86,11 @@ class Method(nn.Module):
     Settings: ClassVar[type] = NoSettings
     views: ClassVar[int] = 1
     """How many augmentations of each image a batch holds; with more than one, `step` gets (views, b, c, h, w)."""
+
+    @classmethod
+    def misfit(cls, backbone: nn.Module) -> str:
+        """Why this method cannot stand on a backbone, in one line; empty if it can."""
+        return ""
 
     def __init__(self, backbone: nn.Module, objective: Objective, dim: int, settings: Any = None) -> None:
         super().__init__()
@@ -117,15 +126,17 @@ class Method(nn.Module):
 
         Each group carries a name: `backbone` rests during warm-up, `head` is the rest of the network.
         """
+        objectives = {name: module for name, module in self.named_modules() if isinstance(module, Objective)}
         own: dict[str, list[nn.Parameter]] = {"backbone": [], "head": []}
+        theirs: list[dict[str, Any]] = []
         for name, parameter in self.named_parameters():
-            if parameter.requires_grad and not name.startswith("objective."):
+            if not parameter.requires_grad:
+                continue
+            holder = next((place for place in objectives if name.startswith(f"{place}.")), None)
+            if holder is None:
                 own["backbone" if name.startswith("backbone.") else "head"].append(parameter)
-        groups: list[dict[str, Any]] = [{"name": name, "params": parameters, "lr": lr, "weight_decay": weight_decay}
-                                        for name, parameters in own.items() if parameters]
-        rates = self.objective.rates()
-        for name, parameter in self.objective.named_parameters():
-            if parameter.requires_grad:
-                groups.append({"name": f"objective.{name}", "params": [parameter], "lr": rates.get(name, lr),
-                               "weight_decay": 0.0})
-        return groups
+            else:
+                rate = objectives[holder].rates().get(name.removeprefix(f"{holder}."), lr)
+                theirs.append({"name": name, "params": [parameter], "lr": rate, "weight_decay": 0.0})
+        return [{"name": name, "params": parameters, "lr": lr, "weight_decay": weight_decay}
+                for name, parameters in own.items() if parameters] + theirs

@@ -63,9 +63,26 @@ class Entry:
             values[key] = coerce(value, fields[key], f"{self.name}.{key}")
         return self.cls.Settings(**values)  # type: ignore[attr-defined]
 
+    def fits(self, backbone: nn.Module | str) -> str:
+        """Why the method cannot stand on a backbone, given or by name; empty if it can.
+
+        >>> get("margin").fits("resnet18")
+        ''
+        """
+        if issubclass(self.cls, Objective):
+            return ""
+        if isinstance(backbone, str):
+            from methods.parts.backbones import sketch
+
+            backbone = sketch(backbone)
+        return self.cls.misfit(backbone)  # type: ignore[attr-defined]
+
     def build(self, backbone: nn.Module, classes: int, dim: int, settings: Any = None,
               base_settings: Any = None) -> Method:
         """The trainable module, for `classes` training classes and embeddings of `dim` numbers."""
+        reason = self.fits(backbone)
+        if reason:
+            raise MethodError(f"method {self.name}: {reason}")
         settings = self.settings() if settings is None else settings
         if issubclass(self.cls, Objective):
             return Method(backbone, self.cls(settings, classes, dim), dim)

@@ -209,6 +209,8 @@ def union_board(frame: pd.DataFrame, metric: str = "recall@1") -> pd.DataFrame:
         for key, group in of_dataset.groupby(ROW, sort=True):
             row: dict[str, Any] = {"dataset": dataset} | dict(zip(ROW, key)) | {"family": group["family"].iloc[0]}
             row["floor"] = row["family"] == "floor" or row["method"].split("[")[0] in FLOORS
+            row["group"] = "floor" if row["floor"] else training_group(group["trains"].iloc[0], group["tags"].iloc[0])
+            row["parameters"] = float(group["trainable_parameters"].astype(float).max())
             whole = group[group[columns].notna().all(axis=1)]
             for column in columns:
                 name = column.split(":")[1]
@@ -227,39 +229,32 @@ def union_board(frame: pd.DataFrame, metric: str = "recall@1") -> pd.DataFrame:
     return ranked(pd.DataFrame(rows), "harmonic", ("dataset", "protocol"))
 
 
-def ranked(board: pd.DataFrame, by: str, within: Sequence[str]) -> pd.DataFrame:
-    """The board with a column `rank`, best first within each of its parts, incomplete rows last."""
+def training_group(trains: str | None, tags: Iterable[str] | None = None) -> str:
+    """The group of UML's table 2 that a method belongs to, from what it says it trains.
+
+    >>> training_group("network, a proxy per class"), training_group("adapters, prompts, head")
+    ('full', 'parameter-efficient')
+    """
+    if "dataset-specific" in (tags or ()):
+        return "dataset-specific"
+    return "full" if (trains or "network").startswith("network") else "parameter-efficient"
+
+
+def ranked(board: pd.DataFrame, by: str, within: Sequence[str], published: bool = False) -> pd.DataFrame:
+    """The board with a column `rank`, best first within each of its parts, incomplete rows last.
+
+    Floors take no rank, and neither do rows from papers unless `published` asks for it.
+    """
     if board.empty:
         names = ["rank", *within, *ROW, "family", "floor", "covered", "cells", by]
         return pd.DataFrame(columns=list(dict.fromkeys(names)))
-    counts = ~board["floor"] & board[by].notna() & (board["source"] != "published")
+    counts = ~board["floor"] & board[by].notna() & (published | (board["source"] != "published"))
     place = board[counts].groupby(list(within))[by].rank(ascending=False, method="min")
     board = board.assign(rank=place.reindex(board.index), incomplete=board[by].isna())
     share = -board["covered"] / board["cells"]
     board = board.assign(worse=-board[by].fillna(0), share=share)
     board = board.sort_values([*within, "incomplete", "worse", "share", *ROW], kind="stable").reset_index(drop=True)
     return board.drop(columns=["incomplete", "worse", "share"])
-
-
-def with_costs(board: pd.DataFrame, frame: pd.DataFrame, metric: str = "recall@1") -> pd.DataFrame:
-    """An `ags_board` with what a row gains and costs.
-
-    `gain` is the mean AGS less that of the frozen floor in the protocol; `gap`, the selection gap, is the AGS with
-    the epoch chosen on the test classes less the AGS of the last epoch; `parameters` trained; `seconds` of all runs.
-    """
-    if board.empty:
-        return board
-    keys = pd.MultiIndex.from_frame(board[ROW])
-    floor = board[board["method"].str.split("[").str[0] == "frozen"].groupby("protocol")["mean"].max()
-    board = board.assign(gain=(board["mean"] - board["protocol"].map(floor)).where(board["method"] != "frozen"))
-    if f"best-test:{metric}" in frame:
-        chosen = ags_board(frame, f"best-test:{metric}").set_index(ROW)["mean"]
-        board = board.assign(gap=chosen.reindex(keys).to_numpy() - board["mean"].to_numpy())
-    rows = on_ladder(frame).groupby(ROW)
-    board = board.assign(parameters=rows["trainable_parameters"].max().reindex(keys).to_numpy(dtype=float))
-    if "cost:seconds" in frame:
-        board = board.assign(seconds=rows["cost:seconds"].sum(min_count=1).reindex(keys).to_numpy(dtype=float))
-    return board
 
 
 def rung_scores(frame: pd.DataFrame, dataset: str, metric: str = "recall@1") -> pd.DataFrame:
@@ -272,10 +267,3 @@ def rung_scores(frame: pd.DataFrame, dataset: str, metric: str = "recall@1") -> 
     board = board.merge(facts, on=[*ROW, "split"])
     board["floor"] = (board["family"] == "floor") | board["method"].str.split("[").str[0].isin(FLOORS)
     return board.sort_values([*ROW, "frd", "split"], kind="stable").reset_index(drop=True)
-
-
-def gain_over_floor(cells: pd.DataFrame, floor: str = "frozen") -> pd.DataFrame:
-    """The cells of `rung_scores` with a column `gain`, the score less that of the floor in the same protocol."""
-    base = cells[cells["method"].str.split("[").str[0] == floor].groupby(["protocol", "split"])["score"].max()
-    keys = pd.MultiIndex.from_frame(cells[["protocol", "split"]])
-    return cells.assign(gain=cells["score"].to_numpy() - base.reindex(keys).to_numpy())

@@ -1,9 +1,10 @@
-"""What may be concluded from a few seeds: intervals, and whether rankings flip along the ladder."""
+"""What may be concluded from scores: intervals, corrected tests, ranks over many cells, and whether rankings flip."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
@@ -11,6 +12,8 @@ import pandas as pd
 from scipy import stats
 
 from reports.aggregate import ROW, ags_per_seed
+
+ALPHA = 0.05
 
 
 def t_interval(values: Iterable[float], level: float = 0.95) -> tuple[float, float, float]:
@@ -35,6 +38,91 @@ def ags_intervals(frame: pd.DataFrame, metric: str = "recall@1", level: float = 
     for key, group in ags_per_seed(frame, metric).groupby(["dataset", *ROW], sort=True):
         rows.append((*key, *t_interval(group["ags"], level), int(group["ags"].notna().sum())))
     return pd.DataFrame(rows, columns=["dataset", *ROW, "ags", "low", "high", "n"])
+
+
+def holm(p: Sequence[float] | np.ndarray) -> np.ndarray:
+    """Holm's step-down correction of m p-values: p_(i) -> max_{j <= i} min(1, (m - j + 1) p_(j)); NaN stays.
+
+    >>> holm([0.01, 0.04, 0.03]).round(4).tolist()
+    [0.03, 0.06, 0.06]
+    """
+    given = np.asarray(p, float)
+    adjusted = np.full(given.shape, np.nan)
+    there = np.flatnonzero(~np.isnan(given))
+    order = there[np.argsort(given[there], kind="stable")]
+    factors = len(order) - np.arange(len(order))
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(given[order] * factors))
+    return adjusted
+
+
+def cell_table(cells: pd.DataFrame) -> pd.DataFrame:
+    """Labels x (dataset, split) of scores, of the rows that have every cell; floors are left out."""
+    wide = cells[~cells["floor"]].pivot_table(index="label", columns=["dataset", "split"], values="score", sort=False)
+    return wide.dropna()
+
+
+def wilcoxon_pairs(wide: pd.DataFrame) -> pd.DataFrame:
+    """Every two labels over the cells they share: wins, ties, losses of the first, and Wilcoxon's signed-rank test.
+
+    Takes a `cell_table`; `p` is two-sided and `holm` its correction over all pairs. The rungs of one dataset share
+    classes and are not independent, so p-values are too small where few datasets give many rungs.
+    """
+    values = {label: row.to_numpy() for label, row in wide.iterrows()}
+    rows = []
+    for a, b in combinations(values, 2):
+        difference = values[a] - values[b]
+        p = float(stats.wilcoxon(difference).pvalue) if np.any(difference != 0) else 1.0
+        wins, losses = int((difference > 0).sum()), int((difference < 0).sum())
+        rows.append((a, b, wins, len(difference) - wins - losses, losses, float(np.mean(difference)), p))
+    found = pd.DataFrame(rows, columns=["first", "second", "wins", "ties", "losses", "difference", "p"])
+    return found.assign(holm=holm(found["p"].to_numpy(float)))
+
+
+@dataclass(frozen=True)
+class Friedman:
+    """Friedman's test that all methods rank alike over the cells, and the critical difference of mean ranks."""
+
+    statistic: float
+    p: float
+    ranks: dict[str, float]
+    cells: int
+    critical: float
+
+    @property
+    def cliques(self) -> list[tuple[str, ...]]:
+        """The longest runs of methods whose mean ranks lie within the critical difference, best first."""
+        order = sorted(self.ranks, key=lambda label: self.ranks[label])
+        found: list[tuple[str, ...]] = []
+        reach = -1
+        for start, label in enumerate(order):
+            within = [i for i in range(start, len(order)) if self.ranks[order[i]] - self.ranks[label] <= self.critical]
+            if within[-1] > start and within[-1] > reach:
+                found.append(tuple(order[start:within[-1] + 1]))
+            reach = max(reach, within[-1])
+        return found
+
+
+def friedman(wide: pd.DataFrame) -> Friedman | None:
+    """Friedman's test over a `cell_table`, rank 1 the best; None with fewer than three methods or two cells."""
+    methods, cells = wide.shape
+    if methods < 3 or cells < 2:
+        return None
+    ranks = stats.rankdata(-wide.to_numpy(), axis=0).mean(axis=1)
+    if np.all(wide.to_numpy() == wide.to_numpy()[0]):
+        statistic, p = 0.0, 1.0
+    else:
+        statistic, p = (float(value) for value in stats.friedmanchisquare(*wide.to_numpy()))
+    return Friedman(statistic, p, dict(zip(wide.index, ranks.tolist())), cells, critical_difference(methods, cells))
+
+
+def critical_difference(methods: int, cells: int, alpha: float = ALPHA) -> float:
+    """Nemenyi's CD = q_alpha sqrt(k (k + 1) / (6 N)) for k methods over N cells (Demšar 2006).
+
+    >>> round(critical_difference(5, 30), 3)
+    1.114
+    """
+    q = float(stats.studentized_range.ppf(1 - alpha, methods, np.inf)) / math.sqrt(2)
+    return q * math.sqrt(methods * (methods + 1) / (6 * cells))
 
 
 def kendall_between_rungs(cells: pd.DataFrame) -> pd.DataFrame:

@@ -36,6 +36,8 @@ class Table:
     """A frame with the columns to be shown; `KEY:std`, `KEY:n` and `KEY:coverage` beside a score tell its bar.
 
     Scores are fractions in the frame (and in CSV and JSON) and percent with one decimal wherever they are shown.
+    `KEY:group` says which rows stand together as best (1) and second (2); `KEY:low` and `KEY:high` bound a score.
+    Rows are printed in groups of equal `grouped`, if that names a column.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Table:
     frame: pd.DataFrame
     note: str = ""
     marked: bool = True
+    grouped: str = ""
     rows: list[dict[str, Any]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -65,7 +68,10 @@ class Table:
             return str(row.get(f"{column.key}:coverage") or "–")
         number = float(value)  # type: ignore[arg-type]
         if column.kind == "rank":
-            return str(int(number))
+            low, high = row.get("rank:low"), row.get("rank:high")
+            return str(int(number)) if _missing(low) or low == high else f"{int(low)}–{int(high)}"  # type: ignore[arg-type]
+        if math.isinf(number):
+            return "never"
         if column.kind == "time":
             return duration(number)
         if column.kind == "number":
@@ -75,17 +81,31 @@ class Table:
         return shown if _missing(std) else f"{shown} ± {100 * float(std):.{column.digits}f}"  # type: ignore[arg-type]
 
     def marks(self, column: Column) -> dict[int, str]:
-        """Which rows are 'best' and 'second' in a score column, as shown; floors and published rows take no part."""
+        """Which rows are 'best' and 'second' in a score column; floors and published rows take no part.
+
+        By tie group where the differences were tested, else by the number as it is shown.
+        """
         if column.kind != "score" or not self.marked:
             return {}
+        if f"{column.key}:group" in self.frame:
+            named = {1.0: "best", 2.0: "second"}
+            groups = {index: row.get(f"{column.key}:group") for index, row in enumerate(self.rows)}
+            return {index: named[group] for index, group in groups.items() if group in named}
         values = {}
         for index, row in enumerate(self.rows):
             counts = row.get("floor") is not True and row.get("source") != "published"
             if counts and not _missing(row.get(column.key)):
                 values[index] = round(100 * float(row[column.key]), column.digits)
-        levels = sorted(set(values.values()), reverse=True)[:2]
-        named = dict(zip(levels, ("best", "second")))
-        return {index: named[value] for index, value in values.items() if value in named} if len(values) > 1 else {}
+        levels = dict(zip(sorted(set(values.values()), reverse=True), ("best", "second")))
+        return {index: levels[value] for index, value in values.items() if value in levels} if len(values) > 1 else {}
+
+    def interval(self, row: dict[str, Any], column: Column) -> str:
+        """What is known of a score beside its bar: the 95 % interval and the number of seeds; empty if nothing is."""
+        low, high, n = (row.get(f"{column.key}:{what}") for what in ("low", "high", "n"))
+        if column.kind != "score" or _missing(low) or _missing(high):
+            return ""
+        bounds = f"{100 * float(low):.{column.digits}f} to {100 * float(high):.{column.digits}f}"  # type: ignore[arg-type]
+        return f"95 % interval {bounds}" + ("" if _missing(n) else f", n = {int(n)}")  # type: ignore[arg-type]
 
 
 def _missing(value: Any) -> bool:
@@ -139,8 +159,10 @@ def ags_table(board: pd.DataFrame, metric: str = "recall@1") -> Table:
 EXTRA = (
     ("gain", "vs frozen", "gain", "AGS less that of the frozen backbone, mean over datasets", 1),
     ("gap", "Gap", "gain", "Selection gap: AGS if the epoch were chosen on the test classes, less the AGS shown", 1),
+    ("gap:validation", "Validation", "gain", "AGS if the epoch were chosen on held-out classes, less the AGS shown", 1),
+    ("fewshot", "Few-shot", "gain", "Gain of few-shot adaptation at the smallest number of shots, mean over cells", 1),
     ("parameters", "Trained", "number", "Trained parameters", -1),
-    ("seconds", "Time", "time", "Time of computing, all runs of the row together", 0),
+    ("seconds", "Time", "time", "Time of computing on the device, all runs of the row together", 0),
 )
 
 
@@ -148,36 +170,51 @@ def union_table(board: pd.DataFrame, metric: str = "recall@1") -> Table:
     """The table of an `aggregate.union_board`."""
     counted = {str(n).removesuffix(":n") for n in board if str(n).endswith(":n") and (board[n] > 0).any()}
     parts = sorted(counted - {"harmonic", "unified", "arithmetic"})
+    if board["group"].nunique() > 1:
+        places = {name: i for i, name in enumerate(("dataset-specific", "full", "parameter-efficient", "floor"))}
+        board = board.sort_values("group", key=lambda names: names.map(places), kind="stable").reset_index(drop=True)
     method, *rest = row_columns(board)
     columns = [Column("rank", "Rank", "rank"), method]
     columns += [Column("harmonic", "Harmonic", "score", f"Harmonic mean of {metric} over the parts"),
                 Column("unified", "Unified", "score", f"{metric} with all parts in one gallery"),
                 Column("arithmetic", "Arithmetic", "score", f"Arithmetic mean of {metric} over the parts")]
     columns += [Column(name, name, "score", f"{metric} on {name} alone") for name in parts]
-    columns += [Column("weakest", "Weakest", "text", "The part with the lowest score"), *rest]
+    columns += [Column("weakest", "Weakest", "text", "The part with the lowest score"),
+                Column("group", "Trained part", "text", "As in table 2 of UML: full, parameter-efficient, "
+                       "or one model for each dataset"),
+                Column("parameters", "Trained", "number", "Trained parameters", -1), *rest]
     scores = [column.key for column in columns if column.kind == "score"]
-    return Table("union", f"{metric} on the union", tuple(columns), board, bar_note(board, scores))
+    return Table("union", f"{metric} on the union", tuple(columns), board, bar_note(board, scores), grouped="group")
 
 
 def without_parts(table: Table) -> Table:
     """A union's table with its aggregates alone, where there is no room for the parts."""
-    few = ("rank", *ROW, "harmonic", "unified", "arithmetic", "weakest")
-    return replace(table, columns=tuple(column for column in table.columns if column.key in few))
+    few = ("rank", *ROW, "harmonic", "unified", "arithmetic", "weakest", "parameters")
+    shown = tuple(column for column in table.columns if column.key in few)
+    order = table.frame.assign(last=table.frame["harmonic"].isna(), worse=-table.frame["harmonic"])
+    order = order.sort_values(["last", "worse"], kind="stable").drop(columns=["last", "worse"]).reset_index(drop=True)
+    return replace(table, columns=shown, frame=order, grouped="")
 
 
 def bar_note(board: pd.DataFrame, keys: list[str]) -> str:
-    """What ± means in a board, in one sentence; empty where no bar is shown."""
+    """What ± means in a board, and what its ranks say of ties, in a sentence each."""
     counts = sorted({int(n) for key in keys if f"{key}:n" in board for n in board[f"{key}:n"].dropna() if n > 1})
-    if not counts:
-        return "Single seeds: no bars."
-    return f"mean ± std over seeds (n = {'–'.join(str(n) for n in dict.fromkeys((counts[0], counts[-1])))}, ddof = 1)."
+    ends = "–".join(str(n) for n in dict.fromkeys((counts[0], counts[-1]))) if counts else ""
+    told = f"mean ± std over seeds (n = {ends}, ddof = 1)." if counts else "Single seeds: no bars."
+    if "rank:tested" not in board or board["rank"].notna().sum() < 2:
+        return told
+    if not bool(board["rank:tested"].all()):
+        return f"{told} Ranks are not all tested: single seeds and no outcomes of queries for some rows."
+    return (f"{told} A range of ranks and everything bold cannot be told apart (classes resampled, seeds; "
+            "paired tests, Holm, 5 %).")
 
 
 def to_csv(table: Table) -> str:
     """The shown columns in full precision, with `:std` and `:n` beside each score that has them."""
     keys: list[str] = []
     for column in table.shown:
-        beside = [f"{column.key}:{what}" for what in ("std", "n", "coverage")] if column.kind == "score" else []
+        kinds = {"score": ("std", "n", "coverage", "low", "high"), "rank": ("low", "high")}
+        beside = [f"{column.key}:{what}" for what in kinds.get(column.kind, ())]
         keys += [key for key in (column.key, *beside) if key in table.frame]
     return table.frame[keys].to_csv(index=False, lineterminator="\n")
 
@@ -216,13 +253,18 @@ def tex(text: str) -> str:
 
 
 def to_latex(table: Table) -> str:
-    """A `tabular` with booktabs rules, the best of each column bold, the second underlined."""
+    """A `tabular` with booktabs rules, the best group of each column bold, the second underlined."""
     marks = [table.marks(column) for column in table.shown]
     wrap = {"best": r"\textbf{%s}", "second": r"\underline{%s}"}
     lines = [r"% needs \usepackage{booktabs}",
              r"\begin{tabular}{" + "".join("l" if column.kind == "text" else "r" for column in table.shown) + "}",
              r"\toprule", " & ".join(tex(column.head) for column in table.shown) + r" \\", r"\midrule"]
+    group = None
     for index, cells in enumerate(_grid(table)):
+        if table.grouped and table.rows[index][table.grouped] != group:
+            group = table.rows[index][table.grouped]
+            lines += [r"\midrule"] * (index > 0)
+            lines.append(rf"\multicolumn{{{len(cells)}}}{{l}}{{\emph{{{tex(str(group))}}}}} \\")
         shown = [wrap.get(mark.get(index, ""), "%s") % tex(cell) for cell, mark in zip(cells, marks)]
         lines.append(" & ".join(shown) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", *([f"% {table.note}"] if table.note else [])]) + "\n"

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from splits import SplitError
-from splits.frechet import frechet_distance
+from splits.frechet import LADDER, frechet_distance
 from splits.sides import Vectors
 
 
@@ -42,8 +42,8 @@ def iid_distance(features: Any, labels: np.ndarray, draws: int = 10, seed: int =
         if min(len(one), len(two)) > vectors.dimensions:
             whole = whole or vectors.moments(np.arange(len(labels)))
             half = vectors.moments(one)
-            found.append(frechet_distance(half, whole - half))
+            found.append(frechet_distance(half, whole - half, LADDER))
         else:
-            found.append(frechet_distance(vectors.take(one), vectors.take(two)))
+            found.append(frechet_distance(vectors.take(one), vectors.take(two), LADDER))
     return {"mean": float(f"{np.mean(found):.10g}"), "std": float(f"{np.std(found, ddof=1):.10g}"),
             "draws": draws, "seed": seed}

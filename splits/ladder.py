@@ -48,7 +48,8 @@ def build_ladder(features: Any, labels: Any, train_classes: Sequence[str], test_
 
     >>> x = np.random.default_rng(0).normal(size=(8, 1, 3)) + np.zeros((1, 10, 1))
     >>> x = (x + 0.1 * np.random.default_rng(1).normal(size=(8, 10, 3))).reshape(80, 3)
-    >>> ladder = build_ladder(x, np.repeat(range(8), 10), "abcd", "efgh", classes="abcdefgh", removal=False)
+    >>> ladder = build_ladder(x, np.repeat(range(8), 10), "abcd", "efgh", classes="abcdefgh",
+    ...                       reverse=False, removal=False)
     >>> [(split.id, split.kind) for split in ladder.splits]
     [(1, 'default'), (2, 'swap'), (3, 'swap')]
     """

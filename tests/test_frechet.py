@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import ortho_group
 
 from splits import SplitError, frechet
-from splits.frechet import Moments, frd_class_means_released, frechet_distance
+from splits.frechet import LADDER, Moments, frd_class_means_released, frechet_distance
 
 
 def by_sqrtm(x: np.ndarray, y: np.ndarray, eps: float = 0.0) -> float:
@@ -156,3 +156,12 @@ def test_bad_input() -> None:
             frechet_distance(x, bad)
     with pytest.raises(SplitError, match="cannot be taken"):
         Moments.of(x) - Moments.of(x)
+
+
+def test_the_ladders_tolerance_holds_where_covariances_are_near_singular() -> None:
+    rng = np.random.default_rng(5)
+    spectrum = 10.0 ** -np.linspace(0, 9, 60)
+    x, y = (rng.normal(size=(400, 60)) * spectrum @ rng.normal(size=(60, 60)) for _ in range(2))
+    exact = frechet_distance(x, y)
+    scale = np.trace(np.cov(x.T)) + np.trace(np.cov(y.T))
+    assert abs(frechet_distance(x, y, LADDER) - exact) <= LADDER * scale

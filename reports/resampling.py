@@ -1,0 +1,110 @@
+"""How scores move when the classes of the test side are drawn anew: the error that a finite test set leaves.
+
+Queries of one class are not independent, so whole classes are drawn. All rows see the same draw, which is what makes
+their differences paired. A class that several rungs share is drawn once for all of them where the outcomes name their
+classes; where they do not, rungs are drawn apart.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from reports import ReportError
+from reports.aggregate import ROW
+from reports.outcomes import ByClass, read
+
+DRAWS = 1000
+
+
+class Resamples:
+    """Scores of every row under resampled classes, rung by rung."""
+
+    def __init__(self, runs: pd.DataFrame, metric: str = "recall@1", draws: int = DRAWS) -> None:
+        self.draws = draws
+        self.rungs: dict[tuple[str, int], dict[tuple[str, ...], np.ndarray]] = {}
+        self.classes: dict[tuple[str, int], int] = {}
+        self.damaged: list[str] = []
+        recall = re.fullmatch(r"recall@(\d+)", metric)
+        if not recall:
+            return
+        for dataset, group in runs.groupby("dataset", sort=True):
+            weights = _Weights(str(dataset), draws)
+            for split, cell in group.groupby("split", sort=True):
+                self._rung((str(dataset), int(split)), cell, int(recall[1]), weights)  # type: ignore[arg-type]
+
+    def _rung(self, key: tuple[str, int], cell: pd.DataFrame, k: int, weights: _Weights) -> None:
+        found: dict[tuple[str, ...], list[ByClass]] = {}
+        for *row, path in cell[[*ROW, "path"]].itertuples(index=False, name=None):
+            try:
+                one = read(path, k)
+            except ReportError as error:
+                self.damaged.append(str(error))
+                continue
+            if one is not None:
+                found.setdefault(tuple(row), []).append(one)
+        if not found:
+            return
+        first = next(iter(found.values()))[0]
+        kept = {row: [one for one in runs if np.array_equal(one.keys, first.keys)
+                      and np.array_equal(one.queries, first.queries)] for row, runs in found.items()}
+        kept = {row: runs for row, runs in kept.items() if runs}
+        hits = np.array([np.mean([one.hits for one in runs], axis=0) for runs in kept.values()], np.float32)
+        drawn = weights.of([f"{key[1]}:{name}" if first.keys.dtype.kind in "iu" else str(name) for name in first.keys])
+        total = first.queries.astype(np.float32) @ drawn
+        # a draw in which no class came (possible where there is but a handful) says nothing: it keeps the score
+        plain = hits.sum(axis=1, keepdims=True) / first.queries.sum()
+        scores = np.where(total > 0, (hits @ drawn) / np.maximum(total, 1), plain).astype(np.float32)
+        self.rungs[key] = dict(zip(kept, scores))
+        self.classes[key] = len(first.keys)
+
+    def scores(self, dataset: str, split: int, rows: Sequence[tuple[str, ...]]) -> np.ndarray:
+        """(rows, draws) of a rung; NaN for a row without outcomes."""
+        there = self.rungs.get((dataset, split), {})
+        empty = np.full(self.draws, np.nan, np.float32)
+        return np.array([there.get(row, empty) for row in rows], np.float32).reshape(len(rows), self.draws)
+
+    def ags(self, dataset: str, ladder: Sequence[tuple[int, float]], rows: Sequence[tuple[str, ...]]) -> np.ndarray:
+        """(rows, draws) of AGS, which is a weighted mean of the rungs' scores; NaN for a row that lacks a rung."""
+        weights = ags_weights([frd for _, frd in ladder])
+        total = np.zeros((len(rows), self.draws), np.float32)
+        for (split, _), weight in zip(ladder, weights):
+            total += np.float32(weight) * self.scores(dataset, split, rows)
+        return total
+
+
+def ags_weights(fids: Sequence[float]) -> np.ndarray:
+    """w with AGS = sum_i w_i s_i: half the distance between a rung's two neighbours, of the whole ladder.
+
+    >>> ags_weights([10, 20, 50]).tolist()
+    [0.125, 0.5, 0.375]
+    """
+    x = np.asarray(fids, float)
+    order = np.argsort(x, kind="stable")
+    gaps = np.diff(x[order])
+    weights = np.zeros(len(x))
+    weights[order[:-1]] += gaps / 2
+    weights[order[1:]] += gaps / 2
+    return weights / gaps.sum()
+
+
+class _Weights:
+    """How often each class is drawn in each draw: independent Poisson(1) counts, the bootstrap of many classes."""
+
+    def __init__(self, dataset: str, draws: int) -> None:
+        self.generator = np.random.default_rng(zlib.crc32(dataset.encode()))
+        self.draws = draws
+        self.places: dict[str, int] = {}
+        self.table = np.zeros((0, draws), np.uint8)
+
+    def of(self, keys: Sequence[str]) -> np.ndarray:
+        fresh = [key for key in keys if key not in self.places]
+        self.places |= {key: len(self.places) + i for i, key in enumerate(fresh)}
+        if fresh:
+            more = self.generator.poisson(1.0, (len(fresh), self.draws)).astype(np.uint8)
+            self.table = np.concatenate([self.table, more])
+        return self.table[[self.places[key] for key in keys]].astype(np.float32)
