@@ -168,7 +168,7 @@ def split_facts(split: Split, ladder: Ladder) -> dict[str, Any]:
             "frd_class_means_released": split.frd_class_means_released, "hash": split.hash,
             "train_classes": len(split.train), "test_classes": len(split.test),
             "train_images": split.train_images, "test_images": split.test_images,
-            "ladder": [[rung.id, rung.frd] for rung in ladder.splits]}
+            "ladder": [[rung.id, rung.frd] for rung in ladder.splits if rung.frd is not None]}
 
 
 def _method_facts(spec: RunSpec, method: Method) -> dict[str, Any]:

@@ -78,9 +78,9 @@ class Method(nn.Module):
 
         z(x) = W h(x) + b,   phi(x) = z / |z|
 
-    Subclasses change what they must: `project` (features to training embeddings), `forward` (images to these),
-    `embed` (images to the normalised embeddings that are searched), `step` (one batch's loss) or `groups` (what
-    is optimised, and how).
+    Subclasses change what they must: `features` (images to what the last layer, `embedding`, takes), `project`
+    (features to training embeddings), `embed` (images to the normalised embeddings that are searched), `step` (one
+    batch's loss) or `groups` (what is optimised, and how).
     """
 
     Settings: ClassVar[type] = NoSettings
@@ -100,10 +100,14 @@ class Method(nn.Module):
         self.embedding: nn.Module = nn.Linear(backbone.dim, dim)  # type: ignore[arg-type]
 
     def forward(self, images: Tensor) -> Tensor:
-        return self.project(self.backbone(images))
+        return self.project(self.features(images))
+
+    def features(self, images: Tensor) -> Tensor:
+        """What the last layer, `embedding`, works on: the backbone's pooled features."""
+        return self.backbone(images)
 
     def project(self, features: Tensor) -> Tensor:
-        """Training embeddings of the backbone's pooled features, which may be cached where nothing below trains."""
+        """Training embeddings of such features, which may be cached where nothing below the last layer trains."""
         z = self.embedding(features)
         return F.normalize(z, dim=-1) if self.objective.normalised else z
 

@@ -1,127 +1,18 @@
-"""Figures as SVG: the same data give the same bytes, and a page can recolour them for dark mode."""
+"""The figures of ladders and unions: score over distance, ranks along the ladder, parts of a union, training."""
 
 from __future__ import annotations
 
-import io
-import re
 from collections.abc import Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
 
-import matplotlib
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-# Okabe and Ito's hues, distinct for colour-blind readers; black and yellow last, they are weak on one background each.
-# Not quite black: matplotlib leaves pure black out of the SVG, and a page could not recolour it.
-HUES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#101010", "#F0E442")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1.2)), (0, (4, 1.2, 1, 1.2)), "-", (0, (5, 1.5)), (0, (1, 1.2)),
-                           (0, (4, 1.2, 1, 1.2)))
-GREY, INK, GRID = "#808285", "#1b1d21", "#dfe1e5"
+from reports.drawing import DASHES, GREY, GRID, HUES, INK, MARKERS, Style, drawing, end_labels, svg
 
-
-@dataclass(frozen=True)
-class Style:
-    """How a row is drawn on every page: hue, marker and dash, so that colour is never alone."""
-
-    colour: str
-    marker: str
-    dash: Any
-    number: int
-
-
-def styles(labels: Sequence[str], floors: Sequence[str] = ()) -> dict[str, Style]:
-    """A style for each label: the first eight get a hue each, later ones are grey, the floors grey and dashed."""
-    found = {label: Style(HUES[i], MARKERS[i], DASHES[i], i) if i < len(HUES) else Style(GREY, MARKERS[i % 8], "-", -1)
-             for i, label in enumerate(labels)}
-    return found | {label: Style(GREY, "|x12"[i % 4], (0, (3 - i % 2, 3)), -2) for i, label in enumerate(floors)}
-
-
-@contextmanager
-def _drawing(name: str) -> Any:
-    settings: Any = {"svg.hashsalt": name, "svg.fonttype": "none", "font.size": 10, "font.family": "DejaVu Sans",
-                "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": INK, "axes.labelcolor": INK,
-                "text.color": INK, "xtick.color": INK, "ytick.color": INK, "axes.linewidth": 0.8, "grid.color": GRID,
-                "grid.linewidth": 0.8, "lines.linewidth": 1.8, "lines.markersize": 5.5, "axes.axisbelow": True}
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update(settings)
-        yield
-
-
-def svg(figure: Figure, name: str, title: str, description: str) -> str:
-    """The figure as an SVG element with a title and a description, ids that are its own, and no date."""
-    text = io.StringIO()
-    figure.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    body = text.getvalue()
-    body = body[body.index("<svg"):]
-    body = re.sub(r"<metadata>.*?</metadata>\s*", "", body, flags=re.S)
-    body = re.sub(r'\b(id="|xlink:href="#|url\(#)', rf"\g<1>{name}-", body)
-    start, rest = body.split(">", 1)
-    start = re.sub(r' (width|height)="[^"]*"', "", start)
-    head = f'<title id="{name}-title">{_escape(title)}</title><desc id="{name}-desc">{_escape(description)}</desc>'
-    body = f'{start} role="img" aria-labelledby="{name}-title {name}-desc">{head}{rest}'
-    body = re.sub(r"(\d\.\d\d)\d+", r"\1", body)  # a hundredth of a point is finer than any screen
-    return "\n".join(line.strip() for line in body.splitlines()) + "\n"
-
-
-def _escape(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def for_page(figure: str) -> str:
-    """An SVG whose colours are the page's custom properties, so that it follows light and dark."""
-    for number, hue in enumerate(HUES):
-        figure = re.sub(hue, f"var(--hue-{number})", figure, flags=re.I)
-    for colour, name in ((GREY, "--figure-grey"), (INK, "--figure-ink"), (GRID, "--figure-grid")):
-        figure = re.sub(colour, f"var({name})", figure, flags=re.I)
-    # matplotlib's style element says `* {...}`, which inside a page would mean the whole page
-    figure = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", figure, count=1, flags=re.S)
-    figure = figure.replace("<svg", '<svg style="stroke-linejoin:round;stroke-linecap:butt"', 1)
-    return figure.replace(' xmlns="http://www.w3.org/2000/svg"', "").replace(
-        ' xmlns:xlink="http://www.w3.org/1999/xlink"', "").replace("xlink:href", "href")
-
-
-def _spread_out(heights: list[float], gap: float, low: float) -> list[float]:
-    """Heights in the given order of size, moved as little as need be so that neighbours are a gap apart."""
-    order = np.argsort(heights, kind="stable")
-    placed = np.array(heights, float)[order]
-    for _ in range(200):
-        moved = False
-        for i in range(len(placed) - 1):
-            lack = gap - (placed[i + 1] - placed[i])
-            if lack > 1e-9:
-                placed[i] -= lack / 2
-                placed[i + 1] += lack / 2
-                moved = True
-        if len(placed) and placed[0] < low:
-            placed += low - placed[0]
-        if not moved:
-            break
-    result = [0.0] * len(heights)
-    for position, index in enumerate(order):
-        result[index] = float(placed[position])
-    return result
-
-
-def _end_labels(axes: Axes, ends: list[tuple[str, float, float, Style]]) -> None:
-    """Names beyond the right end of the curves, apart from each other, each tied to its curve by a thin line."""
-    low, high = axes.get_ylim()
-    inches = axes.get_position().height * axes.figure.get_figheight()  # type: ignore[union-attr]
-    heights = _spread_out([height for _, _, height, _ in ends], (high - low) * 0.17 / inches, low)
-    left, right = axes.get_xlim()
-    beside = right + (right - left) * 0.025
-    lines = [[(end, height), (beside, place)] for (_, end, height, _), place in zip(ends, heights)]
-    axes.add_collection(LineCollection(lines, colors=[style.colour for *_, style in ends], linewidths=0.8, alpha=0.7,
-                                       clip_on=False, zorder=1), autolim=False)
-    for (label, *_), place in zip(ends, heights):
-        axes.annotate(label, (beside + (right - left) * 0.008, place), va="center", fontsize=9.5, annotation_clip=False)
+__all__ = ["GREY", "HUES", "MARKERS", "ladder_curve", "rank_flips", "size_bias", "sparkline", "training_curves",
+           "union_dots"]
 
 
 def ladder_curve(cells: pd.DataFrame, look: dict[str, Style], name: str, title: str, metric: str,
@@ -136,7 +27,7 @@ def ladder_curve(cells: pd.DataFrame, look: dict[str, Style], name: str, title: 
         whole = cells.groupby("label")["split"].transform("nunique") == cells["split"].nunique()
         cells = cells[whole]
         cells = cells.assign(score=cells["score"] - cells.groupby("split")["score"].transform("mean"))
-    with _drawing(name):
+    with drawing(name):
         height = 3.2 if relative else 4.3
         figure = Figure(figsize=(7.6, height))
         axes = figure.add_axes((0.06, 0.52 / height, 0.735, 1 - 0.84 / height))
@@ -144,9 +35,9 @@ def ladder_curve(cells: pd.DataFrame, look: dict[str, Style], name: str, title: 
         for label, curve in cells.groupby("label", sort=False):
             style = look[str(label)]
             x, y = curve["frd"].to_numpy(float), 100 * curve["score"].to_numpy(float)
-            axes.plot(x, y, color=style.colour, ls=style.dash, marker=style.marker if style.number > -2 else None,
-                      markeredgewidth=0, zorder=2 + (style.number > -2))
-            if curve["std"].notna().any():
+            axes.plot(x, y, color=style.colour, ls=style.dash, marker=style.marker if style.number >= 0 else None,
+                      markeredgewidth=0, zorder=2 + (style.number >= 0), lw=1.8 if style.number != -1 else 1.0)
+            if curve["std"].notna().any() and style.number != -1:
                 half = 100 * curve["std"].fillna(0).to_numpy(float)
                 axes.fill_between(x, y - half, y + half, color=style.colour, alpha=0.13, lw=0)
             ends.append((str(label), float(x[-1]), float(y[-1]), style))
@@ -169,16 +60,76 @@ def ladder_curve(cells: pd.DataFrame, look: dict[str, Style], name: str, title: 
                        fontsize=10, pad=10)
         axes.tick_params(length=0)
         if ends:
-            _end_labels(axes, ends)
+            end_labels(axes, ends)
         told = "; ".join(f"{label} ends at {score:.1f}" for label, _, score, _ in ends)
         return svg(figure, name, title, f"{metric} over the distance of {len(rungs)} splits: {told}.")
+
+
+def rank_flips(cells: pd.DataFrame, look: dict[str, Style], name: str, title: str) -> str:
+    """The rank of each method on each rung, rungs in order of distance: lines that cross are rankings that flip.
+
+    Takes the cells of `aggregate.rung_scores` with labels; floors and rows that lack a rung are left out.
+    """
+    wide = cells[~cells["floor"]].pivot_table(index="label", columns="split", values="score", sort=False).dropna()
+    rungs = cells.drop_duplicates("split").sort_values(["frd", "split"])
+    ranks = wide[rungs["split"].tolist()].rank(ascending=False, method="min")
+    with drawing(name):
+        height = max(2.4, 0.24 * len(ranks) + 1.0)
+        figure = Figure(figsize=(7.6, height))
+        axes = figure.add_axes((0.06, 0.52 / height, 0.735, 1 - 0.84 / height))
+        ends = []
+        for label, row in ranks.iterrows():
+            style = look[str(label)]
+            axes.plot(range(len(row)), row, color=style.colour, ls=style.dash, marker=style.marker, markeredgewidth=0,
+                      zorder=2 + (style.number >= 0), lw=1.8 if style.number >= 0 else 1.0)
+            ends.append((str(label), float(len(row) - 1), float(row.iloc[-1]), style))
+        axes.set_xticks(range(len(rungs)), [f"{frd:.0f}" if frd >= 100 else f"{frd:.1f}" for frd in rungs["frd"]])
+        axes.set_xlim(-0.15, len(rungs) - 0.9)
+        axes.set_ylim(len(ranks) + 0.5, 0.5)
+        axes.yaxis.set_major_locator(MaxNLocator(min(10, len(ranks)), integer=True))
+        axes.set_xlabel("Fréchet distance of the split, in order and not to scale")
+        axes.set_title("rank on each split", loc="left", fontsize=10, pad=10)
+        axes.tick_params(length=0)
+        axes.grid(axis="x")
+        end_labels(axes, ends)
+        told = "; ".join(f"{label}: {', '.join(str(int(rank)) for rank in row)}" for label, row in ranks.iterrows())
+        return svg(figure, name, title, f"Ranks from the nearest to the farthest split. {told}.")
+
+
+def size_bias(board: pd.DataFrame, sizes: dict[str, int], look: dict[str, Style], name: str, title: str,
+              metric: str) -> str:
+    """Score on each part of a union, less the mean over methods, against the number of its training images.
+
+    A line that rises to the right is a method that favours large datasets more than the others do.
+    """
+    parts = sorted(sizes, key=lambda part: (sizes[part], part))
+    mean = board.loc[~board["floor"], parts].mean()
+    with drawing(name):
+        figure = Figure(figsize=(7.6, 3.8))
+        axes = figure.add_axes((0.06, 0.15, 0.735, 0.74))
+        ends = []
+        for _, row in board[board[parts].notna().all(axis=1) & ~board["floor"]].iterrows():
+            style = look[row["label"]]
+            across = [100 * (row[part] - mean[part]) for part in parts]
+            axes.plot([sizes[part] for part in parts], across, color=style.colour, ls=style.dash, marker=style.marker,
+                      markeredgewidth=0, lw=1.2)
+            ends.append((row["label"], float(sizes[parts[-1]]), across[-1], style))
+        axes.set_xscale("log")
+        axes.set_xlabel("training images of the part (logarithmic)")
+        axes.set_title(f"{metric} less the mean over methods, points", loc="left", fontsize=10, pad=10)
+        axes.axhline(0, color=GREY, lw=0.8, ls=(0, (3, 3)))
+        axes.tick_params(length=0, which="both")
+        axes.minorticks_off()
+        axes.set_xticks([sizes[part] for part in parts], [f"{part}\n{sizes[part]}" for part in parts], fontsize=7.5)
+        end_labels(axes, ends, logarithmic=True)
+        return svg(figure, name, title, f"{metric} of {len(ends)} methods on {', '.join(parts)}, by training size.")
 
 
 def union_dots(board: pd.DataFrame, parts: Sequence[str], look: dict[str, Style], name: str, title: str,
                metric: str) -> str:
     """A row of dots for each part of a union, then unified and harmonic: scale stays readable where radars hide it."""
     names = [*parts, "unified", "harmonic"]
-    with _drawing(name):
+    with drawing(name):
         height = 0.34 * len(names) + 0.9
         figure = Figure(figsize=(7.6, height))
         axes = figure.add_axes((0.13, 0.52 / height, 0.65, 1 - 0.6 / height))
@@ -205,7 +156,7 @@ def union_dots(board: pd.DataFrame, parts: Sequence[str], look: dict[str, Style]
 
 def training_curves(curves: Sequence[tuple[str, list[dict[str, float]]]], name: str, title: str, metric: str) -> str:
     """Loss and score over epochs, a line for each run of a method."""
-    with _drawing(name):
+    with drawing(name):
         figure = Figure(figsize=(7.6, 2.7))
         for position, (key, head) in enumerate((("loss", "training loss"), (metric, f"{metric}, percent"))):
             axes = figure.add_axes((0.06 + 0.42 * position, 0.19, 0.35, 0.66))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,16 +42,37 @@ def by_class(first_hit: np.ndarray, counted: np.ndarray, labels: np.ndarray, k: 
     return ByClass(there, queries[there], hits[there])
 
 
-def read(folder: Path, k: int = 1) -> ByClass | None:
-    """The outcomes of a run by class; None where the run kept none. Classes are named where the file names them."""
-    path = Path(folder) / NAME
-    try:
-        with np.load(path) as file:
-            first, labels = file["first_hit"], file["labels"]
-            counted = np.unpackbits(file["counted"], count=len(first)).astype(bool)
-            found = by_class(first, counted, labels, k)
-            return ByClass(file["classes"][found.keys], found.queries, found.hits) if "classes" in file else found
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, EOFError, IndexError, zipfile.BadZipFile) as error:
-        raise ReportError(f"{path} is damaged ({error}); delete the run's folder and run it again") from None
+class Reader:
+    """Reads outcomes by class; runs on one split hold the same labels, which are decompressed once."""
+
+    def __init__(self, k: int = 1) -> None:
+        self.k = k
+        self._kept: dict[tuple[str, int, int], np.ndarray] = {}
+
+    def read(self, folder: Path | str) -> ByClass | None:
+        """The outcomes of a run; None where it kept none. Classes are named where the file names them."""
+        path = Path(folder) / NAME
+        try:
+            with zipfile.ZipFile(path) as file:
+                names = set(file.namelist())
+                first, labels = _array(file, "first_hit"), self._shared(file, "labels")
+                counted = np.unpackbits(self._shared(file, "counted"), count=len(first)).astype(bool)
+                found = by_class(first, counted, labels, self.k)
+                if "classes.npy" not in names:
+                    return found
+                return ByClass(self._shared(file, "classes")[found.keys], found.queries, found.hits)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, EOFError, IndexError, zipfile.BadZipFile, zlib.error) as error:
+            raise ReportError(f"{path} is damaged ({error}); delete the run's folder and run it again") from None
+
+    def _shared(self, file: zipfile.ZipFile, name: str) -> np.ndarray:
+        info = file.getinfo(f"{name}.npy")
+        key = name, info.CRC, info.file_size
+        if key not in self._kept:
+            self._kept[key] = _array(file, name)
+        return self._kept[key]
+
+
+def _array(file: zipfile.ZipFile, name: str) -> np.ndarray:
+    return np.lib.format.read_array(io.BytesIO(file.read(f"{name}.npy")), allow_pickle=False)

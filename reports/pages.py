@@ -1,4 +1,4 @@
-"""What stands on each page of the site."""
+"""What stands on the pages of boards, datasets, unions and methods."""
 
 from __future__ import annotations
 
@@ -7,26 +7,27 @@ from typing import Any
 
 import pandas as pd
 
-from reports import aggregate, figures, tables, views
-from reports.rendering import Site, slug
+from reports import cards, figures, tables, views
+from reports.extras import Extras
+from reports.rendering import Site
+from reports.results import union_parts
 from reports.statistics import kendall_between_rungs
 
 
 def home(site: Site) -> None:
     """The boards, the rules they follow, the curves behind them, and what has no result."""
     sparks = site.sparks()
+    results = site.results
     boards, unions = [], []
-    for protocol in sorted(site.runs["protocol"].unique()):
-        runs = site.runs[(site.runs["protocol"] == protocol)]
-        ladder_tables = []
+    for protocol in results.protocols:
+        by_metric = []
         for metric in site.metrics:
-            board = aggregate.with_costs(aggregate.ags_board(runs, metric), runs, metric)
+            board = results.ags(metric, protocol)
             if len(board):
-                table = tables.ags_table(board, metric)
-                name = f"ags-{metric}" if len(site.facts["protocols"]) == 1 else f"ags-{protocol}-{metric}"
-                ladder_tables.append((metric, site.table(replace(table, name=name), sparks)))
-        if ladder_tables:
-            boards.append((protocol, ladder_tables))
+                name = f"ags-{metric}" if len(results.protocols) == 1 else f"ags-{protocol}-{metric}"
+                by_metric.append((metric, site.table(replace(tables.ags_table(board, metric), name=name), sparks)))
+        if by_metric:
+            boards.append((protocol, by_metric))
     for dataset in site.unions:
         unions.append((dataset, _union_tables(site, dataset, "home-")))
     lost = site.table(views.failure_table(site.failures)) if len(site.failures) else None
@@ -34,70 +35,114 @@ def home(site: Site) -> None:
     for dataset in site.datasets[:4]:
         cells = site.cells(dataset, site.metrics[0])
         if cells["split"].nunique() > 1:
-            name = f"home-{slug(dataset)}"
-            drawing = figures.ladder_curve(cells, site.look, name, f"{site.metrics[0]} along the ladder of {dataset}",
-                                           site.metrics[0])
+            name = f"home-{site.slug(dataset)}"
+            drawing = figures.ladder_curve(_first_rows(cells), site.look, name,
+                                           f"{site.metrics[0]} along the ladder of {dataset}", site.metrics[0])
             curves.append((dataset, site.figure(drawing, name)))
     site.page("index.html", "index.html", boards=boards, union_boards=unions, lost=lost, curves=curves)
 
 
+def _first_rows(cells: pd.DataFrame, most: int = 24) -> pd.DataFrame:
+    """The cells of the floors and of the first rows of the board: more curves than that cannot be told apart."""
+    order = dict.fromkeys(cells.loc[~cells["floor"], "label"])
+    return cells[cells["label"].isin(list(order)[:most]) | cells["floor"]]
+
+
 def _union_tables(site: Site, dataset: str, prefix: str = "") -> list[tuple[str, dict[str, Any]]]:
     """(protocol, table) of a union, one for each protocol it was run with."""
-    runs = site.runs[site.runs["dataset"] == dataset]
-    whole = aggregate.union_board(runs, "recall@1")
+    boards = {protocol: site.results.universal(dataset, protocol) for protocol in site.results.protocols}
+    boards = {protocol: board for protocol, board in boards.items() if len(board)}
     found = []
-    for protocol in sorted(runs["protocol"].unique()):
-        board = whole[whole["protocol"] == protocol]
-        name = f"{dataset}" if runs["protocol"].nunique() == 1 else f"{dataset}-{protocol}"
-        if len(board):
-            table = tables.union_table(board, "recall@1")
-            table = tables.without_parts(table) if prefix else table
-            found.append((protocol, site.table(replace(table, name=prefix + name))))
+    for protocol, board in boards.items():
+        name = site.slug(dataset) if len(boards) == 1 else f"{site.slug(dataset)}-{protocol}"
+        table = tables.union_table(board, "recall@1")
+        table = tables.without_parts(table) if prefix else table
+        found.append((protocol, site.table(replace(table, name=prefix + name))))
     return found
 
 
-def ladder(site: Site, dataset: str) -> None:
-    """The ladder of one dataset: curve, difference to the mean, heat table, gain over the floor, splits."""
+def ladder(site: Site, dataset: str, extras: Extras) -> None:
+    """The ladder of one dataset: curve, difference to the mean, heat table, flips, gain over the floor, splits."""
+    results, short = site.results, site.slug(dataset)
     parts = []
     for metric in site.metrics:
         cells = site.cells(dataset, metric)
         if cells.empty:
             continue
-        heat = site.table(views.heat_table(site.runs, dataset, metric))
-        part: dict[str, Any] = {"metric": metric, "heat": heat, "curve": None, "difference": None, "flips": []}
+        heat = site.table(replace(views.heat_table(results, dataset, metric), name=f"{short}-{metric}"))
+        part: dict[str, Any] = {"metric": metric, "heat": heat, "curve": None, "difference": None, "bump": None,
+                                "flips": [], "tau": None, "gain": None}
         if cells["split"].nunique() > 1 and cells["frd"].notna().all():
+            shown = _first_rows(cells)
             for key, relative in (("curve", False), ("difference", True)):
-                name = f"{slug(dataset)}-{slug(metric)}-{key}"
+                name = f"{short}-{metric}-{key}".replace("@", "-")
                 title = f"{metric} along the ladder of {dataset}" + (", difference to the mean" if relative else "")
-                drawing = figures.ladder_curve(cells, site.look, name, title, metric, relative)
+                drawing = figures.ladder_curve(shown, site.look, name, title, metric, relative)
                 part[key] = site.figure(drawing, name)
-            flips = kendall_between_rungs(cells)
-            ends = cells.sort_values("frd")["split"].iloc[[0, -1]].tolist()
-            between = flips[(flips["first"] == ends[0]) & (flips["second"] == ends[1]) & (flips["methods"] > 1)]
-            part["flips"] = between.to_dict("records")
-        gains = views.gain_table(site.runs, dataset, metric)
-        part["gain"] = site.table(gains) if gains and metric == site.metrics[0] else None
+            if metric == site.metrics[0]:
+                part |= _flips(site, dataset, cells)
+        if metric == site.metrics[0]:
+            gains = views.gain_table(results, dataset, metric)
+            part["gain"] = site.table(replace(gains, name=f"{short}-gain")) if gains else None
         parts.append(part)
-    splits = site.table(views.split_table(site.runs, dataset))
-    first = site.runs[site.runs["dataset"] == dataset].iloc[0]
-    site.page(f"dataset/{slug(dataset)}.html", "dataset.html", dataset=dataset, parts=parts, splits=splits, first=first)
+    splits = site.table(replace(views.split_table(results, dataset), name=f"{short}-splits"))
+    site.page(f"dataset/{short}.html", "dataset.html", dataset=dataset, parts=parts, splits=splits,
+              pictures=extras.of_splits(site, dataset))
+
+
+def _flips(site: Site, dataset: str, cells: pd.DataFrame) -> dict[str, Any]:
+    """The rank-flip chart and Kendall's tau between rungs, where at least two methods have all rungs."""
+    flips = kendall_between_rungs(cells)
+    if flips.empty or flips["methods"].max() < 2:
+        return {}
+    short = site.slug(dataset)
+    ends = views.rungs_of(cells)["split"].iloc[[0, -1]].tolist()
+    between = flips[(flips["first"] == ends[0]) & (flips["second"] == ends[1])]
+    drawing = figures.rank_flips(_first_rows(cells), site.look, f"{short}-flips", f"Ranks along the ladder of {dataset}")
+    table = views.tau_table(flips, views.rungs_of(cells), dataset)
+    return {"flips": between.to_dict("records"), "bump": site.figure(drawing, f"{short}-flips"),
+            "tau": site.table(replace(table, name=f"{short}-tau"))}
 
 
 def union(site: Site, dataset: str) -> None:
-    """A union: the dot plot of its parts and its board."""
-    board = aggregate.union_board(site.runs[site.runs["dataset"] == dataset], "recall@1")
-    board = board.assign(label=site.label(board))
-    parts = [c.key for c in tables.union_table(board).columns if c.about.endswith("alone")]
-    name = f"{slug(dataset)}-dots"
-    drawing = figures.union_dots(board, parts, site.look, name, f"recall@1 on the parts of {dataset}", "recall@1")
-    site.page(f"union/{slug(dataset)}.html", "union.html", dataset=dataset, boards=_union_tables(site, dataset),
-              figure=site.figure(drawing, name), parts=parts)
+    """A union: the dot plot of its parts, its board, and whether large parts are favoured."""
+    boards = [site.results.universal(dataset, protocol) for protocol in site.results.protocols]
+    board = pd.concat([board for board in boards if len(board)], ignore_index=True)
+    board = board[board["source"] != "published"]
+    board = board.assign(label=site.results.label(board))
+    parts, short = union_parts(board), site.slug(dataset)
+    drawing = figures.union_dots(board, parts, site.look, f"{short}-dots", f"recall@1 on the parts of {dataset}",
+                                 "recall@1")
+    known = site.runs.loc[(site.runs["dataset"] == dataset) & site.runs["parts"].notna(), "parts"]
+    sizes = {part: int(known.iloc[-1].get(part, 0)) for part in parts} if len(known) else {}
+    bias = correlation = None
+    if len(sizes) > 1 and all(sizes.values()):
+        name = f"{short}-size"
+        bias = site.figure(figures.size_bias(board, sizes, site.look, name, f"Score and training size on {dataset}",
+                                             "recall@1"), name)
+        correlation = site.table(replace(_bias_table(board, sizes), name=f"{short}-bias"))
+    site.page(f"union/{short}.html", "union.html", dataset=dataset, boards=_union_tables(site, dataset), parts=parts,
+              figure=site.figure(drawing, f"{short}-dots"), bias=bias, correlation=correlation)
 
 
-def method(site: Site, label: str, runs: pd.DataFrame) -> None:
+def _bias_table(board: pd.DataFrame, sizes: dict[str, int]) -> tables.Table:
+    """For each row the rank correlation of its scores with the training sizes of the parts."""
+    size = pd.Series(sizes)
+    rows = board[board[list(sizes)].notna().all(axis=1)]
+    found = rows.assign(bias=[views.spearman(row[list(sizes)].astype(float), size) for _, row in rows.iterrows()])
+    about = "Spearman correlation of the row's scores with the number of training images of the parts"
+    largest_first = sorted(sizes.items(), key=lambda item: (-item[1], item[0]))
+    columns = (*tables.row_columns(found), tables.Column("bias", "Correlation", "number", about, 2),
+               *(tables.Column(part, f"{part} ({count:,})", "score") for part, count in largest_first))
+    keep = [*tables.ROW, *(column.key for column in columns), *(f"{part}:std" for part in sizes), "floor"]
+    frame = found[list(dict.fromkeys(keep))]
+    return tables.Table("bias", "recall@1 by training size of the part, largest first", columns, frame, marked=False)
+
+
+def method(site: Site, label: str, runs: pd.DataFrame, extras: Extras) -> None:
     """The card of a method: rank, settings, all runs with seeds, training curves, command and citation."""
     newest = runs.sort_values(["date", "identity"], na_position="first").iloc[-1]
-    name = slug(label)
+    name = site.slug(label)
     drawn = None
     seed = runs["seed"].min()
     curves = [(f"{run['dataset']} {run['split']}", run["curve"])
@@ -107,14 +152,18 @@ def method(site: Site, label: str, runs: pd.DataFrame) -> None:
         drawing = figures.training_curves(curves, f"{name}-training", f"Training of {label}", site.metrics[0])
         numbers = views.curve_table(curves, site.metrics[0], f"{name}-training", f"Training of {label}, seed {seed}")
         drawn = site.figure(drawing, f"{name}-training") | {"table": site.table(numbers)}
-    place = site.board[site.board["method"].eq(newest["method"])]
-    place = place[[key == label for key in site.label(place)]]
+    place = site.board[[key == label for key in site.results.label(site.board)]] if len(site.board) else site.board
+    place = place[place["source"] != "published"] if len(place) else place
     commands = sorted({str(command) for command in runs["command"].dropna()})
-    said = views.paper_says(aggregate.on_ladder(runs), newest["method"], site.metrics)
-    settings = views.settings_table(newest["settings"] or {}, f"{name}-settings", f"Settings of {label}")
-    protocol = views.settings_table(newest["protocol_settings"], f"{name}-protocol", f"Protocol {newest['protocol']}")
+    said = cards.paper_says(runs, newest["method"], f"{name}-paper")
+    settings = cards.settings_table(newest["settings"] or {}, f"{name}-settings", f"Settings of {label}")
+    others = site.runs[site.runs["protocol"].str.split("[").str[0] == newest["protocol"].split("[")[0]]
+    usual = cards.usual(list(others.drop_duplicates("label")["protocol_settings"]))
+    protocol = cards.protocol_table(newest["protocol_settings"], usual, f"{name}-protocol",
+                                    f"Protocol {newest['protocol']}")
+    rank = tables.rank_text(place.iloc[0].to_dict()) if len(place) else ""
     site.page(f"method/{name}.html", "method.html", label=label, run=newest, drawn=drawn, commands=commands,
-              place=None if place.empty else place.iloc[0], style=site.look[label], seed=seed,
-              said=site.table(replace(said, name=f"{name}-paper")) if said else None, settings=site.table(settings),
-              protocol=site.table(protocol),
+              place=None if place.empty else place.iloc[0], rank=rank, style=site.look[label], seed=seed,
+              said=site.table(said) if said else None, settings=site.table(settings),
+              protocol=site.table(protocol), inspected=extras.of_runs(site, runs),
               runs=site.table(views.runs_table(runs, f"{name}-runs", f"All runs of {label}")))

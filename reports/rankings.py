@@ -51,9 +51,10 @@ def errors(drawn: np.ndarray, stds: np.ndarray, counts: np.ndarray, classes: int
         seeds = np.where(counts > 1, stds**2 / counts, np.nan)
     by_class = np.maximum(0.0, diagonal[:, None] + diagonal[None, :] - 2 * covariance)
     own, own_freedom = _combined([(diagonal, np.full(m, max(1, classes - 1))), (seeds, np.maximum(1, counts - 1))])
-    ones = np.ones((m, m))
-    pair, freedom = _combined([(by_class, ones * max(1, classes - 1)), (seeds[:, None] * ones, (counts[:, None] - 1) * ones),
-                               (seeds[None, :] * ones, (counts[None, :] - 1) * ones)])
+    square = np.ones((m, m))
+    ours, ours_freedom = seeds[:, None] * square, (counts[:, None] - 1) * square
+    pair, freedom = _combined([(by_class, square * max(1, classes - 1)), (ours, ours_freedom),
+                               (ours.T, ours_freedom.T)])
     # seeds of one row alone do not bound a difference
     known = ~np.isnan(by_class) | ~(np.isnan(seeds)[:, None] | np.isnan(seeds)[None, :])
     return Errors(own, own_freedom, np.where(known, pair, np.nan), freedom)
@@ -120,7 +121,7 @@ def stability(values: np.ndarray, drawn: np.ndarray, stds: np.ndarray, counts: n
     cannot be redrawn is moved by its seeds alone. None where no row moves at all.
     """
     draws = drawn.shape[1]
-    around = np.where(np.isnan(drawn), 0.0, drawn - np.nanmean(np.where(np.isnan(drawn), 0, drawn), axis=1, keepdims=True))
+    around = np.nan_to_num(drawn - drawn.mean(axis=1, keepdims=True))
     error = np.where(counts > 1, stds, 0.0) / np.sqrt(np.maximum(counts, 1))
     noise = np.random.default_rng(0).standard_normal((len(values), draws)) * np.nan_to_num(error)[:, None]
     moved = around + noise

@@ -37,13 +37,15 @@ _KEYS: dict[str, dict[str, Any] | tuple[type, ...]] = {
     "queries": {"count": _MAYBE, "left_out": _MAYBE}, "cost": (dict,), "provenance": (dict,),
 }
 _OPEN = {"protocol", "queries"}
+_OPTIONAL = {"split.parts": (dict,)}
+"""Of a union, the number of training images of each of its datasets: {name: count}."""
 
 FACTS = (
     "dataset", "split", "kind", "frd", "method", "family", "seed", "protocol", "backbone", "source", "identity", "path",
     "iteration", "frd_class_means_released", "dataset_hash", "split_hash", "train_classes", "test_classes",
-    "train_images", "test_images", "ladder", "weights", "papers", "tags", "summary", "cite", "settings", "trains",
-    "trainable_parameters", "total_parameters", "protocol_settings", "chosen_epochs", "curve", "queries", "left_out",
-    "device", "date", "commit", "version", "command",
+    "train_images", "test_images", "ladder", "parts", "weights", "papers", "tags", "summary", "cite", "settings",
+    "trains", "trainable_parameters", "total_parameters", "protocol_settings", "chosen_epochs", "curve", "queries",
+    "left_out", "device", "date", "commit", "version", "command",
 )
 FAILURE_FACTS = ("dataset", "split", "method", "seed", "protocol", "backbone", "kind", "cause", "remedy", "state",
                  "path")
@@ -87,7 +89,9 @@ def _check_keys(part: dict[str, Any], keys: dict[str, Any], where: str) -> None:
         elif not isinstance(value, kind) or isinstance(value, bool):
             raise ReportError(f"'{where}{key}' is {value!r}, not {' or '.join(k.__name__ for k in kind)}")
     if where.rstrip(".") not in _OPEN and len(part) > len(keys):
-        raise ReportError(f"the record has an unknown key '{where}{next(k for k in part if k not in keys)}'")
+        for key in part:
+            if key not in keys and not isinstance(part[key], _OPTIONAL.get(f"{where}{key}", ())):
+                raise ReportError(f"the record has an unknown key '{where}{key}'")
 
 
 def _check_ladder(split: dict[str, Any]) -> None:
@@ -188,8 +192,9 @@ def _row(record: dict[str, Any], path: Path, shared: dict[str, Any]) -> dict[str
         "identity": record["identity"], "path": str(path), "split_hash": split["hash"],
         "dataset_hash": record["dataset_hash"], "weights": record["backbone"]["weights"],
         "ladder": one(tuple((int(i), float(frd)) for i, frd in split["ladder"])),
-        "protocol_settings": one(record["protocol"]), "chosen_epochs": one(record["chosen_epochs"]),
-        "curve": record["curve"], "queries": record["queries"]["count"], "left_out": record["queries"]["left_out"],
+        "parts": one(split.get("parts")), "protocol_settings": one(record["protocol"]),
+        "chosen_epochs": one(record["chosen_epochs"]), "curve": record["curve"],
+        "queries": record["queries"]["count"], "left_out": record["queries"]["left_out"],
         "device": record["cost"].get("device"),
     }
     row |= {key: split[key] for key in ("iteration", "frd_class_means_released", "train_classes", "test_classes",

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import jinja2
 import pandas as pd
 from markupsafe import Markup
 
-from reports import aggregate, figures, tables, views
+from reports import aggregate, drawing, figures, tables
 from reports.aggregate import ROW
+from reports.results import Results
 from reports.tables import Column, Table
 
 
@@ -23,58 +27,89 @@ def slug(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-.") or "unnamed"
 
 
-class Site:
-    """The pages in the making: file name -> text, and what they have in common."""
+def slugs(names: Iterable[str]) -> dict[str, str]:
+    """A file name for each name; those that would share one, on any file system, get a few letters of their hash.
 
-    def __init__(self, frame: pd.DataFrame, failures: pd.DataFrame) -> None:
-        self.files: dict[str, str] = {}
-        self.runs, self.notes = aggregate.select(frame)
+    >>> slugs(["a:b", "a-b", "c"])
+    {'a-b': 'a-b-d44362', 'a:b': 'a-b-6783a3', 'c': 'c'}
+    """
+    taken: dict[str, list[str]] = {}
+    for name in sorted(set(names)):
+        taken.setdefault(slug(name).lower(), []).append(name)
+    return {name: slug(name) if len(same) == 1 else f"{slug(name)}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"
+            for same in taken.values() for name in same}
+
+
+class Site:
+    """The pages in the making: file name -> content, and what they have in common."""
+
+    def __init__(self, results: Results, failures: pd.DataFrame) -> None:
+        self.files: dict[str, str | bytes] = {}
+        self.results = results
+        self.runs, self.metrics = results.runs, results.metrics
         self.failures = failures
-        self.union = aggregate.is_union(self.runs)
-        self.labels = aggregate.labels(self.runs)
-        self.runs["label"] = self.label(self.runs)
-        self.metrics = views.known_metrics(self.runs)
-        self.datasets = sorted(self.runs.loc[~self.union, "dataset"].unique())
-        self.unions = sorted(self.runs.loc[self.union, "dataset"].unique())
-        self.board = aggregate.ags_board(self.runs[~self.union], self.metrics[0])
+        self.datasets, self.unions = results.datasets, results.unions
+        self.board = results.ags(self.metrics[0])
         self.look = self._styles()
         self.facts = self._facts()
+        self.slugs = slugs([*self.look, *self.datasets, *self.unions])
+        self.sections: list[tuple[str, str]] = []
+        self._later: list[tuple[str, str, dict[str, Any]]] = []
         self.environment = jinja2.Environment(
             loader=jinja2.PackageLoader("reports"), autoescape=True, trim_blocks=True, lstrip_blocks=True,
             undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
         self.environment.globals |= {
-            "datasets": self.datasets, "unions": self.unions, "slug": slug, "metrics": self.metrics,
-            "facts": self.facts, "percent": lambda value: f"{100 * value:.1f}",
+            "datasets": self.datasets, "unions": self.unions, "slug": self.slug, "metrics": self.metrics,
+            "facts": self.facts, "percent": lambda value: f"{100 * value:.1f}", "sections": self.sections,
         }
 
-    def label(self, rows: pd.DataFrame) -> list[str]:
-        return [self.labels[key] for key in rows[ROW].itertuples(index=False, name=None)]
+    def slug(self, name: str) -> str:
+        """The file name of a row or dataset of this site, or of anything else."""
+        return self.slugs.get(name) or slug(name)
 
-    def _styles(self) -> dict[str, figures.Style]:
+    def _styles(self) -> dict[str, drawing.Style]:
         """Hues in order of the board, then of the name, so that a method looks the same on every page."""
-        boards = [self.board]
-        if self.unions:
-            boards.append(aggregate.union_board(self.runs, "recall@1"))
-        order = [label for board in boards for label in self.label(board)] + sorted(self.labels.values())
+        results = self.results
+        boards = [self.board, *(results.universal(dataset, protocol) for dataset in self.unions
+                                for protocol in results.protocols)]
+        known = [board[board["source"] != "published"] for board in boards if len(board)]
+        order = [label for board in known for label in results.label(board)] + sorted(results.labels.values())
         floor = self.runs["family"].eq("floor") | self.runs["method"].isin(aggregate.FLOORS)
         floors = set(self.runs.loc[floor, "label"])
-        return figures.styles([label for label in dict.fromkeys(order) if label not in floors], sorted(floors))
+        return drawing.styles([label for label in dict.fromkeys(order) if label not in floors], sorted(floors))
 
     def _facts(self) -> dict[str, Any]:
         """The line under the title: how much there is, how recent, from which code."""
         dates = sorted(str(date)[:10] for date in self.runs["date"].dropna())
         commits = self.runs.dropna(subset=["commit"]).sort_values("date")["commit"].astype(str)
-        covered, cells = int(self.board["covered"].sum()), int(self.board["cells"].sum())
+        ours = self.board[self.board["source"] != "published"] if len(self.board) else self.board
+        covered, cells = int(ours["covered"].sum()), int(ours["cells"].sum())
         return {"runs": len(self.runs), "covered": covered, "cells": cells, "failed": len(self.failures),
-                "rows": len(self.labels), "date": dates[-1] if dates else "", "first": dates[0] if dates else "",
+                "rows": len(self.results.labels), "date": dates[-1] if dates else "",
                 "commit": commits.iloc[-1][:9] if len(commits) else "", "seeds": int(self.runs["seed"].nunique()),
-                "protocols": sorted(self.runs["protocol"].unique()), "notes": self.notes}
+                "protocols": self.results.protocols, "notes": self.results.notes}
 
     def page(self, path: str, template: str, **content: Any) -> None:
         """Renders a template; the way back to the top is `root`, so that links work from any folder."""
         root = "../" * path.count("/")
         text = self.environment.get_template(template).render(root=root, path=path, **content)
         self.files[path] = re.sub(r"[ \t]+\n", "\n", re.sub(r"\n\s*\n+", "\n", text))
+
+    def later(self, path: str, head: str, template: str = "", **content: Any) -> None:
+        """Puts a page into the navigation; it is rendered when all that stand there are known."""
+        self.sections.append((path, head))
+        self._later.append((path, template or path, {"head": head, **content}))
+
+    def finish(self) -> None:
+        """Renders the pages that were put off."""
+        for path, template, content in self._later:
+            self.page(path, template, **content)
+
+    @staticmethod
+    def data(content: Any) -> Markup:
+        """Content as JSON that may stand inside a script element."""
+        text = json.dumps(content, separators=(",", ":"), ensure_ascii=False)
+        return Markup(text.replace("<", "\\u003c").replace("&", "\\u0026"))
 
     def table(self, table: Table, spark: dict[str, Markup] | None = None) -> dict[str, Any]:
         """A table as its template wants it: linked and marked rows, and its CSV among the files."""
@@ -92,17 +127,23 @@ class Site:
         marks = [table.marks(column) for column in columns]
         rows = []
         for index, row in enumerate(table.rows):
-            label = self.labels.get(tuple(row[key] for key in ROW), "") if labelled else ""
+            key = tuple(row[part] for part in ROW) if labelled else ()
+            label = self.results.labels.get(key, "")
             style = self.look.get(label)
             cells = [self._cell(table, row, column, mark.get(index, ""), heat, (spark or {}).get(label, Markup("")))
                      for column, mark in zip(columns, marks)]
-            rows.append({"cells": cells, "label": label, "href": f"method/{slug(label)}.html" if label else "",
-                         "hue": style.number if style else -1, "floor": row.get("floor") is True,
-                         "source": row.get("source", ""),
+            source = row.get("source", "") if labelled else ""
+            href = f"method/{self.slug(label)}.html" if label else "published.html" if source == "published" else ""
+            tags = dict.fromkeys(str(row.get(part) or "") for part in ("family", "group", "source")) if labelled else {}
+            rows.append({"cells": cells, "href": href, "hue": style.number if style else -1, "source": source,
+                         "floor": row.get("floor") is True, "tags": " ".join(t.replace(" ", "-") for t in tags if t),
+                         "group": str(row[table.grouped]) if table.grouped else "",
                          "incomplete": "rank" in row and pd.isna(row["rank"]) and row.get("floor") is not True})
         barred = {cell["key"] for row in rows for cell in row["cells"] if cell["bar"]}
+        grouped = table.grouped if len({row["group"] for row in rows}) > 1 else ""
         return {"name": name, "caption": table.caption, "note": table.note, "columns": columns, "rows": rows,
-                "barred": barred, "meanings": [c for c in columns if c.about and not c.heat], "csv": f"data/{name}.csv"}
+                "barred": barred, "meanings": [c for c in columns if c.about and not c.heat], "grouped": grouped,
+                "csv": f"data/{name}.csv"}
 
     @staticmethod
     def _cell(table: Table, row: dict[str, Any], column: Column, mark: str, heat: list[float],
@@ -117,6 +158,8 @@ class Site:
         attributes, classes = "", ["num"] + ["rank"] * (column.kind == "rank") + [mark] * bool(mark)
         if value is not None and not pd.isna(value):
             attributes = f' data-v="{float(value):.6g}"'
+            told = table.interval(row, column)
+            attributes += f' title="{told}"' if told else ""
             if column.heat and heat and max(heat) > min(heat):
                 share = max(0.0, (float(value) - min(heat)) / (max(heat) - min(heat)))
                 attributes += f' style="--h:{100 * share:.0f}%"'
@@ -124,16 +167,15 @@ class Site:
         return {"kind": "number", "text": text, "bar": bar, "key": column.key,
                 "attributes": Markup(f'class="{" ".join(classes)}"{attributes}')}
 
-    def figure(self, drawing: str, name: str) -> dict[str, Any]:
+    def figure(self, drawn: str, name: str) -> dict[str, Any]:
         """A figure for the page, and the same as a file of its own with fixed colours."""
-        alone = re.sub(r"<svg", '<?xml version="1.0" encoding="utf-8"?>\n<svg', drawing, count=1)
+        alone = re.sub(r"<svg", '<?xml version="1.0" encoding="utf-8"?>\n<svg', drawn, count=1)
         self.files[f"figures/{slug(name)}.svg"] = alone
-        return {"svg": Markup(figures.for_page(drawing)), "file": f"figures/{slug(name)}.svg"}
+        return {"svg": Markup(drawing.for_page(drawn)), "file": f"figures/{slug(name)}.svg"}
 
     def cells(self, dataset: str, metric: str) -> pd.DataFrame:
         """The rungs of a dataset with the label of their row, in the order of the board."""
-        cells = aggregate.rung_scores(self.runs, dataset, metric)
-        cells = cells.assign(label=self.label(cells))
+        cells = self.results.cells(dataset, metric)
         order = {label: i for i, label in enumerate(self.look)}
         return cells.assign(order=cells["label"].map(order)).sort_values(["order", "frd"], kind="stable")
 

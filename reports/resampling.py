@@ -16,7 +16,7 @@ import pandas as pd
 
 from reports import ReportError
 from reports.aggregate import ROW
-from reports.outcomes import ByClass, read
+from reports.outcomes import ByClass, Reader
 
 DRAWS = 1000
 
@@ -33,15 +33,15 @@ class Resamples:
         if not recall:
             return
         for dataset, group in runs.groupby("dataset", sort=True):
-            weights = _Weights(str(dataset), draws)
+            weights, reader = _Weights(str(dataset), draws), Reader(int(recall[1]))
             for split, cell in group.groupby("split", sort=True):
-                self._rung((str(dataset), int(split)), cell, int(recall[1]), weights)  # type: ignore[arg-type]
+                self._rung((str(dataset), int(split)), cell, reader, weights)  # type: ignore[arg-type]
 
-    def _rung(self, key: tuple[str, int], cell: pd.DataFrame, k: int, weights: _Weights) -> None:
+    def _rung(self, key: tuple[str, int], cell: pd.DataFrame, reader: Reader, weights: _Weights) -> None:
         found: dict[tuple[str, ...], list[ByClass]] = {}
         for *row, path in cell[[*ROW, "path"]].itertuples(index=False, name=None):
             try:
-                one = read(path, k)
+                one = reader.read(path)
             except ReportError as error:
                 self.damaged.append(str(error))
                 continue

@@ -8,37 +8,38 @@ from pathlib import Path
 
 import pandas as pd
 
-from reports import ReportError, audit, pages, views
+from reports import pages, study_pages, views
+from reports.extras import Extras
 from reports.rendering import Site
+from reports.results import Results
 
 _LIST = ".oodml-site.json"
 
 
-def build(frame: pd.DataFrame, failures: pd.DataFrame, out: Path) -> Path:
-    """Writes the site for the runs of `records.scan` into a folder and returns its `index.html`.
+def build(results: Results, failures: pd.DataFrame, out: Path, splits: Path | None = None) -> Path:
+    """Writes the site of some results into a folder and returns its `index.html`.
 
-    The same records give the same bytes; pages of an earlier build that are no longer made are removed.
+    The same records give the same bytes; pages of an earlier build that are no longer made are removed. Figures of
+    ladders in the folder `splits` and inspected runs are taken along.
     """
-    if frame.empty:
-        raise ReportError("there is no finished run to report; `oodml run --dataset glyphs --protocol demo` makes some")
-    site = Site(frame, failures)
+    site, extras = Site(results, failures), Extras(splits)
+    for study in study_pages.STUDIES:
+        study(site)
     pages.home(site)
     for dataset in site.datasets:
-        pages.ladder(site, dataset)
+        pages.ladder(site, dataset, extras)
     for dataset in site.unions:
         pages.union(site, dataset)
     for label, runs in site.runs.groupby("label", sort=True):
-        pages.method(site, str(label), runs)
-    findings = audit.audit()
-    site.page("audit.html", "audit.html", lines=audit.summary(findings), table=site.table(audit.audit_table(findings)))
-    site.page("about.html", "about.html", methods=sorted(site.look))
+        pages.method(site, str(label), runs, extras)
+    site.finish()
     site.files["data/runs.csv"] = views.tidy(site.runs).to_csv(index=False, lineterminator="\n")
     for asset in resources.files("reports").joinpath("static").iterdir():
         site.files[f"assets/{asset.name}"] = asset.read_text(encoding="utf-8")
     return _write(site.files, Path(out))
 
 
-def _write(files: dict[str, str], out: Path) -> Path:
+def _write(files: dict[str, str | bytes], out: Path) -> Path:
     out.mkdir(parents=True, exist_ok=True)
     listing = out / _LIST
     try:
@@ -47,9 +48,9 @@ def _write(files: dict[str, str], out: Path) -> Path:
         before = []
     for name in sorted(set(before) - set(files)):
         (out / name).unlink(missing_ok=True)
-    for name, text in sorted(files.items()):
+    for name, content in sorted(files.items()):
         path = out / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
     listing.write_text(json.dumps(sorted(files), indent=0), encoding="utf-8")
     return out / "index.html"

@@ -1,17 +1,13 @@
-"""Boards as tables that can be shown: one `Table`, written as CSV, LaTeX, Markdown, JSON, terminal text or HTML."""
+"""Boards as tables that can be shown: one `Table` for files, terminal and pages, and what each of its cells says."""
 
 from __future__ import annotations
 
-import json
 import math
-import re
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pandas as pd
 
-from reports import ReportError
 from reports.aggregate import ROW
 
 
@@ -20,7 +16,8 @@ class Column:
     """A column of a table: its key in the frame, its header, what kind of value it holds, what it means.
 
     The kinds: text, rank, score and gain (fractions, shown in percent), number, time (seconds), and html, which
-    pages alone show.
+    pages alone show. The role says what becomes of the column when a reader takes some datasets away in the page: a
+    `part` can be taken away, `mean`, `harmonic`, `arithmetic` and `weakest` are computed again, `whole` is hidden.
     """
 
     key: str
@@ -29,6 +26,7 @@ class Column:
     about: str = ""
     digits: int = 1
     heat: bool = False
+    role: str = ""
 
 
 @dataclass(frozen=True)
@@ -61,15 +59,12 @@ class Table:
         """What a cell shows: `71.3 ± 0.4` in percent, `7/9` where the ladder is incomplete, a dash where nothing is."""
         value = row.get(column.key)
         if column.kind == "text":
-            return "" if _missing(value) else str(value)
-        if _missing(value):
-            if column.kind == "rank":
-                return "floor" if row.get("floor") is True else "–"
+            return "" if missing(value) else str(value)
+        if column.kind == "rank":
+            return rank_text(row)
+        if missing(value):
             return str(row.get(f"{column.key}:coverage") or "–")
         number = float(value)  # type: ignore[arg-type]
-        if column.kind == "rank":
-            low, high = row.get("rank:low"), row.get("rank:high")
-            return str(int(number)) if _missing(low) or low == high else f"{int(low)}–{int(high)}"  # type: ignore[arg-type]
         if math.isinf(number):
             return "never"
         if column.kind == "time":
@@ -78,7 +73,7 @@ class Table:
             return compact(number) if column.digits < 0 else f"{number:,.{column.digits}f}"
         shown = f"{100 * number:+.{column.digits}f}" if column.kind == "gain" else f"{100 * number:.{column.digits}f}"
         std = row.get(f"{column.key}:std")
-        return shown if _missing(std) else f"{shown} ± {100 * float(std):.{column.digits}f}"  # type: ignore[arg-type]
+        return shown if missing(std) else f"{shown} ± {100 * float(std):.{column.digits}f}"  # type: ignore[arg-type]
 
     def marks(self, column: Column) -> dict[int, str]:
         """Which rows are 'best' and 'second' in a score column; floors and published rows take no part.
@@ -94,7 +89,7 @@ class Table:
         values = {}
         for index, row in enumerate(self.rows):
             counts = row.get("floor") is not True and row.get("source") != "published"
-            if counts and not _missing(row.get(column.key)):
+            if counts and not missing(row.get(column.key)):
                 values[index] = round(100 * float(row[column.key]), column.digits)
         levels = dict(zip(sorted(set(values.values()), reverse=True), ("best", "second")))
         return {index: levels[value] for index, value in values.items() if value in levels} if len(values) > 1 else {}
@@ -102,14 +97,27 @@ class Table:
     def interval(self, row: dict[str, Any], column: Column) -> str:
         """What is known of a score beside its bar: the 95 % interval and the number of seeds; empty if nothing is."""
         low, high, n = (row.get(f"{column.key}:{what}") for what in ("low", "high", "n"))
-        if column.kind != "score" or _missing(low) or _missing(high):
+        if column.kind != "score" or missing(low) or missing(high):
             return ""
         bounds = f"{100 * float(low):.{column.digits}f} to {100 * float(high):.{column.digits}f}"  # type: ignore[arg-type]
-        return f"95 % interval {bounds}" + ("" if _missing(n) else f", n = {int(n)}")  # type: ignore[arg-type]
+        return f"95 % interval {bounds}" + ("" if missing(n) else f", n = {int(n)}")  # type: ignore[arg-type]
 
 
-def _missing(value: Any) -> bool:
+def missing(value: Any) -> bool:
+    """Whether a cell is empty."""
     return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def rank_text(row: dict[str, Any]) -> str:
+    """A rank, the range of ranks that cannot be told apart, or why there is none.
+
+    >>> rank_text({"rank": 2, "rank:low": 1, "rank:high": 3}), rank_text({"rank": None, "floor": True})
+    ('1–3', 'floor')
+    """
+    rank, low, high = row.get("rank"), row.get("rank:low"), row.get("rank:high")
+    if missing(rank):
+        return "floor" if row.get("floor") == 1 else "–"
+    return str(int(rank)) if missing(low) or low == high else f"{int(low)}–{int(high)}"  # type: ignore[arg-type]
 
 
 def compact(number: float) -> str:
@@ -146,10 +154,12 @@ def ags_table(board: pd.DataFrame, metric: str = "recall@1") -> Table:
     """The table of an `aggregate.ags_board`."""
     covered = [str(name) for name in board if str(name).endswith(":coverage") and board[name].notna().any()]
     datasets = sorted({name.removesuffix(":coverage") for name in covered} - {"mean"})
-    scores = [Column(name, name, "score", f"AGS of {metric} on {name}") for name in datasets]
+    scores = [Column(name, name, "score", f"AGS of {metric} on {name}", role="part") for name in datasets]
     if len(datasets) > 1:
-        scores.insert(0, Column("mean", "Mean", "score", "Mean AGS over the datasets; only where all are complete"))
-    extra = [Column(key, head, kind, about, digits) for key, head, kind, about, digits in EXTRA
+        about = "Mean AGS over the datasets; only where all are complete"
+        scores.insert(0, Column("mean", "Mean", "score", about, role="mean"))
+    extra = [Column(key, head, kind, about, digits, role="whole" if kind == "gain" else "")
+             for key, head, kind, about, digits in EXTRA
              if key in board and board[key].notna().any()]
     method, *rest = row_columns(board)
     columns = (Column("rank", "Rank", "rank"), method, *scores, *rest, *extra)
@@ -175,11 +185,13 @@ def union_table(board: pd.DataFrame, metric: str = "recall@1") -> Table:
         board = board.sort_values("group", key=lambda names: names.map(places), kind="stable").reset_index(drop=True)
     method, *rest = row_columns(board)
     columns = [Column("rank", "Rank", "rank"), method]
-    columns += [Column("harmonic", "Harmonic", "score", f"Harmonic mean of {metric} over the parts"),
-                Column("unified", "Unified", "score", f"{metric} with all parts in one gallery"),
-                Column("arithmetic", "Arithmetic", "score", f"Arithmetic mean of {metric} over the parts")]
-    columns += [Column(name, name, "score", f"{metric} on {name} alone") for name in parts]
-    columns += [Column("weakest", "Weakest", "text", "The part with the lowest score"),
+    columns += [Column("harmonic", "Harmonic", "score", f"Harmonic mean of {metric} over the parts",
+                       role="harmonic"),
+                Column("unified", "Unified", "score", f"{metric} with all parts in one gallery", role="whole"),
+                Column("arithmetic", "Arithmetic", "score", f"Arithmetic mean of {metric} over the parts",
+                       role="arithmetic")]
+    columns += [Column(name, name, "score", f"{metric} on {name} alone", role="part") for name in parts]
+    columns += [Column("weakest", "Weakest", "text", "The part with the lowest score", role="weakest"),
                 Column("group", "Trained part", "text", "As in table 2 of UML: full, parameter-efficient, "
                        "or one model for each dataset"),
                 Column("parameters", "Trained", "number", "Trained parameters", -1), *rest]
@@ -207,87 +219,3 @@ def bar_note(board: pd.DataFrame, keys: list[str]) -> str:
         return f"{told} Ranks are not all tested: single seeds and no outcomes of queries for some rows."
     return (f"{told} A range of ranks and everything bold cannot be told apart (classes resampled, seeds; "
             "paired tests, Holm, 5 %).")
-
-
-def to_csv(table: Table) -> str:
-    """The shown columns in full precision, with `:std` and `:n` beside each score that has them."""
-    keys: list[str] = []
-    for column in table.shown:
-        kinds = {"score": ("std", "n", "coverage", "low", "high"), "rank": ("low", "high")}
-        beside = [f"{column.key}:{what}" for what in kinds.get(column.kind, ())]
-        keys += [key for key in (column.key, *beside) if key in table.frame]
-    return table.frame[keys].to_csv(index=False, lineterminator="\n")
-
-
-def to_json(table: Table) -> str:
-    """The rows as a list of objects, missing values as null."""
-    rows = [{key: None if _missing(value) else value for key, value in row.items()} for row in table.rows]
-    return json.dumps({"name": table.name, "caption": table.caption, "note": table.note, "rows": rows},
-                      indent=1, ensure_ascii=False, default=str) + "\n"
-
-
-def _grid(table: Table) -> list[list[str]]:
-    return [[table.text(row, column) for column in table.shown] for row in table.rows]
-
-
-def to_markdown(table: Table) -> str:
-    """A pipe table, the best of each column in bold."""
-    marks = [table.marks(column) for column in table.shown]
-    head = "| " + " | ".join(column.head for column in table.shown) + " |"
-    rule = "|" + "|".join("---" if column.kind == "text" else "--:" for column in table.shown) + "|"
-    lines = []
-    for index, cells in enumerate(_grid(table)):
-        cells = [cell.replace("|", "\\|") for cell in cells]
-        shown = [f"**{cell}**" if mark.get(index) == "best" else cell for cell, mark in zip(cells, marks)]
-        lines.append("| " + " | ".join(shown) + " |")
-    return "\n".join([head, rule, *lines]) + "\n" + (f"\n{table.note}\n" if table.note else "")
-
-
-_TEX = {"&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}", "\\": r"\textbackslash{}", "±": r"$\pm$", "–": "--"}
-
-
-def tex(text: str) -> str:
-    """Text with the characters that LaTeX would take for its own written out."""
-    return re.sub(r"[&%$#_{}~^\\±–]", lambda found: _TEX[found[0]], text)
-
-
-def to_latex(table: Table) -> str:
-    """A `tabular` with booktabs rules, the best group of each column bold, the second underlined."""
-    marks = [table.marks(column) for column in table.shown]
-    wrap = {"best": r"\textbf{%s}", "second": r"\underline{%s}"}
-    lines = [r"% needs \usepackage{booktabs}",
-             r"\begin{tabular}{" + "".join("l" if column.kind == "text" else "r" for column in table.shown) + "}",
-             r"\toprule", " & ".join(tex(column.head) for column in table.shown) + r" \\", r"\midrule"]
-    group = None
-    for index, cells in enumerate(_grid(table)):
-        if table.grouped and table.rows[index][table.grouped] != group:
-            group = table.rows[index][table.grouped]
-            lines += [r"\midrule"] * (index > 0)
-            lines.append(rf"\multicolumn{{{len(cells)}}}{{l}}{{\emph{{{tex(str(group))}}}}} \\")
-        shown = [wrap.get(mark.get(index, ""), "%s") % tex(cell) for cell, mark in zip(cells, marks)]
-        lines.append(" & ".join(shown) + r" \\")
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", *([f"% {table.note}"] if table.note else [])]) + "\n"
-
-
-def to_text(table: Table) -> str:
-    """Aligned columns for the terminal."""
-    grid = [[column.head for column in table.shown], *_grid(table)]
-    widths = [max(len(row[i]) for row in grid) for i in range(len(table.shown))]
-    left = [column.kind == "text" for column in table.shown]
-    lines = ["  ".join(cell.ljust(width) if is_left else cell.rjust(width)
-                       for cell, width, is_left in zip(row, widths, left)).rstrip() for row in grid]
-    lines.insert(1, "  ".join("─" * width for width in widths))
-    return "\n".join([*lines, *([table.note] if table.note else [])]) + "\n"
-
-
-FORMATS: dict[str, Callable[[Table], str]] = {
-    "csv": to_csv, "latex": to_latex, "md": to_markdown, "json": to_json, "text": to_text,
-}
-
-
-def render(table: Table, form: str) -> str:
-    """The table in one of FORMATS."""
-    if form not in FORMATS:
-        raise ReportError(f"unknown format '{form}'; there are: {', '.join(FORMATS)}")
-    return FORMATS[form](table)

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from importlib import resources
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from reports.aggregate import ROW, ags_board, gain_over_floor, rung_scores
+from reports import aggregate, gains, rankings
+from reports.aggregate import ROW
 from reports.records import FACTS, metrics
+from reports.results import Results
 from reports.tables import Column, Table, bar_note, row_columns
 
-METRICS = ("recall@1", "map@1000", "map@r")
 OBJECTS = ("ladder", "papers", "tags", "cite", "summary", "settings", "protocol_settings", "curve", "chosen_epochs",
-           "path")
-
-
-def known_metrics(frame: pd.DataFrame) -> list[str]:
-    """The metrics that boards are made for: those of METRICS that were measured, else whatever was."""
-    there = metrics(frame)
-    return [metric for metric in METRICS if metric in there and frame[metric].notna().any()] or there[:1]
+           "path", "parts")
 
 
 def _metric_order(metric: str) -> tuple[bool, bool, str, int]:
@@ -28,27 +23,39 @@ def _metric_order(metric: str) -> tuple[bool, bool, str, int]:
     return metric.endswith("_released"), name != "recall", name, int(k) if k.isdigit() else 0
 
 
-def heat_table(frame: pd.DataFrame, dataset: str, metric: str) -> Table:
+def distance(frd: float | None, split: Any) -> str:
+    """A rung as the head of a column: its distance, or its number where it has none."""
+    return f"split {split}" if frd is None or pd.isna(frd) else f"{frd:.0f}" if frd >= 100 else f"{frd:.1f}"
+
+
+def rungs_of(cells: pd.DataFrame) -> pd.DataFrame:
+    """The rungs among some cells in order of distance."""
+    return cells.drop_duplicates("split").sort_values(["frd", "split"])
+
+
+def heat_table(results: Results, dataset: str, metric: str) -> Table:
     """Method x rung with the AGS of the dataset: one row a method, one column a split, in order of distance."""
-    cells = rung_scores(frame, dataset, metric)
-    board = ags_board(frame[frame["dataset"] == dataset], metric)
-    rungs = cells.drop_duplicates("split").sort_values(["frd", "split"])
+    cells = results.cells(dataset, metric)
+    runs = results.runs[results.runs["dataset"] == dataset]
+    board = aggregate.ags_board(runs, metric)
+    rungs = rungs_of(cells)
     if board.empty:
-        board = cells[[*ROW, "family", "floor"]].drop_duplicates().reset_index(drop=True)
-        board = board.assign(rank=float("nan"))
+        board = cells[[*ROW, "family", "floor"]].drop_duplicates().reset_index(drop=True).assign(rank=float("nan"))
+    keys = pd.MultiIndex.from_frame(board[ROW])
     for split in rungs["split"]:
         here = cells[cells["split"] == split].set_index(ROW)
-        keys = pd.MultiIndex.from_frame(board[ROW])
         for key, column in ((f"rung{split}", "score"), (f"rung{split}:std", "std"), (f"rung{split}:n", "n")):
             board[key] = here[column].reindex(keys).to_numpy(dtype=float)
+    if board["protocol"].nunique() == 1:
+        board = _with_ties(results, board, dataset, metric, rungs["split"].tolist())
     method, *rest = row_columns(board)
     columns = [Column("rank", "Rank", "rank"), method]
     if dataset in board:
         columns.append(Column(dataset, "AGS", "score", f"Area under {metric} over the normalised distance"))
     for split, frd, kind in zip(rungs["split"], rungs["frd"], rungs["kind"]):
         mark = " (default)" if kind == "default" else ""
-        head = f"{frd:.0f}" if pd.notna(frd) and frd >= 100 else f"{frd:.1f}" if pd.notna(frd) else f"split {split}"
-        columns.append(Column(f"rung{split}", head, "score", f"Split {split}{mark}, {metric}", heat=True))
+        columns.append(Column(f"rung{split}", distance(frd, split), "score", f"Split {split}{mark}, {metric}",
+                              heat=True))
     columns += rest
     note = "Columns are headed by the Fréchet distance of their split. "
     note += bar_note(board, [column.key for column in columns if column.kind == "score"])
@@ -56,10 +63,22 @@ def heat_table(frame: pd.DataFrame, dataset: str, metric: str) -> Table:
     return Table(f"{dataset}-{metric}", caption, tuple(columns), board, note)
 
 
-def split_table(frame: pd.DataFrame, dataset: str) -> Table:
+def _with_ties(results: Results, board: pd.DataFrame, dataset: str, metric: str, splits: list[int]) -> pd.DataFrame:
+    resamples = results.resamples(metric)
+    rows = [tuple(row) for row in board[ROW].itertuples(index=False, name=None)]
+    drawn = {f"rung{split}": resamples.scores(dataset, split, rows) for split in splits}
+    columns = [f"rung{split}" for split in splits]
+    if dataset in board:
+        drawn[dataset] = resamples.ags(dataset, results.ladders[dataset], rows)
+        columns.insert(0, dataset)
+    classes = min((resamples.classes.get((dataset, split), 2) for split in splits), default=2)
+    return rankings.with_ties(board, dataset, columns, drawn, classes)
+
+
+def split_table(results: Results, dataset: str) -> Table:
     """The facts of the splits of a dataset, as its records carry them."""
-    runs = frame[frame["dataset"] == dataset]
-    known = runs.drop_duplicates("split").sort_values(["frd", "split"]).reset_index(drop=True)
+    runs = results.runs[results.runs["dataset"] == dataset]
+    known = rungs_of(runs).reset_index(drop=True)
     known = known.assign(hash=known["split_hash"].map(lambda text: str(text)[:12] if text else ""))
     columns = (Column("split", "Split"), Column("kind", "Kind"),
                Column("iteration", "Iteration", "number", "Swapping iteration", 0),
@@ -74,24 +93,35 @@ def split_table(frame: pd.DataFrame, dataset: str) -> Table:
     return Table(f"{dataset}-splits", f"The splits of {dataset}", shown, known[[c.key for c in shown]])
 
 
-def gain_table(frame: pd.DataFrame, dataset: str, metric: str) -> Table | None:
-    """What each method gains over the frozen backbone on each rung; None where no frozen run is there."""
-    cells = gain_over_floor(rung_scores(frame, dataset, metric))
+def gain_table(results: Results, dataset: str, metric: str) -> Table | None:
+    """What each method gains over the frozen backbone on each rung, and where it falls below; None without floor."""
+    whole = results.cells(dataset, metric)
+    cells = gains.gain_over_floor(whole)
     cells = cells[~cells["floor"] & cells["gain"].notna()]
     if cells.empty:
         return None
     board = cells.pivot_table(index=ROW, columns="split", values="gain")
-    rungs = cells.drop_duplicates("split").sort_values(["frd", "split"])
     board = board.loc[board.mean(axis=1).sort_values(ascending=False, kind="stable").index]
     board = board.rename(columns=lambda split: f"rung{split}").reset_index()
-    below = cells[cells["gain"] < 0].groupby(ROW)["frd"].min()
+    below = gains.falls_below(whole).set_index(ROW)["below"]
     board["below"] = below.reindex(pd.MultiIndex.from_frame(board[ROW])).to_numpy(dtype=float)
-    columns = [*row_columns(board), *(Column(f"rung{split}", f"{frd:.0f}" if frd >= 100 else f"{frd:.1f}", "gain",
-                                             f"Split {split}", heat=True)
-                                      for split, frd in zip(rungs["split"], rungs["frd"]))]
-    if board["below"].notna().any():
-        columns.append(Column("below", "Below from", "number", "First distance at which the row is below the floor", 1))
+    rungs = rungs_of(cells)
+    columns = [*row_columns(board), *(Column(f"rung{split}", distance(frd, split), "gain", f"Split {split}", heat=True)
+                                      for split, frd in zip(rungs["split"], rungs["frd"])),
+               Column("below", "Below from", "number", "Distance at which the row falls below the floor, straight "
+                      "lines between rungs", 1)]
     return Table(f"{dataset}-gain", f"Gain over the frozen backbone, points of {metric}", tuple(columns), board)
+
+
+def tau_table(flips: pd.DataFrame, rungs: pd.DataFrame, dataset: str) -> Table:
+    """Kendall's tau between every two rungs as a square table."""
+    heads = dict(zip(rungs["split"], (distance(frd, split) for split, frd in zip(rungs["split"], rungs["frd"]))))
+    known = {(a, b): tau for a, b, tau in flips[["first", "second", "tau"]].itertuples(index=False, name=None)}
+    rows = [{"rung": heads[a]} | {f"rung{b}": 1.0 if a == b else known.get((a, b), known.get((b, a))) for b in heads}
+            for a in heads]
+    columns = (Column("rung", "Distance"), *(Column(f"rung{b}", head, "number", digits=2) for b, head in heads.items()))
+    return Table(f"{dataset}-tau", f"Kendall's τ between the rankings on the splits of {dataset}", columns,
+                 pd.DataFrame(rows), "1: the same ranking, 0: unrelated, −1: reversed.")
 
 
 def runs_table(runs: pd.DataFrame, name: str, caption: str) -> Table:
@@ -137,26 +167,26 @@ def curve_table(curves: list[tuple[str, list[dict[str, Any]]]], metric: str, nam
     return Table(name, caption, columns, frame, marked=False)
 
 
-def paper_says(runs: pd.DataFrame, method: str, metrics_: list[str]) -> Table | None:
-    """The AGS that the ooDML paper prints for a method beside ours; None where the two have no dataset in common."""
-    with resources.files("reports").joinpath("published/oodml_ags.csv").open(encoding="utf-8") as file:
-        said = pd.read_csv(file)
+def changelog(runs: pd.DataFrame) -> Table:
+    """When what came to the board: runs of each day and commit, newest first."""
+    days = runs.assign(day=runs["date"].map(lambda date: str(date)[:10] if date else "not dated"),
+                       code=runs["commit"].map(lambda commit: str(commit)[:9] if commit else ""),
+                       version=runs["version"].fillna("").astype(str))
     rows = []
-    for row in said[(said["method"] == method) & said["metric"].isin(metrics_)].to_dict("records"):
-        here = runs[runs["dataset"] == row["dataset"]]
-        board = ags_board(here, row["metric"]) if len(here) else here
-        for ours in board.to_dict("records"):
-            value = ours[row["dataset"]]
-            rows.append({"dataset": row["dataset"], "metric": row["metric"], "paper": row["ags"] / 100,
-                         "paper:std": row["std"] / 100, "ours": value, "ours:std": ours[f"{row['dataset']}:std"],
-                         "ours:coverage": ours[f"{row['dataset']}:coverage"], "difference": value - row["ags"] / 100})
-    columns = (Column("dataset", "Dataset"), Column("metric", "Metric"), Column("paper", "Paper says", "score"),
-               Column("ours", "We got", "score"), Column("difference", "Difference", "gain"))
-    caption = f"AGS of {method}: what the ooDML paper prints and what was measured here"
-    return Table(f"{method}-paper", caption, columns, pd.DataFrame(rows), marked=False) if rows else None
+    for (day, version, code), group in days.groupby(["day", "version", "code"], sort=True):
+        names = sorted(group["method"].unique())
+        told = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+        rows.append((day, version, code, len(group), ", ".join(sorted(group["dataset"].unique())), told))
+    frame = pd.DataFrame(rows[::-1], columns=["day", "version", "code", "runs", "datasets", "methods"])
+    columns = (Column("day", "Day"), Column("version", "Version"), Column("code", "Commit"),
+               Column("runs", "Runs", "number", digits=0), Column("datasets", "Datasets"), Column("methods", "Methods"))
+    return Table("changelog", "Runs by day and code", columns, frame)
 
 
-def settings_table(settings: dict[str, Any], name: str, caption: str) -> Table:
-    """Names and values of settings."""
-    rows = pd.DataFrame([(key, str(value)) for key, value in sorted(settings.items())], columns=["key", "value"])
-    return Table(name, caption, (Column("key", "Setting"), Column("value", "Value")), rows)
+def spearman(a: pd.Series, b: pd.Series) -> float:
+    """Spearman's rank correlation of two series, of the pairs that are whole; NaN below three or where one is flat."""
+    both = pd.concat([a, b], axis=1).astype(float).dropna()
+    if len(both) < 3 or both.nunique().min() < 2:
+        return float("nan")
+    ranks = both.rank()
+    return float(np.corrcoef(ranks.iloc[:, 0], ranks.iloc[:, 1])[0, 1])

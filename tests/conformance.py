@@ -24,7 +24,8 @@ from methods import Entry, Method
 
 CLASSES, PER_CLASS, SIDE, DIM = 6, 4, 32, 8
 LR, WEIGHT_DECAY = 1e-3, 4e-4
-FAMILIES = {"ranking", "proxy", "classification", "regularised", "hyperbolic", "memory", "mixup", "floor"}
+FAMILIES = {"ranking", "proxy", "classification", "regularised", "hyperbolic", "memory", "mixup", "floor", "auxiliary",
+            "aggregation", "parameter-efficient"}
 Check = Callable[[Entry], None]
 
 
@@ -62,9 +63,13 @@ class Small(nn.Module):
 
 
 def build(entry: Entry, seed: int = 0, classes: int = CLASSES) -> Method:
-    """The method on a small backbone (or one that it asks for by `example_backbone()`), from a seed."""
+    """The method on a small backbone (or one that it asks for by `example_backbone()`), from a seed.
+
+    A class may name settings for so small a scale in `example_settings`.
+    """
     torch.manual_seed(seed)
-    return entry.build(getattr(entry.cls, "example_backbone", Small)(), classes, DIM)
+    settings = entry.settings(**getattr(entry.cls, "example_settings", {}))
+    return entry.build(getattr(entry.cls, "example_backbone", Small)(), classes, DIM, settings)
 
 
 def views(method: Method, images: Tensor) -> Tensor:

@@ -19,9 +19,9 @@ def command(files: tuple[Path, ...], everything: bool, form: str) -> None:
     has dataset, metric, method, ags; a union file has the rows `harmonic` or `arithmetic` in its column dataset.
     `oodml export --table ladder`, `ags` and `uml` write such files.
     """
-    from reports import audit, tables
+    from reports import audit, formats
 
     findings = audit.audit(files or None)
-    click.echo(tables.render(audit.audit_table(findings, everything), form), nl=False)
+    click.echo(formats.render(audit.audit_table(findings, everything), form), nl=False)
     if form == "text":
         click.echo("\n" + "\n".join(audit.summary(findings)))

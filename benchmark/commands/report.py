@@ -16,13 +16,17 @@ from benchmark.workspace import Workspace, workspace_options
               help="Where the pages go [default: WORK/leaderboard].")
 @click.option("--datasets", help="Only these datasets, separated by commas; the mean is over them.")
 @click.option("--metric", default="recall@1", show_default=True, help="The metric of the ranking in the terminal.")
+@click.option("--published", type=click.Choice(["shown", "ranked", "hidden"]), default="shown", show_default=True,
+              help="Rows from papers on the boards of the same datasets: shown without a rank, ranked, or left out.")
 @workspace_options
 def command(workspace: Workspace, folders: tuple[Path, ...], out: Path | None, datasets: str | None,
-            metric: str) -> None:
+            metric: str, published: str) -> None:
     """Rank the finished runs and write the leaderboard as static pages."""
     from reports import records, site, summary
+    from reports.results import Results
 
     frame, lost = records.scan_checked(folders or (workspace.runs,), datasets.split(",") if datasets else None)
-    click.echo(summary.terminal(frame, lost, metric))
-    index = site.build(frame, lost, out or workspace.leaderboard)
+    results = Results(frame, with_published=published != "hidden", rank_published=published == "ranked")
+    click.echo(summary.terminal(results, lost, metric))
+    index = site.build(results, lost, out or workspace.leaderboard, workspace.splits)
     click.echo(f"\nLeaderboard: {index.resolve()}")

@@ -164,3 +164,12 @@ def switch(triplets: Triplets, p: float) -> Triplets:
     flip = torch.rand(len(triplets.anchor), device=triplets.anchor.device) < p
     return triplets._replace(positive=torch.where(flip, triplets.anchor, triplets.positive),
                              negative=torch.where(flip, triplets.positive, triplets.negative))
+
+
+@torch.no_grad()
+def within_class(embeddings: Tensor, labels: Tensor) -> Triplets:
+    """Positive and negative of each anchor drawn from its own class, with replacement. Milbich et al. 2020 (intra)."""
+    same = labels[:, None] == labels[None, :]
+    anchor = torch.arange(len(labels), device=labels.device)
+    # a triplet of one image thrice says nothing
+    return Triplets(anchor, draw(uniform(same)), draw(uniform(same)), same.sum(1) > 1)

@@ -1,0 +1,44 @@
+"""`oodml fewshot`: adapts finished runs to a few images of each test class."""
+
+from __future__ import annotations
+
+import click
+
+from benchmark.workspace import Workspace, workspace_options
+
+
+@click.command()
+@click.option("--methods", "chosen", default="all", show_default=True, metavar="LIST",
+              help="Methods whose finished runs are adapted; written as for `oodml run`.")
+@click.option("--dataset", required=True, help="Dataset whose finished runs are adapted.")
+@click.option("--shots", default="2,5", show_default=True, metavar="LIST", help="Support images of each test class.")
+@click.option("--splits", metavar="IDS", help="Rungs, such as 1,3-5 [default: all].")
+@click.option("--episodes", type=click.IntRange(1), default=10, show_default=True, help="Draws of support images a rung.")
+@click.option("--iterations", type=click.IntRange(1),
+              help="Steps of adaptation [default: 1000 for 2 shots, 1500 for more].")
+@click.option("--lr", type=float, default=1e-4, show_default=True, help="Learning rate of the last layer.")
+@click.option("--device", help="cpu, cuda or cuda:N [default: the GPU where there is one].")
+@click.option("--plugin", "plugins", multiple=True, help="A Python file that registers methods; it is run. May be repeated.")
+@workspace_options
+def command(workspace: Workspace, chosen: str, dataset: str, shots: str, splits: str | None, episodes: int,
+            iterations: int | None, lr: float, device: str | None, plugins: tuple[str, ...]) -> None:
+    """Teach the last layer of finished runs a few images of each test class, and search the others.
+
+    Zero-shot and few-shot measures of the same queries go to `fewshot.json` beside each record; what is there already
+    is kept.
+    """
+    import methods
+    from benchmark import fewshot
+    from benchmark.errors import UserError
+    from benchmark.sweep import parse_ids
+
+    for plugin in plugins:
+        methods.load_plugin(plugin)
+    counts = [part.strip() for part in shots.split(",")]
+    if not all(part.isdigit() and int(part) for part in counts):
+        raise UserError(f"--shots {shots}: write numbers such as 2,5")
+    adaptation = fewshot.Adaptation(lr=lr, iterations=iterations or 0, episodes=episodes)
+    written = fewshot.run(workspace.writable(), dataset=dataset, chosen=chosen, shots=tuple(map(int, counts)),
+                          splits=parse_ids(splits) if splits else None, adaptation=adaptation, device=device,
+                          tell=click.echo)
+    click.echo(f"{len(written)} runs adapted; `oodml report` shows them")

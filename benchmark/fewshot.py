@@ -1,0 +1,221 @@
+"""Few-shot adaptation of finished runs: a few images of every test class teach the last layer, the rest is searched.
+
+ooDML, section 5 and released code: 10 episodes a rung, only the last layer trained, margin loss with distance-weighted
+mining and a fixed boundary, Adam at 1e-4, 1000 steps for 2 shots and 1500 for more. What the last layer works on is
+computed once for each run, so support images are not augmented as they are there. `fewshot.json` beside the record
+holds zero-shot and few-shot measures of the same queries.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+import methods
+from benchmark import datasets, images, ladders, train
+from benchmark.errors import UserError
+from benchmark.journal import write_json
+from benchmark.loader import Loader
+from benchmark.plan import RunSpec, split_of
+from benchmark.protocol import Protocol
+from benchmark.scoring import score
+from benchmark.task import Side, Task
+from benchmark.worker import WEIGHTS, transform_of
+from benchmark.workspace import Workspace
+from methods import Method, MethodError
+from methods.margin import Margin
+from methods.parts.backbones import create
+from methods.parts.label_batches import ClassTable
+from reports.fewshot import NAME, SCHEMA
+from reports.statistics import t_interval
+from splits.episodes import EPISODES, few_shot_episodes
+
+@dataclass(frozen=True)
+class Adaptation:
+    """How the last layer is taught."""
+
+    lr: float = 1e-4
+    """Ten times that of training (released code)."""
+    batch_size: int = 112
+    iterations: int = 0
+    """Steps; 0: 1000 for at most two shots, 1500 for more (released runs)."""
+    episodes: int = EPISODES
+    beta: float = 1.2
+    """Boundary of the margin loss, not trained (released code)."""
+
+    def steps(self, shots: int) -> int:
+        return self.iterations or (1000 if shots <= 2 else 1500)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run on disk that can be adapted."""
+
+    folder: Path
+    spec: RunSpec
+
+
+def finished(workspace: Workspace, dataset: str, chosen: str, splits: list[int] | None = None) -> Iterator[Finished]:
+    """The finished runs of these methods on a dataset, those without kept weights left out."""
+    names = set(methods.select(chosen)) if chosen != "all" else None
+    for record in sorted((workspace.runs / dataset).glob("*/*/*/record.json")):
+        folder = record.parent
+        spec = RunSpec(**json.loads((folder / "spec.json").read_text()))
+        if ((names is None or spec.method in names) and (splits is None or spec.split in splits)
+                and (folder / WEIGHTS).is_file()):
+            yield Finished(folder, spec)
+
+
+def run(workspace: Workspace, *, dataset: str, chosen: str, shots: tuple[int, ...], splits: list[int] | None = None,
+        adaptation: Adaptation | None = None, device: str | None = None,
+        tell: Callable[[str], None] = lambda line: None) -> list[Path]:
+    """Adapt every finished run of these methods; the files written or found done come back."""
+    adaptation = adaptation or Adaptation()
+    runs = list(finished(workspace, dataset, chosen, splits))
+    if not runs:
+        raise UserError(f"no finished run of {chosen} on {dataset} with kept weights in {workspace.runs}: "
+                        f"`oodml run --dataset {dataset} --methods {chosen}` makes them")
+    index = datasets.load(dataset, workspace.data)
+    ladder = ladders.load(workspace, dataset, index)
+    store = images.prepare(index, workspace.cache, progress=False)
+    device = device or ladders.best_device(torch)
+    written = []
+    for one in runs:
+        missing = [k for k in shots if k not in done(one.folder, adaptation)]
+        if missing:
+            task = Task.of(index, split_of(ladder, one.spec), hold_out=bool(one.spec.protocol.get("validation")))
+            try:
+                method, features = restore(one, task, store, device)
+                layer = last_layer(method)
+            except MethodError as error:
+                tell(f"{one.spec.label()}: left out, {error}")
+                continue
+            for k in missing:
+                began = time.perf_counter()
+                found = adapt_all(method, layer, features, task.test, list(index.paths), k, one.spec.seed, adaptation)
+                _merge(one, k, found, adaptation)
+                gain = found["few"]["recall@1"]["mean"] - found["zero"]["recall@1"]["mean"]
+                tell(f"{one.spec.label()}, {k} shots: recall@1 {found['zero']['recall@1']['mean']:.4f} -> "
+                     f"{found['few']['recall@1']['mean']:.4f} ({gain:+.4f}, {time.perf_counter() - began:.0f} s)")
+        written.append(one.folder / NAME)
+    return written
+
+
+def restore(one: Finished, task: Task, store: images.ImageStore, device: str) -> tuple[Method, Tensor]:
+    """The trained method of a run, and what its last layer sees of every test image."""
+    protocol, entry = Protocol(**one.spec.protocol), methods.get(one.spec.method)
+    base = entry.base.settings(**one.spec.base_settings) if entry.base is not None else None
+    method = entry.build(create(protocol.backbone, frozen_norm=protocol.frozen_norm), len(task.train.classes),
+                         protocol.dim, entry.settings(**one.spec.settings), base)
+    try:
+        method.load_state_dict(load_file(one.folder / WEIGHTS))
+    except (RuntimeError, OSError) as error:
+        raise UserError(f"{one.folder / WEIGHTS} does not fit {one.spec.method}: {str(error).splitlines()[0]}; "
+                        "run it again") from None
+    method.to(device).eval().requires_grad_(False)
+    loader = Loader(store, transform_of(protocol, method), device)
+    parts = []
+    with torch.no_grad(), train.autocast(protocol, device):
+        for ids in torch.from_numpy(task.test.ids).split(512):
+            parts.append(method.features(loader.evaluate(ids)).float())
+    return method, torch.cat(parts)
+
+
+def last_layer(method: Method) -> nn.Module:
+    """What is taught: the embedding layer, of several the last."""
+    layer = method.embedding[-1] if isinstance(method.embedding, nn.Sequential) else method.embedding
+    if not any(True for _ in layer.parameters()):
+        raise MethodError("it has no last layer that could learn")
+    return layer
+
+
+def adapt_all(method: Method, layer: nn.Module, features: Tensor, test: Side, paths: list[str], shots: int, seed: int,
+              adaptation: Adaptation) -> dict[str, Any]:
+    """All episodes of one number of shots: means and 95 % t-intervals of zero-shot and few-shot measures."""
+    start = {key: value.clone() for key, value in layer.state_dict().items()}
+    values: dict[str, dict[str, list[float]]] = {"zero": {}, "few": {}}
+    facts: dict[str, Any] = {}
+    names = [paths[i] for i in test.ids]
+    for episode in few_shot_episodes(names, test.labels, test.classes, test.classes, shots=[shots],
+                                     episodes=adaptation.episodes):
+        if len(episode.query) == 0:
+            raise UserError(f"no test class has more than {shots} images: ask for fewer --shots")
+        layer.load_state_dict(start)
+        _note(values["zero"], method, features, test, episode.query)
+        facts = {"support": len(episode.support), "queries": len(episode.query), "too_small": len(episode.too_small)}
+        mixed = hashlib.sha256(f"{seed}:{shots}:{episode.number}".encode()).digest()
+        teach(method, layer, features[episode.support], torch.from_numpy(test.labels[episode.support]),
+              adaptation, adaptation.steps(shots), int.from_bytes(mixed[:7], "big"))
+        _note(values["few"], method, features, test, episode.query)
+    layer.load_state_dict(start)
+    return {"episodes": adaptation.episodes, "iterations": adaptation.steps(shots), **facts,
+            **{side: {name: _summary(found) for name, found in measured.items()} for side, measured in values.items()}}
+
+
+def teach(method: Method, layer: nn.Module, features: Tensor, labels: Tensor, adaptation: Adaptation, steps: int,
+          seed: int) -> None:
+    """Train the last layer on the support's features by the margin loss, two images a class in a batch."""
+    torch.manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
+    table, size = ClassTable(labels), min(adaptation.batch_size, len(labels))
+    objective = Margin(Margin.Settings(beta=adaptation.beta), int(labels.max()) + 1, 0).to(features.device)
+    objective.requires_grad_(False)
+    labels = labels.to(features.device)
+    layer.requires_grad_(True)
+    optimiser = torch.optim.Adam(layer.parameters(), lr=adaptation.lr)
+    for _ in range(steps):
+        chosen = table.batch(size, 2, generator).to(features.device)
+        loss = objective(normalize(method.project(features[chosen]).float(), dim=-1), labels[chosen])
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        optimiser.step()
+    layer.requires_grad_(False)
+
+
+def done(folder: Path, adaptation: Adaptation) -> set[int]:
+    """The numbers of shots that were adapted in the same way already."""
+    found = _read(folder)
+    return {int(k) for k in found["shots"]} if found and found["adaptation"] == asdict(adaptation) else set()
+
+
+@torch.no_grad()
+def _note(values: dict[str, list[float]], method: Method, features: Tensor, test: Side, query: np.ndarray) -> None:
+    embeddings = torch.cat([normalize(method.project(part).float(), dim=-1) for part in features[query].split(4096)])
+    side = Side(test.ids[query], test.labels[query], test.classes, None if test.roles is None else test.roles[query])
+    for name, value in score(side, embeddings).scores.items():
+        values.setdefault(name, []).append(value)
+
+
+def _summary(values: list[float]) -> dict[str, Any]:
+    mean, low, high = t_interval(values)
+    bounds = {"low": low, "high": high} if len(values) > 1 else {}
+    return {"mean": mean, **bounds, "values": values}
+
+
+def _read(folder: Path) -> dict[str, Any] | None:
+    path = folder / NAME
+    if not path.is_file():
+        return None
+    found = json.loads(path.read_text())
+    return found if found.get("schema") == SCHEMA else None
+
+
+def _merge(one: Finished, shots: int, found: dict[str, Any], adaptation: Adaptation) -> None:
+    """Add these shots to the run's file; what was adapted in another way is dropped."""
+    old = _read(one.folder)
+    kept = old["shots"] if old and old["adaptation"] == asdict(adaptation) else {}
+    write_json(one.folder / NAME, {
+        "schema": SCHEMA, "run": one.spec.identity, "dataset": one.spec.dataset, "split": one.spec.split,
+        "method": one.spec.method, "seed": one.spec.seed, "adaptation": asdict(adaptation),
+        "shots": {**kept, str(shots): found}})

@@ -1,0 +1,35 @@
+"""AdaptFormer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from timm.models.vision_transformer import VisionTransformer
+
+from methods import register, setting
+from methods.parts.adapters import add_adapters
+from methods.parts.backbones import Backbone
+from methods.parts.tuned import TunedTransformer
+
+
+@register("adaptformer", family="parameter-efficient", papers=["uml"], tags=["parameter-efficient"],
+          base="curricularface", trains="adapters, the last layer, and what its objective has", cite="""
+@inproceedings{chen2022adaptformer, title={{AdaptFormer}: Adapting Vision Transformers for Scalable Visual Recognition},
+  author={Chen, Shoufa and Ge, Chongjian and Tong, Zhan and Wang, Jiangliu and Song, Yibing and Wang, Jue and Luo, Ping},
+  booktitle={NeurIPS}, year={2022}}""")
+class AdaptFormer(TunedTransformer):
+    """A bottleneck beside the MLP of every block of a frozen vision transformer.
+
+        z_l = MLP(LN(z'_l)) + z'_l + s ReLU(LN(z'_l) W_down + b_down) W_up + b_up
+
+    Chen et al. 2022 as in UML's released code: the adapter sees the layer-normed input (Chen et al.: the residual
+    stream), no dropout; its width gives the parameter count of UML's table 2.
+    """
+
+    @dataclass(frozen=True)
+    class Settings(TunedTransformer.Settings):
+        bottleneck: int = setting(256, "from the parameter count in UML, table 2; Chen et al. 2022: 64")
+        scale: float = setting(0.1, "Chen et al. 2022 (s)")
+
+    def extend(self, backbone: Backbone, vit: VisionTransformer) -> None:
+        add_adapters(vit, self.settings.bottleneck, attention=False, scale=self.settings.scale, bias=True)

@@ -1,0 +1,117 @@
+"""DiVA: diverse visual feature aggregation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from methods import Method, MethodError, Objective, Step, register, setting
+from methods.parts.adversary import Decorrelation
+from methods.parts.groups import apart
+from methods.parts.miners import within_class
+from methods.parts.momentum import Momentum, Queue, distance_adapted
+from methods.parts.ranked import Ranked
+
+HEADS = ("discriminative", "shared", "selfsimilarity", "intra")
+
+
+@register("diva", family="auxiliary", papers=["oodml"], tags=["oodml-study"], base="margin",
+          trains="network, four embeddings, networks that keep them apart, and what its objectives have", cite="""
+@inproceedings{milbich2020diva, title={{DiVA}: Diverse Visual Feature Aggregation for Deep Metric Learning},
+  author={Milbich, Timo and Roth, Karsten and Bharadhwaj, Homanga and Sinha, Samarth and Bengio, Yoshua and Ommer,
+  Bj{\\"o}rn and Cohen, Joseph Paul}, booktitle={ECCV}, year={2020}}""")
+class DiVA(Method):
+    """Four embeddings of a quarter of the width each: of what tells classes apart, of what they share, and of samples.
+
+        L = L_disc + alpha_sh L_shared + alpha_ss L_self + alpha_in L_intra + rho sum_a L_dec(phi_disc, phi_a)
+        phi = [w_1 phi_disc, w_2 phi_shared, w_3 phi_self, w_4 phi_intra] / |.|
+
+    Milbich et al. 2020. The base objective ranks triplets: of the labels (disc), of labels permuted within the batch,
+    so that all three images are of different classes (shared), and of one class alone (intra). L_self contrasts two
+    augmentations of an image with a queue of keys from a momentum encoder; L_dec is adversarial, by gradient reversal.
+    As released for ooDML but: intra as in DiVA itself (`permuted_intra_released`: labels permuted there too), weights
+    of L_self normalised for each query, and the queue fills in the first steps instead of before them.
+    """
+
+    views = 2
+    # a minimax loss need not fall: weighed low, the rest of it must
+    example_settings: ClassVar[dict[str, Any]] = {"decorrelation": 1.0, "keys": 50, "hidden": 8}
+
+    @dataclass(frozen=True)
+    class Settings:
+        shared: float = setting(0.3, "ooDML, released runs (alpha)", cub=0.3, cars=0.15, sop=0.2)
+        selfsimilarity: float = setting(0.3, "ooDML, released runs (alpha)", cub=0.3, cars=0.15, sop=0.2)
+        intra: float = setting(0.3, "ooDML, released runs (alpha)", cub=0.3, cars=0.15, sop=0.2)
+        decorrelation: float = setting(1500.0, "ooDML, released runs (rho)", cub=1500.0, cars=100.0, sop=150.0)
+        hidden: int = setting(512, "Milbich et al. 2020, released code: width of the decorrelating networks")
+        weights: tuple[float, ...] = setting((1.0, 1.0, 1.0, 1.0), "ooDML, released code: weights of the heads in search",
+                                             cub=(0.75, 1.25, 1.25, 1.25), cars=(0.5, 1.5, 1.5, 1.5))
+        momentum: float = setting(0.9, "ooDML, released runs")
+        temperature: float = setting(0.01, "ooDML, released runs (T)")
+        keys: int = setting(3240, "ooDML, released runs: 30 batches of 108")
+        cutoff: float = setting(0.5, "Milbich et al. 2020, released code")
+        limit: float = setting(1.4, "Milbich et al. 2020, released code")
+        permuted_intra_released: bool = setting(False, "Milbich et al. 2020: triplets within a class")
+
+    def __init__(self, backbone: nn.Module, objective: Objective, dim: int, settings: Any = None) -> None:
+        if dim % len(HEADS):
+            raise MethodError(f"diva cuts the embedding into {len(HEADS)} equal parts, which {dim} numbers do not "
+                              f"allow; set dim={dim // len(HEADS) * len(HEADS) or len(HEADS)}")
+        if not isinstance(objective, Ranked):
+            raise MethodError("diva ranks triplets that it picks itself, so its base must be a triplet objective "
+                              f"such as margin or triplet, not {type(objective).__name__}")
+        part = dim // len(HEADS)
+        super().__init__(backbone, objective.sibling(part), dim, settings)
+        s = self.settings
+        self.others = nn.ModuleDict({name: objective.sibling(part) for name in ("shared", "intra")})
+        self.separators = nn.ModuleDict({name: Decorrelation(part, s.hidden) for name in HEADS[1:]})
+        self.encoder = Momentum(nn.Sequential(self.backbone, self.embedding), s.momentum)
+        self.queue = Queue(s.keys, part)
+
+    def heads(self, features: Tensor) -> dict[str, Tensor]:
+        """The four normalised embeddings."""
+        parts = self.embedding(features).chunk(len(HEADS), dim=1)
+        return {name: F.normalize(part, dim=-1) for name, part in zip(HEADS, parts)}
+
+    def project(self, features: Tensor) -> Tensor:
+        parts = self.heads(features).values()
+        return F.normalize(torch.cat([w * part for w, part in zip(self.settings.weights, parts)], 1), dim=-1)
+
+    def step(self, images: Tensor, labels: Tensor) -> Step:
+        s = self.settings
+        first, second = images
+        parts = self.heads(self.features(first))
+        keys = self.encoder(second).chunk(len(HEADS), dim=1)[HEADS.index("selfsimilarity")]
+        with torch.autocast(first.device.type, enabled=False):
+            parts = {name: part.float() for name, part in parts.items()}
+            keys = F.normalize(keys.float(), dim=-1)
+            loss = (self.objective(parts["discriminative"], labels)
+                    + s.shared * self.others["shared"](parts["shared"], labels[_permutation(labels)])
+                    + s.intra * self._intra(parts["intra"], labels)
+                    + s.selfsimilarity * distance_adapted(parts["selfsimilarity"], keys, self.queue, s.temperature,
+                                                          s.cutoff, s.limit))
+            for name, separator in self.separators.items():
+                loss = loss + s.decorrelation * separator(parts["discriminative"], parts[name])
+        self.queue.enqueue(keys)
+        return Step(loss, torch.cat(list(parts.values()), 1).detach() / len(HEADS)**0.5)
+
+    def _intra(self, embeddings: Tensor, labels: Tensor) -> Tensor:
+        objective: Ranked = self.others["intra"]  # type: ignore[assignment]
+        if self.settings.permuted_intra_released:
+            return objective(embeddings, labels[_permutation(labels)])
+        return objective.loss(embeddings, labels, within_class(embeddings, labels))
+
+    def after_step(self) -> None:
+        self.encoder.follow(nn.Sequential(self.backbone, self.embedding))
+
+    def groups(self, lr: float, weight_decay: float) -> list[dict[str, Any]]:
+        """The decorrelating networks do not decay (released code)."""
+        return apart(super().groups(lr, weight_decay), "separators", self.separators, lr=lr, weight_decay=0.0)
+
+
+def _permutation(labels: Tensor) -> Tensor:
+    return torch.randperm(len(labels), device=labels.device)

@@ -1,0 +1,109 @@
+"""Momentum encoder, queue of its keys, and the contrastive loss against them (He et al. 2020; DiVA's DaNCE)."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from methods.method import MethodError
+from methods.parts.distances import root
+from methods.parts.miners import log_inverse_density
+
+
+def as_buffers(module: nn.Module) -> nn.Module:
+    """The module with its parameters turned into buffers: part of the state, nothing to be trained."""
+    for part in module.modules():
+        for name, parameter in list(part.named_parameters(recurse=False)):
+            delattr(part, name)
+            part.register_buffer(name, parameter.detach().clone())
+    return module
+
+
+class Momentum(nn.Module):
+    """A slow copy of a network, always in evaluation mode.
+
+        xi <- m xi + (1 - m) theta
+    """
+
+    def __init__(self, source: nn.Module, momentum: float) -> None:
+        super().__init__()
+        self.network = as_buffers(copy.deepcopy(source)).eval()
+        self.momentum = momentum
+
+    def train(self, mode: bool = True) -> Momentum:
+        super().train(False)
+        return self
+
+    @torch.no_grad()
+    def follow(self, source: nn.Module) -> None:
+        """One step towards the source; what is no real number, such as a count, is taken over."""
+        theirs = {**dict(source.named_parameters()), **dict(source.named_buffers())}
+        for name, mine in self.network.named_buffers():
+            if mine.is_floating_point():
+                mine.lerp_(theirs[name].to(mine.dtype), 1 - self.momentum)
+            else:
+                mine.copy_(theirs[name])
+
+    @torch.no_grad()
+    def forward(self, images: Tensor) -> Tensor:
+        return self.network(images)
+
+
+class Queue(nn.Module):
+    """The last `size` keys, oldest overwritten first.
+
+    >>> queue = Queue(3, 1)
+    >>> queue.enqueue(torch.tensor([[1.0], [2.0]]))
+    >>> queue.enqueue(torch.tensor([[3.0], [4.0]]))
+    >>> queue.keys[:, 0], queue.filled
+    (tensor([4., 2., 3.]), tensor([True, True, True]))
+    """
+
+    keys: Tensor
+    filled: Tensor
+    position: Tensor
+
+    def __init__(self, size: int, dim: int) -> None:
+        super().__init__()
+        self.register_buffer("keys", torch.zeros(size, dim))
+        self.register_buffer("filled", torch.zeros(size, dtype=torch.bool))
+        self.register_buffer("position", torch.zeros((), dtype=torch.long))
+
+    @torch.no_grad()
+    def enqueue(self, keys: Tensor) -> None:
+        size = len(self.keys)
+        if len(keys) > size:
+            raise MethodError(f"a queue of {size} keys is smaller than a batch of {len(keys)}; set more keys")
+        slots = (self.position + torch.arange(len(keys), device=keys.device)) % size
+        # new tensors: autograd may still hold the old ones
+        self.keys = self.keys.index_copy(0, slots, keys.to(self.keys.dtype))
+        self.filled = self.filled.index_fill(0, slots, True)
+        self.position = (self.position + len(keys)) % size
+
+
+def distance_adapted(queries: Tensor, keys: Tensor, queue: Queue, temperature: float, cutoff: float,
+                     limit: float) -> Tensor:
+    """Each query is to be nearest to its own key among those of the queue, which are weighed by their distance.
+
+        L = -1/b sum_i log e^{q_i.k_i / T} / (e^{q_i.k_i / T} + sum_n e^{w_in q_i.k_n / T})
+        w_in = q(d_in)^-1 / sum_n q(d_in)^-1   for d_in < limit, 0 beyond,   q(d) the density on the sphere
+
+    Milbich et al. 2020 (DaNCE), as in the released code with its later correction: weights are normalised for each
+    query over the keys (before: for each key over the queries). Slots that are still empty do not count.
+    """
+    similarity = queries @ queue.keys.T
+    distance = root(2 - 2 * similarity.detach())
+    density = log_inverse_density(distance, queries.shape[1], cutoff)
+    weight = _softmax(density, (distance <= limit) & queue.filled)
+    own = (queries * keys).sum(1, keepdim=True)
+    others = (similarity * weight / temperature).masked_fill(~queue.filled, -torch.inf)
+    logits = torch.cat([own / temperature, others], 1)
+    return F.cross_entropy(logits, torch.zeros(len(queries), dtype=torch.long, device=queries.device))
+
+
+def _softmax(logits: Tensor, allowed: Tensor) -> Tensor:
+    """exp(logits) over its sum in each row, among the allowed; a row without any is zero."""
+    return logits.masked_fill(~allowed, -torch.inf).softmax(1).nan_to_num(0.0)

@@ -1,0 +1,79 @@
+"""The tables of a method's card: its settings, how they differ from the rest of the protocol, and what papers say."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pandas as pd
+
+from reports import aggregate, published
+from reports.tables import Column, Table
+
+
+def settings_table(settings: dict[str, Any], name: str, caption: str) -> Table:
+    """Names and values of settings."""
+    rows = pd.DataFrame([(key, _text(value)) for key, value in sorted(settings.items())], columns=["key", "value"])
+    return Table(name, caption, (Column("key", "Setting"), Column("value", "Value")), rows)
+
+
+def usual(protocols: list[dict[str, Any]]) -> dict[str, str]:
+    """For each key of a protocol the value that most methods were run with; of equally many the first in the sort."""
+    found: dict[str, str] = {}
+    for key in sorted(set().union(*protocols)):
+        values = [_text(protocol[key]) for protocol in protocols if key in protocol]
+        found[key] = min(set(values), key=lambda value: (-values.count(value), value))
+    return found
+
+
+def protocol_table(protocol: dict[str, Any], rest: dict[str, str], name: str, caption: str) -> Table:
+    """A protocol as one method was run with it; where most methods had another value, that stands beside."""
+    rows = [(key, _text(value), "" if rest.get(key, _text(value)) == _text(value) else rest[key])
+            for key, value in sorted(protocol.items())]
+    columns = (Column("key", "Setting"), Column("value", "Value"), Column("usual", "Most others", "text",
+               "The value that most methods of the protocol were run with, where it is another"))
+    frame = pd.DataFrame(rows, columns=["key", "value", "usual"])
+    return Table(name, caption, columns if frame["usual"].any() else columns[:2], frame)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def paper_says(runs: pd.DataFrame, method: str, name: str) -> Table | None:
+    """What papers print for a method beside what was measured here; None where no dataset is in common."""
+    plain = method.split("[")[0].split(":")[0]
+    said = published.says(plain)
+    union = aggregate.is_union(runs)
+    rows = []
+    for row in said.to_dict("records"):
+        ours, std, n = _measured(runs, union, row)
+        if n:
+            rows.append(row | {"paper": published.PAPERS[row["paper"]].venue, "paper_value": row["value"],
+                               "paper_value:std": row["std"], "ours": ours, "ours:std": std, "ours:n": n,
+                               "difference": ours - row["value"]})
+    columns = (Column("paper", "Paper"), Column("dataset", "Dataset"), Column("what", "What"),
+               Column("metric", "Metric"), Column("detail", "Printed as"),
+               Column("paper_value", "Paper says", "score"), Column("ours", "We got", "score"),
+               Column("difference", "Difference", "gain"))
+    if not rows:
+        return None
+    frame = pd.DataFrame(rows)[[key for key in rows[0] if key not in ("value", "std")]]
+    shown = tuple(column for column in columns if column.key != "detail" or frame["detail"].notna().any())
+    return Table(name, f"{method}: what papers print and what was measured here", shown, frame, marked=False)
+
+
+def _measured(runs: pd.DataFrame, union: pd.Series, said: dict[str, Any]) -> tuple[float, float, int]:
+    """Our number for what a paper says: AGS on a dataset, the score on its default split, or in a union."""
+    dataset, metric = said["dataset"], said["metric"]
+    if said["what"] == "AGS":
+        here = runs[(runs["dataset"] == dataset) & ~union]
+        if metric not in here or here.empty:
+            return float("nan"), float("nan"), 0
+        return aggregate.spread(aggregate.ags_per_seed(here, metric)["ags"])
+    if said["what"] == "union":
+        column = metric if dataset == "unified" else f"domain:{dataset}:{metric}"
+        here = runs[union]
+        return aggregate.spread(here[column].astype(float)) if column in here else (float("nan"), float("nan"), 0)
+    here = runs[(runs["dataset"] == dataset) & ~union & (runs["kind"] == "default")]
+    return aggregate.spread(here[metric].astype(float)) if metric in here else (float("nan"), float("nan"), 0)

@@ -1,0 +1,128 @@
+"""How figures are made: the same data give the same bytes, and a page can recolour them for dark mode."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+
+# Okabe and Ito's hues, distinct for colour-blind readers; black and yellow last, they are weak on one background each.
+# Not quite black: matplotlib leaves pure black out of the SVG, and a page could not recolour it.
+HUES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#101010", "#F0E442")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1.2)), (0, (4, 1.2, 1, 1.2)), "-", (0, (5, 1.5)), (0, (1, 1.2)),
+                           (0, (4, 1.2, 1, 1.2)))
+GREY, INK, GRID = "#808285", "#1b1d21", "#dfe1e5"
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a row is drawn on every page: hue, marker and dash, so that colour is never alone."""
+
+    colour: str
+    marker: str
+    dash: Any
+    number: int
+
+
+def styles(labels: Sequence[str], floors: Sequence[str] = ()) -> dict[str, Style]:
+    """A style for each label: the first eight get a hue each, later ones are grey, the floors grey and dashed."""
+    found = {label: Style(HUES[i], MARKERS[i], DASHES[i], i) if i < len(HUES) else Style(GREY, MARKERS[i % 8], "-", -1)
+             for i, label in enumerate(labels)}
+    return found | {label: Style(GREY, "|x12"[i % 4], (0, (3 - i % 2, 3)), -2) for i, label in enumerate(floors)}
+
+
+@contextmanager
+def drawing(name: str) -> Any:
+    settings: Any = {"svg.hashsalt": name, "svg.fonttype": "none", "font.size": 10, "font.family": "DejaVu Sans",
+                "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": INK, "axes.labelcolor": INK,
+                "text.color": INK, "xtick.color": INK, "ytick.color": INK, "axes.linewidth": 0.8, "grid.color": GRID,
+                "grid.linewidth": 0.8, "lines.linewidth": 1.8, "lines.markersize": 5.5, "axes.axisbelow": True}
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(settings)
+        yield
+
+
+def svg(figure: Figure, name: str, title: str, description: str) -> str:
+    """The figure as an SVG element with a title and a description, ids that are its own, and no date."""
+    text = io.StringIO()
+    figure.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    body = text.getvalue()
+    body = body[body.index("<svg"):]
+    body = re.sub(r"<metadata>.*?</metadata>\s*", "", body, flags=re.S)
+    body = re.sub(r'\b(id="|xlink:href="#|url\(#)', rf"\g<1>{name}-", body)
+    start, rest = body.split(">", 1)
+    start = re.sub(r' (width|height)="[^"]*"', "", start)
+    head = f'<title id="{name}-title">{_escape(title)}</title><desc id="{name}-desc">{_escape(description)}</desc>'
+    body = f'{start} role="img" aria-labelledby="{name}-title {name}-desc">{head}{rest}'
+    body = re.sub(r"(\d\.\d\d)\d+", r"\1", body)  # a hundredth of a point is finer than any screen
+    return "\n".join(line.strip() for line in body.splitlines()) + "\n"
+
+
+def _escape(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def for_page(figure: str) -> str:
+    """An SVG whose colours are the page's custom properties, so that it follows light and dark."""
+    for number, hue in enumerate(HUES):
+        figure = re.sub(hue, f"var(--hue-{number})", figure, flags=re.I)
+    for colour, name in ((GREY, "--figure-grey"), (INK, "--figure-ink"), (GRID, "--figure-grid")):
+        figure = re.sub(colour, f"var({name})", figure, flags=re.I)
+    # matplotlib's style element says `* {...}`, which inside a page would mean the whole page
+    figure = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", figure, count=1, flags=re.S)
+    figure = figure.replace("<svg", '<svg style="stroke-linejoin:round;stroke-linecap:butt"', 1)
+    return figure.replace(' xmlns="http://www.w3.org/2000/svg"', "").replace(
+        ' xmlns:xlink="http://www.w3.org/1999/xlink"', "").replace("xlink:href", "href")
+
+
+def _spread_out(heights: list[float], gap: float, low: float) -> list[float]:
+    """Heights in the given order of size, moved as little as need be so that neighbours are a gap apart."""
+    order = np.argsort(heights, kind="stable")
+    placed = np.array(heights, float)[order]
+    for _ in range(200):
+        moved = False
+        for i in range(len(placed) - 1):
+            lack = gap - (placed[i + 1] - placed[i])
+            if lack > 1e-9:
+                placed[i] -= lack / 2
+                placed[i + 1] += lack / 2
+                moved = True
+        if len(placed) and placed[0] < low:
+            placed += low - placed[0]
+        if not moved:
+            break
+    result = [0.0] * len(heights)
+    for position, index in enumerate(order):
+        result[index] = float(placed[position])
+    return result
+
+
+def end_labels(axes: Axes, ends: list[tuple[str, float, float, Style]], logarithmic: bool = False) -> None:
+    """Names beyond the right end of the curves, apart from each other, each tied to its curve by a thin line."""
+    if len(ends) > 24:  # no room for all: those without a hue of their own stay nameless here
+        ends = [end for end in ends if end[3].number != -1]
+    low, high = axes.get_ylim()
+    inches = axes.get_position().height * axes.figure.get_figheight()  # type: ignore[union-attr]
+    turned = low > high
+    placed = [-height if turned else height for _, _, height, _ in ends]
+    heights = _spread_out(placed, abs(high - low) * 0.17 / inches, -low if turned else low)
+    heights = [-height if turned else height for height in heights]
+    left, right = axes.get_xlim()
+    beside = right * (right / left) ** 0.025 if logarithmic else right + (right - left) * 0.025
+    names = right * (right / left) ** 0.033 if logarithmic else right + (right - left) * 0.033
+    lines = [[(end, height), (beside, place)] for (_, end, height, _), place in zip(ends, heights)]
+    axes.add_collection(LineCollection(lines, colors=[style.colour for *_, style in ends], linewidths=0.8, alpha=0.7,
+                                       clip_on=False, zorder=1), autolim=False)
+    for (label, *_), place in zip(ends, heights):
+        axes.annotate(label, (names, place), va="center", fontsize=9.5, annotation_clip=False)

@@ -1,0 +1,63 @@
+"""Few-shot adaptation: what `fewshot.json` beside a record says, and the gain over zero-shot."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from reports import ReportError
+from reports.aggregate import ROW, spread
+
+NAME = "fewshot.json"
+SCHEMA = 1
+COLUMNS = ["dataset", "split", "frd", *ROW, "seed", "shots", "metric", "zero", "few", "episodes"]
+
+
+def collect(runs: pd.DataFrame) -> pd.DataFrame:
+    """One row a run, number of shots and metric: zero-shot and few-shot mean over episodes; see COLUMNS."""
+    rows: list[tuple[Any, ...]] = []
+    for *key, path in runs[["dataset", "split", "frd", *ROW, "seed", "path"]].itertuples(index=False, name=None):
+        file = Path(path) / NAME
+        if not file.exists():
+            continue
+        for shots, entry in sorted(_read(file)["shots"].items(), key=lambda item: int(item[0])):
+            for metric, few in entry["few"].items():
+                zero = entry["zero"].get(metric)
+                if zero is not None:
+                    rows.append((*key, int(shots), metric, zero["mean"], few["mean"], entry["episodes"]))
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ReportError(f"{path} is damaged ({error}); delete it and run `oodml fewshot` again") from None
+    if not isinstance(found, dict) or found.get("schema") != SCHEMA:
+        raise ReportError(f"{path}: not of schema {SCHEMA}; delete it and run `oodml fewshot` again")
+    return found
+
+
+def cells(found: pd.DataFrame, metric: str, shots: int) -> pd.DataFrame:
+    """For each dataset, rung and row: zero-shot, few-shot and gain, each with deviation and n over seeds."""
+    here = found[(found["metric"] == metric) & (found["shots"] == shots)]
+    rows = []
+    for key, group in here.groupby(["dataset", "split", "frd", *ROW], sort=True, dropna=False):
+        row: dict[str, Any] = dict(zip(["dataset", "split", "frd", *ROW], key))
+        for name, values in (("zero", group["zero"]), ("few", group["few"]), ("gain", group["few"] - group["zero"])):
+            row[name], row[f"{name}:std"], row[f"{name}:n"] = spread(values)
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def with_gain(board: pd.DataFrame, found: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """A board with `fewshot`: the gain of adaptation at the smallest number of shots, mean over the row's cells."""
+    here = found[found["metric"] == metric]
+    if here.empty or board.empty:
+        return board
+    here = here[here["shots"] == here["shots"].min()]
+    gain = (here["few"] - here["zero"]).groupby([here[key] for key in ROW]).mean()
+    return board.assign(fewshot=gain.reindex(pd.MultiIndex.from_frame(board[ROW])).to_numpy(dtype=float))

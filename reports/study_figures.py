@@ -1,0 +1,107 @@
+"""The figures of studies over many runs: critical differences, correlations, what structure has to do with scores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+
+from reports.drawing import GREY, GRID, HUES, INK, MARKERS, drawing, svg
+from reports.statistics import Friedman
+
+
+def critical_differences(found: Friedman, name: str, title: str) -> str:
+    """Demšar's diagram: methods along the axis of mean ranks, bars join those within the critical difference."""
+    order = sorted(found.ranks, key=lambda label: (found.ranks[label], label))
+    half = (len(order) + 1) // 2
+    bars = found.cliques
+    with drawing(name):
+        height = 1.15 + 0.12 * len(bars) + 0.24 * half
+        figure = Figure(figsize=(7.6, height))
+        axes = figure.add_axes((0.2, 0.02, 0.6, 0.96))
+        low, high = 1, len(order)
+        axes.set_xlim(low - 0.05 * (high - low), high + 0.05 * (high - low))
+        axes.set_ylim(-height + 0.05, 0.75)
+        axes.axis("off")
+        axes.plot([low, high], [0, 0], color=INK, lw=1)
+        for tick in range(low, high + 1):
+            axes.plot([tick, tick], [0, 0.07], color=INK, lw=1)
+            if len(order) <= 20 or tick % 5 == 0 or tick == 1:
+                axes.annotate(str(tick), (tick, 0.1), ha="center", fontsize=8.5)
+        axes.plot([low, low + found.critical], [0.5, 0.5], color=INK, lw=1.4, marker="|", markersize=7)
+        axes.annotate(f"critical difference {found.critical:.2f}", (low, 0.57), fontsize=8.5)
+        for level, clique in enumerate(bars):
+            left, right = found.ranks[clique[0]], found.ranks[clique[-1]]
+            y = -0.14 - 0.12 * level
+            axes.plot([left - 0.03, right + 0.03], [y, y], color=HUES[0], lw=3.2, solid_capstyle="round")
+        base = -0.3 - 0.12 * len(bars)
+        for i, label in enumerate(order):
+            on_left = i < half
+            y = base - 0.24 * (i if on_left else len(order) - 1 - i)
+            edge = axes.get_xlim()[0 if on_left else 1]
+            rank = found.ranks[label]
+            axes.plot([rank, rank, edge], [0, y, y], color=GREY, lw=0.8)
+            axes.annotate(f"{label} {rank:.2f}" if on_left else f"{rank:.2f} {label}", (edge, y), va="center",
+                          ha="right" if on_left else "left", fontsize=9, xytext=(-4 if on_left else 4, 0),
+                          textcoords="offset points", annotation_clip=False)
+        told = "; ".join(f"{label} {found.ranks[label]:.2f}" for label in order)
+        return svg(figure, name, title, f"Mean ranks over {found.cells} cells: {told}. "
+                                        f"Critical difference {found.critical:.2f}.")
+
+
+# orange to nothing to blue: what is transparent in the middle is right on a light and on a dark page
+_DIVERGING = LinearSegmentedColormap.from_list("signed", [
+    (0.0, (0.835, 0.369, 0.0, 0.6)), (0.5, (0.835, 0.369, 0.0, 0.0)), (0.5, (0.0, 0.447, 0.698, 0.0)),
+    (1.0, (0.0, 0.447, 0.698, 0.6))])
+
+
+def matrix(values: pd.DataFrame, name: str, title: str) -> str:
+    """A matrix of correlations, each cell with its number, so that colour is never alone."""
+    with drawing(name):
+        rows, columns = values.shape
+        height = 0.34 * rows + 1.25
+        figure = Figure(figsize=(min(7.6, 0.62 * columns + 2.2), height))
+        width = figure.get_figwidth()
+        axes = figure.add_axes((1.35 / width, 1.0 / height, 1 - 1.45 / width, 1 - 1.1 / height))
+        shown = np.ma.masked_invalid(values.to_numpy(float))
+        axes.pcolormesh(shown, cmap=_DIVERGING, vmin=-1, vmax=1, edgecolors=GRID, linewidth=0.6)
+        for (i, j), value in np.ndenumerate(values.to_numpy(float)):
+            axes.annotate("–" if np.isnan(value) else f"{value:.2f}", (j + 0.5, i + 0.5), ha="center", va="center",
+                          fontsize=8.5)
+        axes.set_xticks(np.arange(columns) + 0.5, list(values.columns), rotation=40, ha="right", fontsize=8.5)
+        axes.set_yticks(np.arange(rows) + 0.5, list(values.index), fontsize=8.5)
+        axes.invert_yaxis()
+        axes.tick_params(length=0)
+        for spine in axes.spines.values():
+            spine.set_visible(False)
+        return svg(figure, name, title, f"Correlations of {', '.join(map(str, values.columns))}.")
+
+
+def scatters(points: pd.DataFrame, measures: Sequence[str], metric: str, name: str, title: str) -> str:
+    """Score against each measure of structure, a panel each, a point a cell; default splits are filled."""
+    with drawing(name):
+        columns = min(4, len(measures))
+        lines = -(-len(measures) // columns)
+        figure = Figure(figsize=(7.6, 2.25 * lines))
+        datasets = sorted(points["dataset"].unique())
+        for number, measure in enumerate(measures):
+            line, column = divmod(number, columns)
+            axes = figure.add_axes(((column + 0.16) / columns, 1 - (line + 0.78) / lines, 0.78 / columns, 0.62 / lines))
+            for i, dataset in enumerate(datasets):
+                here = points[points["dataset"] == dataset]
+                for default, face in ((False, "none"), (True, HUES[i % 7])):
+                    some = here[here["kind"].eq("default") == default]
+                    axes.scatter(some[measure], 100 * some[metric], s=11, marker=MARKERS[i % 8], facecolors=face,
+                                 edgecolors=HUES[i % 7], linewidths=0.7, label=dataset if default else None)
+            axes.set_title(measure, loc="left", fontsize=8.5)
+            axes.tick_params(length=0, labelsize=7.5)
+            axes.grid(True)
+        figure.axes[0].set_ylabel(f"{metric}, percent", fontsize=8.5)
+        handles, labels = figure.axes[0].get_legend_handles_labels()
+        if len(datasets) > 1:
+            figure.legend(handles, labels, loc="lower center", ncols=min(6, len(datasets)), frameon=False, fontsize=8,
+                          bbox_to_anchor=(0.5, -0.02))
+        return svg(figure, name, title, f"{metric} against {', '.join(measures)} over {len(points)} cells.")

@@ -1,0 +1,189 @@
+"""What stands on the pages of studies over all runs: comparison, statistics, structure, few-shot, variants, papers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from reports import (
+    audit, cards, comparison, correlations, fewshot, published, rankings, statistics, study_figures, variants, views,
+)
+from reports import tables as tabular
+from reports.aggregate import ROW
+from reports.rendering import Site
+from reports.tables import Column, Table
+
+PAIRS_SHOWN = 15
+
+
+def compare(site: Site) -> None:
+    """Any methods against each other; the choice is made in the page, the table of wins is there without it."""
+    labels = list(site.look)[:comparison.MOST]
+    metric = site.metrics[0]
+    found = comparison.cells(site.results, labels, metric)
+    if not found or len(labels) < 2:
+        return
+    table = comparison.versus(found, labels[:20])
+    data = {"metric": metric, "labels": labels, "hues": [site.look[label].number for label in labels], "cells": found}
+    site.later("compare.html", "Compare", table=site.table(table), data=site.data(data), metric=metric,
+               left=len(site.look) - len(labels))
+
+
+def statistical(site: Site) -> None:
+    """Tests over all cells, the diagram of critical differences, and how firmly ranks stand."""
+    cells = site.results.all_cells
+    wide = statistics.cell_table(cells) if len(cells) else pd.DataFrame()
+    if wide.shape[0] < 2:
+        return
+    wide = wide.loc[[label for label in site.look if label in wide.index]]
+    metric = site.metrics[0]
+    pairs = statistics.wilcoxon_pairs(wide)
+    site.files["data/wilcoxon.csv"] = pairs.to_csv(index=False, lineterminator="\n")
+    first = list(wide.index[:PAIRS_SHOWN])
+    shown = pairs[pairs["first"].isin(first) & pairs["second"].isin(first)].reset_index(drop=True)
+    test = statistics.friedman(wide)
+    diagram = ranks = None
+    if test:
+        drawn = study_figures.critical_differences(test, "critical", f"Mean ranks of {metric} over all cells")
+        diagram = site.figure(drawn, "critical")
+        frame = pd.DataFrame(sorted(test.ranks.items(), key=lambda item: item[1]), columns=["label", "rank_mean"])
+        ranks = site.table(Table("mean-ranks", "Mean rank over all cells", (
+            Column("label", "Method"), Column("rank_mean", "Mean rank", "number", digits=2)), frame))
+    stable = [(protocol, site.table(table)) for protocol in site.results.protocols
+              for table in [_stability(site, protocol, metric)] if table]
+    site.later("statistics.html", "Statistics", test=test, diagram=diagram, ranks=ranks, stable=stable, metric=metric,
+               cells=wide.shape[1], pairs=site.table(_pair_table(shown)), all_pairs=len(pairs),
+               resolution=_resolution(site, metric))
+
+
+def _pair_table(pairs: pd.DataFrame) -> Table:
+    columns = (Column("first", "First"), Column("second", "Second"), Column("wins", "Wins", "number", digits=0),
+               Column("ties", "Ties", "number", digits=0), Column("losses", "Losses", "number", digits=0),
+               Column("difference", "Mean difference", "gain", digits=2),
+               Column("p", "p", "number", "Wilcoxon's signed-rank test, two-sided", 4),
+               Column("holm", "p, Holm", "number", "Corrected over all pairs", 4))
+    return Table("wilcoxon-first", "Pairs of methods over all splits of all datasets", columns, pairs)
+
+
+def _stability(site: Site, protocol: str, metric: str) -> Table | None:
+    """How often each row keeps its rank, and how often it is first, under resampled classes and seeds."""
+    board = site.results.ags(metric, protocol)
+    board = board[board["rank"].notna()].reset_index(drop=True) if len(board) else board
+    if len(board) < 2:
+        return None
+    datasets = sorted(key.removesuffix(":coverage") for key in board if key.endswith(":coverage") and board[key].notna().all())
+    datasets.remove("mean")
+    drawn = rankings.board_draws(board, site.results.resamples(metric), site.results.ladders, datasets)
+    places = rankings.stability(board["mean"].to_numpy(float), drawn["mean"], board["mean:std"].to_numpy(float),
+                                board["mean:n"].to_numpy(float))
+    if places is None:
+        return None
+    place = board["rank"].to_numpy(int) - 1
+    frame = board[[*ROW, "rank", "rank:low", "rank:high", "family"]].assign(
+        keeps=places[np.arange(len(board)), place], first=places[:, 0],
+        near=[row[max(0, i - 1):i + 2].sum() for row, i in zip(places, place)])
+    columns = (Column("rank", "Rank", "rank"), Column("method", "Method"),
+               Column("keeps", "Keeps its rank", "score", "Share of the draws, in percent"),
+               Column("near", "Within one", "score", "Share of the draws with at most one place of difference"),
+               Column("first", "Is first", "score", "Share of the draws in which the row is the best"))
+    return Table(f"stability-{protocol}", f"Stability of the ranks, protocol {protocol}, percent of draws", columns,
+                 frame, marked=False)
+
+
+def _resolution(site: Site, metric: str) -> list[dict[str, Any]]:
+    """For each dataset the smallest difference of AGS that a pair of rows typically resolves (95 %)."""
+    found = []
+    for dataset in site.datasets:
+        cells = site.results.cells(dataset, metric)
+        halves = []
+        for split in views.rungs_of(cells)["split"]:
+            here, errors = site.results.rung_errors(dataset, split, metric)
+            keep = np.flatnonzero(~here["floor"].to_numpy(bool))
+            half = errors.pair_half_widths()[np.ix_(keep, keep)]
+            halves += half[np.triu_indices(len(keep), 1)].tolist()
+        known = [half for half in halves if np.isfinite(half)]
+        if known:
+            found.append({"dataset": dataset, "half": float(np.median(known))})
+    return found
+
+
+def structural(site: Site) -> None:
+    """Correlation of structure with scores, and of metrics with each other."""
+    points = correlations.cells(site.runs)
+    table = correlations.structure_table(points)
+    matrix = correlations.metric_matrix(points) if len(points) > 2 else pd.DataFrame()
+    if table is None and matrix.shape[0] < 2:
+        return
+    metric, panels = site.metrics[0], None
+    measures = {f"structure:test:{m}": m for m in correlations.MEASURES
+                if f"structure:test:{m}" in points and points[f"structure:test:{m}"].notna().any()}
+    if measures:
+        drawn = study_figures.scatters(points.rename(columns=measures), list(measures.values()), metric, "scatter",
+                                       f"{metric} against the structure of the test embeddings")
+        columns = (Column("dataset", "Dataset"), Column("split", "Split"), Column("method", "Method"),
+                   Column(metric, metric, "score"),
+                   *(Column(key, measure, "number", digits=3) for key, measure in measures.items()))
+        numbers = Table("structure-cells", "Structure of the test embeddings and score of each cell", columns,
+                        points[["dataset", "split", "method", metric, *measures]].head(400), marked=False)
+        panels = site.figure(drawn, "scatter") | {"table": site.table(numbers)}
+    drawn_matrix = None
+    if matrix.shape[0] > 1:
+        drawn_matrix = site.figure(study_figures.matrix(matrix, "metrics", "Correlation between metrics"), "metrics")
+    site.later("structure.html", "Structure", table=site.table(table) if table else None, panels=panels,
+               matrix=drawn_matrix,
+               numbers=site.table(correlations.matrix_table(matrix)) if matrix.shape[0] > 1 else None)
+
+
+def few_shot(site: Site) -> None:
+    """Zero-shot, few-shot and the gain of adaptation, for each number of shots."""
+    found = site.results.fewshot
+    metric = site.metrics[0]
+    parts = []
+    for shots in sorted(found.loc[found["metric"] == metric, "shots"].unique()):
+        cells = fewshot.cells(found, metric, int(shots))
+        columns = (Column("method", "Method"), Column("dataset", "Dataset"), Column("split", "Split"),
+                   Column("frd", "Distance", "number", digits=1), Column("zero", "Zero-shot", "score"),
+                   Column("few", "Few-shot", "score"), Column("gain", "Gain", "gain"))
+        table = Table(f"fewshot-{shots}", f"{metric} before and after {shots} shots a class", columns, cells,
+                      tabular.bar_note(cells, ["few"]), marked=False)
+        parts.append((int(shots), site.table(table)))
+    if parts:
+        site.later("fewshot.html", "Few-shot", parts=parts, metric=metric)
+
+
+def varied(site: Site) -> None:
+    """Backbones and batch samplers, where methods were run with several."""
+    for path, head, lead, made in (
+            ("backbones.html", "Backbones", "Methods that were run with several backbones, side by side.",
+             variants.backbones(site.results, site.metrics[0])),
+            ("samplers.html", "Batch samplers", "Methods that were run with several batch samplers, side by side.",
+             variants.samplers(site.results, site.metrics[0]))):
+        if made:
+            site.later(path, head, template="tables.html", lead=lead, tables=[site.table(table) for table in made])
+
+
+def papers(site: Site) -> None:
+    """The papers' own tables as boards."""
+    site.later("published.html", "Published",
+               papers=[(paper, [site.table(table) for table in made]) for paper, made in published.boards()])
+
+
+def about(site: Site) -> None:
+    """Definitions, rules, the protocols as they were run, and the log of runs."""
+    protocols = []
+    for name, runs in site.runs.groupby("protocol", sort=True):
+        usual: dict[str, Any] = dict(cards.usual(list(runs.drop_duplicates("label")["protocol_settings"])))
+        protocols.append(site.table(cards.settings_table(usual, f"protocol-{name}", f"Protocol {name}")))
+    site.later("about.html", "About", methods=sorted(site.look), protocols=protocols,
+               log=site.table(views.changelog(site.runs)))
+
+
+def audited(site: Site) -> None:
+    """The published aggregates that do not follow from their tables."""
+    findings = audit.audit()
+    site.later("audit.html", "Audit", lines=audit.summary(findings), table=site.table(audit.audit_table(findings)))
+
+
+STUDIES = (compare, statistical, structural, few_shot, varied, papers, audited, about)

@@ -1,0 +1,198 @@
+"""Few-shot adaptation of finished runs, on real runs over the embedded glyphs."""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from benchmark import cli, datasets, fewshot, images, ladders
+from benchmark.errors import UserError
+from benchmark.fewshot import Adaptation
+from benchmark.plan import Overrides, plan
+from benchmark.task import Side, Task
+from benchmark.worker import WEIGHTS, Context
+from benchmark.worker import run as work
+from benchmark.workspace import Workspace
+from methods import Method, MethodError
+from methods.frozen import Frozen
+from methods.margin import Margin
+from reports import records
+from reports.fewshot import collect
+from splits.ladder import build_ladder
+
+NAMES = ("margin", "diva", "crt", "mlp3-emb", "frozen")
+QUICK = Adaptation(iterations=3, episodes=2)
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """Runs of a few steps on the rungs of glyphs-mini, whose ladder is of random features."""
+    workspace = Workspace.at(tmp_path_factory.mktemp("work"))
+    index = datasets.load("glyphs-mini", workspace.data)
+    features = np.random.default_rng(0).normal(size=(len(index), 8)) + index.labels[:, None] % 7
+    ladder = build_ladder(features, index.labels, index.train_classes, index.test_classes, classes=index.classes,
+                          dataset=index.name, dataset_hash=index.hash)
+    ladders.save(ladder, workspace)
+    images.prepare(index, workspace.cache, progress=False)
+    changes = ["backbone=conv4", "epochs=1", "steps_per_epoch=2", "dim=16", "size=32", "resize=32", "batch_size=24",
+               "crt.prototypes=4", "crt.wide_prototypes=4", "crt.wide_dim=16", "crt.hidden=8", "mlp3-emb.hidden=16"]
+    specs = plan(ladder, index.hash, NAMES, protocol="demo", seeds=[0], splits=[ladder.splits[0].id],
+                 overrides=Overrides.parse(changes))
+    for spec in specs:
+        work(spec, Context("glyphs-mini", workspace.root, workspace.data))
+    return workspace
+
+
+def restored(workspace: Workspace, name: str) -> tuple[Method, torch.Tensor, Task]:
+    (one,) = fewshot.finished(workspace, "glyphs-mini", name)
+    index = datasets.load("glyphs-mini", workspace.data)
+    ladder = ladders.load(workspace, "glyphs-mini", index)
+    task = Task.of(index, ladder.split(one.spec.split))
+    return *fewshot.restore(one, task, images.prepare(index, workspace.cache), "cpu"), task
+
+
+def test_zero_and_few_shot_on_the_same_queries(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["fewshot", "--dataset", "glyphs-mini", "--shots", "2,5", "--episodes", "2", "--iterations", "3",
+                 "--work", str(workspace.root)]
+    cli.main(arguments)
+    out = capsys.readouterr().out
+    assert "4 runs adapted" in out
+    files = sorted(workspace.runs.glob("*/*/*/*/fewshot.json"))
+    assert len(files) == 4
+    for file in files:
+        found = json.loads(file.read_text())
+        assert set(found["shots"]) == {"2", "5"}
+        for shots, entry in found["shots"].items():
+            test_classes = entry["support"] // int(shots)
+            assert entry["support"] == test_classes * int(shots)
+            assert entry["queries"] == test_classes * (12 - int(shots))
+            for side in ("zero", "few"):
+                summary = entry[side]["recall@1"]
+                values = summary["values"]
+                assert len(values) == 2
+                half = stats.t.ppf(0.975, 1) * np.std(values, ddof=1) / 2**0.5
+                assert summary["mean"] == pytest.approx(np.mean(values))
+                assert summary["high"] == pytest.approx(np.mean(values) + half)
+    stamps = [file.stat().st_mtime_ns for file in files]
+    cli.main(arguments)
+    assert [file.stat().st_mtime_ns for file in files] == stamps
+
+
+def test_the_reports_wing_reads_it(workspace: Workspace) -> None:
+    fewshot.run(workspace, dataset="glyphs-mini", chosen="margin", shots=(2,), adaptation=QUICK, device="cpu")
+    found = collect(records.collect(workspace.runs))
+    here = found[(found["method"] == "margin") & (found["metric"] == "recall@1") & (found["shots"] == 2)]
+    assert list(here["episodes"]) == [2]
+
+
+def test_what_cannot_learn_is_left_out_with_a_reason() -> None:
+    backbone = torch.nn.Identity()
+    backbone.dim = 4  # type: ignore[assignment]
+    with pytest.raises(MethodError, match="no last layer"):
+        fewshot.last_layer(Frozen(backbone, None, 4))
+
+
+@pytest.mark.parametrize("name", ["margin", "diva", "crt", "mlp3-emb"])
+def test_features_and_last_layer_give_the_embeddings_of_the_run(workspace: Workspace, name: str) -> None:
+    """By another road: the whole method on the images."""
+    from benchmark.loader import Loader
+    from benchmark.protocol import Protocol
+    from benchmark.worker import transform_of
+
+    method, features, task = restored(workspace, name)
+    (one,) = fewshot.finished(workspace, "glyphs-mini", name)
+    index = datasets.load("glyphs-mini", workspace.data)
+    loader = Loader(images.prepare(index, workspace.cache), transform_of(Protocol(**one.spec.protocol), method), "cpu")
+    with torch.no_grad():
+        whole = method.embed(loader.evaluate(torch.from_numpy(task.test.ids[:20])))
+        cached = torch.nn.functional.normalize(method.project(features[:20]), dim=1)
+    torch.testing.assert_close(whole, cached)
+
+
+@pytest.mark.parametrize("name", ["margin", "crt", "mlp3-emb"])
+def test_only_the_last_layer_learns_and_is_put_back(workspace: Workspace, name: str) -> None:
+    method, features, task = restored(workspace, name)
+    before = copy.deepcopy(method.state_dict())
+    layer = fewshot.last_layer(method)
+    own = {id(p) for p in layer.parameters()}
+    mine = {key for key, p in method.named_parameters() if id(p) in own}
+    labels = torch.from_numpy(task.test.labels)
+    fewshot.teach(method, layer, features, labels, QUICK, 3, 0)
+    changed = {key for key, value in method.state_dict().items() if not torch.equal(value, before[key])}
+    assert changed == mine
+    method.load_state_dict(before)
+    fewshot.adapt_all(method, layer, features, task.test, [str(i) for i in range(1000)], 2, 0, QUICK)
+    assert all(torch.equal(value, before[key]) for key, value in method.state_dict().items())
+
+
+def test_adaptation_finds_the_classes_that_the_support_shows() -> None:
+    """Two classes that differ in one weak direction of the features, drowned by others at first."""
+    rng = np.random.default_rng(0)
+    count, width = 60, 6
+    labels = np.repeat(np.arange(6), count // 6)
+    features = rng.normal(size=(count, width))
+    features[:, 0] = labels - 2.5
+    layer = torch.nn.Linear(width, 4)
+    with torch.no_grad():
+        layer.weight[:, 0] *= 0.05
+
+    class Head(torch.nn.Module):
+        embedding = layer
+
+        def project(self, x: torch.Tensor) -> torch.Tensor:
+            return layer(x)
+
+    side = Side(np.arange(count), labels, tuple("abcdef"))
+    found = fewshot.adapt_all(Head(), layer, torch.tensor(features, dtype=torch.float32), side,  # type: ignore[arg-type]
+                              [f"{i}.png" for i in range(count)], 5, 0, Adaptation(lr=0.03, iterations=200, episodes=3))
+    assert found["few"]["recall@1"]["mean"] > found["zero"]["recall@1"]["mean"] + 0.1
+    assert found["episodes"] == 3
+    assert found["queries"] == 30
+
+
+def test_the_boundary_is_not_trained_and_steps_follow_the_shots() -> None:
+    assert Adaptation().steps(2) == 1000
+    assert Adaptation().steps(5) == 1500
+    assert Adaptation(iterations=7).steps(5) == 7
+    assert Adaptation().beta == Margin.Settings().beta == 1.2
+
+
+def test_mistakes_are_one_line(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UserError, match="no finished run of triplet on glyphs-mini"):
+        fewshot.run(workspace, dataset="glyphs-mini", chosen="triplet", shots=(2,))
+    with pytest.raises(UserError, match="ask for fewer --shots"):
+        fewshot.run(workspace, dataset="glyphs-mini", chosen="margin", shots=(40,), adaptation=QUICK, device="cpu")
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["fewshot", "--dataset", "glyphs-mini", "--shots", "two", "--work", str(workspace.root)])
+    assert ended.value.code == 2
+    assert "write numbers such as 2,5" in capsys.readouterr().err
+
+
+def test_another_adaptation_replaces_the_old(workspace: Workspace) -> None:
+    (one,) = fewshot.finished(workspace, "glyphs-mini", "margin")
+    fewshot.run(workspace, dataset="glyphs-mini", chosen="margin", shots=(2,), adaptation=QUICK, device="cpu")
+    other = Adaptation(iterations=2, episodes=2)
+    assert fewshot.done(one.folder, other) == set()
+    fewshot.run(workspace, dataset="glyphs-mini", chosen="margin", shots=(3,), adaptation=other, device="cpu")
+    found = json.loads((one.folder / "fewshot.json").read_text())
+    assert set(found["shots"]) == {"3"}
+    assert found["adaptation"] == asdict(other)
+
+
+def test_weights_that_do_not_fit_are_named(workspace: Workspace, tmp_path: Path) -> None:
+    (one,) = fewshot.finished(workspace, "glyphs-mini", "margin")
+    (other,) = fewshot.finished(workspace, "glyphs-mini", "mlp3-emb")
+    kept = (one.folder / WEIGHTS).read_bytes()
+    (one.folder / WEIGHTS).write_bytes((other.folder / WEIGHTS).read_bytes())
+    try:
+        with pytest.raises(UserError, match="does not fit margin"):
+            restored(workspace, "margin")
+    finally:
+        (one.folder / WEIGHTS).write_bytes(kept)
