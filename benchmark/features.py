@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import io
 import json
 import re
 import shutil
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -25,17 +27,20 @@ from benchmark.images import ImageStore
 from benchmark.journal import GrowingFile, disk_errors, write_json
 from benchmark.loader import Loader
 
-PIECE = 4096
-"""Images between two marks on disk: what is lost at most when extraction is killed."""
+PIECE = 1024
+"""Images between two marks on disk: what is lost at most when extraction is killed, and what is still to be written
+when the network is done."""
+BEHIND = 4
+"""Pieces that may wait to be written."""
 
 
 def extract(index: DatasetIndex, store: ImageStore, backbone: nn.Module, *, name: str, weights_hash: str,
-            transform: Transform, folder: Path, device: str | torch.device = "cpu", batch: int = 256,
+            transform: Transform, folder: Path, device: str | torch.device = "cpu", batch: int | None = None,
             progress: bool = True) -> np.ndarray:
     """Pooled features of every image, (n, d) float32, memory-mapped; computed only where not kept already.
 
-    `backbone(images)` gives (b, d). It is moved to `device` and run in evaluation mode without gradients; on CUDA in
-    bfloat16 autocast and channels-last. The file is `folder/features-NAME-BACKBONE-HASH8/features.npy` with a
+    `backbone(images)` gives (b, d). It is moved to `device` and run in evaluation mode without gradients, `batch` images
+    at a time (256, on CUDA 512); on CUDA in bfloat16 autocast and channels-last. The file is `folder/features-NAME-BACKBONE-HASH8/features.npy` with a
     JSON beside it that says what it was made from. Work goes on where a killed call stopped.
     """
     if len(store) != len(index):
@@ -53,6 +58,7 @@ def extract(index: DatasetIndex, store: ImageStore, backbone: nn.Module, *, name
                 loader = Loader(store, transform, device, placement="disk")
                 precision = "bfloat16" if loader.device.type == "cuda" else "float32"
                 write_json(home / "features.json", {"dataset": index.name, "key": key, "precision": precision, **facts})
+                batch = batch or (512 if loader.device.type == "cuda" else 256)
                 _compute(index, loader, backbone, final, precision, batch, progress)
     return np.load(final, mmap_mode="r")
 
@@ -70,14 +76,14 @@ def _compute(index: DatasetIndex, loader: Loader, backbone: nn.Module, final: Pa
     try:
         with tqdm(total=len(index), initial=done, desc=f"features of {index.name}", unit="img",
                   disable=not progress) as bar, ThreadPoolExecutor(1) as writer:
-            written: Future[None] | None = None
-            # A thread hashes and writes, so that the GPU does not wait for the disk.
+            written: deque[Future[None]] = deque()
+            # A thread hashes and writes, so that the GPU does not wait for the disk; a few pieces may wait for it.
             for piece in _pieces(loader, backbone, left.split(batch) if len(left) else (), bar):
-                if written is not None:
-                    written.result()
-                written = writer.submit(_append, growing, piece, index, precision)
-            if written is not None:
-                written.result()
+                written.append(writer.submit(_append, growing, piece, index, precision))
+                if len(written) > BEHIND:
+                    written.popleft().result()
+            while written:
+                written.popleft().result()
         growing.finish(final)
     finally:
         growing.close()
@@ -91,12 +97,13 @@ def _append(growing: GrowingFile, piece: Tensor, index: DatasetIndex, precision:
             raise UserError(f"the features of '{index.name}' need {needed / 1e9:.2f} GB in {growing.path.parent}, "
                             f"where {free / 1e9:.2f} GB are free: make room or give another folder with --work DIR")
         growing.append(_npy_header(len(index), rows.shape[1]), rows=0, precision=precision)
-    bad = np.flatnonzero(~np.isfinite(rows).all(1))
+    # a float64 sum of float32 numbers is finite where all of them are, and nowhere else
+    bad = np.flatnonzero(~np.isfinite(rows.sum(1, dtype=np.float64)))
     if len(bad):
         path = index.paths[sum(p["rows"] for p in growing.pieces) + bad[0]]
         raise UserError(f"the backbone gives features that are not finite for image {path} of '{index.name}': "
                         "check its weights and the transform")
-    growing.append(rows.tobytes(), rows=len(rows))
+    growing.append(rows.data.cast("B"), rows=len(rows))
 
 
 def _pieces(loader: Loader, backbone: nn.Module, batches: Iterable[Tensor], bar: Any) -> Iterator[Tensor]:
@@ -119,12 +126,11 @@ def _frozen(backbone: nn.Module, device: torch.device) -> Iterator[Callable[[Ten
     cuda = device.type == "cuda"
     modes = [(module, module.training) for module in backbone.modules()]
     backbone.to(device).eval()
-    if cuda:
-        backbone.to(memory_format=torch.channels_last)
+    network = _cast(backbone) if cuda else backbone
 
     def forward(images: Tensor) -> Tensor:
         with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=cuda):
-            features = backbone(images)
+            features = network(images)
         if features.ndim != 2 or len(features) != len(images):
             raise UserError(f"the backbone gives {tuple(features.shape)} for {len(images)} images where pooled "
                             "features, (b, d), are wanted: pool its output")
@@ -135,6 +141,15 @@ def _frozen(backbone: nn.Module, device: torch.device) -> Iterator[Callable[[Ten
     finally:
         for module, mode in modes:
             module.training = mode
+
+
+def _cast(backbone: nn.Module) -> nn.Module:
+    """A channels-last copy whose products have bfloat16 weights, which autocast would make anew for every batch."""
+    network = copy.deepcopy(backbone).to(memory_format=torch.channels_last)
+    for module in network.modules():
+        if isinstance(module, (nn.Conv2d, nn.Linear)):
+            module.to(torch.bfloat16)
+    return network
 
 
 def _npy_header(rows: int, columns: int) -> bytes:

@@ -11,35 +11,33 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-import methods
-from benchmark import datasets, images, ladders, train
+from benchmark import datasets, finished, images, ladders, train
 from benchmark.errors import UserError
+from benchmark.finished import Finished
 from benchmark.journal import write_json
 from benchmark.loader import Loader
-from benchmark.plan import RunSpec, split_of
-from benchmark.protocol import Protocol
+from benchmark.plan import split_of
 from benchmark.scoring import score
 from benchmark.task import Side, Task
-from benchmark.worker import WEIGHTS, transform_of
+from benchmark.worker import transform_of
 from benchmark.workspace import Workspace
 from methods import Method, MethodError
 from methods.margin import Margin
-from methods.parts.backbones import create
 from methods.parts.label_batches import ClassTable
 from reports.fewshot import NAME, SCHEMA
 from reports.statistics import t_interval
 from splits.episodes import EPISODES, few_shot_episodes
+
 
 @dataclass(frozen=True)
 class Adaptation:
@@ -58,31 +56,12 @@ class Adaptation:
         return self.iterations or (1000 if shots <= 2 else 1500)
 
 
-@dataclass(frozen=True)
-class Finished:
-    """A run on disk that can be adapted."""
-
-    folder: Path
-    spec: RunSpec
-
-
-def finished(workspace: Workspace, dataset: str, chosen: str, splits: list[int] | None = None) -> Iterator[Finished]:
-    """The finished runs of these methods on a dataset, those without kept weights left out."""
-    names = set(methods.select(chosen)) if chosen != "all" else None
-    for record in sorted((workspace.runs / dataset).glob("*/*/*/record.json")):
-        folder = record.parent
-        spec = RunSpec(**json.loads((folder / "spec.json").read_text()))
-        if ((names is None or spec.method in names) and (splits is None or spec.split in splits)
-                and (folder / WEIGHTS).is_file()):
-            yield Finished(folder, spec)
-
-
 def run(workspace: Workspace, *, dataset: str, chosen: str, shots: tuple[int, ...], splits: list[int] | None = None,
         adaptation: Adaptation | None = None, device: str | None = None,
         tell: Callable[[str], None] = lambda line: None) -> list[Path]:
     """Adapt every finished run of these methods; the files written or found done come back."""
     adaptation = adaptation or Adaptation()
-    runs = list(finished(workspace, dataset, chosen, splits))
+    runs = list(finished.find(workspace, dataset, chosen, splits))
     if not runs:
         raise UserError(f"no finished run of {chosen} on {dataset} with kept weights in {workspace.runs}: "
                         f"`oodml run --dataset {dataset} --methods {chosen}` makes them")
@@ -114,21 +93,10 @@ def run(workspace: Workspace, *, dataset: str, chosen: str, shots: tuple[int, ..
 
 def restore(one: Finished, task: Task, store: images.ImageStore, device: str) -> tuple[Method, Tensor]:
     """The trained method of a run, and what its last layer sees of every test image."""
-    protocol, entry = Protocol(**one.spec.protocol), methods.get(one.spec.method)
-    base = entry.base.settings(**one.spec.base_settings) if entry.base is not None else None
-    method = entry.build(create(protocol.backbone, frozen_norm=protocol.frozen_norm), len(task.train.classes),
-                         protocol.dim, entry.settings(**one.spec.settings), base)
-    try:
-        method.load_state_dict(load_file(one.folder / WEIGHTS))
-    except (RuntimeError, OSError) as error:
-        raise UserError(f"{one.folder / WEIGHTS} does not fit {one.spec.method}: {str(error).splitlines()[0]}; "
-                        "run it again") from None
-    method.to(device).eval().requires_grad_(False)
-    loader = Loader(store, transform_of(protocol, method), device)
-    parts = []
-    with torch.no_grad(), train.autocast(protocol, device):
-        for ids in torch.from_numpy(task.test.ids).split(512):
-            parts.append(method.features(loader.evaluate(ids)).float())
+    method = one.rebuild(len(task.train.classes)).to(device)
+    loader = Loader(store, transform_of(one.protocol, method), device)
+    with torch.no_grad(), train.autocast(one.protocol, device):
+        parts = [method.features(loader.evaluate(ids)).float() for ids in torch.from_numpy(task.test.ids).split(512)]
     return method, torch.cat(parts)
 
 

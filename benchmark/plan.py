@@ -48,8 +48,41 @@ class RunSpec:
         return (workspace.runs / self.dataset / str(self.split) / self.method.replace(":", "@")
                 / f"s{self.seed}-{self.identity[:8]}")
 
+    @property
+    def place(self) -> tuple[Any, ...]:
+        """The cell's place in a table of results; cells that differ in settings alone share it."""
+        return (self.dataset, self.split, self.method, self.seed, self.protocol["name"], self.protocol["backbone"])
+
     def label(self) -> str:
-        return f"{self.dataset}/{self.split} {self.method} seed {self.seed}"
+        return f"{self.dataset}/{self.split} {self.method} {self.protocol['backbone']} seed {self.seed}"
+
+    @classmethod
+    def read(cls, folder: Path) -> RunSpec | None:
+        """The spec in a run's folder; None where there is none that this version understands."""
+        try:
+            return cls(**json.loads((folder / "spec.json").read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return None
+
+
+def differences(before: RunSpec, now: RunSpec) -> list[str]:
+    """What makes two cells of the same place different runs, one line each.
+
+    >>> facts = dict(dataset="a", dataset_hash="x", split=1, split_hash="y", method="margin", settings={"beta": 1.2},
+    ...              base_settings={}, protocol={"lr": 1e-5}, weights="w", seed=0)
+    >>> differences(RunSpec(**facts), RunSpec(**{**facts, "protocol": {"lr": 1e-4}, "split_hash": "z"}))
+    ['the classes of the split', 'lr 1e-05 -> 0.0001']
+    """
+    named = {"dataset_hash": "the dataset's files", "split_hash": "the classes of the split",
+             "weights": "the backbone's weights", "method": "the method", "seed": "the seed"}
+    lines = [text for key, text in named.items() if getattr(before, key) != getattr(now, key)]
+    for part in ("protocol", "settings", "base_settings"):
+        old, new = getattr(before, part), getattr(now, part)
+        for key in sorted({*old, *new}):
+            # one of them may have been through JSON, which knows no tuples
+            if json.dumps(old.get(key)) != json.dumps(new.get(key)):
+                lines.append(f"{key} {old.get(key)} -> {new.get(key)}")
+    return lines
 
 
 @dataclass(frozen=True)
@@ -108,6 +141,14 @@ def plan(ladder: Ladder, index_hash: str, names: Iterable[str], *, protocol: str
     return specs
 
 
+def fitting(names: Iterable[str], dataset: str, protocol: str,
+            overrides: Overrides) -> tuple[list[str], dict[str, str]]:
+    """The methods that can stand on the backbone they would get, and why the others cannot."""
+    reasons = {name: methods.get(name).fits(load_protocol(protocol, dataset, name, overrides).backbone)
+               for name in names}
+    return [name for name, reason in reasons.items() if not reason], {n: r for n, r in reasons.items() if r}
+
+
 def load_protocol(name: str, dataset: str, method: str, overrides: Overrides) -> Protocol:
     """The protocol as this method gets it on this dataset."""
     entry = methods.get(method)
@@ -121,3 +162,18 @@ def split_of(ladder: Ladder, spec: RunSpec) -> Split:
     if split.hash != spec.split_hash:
         raise UserError(f"split {spec.split} of {ladder.dataset} has changed since it was planned; plan again")
     return split
+
+
+def parse_ids(text: str) -> list[int]:
+    """Rungs from a list of numbers and ranges.
+
+    >>> parse_ids("1,3-5")
+    [1, 3, 4, 5]
+    """
+    ids: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.strip().partition("-")
+        if not first.isdigit() or (last and not last.isdigit()):
+            raise UserError(f"--splits {text}: write numbers and ranges such as 1,3-5, or default, or all")
+        ids += range(int(first), int(last or first) + 1)
+    return ids

@@ -1,39 +1,136 @@
-"""The progress of a sweep: a bar on a terminal, plain lines in a log file."""
+"""The progress of a sweep: bars on a terminal, plain lines in a log file."""
 
 from __future__ import annotations
 
 import sys
+import time
 from typing import Any
 
 from tqdm import tqdm
 
+PULSE = 60.0
+"""Seconds between two lines about running cells where there is no terminal."""
+
 
 class Progress:
-    """Counts epochs of all cells, so that the time left is honest when cells differ in length."""
+    """One overall bar in epochs of all cells, so that the time left is honest when cells differ in length, and one
+    line for each cell at work. Epochs that an earlier sweep did are not counted as speed.
+    """
 
-    def __init__(self, cells: int, epochs: int) -> None:
-        self.cells = cells
+    def __init__(self, cells: int, epochs: int, *, terminal: bool | None = None, pulse: float = PULSE) -> None:
+        self.cells, self.epochs = cells, epochs
         self.finished = 0
-        self.bar = tqdm(total=epochs, unit="epoch", disable=not sys.stderr.isatty(), dynamic_ncols=True)
+        self.position = 0
+        self.fresh = 0
+        self.terminal = sys.stderr.isatty() if terminal is None else terminal
+        self._began = self._said = time.monotonic()
+        self._pulse = pulse
+        self._at: dict[str, dict[str, Any]] = {}
+        self._bar = self._new(0, total=max(epochs, 1), unit="epoch",
+                              bar_format="{desc} {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} epochs{postfix}")
+        self._show()
 
-    def epoch(self, label: str, entry: dict[str, Any]) -> None:
-        self.bar.update()
-        loss = f" loss {entry['loss']:.3f}" if "loss" in entry else ""
-        self.bar.set_description_str(f"{self.finished}/{self.cells} runs · {label}{loss}")
+    def start(self, key: str, label: str, epochs: int) -> None:
+        """A worker begins with a cell."""
+        used = {cell["line"] for cell in self._at.values()}
+        line = next(i for i in range(1, len(used) + 2) if i not in used)
+        bar = self._new(line, bar_format="  {desc}")
+        self._at[key] = {"label": label, "epochs": epochs, "epoch": 0, "line": line, "bar": bar, "seen": False}
+        self._describe(key)
 
-    def done(self, label: str) -> None:
-        self._say(f"done    {label}")
+    def epoch(self, key: str, entry: dict[str, Any]) -> None:
+        """A cell has finished an epoch (or says that it goes on from an earlier one)."""
+        cell = self._at.get(key)
+        if cell is None:
+            return
+        steps = max(0, int(entry.get("epoch", 0)) - cell["epoch"])
+        self.position += steps
+        self.fresh += min(steps, 1)
+        cell |= {"epoch": cell["epoch"] + steps, "loss": entry.get("loss"), "seen": True}
+        self._describe(key)
+        self._show()
+        self.tick()
 
-    def failed(self, label: str, cause: str) -> None:
-        self._say(f"FAILED  {label}: {cause}")
+    def done(self, key: str, note: str = "done") -> None:
+        label = self._leave(key)
+        self.finished += 1
+        self.say(f"{note:<7} {label}")
+
+    def failed(self, key: str, cause: str) -> None:
+        label = self._leave(key)
+        self.finished += 1
+        self.say(f"FAILED  {label}: {cause}")
+
+    def paused(self, key: str, note: str = "saved") -> None:
+        """A cell is put down unfinished; it counts again when it is taken up."""
+        cell = self._at.get(key, {})
+        self.position -= cell.get("epoch", 0)
+        label = self._leave(key, finish=False)
+        if note:
+            self.say(f"{note:<7} {label}")
+
+    def tick(self) -> None:
+        """Called now and then: without a terminal a line tells every minute that things go on."""
+        if not self.terminal and time.monotonic() - self._said >= self._pulse and self._at:
+            self.say("running " + ", ".join(f"{cell['label']} (epoch {cell['epoch']} of {cell['epochs']})"
+                                            for cell in self._at.values()))
+
+    def say(self, text: str) -> None:
+        """A line that stays, with the count of cells and the time left."""
+        self._said = time.monotonic()
+        left = self.left()
+        ahead = f", {duration(left)} left" if left is not None and self.finished < self.cells else ""
+        tqdm.write(f"[{self.finished}/{self.cells}] {text}{ahead}", file=sys.stdout)
+        sys.stdout.flush()
+        self._show()
+
+    def left(self) -> float | None:
+        """Seconds to the end at the speed so far; None before the first epoch."""
+        if not self.fresh:
+            return None
+        return (time.monotonic() - self._began) / self.fresh * max(0, self.epochs - self.position)
 
     def close(self) -> None:
-        self.bar.close()
+        for cell in self._at.values():
+            cell["bar"].close()
+        self._at.clear()
+        self._bar.close()
 
-    def _say(self, line: str) -> None:
-        self.finished += 1
-        left = ""
-        rate = self.bar.format_dict.get("rate")
-        if self.bar.disable and rate is None:
-            rate = None
-        tqdm.write(f"[{self.finished}/{self.cells}] {line}{left}", file=sys.stdout)
+    def _leave(self, key: str, finish: bool = True) -> str:
+        cell = self._at.pop(key, None)
+        if cell is None:
+            return key
+        cell["bar"].close()
+        if finish:
+            self.position += cell["epochs"] - cell["epoch"]
+        return cell["label"]
+
+    def _new(self, line: int, **options: Any) -> Any:
+        return tqdm(position=line, leave=line == 0, disable=not self.terminal, dynamic_ncols=True, file=sys.stderr,
+                    **options)
+
+    def _describe(self, key: str) -> None:
+        cell = self._at[key]
+        loss = f", loss {cell['loss']:.3f}" if isinstance(cell.get("loss"), float) else ""
+        cell["bar"].set_description_str(f"{cell['label']}: epoch {cell['epoch']} of {cell['epochs']}{loss}")
+
+    def _show(self) -> None:
+        left = self.left()
+        self._bar.n = min(self.position, self._bar.total or 0)
+        self._bar.set_description_str(f"{self.finished}/{self.cells} runs", refresh=False)
+        self._bar.set_postfix_str("" if left is None else f"{duration(left)} left", refresh=True)
+
+
+def duration(seconds: float) -> str:
+    """A length of time for people.
+
+    >>> duration(4), duration(125), duration(3 * 3600 + 300), duration(200_000)
+    ('4 s', '2 min', '3 h 05 min', '2 d 7 h')
+    """
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes = int(seconds // 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"

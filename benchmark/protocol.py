@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmark.errors import UserError, near
 
@@ -16,66 +18,67 @@ else:
     import tomli as tomllib
 
 FOLDER = Path(__file__).parent / "protocols"
+KINDS = ("dataset", "tag", "method", "both")
+"""Tables of a file whose keys replace the general ones, in this order."""
+SIZES = {"big": 256}
+"""Image sizes of augmentations that have one of their own; of all others it is 224."""
+LEAST = {"epochs": 0, "lr": 0, "weight_decay": 0, "batch_size": 2, "dim": 1, "steps_per_epoch": 0, "size": 0, "resize": 1,
+         "flip": 0, "warmup": 0, "clip_value": 0, "clip_norm": 0, "evaluate_every": 1, "train_shots": 0, "seeds": 1}
+CHOICES = {"optimiser": ("adam", "adamw"), "precision": ("auto", "fp32", "bf16"),
+           "compile": ("auto", "yes", "no"), "interpolation": ("bilinear", "bicubic")}
+
+
+def key(meaning: str, default: Any = dataclasses.MISSING) -> Any:
+    """A key of a protocol: what it means and, unless every file must say it, its default."""
+    return dataclasses.field(default=default, metadata={"meaning": meaning})
 
 
 @dataclass(frozen=True)
 class Protocol:
     """Everything about a training run that is neither the method's nor the data's own.
 
-    A file may hold `[dataset.NAME]`, `[method.NAME]` and `[tag.NAME]` tables, whose keys replace the general
-    ones for that dataset, method or every method with that tag, in this order.
+    A file may hold `[dataset.NAME]`, `[tag.NAME]` and `[method.NAME]` tables, whose keys replace the general
+    ones for that dataset, every method with that tag or family, or that method, in this order; at last
+    `[both.DATASET.METHOD]` for that method on that dataset.
     """
 
-    name: str
-    backbone: str
-    """Short name or timm name."""
-    dim: int
-    """Numbers in an embedding."""
-    epochs: int
-    batch_size: int
-    lr: float
-    """Learning rate of the network; proxies and the like have their own in the method."""
-    weight_decay: float
-    optimiser: str = "adam"
-    """adam or adamw."""
-    batches: str = ""
-    """Batch sampler; empty: the method's own."""
-    steps_per_epoch: int = 0
-    """Batches an epoch; 0: as many as there are whole batches in the training set."""
-    size: int = 224
-    """Side of the square that the network sees."""
-    resize: int = 256
-    """Shorter side before the centre crop of evaluation."""
-    augmentation: str = "base"
-    """Named augmentation: base, red, big, adv."""
-    scale: tuple[float, float] = (0.08, 1.0)
-    """Share of the image's area that a random crop keeps."""
-    flip: float = 0.5
-    """Probability of a horizontal flip."""
-    frozen_norm: bool = True
-    """Keep the batch-norm statistics of the pretrained network."""
-    milestones: tuple[int, ...] = ()
-    """Epochs after which the learning rates are multiplied by `decay`."""
-    decay: float = 0.1
-    warmup: int = 0
-    """First epochs in which only the embedding layer and the objective train."""
-    clip_value: float = 0.0
-    """Clamp every gradient element to this size; 0: never."""
-    clip_norm: float = 0.0
-    """Scale gradients down to this norm; 0: never."""
-    evaluate_every: int = 1
-    """Epochs between evaluations; the last epoch is always evaluated."""
-    validation: bool = False
-    """Hold the split's validation classes out of training and choose an epoch by them as well."""
-    seeds: int = 5
-    """Seeds a study runs where none are named."""
-    precision: str = "auto"
-    """fp32, bf16, or auto: bf16 autocast on CUDA, fp32 elsewhere."""
-    compile: str = "auto"
-    """yes, no, or auto: torch.compile on CUDA only."""
+    name: str = key("the file's name")
+    backbone: str = key("short name or timm name of the network")
+    dim: int = key("numbers in an embedding")
+    epochs: int = key("passes over the training set")
+    batch_size: int = key("images in a batch")
+    lr: float = key("learning rate of the network; proxies and the like have their own in the method")
+    weight_decay: float = key("weight decay of the network; proxies and the like have none")
+    optimiser: str = key("adam or adamw", "adam")
+    batches: str = key("batch sampler; empty: the method's own", "")
+    steps_per_epoch: int = key("batches an epoch; 0: as many whole batches as the training set has", 0)
+    train_shots: int = key("images of each training class that are trained on; 0: all", 0)
+    augmentation: str = key("named augmentation of training images: base, red, big, adv", "base")
+    size: int = key("side of the square that the network sees; 0: the augmentation's own (224, big 256)", 0)
+    resize: int = key("shorter side before the centre crop of evaluation", 256)
+    scale: tuple[float, float] | None = key("share of the image's area that a random crop keeps; "
+                                            "not given: the augmentation's own", None)
+    flip: float | None = key("probability of a horizontal flip; not given: the augmentation's own", None)
+    interpolation: str = key("filter of resizing: bilinear or bicubic", "bilinear")
+    frozen_norm: bool = key("keep the batch-norm statistics of the pretrained network", True)
+    milestones: tuple[int, ...] = key("epochs after which all learning rates are multiplied by `decay`", ())
+    decay: float = key("factor of the milestones", 0.1)
+    warmup: int = key("first epochs in which only the embedding layer and the objective train", 0)
+    clip_value: float = key("clamp every gradient element to this size; 0: never", 0.0)
+    clip_norm: float = key("scale gradients down to this norm; 0: never", 0.0)
+    evaluate_every: int = key("epochs between evaluations; the last epoch is always evaluated", 1)
+    validation: bool = key("hold the split's validation classes out of training, so that the rule `validation` can "
+                           "choose an epoch beside `last` and `best-test`", False)
+    seeds: int = key("seeds a study runs where none are named", 5)
+    precision: str = key("fp32, bf16, or auto: bf16 autocast on CUDA, fp32 elsewhere", "auto")
+    compile: str = key("yes, no, or auto: torch.compile on CUDA where a run is long enough to earn it back", "auto")
 
     def identity(self) -> dict[str, Any]:
-        """What of it changes a result; seeds are counted per run."""
+        """What of it changes a result; seeds are counted per run.
+
+        `precision` and `compile` change the last digits, so they count as they are written: a run that asks for fp32
+        is another one than a run that leaves it open, but `auto` is one run on whatever device it happens to be done.
+        """
         facts = dataclasses.asdict(self)
         del facts["seeds"]
         return facts
@@ -106,42 +109,100 @@ def load(name: str, *, dataset: str = "", method: str = "", tags: tuple[str, ...
     (200, 150)
     """
     path = path_of(name)
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"protocol {path}: {error}") from None
-    parts = {kind: table.pop(kind, {}) for kind in ("dataset", "tag", "method")}
+    table = _read(path)
+    parts = {kind: table.pop(kind, {}) for kind in KINDS}
     values = {"name": path.stem, **table, **parts["dataset"].get(dataset, {})}
     for tag in tags:
         values |= parts["tag"].get(tag, {})
-    values |= parts["method"].get(method.partition(":")[0], {})
+    head = method.partition(":")[0]
+    values |= parts["method"].get(head, {}) | parts["both"].get(dataset, {}).get(head, {})
     values |= overrides or {}
-    for key in values:
-        if key not in FIELDS:
-            raise UserError(f"protocol {path.stem} has no key '{key}'{near(key, FIELDS)}; "
+    for given in values:
+        if given not in FIELDS:
+            raise UserError(f"protocol {path.stem} has no key '{given}'{near(given, FIELDS)}; "
                             f"`oodml protocols show {path.stem}` lists them")
-    missing = [key for key, field in FIELDS.items() if field.default is dataclasses.MISSING and key not in values]
+    missing = [name for name, field in FIELDS.items() if field.default is dataclasses.MISSING and name not in values]
     if missing:
         raise UserError(f"protocol {path}: missing {', '.join(missing)}")
-    return Protocol(**{key: _typed(key, value, path.stem) for key, value in values.items()})
+    found = Protocol(**{name: _typed(name, value, path.stem) for name, value in values.items()})
+    return found if found.size else dataclasses.replace(found, size=SIZES.get(found.augmentation, 224))
 
 
-def _typed(key: str, value: Any, where: str) -> Any:
+class Explained(NamedTuple):
+    """One line of a protocol: in which table (empty: the general keys), and where the value comes from."""
+
+    table: str
+    key: str
+    value: Any
+    meaning: str
+    source: str
+
+
+def explain(name: str) -> Iterator[Explained]:
+    """Every key of a protocol with its value, its meaning and the comment behind it in the file.
+
+    >>> next(line for line in explain("oodml") if line.key == "lr")
+    Explained(table='', key='lr', value=1e-05, meaning='learning rate of the network; proxies and the like have their \
+own in the method', source='supplement B')
+    """
+    path = path_of(name)
+    general, table, comments = load(name), _read(path), _comments(path)
+    for given, field in FIELDS.items():
+        if given != "name":
+            source = comments.get(("", given), "") if given in table else "default"
+            yield Explained("", given, getattr(general, given), field.metadata["meaning"], source)
+    for kind in KINDS:
+        owners = table.get(kind, {})
+        if kind == "both":
+            owners = {f"{dataset}.{method}": changes for dataset, those in owners.items()
+                      for method, changes in those.items()}
+        for owner, changes in owners.items():
+            for given, value in changes.items():
+                meaning = FIELDS[given].metadata["meaning"] if given in FIELDS else ""
+                yield Explained(f"{kind}.{owner}", given, value, meaning, comments.get((f"{kind}.{owner}", given), ""))
+
+
+def summary(name: str) -> str:
+    """The first comment of a protocol's file."""
+    return path_of(name).read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"protocol {path}: {error}") from None
+
+
+def _comments(path: Path) -> dict[tuple[str, str], str]:
+    """What stands behind each key, by table and key."""
+    found, table = {}, ""
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if header := re.match(r"\[([\w.\"+-]+)\]", line):
+            table = header[1].replace('"', "")
+        elif entry := re.match(r"(\w+)\s*=[^#]*#\s*(.*)", line):
+            found[table, entry[1]] = entry[2]
+    return found
+
+
+def _typed(name: str, value: Any, where: str) -> Any:
     """A TOML value or command-line text as the type that the key is declared with."""
-    kind = FIELDS[key].type
+    kind = str(FIELDS[name].type).removesuffix(" | None")
     try:
         if kind == "bool":
             return value if isinstance(value, bool) else {"true": True, "false": False}[str(value).lower()]
-        if str(kind).startswith("tuple"):
-            element = int if "int" in str(kind) else float
-            parts = value.split(",") if isinstance(value, str) else value
-            return tuple(element(part) for part in parts)
-        number = {"int": int, "float": float, "str": str}[str(kind)](value)
+        if kind.startswith("tuple"):
+            element = int if "int" in kind else float
+            parts = tuple(element(part) for part in (value.split(",") if isinstance(value, str) else value))
+            if kind.count("float") not in (0, len(parts)):
+                raise ValueError
+            return parts
+        found = {"int": int, "float": float, "str": str}[kind](value)
     except (KeyError, ValueError, TypeError):
-        raise UserError(f"protocol {where}: {key} = {value!r} is not a {kind}") from None
-    least = {"epochs": 0, "lr": 0, "weight_decay": 0, "batch_size": 2, "dim": 1,
-             "size": 1, "resize": 1, "evaluate_every": 1}
-    if key in least and number < least[key]:
-        raise UserError(f"protocol {where}: {key} = {value!r} is out of range")
-    return number
-
+        raise UserError(f"protocol {where}: {name} = {value!r} is not a {kind}") from None
+    if name in LEAST and not found >= LEAST[name]:
+        raise UserError(f"protocol {where}: {name} = {value!r} is out of range")
+    if name in CHOICES and found not in CHOICES[name]:
+        raise UserError(f"protocol {where}: {name} = {value!r} is none of {', '.join(CHOICES[name])}"
+                        f"{near(str(found), CHOICES[name])}")
+    return found

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 from torch import Tensor
 
-from benchmark import metrics
+from benchmark import metrics, universal
 from benchmark.outcomes import Outcomes
 from benchmark.task import Side
 
@@ -31,13 +30,10 @@ def score(side: Side, embeddings: Tensor, domain_names: tuple[str, ...] = ()) ->
     """
     whole = metrics.outcomes(embeddings, side.labels, roles=side.roles)
     queries = slice(None) if side.roles is None else side.roles != "gallery"
-    domains = {}
-    for number, name in enumerate(domain_names):
-        inside = np.flatnonzero(side.domains == number)
-        if len(inside):
-            roles = None if side.roles is None else side.roles[inside]
-            domains[name] = _means(metrics.retrieval(embeddings[inside], side.labels[inside], roles=roles))
-    return Score(_means(whole.scores), domains, Outcomes(whole.first_hit, whole.counted, side.labels[queries]))
+    members = {} if side.domains is None else universal.members(embeddings, side.labels, side.domains, domain_names,
+                                                                side.roles)
+    return Score(_means(whole.scores), {name: _means(scores) for name, scores in members.items()},
+                 Outcomes(whole.first_hit, whole.counted, side.labels[queries]))
 
 
 def _means(scores: dict[str, float]) -> dict[str, float]:

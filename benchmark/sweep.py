@@ -2,70 +2,146 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import click
 
-import methods
-from benchmark import datasets, images, ladders
-from benchmark import protocol as protocols
+from benchmark import cost, executors, followups, images, provenance, status, weights
 from benchmark.errors import UserError
-from benchmark.executors import Outcome, local
-from benchmark.plan import Overrides, RunSpec, plan
+from benchmark.executors import Job, Outcome, Resources
+from benchmark.matrix import Matrix, Places, gather
+from benchmark.plan import parse_ids as parse_ids
 from benchmark.progress import Progress
-from benchmark.worker import Context
+from benchmark.studies import Study
 from benchmark.workspace import Workspace
 
+Say = Callable[[str], None]
 
-def run(workspace: Workspace, *, chosen: str, dataset: str, protocol: str | None = None, splits: str | None = None,
-        seeds: int | None = None, changes: tuple[str, ...] = (), backbone: str | None = None,
-        weights_file: str | None = None, batches: str | None = None, plugins: tuple[str, ...] = (),
-        jobs: int | None = None) -> Outcome:
-    """Plan the cells, do those that are not done, say how it went."""
-    for plugin in plugins:
-        methods.load_plugin(plugin)
-    names = methods.select(chosen)
-    given = datasets.get(dataset)
-    overrides = Overrides.parse(changes)
-    overrides.protocol.update({key: value for key, value in (("backbone", backbone), ("batches", batches)) if value})
-    name = protocol or given.protocol
-    index = datasets.load(dataset, workspace.data)
-    ladder = ladders.load(workspace, dataset, index)
-    count = seeds or protocols.load(name, dataset=index.name, overrides=overrides.protocol).seeds
-    specs = plan(ladder, index.hash, names, protocol=name, seeds=range(count),
-                 splits=parse_ids(splits) if splits else None, overrides=overrides, weights_file=weights_file)
-    missing = [spec for spec in specs if not (spec.folder(workspace) / "record.json").exists()]
-    click.echo(f"{dataset}: {len(names)} methods, {len(ladder.splits)} rungs, {count} seeds by protocol {name}: "
-               f"{len(specs)} runs, {len(specs) - len(missing)} done already")
-    if not missing:
-        return Outcome()
-    images.prepare(index, workspace.cache)
-    context = Context(dataset, workspace.root.absolute(), workspace.data.absolute(), weights_file=weights_file,
-                      plugins=plugins)
-    progress = Progress(len(missing), sum(_epochs(spec) for spec in missing))
+
+def show(matrix: Matrix, places: Places, resources: Resources, calibrate: bool = False,
+         say: Say = click.echo) -> None:
+    """The matrix with its states, and what the rest of it will cost."""
+    cells = [status.Cell(job.spec, job.folder, matrix.states[job.spec.identity], "") for job in matrix.jobs]
+    say(status.table(cells))
+    for line in matrix.skipped:
+        say(line)
+    todo = matrix.of("missing", "damaged")
+    if not todo:
+        return
+    workspace = places.workspace
+    if calibrate:
+        _calibrate(todo, matrix, workspace, say)
+    found = _devices(resources)
+    rates = cost.Rates(cost.measured(workspace.runs, workspace.cache / cost.CALIBRATION / "runs"),
+                       provenance.device_name(found[0]))
+    estimates = [rates.estimate(job.spec, *matrix.images[job.spec.split_hash]) for job in todo]
+    for line in cost.summary(estimates, rates, len(found)):
+        say(line)
+    if resources.seconds is not None:
+        room, fitting_cells = resources.seconds * len(found), 0
+        for estimate in estimates:
+            room -= estimate.seconds or 0.0
+            fitting_cells += room >= 0
+        say(f"budget: about the first {fitting_cells} of {len(todo)} cells fit")
+
+
+def _devices(resources: Resources) -> list[str]:
+    from benchmark.executors.local import devices
+
+    return devices(resources)
+
+
+def _calibrate(todo: list[Job], matrix: Matrix, workspace: Workspace, say: Say) -> None:
+    """A few steps of every method on every backbone, one after the other, kept in the cache."""
+    root = (workspace.cache / cost.CALIBRATION).absolute()
+    root.mkdir(parents=True, exist_ok=True)
+    for name in ("cache", "splits"):
+        link = root / name
+        if not link.is_symlink():
+            link.symlink_to(getattr(workspace, name).absolute(), target_is_directory=True)
+    kinds: dict[tuple[Any, ...], Job] = {}
+    for job in todo:
+        short = {**job.spec.protocol, "epochs": 2, "steps_per_epoch": 10, "evaluate_every": 2}
+        spec = dataclasses.replace(job.spec, protocol=short, seed=0)
+        kinds.setdefault((spec.method, spec.protocol["backbone"], spec.protocol["size"], job.spec.dataset),
+                         Job(spec, dataclasses.replace(job.context, work=root)))
+    jobs = [job for job in kinds.values() if not job.done]
+    if not jobs:
+        return
+    say(f"measuring a few steps of {len(jobs)} kinds of cells")
+    _prepare(jobs, matrix, workspace)
+    progress = Progress(len(jobs), 2 * len(jobs))
     try:
-        return local.execute(missing, context, local.devices(jobs), progress)
-    except KeyboardInterrupt:
-        return Outcome(interrupted=True)
+        executors.get("local").execute(jobs, Resources(jobs=1), progress)
     finally:
         progress.close()
-        sys.stdout.flush()
 
 
-def parse_ids(text: str) -> list[int]:
-    """Rungs from a list of numbers and ranges.
+def run(study: Study, places: Places, *, executor: str = "local", resources: Resources | None = None,
+        retry_failed: bool = False, command: str = "", say: Say = click.echo) -> Outcome:
+    """Plan the cells of a study, do those that are not done, say how it went."""
+    resources = resources or Resources()
+    engine = executors.get(executor)
+    workspace = places.workspace
+    matrix = gather(study, places, breadth=resources.seconds is not None)
+    _refuse_foreign(matrix)
+    counts = Counter(matrix.states[job.spec.identity].kind for job in matrix.jobs)
+    say(f"{study.name}: {len(matrix.jobs)} cells, " + ", ".join(f"{counts[kind]} {kind}" for kind in status.KINDS))
+    for line in matrix.skipped:
+        say(line)
+    for job in matrix.of("damaged"):
+        kept = status.set_aside(job.folder).name
+        say(f"{job.spec.label()}: {matrix.states[job.spec.identity].text}; kept as {kept}, done again")
+    status.save_plan(workspace, matrix.jobs, command)
+    todo = matrix.of("missing", "damaged", "running", *(["failed"] if retry_failed else []))
+    if counts["failed"] and not retry_failed:
+        say(f"{counts['failed']} cells failed earlier and are left as they are; --retry-failed tries them again, "
+            "`oodml status` tells why they failed")
+    todo, lacking = _with_weights(todo, places, say)
+    outcome = Outcome()
+    if todo:
+        _prepare(todo, matrix, workspace)
+        progress = Progress(len(todo), sum(int(job.spec.protocol["epochs"]) for job in todo))
+        try:
+            outcome = engine.execute(todo, resources, progress)
+        finally:
+            progress.close()
+            sys.stdout.flush()
+    outcome.failed |= lacking
+    if not (outcome.interrupted or outcome.ended or outcome.submitted):
+        for step in study.after:
+            followups.follow(step, matrix.jobs, places.workspace, say)
+    return outcome
 
-    >>> parse_ids("1,3-5")
-    [1, 3, 4, 5]
-    """
-    ids: list[int] = []
-    for part in text.split(","):
-        first, _, last = part.strip().partition("-")
-        if not first.isdigit() or (last and not last.isdigit()):
-            raise UserError(f"--splits {text}: write numbers and ranges such as 1,3-5")
-        ids += range(int(first), int(last or first) + 1)
-    return ids
+
+def _refuse_foreign(matrix: Matrix) -> None:
+    foreign = matrix.of("foreign")
+    if foreign:
+        state = matrix.states[foreign[0].spec.identity]
+        raise UserError(f"{len(foreign)} of these cells have records of another version of oodml and stay untouched: "
+                        f"{state.text}; or give another folder with --work DIR")
 
 
-def _epochs(spec: RunSpec) -> int:
-    return int(spec.protocol["epochs"])
+def _with_weights(todo: list[Job], places: Places, say: Say) -> tuple[list[Job], dict[str, str]]:
+    """The cells whose backbone has weights, fetched now so that workers need not; the others go with one line each."""
+    wanting: dict[str, str] = {}
+    for name in sorted({job.spec.protocol["backbone"] for job in todo if job.spec.weights.startswith("timm:")}):
+        try:
+            weights.pretrained(name, places.weights_file)
+        except UserError as error:
+            wanting[name] = str(error)
+            say(f"{name}: its cells are left out: {error}")
+    lacking = {job.spec.label(): wanting[job.spec.protocol["backbone"]] for job in todo
+               if job.spec.protocol["backbone"] in wanting}
+    return [job for job in todo if job.spec.label() not in lacking], lacking
+
+
+def _prepare(jobs: list[Job], matrix: Matrix, workspace: Workspace) -> None:
+    """Decode images once, before many workers ask for them."""
+    for name in dict.fromkeys(job.context.dataset for job in jobs):
+        images.prepare(matrix.indexes[name], Path(workspace.cache))

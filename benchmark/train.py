@@ -1,18 +1,18 @@
 """One training run, from top to bottom.
 
-Every epoch starts from random states that depend on the seed and the epoch's number alone. A run that was
-killed goes on from its last whole epoch and ends, on a CPU bit for bit, as if nothing had happened.
+Every epoch starts from random states that depend on the seed and the epoch's number alone, every batch's crops on
+its number as well. A run that was killed goes on from its last whole epoch and ends, on a CPU bit for bit, as if
+nothing had happened.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
-import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmark import checkpoint
+from benchmark import checkpoint, compiling, meter
 from benchmark.loader import Loader
+from benchmark.meter import Meter, peak_memory
 from benchmark.protocol import Protocol
 from benchmark.task import Side
 from methods import Method
@@ -29,14 +30,14 @@ from methods.parts.batches import BatchSampler
 
 Evaluate = Callable[[Method], dict[str, Any]]
 """Measures of the method as it is now, by side: {'test': {...}, 'validation': {...}}."""
+Tell = Callable[[dict[str, Any]], None]
+
+GRACE = 10.0
+"""Seconds: a run that is asked to stop finishes an epoch that takes no longer than this, and leaves a longer one."""
 
 
 class Interrupted(Exception):
     """Somebody asked the run to stop; it was saved and can go on."""
-
-
-class Diverged(Exception):
-    """The loss is not a number any more."""
 
 
 @dataclass
@@ -46,14 +47,16 @@ class History:
     epochs: list[dict[str, Any]] = field(default_factory=list)
     seconds: float = 0.0
     images: int = 0
+    steps: int = 0
 
 
 def train(method: Method, side: Side, loader: Loader, sampler: BatchSampler, protocol: Protocol, *, seed: int,
           device: str, folder: Path, evaluate: Evaluate, stop: Callable[[], bool] = lambda: False,
-          tell: Callable[[dict[str, Any]], None] = lambda event: None) -> History:
+          tell: Tell = lambda event: None) -> History:
     """Train `method` on one side's images and measure it along the way.
 
-    `folder` keeps the checkpoint and `log.jsonl`; `stop` is asked after every epoch; `tell` hears of each.
+    `folder` keeps the checkpoint and `log.jsonl`; `stop` is asked after every step; `tell` hears of every epoch and,
+    in between, now and then, with the number of whole epochs so far.
     """
     groups = method.groups(protocol.lr, protocol.weight_decay)
     history = History()
@@ -64,45 +67,66 @@ def train(method: Method, side: Side, loader: Loader, sampler: BatchSampler, pro
     method.to(device, memory_format=torch.channels_last)
     optimiser = _optimiser(groups, protocol, device)
     rates = [group["lr"] for group in optimiser.param_groups]
-    ids, labels = torch.from_numpy(side.ids), torch.from_numpy(side.labels)
+    ids, labels = torch.from_numpy(side.ids), torch.from_numpy(side.labels).to(device)
     start = _resume(folder, method, optimiser, sampler, history)
+    tell({"epoch": start})
     if sampler.needs_bank and start == 0:
         sampler.start(embed(method, loader, side.ids, protocol, device))
+    length = min(len(sampler), protocol.steps_per_epoch or len(sampler))
+
+    def gradients(images: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
+        with autocast(protocol, device):
+            loss, embeddings = method.step(images, labels[_to(chosen, device)])
+        loss.backward()
+        return loss, embeddings
+
+    def trial() -> None:
+        chosen = torch.arange(sampler.batch_size)
+        (_, images), = loader.prefetch([ids[chosen]], _generators(seed, 0), views=method.views)
+        gradients(images, chosen)
+
+    # The first epoch that trains the backbone is the first that can use it compiled.
+    ahead = (protocol.epochs - max(start, protocol.warmup)) * length
+    mode = compiling.mode_of(protocol, method, device, ahead)
+    fast, plain = None, compiling.Compiled(method)
+    meter.write(folder, {"event": "start", "epoch": start, "images": loader.describe(),
+                         "precision": precision(protocol, device), "compile": mode or "no"})
 
     for epoch in range(start + 1, protocol.epochs + 1):
-        began = time.perf_counter()
-        generator = _seed_everything(seed, epoch)
         method.train()
         _set_rates(optimiser, rates, protocol, epoch)
-        total = torch.zeros((), device=device)
-        steps = 0
-        for chosen in _limited(sampler.epoch(generator), protocol.steps_per_epoch):
-            images = _views(loader, ids[chosen], generator, method.views)
-            with autocast(protocol, device):
-                loss, embeddings = method.step(images, labels[chosen].to(device))
-            optimiser.zero_grad(set_to_none=True)
-            loss.backward()
-            _clip(method, protocol)
-            optimiser.step()
-            method.after_step()
-            sampler.remember(chosen, embeddings)
-            total += loss.detach()
-            steps += 1
-            history.images += len(chosen)
-        mean_loss = float(total) / max(steps, 1)
-        if not math.isfinite(mean_loss):
-            raise Diverged(f"the loss of epoch {epoch} is {mean_loss}")
-        seconds = time.perf_counter() - began
+        if fast is None and epoch > protocol.warmup:
+            fast = compiling.compiled(method, mode, trial)
+        generator = _seed_everything(seed, epoch)
+        batches = islice(sampler.epoch(generator), length)
+        gauge = Meter(folder, device, epoch, history.steps, tell)
+        with _step_of(gauge), contextlib.closing(_images(loader, ids, batches, seed, epoch, method.views)) as supply:
+            for chosen, images in supply:
+                with (fast or plain)():
+                    loss, embeddings = gradients(images, chosen)
+                _clip(method, protocol)
+                optimiser.step()
+                optimiser.zero_grad(set_to_none=True)
+                method.after_step()
+                sampler.remember(chosen, embeddings)
+                gauge.add(loss, len(chosen), optimiser.param_groups[0]["lr"])
+                if stop() and gauge.left(length) > GRACE:
+                    raise Interrupted(f"stopped within epoch {epoch} of {protocol.epochs}")
+            mean_loss = gauge.end()
+        seconds = time.perf_counter() - gauge.began
         history.seconds += seconds
+        history.images += gauge.images
+        history.steps += gauge.steps
         entry: dict[str, Any] = {"epoch": epoch, "loss": mean_loss}
         if epoch % protocol.evaluate_every == 0 or epoch == protocol.epochs:
             entry |= evaluate(method)
         history.epochs.append(entry)
-        _log(folder, {**entry, "lr": optimiser.param_groups[0]["lr"], "seconds": seconds, "steps": steps,
-                      "memory": peak_memory(device)})
-        tell(entry)
+        meter.write(folder, {"event": "epoch", **entry, "step": history.steps, "lr": optimiser.param_groups[0]["lr"],
+                             "seconds": seconds, "images_per_second": gauge.images / seconds,
+                             "memory": peak_memory(device)})
         checkpoint.save(folder, {"method": method.state_dict(), "optimiser": optimiser.state_dict(),
                                  "sampler": sampler.state_dict()}, {"epoch": epoch, "history": vars(history)})
+        tell(entry)
         if stop() and epoch < protocol.epochs:
             raise Interrupted(f"stopped after epoch {epoch} of {protocol.epochs}")
     return history
@@ -113,33 +137,62 @@ def embed(method: Method, loader: Loader, ids: np.ndarray, protocol: Protocol, d
     """The normalised float32 embeddings of these images, on the device."""
     method.to(device, memory_format=torch.channels_last).eval()
     parts = []
-    for start in range(0, len(ids), batch):
-        images = loader.evaluate(torch.from_numpy(ids[start:start + batch]))
+    for _, images in loader.prefetch(torch.from_numpy(ids).split(batch), thread=loader.placement != "device"):
         with autocast(protocol, device):
             parts.append(method.embed(images).float())
     return torch.cat(parts)
 
 
-def autocast(protocol: Protocol, device: str) -> contextlib.AbstractContextManager[Any]:
-    """bf16 where the protocol asks for it, or leaves it open and the device is a GPU."""
+def precision(protocol: Protocol, device: str) -> str:
+    """bf16 where the protocol asks for it, or leaves it open and the device is a GPU; else fp32."""
     wanted = protocol.precision == "bf16" or (protocol.precision == "auto" and device.startswith("cuda"))
-    return torch.autocast(torch.device(device).type, torch.bfloat16) if wanted else contextlib.nullcontext()
+    return "bf16" if wanted else "fp32"
 
 
-def peak_memory(device: str) -> int:
-    """The most bytes in use so far: of the GPU, or of this process on a CPU."""
-    if device.startswith("cuda"):
-        return torch.cuda.max_memory_allocated(device)
-    import resource
+def autocast(protocol: Protocol, device: str) -> contextlib.AbstractContextManager[Any]:
+    """What products of this protocol are computed in on this device."""
+    if precision(protocol, device) == "fp32":
+        return contextlib.nullcontext()
+    return torch.autocast(torch.device(device).type, torch.bfloat16)
 
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+def _mixed(*facts: int) -> int:
+    """A seed of 63 bits from several numbers."""
+    return int.from_bytes(hashlib.sha256(":".join(map(str, facts)).encode()).digest()[:8], "big") >> 1
 
 
 def _seed_everything(seed: int, epoch: int) -> torch.Generator:
-    """Seeds torch's global state (mining, dropout) and gives the generator of batches and crops."""
-    mixed = int.from_bytes(hashlib.sha256(f"{seed}:{epoch}".encode()).digest()[:8], "big") >> 1
-    torch.manual_seed(mixed)
-    return torch.Generator().manual_seed(mixed)
+    """Seeds torch's global state (mining, dropout) and gives the generator of the epoch's batches."""
+    torch.manual_seed(_mixed(seed, epoch))
+    return torch.Generator().manual_seed(_mixed(seed, epoch))
+
+
+def _generators(seed: int, epoch: int) -> Callable[[int], torch.Generator]:
+    """The generator of each batch's crops, so that they do not depend on how far ahead batches are made."""
+    return lambda k: torch.Generator().manual_seed(_mixed(seed, epoch, k))
+
+
+def _images(loader: Loader, ids: Tensor, batches: Iterator[Tensor], seed: int, epoch: int,
+            views: int) -> Generator[tuple[Tensor, Tensor], None, None]:
+    """Each batch's positions in the training set and its augmented images.
+
+    Where the pixels lie on the GPU itself their kernels queue up behind the step's; otherwise a thread fetches them.
+    """
+    places: list[Tensor] = []
+
+    def noted() -> Iterator[Tensor]:
+        for chosen in batches:
+            places.append(chosen)
+            yield ids[chosen]
+
+    for _, images in loader.prefetch(noted(), _generators(seed, epoch), views=views,
+                                     thread=loader.placement != "device"):
+        yield places.pop(0), images
+
+
+def _to(chosen: Tensor, device: str) -> Tensor:
+    """Positions on the device; from pageable memory the copy would wait for the GPU."""
+    return chosen.pin_memory().to(device, non_blocking=True) if device.startswith("cuda") else chosen
 
 
 def _optimiser(groups: list[dict[str, Any]], protocol: Protocol, device: str) -> torch.optim.Optimizer:
@@ -157,24 +210,21 @@ def _set_rates(optimiser: torch.optim.Optimizer, rates: list[float], protocol: P
                 parameter.requires_grad_(epoch > protocol.warmup)
 
 
-def _limited(batches: Any, most: int) -> Any:
-    for number, batch in enumerate(batches):
-        if most and number == most:
-            return
-        yield batch
-
-
-def _views(loader: Loader, ids: Tensor, generator: torch.Generator, views: int) -> Tensor:
-    if views == 1:
-        return loader.train(ids, generator)
-    return torch.stack([loader.train(ids, generator) for _ in range(views)])
-
-
 def _clip(method: Method, protocol: Protocol) -> None:
     if protocol.clip_value:
         torch.nn.utils.clip_grad_value_(method.parameters(), protocol.clip_value)
     if protocol.clip_norm:
         torch.nn.utils.clip_grad_norm_(method.parameters(), protocol.clip_norm)
+
+
+@contextlib.contextmanager
+def _step_of(gauge: Meter) -> Iterator[None]:
+    """An error that passes learns at which step of the run it came, for `failure.json`."""
+    try:
+        yield
+    except Exception as error:
+        error.step = gauge.first + gauge.steps  # type: ignore[attr-defined]
+        raise
 
 
 def _resume(folder: Path, method: Method, optimiser: torch.optim.Optimizer, sampler: BatchSampler,
@@ -190,8 +240,3 @@ def _resume(folder: Path, method: Method, optimiser: torch.optim.Optimizer, samp
     for key, value in state["history"].items():
         setattr(history, key, value)
     return int(state["epoch"])
-
-
-def _log(folder: Path, entry: dict[str, Any]) -> None:
-    with (folder / "log.jsonl").open("a", encoding="utf-8") as stream:
-        stream.write(json.dumps(entry) + "\n")

@@ -30,19 +30,26 @@ def evaluate(embeddings: Any, labels: Any, domains: Any, domain_names: Sequence[
     1.0
     """
     x, y, member = metrics.as_embeddings(embeddings), metrics.as_labels(labels), metrics.as_labels(domains)
+    found = members(x, y, member, domain_names, roles, **options)
+    return {"unified": metrics.retrieval(x, pairs(y, member), roles=roles, **options), "domains": found,
+            "harmonic": harmonic(found)}
+
+
+def members(embeddings: Any, labels: Any, domains: Any, domain_names: Sequence[str], roles: Any | None = None,
+            **options: Any) -> dict[str, dict[str, float]]:
+    """The scores of each dataset of a union on its own queries and gallery, as `evaluate` has them; none if empty."""
+    x, y, member = metrics.as_embeddings(embeddings), metrics.as_labels(labels), metrics.as_labels(domains)
     metrics.same_length(x, y)
     metrics.same_length(x, member)
-    roles = None if roles is None else np.asarray(roles)
     if len(member) and not 0 <= member.min() <= member.max() < len(domain_names):
         raise UserError(f"domains run from {member.min()} to {member.max()}, but there are {len(domain_names)} names")
-    found: dict[str, dict[str, float]] = {}
+    found = {}
     for number, name in enumerate(domain_names):
         inside = np.flatnonzero(member == number)
         if len(inside):
-            found[name] = metrics.retrieval(x[inside], y[inside], roles=None if roles is None else roles[inside],
+            found[name] = metrics.retrieval(x[inside], y[inside], roles=None if roles is None else np.asarray(roles)[inside],
                                             **options)
-    return {"unified": metrics.retrieval(x, pairs(y, member), roles=roles, **options), "domains": found,
-            "harmonic": harmonic(found)}
+    return found
 
 
 def pairs(labels: np.ndarray, domains: np.ndarray) -> np.ndarray:

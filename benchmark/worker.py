@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import errno
 import json
 import os
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -17,18 +20,21 @@ import torch
 from torch.nn.functional import normalize
 
 import methods
-from benchmark import checkpoint, datasets, features, images, ladders, outcomes, provenance, structure, train, weights
+from benchmark import checkpoint, datasets, features, images, ladders, meter, outcomes, provenance, structure, train, weights
 from benchmark.augment import Transform
 from benchmark.datasets import DatasetIndex
+from benchmark.errors import UserError
 from benchmark.loader import Loader
+from benchmark.meter import Diverged, peak_memory
 from benchmark.plan import RunSpec, split_of
 from benchmark.protocol import Protocol
 from benchmark.scoring import score
-from benchmark.task import Task
+from benchmark.task import Side, Task
 from benchmark.workspace import Workspace
 from methods import Method
 from methods.parts import batches
 from reports import records
+from splits.episodes import training_subset
 from splits.frechet import frechet_distance
 from splits.manifest import Ladder, Split
 
@@ -36,6 +42,8 @@ WEIGHTS = "weights.safetensors"
 """The trained network of a finished run, for few-shot adaptation and a closer look."""
 HEADLINE = "recall@1"
 """The measure by which the rules other than `last` choose an epoch."""
+INTERRUPTED = 75
+"""Exit code of a process whose run was told to stop, was saved and can go on (EX_TEMPFAIL of sysexits.h)."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +76,13 @@ def run(spec: RunSpec, context: Context, *, stop: Callable[[], bool] = lambda: F
     split = split_of(ladder, spec)
     protocol = Protocol(**spec.protocol)
     task = Task.of(index, split, hold_out=protocol.validation)
+    learnt = few(task.train, index, protocol.train_shots) if protocol.train_shots else task.train
 
     torch.manual_seed(spec.seed)
     method = _build(spec, context, protocol, len(task.train.classes))
     transform = transform_of(protocol, method)
     loader = Loader(store, transform, context.device)
-    sampler = batches.create(protocol.batches or methods.get(spec.method).batches, torch.from_numpy(task.train.labels),
+    sampler = batches.create(protocol.batches or methods.get(spec.method).batches, torch.from_numpy(learnt.labels),
                              protocol.batch_size, distance=frechet_distance)
 
     embed: Callable[[np.ndarray], torch.Tensor] = lambda ids: train.embed(method, loader, ids, protocol, context.device)  # noqa: E731
@@ -94,13 +103,14 @@ def run(spec: RunSpec, context: Context, *, stop: Callable[[], bool] = lambda: F
             found["validation"] = score(task.validation, embed(task.validation.ids)).scores
         return found
 
-    history = train.train(method, task.train, loader, sampler, protocol, seed=spec.seed, device=context.device,
+    history = train.train(method, learnt, loader, sampler, protocol, seed=spec.seed, device=context.device,
                           folder=folder, evaluate=evaluate, stop=stop, tell=tell)
     if not last:  # killed between the last checkpoint and the record
         evaluate(method)
     result = last["score"]
     outcomes.save(folder / "queries.npz", result.outcomes)
     scores, chosen = choose(history)
+    meter.write(folder, {"event": "end", "chosen_epochs": chosen, "selection_gap": selection_gap(scores)})
     if method.groups(protocol.lr, protocol.weight_decay):
         checkpoint.save_weights(folder / WEIGHTS, method.state_dict())
     record = {
@@ -109,13 +119,14 @@ def run(spec: RunSpec, context: Context, *, stop: Callable[[], bool] = lambda: F
         "method": _method_facts(spec, method), "protocol": spec.protocol,
         "backbone": {"name": protocol.backbone, "weights": spec.weights}, "seed": spec.seed,
         "scores": scores, "chosen_epochs": chosen, "domains": result.domains,
-        "structure": {"train": structure.structure(embed(task.train.ids), task.train.labels),
+        "structure": {"train": structure.structure(embed(learnt.ids), learnt.labels),
                       "test": structure.structure(last["embeddings"], task.test.labels)},
         "curve": _curve(history),
         "queries": {"count": int(result.outcomes.counted.sum()), "left_out": int((~result.outcomes.counted).sum())},
         "cost": {"seconds": time.perf_counter() - began, "train_seconds": history.seconds,
                  "images_per_second": history.images / history.seconds if history.seconds else 0.0,
-                 "peak_memory_bytes": train.peak_memory(context.device),
+                 "peak_memory_bytes": peak_memory(context.device), "steps": history.steps,
+                 "precision": train.precision(protocol, context.device),
                  "device": provenance.device_name(context.device)},
         "provenance": {**provenance.facts(), "date": provenance.now()},
     }
@@ -139,11 +150,67 @@ def choose(history: train.History) -> tuple[dict[str, dict[str, float]], dict[st
             {rule: entry["epoch"] for rule, entry in picks.items()})
 
 
+def selection_gap(scores: dict[str, dict[str, float]]) -> dict[str, float]:
+    """How much better a run looks where its epoch was chosen by a rule than where it is the last one.
+
+    >>> selection_gap({"last": {"recall@1": 0.5}, "best-test": {"recall@1": 0.75}})
+    {'best-test': 0.25}
+    """
+    return {rule: found[HEADLINE] - scores["last"][HEADLINE] for rule, found in scores.items() if rule != "last"}
+
+
 def transform_of(protocol: Protocol, method: Method) -> Transform:
-    """How images reach this network: the protocol's sizes and crops, the pixel statistics of its weights."""
+    """How images reach this network: the augmentation with the protocol's changes, and its weights' pixel statistics."""
     backbone = method.backbone
-    return Transform.named(protocol.augmentation, size=protocol.size, resize=protocol.resize, scale=protocol.scale,
-                           flip=protocol.flip, mean=tuple(backbone.mean), std=tuple(backbone.std))  # type: ignore[arg-type]
+    changes = {name: getattr(protocol, name) for name in ("scale", "flip") if getattr(protocol, name) is not None}
+    return Transform.named(protocol.augmentation, size=protocol.size, resize=protocol.resize,
+                           interpolation=protocol.interpolation, mean=backbone.mean, std=backbone.std, **changes)
+
+
+def few(side: Side, index: DatasetIndex, shots: int) -> Side:
+    """The side with so many images of each class, as in the few-shot experiment of UML; its classes stay the same."""
+    kept = np.isin(side.ids, training_subset(index.paths, index.labels, index.classes, side.classes, shots).images)
+    return dataclasses.replace(side, ids=side.ids[kept], labels=side.labels[kept],
+                               roles=None if side.roles is None else side.roles[kept],
+                               domains=None if side.domains is None else side.domains[kept])
+
+
+@contextlib.contextmanager
+def until_terminated() -> Iterator[Callable[[], bool]]:
+    """A `stop` for `run` that becomes true when this process gets SIGTERM, a cluster's warning.
+
+    A process that ends for it leaves with the code `INTERRUPTED`.
+    """
+    heard: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: heard.append(number))
+    try:
+        yield lambda: bool(heard)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def failure_of(error: BaseException) -> dict[str, Any]:
+    """What `failure.json` says of an error that ended a run: cause, what to try, the error's kind, and the step.
+
+    >>> failure_of(OSError(28, "No space left on device"))["cause"]
+    'the disk is full'
+    """
+    text = str(error).strip()
+    cause, remedy = text or type(error).__name__, ""
+    if isinstance(error, Diverged):
+        remedy = "lower the learning rate (--set lr=...) or clip gradients (--set clip_norm=1)"
+    elif isinstance(error, torch.cuda.OutOfMemoryError):
+        cause = "the GPU ran out of memory"
+        remedy = "a smaller batch (--set batch_size=...), or fewer runs a GPU (--jobs 1)"
+    elif isinstance(error, MemoryError) or "can't allocate memory" in text:
+        cause, remedy = "main memory ran out", "a smaller batch (--set batch_size=...), or fewer runs at once (--jobs 1)"
+    elif (isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)) or "No space left" in text:
+        cause, remedy = "the disk is full", "free some space or give another folder (--work DIR), then run again"
+    elif "CUDA error" in text:
+        cause, remedy = f"the GPU failed: {text.splitlines()[0]}", "run again; if it stays, try --no-compile"
+    elif not isinstance(error, UserError):
+        cause = f"{type(error).__name__}: {cause}" if text else cause
+    return {"cause": cause, "remedy": remedy, "kind": type(error).__name__, "step": getattr(error, "step", None)}
 
 
 @cache

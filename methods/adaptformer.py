@@ -15,8 +15,8 @@ from methods.parts.tuned import TunedTransformer
 @register("adaptformer", family="parameter-efficient", papers=["uml"], tags=["parameter-efficient"],
           base="curricularface", trains="adapters, the last layer, and what its objective has", cite="""
 @inproceedings{chen2022adaptformer, title={{AdaptFormer}: Adapting Vision Transformers for Scalable Visual Recognition},
-  author={Chen, Shoufa and Ge, Chongjian and Tong, Zhan and Wang, Jiangliu and Song, Yibing and Wang, Jue and Luo, Ping},
-  booktitle={NeurIPS}, year={2022}}""")
+  author={Chen, Shoufa and Ge, Chongjian and Tong, Zhan and Wang, Jiangliu and Song, Yibing and Wang, Jue and Luo,
+  Ping}, booktitle={NeurIPS}, year={2022}}""")
 class AdaptFormer(TunedTransformer):
     """A bottleneck beside the MLP of every block of a frozen vision transformer.
 

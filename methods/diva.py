@@ -48,7 +48,7 @@ class DiVA(Method):
         intra: float = setting(0.3, "ooDML, released runs (alpha)", cub=0.3, cars=0.15, sop=0.2)
         decorrelation: float = setting(1500.0, "ooDML, released runs (rho)", cub=1500.0, cars=100.0, sop=150.0)
         hidden: int = setting(512, "Milbich et al. 2020, released code: width of the decorrelating networks")
-        weights: tuple[float, ...] = setting((1.0, 1.0, 1.0, 1.0), "ooDML, released code: weights of the heads in search",
+        weights: tuple[float, ...] = setting((1.0, 1.0, 1.0, 1.0), "ooDML, released code: of the heads in search",
                                              cub=(0.75, 1.25, 1.25, 1.25), cars=(0.5, 1.5, 1.5, 1.5))
         momentum: float = setting(0.9, "ooDML, released runs")
         temperature: float = setting(0.01, "ooDML, released runs (T)")

@@ -16,7 +16,8 @@ from methods.parts.groups import Counter, apart
 @register("uniform-prior", family="auxiliary", papers=["oodml"], tags=["oodml-study"], base="margin",
           trains="network, a discriminator for training, and what its objective has", cite="""
 @misc{sinha2020uniform, title={Uniform Priors for Data-Efficient Transfer}, author={Sinha, Samarth and Roth, Karsten and
-  Goyal, Anirudh and Ghassemi, Marzyeh and Larochelle, Hugo and Garg, Animesh}, year={2020}, note={arXiv:2006.16524}}""")
+  Goyal, Anirudh and Ghassemi, Marzyeh and Larochelle, Hugo and Garg, Animesh}, year={2020},
+  note={arXiv:2006.16524}}""")
 class UniformPrior(Method):
     """The backbone's features are to look uniform to a discriminator, so that they keep more than the classes need.
 

@@ -249,7 +249,9 @@ def ranked(board: pd.DataFrame, by: str, within: Sequence[str], published: bool 
         names = ["rank", *within, *ROW, "family", "floor", "covered", "cells", by]
         return pd.DataFrame(columns=list(dict.fromkeys(names)))
     counts = ~board["floor"] & board[by].notna() & (published | (board["source"] != "published"))
-    place = board[counts].groupby(list(within))[by].rank(ascending=False, method="min")
+    scores = board.loc[counts, by]
+    parts = scores.groupby([board.loc[counts, key] for key in within]) if within else scores
+    place = parts.rank(ascending=False, method="min")
     board = board.assign(rank=place.reindex(board.index), incomplete=board[by].isna())
     share = -board["covered"] / board["cells"]
     board = board.assign(worse=-board[by].fillna(0), share=share)

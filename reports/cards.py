@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -63,7 +64,7 @@ def paper_says(runs: pd.DataFrame, method: str, name: str) -> Table | None:
     return Table(name, f"{method}: what papers print and what was measured here", shown, frame, marked=False)
 
 
-def _measured(runs: pd.DataFrame, union: pd.Series, said: dict[str, Any]) -> tuple[float, float, int]:
+def _measured(runs: pd.DataFrame, union: pd.Series, said: Mapping[Any, Any]) -> tuple[float, float, int]:
     """Our number for what a paper says: AGS on a dataset, the score on its default split, or in a union."""
     dataset, metric = said["dataset"], said["metric"]
     if said["what"] == "AGS":

@@ -56,7 +56,7 @@ def versus(found: list[dict[str, Any]], labels: list[str]) -> Table:
     rows = []
     for i, a in enumerate(labels):
         row: dict[str, Any] = {"label": a}
-        for j, b in enumerate(labels):
+        for j in range(len(labels)):
             counts = {1: 0, 0: 0, -1: 0}
             for cell in found if i != j else ():
                 one, two = cell["scores"][i], cell["scores"][j]

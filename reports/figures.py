@@ -105,8 +105,8 @@ def size_bias(board: pd.DataFrame, sizes: dict[str, int], look: dict[str, Style]
     parts = sorted(sizes, key=lambda part: (sizes[part], part))
     mean = board.loc[~board["floor"], parts].mean()
     with drawing(name):
-        figure = Figure(figsize=(7.6, 3.8))
-        axes = figure.add_axes((0.06, 0.15, 0.735, 0.74))
+        figure = Figure(figsize=(7.6, 4.2))
+        axes = figure.add_axes((0.08, 0.26, 0.715, 0.65))
         ends = []
         for _, row in board[board[parts].notna().all(axis=1) & ~board["floor"]].iterrows():
             style = look[row["label"]]
@@ -120,7 +120,8 @@ def size_bias(board: pd.DataFrame, sizes: dict[str, int], look: dict[str, Style]
         axes.axhline(0, color=GREY, lw=0.8, ls=(0, (3, 3)))
         axes.tick_params(length=0, which="both")
         axes.minorticks_off()
-        axes.set_xticks([sizes[part] for part in parts], [f"{part}\n{sizes[part]}" for part in parts], fontsize=7.5)
+        axes.set_xticks([sizes[part] for part in parts], [f"{part} {sizes[part]:,}" for part in parts],
+                        fontsize=7.5, rotation=35, ha="right", rotation_mode="anchor")
         end_labels(axes, ends, logarithmic=True)
         return svg(figure, name, title, f"{metric} of {len(ends)} methods on {', '.join(parts)}, by training size.")
 

@@ -98,7 +98,8 @@ def _flips(site: Site, dataset: str, cells: pd.DataFrame) -> dict[str, Any]:
     short = site.slug(dataset)
     ends = views.rungs_of(cells)["split"].iloc[[0, -1]].tolist()
     between = flips[(flips["first"] == ends[0]) & (flips["second"] == ends[1])]
-    drawing = figures.rank_flips(_first_rows(cells), site.look, f"{short}-flips", f"Ranks along the ladder of {dataset}")
+    title = f"Ranks along the ladder of {dataset}"
+    drawing = figures.rank_flips(_first_rows(cells), site.look, f"{short}-flips", title)
     table = views.tau_table(flips, views.rungs_of(cells), dataset)
     return {"flips": between.to_dict("records"), "bump": site.figure(drawing, f"{short}-flips"),
             "tau": site.table(replace(table, name=f"{short}-tau"))}
@@ -161,7 +162,7 @@ def method(site: Site, label: str, runs: pd.DataFrame, extras: Extras) -> None:
     usual = cards.usual(list(others.drop_duplicates("label")["protocol_settings"]))
     protocol = cards.protocol_table(newest["protocol_settings"], usual, f"{name}-protocol",
                                     f"Protocol {newest['protocol']}")
-    rank = tables.rank_text(place.iloc[0].to_dict()) if len(place) else ""
+    rank = tables.rank_text(place.to_dict("records")[0]) if len(place) else ""
     site.page(f"method/{name}.html", "method.html", label=label, run=newest, drawn=drawn, commands=commands,
               place=None if place.empty else place.iloc[0], rank=rank, style=site.look[label], seed=seed,
               said=site.table(said) if said else None, settings=site.table(settings),

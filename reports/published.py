@@ -72,11 +72,11 @@ def ags_rows(datasets: Sequence[str], metric: str) -> pd.DataFrame:
     rows = []
     for method, group in printed.groupby("method", sort=False):
         row = _row(str(method), "resnet50", covered=0, cells=0)
-        values = group.set_index("dataset")
+        values, stds = dict(zip(group["dataset"], group["ags"] / 100)), dict(zip(group["dataset"], group["std"] / 100))
         for dataset in datasets:
-            there = dataset in values.index
-            row[dataset] = values.at[dataset, "ags"] / 100 if there else float("nan")
-            row[f"{dataset}:std"] = values.at[dataset, "std"] / 100 if there else float("nan")
+            there = dataset in values
+            row[dataset] = values.get(dataset, float("nan"))
+            row[f"{dataset}:std"] = stds.get(dataset, float("nan"))
             row[f"{dataset}:n"] = 5 if there else 0
             row[f"{dataset}:coverage"] = f"{rungs[dataset]}/{rungs[dataset]}" if there else "–"
             row["covered"] += there

@@ -12,7 +12,7 @@ import jinja2
 import pandas as pd
 from markupsafe import Markup
 
-from reports import aggregate, drawing, figures, tables
+from reports import aggregate, drawing, figures, formats
 from reports.aggregate import ROW
 from reports.results import Results
 from reports.tables import Column, Table
@@ -114,7 +114,7 @@ class Site:
     def table(self, table: Table, spark: dict[str, Markup] | None = None) -> dict[str, Any]:
         """A table as its template wants it: linked and marked rows, and its CSV among the files."""
         name = slug(table.name)
-        self.files[f"data/{name}.csv"] = tables.to_csv(table)
+        self.files[f"data/{name}.csv"] = formats.to_csv(table)
         columns = list(table.columns)
         labelled = all(key in table.frame for key in ROW)
         if spark and labelled:
@@ -125,7 +125,7 @@ class Site:
         heat = [float(row[c.key]) for c in columns if c.heat for row in methods if pd.notna(row[c.key])]
         heat = [min(heat), max(heat)] if heat else []
         marks = [table.marks(column) for column in columns]
-        rows = []
+        rows: list[dict[str, Any]] = []
         for index, row in enumerate(table.rows):
             key = tuple(row[part] for part in ROW) if labelled else ()
             label = self.results.labels.get(key, "")
@@ -134,9 +134,10 @@ class Site:
                      for column, mark in zip(columns, marks)]
             source = row.get("source", "") if labelled else ""
             href = f"method/{self.slug(label)}.html" if label else "published.html" if source == "published" else ""
-            tags = dict.fromkeys(str(row.get(part) or "") for part in ("family", "group", "source")) if labelled else {}
+            told = (row.get("family"), row.get("group"), "run here" if source == "run" else source)
+            tags = dict.fromkeys(str(part) for part in told if part and labelled and not pd.isna(part))
             rows.append({"cells": cells, "href": href, "hue": style.number if style else -1, "source": source,
-                         "floor": row.get("floor") is True, "tags": " ".join(t.replace(" ", "-") for t in tags if t),
+                         "floor": row.get("floor") is True, "tags": " ".join(tag.replace(" ", "-") for tag in tags),
                          "group": str(row[table.grouped]) if table.grouped else "",
                          "incomplete": "rank" in row and pd.isna(row["rank"]) and row.get("floor") is not True})
         barred = {cell["key"] for row in rows for cell in row["cells"] if cell["bar"]}

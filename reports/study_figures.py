@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from reports.drawing import GREY, GRID, HUES, INK, MARKERS, drawing, svg
 from reports.statistics import Friedman
@@ -19,12 +20,14 @@ def critical_differences(found: Friedman, name: str, title: str) -> str:
     half = (len(order) + 1) // 2
     bars = found.cliques
     with drawing(name):
-        height = 1.15 + 0.12 * len(bars) + 0.24 * half
+        base = -0.3 - 0.12 * len(bars)
+        low_end, high_end = base - 0.24 * half, 0.8
+        height = high_end - low_end
         figure = Figure(figsize=(7.6, height))
         axes = figure.add_axes((0.2, 0.02, 0.6, 0.96))
         low, high = 1, len(order)
         axes.set_xlim(low - 0.05 * (high - low), high + 0.05 * (high - low))
-        axes.set_ylim(-height + 0.05, 0.75)
+        axes.set_ylim(low_end, high_end)
         axes.axis("off")
         axes.plot([low, high], [0, 0], color=INK, lw=1)
         for tick in range(low, high + 1):
@@ -37,7 +40,6 @@ def critical_differences(found: Friedman, name: str, title: str) -> str:
             left, right = found.ranks[clique[0]], found.ranks[clique[-1]]
             y = -0.14 - 0.12 * level
             axes.plot([left - 0.03, right + 0.03], [y, y], color=HUES[0], lw=3.2, solid_capstyle="round")
-        base = -0.3 - 0.12 * len(bars)
         for i, label in enumerate(order):
             on_left = i < half
             y = base - 0.24 * (i if on_left else len(order) - 1 - i)
@@ -62,10 +64,10 @@ def matrix(values: pd.DataFrame, name: str, title: str) -> str:
     """A matrix of correlations, each cell with its number, so that colour is never alone."""
     with drawing(name):
         rows, columns = values.shape
-        height = 0.34 * rows + 1.25
+        height = 0.34 * rows + 1.0
         figure = Figure(figsize=(min(7.6, 0.62 * columns + 2.2), height))
         width = figure.get_figwidth()
-        axes = figure.add_axes((1.35 / width, 1.0 / height, 1 - 1.45 / width, 1 - 1.1 / height))
+        axes = figure.add_axes((1.35 / width, 0.9 / height, 1 - 1.45 / width, 1 - 1.0 / height))
         shown = np.ma.masked_invalid(values.to_numpy(float))
         axes.pcolormesh(shown, cmap=_DIVERGING, vmin=-1, vmax=1, edgecolors=GRID, linewidth=0.6)
         for (i, j), value in np.ndenumerate(values.to_numpy(float)):
@@ -89,7 +91,7 @@ def scatters(points: pd.DataFrame, measures: Sequence[str], metric: str, name: s
         datasets = sorted(points["dataset"].unique())
         for number, measure in enumerate(measures):
             line, column = divmod(number, columns)
-            axes = figure.add_axes(((column + 0.16) / columns, 1 - (line + 0.78) / lines, 0.78 / columns, 0.62 / lines))
+            axes = figure.add_axes(((column + 0.24) / columns, 1 - (line + 0.78) / lines, 0.72 / columns, 0.62 / lines))
             for i, dataset in enumerate(datasets):
                 here = points[points["dataset"] == dataset]
                 for default, face in ((False, "none"), (True, HUES[i % 7])):
@@ -97,6 +99,7 @@ def scatters(points: pd.DataFrame, measures: Sequence[str], metric: str, name: s
                     axes.scatter(some[measure], 100 * some[metric], s=11, marker=MARKERS[i % 8], facecolors=face,
                                  edgecolors=HUES[i % 7], linewidths=0.7, label=dataset if default else None)
             axes.set_title(measure, loc="left", fontsize=8.5)
+            axes.xaxis.set_major_locator(MaxNLocator(4))
             axes.tick_params(length=0, labelsize=7.5)
             axes.grid(True)
         figure.axes[0].set_ylabel(f"{metric}, percent", fontsize=8.5)

@@ -8,7 +8,17 @@ import numpy as np
 import pandas as pd
 
 from reports import (
-    audit, cards, comparison, correlations, fewshot, published, rankings, statistics, study_figures, variants, views,
+    audit,
+    cards,
+    comparison,
+    correlations,
+    fewshot,
+    published,
+    rankings,
+    statistics,
+    study_figures,
+    variants,
+    views,
 )
 from reports import tables as tabular
 from reports.aggregate import ROW
@@ -48,7 +58,8 @@ def statistical(site: Site) -> None:
     if test:
         drawn = study_figures.critical_differences(test, "critical", f"Mean ranks of {metric} over all cells")
         diagram = site.figure(drawn, "critical")
-        frame = pd.DataFrame(sorted(test.ranks.items(), key=lambda item: item[1]), columns=["label", "rank_mean"])
+        order = sorted(test.ranks, key=lambda label: test.ranks[label])
+        frame = pd.DataFrame({"label": order, "rank_mean": [test.ranks[label] for label in order]})
         ranks = site.table(Table("mean-ranks", "Mean rank over all cells", (
             Column("label", "Method"), Column("rank_mean", "Mean rank", "number", digits=2)), frame))
     stable = [(protocol, site.table(table)) for protocol in site.results.protocols
@@ -73,8 +84,8 @@ def _stability(site: Site, protocol: str, metric: str) -> Table | None:
     board = board[board["rank"].notna()].reset_index(drop=True) if len(board) else board
     if len(board) < 2:
         return None
-    datasets = sorted(key.removesuffix(":coverage") for key in board if key.endswith(":coverage") and board[key].notna().all())
-    datasets.remove("mean")
+    covered = [str(key) for key in board if str(key).endswith(":coverage") and board[key].notna().all()]
+    datasets = sorted({key.removesuffix(":coverage") for key in covered} - {"mean"})
     drawn = rankings.board_draws(board, site.results.resamples(metric), site.results.ladders, datasets)
     places = rankings.stability(board["mean"].to_numpy(float), drawn["mean"], board["mean:std"].to_numpy(float),
                                 board["mean:n"].to_numpy(float))

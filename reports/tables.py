@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -59,7 +60,8 @@ class Table:
         """What a cell shows: `71.3 ± 0.4` in percent, `7/9` where the ladder is incomplete, a dash where nothing is."""
         value = row.get(column.key)
         if column.kind == "text":
-            return "" if missing(value) else str(value)
+            said = "run here" if column.key == "source" and value == "run" else value
+            return "" if missing(said) else str(said)
         if column.kind == "rank":
             return rank_text(row)
         if missing(value):
@@ -108,7 +110,7 @@ def missing(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def rank_text(row: dict[str, Any]) -> str:
+def rank_text(row: Mapping[Any, Any]) -> str:
     """A rank, the range of ranks that cannot be told apart, or why there is none.
 
     >>> rank_text({"rank": 2, "rank:low": 1, "rank:high": 3}), rank_text({"rank": None, "floor": True})
@@ -116,7 +118,7 @@ def rank_text(row: dict[str, Any]) -> str:
     """
     rank, low, high = row.get("rank"), row.get("rank:low"), row.get("rank:high")
     if missing(rank):
-        return "floor" if row.get("floor") == 1 else "–"
+        return "floor" if row.get("floor") is True else "–"
     return str(int(rank)) if missing(low) or low == high else f"{int(low)}–{int(high)}"  # type: ignore[arg-type]
 
 
@@ -147,7 +149,9 @@ def duration(seconds: float) -> str:
 def row_columns(board: pd.DataFrame) -> list[Column]:
     """The method, then whatever else it takes to tell rows apart: protocol, backbone, source where they vary."""
     names = {"method": "Method", "protocol": "Protocol", "backbone": "Backbone", "source": "Source"}
-    return [Column(key, names[key]) for key in ROW if key == "method" or board[key].nunique() > 1]
+    ours = board[board["source"] != "published"]
+    varying = {key for key in ROW if (board if key == "source" else ours)[key].nunique() > 1}
+    return [Column(key, names[key]) for key in ROW if key == "method" or key in varying]
 
 
 def ags_table(board: pd.DataFrame, metric: str = "recall@1") -> Table:

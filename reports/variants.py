@@ -26,7 +26,7 @@ def _side_by_side(results: Results, names: pd.Series, what: str, caption: str, m
         here = here[here.groupby(["method", "study"])["variant"].transform("nunique") > 1]
         if here.empty:
             continue
-        rows: dict[tuple[str, str], dict[str, Any]] = {}
+        rows: dict[tuple[Any, Any], dict[str, Any]] = {}
         aggregated = False
         for (method, study, variant), group in here.groupby(["method", "study", "variant"], sort=True):
             row = rows.setdefault((method, study), {"method": method, "study": study})

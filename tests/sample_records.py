@@ -51,7 +51,8 @@ def make_record(dataset: str = "glyphs", split: int = 1, method: str = "margin",
         "backbone": {"name": "efficientnet_lite0" if floor else "conv4", "weights": "imagenet" if floor else None},
         "seed": seed, "scores": {"last": scores, "best-test": better}, "chosen_epochs": {"last": 3, "best-test": 2},
         "domains": {name: {"recall@1": value} for name, value in (domains or {}).items()},
-        "structure": {"train": {"density": 0.7}, "test": {"density": 0.6}},
+        "structure": {side: {"pi_intra": 0.9 - 0.3 * score, "pi_inter": 1.1, "density": (0.9 - 0.3 * score) / 1.1,
+                             "rho": 0.2 + 0.1 * abs(score - 0.6)} for side in ("train", "test")},
         "curve": [] if floor else [{"epoch": epoch, "loss": 2.4 / epoch, "recall@1": score * (0.7 + 0.1 * epoch)}
                                    for epoch in (1, 2, 3)],
         "queries": {"count": 6552, "left_out": 0},
@@ -65,10 +66,24 @@ def make_record(dataset: str = "glyphs", split: int = 1, method: str = "margin",
     return record | changes
 
 
+def write_outcomes(folder: Path, labels: np.ndarray, hits: np.ndarray, classes: list[str] | None = None) -> None:
+    """A `queries.npz` as runs leave it: a hit at rank 1, or at rank 5."""
+    named = {} if classes is None else {"classes": np.array(classes)}
+    np.savez_compressed(folder / "queries.npz", first_hit=np.where(hits, 1, 5).astype(np.uint8),
+                        counted=np.packbits(np.ones(len(labels), bool)), labels=labels.astype(np.int32), **named)
+
+
+def _queries(folder: Path, score: float, rng: np.random.Generator, classes: int = 40, each: int = 20) -> None:
+    """Outcomes whose mean is near the score, with classes that are easier and harder than others."""
+    labels = np.repeat(np.arange(classes), each)
+    ease = np.random.default_rng(7).normal(0, 0.15, classes)[labels]
+    write_outcomes(folder, labels, rng.random(len(labels)) < np.clip(score + ease, 0, 1))
+
+
 def write_sample(folder: Path, methods: dict[str, float] = STRENGTH, datasets: tuple[str, ...] = ("glyphs", "cars"),
-                 seeds: int = 3, union: bool = True) -> Path:
+                 seeds: int = 3, union: bool = True, queries: bool = False) -> Path:
     """A folder of records of all methods, datasets, rungs and seeds, laid out as `work/runs` is."""
-    rng = np.random.default_rng(0)
+    rng, draws = np.random.default_rng(0), np.random.default_rng(1)
     for method, strength in methods.items():
         steep = rng.uniform(0.6, 1.4)
         for seed in range(1 if method == "frozen" else seeds):
@@ -80,10 +95,14 @@ def write_sample(folder: Path, methods: dict[str, float] = STRENGTH, datasets: t
                     noise = 0 if method == "frozen" else rng.normal(0, 0.004)
                     score = float(np.clip(strength - fall + noise, 0, 1))
                     record = make_record(dataset, split, method, seed, score)
-                    records.write(folder / dataset / str(split) / method / f"s{seed}-{record['identity'][:8]}", record)
+                    path = folder / dataset / str(split) / method / f"s{seed}-{record['identity'][:8]}"
+                    records.write(path, record)
+                    if queries:
+                        _queries(path, score, draws)
             if union:
                 parts = {name: float(np.clip(strength + 0.25 - size / 2000 + rng.normal(0, 0.02), 0, 1))
                          for name, size in DOMAINS.items()}
                 record = make_record("glyphs-union", 1, method, seed, strength * 0.9, parts)
+                record["split"]["parts"] = DOMAINS
                 records.write(folder / "glyphs-union" / "1" / method / f"s{seed}-{record['identity'][:8]}", record)
     return folder

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 import reports
-from reports import ReportError, aggregate, records, statistics
+from reports import ReportError, aggregate, gains, records, statistics
 from tests.sample_records import LADDERS, make_record, write_sample
 
 PUBLISHED = Path(reports.__file__).parent / "published"
@@ -175,11 +175,11 @@ def test_the_union_board(tmp_path: Path) -> None:
 def test_gain_and_selection_gap(tmp_path: Path) -> None:
     write_sample(tmp_path, {"frozen": 0.2, "margin": 0.7}, ("glyphs",), seeds=1, union=False)
     runs = records.collect(tmp_path)
-    board = aggregate.with_costs(aggregate.ags_board(runs), runs).set_index("method")
+    board = gains.with_costs(aggregate.ags_board(runs), runs).set_index("method")
     assert board.at["margin", "gain"] == pytest.approx(board.at["margin", "mean"] - board.at["frozen", "mean"])
     assert board.at["margin", "gap"] == pytest.approx(0.004)
     assert board.at["margin", "seconds"] == pytest.approx(5 * 14.5)
-    cells = aggregate.gain_over_floor(aggregate.rung_scores(runs, "glyphs"))
+    cells = gains.gain_over_floor(aggregate.rung_scores(runs, "glyphs"))
     ours = cells[cells["method"] == "margin"]
     base = cells[cells["method"] == "frozen"].set_index("split")["score"]
     assert ours["gain"].tolist() == pytest.approx([s - base[i] for i, s in zip(ours["split"], ours["score"])])

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from benchmark.commands.audit import command
 from reports import ReportError, audit, exports, records
+from reports.results import Results
 from tests.sample_records import write_sample
 
 
@@ -60,11 +61,11 @@ def test_ags_bounds_hold_whatever_was_rounded() -> None:
 
 def test_our_own_exports_follow(tmp_path: Path) -> None:
     write_sample(tmp_path / "runs", {"frozen": 0.2, "margin": 0.66, "s2sd": 0.73}, seeds=2)
-    frame = records.collect(tmp_path / "runs")
+    results = Results(records.collect(tmp_path / "runs"))
     files = []
     for name in ("ags", "ladder", "uml"):
         files.append(tmp_path / f"{name}.csv")
-        files[-1].write_text(exports.export(frame, name, "csv"))
+        files[-1].write_text(exports.export(results, name, "csv"))
     findings = audit.audit(files)
     assert set(findings["kind"]) == {"AGS", "harmonic mean", "arithmetic mean"}
     assert (findings["verdict"] == "follows").all()

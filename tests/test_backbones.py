@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
+import timm
 import torch
 from safetensors.torch import save_file
 
 from benchmark import weights
 from benchmark.errors import UserError
 from methods import MethodError
+from methods.parts import backbones
 from methods.parts.backbones import create
 
 
@@ -61,8 +63,6 @@ def test_a_missing_file_and_an_unknown_backbone_are_one_line(tmp_path) -> None:
 
 
 def test_no_weights_anywhere_names_the_tag_and_what_to_give(monkeypatch) -> None:
-    import timm
-
     def refuse(*a, pretrained=False, **k):
         raise OSError("no network")
 
@@ -83,3 +83,110 @@ def test_frozen_norm_keeps_statistics_and_trains_scale() -> None:
     moving = create("conv4").train()
     moving(torch.randn(4, 3, 32, 32))
     assert moving.network.layers[1].running_mean.abs().sum() > 0
+
+
+@pytest.mark.parametrize(("name", "dim", "millions"), [
+    ("conv4", 512, 0.130464), ("googlenet", 1024, 5.599904), ("bninception", 1024, 10.270240), ("mit_b1", 512, 13.15),
+    ("mit_b2", 512, 24.20), ("resnet18", 512, 11.176512), ("resnet50", 2048, 23.508032), ("resnet101", 2048, 42.500160),
+    ("efficientnet_b0", 1280, 4.007548), ("vit_small", 384, 21.665664), ("vit_base", 768, 85.798656),
+    ("vit_large", 1024, 303.3), ("deit_small", 384, 21.665664)])
+def test_the_papers_backbones_have_their_published_size(name: str, dim: int, millions: float) -> None:
+    """Torchvision's, pretrainedmodels' and timm's counts less the classifier; SegFormer's table 1 for MiT."""
+    backbone = backbones.sketch(name)
+    assert backbone.dim == dim
+    count = sum(p.numel() for p in backbone.parameters()) / 1e6
+    assert count == pytest.approx(millions, rel=3e-4 if millions in (13.15, 24.20, 303.3) else 1e-9)
+
+
+@pytest.mark.parametrize("name", ["conv4", "googlenet", "bninception", "mit_b1", "resnet18", "efficientnet_lite0"])
+def test_small_images_and_maps(name: str) -> None:
+    """Glyphs of 64 px go through, and the map that comes with the features is the one they are pooled from."""
+    backbone = create(name).eval()
+    images = torch.randn(2, 3, 64, 64)
+    with torch.no_grad():
+        features, (pooled, places) = backbone(images), backbone(images, local=True)
+    assert features.shape == (2, backbone.dim)
+    assert places.shape[::2] == (2, backbone.local_dim)
+    torch.testing.assert_close(features, pooled)
+    if name != "conv4":
+        torch.testing.assert_close(places.mean(1), pooled)
+
+
+def test_a_vision_transformer_takes_any_size_and_its_own_unchanged() -> None:
+    backbone = create("vit_tiny_patch16_224").eval()
+    plain = timm.create_model("vit_tiny_patch16_224", num_classes=0).eval()
+    backbone.load(plain.state_dict(), "timm's own")
+    images = torch.randn(2, 3, 224, 224)
+    with torch.no_grad():
+        torch.testing.assert_close(backbone(images), plain(images))
+        for size, patches in ((32, 4), (64, 16), (70, 25)):
+            pooled, places = backbone(torch.randn(2, 3, size, size), local=True)
+            assert places.shape == (2, patches, 192)
+            assert pooled.shape == (2, 192)
+
+
+def test_mix_transformer_block_against_its_formulas() -> None:
+    """Attention on a reduced map and the Mix-FFN, written out for one image."""
+    from methods.parts.mit import Attention, MixFFN
+
+    torch.manual_seed(0)
+    width, side, ratio = 8, 4, 2
+    attention, ffn = Attention(width, 2, ratio).double(), MixFFN(width).double()
+    x = torch.randn(1, side * side, width, dtype=torch.double)
+    grid = x.reshape(1, side, side, width).permute(0, 3, 1, 2)
+    coarse = attention.norm(attention.sr(grid).reshape(1, width, -1).permute(0, 2, 1))[0]
+    q, kv = attention.q(x)[0], attention.kv(coarse)
+    out = []
+    for head in range(2):
+        part = slice(4 * head, 4 * head + 4)
+        k, v = kv[:, part], kv[:, width:][:, part]
+        out.append(((q[:, part] @ k.T) / 4**0.5).softmax(1) @ v)
+    torch.testing.assert_close(attention(x, side, side)[0], attention.proj(torch.cat(out, 1)))
+    hidden = ffn.fc1(x).reshape(1, side, side, -1).permute(0, 3, 1, 2)
+    mixed = torch.nn.functional.gelu(ffn.dwconv.dwconv(hidden)).permute(0, 2, 3, 1).reshape(1, side * side, -1)
+    torch.testing.assert_close(ffn(x, side, side), ffn.fc2(mixed))
+
+
+def test_googlenet_is_torchvision_s() -> None:
+    import torchvision
+
+    donor = torchvision.models.googlenet(weights=None, init_weights=False).eval()
+    own = create("googlenet").eval()
+    own.load(donor.state_dict(), "torchvision's own file, auxiliary classifiers and all")
+    images = torch.randn(2, 3, 64, 64)
+    features = []
+    donor.avgpool.register_forward_hook(lambda module, inputs, output: features.append(output.flatten(1)))
+    with torch.no_grad():
+        donor(images)
+        torch.testing.assert_close(own(images), features[0])
+
+
+def test_bn_inception_sees_blue_first_in_bytes() -> None:
+    """Normalised by the backbone's mean and std, a red pixel of 255 reaches the first layer as 127 in channel 2."""
+    backbone = create("bninception").eval()
+    red = torch.tensor([1.0, 0.0, 0.0])
+    image = ((red - torch.tensor(backbone.mean)) / torch.tensor(backbone.std))[None, :, None, None].expand(1, 3, 32, 32)
+    seen = []
+    backbone.network.conv1_7x7_s2.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
+    backbone(image)
+    torch.testing.assert_close(seen[0][0, :, 0, 0], torch.tensor([-104.0, -117.0, 127.0]))
+    keys = set(backbone.network.state_dict())
+    assert {"inception_3a_double_3x3_2_bn.running_mean", "inception_4e_3x3.bias"} <= keys
+
+
+def test_lists_of_backbones() -> None:
+    generic = backbones.select("generic")
+    assert "resnet50.swav" in generic
+    assert len(generic) == 7
+    assert backbones.select("resnet18,resnet18") == ["resnet18"]
+    with pytest.raises(MethodError, match="did you mean"):
+        backbones.select("resnet5O")
+    with pytest.raises(MethodError, match="timm has no weights 'tv_in1K' of resnet18"):
+        create("resnet18.tv_in1K")
+
+
+def test_the_authors_file_of_swav_loads(tmp_path) -> None:
+    """Keys as in the released file: a prefix, the projection head and the prototypes."""
+    state = {f"module.{key}": value for key, value in create("resnet50.swav").network.state_dict().items()}
+    state |= {"module.projection_head.0.weight": torch.zeros(2, 2), "module.prototypes.weight": torch.zeros(2, 2)}
+    create("resnet50.swav").load(state, "swav_800ep_pretrain.pth.tar")

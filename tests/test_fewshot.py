@@ -12,7 +12,7 @@ import pytest
 import torch
 from scipy import stats
 
-from benchmark import cli, datasets, fewshot, images, ladders
+from benchmark import cli, datasets, fewshot, finished, images, ladders
 from benchmark.errors import UserError
 from benchmark.fewshot import Adaptation
 from benchmark.plan import Overrides, plan
@@ -51,7 +51,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
 
 
 def restored(workspace: Workspace, name: str) -> tuple[Method, torch.Tensor, Task]:
-    (one,) = fewshot.finished(workspace, "glyphs-mini", name)
+    (one,) = finished.find(workspace, "glyphs-mini", name)
     index = datasets.load("glyphs-mini", workspace.data)
     ladder = ladders.load(workspace, "glyphs-mini", index)
     task = Task.of(index, ladder.split(one.spec.split))
@@ -107,7 +107,7 @@ def test_features_and_last_layer_give_the_embeddings_of_the_run(workspace: Works
     from benchmark.worker import transform_of
 
     method, features, task = restored(workspace, name)
-    (one,) = fewshot.finished(workspace, "glyphs-mini", name)
+    (one,) = finished.find(workspace, "glyphs-mini", name)
     index = datasets.load("glyphs-mini", workspace.data)
     loader = Loader(images.prepare(index, workspace.cache), transform_of(Protocol(**one.spec.protocol), method), "cpu")
     with torch.no_grad():
@@ -176,7 +176,7 @@ def test_mistakes_are_one_line(workspace: Workspace, capsys: pytest.CaptureFixtu
 
 
 def test_another_adaptation_replaces_the_old(workspace: Workspace) -> None:
-    (one,) = fewshot.finished(workspace, "glyphs-mini", "margin")
+    (one,) = finished.find(workspace, "glyphs-mini", "margin")
     fewshot.run(workspace, dataset="glyphs-mini", chosen="margin", shots=(2,), adaptation=QUICK, device="cpu")
     other = Adaptation(iterations=2, episodes=2)
     assert fewshot.done(one.folder, other) == set()
@@ -187,8 +187,8 @@ def test_another_adaptation_replaces_the_old(workspace: Workspace) -> None:
 
 
 def test_weights_that_do_not_fit_are_named(workspace: Workspace, tmp_path: Path) -> None:
-    (one,) = fewshot.finished(workspace, "glyphs-mini", "margin")
-    (other,) = fewshot.finished(workspace, "glyphs-mini", "mlp3-emb")
+    (one,) = finished.find(workspace, "glyphs-mini", "margin")
+    (other,) = finished.find(workspace, "glyphs-mini", "mlp3-emb")
     kept = (one.folder / WEIGHTS).read_bytes()
     (one.folder / WEIGHTS).write_bytes((other.folder / WEIGHTS).read_bytes())
     try:

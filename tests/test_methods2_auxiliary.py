@@ -65,7 +65,8 @@ def test_s2sd_loss_by_its_parts() -> None:
         rows = softmax(teacher, 1) * (log_softmax(teacher, 1) - log_softmax(taught, 1))
         return 0.25 * rows.sum() / len(rows)
 
-    base = (float(method.objective(source, labels)) + np.mean([float(method.objective(t, labels)) for t in targets])) / 2
+    others = np.mean([method.objective(t, labels).item() for t in targets])
+    base = (method.objective(source, labels).item() + others) / 2
     expected = base + 50 * np.mean([divergence(t) for t in targets]) + 50 * divergence(F.normalize(rich, dim=1))
     assert loss == pytest.approx(expected, rel=1e-4)
 
@@ -115,7 +116,7 @@ def test_decorrelation_by_a_loop_and_its_two_players() -> None:
     for i in range(4):
         guess = separator.layers(source[i])
         guess = guess / guess.norm()
-        total += sum(float(target[i, d] * guess[d])**2 for d in range(3))
+        total += sum((target[i, d] * guess[d]).item()**2 for d in range(3))
     assert loss.item() == pytest.approx(-total / 12)
     loss.backward()
     step = 1e-3

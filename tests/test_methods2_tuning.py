@@ -242,3 +242,15 @@ def test_any_objective_can_be_the_base() -> None:
     for base in ("proxyanchor", "triplet", "hyp", "multisimilarity-xbm"):
         method = build(methods.get(f"puma:{base}"))
         assert torch.isfinite(method.step(images, labels).loss)
+
+
+@pytest.mark.parametrize("name", ["puma+stochastic-lora", "crt"])
+def test_the_backbone_is_one_graph_for_the_compiler(name: str) -> None:
+    """Traced without a break, by the back end that runs what it traced."""
+    images, labels = glyphs()
+    method = build(methods.get(name)).eval()
+    before = method.embed(images)
+    torch._dynamo.reset()
+    method.backbone.compile(backend="eager", fullgraph=True)
+    torch.testing.assert_close(method.embed(images), before)
+    method.train().step(images, labels).loss.backward()

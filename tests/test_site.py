@@ -13,7 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from benchmark.commands.report import command
-from reports import ReportError, figures, records, site
+from reports import ReportError, drawing, records, site
+from reports.results import Results
 from tests.sample_records import make_record, write_sample
 
 VOID = {"meta", "link", "input", "br", "img", "hr", "mspace"}
@@ -72,13 +73,18 @@ class Page(HTMLParser):
             self.rows[self.table][-1][-1] += data
 
 
+def build(runs: Path, out: Path) -> Path:
+    frame, lost = records.scan(runs)
+    return site.build(Results(frame), lost, out)
+
+
 METHODS = {"frozen": 0.23, "margin": 0.66, "s2sd": 0.73, "proxyanchor": 0.7}
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("work") / "runs"
-    write_sample(folder, METHODS, ("glyphs", "cars"), seeds=2)
+    write_sample(folder, METHODS, ("glyphs", "cars"), seeds=2, queries=True)
     records.write(folder / "x", make_record("cars", 1, "diva", 0, 0.6))
     records.write_failure(folder / "cars" / "2" / "diva" / "s0-0000", {"cause": "loss became <nan>"})
     return folder
@@ -86,7 +92,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def built(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return site.build(*records.scan(runs), tmp_path_factory.mktemp("site")).parent
+    return build(runs, tmp_path_factory.mktemp("site")).parent
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +101,8 @@ def pages(built: Path) -> dict[str, Page]:
 
 
 def test_every_page_is_there(pages: dict[str, Page]) -> None:
-    assert set(pages) == {"index.html", "about.html", "audit.html", "dataset/glyphs.html", "dataset/cars.html",
+    assert set(pages) == {"index.html", "about.html", "audit.html", "compare.html", "statistics.html",
+                          "structure.html", "published.html", "dataset/glyphs.html", "dataset/cars.html",
                           "union/glyphs-union.html", *(f"method/{name}.html" for name in (*METHODS, "diva"))}
 
 
@@ -125,7 +132,7 @@ def test_nothing_is_loaded_from_another_host(pages: dict[str, Page], built: Path
 
 
 def test_the_same_records_give_the_same_bytes(runs: Path, built: Path, tmp_path: Path) -> None:
-    again = site.build(*records.scan(runs), tmp_path).parent
+    again = build(runs, tmp_path).parent
     first = {path.relative_to(built): path.read_bytes() for path in built.rglob("*") if path.is_file()}
     second = {path.relative_to(again): path.read_bytes() for path in again.rglob("*") if path.is_file()}
     assert first == second
@@ -137,14 +144,16 @@ def test_every_number_of_a_board_is_in_its_csv(pages: dict[str, Page], built: Pa
         for table, heads in page.heads.items():
             file = built / "data" / f"{table.removeprefix('table-')}.csv"
             csv = pd.read_csv(file, keep_default_na=False, na_values=[""])
-            rows = [row for row in page.rows[table] if row]
+            rows = [row for row in page.rows[table] if len(row) == len(heads)]
             assert len(rows) == len(csv), table
             for shown, (_, row) in zip(rows, csv.iterrows()):
                 for cell, head in zip(shown, heads):
                     if head["data-kind"] == "score" and re.fullmatch(r"[\d.]+( ± [\d.]+)?", cell):
-                        value = f"{100 * row[head['data-key']]:.1f}"
+                        digits = len(cell.split(" ")[0].partition(".")[2])
+                        value = f"{100 * row[head['data-key']]:.{digits}f}"
                         std = row.get(f"{head['data-key']}:std")
-                        assert cell == value + (f" ± {100 * std:.1f}" if pd.notna(std) and std is not None else "")
+                        bar = f" ± {100 * std:.{digits}f}" if pd.notna(std) and std is not None else ""
+                        assert cell == value + bar
                         checked += 1
     assert checked > 500
 
@@ -177,24 +186,24 @@ def test_figures_are_xml_and_follow_the_theme(pages: dict[str, Page], built: Pat
     inline = re.search(r"<svg[^>]*role=\"img\".*?</svg>", pages["dataset/cars.html"].text, flags=re.S)
     assert inline
     assert "var(--hue-0)" in inline[0]
-    assert not any(hue.lower() in inline[0].lower() for hue in (*figures.HUES, figures.INK, figures.GREY))
+    assert not any(hue.lower() in inline[0].lower() for hue in (*drawing.HUES, drawing.INK, drawing.GREY))
     assert "<style" not in inline[0]
 
 
 def test_pages_no_longer_made_are_removed_and_others_kept(tmp_path: Path) -> None:
     write_sample(tmp_path / "runs", {"margin": 0.6, "arcface": 0.5}, ("glyphs",), seeds=1, union=False)
     frame, lost = records.scan(tmp_path / "runs")
-    out = site.build(frame, lost, tmp_path / "site").parent
+    out = site.build(Results(frame), lost, tmp_path / "site").parent
     (out / "mine.txt").write_text("kept")
     assert (out / "method" / "arcface.html").exists()
-    site.build(frame[frame["method"] == "margin"], lost, out)
+    site.build(Results(frame[frame["method"] == "margin"]), lost, out)
     assert not (out / "method" / "arcface.html").exists()
     assert (out / "mine.txt").read_text() == "kept"
 
 
 def test_no_runs_no_site(tmp_path: Path) -> None:
     with pytest.raises(ReportError, match="oodml run"):
-        site.build(*records.scan(tmp_path), tmp_path / "site")
+        build(tmp_path, tmp_path / "site")
 
 
 def test_the_command_prints_the_ranking_and_the_page(tmp_path: Path) -> None:
@@ -211,5 +220,5 @@ def test_scores_without_a_ladder_still_make_pages(tmp_path: Path) -> None:
     record = make_record("plain", 1, "margin", 0, 0.5)
     record["split"] = record["split"] | {"ladder": [], "frd": None}
     records.write(tmp_path / "runs" / "a", record)
-    index = site.build(*records.scan(tmp_path / "runs"), tmp_path / "site")
+    index = build(tmp_path / "runs", tmp_path / "site")
     assert "50.0" in (index.parent / "dataset" / "plain.html").read_text()

@@ -11,7 +11,8 @@ from benchmark.workspace import Workspace, workspace_options
 
 @click.command(name="export")
 @click.option("--table", "name", default="ags", show_default=True,
-              type=click.Choice(["ags", "ladder", "uml", "recall", "structure", "runs"]), help="Which table.")
+              type=click.Choice(["ags", "ladder", "uml", "recall", "fewshot", "structure", "runs"]),
+              help="Which table.")
 @click.option("--format", "form", default="csv", show_default=True,
               type=click.Choice(["csv", "latex", "md", "json", "text", "macros"]),
               help="Scores are fractions in csv and json, percent elsewhere.")
@@ -19,15 +20,19 @@ from benchmark.workspace import Workspace, workspace_options
 @click.option("--records", "folders", multiple=True, type=click.Path(path_type=Path),
               help="Folder of run records; may be given several times [default: WORK/runs].")
 @click.option("--datasets", help="Only these datasets, separated by commas.")
+@click.option("--published", type=click.Choice(["shown", "ranked", "hidden"]), default="hidden", show_default=True,
+              help="Rows from papers on the boards of the same datasets: shown without a rank, ranked, or left out.")
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="File [default: standard output].")
 @workspace_options
 def command(workspace: Workspace, name: str, form: str, metric: str, folders: tuple[Path, ...], datasets: str | None,
-            out: Path | None) -> None:
+            published: str, out: Path | None) -> None:
     """Write one table of the finished runs, ready to be pasted into a paper."""
     from reports import exports, records
+    from reports.results import Results
 
     frame, _ = records.scan_checked(folders or (workspace.runs,), datasets.split(",") if datasets else None)
-    text = exports.export(frame, name, form, metric)
+    results = Results(frame, with_published=published != "hidden", rank_published=published == "ranked")
+    text = exports.export(results, name, form, metric)
     if out is None:
         click.echo(text, nl=False)
     else:

@@ -13,12 +13,14 @@ from benchmark.workspace import Workspace, workspace_options
 @click.option("--dataset", required=True, help="Dataset whose finished runs are adapted.")
 @click.option("--shots", default="2,5", show_default=True, metavar="LIST", help="Support images of each test class.")
 @click.option("--splits", metavar="IDS", help="Rungs, such as 1,3-5 [default: all].")
-@click.option("--episodes", type=click.IntRange(1), default=10, show_default=True, help="Draws of support images a rung.")
+@click.option("--episodes", type=click.IntRange(1), default=10, show_default=True,
+              help="Draws of support images a rung.")
 @click.option("--iterations", type=click.IntRange(1),
               help="Steps of adaptation [default: 1000 for 2 shots, 1500 for more].")
 @click.option("--lr", type=float, default=1e-4, show_default=True, help="Learning rate of the last layer.")
 @click.option("--device", help="cpu, cuda or cuda:N [default: the GPU where there is one].")
-@click.option("--plugin", "plugins", multiple=True, help="A Python file that registers methods; it is run. May be repeated.")
+@click.option("--plugin", "plugins", multiple=True,
+              help="A Python file that registers methods; it is run. May be repeated.")
 @workspace_options
 def command(workspace: Workspace, chosen: str, dataset: str, shots: str, splits: str | None, episodes: int,
             iterations: int | None, lr: float, device: str | None, plugins: tuple[str, ...]) -> None:

@@ -3,154 +3,258 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import multiprocessing
 import os
 import signal
-import traceback
+import time
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from benchmark.executors import Outcome
-from benchmark.plan import RunSpec
+from benchmark.executors import Job, Outcome, Resources
+from benchmark.executors.brake import Brake
+from benchmark.locks import LOST, Heart, Watch
 from benchmark.progress import Progress
-from benchmark.worker import Context
-from reports import records
 
 ATTEMPTS = 2
-"""How often a cell is tried whose worker died under it."""
+"""How often a cell is tried whose worker died or hung under it."""
 
 
-def devices(jobs: int | None = None) -> list[str]:
-    """The device of each worker: every GPU there is, else `jobs` times the CPU (default: one a core, at most 4)."""
+def devices(resources: Resources) -> list[str]:
+    """The device of each worker: every GPU `per_gpu` times, else the CPU `jobs` times (default: a core each, at most 4).
+    """
     import torch
 
     if torch.cuda.is_available():
-        return [f"cuda:{i}" for i in range(torch.cuda.device_count())] * (jobs or 1)
-    return ["cpu"] * (jobs or min(os.cpu_count() or 1, 4))
+        return [f"cuda:{i}" for i in range(torch.cuda.device_count())] * resources.per_gpu
+    return ["cpu"] * (resources.jobs or min(cores(), 4))
+
+
+def cores() -> int:
+    """The processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass
 class Worker:
-    """A worker process, its end of the pipe and the cell it is at."""
+    """A worker process, its end of the pipe, the counter of its heartbeats and the cell it is at."""
 
     process: Any
     pipe: Connection
-    spec: RunSpec | None = None
+    pulse: Any
+    job: Job | None = None
+    killed: str = ""
 
 
-def execute(specs: list[RunSpec], context: Context, places: list[str], progress: Progress) -> Outcome:
-    """Do the cells on the given devices; Ctrl-C once ends after the current epochs, twice at once."""
-    spawn = multiprocessing.get_context("spawn")
-    stop = spawn.Event()
-    waiting = deque(specs)
-    attempts: dict[str, int] = {}
-    outcome = Outcome()
-    threads = max(1, (os.cpu_count() or 1) // max(1, len(places)))
+@dataclass
+class Crew:
+    """The workers of a sweep and the cells before them."""
 
-    def start(device: str) -> Worker:
-        ours, theirs = spawn.Pipe()
-        process = spawn.Process(target=_serve, args=(theirs, replace(context, device=device), threads, stop), daemon=True)
+    places: list[str]
+    progress: Progress
+    brake: Brake
+    waiting: deque[Job]
+    elsewhere: list[Job] = field(default_factory=list)
+    """Cells that another runner holds: looked at again until they are done or given up."""
+    attempts: dict[str, int] = field(default_factory=dict)
+    outcome: Outcome = field(default_factory=Outcome)
+    watch: Watch = field(default_factory=Watch)
+    workers: list[Worker | None] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        # A server that has imported torch once hands out workers in no time, also in place of dead ones.
+        kinds = multiprocessing.get_all_start_methods()
+        self.start: Any = multiprocessing.get_context("forkserver" if "forkserver" in kinds else "spawn")
+        if "forkserver" in kinds:
+            self.start.set_forkserver_preload(["benchmark.executors.cell"])
+        # no lock around it: a process killed while it holds one would stop all others
+        self.stop = self.start.RawValue("b", 0)
+        self.threads = max(1, cores() // max(1, len(self.places)))
+        self.workers = [None] * len(self.places)
+
+    def work(self) -> Outcome:
+        """Until every cell is done, failed or put down."""
+        told = False
+        while True:
+            self.stop.value = self.brake.pressed or bool(self.outcome.ended)
+            if self.brake.hard:
+                return self.outcome
+            self._revisit()
+            for place in range(len(self.workers)):
+                self._employ(place)
+            busy = [worker for worker in self.workers if worker is not None and worker.job is not None]
+            if not busy and (self.stop.value or not (self.waiting or self.elsewhere)):
+                return self.outcome
+            if not busy and not self.waiting and not told:
+                told = True
+                self.progress.say(f"waiting for {len(self.elsewhere)} cells that another runner holds")
+            if not busy:
+                time.sleep(min(1.0, self.watch.stale / 12))
+            for pipe in wait([worker.pipe for worker in busy], timeout=min(1.0, self.watch.stale / 12)) if busy else []:
+                self._hear(next(i for i, worker in enumerate(self.workers) if worker and worker.pipe is pipe))
+            self._check_pulses()
+            self.progress.tick()
+
+    def close(self) -> None:
+        """End the workers: idle ones by word, busy ones (after a second Ctrl-C) at once."""
+        for worker in self.workers:
+            if worker is None:
+                continue
+            if worker.job is None:
+                with contextlib.suppress(OSError):
+                    worker.pipe.send(None)
+                worker.process.join(5)
+            if worker.process.is_alive():
+                worker.process.kill()
+                worker.process.join(5)
+            worker.pipe.close()
+
+    def _employ(self, place: int) -> None:
+        """Give an idle worker the next free cell, starting its process where there is none."""
+        worker = self.workers[place]
+        if self.stop.value or (worker is not None and worker.job is not None):
+            return
+        job = self._next()
+        if job is None:
+            return
+        if worker is None:
+            worker = self.workers[place] = self._hire(self.places[place])
+        worker.job = job
+        self.watch.forget(worker.process.pid)
+        self.progress.start(job.spec.identity, job.spec.label(), int(job.spec.protocol["epochs"]))
+        with contextlib.suppress(OSError):  # it died while idle: its end of the pipe tells
+            worker.pipe.send(replace(job, context=replace(job.context, device=self.places[place])))
+
+    def _next(self) -> Job | None:
+        while self.waiting:
+            job = self.waiting.popleft()
+            after = self.watch.free(job.folder)
+            if after is not None:
+                return replace(job, after=after)
+            self.elsewhere.append(job)
+        return None
+
+    def _revisit(self) -> None:
+        for job in list(self.elsewhere):
+            if job.done:
+                self.elsewhere.remove(job)
+                self.progress.done(job.spec.label(), "done elsewhere:")
+            elif self.watch.free(job.folder) is not None:
+                self.elsewhere.remove(job)
+                self.waiting.append(job)
+
+    def _hire(self, device: str) -> Worker:
+        ours, theirs = self.start.Pipe()
+        pulse = self.start.RawValue("Q", 0)
+        process = self.start.Process(target=_serve, args=(theirs, self.threads, self.stop, pulse), daemon=True)
         process.start()
         theirs.close()
-        return Worker(process, ours)
+        return Worker(process, ours, pulse)
 
-    places = places[:max(1, len(specs))]
-    workers = {i: start(device) for i, device in enumerate(places)}
-    with _first_interrupt_sets(stop, outcome):
-        for worker in workers.values():
-            _give(worker, waiting)
-        while any(worker.spec for worker in workers.values()):
-            ready = wait([worker.pipe for worker in workers.values() if worker.spec], timeout=1)
-            for i, worker in list(workers.items()):
-                if worker.pipe not in ready or worker.spec is None:
-                    continue
-                spec = worker.spec
-                try:
-                    kind, content = worker.pipe.recv()
-                except (EOFError, ConnectionResetError):
-                    # the process is gone: out of memory, a crash in native code, somebody's kill
-                    attempts[spec.identity] = attempts.get(spec.identity, 0) + 1
-                    worker.process.join(5)
-                    if attempts[spec.identity] < ATTEMPTS and not stop.is_set():
-                        waiting.appendleft(spec)
-                    else:
-                        cause = f"the worker process died {attempts[spec.identity]} times (exit {worker.process.exitcode})"
-                        records.write_failure(spec.folder(context.workspace), {"cause": cause, "label": spec.label()})
-                        outcome.failed[spec.label()] = cause
-                        progress.failed(spec.label(), cause)
-                    workers[i] = worker = start(places[i])
-                    _give(worker, deque() if stop.is_set() else waiting)
-                    continue
-                if kind == "epoch":
-                    progress.epoch(spec.label(), content)
-                    continue
-                if kind == "done":
-                    outcome.done.append(spec)
-                    progress.done(spec.label())
-                elif kind == "failed":
-                    outcome.failed[spec.label()] = content
-                    progress.failed(spec.label(), content)
-                _give(worker, deque() if stop.is_set() else waiting)
-    for worker in workers.values():
-        with contextlib.suppress(OSError):
-            worker.pipe.send(None)
-        worker.process.join(5)
-    return outcome
+    def _hear(self, place: int) -> None:
+        worker = self.workers[place]
+        assert worker is not None
+        job = worker.job
+        assert job is not None
+        key = job.spec.identity
+        try:
+            kind, content = worker.pipe.recv()
+        except (EOFError, OSError):
+            self._lost(place, worker, job)
+            return
+        if kind == "epoch":
+            self.progress.epoch(key, content)
+            return
+        worker.job = None
+        if kind == "done":
+            self.outcome.done.append(job.spec)
+            self.progress.done(key)
+        elif kind == "busy":
+            self.elsewhere.append(job)
+            self.progress.paused(key, note="")
+        elif kind == "failed":
+            self.outcome.failed[job.spec.label()] = content
+            self.progress.failed(key, content)
+            if self.places[place].startswith("cuda"):  # after an error a process cannot trust its GPU any more
+                self._dismiss(place, worker)
+        elif kind == "stopped":
+            self.progress.paused(key)
+            if not self.stop.value:  # that one worker was told to go, by a signal of its own
+                self.waiting.append(job)
+                self._dismiss(place, worker)
+        elif kind == "full":
+            self.progress.paused(key, note="no room")
+            self.outcome.ended = f"{content}: free some space (or give another folder with --work), then run again"
+
+    def _lost(self, place: int, worker: Worker, job: Job) -> None:
+        """The process is gone: out of memory, a crash in native code, somebody's kill, or ours because it hung."""
+        from benchmark.executors.cell import write_failure
+
+        self._dismiss(place, worker)
+        key = job.spec.identity
+        self.attempts[key] = self.attempts.get(key, 0) + 1
+        why = worker.killed or f"the worker process died (exit {worker.process.exitcode})"
+        if job.done:
+            self.outcome.done.append(job.spec)
+            self.progress.done(key)
+        elif self.attempts[key] < ATTEMPTS:
+            self.progress.paused(key, note=f"{why}; once more:")
+            self.waiting.appendleft(job)
+        else:
+            cause = f"{why}, {self.attempts[key]} times"
+            write_failure(job, cause, kind="WorkerDied",
+                          remedy="if memory ran out: a smaller batch (--set batch_size=...) or fewer --jobs")
+            self.outcome.failed[job.spec.label()] = cause
+            self.progress.failed(key, cause)
+
+    def _dismiss(self, place: int, worker: Worker) -> None:
+        worker.process.kill()
+        worker.process.join(10)
+        worker.pipe.close()
+        self.workers[place] = None
+
+    def _check_pulses(self) -> None:
+        for worker in self.workers:
+            if worker is None or worker.job is None:
+                continue
+            if self.watch.still(worker.process.pid, worker.pulse.value):
+                worker.killed = f"the worker gave no sign of life for {self.watch.stale:.0f} s"
+                worker.process.kill()  # its pipe closes, and `_hear` does the rest
 
 
-def _give(worker: Worker, waiting: deque[RunSpec]) -> None:
-    worker.spec = waiting.popleft() if waiting else None
-    if worker.spec is not None:
-        worker.pipe.send(worker.spec)
+def execute(jobs: list[Job], resources: Resources, progress: Progress) -> Outcome:
+    """Do the cells on this machine; Ctrl-C once ends after the current epochs, twice at once."""
+    with Brake(resources.seconds) as brake:
+        crew = Crew(devices(resources)[:max(1, len(jobs))], progress, brake, deque(jobs))
+        try:
+            outcome = crew.work()
+        finally:
+            crew.close()
+        outcome.interrupted = brake.asked > 0
+        if brake.out_of_time and not outcome.interrupted and (crew.waiting or crew.elsewhere):
+            outcome.ended = outcome.ended or "the time of --budget is over"
+        return outcome
 
 
-@contextlib.contextmanager
-def _first_interrupt_sets(stop: Any, outcome: Outcome) -> Iterator[None]:
-    """Ctrl-C (or a cluster's SIGTERM) asks the workers to save and end; a second one stops at once."""
-
-    def ask(number: int, frame: Any) -> None:
-        outcome.interrupted = True
-        stop.set()
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _serve(pipe: Connection, context: Context, threads: int, stop: Any) -> None:
+def _serve(pipe: Connection, threads: int, stop: Any, pulse: Any) -> None:
     """The life of a worker process: cells come through the pipe until None does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the runner decides what Ctrl-C means
+    leaving: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, frame: leaving.append(number))
+    heart = Heart(pulse, orphan=True)
+    heart.start()
     import torch
 
-    from benchmark import worker
-    from benchmark.train import Diverged, Interrupted
+    from benchmark.executors import cell
+
+    def tell(entry: dict[str, Any]) -> None:
+        try:
+            pipe.send(("epoch", entry))
+        except OSError:  # the runner is dead: that is no failure of this cell
+            os._exit(LOST)
 
     torch.set_num_threads(threads)
-    with contextlib.suppress(EOFError, BrokenPipeError):
-        while (spec := pipe.recv()) is not None:
-            try:
-                worker.run(spec, context, stop=stop.is_set, tell=lambda entry: pipe.send(("epoch", entry)))
-                pipe.send(("done", None))
-            except Interrupted as pause:
-                pipe.send(("stopped", str(pause)))
-            except Exception as error:
-                cause, remedy = str(error) or type(error).__name__, ""
-                if isinstance(error, Diverged):
-                    remedy = "lower the learning rate: --set lr=..."
-                elif isinstance(error, torch.cuda.OutOfMemoryError):
-                    cause, remedy = "the GPU ran out of memory", "a smaller batch (--set batch_size=...) or fewer runs a GPU"
-                elif isinstance(error, OSError) and error.errno == errno.ENOSPC:
-                    cause, remedy = "the disk is full", "free some space, then run again"
-                with contextlib.suppress(OSError):
-                    records.write_failure(spec.folder(context.workspace), {
-                        "cause": cause, "remedy": remedy, "label": spec.label(), "kind": type(error).__name__,
-                        "traceback": traceback.format_exc()})
-                pipe.send(("failed", cause.splitlines()[0]))
+    with contextlib.suppress(EOFError, OSError):
+        while not leaving and (job := pipe.recv()) is not None:
+            pipe.send(tuple(cell.do(job, heart, stop=lambda: bool(stop.value or leaving), tell=tell)))

@@ -25,7 +25,7 @@ class Addition(nn.Module):
 class Adapter(Addition):
     """Down, ReLU, up: scale * ReLU(x W_down) W_up, stochastic for each sample with keep < 1.
 
-    Kim et al. 2024 (PUMA), eq. 4-5; W_up starts at zero, so that nothing changes at first.
+    Kim et al. 2025 (PUMA), eq. 4-5; W_up starts at zero, so that nothing changes at first.
     """
 
     def __init__(self, width: int, bottleneck: int, *, keep: float = 1.0, scale: float = 0.1,
@@ -82,7 +82,7 @@ def add_adapters(vit: VisionTransformer, bottleneck: int, *, layers: int = 0, at
 
     Both see what their neighbour sees, the layer-normed input. In a network with layer scale, that scales them too.
     """
-    for block in vit.blocks[:layers or len(vit.blocks)]:
+    for block in list[Any](vit.blocks)[:layers or len(vit.blocks)]:
         if attention:
             block.attn = Parallel(block.attn, Adapter(vit.embed_dim, bottleneck, **options))
         block.mlp = Parallel(block.mlp, Adapter(vit.embed_dim, bottleneck, **options))
@@ -90,5 +90,5 @@ def add_adapters(vit: VisionTransformer, bottleneck: int, *, layers: int = 0, at
 
 def add_low_rank(vit: VisionTransformer, rank: int, projections: str, *, keep: float = 1.0) -> None:
     """Low-rank updates of these projections (letters of `qkv`) in every block."""
-    for block in vit.blocks:
+    for block in list[Any](vit.blocks):
         block.attn.qkv = Parallel(block.attn.qkv, LowRank(vit.embed_dim, rank, projections, keep=keep))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -76,7 +77,7 @@ class Backbone(nn.Module):
         return self.network.forward_head(maps), self.places(maps)  # type: ignore[operator]
 
     def places(self, maps: Tensor) -> Tensor:
-        """A map (b, c, h, w) or (b, h, w, c), or the tokens of a transformer, as (b, places, c) without class tokens."""
+        """A map (b, c, h, w) or (b, h, w, c), or a transformer's tokens, as (b, places, c) without class tokens."""
         if maps.ndim == 3:
             return maps[:, getattr(self.network, "num_prefix_tokens", 0):]
         if maps.shape[1] == self.local_dim:
@@ -183,8 +184,8 @@ def create(name: str, *, frozen_norm: bool = True) -> Backbone:
     if weights and tag not in tagged and tag not in UNTAGGED:
         raise MethodError(f"timm has no weights '{weights}' of {arch}{near(tag, tagged)}; it has {', '.join(tagged)}")
     flexible = timm.models.is_model_in_modules(arch, FLEXIBLE)
-    network = timm.create_model(arch if tag in UNTAGGED else tag, pretrained=False, num_classes=0,
-                                **({"dynamic_img_size": True, "dynamic_img_pad": True} if flexible else {}))
+    options: dict[str, Any] = {"dynamic_img_size": True, "dynamic_img_pad": True} if flexible else {}
+    network: Any = timm.create_model(arch if tag in UNTAGGED else tag, pretrained=False, num_classes=0, **options)
     # num_features is not always the width after pooling (MobileNets widen it in the head)
     dim = getattr(network, "head_hidden_size", None) or network.num_features
     facts = network.pretrained_cfg

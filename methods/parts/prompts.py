@@ -30,7 +30,7 @@ class PromptPool(Addition):
 
         q = AvgPool(E) + MaxPool(E),   alpha_m = cos(q * A_m, K_m),   P = sum_m alpha_m P_m
 
-    Kim et al. 2024 (PUMA), eq. 6-9. With `softmax` A_m passes a softmax over its numbers, as in the released code.
+    Kim et al. 2025 (PUMA), eq. 6-9. With `softmax` A_m passes a softmax over its numbers, as in the released code.
     Keys and attentions start orthogonal; all prompts start as one orthogonal matrix (released code).
     """
 
@@ -68,7 +68,7 @@ class Prompted(nn.Module):
         super().__init__()
         self.vit = vit
         self.prompts = prompts
-        self.at_class = at_class and vit.pos_embed is not None and not vit.no_embed_class
+        self.at_class = at_class and not vit.no_embed_class
         self.num_features = vit.num_features
         self.num_prefix_tokens = vit.num_prefix_tokens
 
@@ -77,7 +77,7 @@ class Prompted(nn.Module):
         patches = vit.patch_embed(images)
         tokens = vit._pos_embed(patches)
         prompts = self.prompts(patches.flatten(1, 2) if patches.ndim == 4 else patches).to(tokens.dtype)
-        if self.at_class:
+        if self.at_class and vit.pos_embed is not None:
             prompts = prompts + vit.pos_embed[:, :1].to(tokens.dtype)
         x = torch.cat([tokens[:, :prefix], prompts, tokens[:, prefix:]], 1)
         x = vit.norm(vit.blocks(vit.norm_pre(vit.patch_drop(x))))

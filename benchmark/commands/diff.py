@@ -1,0 +1,37 @@
+"""`oodml diff`: what two folders of results have in common, and where they differ."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command(name="diff")
+@click.argument("a", type=click.Path(path_type=Path))
+@click.argument("b", type=click.Path(path_type=Path))
+@click.option("--metric", default="recall@1", show_default=True, help="The metric that is compared.")
+@click.option("--tolerance", type=click.FloatRange(0), default=0.0, show_default=True,
+              help="Points by which a score may differ and still count as the same.")
+@click.option("--format", "form", default="text", show_default=True,
+              type=click.Choice(["text", "csv", "md", "latex", "json"]), help="csv and json hold the cells alone.")
+def command(a: Path, b: Path, metric: str, tolerance: float, form: str) -> None:
+    """Compare the results in the folders A and B cell by cell: what only one has, what changed, what may be the cause.
+
+    A folder is a working folder or any folder of run records. Exit code 1 if they differ, 0 if not.
+    """
+    from reports import differences, formats, records
+
+    sides = [records.scan_checked([folder / "runs" if (folder / "runs").is_dir() else folder])[0] for folder in (a, b)]
+    found = differences.cells(sides[0], sides[1], metric, tolerance / 100)
+    if form in ("csv", "json"):
+        click.echo(formats.render(differences.cell_table(found, metric), form), nl=False)
+    else:
+        means = differences.boards(sides[0], sides[1], metric)
+        if len(means):
+            click.echo(f"AGS of {metric}\n\n{formats.render(differences.board_table(means, metric), form)}")
+        if len(found):
+            click.echo(f"Cells\n\n{formats.render(differences.cell_table(found, metric), form)}")
+        click.echo(differences.summary(found, differences.shared(sides[0], sides[1])))
+    if len(found):
+        raise SystemExit(1)

@@ -1,0 +1,21 @@
+"""`oodml plan`: what a run would do, and what it would cost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from benchmark.commands.run import show, sweep_options
+from benchmark.workspace import Workspace, workspace_options
+
+
+@click.command()
+@sweep_options
+@workspace_options
+def command(workspace: Workspace, **arguments: Any) -> None:
+    """Show the cells of a sweep (done, running, failed, missing) and the time, memory and disk that the rest will take.
+
+    Takes the same options as `oodml run`; nothing is trained, unless --calibrate asks for a few steps.
+    """
+    show(workspace, arguments)

@@ -1,0 +1,48 @@
+"""`oodml protocols`: which protocols there are, and every key of one with its meaning and its source."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def command(context: click.Context) -> None:
+    """List the protocols, or show one with every key, its value, its meaning and where the value comes from."""
+    from benchmark import protocol
+
+    if context.invoked_subcommand is None:
+        for name in protocol.names():
+            click.echo(f"{name:12} {protocol.summary(name)}")
+        click.echo("\n`oodml protocols show NAME` explains every key; `oodml run --set KEY=VALUE` changes one; "
+                   "a .toml file of your own is given by its path.")
+
+
+@command.command()
+@click.argument("name")
+def show(name: str) -> None:
+    """Every key of a protocol (or of a .toml file): value, meaning, source."""
+    from benchmark import protocol
+
+    click.echo(f"{protocol.path_of(name).stem}: {protocol.summary(name)}")
+    table = None
+    for line in protocol.explain(name):
+        if line.table != table:
+            table = line.table
+            kind, _, owner = table.partition(".")
+            what = "{1} on {0}".format(*owner.split(".")) if kind == "both" else f"{kind} {owner}"
+            click.echo(f"\nfor {what}:" if table else "")
+        click.echo(f"  {line.key:16} {_text(line.value):22} {line.meaning}")
+        if line.source and line.source != "default":
+            click.echo(f"  {'':16} {'':22} source: {line.source}")
+    click.echo("\nKeys without a source have the suite's default.")
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, (tuple, list)):
+        return ",".join(f"{part:g}" for part in value) or "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "the augmentation's" if value is None else f"{value:g}" if isinstance(value, float) else str(value) or '""'

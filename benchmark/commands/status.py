@@ -1,0 +1,38 @@
+"""`oodml status`: how the sweeps of a working folder fare."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import click
+
+from benchmark.workspace import Workspace, workspace_options
+
+
+@click.command()
+@click.option("--watch", is_flag=True, help="Look again every few seconds until nothing runs any more.")
+@click.option("--every", type=float, default=10.0, show_default=True, help="Seconds between two looks.")
+@workspace_options
+def command(workspace: Workspace, watch: bool, every: float) -> None:
+    """Count done, running, failed and missing cells of the sweeps started here, with causes of failures."""
+    from benchmark import status
+
+    while True:
+        cells, changes = status.survey(workspace)
+        if not cells:
+            click.echo(f"no sweep was started in {workspace.root} yet; `oodml run` starts one")
+            return
+        if watch and sys.stdout.isatty():
+            click.clear()
+        click.echo(status.table(cells))
+        for cell in cells:
+            if cell.state.kind == "running":
+                click.echo(f"running {cell.spec.label()}: {cell.state.text}")
+        for line in changes:
+            click.echo(f"changed {line}")
+        for line in status.failures(cells):
+            click.echo(line)
+        if not watch or not any(cell.state.kind == "running" for cell in cells):
+            return
+        time.sleep(every)

@@ -1,0 +1,124 @@
+"""The matrix of a study: its cells in the order in which they are done, their states, and what cannot be done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import methods
+from benchmark import datasets, ladders, status
+from benchmark import protocol as protocols
+from benchmark.datasets import DatasetIndex
+from benchmark.errors import UserError
+from benchmark.executors import Job
+from benchmark.plan import Overrides, fitting, parse_ids, plan
+from benchmark.status import State
+from benchmark.studies import Part, Study
+from benchmark.worker import Context
+from benchmark.workspace import Workspace
+from methods.parts import backbones
+from splits.manifest import Ladder
+
+
+@dataclass
+class Matrix:
+    """The cells of a study in the order in which they are done, and what of it cannot be done."""
+
+    jobs: list[Job] = field(default_factory=list)
+    states: dict[str, State] = field(default_factory=dict)
+    """State by identity."""
+    images: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Training and test images by the hash of a split."""
+    indexes: dict[str, DatasetIndex] = field(default_factory=dict)
+    skipped: list[str] = field(default_factory=list)
+
+    def of(self, *kinds: str) -> list[Job]:
+        return [job for job in self.jobs if self.states[job.spec.identity].kind in kinds]
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where a sweep reads and writes, and the code that users bring."""
+
+    workspace: Workspace
+    weights_file: str | None = None
+    plugins: tuple[str, ...] = ()
+
+
+def gather(study: Study, places: Places, *, breadth: bool = False) -> Matrix:
+    """The cells of a study with their states.
+
+    Dataset by dataset, so that its images stay in memory, and within one a seed of everything first; with `breadth` a
+    seed of everything of all datasets first.
+    """
+    for plugin in places.plugins:
+        methods.load_plugin(plugin)
+    matrix = Matrix()
+    cells: dict[str, Job] = {}
+    problems: dict[str, None] = {}
+    for part in study.parts:
+        for dataset in part.datasets:
+            try:
+                index, ladder = _opened(dataset, places.workspace, matrix)
+            except (UserError, OSError) as error:
+                problems[str(error)] = None
+                continue
+            for job in _cells(part, dataset, index, ladder, places, matrix):
+                cells.setdefault(job.spec.identity, job)
+    if problems:
+        raise UserError("\n".join(problems))
+    matrix.jobs = list(cells.values())
+    if breadth:
+        matrix.jobs.sort(key=lambda job: job.spec.seed)
+    else:
+        order = list(dict.fromkeys(job.spec.dataset for job in matrix.jobs))
+        matrix.jobs.sort(key=lambda job: (order.index(job.spec.dataset), job.spec.seed))
+    matrix.states = {job.spec.identity: status.look(job.folder) for job in matrix.jobs}
+    return matrix
+
+
+def _opened(dataset: str, workspace: Workspace, matrix: Matrix) -> tuple[DatasetIndex, Ladder]:
+    if dataset not in matrix.indexes:
+        matrix.indexes[dataset] = datasets.load(dataset, workspace.data)
+    index = matrix.indexes[dataset]
+    ladder = ladders.load(workspace, dataset, index)
+    matrix.images |= {split.hash: (split.train_images, split.test_images) for split in ladder.splits}
+    return index, ladder
+
+
+def _cells(part: Part, dataset: str, index: DatasetIndex, ladder: Ladder, places: Places, matrix: Matrix) -> list[Job]:
+    context = Context(dataset, places.workspace.root.absolute(), places.workspace.data.absolute(),
+                      weights_file=places.weights_file, plugins=places.plugins)
+    name = part.protocol or datasets.get(dataset).protocol
+    chosen = backbones.select(part.backbones) if part.backbones else [None]
+    if places.weights_file and len(chosen) > 1:
+        raise UserError("--weights is the file of one backbone; for several put them into a folder, each named like "
+                        "its timm tag, and set OODML_WEIGHTS to that folder")
+    jobs = []
+    for backbone in chosen:
+        for changes in part.variations():
+            given = {**part.set, **changes, **({"backbone": backbone} if backbone else {})}
+            overrides = Overrides.parse(f"{key}={_text(value)}" for key, value in given.items())
+            count = part.seeds or protocols.load(name, dataset=index.name, overrides=overrides.protocol).seeds
+            names, unfit = fitting(methods.select(part.methods), index.name, name, overrides)
+            for method, reason in unfit.items():
+                line = f"{method} is left out on {index.name}: {reason}"
+                if line not in matrix.skipped:
+                    matrix.skipped.append(line)
+            specs = plan(ladder, index.hash, names, protocol=name, seeds=range(count),
+                         splits=_rungs(part.splits, ladder), overrides=overrides, weights_file=places.weights_file)
+            jobs += [Job(spec, context) for spec in specs]
+    return jobs
+
+
+def _rungs(text: str, ladder: Ladder) -> list[int] | None:
+    if text == "all":
+        return None
+    return [ladder.default.id] if text == "default" else parse_ids(text)
+
+
+def _text(value: Any) -> str:
+    """A TOML value as it is written after --set KEY=."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)

@@ -1,0 +1,99 @@
+"""What a run tells on its way: loss, speed and memory, without making the GPU wait."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+EVERY = 50
+"""Steps between two lines of the log, and between two looks at whether the loss is still a number."""
+
+
+class Diverged(Exception):
+    """The loss is not a number any more."""
+
+
+class Meter:
+    """Adds up the losses of an epoch where they are made, and reads them out every `EVERY` steps.
+
+    On CUDA a reading is copied in the background and looked at when the next one is due.
+    """
+
+    def __init__(self, folder: Path, device: str, epoch: int, first: int,
+                 tell: Callable[[dict[str, Any]], None]) -> None:
+        self.folder, self.device, self.epoch, self.first, self.tell = folder, device, epoch, first, tell
+        self.total = torch.zeros((), device=device)
+        self.steps = self.images = 0
+        self.began = self._since = time.perf_counter()
+        self._before = (0, 0, 0.0)
+        self._pending: tuple[Tensor, Any, int, int, float] | None = None
+
+    def add(self, loss: Tensor, images: int, lr: float) -> None:
+        """One step."""
+        self.total += loss.detach()
+        self.steps += 1
+        self.images += images
+        if self.steps % EVERY == 0:
+            self._read(lr)
+            copied, event = self.total.detach().clone(), None
+            if self.device.startswith("cuda"):
+                copied = torch.empty((), pin_memory=True).copy_(copied, non_blocking=True)
+                event = torch.cuda.Event()
+                event.record()
+            self._pending = (copied, event, self.steps, self.images, time.perf_counter())
+            if event is None:
+                self._read(lr)
+
+    def _read(self, lr: float) -> None:
+        if self._pending is None:
+            return
+        copied, event, steps, images, now = self._pending
+        self._pending = None
+        if event is not None:
+            event.synchronize()
+        total = float(copied)
+        before, earlier, sum_before = self._before
+        loss, rate = (total - sum_before) / (steps - before), (images - earlier) / max(now - self._since, 1e-9)
+        self._before, self._since = (steps, images, total), now
+        self._check(loss, steps)
+        entry = {"epoch": self.epoch - 1, "step": self.first + steps, "loss": loss, "lr": lr, "images_per_second": rate,
+                 "memory": peak_memory(self.device)}
+        write(self.folder, {"event": "steps", **entry})
+        self.tell(entry)
+
+    def left(self, steps: int) -> float:
+        """Seconds to the end of an epoch of so many steps, at the speed so far."""
+        return (time.perf_counter() - self.began) / max(self.steps, 1) * (steps - self.steps)
+
+    def end(self) -> float:
+        """The mean loss of the epoch, once everything is done."""
+        mean = float(self.total) / max(self.steps, 1)
+        self._check(mean, self.steps)
+        return mean
+
+    def _check(self, loss: float, steps: int) -> None:
+        if not math.isfinite(loss):
+            raise Diverged(f"the loss is {loss} in epoch {self.epoch}, at step {self.first + steps} or up to {EVERY} "
+                           "steps before")
+
+
+def write(folder: Path, entry: dict[str, Any]) -> None:
+    """One more line of `log.jsonl`."""
+    with (folder / "log.jsonl").open("a", encoding="utf-8") as stream:
+        stream.write(json.dumps(entry) + "\n")
+
+
+def peak_memory(device: str) -> int:
+    """The most bytes in use so far: of the GPU, or of this process on a CPU."""
+    if device.startswith("cuda"):
+        return torch.cuda.max_memory_allocated(device)
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

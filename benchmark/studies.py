@@ -1,0 +1,135 @@
+"""Studies: which methods on which datasets, splits and seeds, by which protocol; one TOML file each in `studies/`."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmark import protocol as protocols
+from benchmark.errors import UserError, near
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FOLDER = Path(__file__).parent / "studies"
+STEPS = {"fewshot": {"datasets", "shots"}, "cross": set(), "ensemble": {"union"}}
+"""What may follow once the runs of a study are done, and the keys of each."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A block of cells: datasets x methods x splits x seeds, in every variation."""
+
+    datasets: tuple[str, ...]
+    methods: str
+    """Names, globs, tag:NAME or all, as for `--methods`."""
+    protocol: str | None = None
+    """None: each dataset's own."""
+    splits: str = "all"
+    """all, default, or numbers and ranges."""
+    seeds: int | None = None
+    """None: as many as the protocol says."""
+    backbones: str | None = None
+    """Names and lists of backbones with commas between them; None: the protocol's."""
+    set: dict[str, Any] = field(default_factory=dict)
+    """Keys of the protocol and METHOD.KEY, for every cell."""
+    vary: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    """Keys of the protocol and their values, one changed at a time; without a run of the plain protocol if `plain` is
+    false."""
+    plain: bool = True
+
+    def variations(self) -> Iterator[dict[str, Any]]:
+        """The changes of each variation on top of `set`.
+
+        >>> list(Part(("cub",), "margin", vary={"dim": (64, 128)}).variations())
+        [{}, {'dim': 64}, {'dim': 128}]
+        """
+        if self.plain or not self.vary:
+            yield {}
+        for key, values in self.vary.items():
+            for value in values:
+                yield {key: value}
+
+
+@dataclass(frozen=True)
+class Study:
+    """Parts that belong together, and what is computed from their runs in the end."""
+
+    name: str
+    parts: tuple[Part, ...]
+    after: tuple[dict[str, Any], ...] = ()
+    summary: str = ""
+    source: str = ""
+
+    def changed(self, **given: Any) -> Study:
+        """The study with what the command line says instead of its own; None leaves things as they are."""
+        extra = {**given.pop("set", {})}
+        known = {key: value for key, value in given.items() if value is not None}
+        parts = tuple(dataclasses.replace(part, **known, set={**part.set, **extra}) for part in self.parts)
+        return dataclasses.replace(self, parts=parts)
+
+
+def names() -> list[str]:
+    """The studies that come with the suite."""
+    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+def load(name: str) -> Study:
+    """A study of the suite by name, or any TOML file by path.
+
+    >>> load("oodml-cub").parts[0].datasets
+    ('cub',)
+    """
+    path = Path(name) if name.endswith(".toml") else FOLDER / f"{name}.toml"
+    if not path.is_file():
+        raise UserError(f"unknown study '{name}'{near(name, names())}; there are {', '.join(names())}, "
+                        "or give the path of a .toml file")
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"study {path}: {error}") from None
+    return _study(path.stem, table)
+
+
+def _study(name: str, table: dict[str, Any]) -> Study:
+    own = {key: table.pop(key) for key in ("summary", "source") if key in table}
+    after = tuple(_step(name, step) for step in table.pop("after", []))
+    parts = table.pop("part", [{}])
+    return Study(name, tuple(_part(name, {**table, **part}) for part in parts), after, **own)
+
+
+def _part(study: str, values: dict[str, Any]) -> Part:
+    known = {f.name: f for f in dataclasses.fields(Part)}
+    for key in values:
+        if key not in known:
+            raise UserError(f"study {study} has no key '{key}'{near(key, known)}; there are {', '.join(known)}")
+    for key in ("datasets", "methods"):
+        if not values.get(key):
+            raise UserError(f"study {study}: a part lacks '{key}'")
+    wanted = {"datasets": list, "methods": str, "protocol": str, "splits": str, "seeds": int, "backbones": str,
+              "set": dict, "vary": dict, "plain": bool}
+    for key, value in values.items():
+        if not isinstance(value, wanted[key]) or (key == "seeds" and value < 1):
+            raise UserError(f"study {study}: {key} = {value!r} is not a {wanted[key].__name__}")
+    for key, options in values.get("vary", {}).items():
+        if key not in protocols.FIELDS or not isinstance(options, list):
+            raise UserError(f"study {study}: vary.{key} must be a key of protocols with a list of values"
+                            f"{near(key, protocols.FIELDS)}")
+    return Part(**{**values, "datasets": tuple(values["datasets"]),
+                   "vary": {key: tuple(options) for key, options in values.get("vary", {}).items()}})
+
+
+def _step(study: str, step: dict[str, Any]) -> dict[str, Any]:
+    kind = step.get("step", "")
+    if kind not in STEPS:
+        raise UserError(f"study {study}: unknown step '{kind}'{near(kind, STEPS)}; there are {', '.join(STEPS)}")
+    if set(step) - {"step"} != STEPS[kind]:
+        raise UserError(f"study {study}: the step {kind} takes {', '.join(sorted(STEPS[kind])) or 'no keys'}, "
+                        f"not {', '.join(sorted(set(step) - {'step'})) or 'none'}")
+    return step

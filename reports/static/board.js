@@ -1,0 +1,261 @@
+"use strict";
+// A table that can be sorted, filtered, pinned, narrowed to some columns or datasets, and taken along as it is shown.
+oodml.board = (board) => {
+  const { all, make, announce, state, remember, listed, copy, confirmOn, download } = oodml;
+  const table = board.querySelector("table");
+  const name = board.dataset.board;
+  const heads = all("thead th", table);
+  const rows = all("tbody tr:not(.group)", table);
+  const started = [...rows];
+  const key = (what) => what + "." + name;
+  const title = (row) => (row.querySelector("th[scope=row]") || row.cells[0]).textContent.trim().replace(/\s+/g, " ");
+  const place = (role) => heads.findIndex((head) => head.dataset.role === role);
+  const parts = heads.map((head, i) => i).filter((i) => heads[i].dataset.role === "part");
+  const whole = ["mean", "harmonic"].map(place).find((i) => i >= 0);
+  const before = new Map();
+
+  const value = (row, index) => {
+    const cell = row.cells[index];
+    if (heads[index].dataset.kind === "text") return cell.textContent.trim().toLowerCase() || null;
+    return cell.dataset.v === undefined ? null : Number(cell.dataset.v);
+  };
+  const direction = (asked) => (asked.startsWith("-") ? "descending" : "ascending");
+
+  const sort = () => {
+    const asked = state.get(key("sort"));
+    const index = asked ? heads.findIndex((head) => head.dataset.key === asked.replace(/^-/, "")) : -1;
+    const pins = new Set(listed(key("pin")));
+    const custom = listed(key("without")).length > 0;
+    let ordered = started;
+    if (index >= 0 || custom) {
+      const by = index >= 0 ? index : whole;
+      const sign = index >= 0 && direction(asked) === "ascending" ? 1 : -1;
+      const text = heads[by].dataset.kind === "text";
+      ordered = started.map((row) => [value(row, by), row]).sort(([a], [b]) => {
+        if (a === null || b === null) return (a === null) - (b === null);
+        return sign * (text ? a.localeCompare(b, "en", { numeric: true }) : a - b);
+      }).map(([, row]) => row);
+    }
+    ordered = [...ordered.filter((row) => pins.has(title(row))), ...ordered.filter((row) => !pins.has(title(row)))];
+    for (const body of table.tBodies) body.append(...ordered.filter((row) => row.parentNode === body));
+    const shown = index >= 0 ? index : heads.findIndex((head) => head.dataset.key === "rank");
+    heads.forEach((head, i) => {
+      if (i === shown) head.setAttribute("aria-sort", asked ? direction(asked) : "ascending");
+      else head.removeAttribute("aria-sort");
+    });
+    for (const row of rows) row.classList.toggle("pinned", pins.has(title(row)));
+  };
+
+  const filter = () => {
+    const words = (state.get(key("filter")) || "").toLowerCase().split(/\s+/).filter(Boolean);
+    const tags = listed(key("tag"));
+    const pins = new Set(listed(key("pin")));
+    let shown = 0;
+    for (const row of rows) {
+      const own = (row.dataset.tags || "").split(" ");
+      const fits = words.every((word) => row.textContent.toLowerCase().includes(word)) &&
+        (tags.length === 0 || tags.some((tag) => own.includes(tag)));
+      row.hidden = !fits && !pins.has(title(row));
+      shown += !row.hidden;
+    }
+    for (const group of all("tbody tr.group", table)) {
+      group.hidden = all("tr:not(.group)", group.parentNode).every((row) => row.hidden);
+    }
+    return shown;
+  };
+
+  const columns = () => {
+    const hidden = new Set(listed(key("hide")));
+    const without = new Set(listed(key("without")));
+    heads.forEach((head, i) => {
+      const off = hidden.has(head.dataset.key) || without.has(head.dataset.key) ||
+        (without.size > 0 && head.dataset.role === "whole");
+      head.hidden = off;
+      for (const row of rows) row.cells[i].hidden = off;
+    });
+  };
+
+  const means = {
+    mean: (values) => values.reduce((a, b) => a + b, 0) / values.length,
+    arithmetic: (values) => values.reduce((a, b) => a + b, 0) / values.length,
+    harmonic: (values) => (Math.min(...values) === 0 ? 0 : values.length / values.reduce((a, b) => a + 1 / b, 0)),
+  };
+  const put = (cell, number, text) => {
+    if (!before.has(cell)) before.set(cell, [cell.innerHTML, cell.dataset.v, cell.className, cell.title]);
+    cell.textContent = text;
+    cell.classList.remove("best", "second");
+    cell.removeAttribute("title");
+    if (number === null) delete cell.dataset.v; else cell.dataset.v = String(number);
+  };
+  const aggregate = () => {
+    for (const [cell, [html, number, classes, told]] of before) {
+      cell.innerHTML = html;
+      cell.className = classes;
+      if (told) cell.title = told;
+      if (number === undefined) delete cell.dataset.v; else cell.dataset.v = number;
+    }
+    before.clear();
+    const without = new Set(listed(key("without")));
+    const kept = parts.filter((i) => !without.has(heads[i].dataset.key));
+    const note = board.querySelector(".custom");
+    if (note) note.remove();
+    if (without.size === 0 || kept.length === 0) return;
+    for (const row of rows) {
+      const there = kept.map((i) => value(row, i)).filter((number) => number !== null);
+      const complete = there.length === kept.length;
+      for (const [role, mean] of Object.entries(means)) {
+        if (place(role) < 0) continue;
+        const number = complete ? mean(there) : null;
+        put(row.cells[place(role)], number, complete ? (100 * number).toFixed(1) : there.length + "/" + kept.length);
+      }
+      if (place("weakest") >= 0) {
+        const least = kept.reduce((a, b) => (value(row, b) < value(row, a) ? b : a));
+        put(row.cells[place("weakest")], null, complete ? heads[least].textContent.trim() : "");
+      }
+    }
+    const rank = heads.findIndex((head) => head.dataset.key === "rank");
+    const counts = rows.filter((row) => before.size && rank >= 0 && row.cells[rank].dataset.v !== undefined);
+    for (const row of counts) {
+      const own = value(row, whole);
+      const better = counts.filter((other) => value(other, whole) > own).length;
+      put(row.cells[rank], own === null ? null : better + 1, own === null ? "–" : String(better + 1));
+    }
+    const names = kept.map((i) => heads[i].textContent.trim()).join(", ");
+    board.querySelector(".scroll").before(make("p", { class: "custom note" }, "Custom: over " + names +
+      " alone. Ranks are by the number, without tests."));
+  };
+
+  const apply = () => {
+    aggregate();
+    columns();
+    sort();
+    return filter();
+  };
+  const change = (what, text, told) => {
+    remember(key(what), text);
+    const shown = apply();
+    announce(told || shown + " rows shown");
+  };
+  const toggled = (what, item, on) => {
+    const items = listed(key(what)).filter((other) => other !== item);
+    return [...items, ...(on ? [item] : [])].join("|");
+  };
+
+  const cellText = (cell) => cell.textContent.trim().replace(/\s+/g, " ");
+  const escapeTex = (text) => text.replace(/[\\&%$#_{}~^]/g, (found) =>
+    ({ "\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}" })[found] || "\\" + found)
+    .replace(/±/g, "$\\pm$").replace(/–/g, "--");
+  const mark = (cell, text, format) => {
+    const best = cell.classList.contains("best");
+    const second = cell.classList.contains("second");
+    if (format === "latex") return best ? "\\textbf{" + text + "}" : second ? "\\underline{" + text + "}" : text;
+    return format === "md" && best ? "**" + text + "**" : text;
+  };
+  const asText = (format) => {
+    const keep = heads.map((head, i) => i).filter((i) => !heads[i].hidden && heads[i].dataset.kind !== "html");
+    const lines = all("tbody tr", table).filter((row) => !row.hidden);
+    const write = { latex: escapeTex, md: (text) => text.replace(/\|/g, "\\|"), csv: (text) => text }[format];
+    const head = keep.map((i) => write(cellText(heads[i])));
+    const grid = lines.map((row) => row.classList.contains("group") ? cellText(row.cells[0]) :
+      keep.map((i) => mark(row.cells[i], write(cellText(row.cells[i])), format)));
+    const left = (i) => heads[i].dataset.kind === "text";
+    if (format === "md") {
+      const body = grid.filter(Array.isArray);
+      return [head, keep.map((i) => (left(i) ? "---" : "--:")), ...body].map((row) => "| " + row.join(" | ") + " |").join("\n") + "\n";
+    }
+    if (format === "latex") {
+      const body = grid.map((row) => Array.isArray(row) ? row.join(" & ") + " \\\\" :
+        "\\multicolumn{" + keep.length + "}{l}{\\emph{" + escapeTex(row) + "}} \\\\");
+      return ["% needs \\usepackage{booktabs}", "\\begin{tabular}{" + keep.map((i) => (left(i) ? "l" : "r")).join("") + "}",
+        "\\toprule", head.join(" & ") + " \\\\", "\\midrule", ...body, "\\bottomrule", "\\end{tabular}"].join("\n") + "\n";
+    }
+    const quote = (cell) => (/[",\n]/.test(cell) ? '"' + cell.replace(/"/g, '""') + '"' : cell);
+    return [head, ...grid.filter(Array.isArray)].map((row) => row.map(quote).join(",")).join("\n") + "\n";
+  };
+
+  const chooser = (label, what, items) => {
+    const off = new Set(listed(key(what)));
+    const boxes = items.map(([item, text]) => {
+      const box = make("input", { type: "checkbox", value: item });
+      box.checked = !off.has(item);
+      box.addEventListener("change", () => {
+        if (what === "without" && all("input:checked", box.closest(".menu")).length === 0) {
+          box.checked = true;
+          announce("One must stay");
+          return;
+        }
+        change(what, toggled(what, item, !box.checked), text + (box.checked ? " shown" : " taken away"));
+      });
+      return make("label", {}, box, " " + text);
+    });
+    return make("details", { class: "menu", "data-menu": what }, make("summary", {}, label), make("div", {}, ...boxes));
+  };
+
+  const build = () => {
+    const tools = board.querySelector(".tools");
+    if (rows.length < 2) return;
+    const caption = table.caption.textContent;
+    const input = make("input", { type: "search", placeholder: "Filter rows", "data-filter": true,
+      "aria-label": "Filter the rows of " + caption });
+    input.value = state.get(key("filter")) || "";
+    input.addEventListener("input", () => change("filter", input.value.trim()));
+    const tags = [...new Set(rows.flatMap((row) => (row.dataset.tags || "").split(" ")).filter(Boolean))];
+    const chips = tags.length < 2 ? [] : tags.map((tag) => make("button", { type: "button", class: "tag", "data-tag": tag,
+      "aria-pressed": String(listed(key("tag")).includes(tag)), onclick: (event) => {
+        const on = event.target.getAttribute("aria-pressed") !== "true";
+        event.target.setAttribute("aria-pressed", String(on));
+        change("tag", toggled("tag", tag, on));
+      } }, tag));
+    const text = (i) => heads[i].textContent.trim();
+    const hideable = heads.map((head, i) => i).filter((i) => !["rank", "method"].includes(heads[i].dataset.key));
+    const menus = [chooser("Columns", "hide", hideable.map((i) => [heads[i].dataset.key, text(i)]))];
+    if (parts.length > 1 && whole !== undefined) {
+      menus.push(chooser("Datasets", "without", parts.map((i) => [heads[i].dataset.key, text(i)])));
+    }
+    const format = make("select", { "aria-label": "Format", "data-format": true },
+      ...[["csv", "CSV"], ["md", "Markdown"], ["latex", "LaTeX"]].map(([id, head]) => make("option", { value: id }, head)));
+    const endings = { csv: ".csv", md: ".md", latex: ".tex" };
+    tools.append(make("span", { class: "narrow" }, input, ...chips),
+      make("span", { class: "take" }, ...menus, format,
+        make("button", { type: "button", "data-copy": true, onclick: async (event) => {
+          await copy(asText(format.value));
+          confirmOn(event.target, "Copied what is shown");
+        } }, "Copy"),
+        make("button", { type: "button", "data-download": true, onclick: () =>
+          download(name + endings[format.value], asText(format.value)) }, "Download"),
+        make("button", { type: "button", "data-reset": true, onclick: () => {
+          for (const what of ["sort", "filter", "tag", "hide", "without", "pin"]) remember(key(what), "");
+          tools.replaceChildren();
+          build();
+          apply();
+          announce("Back to the start");
+        } }, "Reset")));
+    tools.hidden = false;
+  };
+
+  heads.forEach((head) => {
+    const button = head.querySelector("button");
+    if (!button) return;
+    button.disabled = false;
+    button.addEventListener("click", () => {
+      const first = ["text", "rank"].includes(head.dataset.kind) ? "ascending" : "descending";
+      const other = first === "ascending" ? "descending" : "ascending";
+      const to = head.getAttribute("aria-sort") === first ? other : first;
+      change("sort", (to === "descending" ? "-" : "") + head.dataset.key, "Sorted by " + button.textContent + ", " + to);
+    });
+  });
+  for (const row of rows) {
+    const head = row.querySelector("th[scope=row]");
+    if (!head || rows.length < 4) continue;
+    const pinned = () => listed(key("pin")).includes(title(row));
+    const pin = make("button", { type: "button", class: "pin", "aria-label": "Pin " + title(row),
+      "aria-pressed": String(pinned()), onclick: () => {
+        change("pin", toggled("pin", title(row), !pinned()), title(row) + (pinned() ? " unpinned" : " pinned"));
+        pin.setAttribute("aria-pressed", String(pinned()));
+      } });
+    head.append(pin);
+  }
+  build();
+  apply();
+};
+document.addEventListener("DOMContentLoaded", () => oodml.all("[data-board]").forEach(oodml.board));

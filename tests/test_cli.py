@@ -1,0 +1,129 @@
+"""The command line: quick help, and one clear line with exit code 2 for every mistake of a user."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def oodml(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", "from benchmark.cli import main; main()", *arguments], cwd=cwd or ROOT,
+                          capture_output=True, text=True, timeout=120,
+                          env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"})
+
+
+def refused(*arguments: str, cwd: Path | None = None) -> str:
+    """The one line that a refused call prints."""
+    done = oodml(*arguments, cwd=cwd)
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    lines = [line for line in done.stderr.splitlines() if line and not line.startswith(("Usage:", "Try "))]
+    assert len(lines) == 1, done.stderr
+    return lines[0]
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory) -> Path:
+    """A working folder with the ladder of glyphs-mini."""
+    folder = tmp_path_factory.mktemp("work")
+    done = oodml("splits", "build", "--dataset", "glyphs-mini", "--rungs", "2", "--no-removal", "--work", str(folder))
+    assert done.returncode == 0, done.stderr
+    assert "wrote" in done.stdout
+    return folder
+
+
+HEAVY = ("torch", "timm", "pandas", "matplotlib", "scipy", "faiss", "sklearn")
+
+
+@pytest.mark.parametrize("command", [(), ("run",), ("splits",), ("splits", "build"), ("report",), ("methods",), ("datasets",)])
+def test_help_imports_nothing_heavy(command: tuple[str, ...]) -> None:
+    """What makes help slow is importing the libraries of training and drawing; so none of them may be loaded."""
+    code = ("import sys; from benchmark.cli import cli\n"
+            f"try: cli.main({[*command, '--help']!r}, prog_name='oodml')\n"
+            "except SystemExit: pass\n"
+            f"print('LOADED', [m for m in {HEAVY!r} if m in sys.modules])")
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert "LOADED []" in done.stdout, done.stdout + done.stderr
+    assert "Usage: oodml" in done.stdout
+
+
+def test_an_unknown_method_is_refused_with_the_near_one(work: Path) -> None:
+    line = refused("run", "--methods", "margn", "--dataset", "glyphs-mini", "--work", str(work))
+    assert "unknown method 'margn'" in line
+    assert "did you mean 'margin'" in line
+
+
+def test_an_unknown_dataset_is_refused_with_the_near_one(tmp_path: Path) -> None:
+    line = refused("run", "--methods", "margin", "--dataset", "glyph", "--work", str(tmp_path))
+    assert "unknown dataset 'glyph'" in line
+    assert "glyphs" in line
+
+
+def test_a_dataset_without_a_ladder_says_which_command_makes_it(tmp_path: Path) -> None:
+    line = refused("run", "--methods", "margin", "--dataset", "glyphs-mini", "--work", str(tmp_path))
+    assert "oodml splits build --dataset glyphs-mini" in line
+
+
+@pytest.mark.parametrize(("content", "words"), [("{", "glyphs-mini.json"), ('{"schema": 99}', "glyphs-mini.json")])
+def test_a_broken_manifest_is_named(tmp_path: Path, content: str, words: str) -> None:
+    (tmp_path / "splits").mkdir()
+    (tmp_path / "splits" / "glyphs-mini.json").write_text(content)
+    assert words in refused("run", "--methods", "margin", "--dataset", "glyphs-mini", "--work", str(tmp_path))
+
+
+def test_a_manifest_whose_classes_were_changed_by_hand_is_refused(work: Path, tmp_path: Path) -> None:
+    (tmp_path / "splits").mkdir()
+    text = (work / "splits" / "glyphs-mini.json").read_text()
+    (tmp_path / "splits" / "glyphs-mini.json").write_text(text.replace('"iteration": 0', '"iteration": 1', 1))
+    assert "hash" in refused("splits", "show", "--dataset", "glyphs-mini", "--work", str(tmp_path))
+
+
+def test_an_unwritable_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    line = refused("splits", "build", "--dataset", "glyphs-mini", "--work", str(tmp_path / "file" / "work"))
+    assert "cannot write" in line
+    assert "--work" in line
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    ("epoch=3", "did you mean 'epochs'"), ("margin.bta=1", "did you mean 'beta'"), ("epochs", "KEY=VALUE"),
+    ("margin.beta=high", "margin.beta"), ("arcface.scale=3", "not among the methods"),
+])
+def test_a_wrong_set_is_explained(work: Path, change: str, words: str) -> None:
+    assert words in refused("run", "--methods", "margin", "--dataset", "glyphs-mini", "--set", change, "--work", str(work))
+
+
+def test_splits_are_shown_verified_and_exported(work: Path, tmp_path: Path) -> None:
+    shown = oodml("splits", "show", "--dataset", "glyphs-mini", "--work", str(work))
+    assert "default" in shown.stdout
+    assert "i.i.d." in shown.stdout
+    manifest = work / "splits" / "glyphs-mini.json"
+    assert oodml("splits", "verify", str(manifest), "--work", str(work)).returncode == 0
+    done = oodml("splits", "export", "--dataset", "glyphs-mini", "--split", "1", "--out", str(tmp_path), "--work", str(work))
+    assert done.returncode == 0, done.stderr
+    lines = (tmp_path / "glyphs-mini-1.csv").read_text().splitlines()
+    assert len(lines) == 481
+
+
+def test_a_run_is_done_once_and_reported(work: Path) -> None:
+    arguments = ("run", "--methods", "margin", "--dataset", "glyphs-mini", "--splits", "1", "--seeds", "1", "--jobs", "1",
+                 "--set", "steps_per_epoch=2", "--work", str(work))
+    first = oodml(*arguments)
+    assert first.returncode == 0, first.stdout + first.stderr
+    records = list(work.glob("runs/glyphs-mini/1/margin/*/record.json"))
+    assert len(records) == 1
+    written = records[0].stat().st_mtime_ns
+    again = oodml(*arguments)
+    assert again.returncode == 0
+    assert "1 done already" in again.stdout
+    assert records[0].stat().st_mtime_ns == written
+    report = oodml("report", "--work", str(work))
+    assert report.returncode == 0, report.stderr
+    assert (work / "leaderboard" / "index.html").exists()
+    assert "1/2" in report.stdout, "a ladder with one rung missing has no aggregate"

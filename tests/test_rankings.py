@@ -1,0 +1,216 @@
+"""Ties, ranges of ranks and tests over cells, against brute force, scipy and published tables of critical values."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from reports import ReportError, aggregate, gains, rankings, records, statistics
+from reports.outcomes import Reader
+from reports.resampling import Resamples, ags_weights
+from reports.results import Results
+from tests.sample_records import LADDERS, make_record, write_outcomes
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+def test_holm_is_the_definition(p: list[float]) -> None:
+    """Sorted, the i-th smallest of m is multiplied by m - i + 1 and may not fall below its predecessor."""
+    expected: dict[int, float] = {}
+    running = 0.0
+    for place, index in enumerate(sorted(range(len(p)), key=lambda i: p[i])):
+        running = max(running, min(1.0, (len(p) - place) * p[index]))
+        expected[index] = running
+    assert statistics.holm(p).tolist() == pytest.approx([expected[i] for i in range(len(p))])
+
+
+def test_critical_differences_are_those_of_demsar() -> None:
+    """q_0.05 of table 5(a) in Demšar (2006)."""
+    printed = {2: 1.960, 3: 2.343, 4: 2.569, 5: 2.728, 6: 2.850, 7: 2.949, 8: 3.031, 9: 3.102, 10: 3.164}
+    for methods, q in printed.items():
+        cd = statistics.critical_difference(methods, 14)
+        assert cd == pytest.approx(q * math.sqrt(methods * (methods + 1) / (6 * 14)), abs=2e-3)
+
+
+def wide(values: list[list[float]]) -> pd.DataFrame:
+    return pd.DataFrame(values, index=pd.Index([f"m{i}" for i in range(len(values))], name="label"))
+
+
+def test_friedman_and_wilcoxon_are_scipys() -> None:
+    rng = np.random.default_rng(3)
+    table = wide((rng.random((4, 11)) + np.arange(4)[:, None] * 0.2).tolist())
+    found = statistics.friedman(table)
+    assert found is not None
+    expected = stats.friedmanchisquare(*table.to_numpy())
+    assert (found.statistic, found.p) == pytest.approx((expected.statistic, expected.pvalue))
+    ranks = [sum(1 + sum(other > own for other in column) for own, column in
+                 zip(table.to_numpy()[i], table.to_numpy().T)) / 11 for i in range(4)]
+    assert list(found.ranks.values()) == pytest.approx(ranks)
+    pairs = statistics.wilcoxon_pairs(table)
+    row = pairs[(pairs["first"] == "m0") & (pairs["second"] == "m3")].iloc[0]
+    assert row["p"] == pytest.approx(stats.wilcoxon(table.loc["m0"], table.loc["m3"]).pvalue)
+    assert row["wins"] + row["ties"] + row["losses"] == 11
+    assert (pairs["holm"] >= pairs["p"]).all()
+    assert statistics.friedman(table.iloc[:2]) is None
+
+
+def test_cliques_join_what_is_near() -> None:
+    found = statistics.Friedman(1, 0.01, {"a": 1.0, "b": 1.5, "c": 2.4, "d": 4.0}, 10, 1.0)
+    assert found.cliques == [("a", "b"), ("b", "c")]
+
+
+def test_equal_methods_are_no_finding() -> None:
+    table = wide([[0.5, 0.6]] * 3)
+    found = statistics.friedman(table)
+    assert found is not None
+    assert found.p == 1
+    assert statistics.wilcoxon_pairs(table)["p"].tolist() == [1, 1, 1]
+
+
+@given(st.lists(st.tuples(st.floats(0, 400), st.floats(0, 1)), min_size=2, max_size=9, unique_by=lambda pair: pair[0]))
+def test_ags_is_the_weighted_mean(points: list[tuple[float, float]]) -> None:
+    fids, scores = zip(*points)
+    if max(fids) - min(fids) < 1e-3:
+        return
+    assert float(ags_weights(fids) @ np.array(scores)) == pytest.approx(aggregate.ags(fids, scores), abs=1e-9)
+
+
+def test_without_outcomes_the_test_is_welchs() -> None:
+    rng = np.random.default_rng(0)
+    one, two = rng.normal(0.6, 0.01, 4), rng.normal(0.58, 0.03, 3)
+    found = rankings.errors(np.full((2, 5), np.nan), np.array([one.std(ddof=1), two.std(ddof=1)]), np.array([4.0, 3.0]), 2)
+    p = rankings.p_values(np.array([one.mean(), two.mean()]), found)
+    assert p[0, 1] == pytest.approx(stats.ttest_ind(one, two, equal_var=False).pvalue)
+    half = found.pair_half_widths()[0, 1]
+    interval = stats.ttest_ind(one, two, equal_var=False).confidence_interval()
+    assert half == pytest.approx((interval.high - interval.low) / 2)
+
+
+def test_single_seeds_without_outcomes_cannot_be_tested() -> None:
+    found = rankings.errors(np.full((2, 5), np.nan), np.array([np.nan, 0.01]), np.array([1.0, 3.0]), 2)
+    assert np.isnan(found.pair[0, 1])
+    p = rankings.p_values(np.array([0.6, 0.5]), found)
+    assert [side.tolist() for side in rankings.rank_ranges(np.array([0.6, 0.5]), p)] == [[1, 2], [1, 2]]
+
+
+def test_ranges_and_groups_by_hand() -> None:
+    values = np.array([0.9, 0.88, 0.7, 0.69])
+    p = np.array([[1, 0.4, 0.01, 0.01], [0.4, 1, 0.2, 0.01], [0.01, 0.2, 1, 0.5], [0.01, 0.01, 0.5, 1.0]])
+    first, last = rankings.rank_ranges(values, p)
+    assert list(zip(first.tolist(), last.tolist())) == [(1, 2), (1, 3), (2, 4), (3, 4)]
+    assert rankings.tie_groups(values, p).tolist() == [1, 1, 2, 2]
+
+
+@given(st.integers(2, 8), st.integers(0, 10_000))
+def test_a_rank_lies_in_its_range(count: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    values = rng.random(count).round(1)
+    p = rng.random((count, count))
+    p = np.triu(p, 1) + np.triu(p, 1).T + np.eye(count)
+    p[values[:, None] == values[None, :]] = 1
+    first, last = rankings.rank_ranges(values, p)
+    place = stats.rankdata(-values, method="min")
+    assert (first <= place).all()
+    assert (place <= last).all()
+    assert rankings.tie_groups(values, p)[np.argmax(values)] == 1
+
+
+def write_cell(folder: Path, method: str, split: int, hits: np.ndarray, labels: np.ndarray, seed: int = 0,
+               classes: list[str] | None = None) -> None:
+    path = folder / method / str(split) / f"s{seed}"
+    records.write(path, make_record("glyphs", split, method, seed, float(hits.mean())))
+    write_outcomes(path, labels, hits, classes)
+
+
+def test_the_error_by_resampled_classes_is_the_cluster_error(tmp_path: Path) -> None:
+    """Against the linearised variance of a ratio: sum over classes of (d_c - D n_c)^2 / N^2."""
+    rng = np.random.default_rng(5)
+    classes, each = 60, 8
+    labels = np.repeat(np.arange(classes), each)
+    ease = rng.normal(0, 0.25, classes)[labels]
+    one = rng.random(len(labels)) < np.clip(0.7 + ease, 0, 1)
+    two = rng.random(len(labels)) < np.clip(0.62 + ease, 0, 1)
+    write_cell(tmp_path, "one", 1, one, labels)
+    write_cell(tmp_path, "two", 1, two, labels)
+    results = Results(records.collect(tmp_path))
+    cells, errors = results.rung_errors("glyphs", 1, "recall@1")
+    assert cells["method"].tolist() == ["one", "two"]
+    difference = (one.astype(int) - two).reshape(classes, each).sum(axis=1)
+    expected = ((difference - difference.mean()) ** 2).sum() / len(labels) ** 2
+    assert errors.pair[0, 1] == pytest.approx(expected, rel=0.12)
+    single = one.reshape(classes, each).sum(axis=1)
+    assert errors.own[0] == pytest.approx(((single - single.mean()) ** 2).sum() / len(labels) ** 2, rel=0.12)
+
+
+def test_named_classes_are_drawn_once_for_all_rungs(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    labels = np.repeat(np.arange(30), 5)
+    hits = rng.random(len(labels)) < 0.5
+    names = [f"class {i}" for i in range(30)]
+    for split in (1, 2):
+        write_cell(tmp_path, "named", split, hits, labels, classes=names)
+        write_cell(tmp_path / "x", "plain", split, hits, labels)
+    frame = records.collect(tmp_path)
+    named = Resamples(frame[frame["method"] == "named"])
+    plain = Resamples(frame[frame["method"] == "plain"])
+    draws = [[next(iter(found.rungs["glyphs", split].values())) for split in (1, 2)] for found in (named, plain)]
+    assert np.array_equal(*draws[0])
+    assert abs(np.corrcoef(*draws[1])[0, 1]) < 0.2
+
+
+def test_methods_that_differ_by_chance_share_a_range(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    labels = np.repeat(np.arange(40), 10)
+    for method, strength in (("a", 0.70), ("b", 0.69), ("c", 0.30)):
+        for split, _ in LADDERS["glyphs"]:
+            write_cell(tmp_path, method, split, rng.random(len(labels)) < strength, labels)
+    results = Results(records.collect(tmp_path))
+    board = results.ags("recall@1", "demo").set_index("method")
+    assert (board.at["a", "rank:low"], board.at["a", "rank:high"]) == (1, 2)
+    assert (board.at["c", "rank:low"], board.at["c", "rank:high"]) == (3, 3)
+    assert board["mean:group"].to_dict() == {"a": 1, "b": 1, "c": 2}
+    assert board.at["a", "mean:low"] < board.at["a", "mean"] < board.at["a", "mean:high"]
+
+
+def test_stability_counts_places() -> None:
+    drawn = np.array([[0.5, 0.5, 0.5, 0.5], [0.4, 0.6, 0.4, 0.4]])
+    places = rankings.stability(drawn.mean(axis=1), drawn, np.array([np.nan, np.nan]), np.array([1.0, 1.0]))
+    assert places is not None
+    assert places.tolist() == [[0.75, 0.25], [0.25, 0.75]]
+    assert rankings.stability(np.array([1.0, 2.0]), np.full((2, 4), np.nan), np.zeros(2), np.ones(2)) is None
+
+
+def test_outcomes_are_read_as_they_were_saved(tmp_path: Path) -> None:
+    from benchmark import outcomes
+
+    first = np.array([1, 2, 0, 7, 1, 300])
+    counted = np.array([True, True, True, False, True, True])
+    labels = np.array([3, 3, 0, 0, 5, 5])
+    outcomes.save(tmp_path / "queries.npz", outcomes.Outcomes(first, counted, labels))
+    found = Reader(2).read(tmp_path)
+    assert found is not None
+    assert dict(zip(found.keys.tolist(), zip(found.queries.tolist(), found.hits.tolist()))) == {
+        0: (1, 0), 3: (2, 2), 5: (2, 1)}
+    assert found.score == pytest.approx(outcomes.load(tmp_path / "queries.npz").hits(2).mean())
+    assert Reader().read(tmp_path / "none") is None
+    (tmp_path / "queries.npz").write_bytes(b"PK\x03\x04 cut")
+    with pytest.raises(ReportError, match="damaged"):
+        Reader().read(tmp_path)
+
+
+def test_the_distance_at_which_a_method_falls_below_the_floor(tmp_path: Path) -> None:
+    """On a ladder 164.25, 214.5: gains of +0.1 and -0.3 cross zero a quarter of the way."""
+    for split, ours in ((1, 0.6), (2, 0.2)):
+        records.write(tmp_path / f"m{split}", make_record("glyphs", split, "margin", 0, ours))
+        records.write(tmp_path / f"f{split}", make_record("glyphs", split, "frozen", 0, 0.5))
+        records.write(tmp_path / f"a{split}", make_record("glyphs", split, "arcface", 0, 0.9))
+    cells = aggregate.rung_scores(records.collect(tmp_path), "glyphs")
+    below = gains.falls_below(cells).set_index("method")["below"]
+    assert below["margin"] == pytest.approx(164.25 + (214.5 - 164.25) / 4)
+    assert math.isinf(below["arcface"])
