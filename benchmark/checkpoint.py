@@ -1,10 +1,11 @@
-"""The state of a run between two epochs: one folder of safetensors and JSON, swapped in atomically."""
+"""The state of a run between two epochs: one folder of safetensors and JSON, written beside and swapped in."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,24 +16,73 @@ from torch import Tensor
 NAME = "checkpoint"
 
 
-def save(folder: Path, tensors: dict[str, dict[str, Any]], state: dict[str, Any]) -> None:
-    """Write a checkpoint so that a kill at any moment leaves the old one or the new one, never half of one.
+class Saver:
+    """Writes the checkpoints of one run in a thread, so that training does not wait for the disk.
 
-    `tensors` maps a part's name (method, optimiser, sampler) to its state dict.
+    A checkpoint that comes while the last one is still being written is left out, unless it must be `whole`: then
+    the call comes back when it is on the disk. What goes wrong in the thread is raised by the next call.
     """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._thread = ThreadPoolExecutor(1)
+        self._writing: Future[None] | None = None
+        self._buffers: dict[str, Tensor] = {}
+
+    def save(self, tensors: dict[str, dict[str, Any]], state: dict[str, Any], whole: bool = False) -> None:
+        """Keep a run as it is now; `tensors` maps a part's name (method, optimiser, sampler) to its state dict."""
+        if self._writing is not None and (whole or self._writing.done()):
+            self._writing.result()
+            self._writing = None
+        if self._writing is None:
+            flat: dict[str, Tensor] = {}
+            plan = {part: _flatten(value, part, flat) for part, value in tensors.items()}
+            self._writing = self._thread.submit(_write, self.folder, self._copies(flat), {"state": state, "plan": plan})
+        if whole:
+            self._writing.result()
+
+    def close(self) -> None:
+        """Wait for the thread; after this the newest checkpoint is on the disk."""
+        self._thread.shutdown()
+        if self._writing is not None:
+            self._writing.result()
+
+    def _copies(self, flat: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Copies in main memory that training does not touch; pinned where they come from a GPU, in memory kept for it.
+
+        safetensors refuses tensors that share memory or lie in another order than the usual one.
+        """
+        copies = {}
+        for key, value in flat.items():
+            if value.is_cuda:
+                kept = self._buffers.get(key)
+                if kept is None or kept.shape != value.shape or kept.dtype != value.dtype:
+                    kept = self._buffers[key] = torch.empty(value.shape, dtype=value.dtype, pin_memory=True)
+                copies[key] = kept.copy_(value.detach().contiguous(), non_blocking=True)
+            else:
+                copies[key] = value.detach().contiguous().clone()
+        if self._buffers:
+            torch.cuda.synchronize()
+        return copies
+
+
+def _write(folder: Path, copies: dict[str, Tensor], content: dict[str, Any]) -> None:
+    """A kill at any moment leaves the old checkpoint or the new one, never half of one."""
+    for left in folder.glob(f".{NAME}-*"):
+        shutil.rmtree(left, ignore_errors=True)
     fresh = folder / f".{NAME}-{os.getpid()}"
-    shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)
-    flat: dict[str, Tensor] = {}
-    plan = {part: _flatten(value, part, flat) for part, value in tensors.items()}
-    # safetensors refuses tensors that share memory, hence the copies
-    copies = {key: value.detach().cpu().contiguous().clone() for key, value in flat.items()}
-    save_file(copies, fresh / "tensors.safetensors")
-    (fresh / "state.json").write_text(json.dumps({"state": state, "plan": plan}))
-    for path in fresh.iterdir():
-        _flush(path)
+    try:
+        save_file(copies, fresh / "tensors.safetensors")
+        (fresh / "state.json").write_text(json.dumps(content))
+        for path in fresh.iterdir():
+            _flush(path)
+    except BaseException:
+        # a full disk has no room for half a checkpoint
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
     # Epochs are in the names: two renames could lose both, one new name and a late delete cannot.
-    target = folder / f"{NAME}-{state['epoch']:05d}"
+    target = folder / f"{NAME}-{content['state']['epoch']:05d}"
     shutil.rmtree(target, ignore_errors=True)
     fresh.rename(target)
     _flush(folder)

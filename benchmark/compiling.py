@@ -34,7 +34,7 @@ class Compiled:
         self.backbone, self.mode = method.backbone, mode
         self._fast: Callable[..., object] | None = None
         if mode:
-            self._fast = torch.compile(self.backbone.forward, dynamic=False, **({} if mode == "plain" else {"mode": mode}))
+            self._fast = torch.compile(self.backbone.forward, dynamic=False, mode=None if mode == "plain" else mode)
 
     @contextmanager
     def __call__(self) -> Iterator[None]:

@@ -39,9 +39,10 @@ def extract(index: DatasetIndex, store: ImageStore, backbone: nn.Module, *, name
             progress: bool = True) -> np.ndarray:
     """Pooled features of every image, (n, d) float32, memory-mapped; computed only where not kept already.
 
-    `backbone(images)` gives (b, d). It is moved to `device` and run in evaluation mode without gradients, `batch` images
-    at a time (256, on CUDA 512); on CUDA in bfloat16 autocast and channels-last. The file is `folder/features-NAME-BACKBONE-HASH8/features.npy` with a
-    JSON beside it that says what it was made from. Work goes on where a killed call stopped.
+    `backbone(images)` gives (b, d). It is moved to `device` and run in evaluation mode without gradients, `batch`
+    images at a time (256, on CUDA 512); on CUDA in bfloat16 autocast and channels-last. The file is
+    `folder/features-NAME-BACKBONE-HASH8/features.npy` with a JSON beside it that says what it was made from. Work goes
+    on where a killed call stopped.
     """
     if len(store) != len(index):
         raise UserError(f"there are {len(store)} decoded images in {store.folder} but {len(index)} in dataset "

@@ -41,7 +41,7 @@ def watch(method: Method) -> Watched:
     for module in method.modules():
         if isinstance(module, PromptPool):
             module.register_forward_hook(
-                lambda pool, given, _: seen.prompts.append(pool.weights(given[0]).float().cpu()))
+                lambda pool, given, _: seen.prompts.append(pool.weights(given[0]).detach().float().cpu()))
     return seen
 
 

@@ -65,7 +65,7 @@ class Meter:
         self._check(loss, steps)
         entry = {"epoch": self.epoch - 1, "step": self.first + steps, "loss": loss, "lr": lr, "images_per_second": rate,
                  "memory": peak_memory(self.device)}
-        write(self.folder, {"event": "steps", **entry})
+        write_line(self.folder, {"event": "steps", **entry})
         self.tell(entry)
 
     def left(self, steps: int) -> float:
@@ -84,7 +84,7 @@ class Meter:
                            "steps before")
 
 
-def write(folder: Path, entry: dict[str, Any]) -> None:
+def write_line(folder: Path, entry: dict[str, Any]) -> None:
     """One more line of `log.jsonl`."""
     with (folder / "log.jsonl").open("a", encoding="utf-8") as stream:
         stream.write(json.dumps(entry) + "\n")

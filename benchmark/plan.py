@@ -130,15 +130,18 @@ def plan(ladder: Ladder, index_hash: str, names: Iterable[str], *, protocol: str
         for name in names:
             entry = methods.get(name)
             own = load_protocol(protocol, ladder.dataset, name, overrides)
-            settings = dataclasses.asdict(entry.settings(ladder.dataset, **overrides.methods.get(name, {})))
-            base = {}
-            if entry.base is not None:
-                base = dataclasses.asdict(entry.base.settings(ladder.dataset,
-                                                              **overrides.methods.get(entry.base.name, {})))
+            settings = _settings(entry, ladder.dataset, protocol, overrides)
+            base = {} if entry.base is None else _settings(entry.base, ladder.dataset, protocol, overrides)
             origin = weights.identify(own.backbone, weights_file)
             specs += [RunSpec(ladder.dataset, index_hash, split.id, split.hash, name, settings, base, own.identity(),
                               origin, seed) for split in chosen]
     return specs
+
+
+def _settings(entry: methods.Entry, dataset: str, protocol: str, overrides: Overrides) -> dict[str, Any]:
+    """A method's settings: its own for the dataset, what the protocol changes, what `--set` changes."""
+    given = {**protocols.settings_of(protocol, entry.name.partition(":")[0]), **overrides.methods.get(entry.name, {})}
+    return dataclasses.asdict(entry.settings(dataset, **given))
 
 
 def fitting(names: Iterable[str], dataset: str, protocol: str,

@@ -20,10 +20,13 @@ else:
 FOLDER = Path(__file__).parent / "protocols"
 KINDS = ("dataset", "tag", "method", "both")
 """Tables of a file whose keys replace the general ones, in this order."""
+SETTINGS = "settings"
+"""The table that changes methods' own settings: [settings.margin]."""
 SIZES = {"big": 256}
 """Image sizes of augmentations that have one of their own; of all others it is 224."""
-LEAST = {"epochs": 0, "lr": 0, "weight_decay": 0, "batch_size": 2, "dim": 1, "steps_per_epoch": 0, "size": 0, "resize": 1,
-         "flip": 0, "warmup": 0, "clip_value": 0, "clip_norm": 0, "evaluate_every": 1, "train_shots": 0, "seeds": 1}
+LEAST = {"epochs": 0, "lr": 0, "weight_decay": 0, "batch_size": 2, "dim": 1, "steps_per_epoch": 0, "size": 0,
+         "resize": 1, "flip": 0, "warmup": 0, "clip_value": 0, "clip_norm": 0, "evaluate_every": 1, "train_shots": 0,
+         "seeds": 1}
 CHOICES = {"optimiser": ("adam", "adamw"), "precision": ("auto", "fp32", "bf16"),
            "compile": ("auto", "yes", "no"), "interpolation": ("bilinear", "bicubic")}
 
@@ -111,6 +114,7 @@ def load(name: str, *, dataset: str = "", method: str = "", tags: tuple[str, ...
     path = path_of(name)
     table = _read(path)
     parts = {kind: table.pop(kind, {}) for kind in KINDS}
+    table.pop(SETTINGS, None)
     values = {"name": path.stem, **table, **parts["dataset"].get(dataset, {})}
     for tag in tags:
         values |= parts["tag"].get(tag, {})
@@ -126,6 +130,15 @@ def load(name: str, *, dataset: str = "", method: str = "", tags: tuple[str, ...
         raise UserError(f"protocol {path}: missing {', '.join(missing)}")
     found = Protocol(**{name: _typed(name, value, path.stem) for name, value in values.items()})
     return found if found.size else dataclasses.replace(found, size=SIZES.get(found.augmentation, 224))
+
+
+def settings_of(name: str, method: str) -> dict[str, Any]:
+    """What a protocol changes of a method's own settings.
+
+    >>> settings_of("oodml", "margin")
+    {}
+    """
+    return dict(_read(path_of(name)).get(SETTINGS, {}).get(method, {}))
 
 
 class Explained(NamedTuple):
@@ -151,7 +164,7 @@ own in the method', source='supplement B')
         if given != "name":
             source = comments.get(("", given), "") if given in table else "default"
             yield Explained("", given, getattr(general, given), field.metadata["meaning"], source)
-    for kind in KINDS:
+    for kind in (*KINDS, SETTINGS):
         owners = table.get(kind, {})
         if kind == "both":
             owners = {f"{dataset}.{method}": changes for dataset, those in owners.items()

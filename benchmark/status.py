@@ -26,7 +26,7 @@ KINDS = ("done", "running", "failed", "missing")
 
 @dataclass(frozen=True)
 class State:
-    """The state of one cell: one of KINDS, or `damaged` (unreadable record) or `foreign` (record of another version)."""
+    """The state of one cell: one of KINDS, `damaged` (unreadable record) or `foreign` (record of another version)."""
 
     kind: str
     text: str = ""

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from benchmark import cost, executors, followups, images, provenance, status, weights
+from benchmark import cost, executors, images, provenance, status, weights
 from benchmark.errors import UserError
 from benchmark.executors import Job, Outcome, Resources
 from benchmark.matrix import Matrix, Places, gather
@@ -113,7 +113,9 @@ def run(study: Study, places: Places, *, executor: str = "local", resources: Res
             progress.close()
             sys.stdout.flush()
     outcome.failed |= lacking
-    if not (outcome.interrupted or outcome.ended or outcome.submitted):
+    if study.after and not (outcome.interrupted or outcome.ended or outcome.submitted):
+        from benchmark import followups  # brings much along that most sweeps do not need
+
         for step in study.after:
             followups.follow(step, matrix.jobs, places.workspace, say)
     return outcome

@@ -8,6 +8,7 @@ nothing had happened.
 from __future__ import annotations
 
 import contextlib
+import copy
 import hashlib
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -20,9 +21,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmark import checkpoint, compiling, meter
+from benchmark import checkpoint, compiling
 from benchmark.loader import Loader
-from benchmark.meter import Meter, peak_memory
+from benchmark.meter import Meter, peak_memory, write_line
 from benchmark.protocol import Protocol
 from benchmark.task import Side
 from methods import Method
@@ -64,7 +65,7 @@ def train(method: Method, side: Side, loader: Loader, sampler: BatchSampler, pro
         history.epochs.append({"epoch": 0, **evaluate(method)})
         return history
 
-    method.to(device, memory_format=torch.channels_last)
+    method.to(device).to(memory_format=torch.channels_last)
     optimiser = _optimiser(groups, protocol, device)
     rates = [group["lr"] for group in optimiser.param_groups]
     ids, labels = torch.from_numpy(side.ids), torch.from_numpy(side.labels).to(device)
@@ -89,53 +90,57 @@ def train(method: Method, side: Side, loader: Loader, sampler: BatchSampler, pro
     ahead = (protocol.epochs - max(start, protocol.warmup)) * length
     mode = compiling.mode_of(protocol, method, device, ahead)
     fast, plain = None, compiling.Compiled(method)
-    meter.write(folder, {"event": "start", "epoch": start, "images": loader.describe(),
-                         "precision": precision(protocol, device), "compile": mode or "no"})
+    write_line(folder, {"event": "start", "epoch": start, "images": loader.describe(),
+                        "precision": precision(protocol, device), "compile": mode or "no"})
 
-    for epoch in range(start + 1, protocol.epochs + 1):
-        method.train()
-        _set_rates(optimiser, rates, protocol, epoch)
-        if fast is None and epoch > protocol.warmup:
-            fast = compiling.compiled(method, mode, trial)
-        generator = _seed_everything(seed, epoch)
-        batches = islice(sampler.epoch(generator), length)
-        gauge = Meter(folder, device, epoch, history.steps, tell)
-        with _step_of(gauge), contextlib.closing(_images(loader, ids, batches, seed, epoch, method.views)) as supply:
-            for chosen, images in supply:
-                with (fast or plain)():
-                    loss, embeddings = gradients(images, chosen)
-                _clip(method, protocol)
-                optimiser.step()
-                optimiser.zero_grad(set_to_none=True)
-                method.after_step()
-                sampler.remember(chosen, embeddings)
-                gauge.add(loss, len(chosen), optimiser.param_groups[0]["lr"])
-                if stop() and gauge.left(length) > GRACE:
-                    raise Interrupted(f"stopped within epoch {epoch} of {protocol.epochs}")
-            mean_loss = gauge.end()
-        seconds = time.perf_counter() - gauge.began
-        history.seconds += seconds
-        history.images += gauge.images
-        history.steps += gauge.steps
-        entry: dict[str, Any] = {"epoch": epoch, "loss": mean_loss}
-        if epoch % protocol.evaluate_every == 0 or epoch == protocol.epochs:
-            entry |= evaluate(method)
-        history.epochs.append(entry)
-        meter.write(folder, {"event": "epoch", **entry, "step": history.steps, "lr": optimiser.param_groups[0]["lr"],
-                             "seconds": seconds, "images_per_second": gauge.images / seconds,
-                             "memory": peak_memory(device)})
-        checkpoint.save(folder, {"method": method.state_dict(), "optimiser": optimiser.state_dict(),
-                                 "sampler": sampler.state_dict()}, {"epoch": epoch, "history": vars(history)})
-        tell(entry)
-        if stop() and epoch < protocol.epochs:
-            raise Interrupted(f"stopped after epoch {epoch} of {protocol.epochs}")
+    with contextlib.closing(checkpoint.Saver(folder)) as saver:
+        for epoch in range(start + 1, protocol.epochs + 1):
+            method.train()
+            _set_rates(optimiser, rates, protocol, epoch)
+            if fast is None and epoch > protocol.warmup:
+                fast = compiling.compiled(method, mode, trial)
+            generator = _seed_everything(seed, epoch)
+            supply = _images(loader, ids, islice(sampler.epoch(generator), length), seed, epoch, method.views)
+            gauge = Meter(folder, device, epoch, history.steps, tell)
+            with _step_of(gauge), contextlib.closing(supply):
+                for chosen, images in supply:
+                    with (fast or plain)():
+                        loss, embeddings = gradients(images, chosen)
+                    _clip(method, protocol)
+                    optimiser.step()
+                    optimiser.zero_grad(set_to_none=True)
+                    method.after_step()
+                    sampler.remember(chosen, embeddings)
+                    gauge.add(loss, len(chosen), optimiser.param_groups[0]["lr"])
+                    if stop() and gauge.left(length) > GRACE:
+                        raise Interrupted(f"stopped within epoch {epoch} of {protocol.epochs}")
+                mean_loss = gauge.end()
+            seconds = time.perf_counter() - gauge.began
+            history.seconds += seconds
+            history.images += gauge.images
+            history.steps += gauge.steps
+            entry: dict[str, Any] = {"epoch": epoch, "loss": mean_loss}
+            if epoch % protocol.evaluate_every == 0 or epoch == protocol.epochs:
+                entry |= evaluate(method)
+            history.epochs.append(entry)
+            write_line(folder, {"event": "epoch", **entry, "step": history.steps, "lr": optimiser.param_groups[0]["lr"],
+                                "seconds": seconds, "images_per_second": gauge.images / seconds,
+                                "memory": peak_memory(device)})
+            stopped = stop() and epoch < protocol.epochs
+            parts = {"method": method, "optimiser": optimiser, "sampler": sampler}
+            saver.save({name: part.state_dict() for name, part in parts.items()},
+                       {"epoch": epoch, "history": copy.deepcopy(vars(history))},
+                       whole=stopped or epoch == protocol.epochs)
+            tell(entry)
+            if stopped:
+                raise Interrupted(f"stopped after epoch {epoch} of {protocol.epochs}")
     return history
 
 
 @torch.no_grad()
 def embed(method: Method, loader: Loader, ids: np.ndarray, protocol: Protocol, device: str, batch: int = 512) -> Tensor:
     """The normalised float32 embeddings of these images, on the device."""
-    method.to(device, memory_format=torch.channels_last).eval()
+    method.to(device).to(memory_format=torch.channels_last).eval()
     parts = []
     for _, images in loader.prefetch(torch.from_numpy(ids).split(batch), thread=loader.placement != "device"):
         with autocast(protocol, device):
@@ -237,6 +242,13 @@ def _resume(folder: Path, method: Method, optimiser: torch.optim.Optimizer, samp
     method.load_state_dict(tensors["method"])
     optimiser.load_state_dict(tensors["optimiser"])
     sampler.load_state_dict(tensors["sampler"])
+    for group in optimiser.param_groups:
+        for parameter in group["params"]:
+            kept = optimiser.state.get(parameter, {})
+            for key, value in kept.items():
+                # files know no channels-last, and the fused optimisers want all of a kind
+                if isinstance(value, Tensor) and value.shape == parameter.shape:
+                    kept[key] = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
     for key, value in state["history"].items():
         setattr(history, key, value)
     return int(state["epoch"])

@@ -47,8 +47,8 @@ def members(embeddings: Any, labels: Any, domains: Any, domain_names: Sequence[s
     for number, name in enumerate(domain_names):
         inside = np.flatnonzero(member == number)
         if len(inside):
-            found[name] = metrics.retrieval(x[inside], y[inside], roles=None if roles is None else np.asarray(roles)[inside],
-                                            **options)
+            own = None if roles is None else np.asarray(roles)[inside]
+            found[name] = metrics.retrieval(x[inside], y[inside], roles=own, **options)
     return found
 
 

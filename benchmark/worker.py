@@ -20,12 +20,12 @@ import torch
 from torch.nn.functional import normalize
 
 import methods
-from benchmark import checkpoint, datasets, features, images, ladders, meter, outcomes, provenance, structure, train, weights
+from benchmark import checkpoint, datasets, features, images, ladders, outcomes, provenance, structure, train, weights
 from benchmark.augment import Transform
 from benchmark.datasets import DatasetIndex
 from benchmark.errors import UserError
 from benchmark.loader import Loader
-from benchmark.meter import Diverged, peak_memory
+from benchmark.meter import Diverged, peak_memory, write_line
 from benchmark.plan import RunSpec, split_of
 from benchmark.protocol import Protocol
 from benchmark.scoring import score
@@ -110,7 +110,7 @@ def run(spec: RunSpec, context: Context, *, stop: Callable[[], bool] = lambda: F
     result = last["score"]
     outcomes.save(folder / "queries.npz", result.outcomes)
     scores, chosen = choose(history)
-    meter.write(folder, {"event": "end", "chosen_epochs": chosen, "selection_gap": selection_gap(scores)})
+    write_line(folder, {"event": "end", "chosen_epochs": chosen, "selection_gap": selection_gap(scores)})
     if method.groups(protocol.lr, protocol.weight_decay):
         checkpoint.save_weights(folder / WEIGHTS, method.state_dict())
     record = {
@@ -160,7 +160,7 @@ def selection_gap(scores: dict[str, dict[str, float]]) -> dict[str, float]:
 
 
 def transform_of(protocol: Protocol, method: Method) -> Transform:
-    """How images reach this network: the augmentation with the protocol's changes, and its weights' pixel statistics."""
+    """How images reach this network: the augmentation as the protocol changes it, its weights' pixel statistics."""
     backbone = method.backbone
     changes = {name: getattr(protocol, name) for name in ("scale", "flip") if getattr(protocol, name) is not None}
     return Transform.named(protocol.augmentation, size=protocol.size, resize=protocol.resize,
@@ -203,7 +203,8 @@ def failure_of(error: BaseException) -> dict[str, Any]:
         cause = "the GPU ran out of memory"
         remedy = "a smaller batch (--set batch_size=...), or fewer runs a GPU (--jobs 1)"
     elif isinstance(error, MemoryError) or "can't allocate memory" in text:
-        cause, remedy = "main memory ran out", "a smaller batch (--set batch_size=...), or fewer runs at once (--jobs 1)"
+        cause = "main memory ran out"
+        remedy = "a smaller batch (--set batch_size=...), or fewer runs at once (--jobs 1)"
     elif (isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)) or "No space left" in text:
         cause, remedy = "the disk is full", "free some space or give another folder (--work DIR), then run again"
     elif "CUDA error" in text:

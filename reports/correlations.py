@@ -11,7 +11,6 @@ import pandas as pd
 from reports.aggregate import ROW, is_union
 from reports.records import metrics
 from reports.tables import Column, Table
-from reports.views import spearman
 
 MEASURES = ("pi_intra", "pi_inter", "density", "rho")
 SCORES = ("recall@1", "map@1000")
@@ -25,23 +24,26 @@ def cells(runs: pd.DataFrame) -> pd.DataFrame:
     return single.groupby(keys, sort=True)[numbers].mean().reset_index()
 
 
-def _within(points: pd.DataFrame, column: str) -> pd.Series:
-    """Ranks within each dataset, as shares of its number of cells."""
-    return points.groupby("dataset")[column].rank(pct=True)
+def _correlations(points: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
+    """Spearman's correlation of every two columns, after ranking within each dataset (as shares of its cells)."""
+    ranks = points.groupby("dataset")[columns].rank(pct=True)
+    return ranks.corr(method="spearman", min_periods=3)
 
 
 def structure_table(points: pd.DataFrame) -> Table | None:
     """Correlation of each measure with each score, over all rungs and on default splits only; None without measures."""
     rows = []
-    for column in [name for name in points.columns if name.startswith("structure:")]:
+    measured = [name for name in points.columns if name.startswith("structure:") and points[name].notna().sum() > 2]
+    scores = [name for name in SCORES if name in points]
+    where = {"all": points, "default": points[points["kind"] == "default"]}
+    found = {name: _correlations(some, [*measured, *scores]) for name, some in where.items()}
+    for column in measured:
         _, side, measure = column.split(":")
-        if points[column].notna().sum() < 3:
-            continue
         row: dict[str, object] = {"measure": measure, "side": side}
-        for score in [name for name in SCORES if name in points]:
-            for where, some in (("all", points), ("default", points[points["kind"] == "default"])):
-                row[f"{score}:{where}"] = spearman(_within(some, column), _within(some, score))
-                row[f"{where}:cells"] = int((some[column].notna() & some[score].notna()).sum())
+        for score in scores:
+            row |= {f"{score}:{name}": found[name].at[column, score] for name in where}
+            row |= {f"{name}:cells": int(some[[column, score]].notna().all(axis=1).sum())
+                    for name, some in where.items()}
         rows.append(row)
     if not rows:
         return None
@@ -49,7 +51,7 @@ def structure_table(points: pd.DataFrame) -> Table | None:
     released = frame["measure"].str.contains("released")
     frame = pd.concat([frame[~released], frame[released]], ignore_index=True)
     columns = [Column("measure", "Measure"), Column("side", "Side")]
-    for score in [name for name in SCORES if name in points]:
+    for score in scores:
         columns += [Column(f"{score}:all", f"{score}, all splits", "number", digits=2),
                     Column(f"{score}:default", f"{score}, default", "number", digits=2)]
     columns += [Column("all:cells", "Cells", "number", digits=0),
@@ -61,8 +63,7 @@ def structure_table(points: pd.DataFrame) -> Table | None:
 def metric_matrix(points: pd.DataFrame) -> pd.DataFrame:
     """Spearman correlations between all metrics over the cells, ranked within each dataset."""
     names = [name for name in metrics(points) if points[name].nunique() > 1]
-    ranks = {name: _within(points, name) for name in names}
-    return pd.DataFrame([[spearman(ranks[a], ranks[b]) for b in names] for a in names], index=names, columns=names)
+    return _correlations(points, names)
 
 
 def matrix_table(values: pd.DataFrame) -> Table:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from reports import cards, figures, tables, views
 from reports.extras import Extras
-from reports.rendering import Site
+from reports.rendering import Site, slug
 from reports.results import union_parts
 from reports.statistics import kendall_between_rungs
 
@@ -31,15 +31,21 @@ def home(site: Site) -> None:
     for dataset in site.unions:
         unions.append((dataset, _union_tables(site, dataset, "home-")))
     lost = site.table(views.failure_table(site.failures)) if len(site.failures) else None
-    curves = []
-    for dataset in site.datasets[:4]:
-        cells = site.cells(dataset, site.metrics[0])
-        if cells["split"].nunique() > 1:
-            name = f"home-{site.slug(dataset)}"
-            drawing = figures.ladder_curve(_first_rows(cells), site.look, name,
-                                           f"{site.metrics[0]} along the ladder of {dataset}", site.metrics[0])
-            curves.append((dataset, site.figure(drawing, name)))
+    curves = [(dataset, _curve(site, dataset, site.metrics[0])) for dataset in site.datasets[:4]
+              if _has_ladder(site.cells(dataset, site.metrics[0]))]
     site.page("index.html", "index.html", boards=boards, union_boards=unions, lost=lost, curves=curves)
+
+
+def _has_ladder(cells: pd.DataFrame) -> bool:
+    return cells["split"].nunique() > 1 and bool(cells["frd"].notna().all())
+
+
+def _curve(site: Site, dataset: str, metric: str, relative: bool = False) -> dict[str, Any]:
+    """The curve of a dataset, or its difference to the mean; drawn once for all pages that show it."""
+    name = f"{site.slug(dataset)}-{slug(metric)}-{'difference' if relative else 'curve'}"
+    title = f"{metric} along the ladder of {dataset}" + (", difference to the mean" if relative else "")
+    cells = _first_rows(site.cells(dataset, metric))
+    return site.once(name, lambda: figures.ladder_curve(cells, site.look, name, title, metric, relative))
 
 
 def _first_rows(cells: pd.DataFrame, most: int = 24) -> pd.DataFrame:
@@ -72,15 +78,10 @@ def ladder(site: Site, dataset: str, extras: Extras) -> None:
         heat = site.table(replace(views.heat_table(results, dataset, metric), name=f"{short}-{metric}"))
         part: dict[str, Any] = {"metric": metric, "heat": heat, "curve": None, "difference": None, "bump": None,
                                 "flips": [], "tau": None, "gain": None}
-        if cells["split"].nunique() > 1 and cells["frd"].notna().all():
-            shown = _first_rows(cells)
-            for key, relative in (("curve", False), ("difference", True)):
-                name = f"{short}-{metric}-{key}".replace("@", "-")
-                title = f"{metric} along the ladder of {dataset}" + (", difference to the mean" if relative else "")
-                drawing = figures.ladder_curve(shown, site.look, name, title, metric, relative)
-                part[key] = site.figure(drawing, name)
+        if _has_ladder(cells):
+            part["curve"] = _curve(site, dataset, metric)
             if metric == site.metrics[0]:
-                part |= _flips(site, dataset, cells)
+                part |= {"difference": _curve(site, dataset, metric, relative=True), **_flips(site, dataset, cells)}
         if metric == site.metrics[0]:
             gains = views.gain_table(results, dataset, metric)
             part["gain"] = site.table(replace(gains, name=f"{short}-gain")) if gains else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jinja2
@@ -54,6 +54,7 @@ class Site:
         self.facts = self._facts()
         self.slugs = slugs([*self.look, *self.datasets, *self.unions])
         self.sections: list[tuple[str, str]] = []
+        self._drawn: dict[str, dict[str, Any]] = {}
         self._later: list[tuple[str, str, dict[str, Any]]] = []
         self.environment = jinja2.Environment(
             loader=jinja2.PackageLoader("reports"), autoescape=True, trim_blocks=True, lstrip_blocks=True,
@@ -173,6 +174,12 @@ class Site:
         alone = re.sub(r"<svg", '<?xml version="1.0" encoding="utf-8"?>\n<svg', drawn, count=1)
         self.files[f"figures/{slug(name)}.svg"] = alone
         return {"svg": Markup(drawing.for_page(drawn)), "file": f"figures/{slug(name)}.svg"}
+
+    def once(self, name: str, draw: Callable[[], str]) -> dict[str, Any]:
+        """A figure that several pages show, drawn for the first of them."""
+        if name not in self._drawn:
+            self._drawn[name] = self.figure(draw(), name)
+        return self._drawn[name]
 
     def cells(self, dataset: str, metric: str) -> pd.DataFrame:
         """The rungs of a dataset with the label of their row, in the order of the board."""

@@ -84,7 +84,8 @@ def test_ags_is_the_weighted_mean(points: list[tuple[float, float]]) -> None:
 def test_without_outcomes_the_test_is_welchs() -> None:
     rng = np.random.default_rng(0)
     one, two = rng.normal(0.6, 0.01, 4), rng.normal(0.58, 0.03, 3)
-    found = rankings.errors(np.full((2, 5), np.nan), np.array([one.std(ddof=1), two.std(ddof=1)]), np.array([4.0, 3.0]), 2)
+    stds = np.array([one.std(ddof=1), two.std(ddof=1)])
+    found = rankings.errors(np.full((2, 5), np.nan), stds, np.array([4.0, 3.0]), 2)
     p = rankings.p_values(np.array([one.mean(), two.mean()]), found)
     assert p[0, 1] == pytest.approx(stats.ttest_ind(one, two, equal_var=False).pvalue)
     half = found.pair_half_widths()[0, 1]

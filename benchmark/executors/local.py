@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import pkgutil
 import signal
 import time
 from collections import deque
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+import methods
 from benchmark.executors import Job, Outcome, Resources
 from benchmark.executors.brake import Brake
 from benchmark.locks import LOST, Heart, Watch
@@ -22,7 +24,7 @@ ATTEMPTS = 2
 
 
 def devices(resources: Resources) -> list[str]:
-    """The device of each worker: every GPU `per_gpu` times, else the CPU `jobs` times (default: a core each, at most 4).
+    """The device of each worker: every GPU `per_gpu` times, else the CPU `jobs` times (default: its cores, at most 4).
     """
     import torch
 
@@ -63,11 +65,12 @@ class Crew:
     workers: list[Worker | None] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        # A server that has imported torch once hands out workers in no time, also in place of dead ones.
+        # A server that has imported torch and all methods once hands out workers at no cost, also for dead ones.
         kinds = multiprocessing.get_all_start_methods()
         self.start: Any = multiprocessing.get_context("forkserver" if "forkserver" in kinds else "spawn")
         if "forkserver" in kinds:
-            self.start.set_forkserver_preload(["benchmark.executors.cell"])
+            own = [module.name for module in pkgutil.iter_modules(methods.__path__)]
+            self.start.set_forkserver_preload(["benchmark.executors.cell", *(f"methods.{name}" for name in own)])
         # no lock around it: a process killed while it holds one would stop all others
         self.stop = self.start.RawValue("b", 0)
         self.threads = max(1, cores() // max(1, len(self.places)))

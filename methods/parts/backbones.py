@@ -116,10 +116,11 @@ class Backbone(nn.Module):
 class Conv4(nn.Module):
     """Four blocks of 3x3 convolution, batch norm, ReLU and 2x2 max pooling: the few-shot literature's ConvNet.
 
-    The last map is pooled to 2x2 and flattened, so that coarse position survives.
+    The last map is pooled to 2x2 and flattened, so that coarse position survives; a last batch norm without scale
+    centres the features, as those behind a ReLU all point the same way and proxies could not tell them apart.
     """
 
-    widths = (32, 64, 64, 128)
+    widths = (16, 32, 64, 128)
     num_features = widths[-1]
 
     def __init__(self) -> None:
@@ -129,12 +130,13 @@ class Conv4(nn.Module):
             layers += [nn.Conv2d(before, after, 3, padding=1, bias=False), nn.BatchNorm2d(after), nn.ReLU(inplace=True),
                        nn.MaxPool2d(2)]
         self.layers = nn.Sequential(*layers)
+        self.norm = nn.BatchNorm1d(4 * self.widths[-1], affine=False)
 
     def forward_features(self, images: Tensor) -> Tensor:
         return self.layers(images)
 
     def forward_head(self, maps: Tensor) -> Tensor:
-        return nn.functional.adaptive_avg_pool2d(maps, 2).flatten(1)
+        return self.norm(nn.functional.adaptive_avg_pool2d(maps, 2).flatten(1))
 
     def forward(self, images: Tensor) -> Tensor:
         return self.forward_head(self.forward_features(images))

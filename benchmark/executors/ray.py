@@ -1,0 +1,135 @@
+"""Cells as tasks of a Ray cluster, an existing one (`--ray-address`) or one started on this machine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from benchmark.errors import UserError
+from benchmark.executors import Job, Outcome, Resources
+from benchmark.executors.brake import Brake
+from benchmark.executors.cell import Verdict, do_alone, write_failure
+from benchmark.progress import Progress
+
+RETRIES = 3
+"""How often Ray starts a task anew whose node or process was lost."""
+
+
+class Board:
+    """The actor through which tasks tell of epochs and learn that they should stop."""
+
+    def __init__(self) -> None:
+        self.stop = False
+        self.entries: list[tuple[str, dict[str, Any]]] = []
+
+    def tell(self, key: str, entry: dict[str, Any]) -> None:
+        self.entries.append((key, entry))
+
+    def news(self) -> list[tuple[str, dict[str, Any]]]:
+        entries, self.entries = self.entries, []
+        return entries
+
+    def press(self) -> None:
+        self.stop = True
+
+    def stopping(self) -> bool:
+        return self.stop
+
+
+def task(job: Job, board: Any, threads: int) -> Verdict:
+    """One cell in a process of the cluster; it starts where an earlier try of the same task was lost."""
+    import ray
+    import torch
+
+    torch.set_num_threads(threads)
+    if ray.get_gpu_ids():
+        job = replace(job, context=replace(job.context, device="cuda:0"))
+    return do_alone(job, stop=lambda: ray.get(board.stopping.remote()),
+                    tell=lambda entry: board.tell.remote(job.spec.identity, entry))
+
+
+def execute(jobs: list[Job], resources: Resources, progress: Progress) -> Outcome:
+    """Do the cells on a Ray cluster; Ctrl-C once ends after the current epochs, twice at once."""
+    ray = _imported()
+    started = not ray.is_initialized()
+    if started:
+        try:
+            ray.init(address=resources.ray_address, log_to_driver=False, include_dashboard=False if not
+                     resources.ray_address else None, num_cpus=None if resources.ray_address else resources.jobs)
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            raise UserError(f"no Ray cluster at {resources.ray_address or 'this machine'}: "
+                            f"{str(error).splitlines()[0]}") from None
+    try:
+        with Brake(resources.seconds) as brake:
+            return _drive(ray, jobs, resources, progress, brake)
+    finally:
+        if started:
+            ray.shutdown()
+
+
+def _drive(ray: Any, jobs: list[Job], resources: Resources, progress: Progress, brake: Brake) -> Outcome:
+    outcome = Outcome()
+    board = ray.remote(num_cpus=0)(Board).remote()
+    gpus = 1 / resources.per_gpu if ray.cluster_resources().get("GPU") else 0
+    remote = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=RETRIES)(task)
+    waiting = list(reversed(jobs))
+    room = resources.jobs or max(1, int(sum(node["Resources"].get("GPU" if gpus else "CPU", 0) for node in ray.nodes())
+                                        / (gpus or 1)))
+    running: dict[Any, Job] = {}
+    pressed = False
+    while waiting or running:
+        if brake.pressed and not pressed:
+            pressed = True
+            ray.get(board.press.remote())
+        if brake.hard:
+            for reference in running:
+                ray.cancel(reference, force=True)
+            break
+        while waiting and len(running) < room and not (pressed or outcome.ended):
+            job = waiting.pop()
+            running[remote.remote(job, board, 1)] = job
+            progress.start(job.spec.identity, job.spec.label(), int(job.spec.protocol["epochs"]))
+        if not running:
+            break
+        ready, _ = ray.wait(list(running), timeout=0.5)
+        for key, entry in ray.get(board.news.remote()):
+            progress.epoch(key, entry)
+        for reference in ready:
+            job = running.pop(reference)
+            _settle(ray, reference, job, outcome, progress)
+            if outcome.ended and not pressed:
+                pressed = True
+                ray.get(board.press.remote())
+        progress.tick()
+    outcome.interrupted = brake.asked > 0
+    if brake.out_of_time and waiting and not outcome.interrupted:
+        outcome.ended = outcome.ended or "the time of --budget is over"
+    return outcome
+
+
+def _settle(ray: Any, reference: Any, job: Job, outcome: Outcome, progress: Progress) -> None:
+    key = job.spec.identity
+    try:
+        verdict = Verdict(*ray.get(reference))
+    except ray.exceptions.RayError as error:
+        cause = f"the cluster lost the run {1 + RETRIES} times ({type(error).__name__})"
+        write_failure(job, cause, kind=type(error).__name__)
+        verdict = Verdict("failed", cause)
+    if verdict.kind == "done":
+        outcome.done.append(job.spec)
+        progress.done(key)
+    elif verdict.kind == "failed":
+        outcome.failed[job.spec.label()] = verdict.text
+        progress.failed(key, verdict.text)
+    else:
+        progress.paused(key, note="elsewhere" if verdict.kind == "busy" else "saved")
+        if verdict.kind == "full":
+            outcome.ended = f"{verdict.text}: free some space (or give another folder with --work), then run again"
+
+
+def _imported() -> Any:
+    try:
+        import ray
+    except ImportError:
+        raise UserError("the executor ray needs Ray: `pip install 'oodml[ray]'`") from None
+    return ray

@@ -1,0 +1,286 @@
+"""The site in a real browser: sort, filter, pin, choose, compare, copy, the state in the address, dark and narrow."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reports import records, site
+from reports.results import Results
+from tests.sample_records import write_sample
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+METHODS = {"frozen": 0.23, "margin": 0.66, "s2sd": 0.73, "proxyanchor": 0.70, "multisimilarity": 0.7}
+
+
+def chromium() -> str:
+    return os.environ.get("OODML_BROWSER") or next((found for name in BROWSERS if (found := shutil.which(name))), "")
+
+
+playwright = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright: `make test-browser`")
+pytestmark = pytest.mark.skipif(not chromium(), reason="no Chromium on this machine: `make test-browser` installs it")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    runs = tmp_path_factory.mktemp("work") / "runs"
+    write_sample(runs, METHODS, ("glyphs", "cars"), seeds=2, queries=True)
+    frame, lost = records.scan(runs)
+    return site.build(Results(frame), lost, tmp_path_factory.mktemp("site")).parent
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as started:
+        launched = started.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        yield launched
+        launched.close()
+
+
+@pytest.fixture
+def page(browser: Any) -> Iterator[Any]:
+    """A page on which no script may fail, nothing may be logged as an error and no other host may be asked."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, accept_downloads=True)
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    opened = context.new_page()
+    wrong: list[str] = []
+    opened.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
+    opened.on("pageerror", lambda error: wrong.append(str(error)))
+    opened.on("request", lambda request: None if request.url.startswith(("file:", "data:", "blob:"))
+              else wrong.append(request.url))
+    yield opened
+    context.close()
+    assert wrong == []
+
+
+def visit(page: Any, built: Path, path: str) -> None:
+    page.goto("about:blank")  # a change of the hash alone would not load the page again
+    page.goto(f"{built.as_uri()}/{path}")
+
+
+BOARD = "[data-board='ags-recall-1']"
+
+
+def methods(page: Any, board: str = BOARD) -> list[str]:
+    rows = page.locator(f"{board} tbody tr:not(.group):visible th[scope=row]")
+    return [" ".join(text.split()) for text in rows.all_inner_texts()]
+
+
+def column(page: Any, key: str, board: str = BOARD) -> list[str]:
+    heads = page.locator(f"{board} thead th").evaluate_all("heads => heads.map(head => head.dataset.key)")
+    return page.locator(f"{board} tbody tr:visible").evaluate_all(
+        "(rows, i) => rows.map(row => row.cells[i].textContent.trim())", heads.index(key))
+
+
+def test_every_page_loads_without_an_error(page: Any, built: Path) -> None:
+    for path in sorted(built.rglob("*.html")):
+        visit(page, built, str(path.relative_to(built)))
+        assert page.title().endswith("oodml")
+        assert page.locator("h1").count() == 1
+
+
+def test_columns_sort_both_ways_and_say_so(page: Any, built: Path) -> None:
+    visit(page, built, "index.html")
+    before = methods(page)
+    head = page.locator(f"{BOARD} th[data-key=glyphs]")
+    head.locator("button").click()
+    assert head.get_attribute("aria-sort") == "descending"
+    scores = [float(text.split(" ")[0]) for text in column(page, "glyphs") if re.match(r"\d", text)]
+    assert scores == sorted(scores, reverse=True)
+    head.locator("button").press("Enter")
+    assert head.get_attribute("aria-sort") == "ascending"
+    assert page.locator(f"{BOARD} th[aria-sort]").count() == 1
+    assert "Sorted by" in page.locator("#announce").inner_text()
+    visit(page, built, page.url.rpartition("/")[2])
+    assert methods(page) != before
+    assert page.locator(f"{BOARD} th[data-key=glyphs]").get_attribute("aria-sort") == "ascending"
+    page.locator(f"{BOARD} [data-reset]").click()
+    assert methods(page) == before
+    assert "sort" not in page.url
+
+
+def test_rows_are_filtered_by_text_and_by_tag(page: Any, built: Path) -> None:
+    visit(page, built, "index.html")
+    page.locator(f"{BOARD} [data-filter]").fill("s2sd")
+    assert {name.split(" ")[0] for name in methods(page)} == {"s2sd"}
+    assert "filter.ags-recall-1=s2sd" in page.url
+    page.locator(f"{BOARD} [data-filter]").fill("")
+    page.locator(f"{BOARD} [data-tag=published]").click()
+    assert all("published" in name for name in methods(page))
+    visit(page, built, page.url.rpartition("/")[2])
+    assert page.locator(f"{BOARD} [data-tag=published]").get_attribute("aria-pressed") == "true"
+    assert all("published" in name for name in methods(page))
+
+
+def test_the_metric_is_switched_everywhere_and_kept(page: Any, built: Path) -> None:
+    visit(page, built, "index.html")
+    page.get_by_role("button", name="map@1000").first.click()
+    assert not page.locator(BOARD).is_visible()
+    assert page.locator("[data-board='ags-map-1000']").is_visible()
+    visit(page, built, page.url.rpartition("/")[2])
+    assert page.locator("[data-board='ags-map-1000']").is_visible()
+
+
+def test_datasets_are_taken_away_and_the_mean_follows(page: Any, built: Path) -> None:
+    visit(page, built, "index.html")
+    page.locator(f"{BOARD} [data-menu=without] summary").click()
+    page.get_by_role("checkbox", name="cars").first.uncheck()
+    assert not page.locator(f"{BOARD} th[data-key=cars]").is_visible()
+    assert not page.locator(f"{BOARD} th[data-key=gain]").is_visible()
+    mean = [text.split(" ")[0] for text in column(page, "mean")]
+    assert mean == [text.split(" ")[0] if text[:1].isdigit() else "0/1" for text in column(page, "glyphs")]
+    ranks = [text for text in column(page, "rank") if text.isdigit()]
+    assert ranks == [str(i + 1) for i in range(len(METHODS) - 1)]
+    assert "Custom: over glyphs alone" in page.locator(BOARD).inner_text()
+    page.locator(f"{BOARD} [data-reset]").click()
+    assert page.locator(f"{BOARD} th[data-key=cars]").is_visible()
+    assert "Custom" not in page.locator(BOARD).inner_text()
+
+
+def test_the_harmonic_mean_is_computed_again(page: Any, built: Path) -> None:
+    visit(page, built, "union/glyphs-union.html#without.glyphs-union=latin|greek|cyrillic|armenian|georgian|arrows")
+    board = "[data-board='glyphs-union']"
+    rows = page.locator(f"{board} tbody tr:not(.group)").evaluate_all(
+        "rows => rows.map(row => Object.fromEntries([...row.cells].map((cell, i) => "
+        "[row.closest('table').tHead.rows[0].cells[i].dataset.key, cell.dataset.v])))")
+    for row in rows:
+        parts = [float(row["operators"]), float(row["shapes"])]
+        assert float(row["harmonic"]) == pytest.approx(2 / (1 / parts[0] + 1 / parts[1]))
+        assert float(row["arithmetic"]) == pytest.approx(sum(parts) / 2)
+
+
+def test_columns_are_hidden_and_rows_pinned(page: Any, built: Path) -> None:
+    visit(page, built, "index.html")
+    page.locator(f"{BOARD} [data-menu=hide] summary").click()
+    page.locator(f"{BOARD} [data-menu=hide] input[value=seconds]").uncheck()
+    assert not page.locator(f"{BOARD} th[data-key=seconds]").is_visible()
+    page.locator(f"{BOARD} [data-menu=hide] summary").click()
+    page.get_by_role("button", name="Pin margin", exact=True).first.click()
+    assert methods(page)[0] == "margin"
+    page.locator(f"{BOARD} [data-filter]").fill("s2sd")
+    assert methods(page)[0] == "margin"
+    visit(page, built, page.url.rpartition("/")[2])
+    assert methods(page)[0] == "margin"
+    assert not page.locator(f"{BOARD} th[data-key=seconds]").is_visible()
+
+
+def test_what_is_shown_is_copied_and_saved(page: Any, built: Path) -> None:
+    visit(page, built, "index.html#filter.ags-recall-1=margin&hide.ags-recall-1=seconds")
+    for form, start in (("csv", "Rank,Method,Mean"), ("md", "| Rank | Method | Mean"), ("latex", "% needs")):
+        page.locator(f"{BOARD} [data-format]").select_option(form)
+        page.locator(f"{BOARD} [data-copy]").click()
+        page.wait_for_function("() => document.getElementById('announce').textContent.startsWith('Copied')")
+        text = page.evaluate("() => navigator.clipboard.readText()")
+        assert text.startswith(start)
+        assert "margin" in text
+        assert "s2sd" not in text
+        assert "Time" not in text
+        with page.expect_download() as saved:
+            page.locator(f"{BOARD} [data-download]").click()
+        assert Path(saved.value.path()).read_text() == text
+    assert r"\toprule" in text
+    assert r"\end{tabular}" in text
+
+
+def test_bold_in_latex_is_the_tie_group_of_the_page(page: Any, built: Path) -> None:
+    visit(page, built, "dataset/glyphs.html")
+    board = "[data-board='glyphs-recall-1']"
+    page.locator(f"{board} [data-format]").select_option("latex")
+    page.locator(f"{board} [data-copy]").click()
+    page.wait_for_function("() => document.getElementById('announce').textContent.startsWith('Copied')")
+    text = page.evaluate("() => navigator.clipboard.readText()")
+    assert text.count(r"\textbf{") == page.locator(f"{board} td.best").count() > 1
+    assert text.count(r"\underline{") == page.locator(f"{board} td.second").count()
+
+
+def test_methods_are_compared_and_the_choice_lies_in_the_address(page: Any, built: Path) -> None:
+    visit(page, built, "compare.html#m=margin|s2sd")
+    told = page.locator("[data-compare-sum]").inner_text()
+    counts = re.search(r"s2sd against margin: (\d+) wins, (\d+) ties, (\d+) losses", told)
+    assert counts
+    assert sum(map(int, counts.groups())) == 13
+    board = "[data-board='compare-chosen']"
+    assert page.locator(f"{board} tbody tr").count() == 13
+    static = page.locator("#table-compare tbody tr").evaluate_all(
+        "rows => rows.map(row => [...row.cells].map(cell => cell.textContent.trim()))")
+    heads = page.locator("#table-compare thead th").all_inner_texts()
+    cell = next(row for row in static if row[0] == "s2sd")[heads.index("margin")]
+    assert cell == "/".join(counts.groups())
+    page.locator("[data-label=proxyanchor]").click()
+    assert "proxyanchor" in page.url
+    assert page.locator(f"{board} thead th").count() == 8
+    page.locator("[data-label=margin]").click()
+    page.locator("[data-label=s2sd]").click()
+    assert "at least two" in page.locator("[data-compare-sum]").inner_text()
+
+
+def contrast(page: Any, selector: str) -> float:
+    """The WCAG ratio of an element's text to the first opaque ground behind it."""
+    return page.locator(selector).first.evaluate("""element => {
+      const numbers = (text) => text.match(/[\\d.]+/g).map(Number);
+      const linear = (v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+      const light = (colour) => [0.2126, 0.7152, 0.0722].reduce((sum, w, i) => sum + w * linear(colour[i] / 255), 0);
+      let ground = element;
+      const opaque = (node) => {
+        const colour = numbers(getComputedStyle(node).backgroundColor);
+        return colour.length < 4 || colour[3] === 1;
+      };
+      while (ground && !opaque(ground)) ground = ground.parentElement;
+      const a = light(numbers(getComputedStyle(element).color));
+      const b = light(numbers(getComputedStyle(ground || document.documentElement).backgroundColor));
+      return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    }""")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_light_and_dark_can_be_read(page: Any, built: Path, scheme: str) -> None:
+    page.emulate_media(color_scheme=scheme)
+    visit(page, built, "index.html")
+    for selector in ("h1", ".lead", f"{BOARD} td.num", f"{BOARD} td.best", f"{BOARD} .note", ".top nav a", "footer p",
+                     f"{BOARD} .floor td", f"{BOARD} .tag", ".rule a"):
+        assert contrast(page, selector) >= 4.5, selector
+
+
+def test_dark_can_be_chosen_and_is_kept(page: Any, built: Path) -> None:
+    page.emulate_media(color_scheme="light")
+    visit(page, built, "index.html")
+    ground = page.evaluate("() => getComputedStyle(document.body).backgroundColor")
+    page.locator("[data-theme-toggle]").click()
+    assert page.evaluate("() => getComputedStyle(document.body).backgroundColor") != ground
+    visit(page, built, "about.html")
+    assert page.evaluate("() => document.documentElement.dataset.theme") == "dark"
+
+
+def test_nothing_is_wider_than_a_phone(page: Any, built: Path) -> None:
+    page.set_viewport_size({"width": 360, "height": 740})
+    for path in sorted(built.rglob("*.html")):
+        visit(page, built, str(path.relative_to(built)))
+        assert page.evaluate("() => document.documentElement.scrollWidth") <= 360, path.name
+    visit(page, built, "index.html")
+    small = page.locator("button:visible, summary:visible, select:visible").evaluate_all(
+        "all => all.map(e => e.getBoundingClientRect()).filter(b => b.height < 23.5).length")
+    assert small == 0
+
+
+def test_the_keyboard_reaches_the_content(page: Any, built: Path) -> None:
+    visit(page, built, "index.html")
+    page.keyboard.press("Tab")
+    assert page.evaluate("() => document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    assert page.url.endswith("#main")
+
+
+def test_pages_read_without_scripts(browser: Any, built: Path) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    opened = context.new_page()
+    opened.goto(f"{built.as_uri()}/index.html")
+    assert opened.locator("[data-board='ags-recall-1'] tbody tr").first.is_visible()
+    assert opened.locator("[data-board='ags-map-1000'] tbody tr").first.is_visible()
+    assert not opened.locator(".tools").first.is_visible()
+    context.close()

@@ -1,0 +1,136 @@
+"""Looking into finished runs: what is shown is what a brute-force search finds, and the report takes it along."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from click.testing import CliRunner
+from PIL import Image
+from torch import nn
+
+from benchmark import datasets, images, insides, inspect, ladders
+from benchmark.commands.inspect import command
+from benchmark.errors import UserError
+from benchmark.plan import Overrides, plan
+from benchmark.task import Side, Task
+from benchmark.worker import Context
+from benchmark.worker import run as work
+from benchmark.workspace import Workspace
+from methods.parts.prompts import PromptPool
+from splits.ladder import build_ladder
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """Runs of a few steps on the rungs of glyphs-mini, whose ladder is of random features."""
+    workspace = Workspace.at(tmp_path_factory.mktemp("work"))
+    index = datasets.load("glyphs-mini", workspace.data)
+    features = np.random.default_rng(0).normal(size=(len(index), 8)) + index.labels[:, None] % 7
+    ladder = build_ladder(features, index.labels, index.train_classes, index.test_classes, classes=index.classes,
+                          dataset=index.name, dataset_hash=index.hash)
+    ladders.save(ladder, workspace)
+    images.prepare(index, workspace.cache, progress=False)
+    changes = ["backbone=conv4", "epochs=1", "steps_per_epoch=2", "dim=16", "size=32", "resize=32", "batch_size=24",
+               "crt.prototypes=8", "crt.wide_prototypes=4", "crt.wide_dim=16", "crt.hidden=8"]
+    ends = [ladder.splits[0].id, ladder.splits[-1].id]
+    specs = plan(ladder, index.hash, ["margin", "frozen"], protocol="demo", seeds=[0], splits=ends,
+                 overrides=Overrides.parse(changes[:-4]))
+    specs += plan(ladder, index.hash, ["crt"], protocol="demo", seeds=[0], splits=ends[:1],
+                  overrides=Overrides.parse(changes))
+    for spec in specs:
+        work(spec, Context("glyphs-mini", workspace.root, workspace.data))
+    return workspace
+
+
+def folder_of(workspace: Workspace, method: str) -> Path:
+    return sorted(workspace.runs.glob(f"*/*/{method}/s0-*"))[0]
+
+
+def test_galleries_and_pages_of_the_nearest_and_farthest_rung(workspace: Workspace) -> None:
+    arguments = [str(folder_of(workspace, "margin")), "--no-umap", "--queries", "3", "--device", "cpu",
+                 "--work", str(workspace.root)]
+    result = CliRunner().invoke(command, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    assert result.output.count("looked into") == 2
+    pages = sorted((workspace.leaderboard / "inspect").glob("*.html"))
+    assert len(pages) == 2
+    assert "inspect/" in (workspace.leaderboard / "method" / "margin.html").read_text()
+    seen = json.loads((folder_of(workspace, "margin") / "inspect" / "inspection.json").read_text())
+    assert [part["kind"] for part in seen["galleries"]] == ["sampled", "worst"]
+    text = pages[0].read_text()
+    for part in seen["galleries"]:
+        assert len(part["rows"]) == 3
+        for row in part["rows"]:
+            assert len(row["neighbours"]) == 7
+            for one in row["neighbours"]:
+                assert one["right"] == (one["class"] == row["query"]["class"])
+                assert one["id"] != row["query"]["id"]
+    assert text.count("<img") == 2 * 3 * 8
+    for name in seen["files"]:
+        with Image.open(pages[0].with_suffix("") / name) as picture:
+            assert max(picture.size) <= inspect.SIDE
+
+
+def test_retrieval_is_that_of_a_loop() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(40, 5))
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    labels = np.repeat(np.arange(8), 5)
+    side = Side(np.arange(40), labels, tuple("abcdefgh"))
+    found = inspect.retrieve(side, torch.from_numpy(x.astype(np.float32)))
+    for i in range(40):
+        order = sorted((j for j in range(40) if j != i), key=lambda j: -float(x[i] @ x[j]))
+        assert found.found[i].tolist() == order[:7]
+        wrong = max(float(x[i] @ x[j]) for j in order if labels[j] != labels[i])
+        right = max(float(x[i] @ x[j]) for j in order if labels[j] == labels[i])
+        assert found.failure[i] == pytest.approx(wrong - right, abs=1e-5)
+    worst = inspect.gallery(side, found, "worst", 4, 0)["rows"]
+    assert len({row["query"]["class"] for row in worst}) == 4
+    assert worst[0]["query"]["id"] == int(np.argmax(found.failure))
+
+
+def test_query_and_gallery_are_different_images() -> None:
+    rng = np.random.default_rng(1)
+    x = torch.from_numpy(rng.normal(size=(12, 4)).astype(np.float32))
+    roles = np.array(["query", "gallery"] * 6)
+    side = Side(np.arange(12), np.arange(12) // 4, tuple("abc"), roles)
+    found = inspect.retrieve(side, x)
+    assert found.queries.tolist() == [0, 2, 4, 6, 8, 10]
+    assert set((found.found % 2).ravel().tolist()) == {1}
+
+
+def test_maps_of_prototypes(workspace: Workspace) -> None:
+    (path,) = inspect.inspect(workspace, folder_of(workspace, "crt"), queries=1, plane=False, device="cpu")
+    seen = json.loads(path.read_text())
+    assert [figure["file"] for figure in seen["figures"]] == ["prototypes.png"]
+    assert (path.parent / "prototypes.png").stat().st_size > 1000
+
+
+def test_prompt_weights_are_the_means_of_each_dataset(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    pool = PromptPool(3, 2, 8)
+    method = nn.Sequential(pool)
+    seen = insides.watch(method)  # type: ignore[arg-type]
+    patches = torch.randn(6, 4, 8)
+    method(patches[:4])
+    method(patches[4:])
+    domains = np.array([0, 0, 1, 1, 1, 0])
+    task = Task(None, Side(np.arange(6), np.zeros(6, int), ("a",), None, domains), None, ("one", "two"))  # type: ignore[arg-type]
+    (drawn,) = insides.figures(seen, task, None, None, tmp_path, 0)  # type: ignore[arg-type]
+    table = pd.DataFrame([row[1:] for row in drawn["rows"]], columns=drawn["heads"][1:]).astype(float)
+    with torch.no_grad():
+        expected = torch.stack([pool.weights(patch[None])[0] for patch in patches]).numpy()
+    assert table["one"].tolist() == pytest.approx(expected[domains == 0].mean(axis=0).tolist(), abs=6e-4)
+    assert table["two"].tolist() == pytest.approx(expected[domains == 1].mean(axis=0).tolist(), abs=6e-4)
+
+
+def test_mistakes_are_told(workspace: Workspace, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="finished run"):
+        inspect.opened(tmp_path)
+    with pytest.raises(UserError, match="weights"):
+        inspect.opened(folder_of(workspace, "frozen"))

@@ -1,0 +1,126 @@
+"""Pages beside the boards: structure, few-shot, backbones, samplers, comparison, extras, names of files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from reports import comparison, correlations, exports, fewshot, records, rendering, site, variants
+from reports.results import Results
+from tests.sample_records import make_record, write_sample
+
+
+def test_structure_is_correlated_within_datasets(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    measures, scores = rng.random(12), rng.random(12)
+    for i, (measure, score) in enumerate(zip(measures, scores)):
+        record = make_record("glyphs", 1 + i % 5, f"m{i}", 0, float(score))
+        record["structure"] = {"test": {"density": float(measure)}}
+        records.write(tmp_path / str(i), record)
+        other = make_record("cars", 1 + i % 5, f"m{i}", 0, float(score) * 0.01)
+        other["structure"] = {"test": {"density": float(measure) + 5}}
+        records.write(tmp_path / f"c{i}", other)
+    points = correlations.cells(records.collect(tmp_path))
+    table = correlations.structure_table(points)
+    assert table is not None
+    row = table.frame.set_index(["measure", "side"]).loc[("density", "test")]
+    expected = stats.spearmanr(measures, scores).statistic
+    assert row["recall@1:all"] == pytest.approx(expected)
+    first = np.arange(12) % 5 == 0
+    assert row["recall@1:default"] == pytest.approx(stats.spearmanr(measures[first], scores[first]).statistic)
+    assert (row["all:cells"], row["default:cells"]) == (24, 6)
+    matrix = correlations.metric_matrix(points)
+    assert matrix.at["recall@1", "map@1000"] == pytest.approx(1)
+
+
+def write_fewshot(folder: Path, zero: float, few: float) -> None:
+    content = {"schema": 1, "shots": {"2": {"episodes": 10, "zero": {"recall@1": {"mean": zero}},
+                                            "few": {"recall@1": {"mean": few}}}}}
+    (folder / "fewshot.json").write_text(json.dumps(content))
+
+
+def test_few_shot_gain(tmp_path: Path) -> None:
+    write_sample(tmp_path / "runs", {"margin": 0.6, "s2sd": 0.7}, ("glyphs",), seeds=2, union=False)
+    for i, folder in enumerate(sorted((tmp_path / "runs" / "glyphs" / "1" / "margin").iterdir())):
+        write_fewshot(folder, 0.5, 0.6 + 0.02 * i)
+    results = Results(records.collect(tmp_path / "runs"))
+    cells = fewshot.cells(results.fewshot, "recall@1", 2)
+    assert cells["gain"].tolist() == pytest.approx([0.11])
+    assert cells["gain:std"].tolist() == pytest.approx([np.std([0.1, 0.12], ddof=1)])
+    board = results.ags("recall@1", "demo").set_index("method")
+    assert board.at["margin", "fewshot"] == pytest.approx(0.11)
+    assert np.isnan(board.at["s2sd", "fewshot"])
+    assert exports.export(results, "fewshot", "csv").count("\n") == 3
+    out = site.build(results, records.failures(tmp_path / "runs"), tmp_path / "site").parent
+    assert "+11.0" in (out / "fewshot.html").read_text()
+
+
+def test_backbones_and_samplers_stand_side_by_side(tmp_path: Path) -> None:
+    for backbone, score in (("conv4", 0.4), ("resnet50", 0.6)):
+        record = make_record("glyphs", 1, "margin", 0, score, backbone={"name": backbone, "weights": None})
+        records.write(tmp_path / "runs" / backbone, record)
+    for sampler, score in (("spc-4", 0.45), ("fr", 0.5)):
+        record = make_record("glyphs", 1, "arcface", 0, score, protocol={"name": "demo", "batches": sampler})
+        records.write(tmp_path / "runs" / sampler, record)
+    results = Results(records.collect(tmp_path / "runs"))
+    (table,) = variants.backbones(results, "recall@1")
+    assert table.frame[["method", "conv4", "resnet50"]].to_dict("records") == [
+        {"method": "margin", "conv4": 0.4, "resnet50": 0.6}]
+    (table,) = variants.samplers(results, "recall@1")
+    assert table.frame.loc[0, ["fr", "spc-4"]].tolist() == [0.5, 0.45]
+    out = site.build(results, records.failures(tmp_path / "runs"), tmp_path / "site").parent
+    assert "Backbones" in (out / "backbones.html").read_text()
+    assert "spc-4" in (out / "samplers.html").read_text()
+
+
+def test_wins_ties_and_losses_add_up(tmp_path: Path) -> None:
+    write_sample(tmp_path, {"margin": 0.6, "s2sd": 0.7, "arcface": 0.61}, ("glyphs",), seeds=2, union=False,
+                 queries=True)
+    results = Results(records.collect(tmp_path))
+    labels = ["s2sd", "arcface", "margin"]
+    found = comparison.cells(results, labels, "recall@1")
+    assert [cell["split"] for cell in found] == [1, 2, 3, 4, 5]
+    table = comparison.versus(found, labels).frame
+    for i in range(3):
+        for j in range(3):
+            if i != j:
+                ours = [int(part) for part in table.loc[i, f"against{j}"].split("/")]
+                theirs = [int(part) for part in table.loc[j, f"against{i}"].split("/")]
+                assert ours == theirs[::-1]
+                assert sum(ours) == 5
+    cells, errors = results.rung_errors("glyphs", 3, "recall@1")
+    at = {label: i for i, label in enumerate(cells["label"])}
+    half = found[2]["half"][comparison.triangle_place(0, 2, 3)] / 10_000
+    assert half == pytest.approx(errors.pair_half_widths()[at["s2sd"], at["margin"]], abs=5e-5)
+
+
+def test_names_that_would_share_a_file_do_not(tmp_path: Path) -> None:
+    found = rendering.slugs(["s2sd:margin", "s2sd-margin", "S2SD-margin", "other"])
+    assert len({name.lower() for name in found.values()}) == 4
+    for method in ("s2sd:margin", "s2sd-margin"):
+        records.write(tmp_path / "runs" / method.replace(":", "@"), make_record("glyphs", 1, method, 0, 0.5))
+    out = site.build(Results(records.collect(tmp_path / "runs")), records.failures(tmp_path / "runs"),
+                     tmp_path / "site").parent
+    pages = {page.name: page.read_text() for page in (out / "method").iterdir()}
+    assert len(pages) == 2
+    assert {("s2sd:margin" in text) for text in pages.values()} == {True, False}
+    text = exports.export(Results(records.collect(tmp_path / "runs")), "recall", "md")
+    assert "s2sd:margin" in text
+
+
+def test_figures_of_splits_are_taken_along(tmp_path: Path) -> None:
+    records.write(tmp_path / "runs" / "a", make_record())
+    splits = tmp_path / "splits"
+    splits.mkdir()
+    (splits / "glyphs-progression.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
+    (splits / "glyphs-umap.png").write_bytes(b"\x89PNG\r\n")
+    out = site.build(Results(records.collect(tmp_path / "runs")), records.failures(tmp_path / "runs"),
+                     tmp_path / "site", splits).parent
+    text = (out / "dataset" / "glyphs.html").read_text()
+    for name in ("glyphs-progression.svg", "glyphs-umap.png"):
+        assert f"../figures/{name}" in text
+        assert (out / "figures" / name).read_bytes() == (splits / name).read_bytes()

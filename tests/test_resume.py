@@ -1,0 +1,78 @@
+"""A run that is killed, however often and wherever, ends as one that was not: to the bit, on a CPU."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from benchmark import checkpoint, worker
+from benchmark.workspace import Workspace
+from tests import tiny_runs
+
+CASES = {
+    "margin": ("margin",),
+    "a cross-batch memory": ("triplet-xbm", "triplet-xbm.size=60", "triplet-xbm.start=2"),
+    "a sampler with a memory bank": ("margin", "batches=gc"),
+    "a momentum network, a queue and adversaries": ("diva", "diva.keys=60"),
+    "warm-up, milestones, clipping and few images": ("arcface", "warmup=1", "milestones=2", "clip_value=0.5",
+                                                     "optimiser=adamw", "weight_decay=0.01", "train_shots=6"),
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    return tiny_runs.workspace(tmp_path_factory.mktemp("work"))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_killed_and_resumed_is_the_same_run(case: str, made: Workspace, tmp_path: Path) -> None:
+    spec = tiny_runs.spec(made, *CASES[case])
+    folder = spec.folder(made)
+    undisturbed = tiny_runs.process(spec, made)
+    undisturbed.join()
+    assert undisturbed.exitcode == 0
+    expected = dict(tiny_runs.results(folder))
+    shutil.rmtree(folder)
+
+    chance = random.Random(case)
+    kills = 0
+    for attempt in range(6):
+        # at a step, or at any moment from outside: in the middle of writing, evaluating, building
+        inside = attempt % 2 == 0
+        child = tiny_runs.process(spec, made, die_at=chance.randint(1, 5) if inside else None)
+        if not inside:
+            child.join(chance.uniform(0.1, 0.9))
+            child.kill()
+        child.join()
+        kills += child.exitcode == -signal.SIGKILL
+        if (folder / "record.json").exists():
+            break
+    last = tiny_runs.process(spec, made)
+    last.join()
+    assert last.exitcode == 0
+    assert kills >= 2
+    assert dict(tiny_runs.results(folder)) == expected
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "env.json", "log.jsonl", "queries.npz", "record.json", "spec.json", "weights.safetensors"]
+
+
+def test_a_clusters_warning_saves_and_leaves_with_its_own_code(made: Workspace) -> None:
+    spec = tiny_runs.spec(made, "margin", seed=1)
+    folder = spec.folder(made)
+    child = tiny_runs.process(spec, made, terminate_at=5)
+    child.join()
+    assert child.exitcode == worker.INTERRUPTED
+    assert checkpoint.load(folder)[1]["epoch"] == 2  # three steps and one question an epoch: the fifth is in epoch 2
+    assert not (folder / "record.json").exists()
+    again = tiny_runs.process(spec, made)
+    again.join()
+    assert again.exitcode == 0
+    resumed = dict(tiny_runs.results(folder))
+    shutil.rmtree(folder)
+    whole = tiny_runs.process(spec, made)
+    whole.join()
+    assert resumed == dict(tiny_runs.results(folder))

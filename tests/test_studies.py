@@ -1,0 +1,82 @@
+"""The studies that come with the suite, and what a wrong one is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import methods
+from benchmark import datasets, protocol, studies
+from benchmark.errors import UserError
+from benchmark.plan import Overrides, fitting
+from methods.parts import backbones, batches
+from splits.union import EIGHT
+
+SHIPPED = ["capacity", "cross", "crt", "demo", "fewshot", "generic", "glyphs", "glyphs-union", "oodml-all", "oodml-cars",
+           "oodml-cub", "oodml-sop", "revisiting", "revisiting-parameters", "revisiting-samplers", "uml-4", "uml-8"]
+
+
+def test_all_are_there() -> None:
+    assert studies.names() == SHIPPED
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_studies_name_what_exists(name: str) -> None:
+    study = studies.load(name)
+    assert study.summary
+    assert study.source
+    for part in study.parts:
+        chosen = backbones.select(part.backbones) if part.backbones else [None]
+        for dataset in part.datasets:
+            used = part.protocol or datasets.get(dataset).protocol
+            for changes in part.variations():
+                if "batches" in changes:
+                    assert changes["batches"] in batches.NAMES
+                for backbone in chosen:
+                    given = {**part.set, **changes, **({"backbone": backbone} if backbone else {})}
+                    overrides = Overrides.parse(f"{key}={value}" for key, value in given.items())
+                    protocol.load(used, dataset=dataset, overrides=overrides.protocol)
+                    fitted, _ = fitting(methods.select(part.methods), dataset, used, overrides)
+                    assert fitted
+    for step in study.after:
+        if step["step"] == "ensemble":
+            specific = {dataset for part in study.parts for dataset in part.datasets}
+            assert set(datasets.get(step["union"]).members) <= specific
+
+
+def test_the_papers_counts() -> None:
+    assert len(methods.select(studies.load("oodml-cub").parts[0].methods)) == 8 + 1
+    assert studies.load("uml-8").parts[1].datasets == EIGHT
+    assert len(list(studies.load("revisiting-samplers").parts[0].variations())) == 7
+    assert sum(len(methods.select(part.methods)) * len(part.datasets) for part in studies.load("uml-8").parts[1:]) == 72
+
+
+def test_the_command_line_changes_a_study() -> None:
+    changed = studies.load("uml-8").changed(seeds=2, datasets=("cub",), methods=None, set={"epochs": "1"})
+    assert {part.seeds for part in changed.parts} == {2}
+    assert {part.datasets for part in changed.parts} == {("cub",)}
+    assert changed.parts[1].methods == studies.load("uml-8").parts[1].methods
+    assert all(part.set["epochs"] == "1" for part in changed.parts)
+
+
+@pytest.mark.parametrize(("text", "match"), [
+    ('datasets = ["cub"]\nmethods = "margin"\nseed = 3', "did you mean 'seeds'"),
+    ('datasets = ["cub"]', "lacks 'methods'"),
+    ('datasets = "cub"\nmethods = "margin"', "not a list"),
+    ('datasets = ["cub"]\nmethods = "margin"\nseeds = 0', "seeds = 0"),
+    ('datasets = ["cub"]\nmethods = "margin"\n[vary]\nbatchsize = [3]', "did you mean 'batch_size'"),
+    ('datasets = ["cub"]\nmethods = "margin"\n[[after]]\nstep = "ensembles"', "did you mean 'ensemble'"),
+    ('datasets = ["cub"]\nmethods = "margin"\n[[after]]\nstep = "ensemble"', "takes union"),
+    ("datasets = [", "study"),
+])
+def test_wrong_studies_are_told_what_is_wrong(tmp_path: Path, text: str, match: str) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    with pytest.raises(UserError, match=match):
+        studies.load(str(path))
+
+
+def test_an_unknown_study_suggests_one() -> None:
+    with pytest.raises(UserError, match="did you mean 'oodml-cub'"):
+        studies.load("oodml-cup")

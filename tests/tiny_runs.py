@@ -1,0 +1,97 @@
+"""Whole runs of a few small steps on glyphs-mini, in this process or in another that may be killed."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import methods
+from benchmark import datasets, images, ladders, worker
+from benchmark.plan import Overrides, RunSpec, plan
+from benchmark.train import Interrupted
+from benchmark.worker import Context
+from benchmark.workspace import Workspace
+from splits.ladder import build_ladder
+
+DATASET = "glyphs-mini"
+SMALL = ("epochs=4", "steps_per_epoch=3", "evaluate_every=2", "dim=16", "size=16", "resize=16", "batch_size=24")
+
+# so that a process forked from one that has imported this file need not import them again
+methods.names()
+for late in ("torch._dynamo", "cv2", "faiss", "pandas"):
+    importlib.import_module(late)
+
+
+def workspace(folder: Path) -> Workspace:
+    """Pixels of glyphs-mini and a ladder of random features."""
+    made = Workspace.at(folder)
+    index = datasets.load(DATASET, made.data)
+    features = np.random.default_rng(0).normal(size=(len(index), 8)) + index.labels[:, None] % 7
+    ladder = build_ladder(features, index.labels, index.train_classes, index.test_classes, classes=index.classes,
+                          dataset=index.name, dataset_hash=index.hash)
+    ladders.save(ladder, made)
+    images.prepare(index, made.cache, progress=False)
+    return made
+
+
+def spec(made: Workspace, method: str, *changes: str, seed: int = 0) -> RunSpec:
+    """The run of a method on the first rung."""
+    index = datasets.load(DATASET, made.data)
+    ladder = ladders.load(made, DATASET, index)
+    (found,) = plan(ladder, index.hash, [method], protocol="demo", seeds=[seed], splits=[1],
+                    overrides=Overrides.parse([*SMALL, *changes]))
+    return found
+
+
+def context(made: Workspace) -> Context:
+    return Context(DATASET, made.root, made.data)
+
+
+def attempt(given: RunSpec, made: Workspace, die_at: int | None = None, terminate_at: int | None = None) -> None:
+    """What another process does: the run, with SIGKILL or SIGTERM to itself at a step; exits as a worker does."""
+    import torch
+
+    torch.set_num_threads(1)
+    steps = iter(range(1, 10**9))
+
+    with worker.until_terminated() as terminated:
+        def stop() -> bool:
+            step = next(steps)
+            if step == die_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+            if step == terminate_at:
+                os.kill(os.getpid(), signal.SIGTERM)
+            return terminated()
+
+        try:
+            worker.run(given, context(made), stop=stop)
+        except Interrupted:
+            sys.exit(worker.INTERRUPTED)
+
+
+def process(*arguments: Any, **named: Any) -> Any:
+    """`attempt` in a process of its own, forked from a server that has done the imports and nothing else."""
+    server = multiprocessing.get_context("forkserver")
+    server.set_forkserver_preload(["tests.tiny_runs"])
+    child = server.Process(target=attempt, args=arguments, kwargs=named)
+    child.start()
+    return child
+
+
+def results(folder: Path) -> Iterator[tuple[str, Any]]:
+    """What must be the same to the bit, by name: weights, query outcomes, and the record less clock and machine."""
+    record = json.loads((folder / "record.json").read_text())
+    del record["cost"], record["provenance"]
+    yield "record", record
+    yield "weights", (folder / worker.WEIGHTS).read_bytes()
+    with np.load(folder / "queries.npz") as queries:
+        yield "queries", {name: queries[name].tolist() for name in queries.files}

@@ -1,0 +1,66 @@
+"""A working folder with runs of a second: glyphs-mini, a ladder of random features, conv4, two steps an epoch."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmark import datasets, images, ladders
+from benchmark.executors import Job
+from benchmark.matrix import Places, gather
+from benchmark.studies import Part, Study
+from benchmark.workspace import Workspace
+from splits.ladder import build_ladder
+
+SMALL = {"backbone": "conv4", "dim": 16, "size": 16, "resize": 16, "batch_size": 24, "epochs": 2, "steps_per_epoch": 2,
+         "evaluate_every": 1, "lr": 0.002}
+WORDS = ["--dataset", "glyphs-mini", *(word for key, value in SMALL.items() for word in ("--set", f"{key}={value}"))]
+
+
+def workspace(root: Path, names: tuple[str, ...] = ("glyphs-mini",)) -> Workspace:
+    """The folder with its ladders and decoded images."""
+    made = Workspace.at(root)
+    for name in names:
+        index = datasets.load(name, made.data)
+        if index.domains is not None:
+            ladders.save(ladders.build(name, made), made)
+        else:
+            features = np.random.default_rng(0).normal(size=(len(index), 8)) + index.labels[:, None] % 7
+            ladders.save(build_ladder(features, index.labels, index.train_classes, index.test_classes, rungs=3,
+                                      classes=index.classes, dataset=index.name, dataset_hash=index.hash), made)
+        images.prepare(index, made.cache, progress=False)
+    return made
+
+
+def study(methods: str = "margin,arcface", *, after: tuple[dict[str, Any], ...] = (), **given: Any) -> Study:
+    """A study of one part over glyphs-mini."""
+    changes = {**SMALL, **given.pop("set", {})}
+    given = {"datasets": ("glyphs-mini",), "protocol": "demo", "splits": "1", "seeds": 2, **given}
+    return Study("tiny", (Part(methods=methods, set=changes, **given),), after)
+
+
+def jobs(made: Workspace, methods: str = "margin,arcface", **given: Any) -> list[Job]:
+    return gather(study(methods, **given), Places(made)).jobs
+
+
+def oodml(made: Workspace, *words: str, stdout: Any = subprocess.PIPE, **environment: str) -> subprocess.Popen[str]:
+    """The command in a session of its own, its output in one pipe or file."""
+    return subprocess.Popen([sys.executable, "-c", "from benchmark.cli import main; main()", *words, "--work",
+                             str(made.root)], stdout=stdout, stderr=subprocess.STDOUT, text=True,
+                            start_new_session=True, env={**os.environ, "OMP_NUM_THREADS": "1", **environment})
+
+
+def results(made: Workspace) -> dict[str, Any]:
+    """Every record below the folder without what differs from day to day: cost and provenance."""
+    found = {}
+    for path in sorted(made.runs.glob("*/*/*/*/record.json")):
+        record = json.loads(path.read_text(encoding="utf-8"))
+        found[str(path.parent.relative_to(made.runs))] = {key: value for key, value in record.items()
+                                                          if key not in ("cost", "provenance")}
+    return found
