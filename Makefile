@@ -31,7 +31,7 @@ report: $(READY) ## Build the leaderboard from the finished runs
 	$(OODML) report
 
 test: $(READY) ## Run every test
-	$(VENV)/bin/python -m pytest
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest --numprocesses auto --dist loadfile
 
 lint: $(READY) ## Check style and types
 	$(VENV)/bin/ruff check .

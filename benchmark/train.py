@@ -127,8 +127,8 @@ def train(method: Method, side: Side, loader: Loader, sampler: BatchSampler, pro
                                 "seconds": seconds, "images_per_second": gauge.images / seconds,
                                 "memory": peak_memory(device)})
             stopped = stop() and epoch < protocol.epochs
-            parts = {"method": method, "optimiser": optimiser, "sampler": sampler}
-            saver.save({name: part.state_dict() for name, part in parts.items()},
+            saver.save({"method": method.state_dict(), "optimiser": optimiser.state_dict(),
+                        "sampler": sampler.state_dict()},
                        {"epoch": epoch, "history": copy.deepcopy(vars(history))},
                        whole=stopped or epoch == protocol.epochs)
             tell(entry)

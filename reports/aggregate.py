@@ -234,8 +234,10 @@ def training_group(trains: str | None, tags: Iterable[str] | None = None) -> str
 
     >>> training_group("network, a proxy per class"), training_group("adapters, prompts, head")
     ('full', 'parameter-efficient')
+    >>> training_group("8 models: network", ["ensemble"])
+    'dataset-specific'
     """
-    if "dataset-specific" in (tags or ()):
+    if "ensemble" in (tags or ()):
         return "dataset-specific"
     return "full" if (trains or "network").startswith("network") else "parameter-efficient"
 

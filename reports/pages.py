@@ -159,8 +159,7 @@ def method(site: Site, label: str, runs: pd.DataFrame, extras: Extras) -> None:
     commands = sorted({str(command) for command in runs["command"].dropna()})
     said = cards.paper_says(runs, newest["method"], f"{name}-paper")
     settings = cards.settings_table(newest["settings"] or {}, f"{name}-settings", f"Settings of {label}")
-    others = site.runs[site.runs["protocol"].str.split("[").str[0] == newest["protocol"].split("[")[0]]
-    usual = cards.usual(list(others.drop_duplicates("label")["protocol_settings"]))
+    usual = cards.usual(site.results.protocol_settings[newest["protocol"].split("[")[0]])
     protocol = cards.protocol_table(newest["protocol_settings"], usual, f"{name}-protocol",
                                     f"Protocol {newest['protocol']}")
     rank = tables.rank_text(place.to_dict("records")[0]) if len(place) else ""

@@ -45,6 +45,15 @@ class Results:
         return self._once(("resamples", metric), lambda: Resamples(self.runs, metric))
 
     @cached_property
+    def protocol_settings(self) -> dict[str, list[dict[str, Any]]]:
+        """For each protocol, whatever was changed in it, the settings that its rows were run with."""
+        found: dict[str, list[dict[str, Any]]] = {}
+        for protocol, settings in self.runs.drop_duplicates("label")[["protocol", "protocol_settings"]].itertuples(
+                index=False, name=None):
+            found.setdefault(protocol.split("[")[0], []).append(settings)
+        return found
+
+    @cached_property
     def fewshot(self) -> pd.DataFrame:
         """Few-shot results of the runs that have some, see `fewshot.collect`."""
         return fewshot.collect(self.runs)

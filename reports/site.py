@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
+from collections.abc import Callable
+from functools import partial
 from importlib import resources
 from pathlib import Path
 
@@ -14,6 +18,8 @@ from reports.rendering import Site
 from reports.results import Results
 
 _LIST = ".oodml-site.json"
+MANY = 24
+"""Pages from which on several processes are worth their start."""
 
 
 def build(results: Results, failures: pd.DataFrame, out: Path, splits: Path | None = None) -> Path:
@@ -26,17 +32,43 @@ def build(results: Results, failures: pd.DataFrame, out: Path, splits: Path | No
     for study in study_pages.STUDIES:
         study(site)
     pages.home(site)
-    for dataset in site.datasets:
-        pages.ladder(site, dataset, extras)
-    for dataset in site.unions:
-        pages.union(site, dataset)
-    for label, runs in site.runs.groupby("label", sort=True):
-        pages.method(site, str(label), runs, extras)
+    work: list[Callable[[], None]] = [partial(pages.ladder, site, dataset, extras) for dataset in site.datasets]
+    work += [partial(pages.union, site, dataset) for dataset in site.unions]
+    work += [partial(pages.method, site, str(label), runs, extras)
+             for label, runs in site.runs.groupby("label", sort=True)]
+    _make(site, work)
     site.finish()
     site.files["data/runs.csv"] = views.tidy(site.runs).to_csv(index=False, lineterminator="\n")
     for asset in resources.files("reports").joinpath("static").iterdir():
         site.files[f"assets/{asset.name}"] = asset.read_text(encoding="utf-8")
     return _write(site.files, Path(out))
+
+
+_site: Site
+_work: list[Callable[[], None]]
+
+
+def _make(site: Site, work: list[Callable[[], None]]) -> None:
+    """Makes the pages one after the other or, where there are many of them, in a process for each core.
+
+    A forked process has all that was computed so far; only the files that it makes come back.
+    """
+    global _site, _work
+    cores = min(4, len(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else 1
+    if len(work) < MANY or cores == 1:
+        for page in work:
+            page()
+        return
+    _site, _work = site, work
+    with multiprocessing.get_context("fork").Pool(cores) as pool:
+        for made in pool.imap(_made, range(len(work)), chunksize=1):
+            site.files |= made
+
+
+def _made(number: int) -> dict[str, str | bytes]:
+    _site.files = {}
+    _work[number]()
+    return _site.files
 
 
 def _write(files: dict[str, str | bytes], out: Path) -> Path:

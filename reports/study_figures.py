@@ -56,8 +56,8 @@ def critical_differences(found: Friedman, name: str, title: str) -> str:
 
 # orange to nothing to blue: what is transparent in the middle is right on a light and on a dark page
 _DIVERGING = LinearSegmentedColormap.from_list("signed", [
-    (0.0, (0.835, 0.369, 0.0, 0.6)), (0.5, (0.835, 0.369, 0.0, 0.0)), (0.5, (0.0, 0.447, 0.698, 0.0)),
-    (1.0, (0.0, 0.447, 0.698, 0.6))])
+    (0.0, (0.835, 0.369, 0.0, 0.42)), (0.5, (0.835, 0.369, 0.0, 0.0)), (0.5, (0.0, 0.447, 0.698, 0.0)),
+    (1.0, (0.0, 0.447, 0.698, 0.42))])
 
 
 def matrix(values: pd.DataFrame, name: str, title: str) -> str:

@@ -24,7 +24,8 @@ from tests import tiny_sweep
 SECONDS = float(os.environ.get("OODML_CHAOS_SECONDS", "20"))
 SEED = int(os.environ.get("OODML_CHAOS_SEED", "0"))
 METHODS = "margin,arcface"
-WORDS = ["run", *tiny_sweep.WORDS, "--methods", METHODS, "--splits", "1", "--seeds", "3", "--jobs", "2", "--retry-failed"]
+WORDS = ["run", *tiny_sweep.WORDS, "--methods", METHODS, "--splits", "1", "--seeds", "3", "--jobs", "2",
+         "--retry-failed"]
 CELLS = 6
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import closing
+
+import pytest
 import torch
 
 from benchmark import checkpoint
@@ -25,9 +29,14 @@ def same(a, b) -> bool:
     return a == b
 
 
+def save(folder, tensors: dict, state: dict) -> None:
+    with closing(checkpoint.Saver(folder)) as saver:
+        saver.save(tensors, state)
+
+
 def test_everything_comes_back_as_it_was(tmp_path) -> None:
     saved = parts()
-    checkpoint.save(tmp_path, saved, {"epoch": 3, "history": {"images": 12}})
+    save(tmp_path, saved, {"epoch": 3, "history": {"images": 12}})
     tensors, state = checkpoint.load(tmp_path)
     assert same(saved, tensors)
     assert state == {"epoch": 3, "history": {"images": 12}}
@@ -35,7 +44,7 @@ def test_everything_comes_back_as_it_was(tmp_path) -> None:
 
 def test_only_the_newest_stays_and_a_half_written_one_is_never_read(tmp_path) -> None:
     for epoch in (1, 2, 10):
-        checkpoint.save(tmp_path, parts(), {"epoch": epoch})
+        save(tmp_path, parts(), {"epoch": epoch})
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-00010"]
     unfinished = tmp_path / ".checkpoint-99"
     unfinished.mkdir()
@@ -44,3 +53,51 @@ def test_only_the_newest_stays_and_a_half_written_one_is_never_read(tmp_path) ->
     checkpoint.remove(tmp_path)
     assert list(tmp_path.iterdir()) == []
     assert checkpoint.load(tmp_path) is None
+
+
+def test_training_goes_on_while_the_disk_is_slow(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes meanwhile is left out; what must be whole waits; what is saved is what was, not what is."""
+    gate = threading.Event()
+    real = checkpoint.save_file
+    monkeypatch.setattr(checkpoint, "save_file", lambda *given: (gate.wait(10), real(*given)))
+    layer = torch.nn.Linear(2, 2)
+    before = layer.weight.detach().clone()
+    with closing(checkpoint.Saver(tmp_path)) as saver:
+        saver.save({"method": layer.state_dict()}, {"epoch": 1})
+        with torch.no_grad():
+            layer.weight.zero_()
+        saver.save({"method": layer.state_dict()}, {"epoch": 2})
+        gate.set()
+    tensors, state = checkpoint.load(tmp_path)
+    assert state["epoch"] == 1
+    assert torch.equal(tensors["method"]["weight"], before)
+    with closing(checkpoint.Saver(tmp_path)) as saver:
+        saver.save({"method": layer.state_dict()}, {"epoch": 3})
+        saver.save({"method": layer.state_dict()}, {"epoch": 4}, whole=True)
+        assert checkpoint.load(tmp_path)[1]["epoch"] == 4
+
+
+def test_a_full_disk_is_told_and_leaves_the_old_checkpoint(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(tmp_path, parts(), {"epoch": 1})
+
+    def full(copies: dict, path) -> None:
+        path.write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "save_file", full)
+    saver = checkpoint.Saver(tmp_path)
+    with pytest.raises(OSError, match="No space left"):
+        saver.save(parts(), {"epoch": 2}, whole=True)
+    with pytest.raises(OSError, match="No space left"):
+        saver.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-00001"]
+    assert checkpoint.load(tmp_path)[1]["epoch"] == 1
+
+
+def test_the_order_in_memory_is_no_part_of_it(tmp_path) -> None:
+    layer = torch.nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)
+    save(tmp_path, {"method": layer.state_dict()}, {"epoch": 1})
+    other = torch.nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)
+    other.load_state_dict(checkpoint.load(tmp_path)[0]["method"])
+    assert torch.equal(layer.weight, other.weight)
+    assert other.weight.is_contiguous(memory_format=torch.channels_last)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmark import protocol
+from benchmark import cli, protocol
+from benchmark.augment import NAMED, Transform
 from benchmark.errors import UserError
 
 
@@ -12,6 +13,31 @@ def test_the_oodml_protocol_is_the_papers() -> None:
     p = protocol.load("oodml")
     assert (p.backbone, p.dim, p.lr, p.weight_decay, p.batch_size, p.epochs) == ("resnet50", 512, 1e-5, 4e-4, 112, 200)
     assert (p.size, p.resize, p.frozen_norm, p.seeds) == (224, 256, True, 5)
+
+
+def test_the_other_protocols_are_their_papers() -> None:
+    r = protocol.load("revisiting")
+    assert (r.dim, r.epochs, r.batches, r.lr, r.weight_decay) == (128, 150, "spc-2", 1e-5, 4e-4)
+    assert protocol.load("revisiting", dataset="sop").epochs == 100
+    u = protocol.load("uml")
+    assert (u.backbone, u.dim, u.optimiser, u.batch_size, u.epochs, u.lr) == ("vit_small", 128, "adamw", 720, 100, 3e-5)
+    assert (u.batches, protocol.load("uml", tags=("ranking",)).batches) == ("random", "spc-4")
+    assert protocol.load("uml", tags=("parameter-efficient",)).lr == 1e-4
+    c = protocol.load("crt")
+    assert (c.backbone, c.size, c.batches, c.batch_size, c.lr) == ("mit_b2", 227, "spc-5", 80, 3e-5)
+    assert protocol.load("crt", dataset="inshop").batch_size == 180
+
+
+def test_a_method_on_a_dataset_has_the_last_word() -> None:
+    warmups = [protocol.load("oodml", dataset=d, method=m).warmup
+               for d, m in (("sop", "proxyanchor"), ("cub", "proxyanchor"), ("sop", "margin"))]
+    assert warmups == [1, 0, 0]
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_an_augmentation_brings_its_own_size_unless_one_is_given(name: str) -> None:
+    assert protocol.load("oodml", overrides={"augmentation": name}).size == Transform.named(name).size
+    assert protocol.load("oodml", overrides={"augmentation": name, "size": "96"}).size == 96
 
 
 def test_tables_of_datasets_methods_and_tags_replace_general_keys(tmp_path) -> None:
@@ -40,6 +66,10 @@ def test_every_shipped_protocol_loads_and_explains_every_key(name: str) -> None:
     ({"epochs": "many"}, "epochs = 'many' is not a int"),
     ({"lr": "-1"}, "out of range"),
     ({"frozen_norm": "perhaps"}, "is not a bool"),
+    ({"precision": "fp16"}, "none of auto, fp32, bf16"),
+    ({"optimiser": "adm"}, "did you mean 'adam'"),
+    ({"scale": "0.5"}, "is not a tuple"),
+    ({"lr": "nan"}, "out of range"),
 ])
 def test_a_wrong_key_or_value_is_named(overrides: dict, words: str) -> None:
     with pytest.raises(UserError, match=words.replace("(", r"\(")):
@@ -55,6 +85,34 @@ def test_a_broken_file_is_named_with_its_line(tmp_path) -> None:
     (tmp_path / "broken.toml").write_text("epochs = = 3\n")
     with pytest.raises(UserError, match="line 1"):
         protocol.load(str(tmp_path / "broken.toml"))
+
+
+def test_precision_counts_as_it_is_written() -> None:
+    auto, exact = (protocol.load("demo", overrides={"precision": p}).identity() for p in ("auto", "fp32"))
+    assert auto == protocol.load("demo").identity()
+    assert auto != exact
+
+
+@pytest.mark.parametrize("name", protocol.names())
+def test_show_tells_every_key_its_meaning_and_its_source(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    cli.main(["protocols", "show", name])
+    out = capsys.readouterr().out
+    for key, field in protocol.FIELDS.items():
+        if key != "name":
+            assert key in out
+            assert field.metadata["meaning"] in out
+    for line in protocol.path_of(name).read_text().splitlines():
+        if "=" in line and "#" in line:
+            assert line.partition("#")[2].strip() in out
+
+
+def test_the_list_names_every_protocol(capsys: pytest.CaptureFixture[str]) -> None:
+    cli.main(["protocols"])
+    out = capsys.readouterr().out
+    assert all(name in out for name in protocol.names())
+    with pytest.raises(SystemExit):
+        cli.main(["protocols", "show", "omdl"])
+    assert "did you mean 'oodml'" in capsys.readouterr().err
 
 
 def test_seeds_are_no_part_of_the_identity() -> None:

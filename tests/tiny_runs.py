@@ -25,16 +25,17 @@ from splits.ladder import build_ladder
 DATASET = "glyphs-mini"
 SMALL = ("epochs=4", "steps_per_epoch=3", "evaluate_every=2", "dim=16", "size=16", "resize=16", "batch_size=24")
 
-# so that a process forked from one that has imported this file need not import them again
+# so that a process forked from one that has imported this file need not do it again
 methods.names()
+datasets.load(DATASET, Path())
 for late in ("torch._dynamo", "cv2", "faiss", "pandas"):
     importlib.import_module(late)
 
 
-def workspace(folder: Path) -> Workspace:
-    """Pixels of glyphs-mini and a ladder of random features."""
+def workspace(folder: Path, dataset: str = DATASET) -> Workspace:
+    """Pixels of glyphs and a ladder of random features."""
     made = Workspace.at(folder)
-    index = datasets.load(DATASET, made.data)
+    index = datasets.load(dataset, made.data)
     features = np.random.default_rng(0).normal(size=(len(index), 8)) + index.labels[:, None] % 7
     ladder = build_ladder(features, index.labels, index.train_classes, index.test_classes, classes=index.classes,
                           dataset=index.name, dataset_hash=index.hash)

@@ -108,6 +108,14 @@ def show(workspace: Workspace, name: str, sheet: Path | None) -> None:
         click.echo(f"absent: {error}")
         return
     _figures(index)
+    if dataset.embedded and index.domains is None:
+        from benchmark import images
+        from benchmark.datasets import baseline
+
+        store = images.prepare(index, workspace.writable().cache)
+        click.echo("before anything is learnt, Recall@1 on the default test classes: "
+                   f"raw pixels {baseline.raw_pixel_recall(index, store):.2f}, "
+                   f"frozen EfficientNet-Lite0 {baseline.frozen_recall(index, store, workspace):.2f}")
     if sheet is None and dataset.embedded:
         sheet = workspace.writable().root / f"{index.name}-contact.png"
     if sheet is not None:

@@ -1,0 +1,306 @@
+"""Sweeps on this machine: what is done, retried, left alone, refused and said."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from benchmark import cli, followups, ladders, locks, status, sweep
+from benchmark.errors import UserError
+from benchmark.executors import Resources
+from benchmark.locks import Lock
+from benchmark.matrix import Places
+from benchmark.progress import Progress
+from benchmark.workspace import Workspace
+from reports import records
+from tests import tiny_sweep
+
+TROUBLE = '''
+import errno, os, signal
+from pathlib import Path
+import torch
+from methods import Objective, register
+
+HERE = Path(__file__).parent
+
+class Plain(Objective):
+    """The mean square of embeddings."""
+    normalised = False
+    def forward(self, embeddings, labels):
+        self.trouble()
+        return embeddings.square().mean()
+    def trouble(self):
+        pass
+
+@register("fine", family="test")
+class Fine(Plain):
+    """Nothing happens."""
+
+@register("fails", family="test")
+class Fails(Plain):
+    """Raises until it is mended."""
+    def trouble(self):
+        if not (HERE / "mended").exists():
+            raise ValueError("made to fail")
+
+@register("crashes-once", family="test")
+class CrashesOnce(Plain):
+    """Kills its process the first time."""
+    def trouble(self):
+        if not (HERE / "crashed").exists():
+            (HERE / "crashed").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+@register("crashes", family="test")
+class Crashes(Plain):
+    """Kills its process every time."""
+    def trouble(self):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+@register("fills", family="test")
+class Fills(Plain):
+    """Finds the disk full."""
+    def trouble(self):
+        raise OSError(errno.ENOSPC, "No space left on device")
+'''
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tiny_sweep.workspace(tmp_path_factory.mktemp("base") / "work")
+    (made.root / "trouble.py").write_text(TROUBLE)
+    return made.root
+
+
+@pytest.fixture
+def made(base: Path, tmp_path: Path) -> Workspace:
+    shutil.copytree(base, tmp_path / "work")
+    return Workspace.at(tmp_path / "work")
+
+
+def run(made: Workspace, methods: str, lines: list[str] | None = None, jobs: int = 2, **given: object) -> sweep.Outcome:
+    options = {key: given.pop(key) for key in ("retry_failed", "command") if key in given}
+    said = lines if lines is not None else []
+    return sweep.run(tiny_sweep.study(methods, **given), Places(made, plugins=(str(made.root / "trouble.py"),)),
+                     resources=Resources(jobs=jobs), say=said.append, **options)  # type: ignore[arg-type]
+
+
+def test_troubles_of_one_cell_are_its_own(made: Workspace) -> None:
+    chosen = "fine,fails,crashes-once,crashes"
+    outcome = run(made, chosen, seeds=1, command="oodml run --this")
+    assert {spec.method for spec in outcome.done} == {"fine", "crashes-once"}
+    causes = {label.split()[1]: cause for label, cause in outcome.failed.items()}
+    assert causes["fails"] == "ValueError: made to fail"
+    assert "died" in causes["crashes"]
+    assert "2 times" in causes["crashes"]
+    assert {path.parts[-3] for path in made.runs.rglob("record.json")} == {"fine", "crashes-once"}
+    assert {path.parts[-3] for path in made.runs.rglob("failure.json")} == {"fails", "crashes"}
+    facts = json.loads(next(made.runs.rglob("fails/*/failure.json")).read_text())
+    assert (facts["dataset"], facts["split"], facts["seed"], facts["kind"]) == ("glyphs-mini", 1, 0, "ValueError")
+    assert "made to fail" in facts["traceback"]
+    assert not list(made.runs.rglob("*/record.json.*"))
+
+    cells, _ = status.survey(made)
+    told = "\n".join(status.failures(cells))
+    assert "made to fail" in told
+    assert "oodml run --this --retry-failed" in told
+    assert re.search(r"all\s+2\s+0\s+2\s+0", status.table(cells))
+
+    lines: list[str] = []
+    again = run(made, chosen, lines, seeds=1)
+    assert not again.done
+    assert not again.failed
+    assert any("--retry-failed" in line for line in lines)
+    (made.root / "mended").touch()
+    mended = run(made, "fine,fails", seeds=1, retry_failed=True)
+    assert [spec.method for spec in mended.done] == ["fails"]
+    assert not list(made.runs.rglob("fails/*/failure.json"))
+
+
+def test_a_full_disk_ends_the_sweep_and_marks_no_cell(made: Workspace) -> None:
+    outcome = run(made, "fills", jobs=1, seeds=3)
+    assert "disk is full" in outcome.ended
+    assert not outcome.failed
+    assert not list(made.runs.rglob("failure.json"))
+
+
+def test_damaged_records_are_done_again_and_foreign_ones_never_touched(made: Workspace) -> None:
+    run(made, "fine", seeds=1)
+    (record,) = made.runs.rglob("record.json")
+    whole = record.read_bytes()
+    record.write_bytes(whole[:100])
+    lines: list[str] = []
+    assert len(run(made, "fine", lines, seeds=1).done) == 1
+    assert any("damaged-1.json" in line for line in lines)
+    assert (record.parent / "damaged-1.json").read_bytes() == whole[:100]
+    assert json.loads(record.read_text())["scores"] == json.loads(whole)["scores"]
+    for schema in (records.SCHEMA + 1, 0):
+        record.write_text(json.dumps({**json.loads(whole), "schema": schema}))
+        before = record.read_bytes()
+        with pytest.raises(UserError, match="another version"):
+            run(made, "fine", seeds=1)
+        assert record.read_bytes() == before
+
+
+def test_a_cell_held_elsewhere_is_waited_for_and_taken_over(made: Workspace, monkeypatch: pytest.MonkeyPatch,
+                                                          capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(locks, "STALE", 3.0)
+    held, free = tiny_sweep.jobs(made, "margin")
+    Lock.take(held.folder, 0)
+    path = held.folder / "lock.1"
+    beat, _, facts = path.read_text().partition("\n")
+    path.write_text(f"{beat}\n{json.dumps({**json.loads(facts), 'machine': 'elsewhere'})}\n")
+    assert status.look(held.folder).kind == "running"
+    outcome = run(made, "margin")
+    assert [spec.seed for spec in outcome.done] == [1, 0]
+    assert "another runner holds" in capsys.readouterr().out
+    assert status.look(held.folder).kind == status.look(free.folder).kind == "done"
+
+
+def test_two_runners_share_the_work(made: Workspace) -> None:
+    outcomes: list[sweep.Outcome] = []
+    runners = [threading.Thread(target=lambda: outcomes.append(run(made, "margin,arcface", jobs=1, splits="1-2")))
+               for _ in range(2)]
+    for runner in runners:
+        runner.start()
+    for runner in runners:
+        runner.join(150)
+    done = [spec.identity for outcome in outcomes for spec in outcome.done]
+    assert sorted(done) == sorted(job.spec.identity for job in tiny_sweep.jobs(made, splits="1-2"))
+    assert len(list(made.runs.rglob("record.json"))) == 8
+    assert not list(made.runs.rglob("lock.*"))
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_ctrl_c_saves_and_the_same_command_goes_on(made: Workspace, times: int,
+                                                   capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["run", *tiny_sweep.WORDS, "--set", "epochs=400", "--methods", "margin", "--splits", "1", "--seeds", "1",
+             "--work", str(made.root)]
+    (job,) = tiny_sweep.jobs(made, "margin", seeds=1, set={"epochs": 400})
+
+    def press() -> None:
+        deadline = time.monotonic() + 60
+        while not list(job.folder.glob("checkpoint-*")) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        for _ in range(times):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.02)
+
+    finger = threading.Thread(target=press)
+    finger.start()
+    with pytest.raises(SystemExit) as caught:
+        cli.main(words)
+    finger.join()
+    assert caught.value.code == 130
+    out = capsys.readouterr().out
+    assert "same command goes on" in out
+    state = status.look(job.folder)
+    assert (state.kind, state.begun) == ("missing", True)
+    assert not (job.folder / "failure.json").exists()
+    assert ("saved" in out) == (times == 1)
+
+
+def test_plan_and_status_say_what_there_is(made: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [*tiny_sweep.WORDS, "--methods", "margin", "--splits", "1", "--work", str(made.root)]
+    cli.main(["status", "--work", str(made.root)])
+    assert "no sweep" in capsys.readouterr().out
+    cli.main(["plan", *words, "--seeds", "2"])
+    out = capsys.readouterr().out
+    assert "--calibrate" in out
+    assert not made.runs.exists()
+    cli.main(["plan", *words, "--seeds", "2", "--calibrate"])
+    assert "CPU-hours" in capsys.readouterr().out
+    assert not made.runs.exists()
+    cli.main(["run", *words, "--seeds", "1"])
+    capsys.readouterr()
+    cli.main(["run", *words, "--seeds", "2", "--dry-run", "--budget", "1h"])
+    out = capsys.readouterr().out
+    assert re.search(r"all\s+1\s+0\s+0\s+1", out)
+    assert "1 of 1 cells fit" in out
+    cli.main(["run", *words, "--seeds", "1", "--set", "dim=8"])
+    capsys.readouterr()
+    cli.main(["status", "--work", str(made.root)])
+    out = capsys.readouterr().out
+    assert "dim 16 -> 8 (1 earlier runs are kept)" in out
+
+
+def test_a_backbone_without_weights_leaves_the_others_to_go_on(made: Workspace, monkeypatch: pytest.MonkeyPatch,
+                                                             tmp_path: Path) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setenv("OODML_WEIGHTS", str(tmp_path))
+    lines: list[str] = []
+    outcome = run(made, "fine", lines, seeds=1, backbones="resnet18,conv4")
+    assert [spec.protocol["backbone"] for spec in outcome.done] == ["conv4"]
+    assert len(outcome.failed) == 1
+    assert any(line.startswith("resnet18: its cells are left out: no weights") for line in lines)
+
+
+def test_the_time_of_a_budget_ends_a_sweep(made: Workspace) -> None:
+    study = tiny_sweep.study("fine", seeds=1, set={"epochs": 100000, "evaluate_every": 100000})
+    outcome = sweep.run(study, Places(made, plugins=(str(made.root / "trouble.py"),)),
+                        resources=Resources(jobs=1, seconds=1.0), say=lambda line: None)
+    assert not outcome.done
+    assert not outcome.failed
+    assert not outcome.interrupted
+
+
+def test_missing_options_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, missing in ((["run", "--dataset", "glyphs"], "--methods"),
+                           (["plan", "--methods", "margin"], "--dataset"),
+                           (["run", "--study", "oodml-cup"], "oodml-cub"),
+                           (["run", "--dataset", "glyphs", "--methods", "margin", "--executor", "rai"], "ray")):
+        with pytest.raises(SystemExit) as caught:
+            cli.main(words)
+        assert caught.value.code == 2
+        assert missing in capsys.readouterr().err
+
+
+def test_progress_in_a_log_file(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = Progress(2, 8, terminal=False, pulse=0)
+    progress.start("a", "first", 4)
+    progress.epoch("a", {"epoch": 3, "loss": 1.0})
+    assert (progress.position, progress.fresh) == (3, 1)
+    progress.epoch("a", {"epoch": 4, "loss": 1.0})
+    progress.done("a")
+    progress.start("b", "second", 4)
+    progress.failed("b", "made to fail")
+    progress.close()
+    out = capsys.readouterr().out
+    assert "running first (epoch 3 of 4)" in out
+    assert re.search(r"\[1/2\] done    first, \d+ s left", out)
+    assert "[2/2] FAILED  second: made to fail" in out
+
+
+def test_transfer_and_ensemble_follow_from_finished_runs(tmp_path: Path) -> None:
+    members = ("glyphs-georgian", "glyphs-arrows")
+    union = f"union:{','.join(members)}"
+    made = tiny_sweep.workspace(tmp_path, (*members, union))
+    study = tiny_sweep.study("margin,frozen", datasets=members, seeds=1, splits="default", set={"epochs": 1},
+                             after=({"step": "cross"}, {"step": "ensemble", "union": union}))
+    lines: list[str] = []
+    outcome = sweep.run(study, Places(made), resources=Resources(jobs=2), say=lines.append)
+    assert len(outcome.done) == 4
+    transfers = {path.parts[-5]: json.loads(path.read_text()) for path in made.runs.rglob(followups.CROSS)}
+    assert set(transfers) == set(members)
+    for source, found in transfers.items():
+        assert set(found["targets"]) == set(members) - {source}
+        for target, entry in found["targets"].items():
+            floor = records.read(next((made.runs / target).glob("*/frozen/*/record.json")))
+            assert entry["floor"] == floor["scores"]["last"]
+            assert 0 <= entry["scores"]["recall@1"] <= 1
+    (record,) = made.runs.glob("union-*/*/*/*/record.json")
+    united = records.read(record)
+    assert united["method"]["name"] == "ensemble:margin"
+    assert set(united["domains"]) == set(members)
+    assert united["queries"]["count"] == ladders.load(made, union).default.test_images
+    before = record.stat().st_mtime_ns
+    sweep.run(study, Places(made), resources=Resources(jobs=2), say=lines.append)
+    assert record.stat().st_mtime_ns == before

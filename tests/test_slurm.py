@@ -1,0 +1,63 @@
+"""Cells as jobs of submitit: with its local executor here, with a real Slurm in tests/slurm/run.sh."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmark import status
+from benchmark.errors import UserError
+from benchmark.executors import Job, Resources, slurm
+from benchmark.progress import Progress
+from tests import tiny_sweep
+
+submitit = pytest.importorskip("submitit")
+
+
+@pytest.fixture
+def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Job]:
+    root = str(Path(__file__).parents[1])
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([root, os.environ.get("PYTHONPATH", "")]))
+    return tiny_sweep.jobs(tiny_sweep.workspace(tmp_path), "margin")
+
+
+def test_submitted_cells_are_done_by_themselves(jobs: list[Job], capsys: pytest.CaptureFixture[str]) -> None:
+    outcome = slurm.execute(jobs, Resources(), Progress(len(jobs), 1, terminal=False), cluster="local")
+    assert outcome.submitted == 2
+    submitted = capsys.readouterr().out
+    assert "submitted 2 cells" in submitted
+    pids = [int(path.name) for path in (jobs[0].context.work / "slurm").iterdir() if path.name.isdigit()]
+    assert len(pids) == 2
+    for pid in pids:
+        job = submitit.LocalJob(jobs[0].context.work / "slurm" / "%j", str(pid))
+        assert job.result() == "done"
+    assert {status.look(job.folder).kind for job in jobs} == {"done"}
+    assert slurm.submit(jobs[:1], Resources(), cluster="local")[0].result() == "done"
+
+
+def test_a_preempted_job_comes_back_as_the_same_cell(jobs: list[Job]) -> None:
+    again = slurm.Task(jobs[0]).checkpoint()
+    assert isinstance(again.function, slurm.Task)
+    assert again.function.job == jobs[0]
+
+
+def test_parameters_by_sbatchs_names() -> None:
+    found = slurm.parameters(Resources(jobs=8, slurm={"account": "me", "gpus_per_node": "1", "time": "1-02:00:30"}))
+    assert found == {"name": "oodml", "timeout_min": 1440 + 120 + 1, "slurm_array_parallelism": 8,
+                     "slurm_account": "me", "gpus_per_node": 1}
+    assert slurm.parameters(Resources(slurm={"time": "90"}))["timeout_min"] == 90
+    with pytest.raises(UserError, match="HH:MM:SS"):
+        slurm.parameters(Resources(slurm={"time": "soon"}))
+
+
+def test_without_slurm_or_submitit_there_is_one_line(jobs: list[Job], monkeypatch: pytest.MonkeyPatch,
+                                                    tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UserError, match="sbatch"):
+        slurm.submit(jobs, Resources())
+    monkeypatch.setitem(sys.modules, "submitit", None)
+    with pytest.raises(UserError, match="oodml\\[slurm\\]"):
+        slurm.submit(jobs, Resources())
