@@ -12,7 +12,7 @@ READY := $(VENV)/.ready
 export OODML_WORK := $(WORK)
 
 .DEFAULT_GOAL := help
-.PHONY: demo splits run report test lint bench clean help
+.PHONY: demo splits run report test test-browser test-slurm lint bench clean help
 
 demo: $(READY) ## Set up, then the whole line on the embedded glyphs: ladder, training, leaderboard
 	$(OODML) splits build --dataset glyphs --rungs 5 --swaps 15 --iterations 10 --no-removal
@@ -33,6 +33,14 @@ report: $(READY) ## Build the leaderboard from the finished runs
 test: $(READY) ## Run every test
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest --numprocesses auto --dist loadfile
 
+test-browser: $(READY) ## Drive the leaderboard in a real headless Chromium (installs it)
+	$(VENV)/bin/python -m pip install --quiet --editable '.[browser]'
+	PYTHON=$(VENV)/bin/python sh tests/browser/run.sh
+
+test-slurm: $(READY) ## Run cells on a real single-node Slurm (installs it)
+	$(VENV)/bin/python -m pip install --quiet --editable '.[slurm]'
+	PYTHON=$(VENV)/bin/python sh tests/slurm/run.sh
+
 lint: $(READY) ## Check style and types
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
@@ -44,7 +52,7 @@ clean: ## Remove the environment and what was made (never the data)
 	rm -rf $(VENV) $(WORK)/cache $(WORK)/splits $(WORK)/runs $(WORK)/leaderboard *.egg-info .pytest_cache .mypy_cache .ruff_cache
 
 help: ## Show this
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "Python 3.10 or newer is needed: make PYTHON=python3.x"; exit 1; }

@@ -10,7 +10,6 @@ import sys
 import click
 
 from benchmark import commands
-from benchmark.errors import UserError
 
 
 class Commands(click.Group):
@@ -57,7 +56,7 @@ def main(arguments: list[str] | None = None) -> None:
         click.echo(f"oodml: {error.strerror or error}{where}", err=True)
         sys.exit(2)
     except Exception as error:
-        if not _is_users_mistake(error) or isinstance(error, UserError) and os.environ.get("OODML_TRACEBACK"):
+        if not _is_users_mistake(error):
             raise
         click.echo(f"oodml: {error}", err=True)
         sys.exit(2)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from benchmark.images import ImageStore
 from benchmark.loader import Loader
-from benchmark.split_figures import _umap
+from benchmark.split_figures import to_plane
 from benchmark.task import Task
 from methods import Method
 from methods.crt import CodedResidual
@@ -49,7 +49,7 @@ def plane(task: Task, embeddings: Tensor, home: Path, classes: list[str], most: 
     """UMAP of the test embeddings: by dataset in a union, else with a few classes in colour."""
     side = task.test
     chosen = np.sort(np.random.default_rng(seed).permutation(len(side))[:most])
-    places = _umap(embeddings.cpu().numpy()[chosen], seed)
+    places = to_plane(embeddings.cpu().numpy()[chosen], seed)
     if side.domains is not None and task.domain_names:
         names = list(task.domain_names)
         groups = side.domains[chosen]

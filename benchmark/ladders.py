@@ -32,9 +32,10 @@ def frozen_features(name: str, workspace: Workspace, backbone: str | None = None
     backbone = backbone or ("efficientnet_lite0" if embedded else "resnet50")
     network = weights.pretrained(backbone, weights_file)
     size, resize = (64, 64) if embedded else (224, 256)
-    transform = Transform(size=size, resize=resize, mean=network.mean, std=network.std)
+    transform = Transform(size=size, resize=resize, mean=network.mean, std=network.std)  # type: ignore[arg-type]
     store = images.prepare(index, workspace.cache)
-    made_with = {"backbone": backbone, "weights": weights.identify(backbone, weights_file), "images": store.hash,
+    made_with: dict[str, Any] = {
+        "backbone": backbone, "weights": weights.identify(backbone, weights_file), "images": store.hash,
                  "size": size, "resize": resize}
     found = features.extract(index, store, network, name=backbone, weights_hash=made_with["weights"],
                              transform=transform, folder=workspace.cache, device=device or best_device(torch))

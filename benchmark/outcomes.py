@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +17,8 @@ class Outcomes:
     first_hit: np.ndarray
     counted: np.ndarray
     labels: np.ndarray
+    classes: np.ndarray | None = None
+    """Names of the classes that `labels` count, by which outcomes of different rungs are matched."""
 
     def hits(self, k: int) -> np.ndarray:
         """Whether recall@k counts a hit, for the queries that count.
@@ -31,8 +34,9 @@ def save(path: Path, outcomes: Outcomes) -> None:
     first = outcomes.first_hit.astype(np.min_scalar_type(int(outcomes.first_hit.max(initial=0))))
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     with open(temporary, "wb") as file:
+        named: dict[str, Any] = {} if outcomes.classes is None else {"classes": outcomes.classes}
         np.savez_compressed(file, first_hit=first, counted=np.packbits(outcomes.counted),
-                            labels=outcomes.labels.astype(np.int32))
+                            labels=outcomes.labels.astype(np.int32), **named)
     temporary.replace(path)
 
 
@@ -40,4 +44,5 @@ def load(path: Path) -> Outcomes:
     """What `save` wrote."""
     with np.load(path) as file:
         first, labels = file["first_hit"].astype(np.int64), file["labels"].astype(np.int64)
-        return Outcomes(first, np.unpackbits(file["counted"], count=len(first)).astype(bool), labels)
+        return Outcomes(first, np.unpackbits(file["counted"], count=len(first)).astype(bool), labels,
+                        file["classes"] if "classes" in file.files else None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 from torch import Tensor
 
 from benchmark import metrics, universal
@@ -33,7 +34,7 @@ def score(side: Side, embeddings: Tensor, domain_names: tuple[str, ...] = ()) ->
     members = {} if side.domains is None else universal.members(embeddings, side.labels, side.domains, domain_names,
                                                                 side.roles)
     return Score(_means(whole.scores), {name: _means(scores) for name, scores in members.items()},
-                 Outcomes(whole.first_hit, whole.counted, side.labels[queries]))
+                 Outcomes(whole.first_hit, whole.counted, side.labels[queries], np.array(side.classes)))
 
 
 def _means(scores: dict[str, float]) -> dict[str, float]:

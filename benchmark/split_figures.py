@@ -60,7 +60,7 @@ def umaps(ladder: Ladder, features: np.ndarray, labels: np.ndarray, classes: tup
     rungs = view.easy_medium_hard(ladder)
     shown = [view.points(split, labels, classes, seed=seed) for split in rungs]
     union = np.unique(np.concatenate([points.images for points in shown]))
-    plane = dict(zip(union.tolist(), _umap(np.asarray(features[union]), seed)))
+    plane = dict(zip(union.tolist(), to_plane(np.asarray(features[union]), seed)))
     figure = Figure(figsize=(4.2 * len(rungs), 4.2), layout="constrained")
     for axes, split, points in zip(np.atleast_1d(figure.subplots(1, len(rungs))), rungs, shown):
         place = np.array([plane[i] for i in points.images.tolist()])
@@ -103,7 +103,8 @@ def comparison_text(found: Comparison) -> str:
     return "\n".join(lines)
 
 
-def _umap(points: np.ndarray, seed: int) -> np.ndarray:
+def to_plane(points: np.ndarray, seed: int) -> np.ndarray:
+    """UMAP of vectors to two dimensions, seeded."""
     import warnings
 
     from umap import UMAP

@@ -115,7 +115,7 @@ def run(spec: RunSpec, context: Context, *, stop: Callable[[], bool] = lambda: F
         checkpoint.save_weights(folder / WEIGHTS, method.state_dict())
     record = {
         "schema": records.SCHEMA, "source": "run", "identity": spec.identity,
-        "dataset": spec.dataset, "dataset_hash": spec.dataset_hash, "split": split_facts(split, ladder),
+        "dataset": spec.dataset, "dataset_hash": spec.dataset_hash, "split": split_facts(split, ladder, task),
         "method": _method_facts(spec, method), "protocol": spec.protocol,
         "backbone": {"name": protocol.backbone, "weights": spec.weights}, "seed": spec.seed,
         "scores": scores, "chosen_epochs": chosen, "domains": result.domains,
@@ -231,12 +231,17 @@ def _build(spec: RunSpec, context: Context, protocol: Protocol, classes: int) ->
     return entry.build(backbone, classes, protocol.dim, entry.settings(**spec.settings), base)
 
 
-def split_facts(split: Split, ladder: Ladder) -> dict[str, Any]:
-    return {"id": split.id, "kind": split.kind, "iteration": split.iteration, "frd": split.frd,
+def split_facts(split: Split, ladder: Ladder, task: Task | None = None) -> dict[str, Any]:
+    """What a record says of its split; of a union also the training images of each member."""
+    facts: dict[str, Any] = {"id": split.id, "kind": split.kind, "iteration": split.iteration, "frd": split.frd,
             "frd_class_means_released": split.frd_class_means_released, "hash": split.hash,
             "train_classes": len(split.train), "test_classes": len(split.test),
             "train_images": split.train_images, "test_images": split.test_images,
             "ladder": [[rung.id, rung.frd] for rung in ladder.splits if rung.frd is not None]}
+    if task is not None and task.train.domains is not None:
+        counts = np.bincount(task.train.domains, minlength=len(task.domain_names))
+        facts["parts"] = dict(zip(task.domain_names, counts.tolist()))
+    return facts
 
 
 def _method_facts(spec: RunSpec, method: Method) -> dict[str, Any]:

@@ -58,7 +58,8 @@ def workspace_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds `--work` and `--data` to a click command, which gets them as one `workspace`."""
 
     @click.option("--work", type=click.Path(file_okay=False), help="Working folder [OODML_WORK, default: work].")
-    @click.option("--data", type=click.Path(file_okay=False), help="Folder of datasets [OODML_DATA, default: WORK/data].")
+    @click.option("--data", type=click.Path(file_okay=False), 
+                  help="Folder of datasets [OODML_DATA, default: WORK/data].")
     def wrapped(work: str | None, data: str | None, **arguments: Any) -> Any:
         return command(workspace=Workspace.at(work, data), **arguments)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -59,6 +60,8 @@ class ManifoldMixup(Method):
     step: the input or one of the earlier half of the backbone's stages (Verma et al., section 4). Hooks on the
     stages do it, so the backbone must not be compiled as one graph.
     """
+
+    compiles: ClassVar[bool] = False  # hooks on inner layers do not reach into a compiled network
 
     @dataclass(frozen=True)
     class Settings:

@@ -41,7 +41,8 @@ def work(tmp_path_factory) -> Path:
 HEAVY = ("torch", "timm", "pandas", "matplotlib", "scipy", "faiss", "sklearn")
 
 
-@pytest.mark.parametrize("command", [(), ("run",), ("splits",), ("splits", "build"), ("report",), ("methods",), ("datasets",)])
+@pytest.mark.parametrize("command", [(), ("run",), ("splits",), ("splits", "build"), ("report",), ("methods",),
+                                     ("datasets",)])
 def test_help_imports_nothing_heavy(command: tuple[str, ...]) -> None:
     """What makes help slow is importing the libraries of training and drawing; so none of them may be loaded."""
     code = ("import sys; from benchmark.cli import cli\n"
@@ -96,7 +97,8 @@ def test_an_unwritable_folder_is_named(tmp_path: Path) -> None:
     ("margin.beta=high", "margin.beta"), ("arcface.scale=3", "not among the methods"),
 ])
 def test_a_wrong_set_is_explained(work: Path, change: str, words: str) -> None:
-    assert words in refused("run", "--methods", "margin", "--dataset", "glyphs-mini", "--set", change, "--work", str(work))
+    line = refused("run", "--methods", "margin", "--dataset", "glyphs-mini", "--set", change, "--work", str(work))
+    assert words in line
 
 
 def test_splits_are_shown_verified_and_exported(work: Path, tmp_path: Path) -> None:
@@ -105,15 +107,16 @@ def test_splits_are_shown_verified_and_exported(work: Path, tmp_path: Path) -> N
     assert "i.i.d." in shown.stdout
     manifest = work / "splits" / "glyphs-mini.json"
     assert oodml("splits", "verify", str(manifest), "--work", str(work)).returncode == 0
-    done = oodml("splits", "export", "--dataset", "glyphs-mini", "--split", "1", "--out", str(tmp_path), "--work", str(work))
+    done = oodml("splits", "export", "--dataset", "glyphs-mini", "--split", "1", "--out", str(tmp_path), "--work",
+                 str(work))
     assert done.returncode == 0, done.stderr
     lines = (tmp_path / "glyphs-mini-1.csv").read_text().splitlines()
     assert len(lines) == 481
 
 
 def test_a_run_is_done_once_and_reported(work: Path) -> None:
-    arguments = ("run", "--methods", "margin", "--dataset", "glyphs-mini", "--splits", "1", "--seeds", "1", "--jobs", "1",
-                 "--set", "steps_per_epoch=2", "--work", str(work))
+    arguments = ("run", "--methods", "margin", "--dataset", "glyphs-mini", "--splits", "1", "--seeds", "1",
+                 "--jobs", "1", "--set", "steps_per_epoch=2", "--work", str(work))
     first = oodml(*arguments)
     assert first.returncode == 0, first.stdout + first.stderr
     records = list(work.glob("runs/glyphs-mini/1/margin/*/record.json"))

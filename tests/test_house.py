@@ -64,7 +64,8 @@ def test_a_file_can_be_read_in_one_sitting(path: Path) -> None:
 
 
 def test_commands_and_datasets_import_nothing_heavy_at_their_top() -> None:
-    heavy = {"torch", "timm", "pandas", "matplotlib", "scipy", "faiss", "sklearn", "umap", "torchvision", "methods", "reports"}
+    heavy = {"torch", "timm", "pandas", "matplotlib", "scipy", "faiss", "sklearn", "umap", "torchvision", "methods",
+             "reports"}
     for folder in ("benchmark/commands", "benchmark/datasets"):
         for path in (ROOT / folder).glob("*.py"):
             top = {name.split(".")[0] for name in imported(path, top_level_only=True)}

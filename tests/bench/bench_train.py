@@ -65,7 +65,7 @@ def _on_gpu(folder: Path, device: str) -> Iterator[Row]:
               "fp32, eager, PIL loader of 8 workers", None, "images/s")
     for name in ("curricularface", "puma"):
         tags = methods.get(name).tags
-        uml = protocol.load("uml", tags=tags, overrides={"epochs": "10", "compile": "yes"})
+        uml = protocol.load("uml", tags=tags, overrides={"epochs": "10", "compile": "yes", "evaluate_every": "1"})
         yield Row(f"ViT-S/16, 224 px, batch 720, {name}, whole loop", loop(store, name, uml, device, folder),
                   unit="images/s")
 

@@ -23,7 +23,7 @@ mkdir -p "$home/spool" "$home/state"
 dd if=/dev/urandom of="$home/munge.key" bs=1024 count=1 2>/dev/null
 chmod 400 "$home/munge.key"
 munged --foreground --force --num-threads=1 --socket="$home/munge.socket" --key-file="$home/munge.key" \
-    --pid-file="$home/munge.pid" --seed-file="$home/munge.seed" --log-file="$home/munge.log" &
+    --pid-file="$home/munge.pid" --seed-file="$home/munge.seed" --log-file="$home/munge.log" >"$home/munge.out" 2>&1 &
 pids="$pids $!"
 
 host=$(hostname -s)
@@ -58,8 +58,8 @@ CONF
 export SLURM_CONF="$home/slurm.conf"
 
 for _ in 1 2 3 4 5 6 7 8 9 10; do [ -S "$home/munge.socket" ] && break; sleep 0.5; done
-slurmctld -D & pids="$pids $!"
-slurmd -D & pids="$pids $!"
+slurmctld -D >"$home/slurmctld.out" 2>&1 & pids="$pids $!"
+slurmd -D >"$home/slurmd.out" 2>&1 & pids="$pids $!"
 ready=""
 for _ in $(seq 60); do
     if sinfo --noheader --format=%T 2>/dev/null | grep -q idle; then ready=yes; break; fi
