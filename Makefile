@@ -18,7 +18,7 @@ demo: $(READY) ## Set up, then the whole line on the embedded glyphs: ladder, tr
 	$(OODML) splits build --dataset glyphs --rungs 5 --swaps 15 --iterations 10 --no-removal
 	$(OODML) splits build --dataset glyphs-union
 	$(OODML) run --dataset glyphs --methods frozen,$(DEMO_METHODS) --protocol demo
-	$(OODML) run --dataset glyphs-union --methods frozen,$(DEMO_METHODS) --protocol demo
+	$(OODML) run --dataset glyphs-union --methods $(DEMO_METHODS) --protocol demo
 	$(OODML) report
 
 splits: $(READY) ## Build the ladder of DATASET (default: of every dataset that is present)

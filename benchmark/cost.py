@@ -132,14 +132,14 @@ def summary(estimates: list[Estimate], rates: Rates, workers: int) -> list[str]:
         return ["cost: unknown, no run of this kind was measured yet; --calibrate measures a few steps of each"]
     unit = "CPU" if not _is_gpu(rates.device) else "GPU"
     total = sum(known)
-    lines = [f"time: {total / 3600:.2f} {unit}-hours on {rates.device}, {duration(total / max(1, workers))} with "
+    lines = [f"time: {total / 3600:.3g} {unit}-hours on {rates.device}, {duration(total / max(1, workers))} with "
              f"{workers} at a time"]
     if len(known) < len(estimates):
         lines[0] += f"; {len(estimates) - len(known)} cells are not in it, nothing like them was measured (--calibrate)"
     disk = sum(e.disk for e in estimates if e.disk is not None)
     memory = max(e.memory for e in estimates if e.memory is not None)
-    return [*lines, f"disk: {disk / 1e9:.2f} GB for what finished runs keep",
-            f"memory: {memory / 1e9:.2f} GB at most in one run"]
+    return [*lines, f"disk: {disk / 1e9:.3g} GB for what finished runs keep",
+            f"memory: {memory / 1e9:.3g} GB at most in one run"]
 
 
 def _is_gpu(device: str) -> bool:

@@ -36,7 +36,7 @@ def frozen_features(name: str, workspace: Workspace, backbone: str | None = None
     store = images.prepare(index, workspace.cache)
     made_with: dict[str, Any] = {
         "backbone": backbone, "weights": weights.identify(backbone, weights_file), "images": store.hash,
-                 "size": size, "resize": resize}
+        "size": size, "resize": resize}
     found = features.extract(index, store, network, name=backbone, weights_hash=made_with["weights"],
                              transform=transform, folder=workspace.cache, device=device or best_device(torch))
     return index, found, made_with

@@ -112,10 +112,11 @@ def _part(study: str, values: dict[str, Any]) -> Part:
     for key in ("datasets", "methods"):
         if not values.get(key):
             raise UserError(f"study {study}: a part lacks '{key}'")
-    wanted = {"datasets": list, "methods": str, "protocol": str, "splits": str, "seeds": int, "backbones": str,
-              "set": dict, "vary": dict, "plain": bool}
+    wanted: dict[str, type] = {"datasets": list, "methods": str, "protocol": str, "splits": str, "seeds": int,
+                               "backbones": str, "set": dict, "vary": dict, "plain": bool}
     for key, value in values.items():
-        if not isinstance(value, wanted[key]) or (key == "seeds" and value < 1):
+        wrong = not isinstance(value, wanted[key])
+        if wrong or (key == "seeds" and int(value) < 1):
             raise UserError(f"study {study}: {key} = {value!r} is not a {wanted[key].__name__}")
     for key, options in values.get("vary", {}).items():
         if key not in protocols.FIELDS or not isinstance(options, list):

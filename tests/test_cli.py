@@ -124,7 +124,7 @@ def test_a_run_is_done_once_and_reported(work: Path) -> None:
     written = records[0].stat().st_mtime_ns
     again = oodml(*arguments)
     assert again.returncode == 0
-    assert "1 done already" in again.stdout
+    assert "1 done, 0 running" in again.stdout
     assert records[0].stat().st_mtime_ns == written
     report = oodml("report", "--work", str(work))
     assert report.returncode == 0, report.stderr

@@ -53,6 +53,12 @@ def cluster() -> Iterator[None]:
     ray.shutdown()
 
 
+@pytest.fixture(autouse=True)
+def _registry_as_before() -> Iterator[None]:
+    with tiny_sweep.registry_as_before():
+        yield
+
+
 @pytest.fixture
 def made(tmp_path: Path) -> Workspace:
     made = tiny_sweep.workspace(tmp_path)
@@ -83,7 +89,8 @@ def test_ctrl_c_saves(made: Workspace) -> None:
         deadline = time.monotonic() + 60
         while not list(job.folder.glob("checkpoint-*")) and time.monotonic() < deadline:
             time.sleep(0.05)
-        os.kill(os.getpid(), signal.SIGINT)
+        if time.monotonic() < deadline:
+            os.kill(os.getpid(), signal.SIGINT)
 
     finger = threading.Thread(target=press)
     finger.start()

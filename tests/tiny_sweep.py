@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+import methods
 from benchmark import datasets, images, ladders
 from benchmark.executors import Job
 from benchmark.matrix import Places, gather
 from benchmark.studies import Part, Study
 from benchmark.workspace import Workspace
+from methods import registry
 from splits.ladder import build_ladder
 
 SMALL = {"backbone": "conv4", "dim": 16, "size": 16, "resize": 16, "batch_size": 24, "epochs": 2, "steps_per_epoch": 2,
@@ -38,15 +42,15 @@ def workspace(root: Path, names: tuple[str, ...] = ("glyphs-mini",)) -> Workspac
     return made
 
 
-def study(methods: str = "margin,arcface", *, after: tuple[dict[str, Any], ...] = (), **given: Any) -> Study:
+def study(names: str = "margin,arcface", *, after: tuple[dict[str, Any], ...] = (), **given: Any) -> Study:
     """A study of one part over glyphs-mini."""
     changes = {**SMALL, **given.pop("set", {})}
     given = {"datasets": ("glyphs-mini",), "protocol": "demo", "splits": "1", "seeds": 2, **given}
-    return Study("tiny", (Part(methods=methods, set=changes, **given),), after)
+    return Study("tiny", (Part(methods=names, set=changes, **given),), after)
 
 
-def jobs(made: Workspace, methods: str = "margin,arcface", **given: Any) -> list[Job]:
-    return gather(study(methods, **given), Places(made)).jobs
+def jobs(made: Workspace, names: str = "margin,arcface", **given: Any) -> list[Job]:
+    return gather(study(names, **given), Places(made)).jobs
 
 
 def oodml(made: Workspace, *words: str, stdout: Any = subprocess.PIPE, **environment: str) -> subprocess.Popen[str]:
@@ -54,6 +58,18 @@ def oodml(made: Workspace, *words: str, stdout: Any = subprocess.PIPE, **environ
     return subprocess.Popen([sys.executable, "-c", "from benchmark.cli import main; main()", *words, "--work",
                              str(made.root)], stdout=stdout, stderr=subprocess.STDOUT, text=True,
                             start_new_session=True, env={**os.environ, "OMP_NUM_THREADS": "1", **environment})
+
+
+@contextlib.contextmanager
+def registry_as_before() -> Iterator[None]:
+    """Takes away what plug-ins registered meanwhile, so that other tests do not meet it."""
+    methods.names()
+    before = dict(registry._ENTRIES)
+    try:
+        yield
+    finally:
+        registry._ENTRIES.clear()
+        registry._ENTRIES.update(before)
 
 
 def results(made: Workspace) -> dict[str, Any]:

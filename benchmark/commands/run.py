@@ -37,7 +37,7 @@ def sweep_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--plugin", "plugins", multiple=True,
                      help="A Python file that registers methods; it is run: load only what you trust."),
         click.option("--jobs", type=click.IntRange(1),
-                     help="Worker processes on a CPU [default: one a core, at most 4]; on a cluster the cells at a time."),
+                     help="Worker processes on a CPU [default: one a core, at most 4]; on a cluster: cells at a time."),
         click.option("--per-gpu", type=click.IntRange(1), default=1, show_default=True,
                      help="Cells at a time on one GPU."),
         click.option("--budget", metavar="TIME",
@@ -69,7 +69,8 @@ def study_of(arguments: dict[str, Any]) -> Any:
     from benchmark import studies
 
     given = {"methods": arguments.pop("chosen"), "protocol": arguments.pop("protocol"),
-             "splits": arguments.pop("splits"), "seeds": arguments.pop("seeds"), "backbones": arguments.pop("backbones")}
+             "splits": arguments.pop("splits"), "seeds": arguments.pop("seeds"),
+             "backbones": arguments.pop("backbones")}
     names = arguments.pop("chosen_datasets")
     # the colon of `union:a,b` begins a list of its own
     given["datasets"] = None if names is None else (names,) if ":" in names else tuple(filter(None, names.split(",")))
@@ -103,7 +104,8 @@ def resources_of(arguments: dict[str, Any]) -> Any:
 
     slurm = dict(text.partition("=")[::2] for text in arguments.pop("slurm", ()))
     return Resources(jobs=arguments.pop("jobs"), per_gpu=arguments.pop("per_gpu"),
-                     seconds=hours(arguments.pop("budget")), ray_address=arguments.pop("ray_address", None), slurm=slurm)
+                     seconds=hours(arguments.pop("budget")), slurm=slurm,
+                     ray_address=arguments.pop("ray_address", None))
 
 
 def show(workspace: Workspace, arguments: dict[str, Any]) -> None:

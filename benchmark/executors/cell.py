@@ -19,7 +19,7 @@ FULL = "the disk is full"
 
 
 class Verdict(NamedTuple):
-    """How a cell ended: done, busy (somebody else has it), stopped (saved), failed, or full (the disk)."""
+    """How a cell ended: done, found (done by another), busy (another has it), stopped (saved), failed, full (disk)."""
 
     kind: str
     text: str = ""
@@ -30,7 +30,7 @@ def do(job: Job, heart: Heart, *, stop: Callable[[], bool] = lambda: False,
     """Take the cell's lock, do it, and give the lock back; a failure is written down, never raised."""
     folder = job.folder
     if job.done:
-        return Verdict("done")
+        return Verdict("found")
     try:
         lock = Lock.take(folder, job.after)
     except OSError as error:
@@ -40,16 +40,18 @@ def do(job: Job, heart: Heart, *, stop: Callable[[], bool] = lambda: False,
     heart.lock, heart.busy = lock, True
     verdict = Verdict("stopped")
     try:
-        if not job.done:
+        if job.done:
+            verdict = Verdict("found")
+        else:
             worker.run(job.spec, job.context, stop=stop, tell=tell)
-        verdict = Verdict("done")
+            verdict = Verdict("done")
     except Interrupted as pause:
         verdict = Verdict("stopped", str(pause))
     except Exception as error:
         verdict = Verdict("full", FULL) if _is_full(error) else Verdict("failed", _note(job, error))
     finally:
         heart.lock, heart.busy = None, False
-        if verdict.kind == "done":
+        if verdict.kind in ("done", "found"):
             lock.done()
         else:
             lock.release()

@@ -22,6 +22,8 @@ from benchmark.progress import Progress
 ATTEMPTS = 2
 """How often a cell is tried whose worker died or hung under it."""
 
+ELSEWHERE = "done elsewhere:"
+
 
 def devices(resources: Resources) -> list[str]:
     """The device of each worker: every GPU `per_gpu` times, else the CPU `jobs` times (default: its cores, at most 4).
@@ -142,7 +144,7 @@ class Crew:
         for job in list(self.elsewhere):
             if job.done:
                 self.elsewhere.remove(job)
-                self.progress.done(job.spec.label(), "done elsewhere:")
+                self.progress.done(job.spec.label(), ELSEWHERE)
             elif self.watch.free(job.folder) is not None:
                 self.elsewhere.remove(job)
                 self.waiting.append(job)
@@ -173,6 +175,8 @@ class Crew:
         if kind == "done":
             self.outcome.done.append(job.spec)
             self.progress.done(key)
+        elif kind == "found":
+            self.progress.done(key, ELSEWHERE)
         elif kind == "busy":
             self.elsewhere.append(job)
             self.progress.paused(key, note="")

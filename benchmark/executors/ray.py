@@ -118,6 +118,8 @@ def _settle(ray: Any, reference: Any, job: Job, outcome: Outcome, progress: Prog
     if verdict.kind == "done":
         outcome.done.append(job.spec)
         progress.done(key)
+    elif verdict.kind == "found":
+        progress.done(key, "done elsewhere:")
     elif verdict.kind == "failed":
         outcome.failed[job.spec.label()] = verdict.text
         progress.failed(key, verdict.text)
