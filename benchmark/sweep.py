@@ -15,7 +15,6 @@ from benchmark import cost, executors, images, provenance, status, weights
 from benchmark.errors import UserError
 from benchmark.executors import Job, Outcome, Resources
 from benchmark.matrix import Matrix, Places, gather
-from benchmark.plan import parse_ids as parse_ids
 from benchmark.progress import Progress
 from benchmark.studies import Study
 from benchmark.workspace import Workspace

@@ -103,8 +103,9 @@ def run(spec: RunSpec, context: Context, *, stop: Callable[[], bool] = lambda: F
             found["validation"] = score(task.validation, embed(task.validation.ids)).scores
         return found
 
-    history = train.train(method, learnt, loader, sampler, protocol, seed=spec.seed, device=context.device,
-                          folder=folder, evaluate=evaluate, stop=stop, tell=tell)
+    with provenance.Energy(context.device) as energy:
+        history = train.train(method, learnt, loader, sampler, protocol, seed=spec.seed, device=context.device,
+                              folder=folder, evaluate=evaluate, stop=stop, tell=tell)
     if not last:  # killed between the last checkpoint and the record
         evaluate(method)
     result = last["score"]
@@ -126,7 +127,7 @@ def run(spec: RunSpec, context: Context, *, stop: Callable[[], bool] = lambda: F
         "cost": {"seconds": time.perf_counter() - began, "train_seconds": history.seconds,
                  "images_per_second": history.images / history.seconds if history.seconds else 0.0,
                  "peak_memory_bytes": peak_memory(context.device), "steps": history.steps,
-                 "precision": train.precision(protocol, context.device),
+                 "precision": train.precision(protocol, context.device), "energy_joules": energy.joules,
                  "device": provenance.device_name(context.device)},
         "provenance": {**provenance.facts(), "date": provenance.now()},
     }

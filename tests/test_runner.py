@@ -254,6 +254,7 @@ def test_the_time_of_a_budget_ends_a_sweep(made: Workspace) -> None:
     study = tiny_sweep.study("fine", seeds=1, set={"epochs": 100000, "evaluate_every": 100000})
     outcome = sweep.run(study, Places(made, plugins=(str(made.root / "trouble.py"),)),
                         resources=Resources(jobs=1, seconds=1.0), say=lambda line: None)
+    assert "--budget" in outcome.ended
     assert not outcome.done
     assert not outcome.failed
     assert not outcome.interrupted

@@ -32,7 +32,7 @@ def command(workspace: Workspace, chosen: str, dataset: str, shots: str, splits:
     import methods
     from benchmark import fewshot
     from benchmark.errors import UserError
-    from benchmark.sweep import parse_ids
+    from benchmark.plan import parse_ids
 
     for plugin in plugins:
         methods.load_plugin(plugin)

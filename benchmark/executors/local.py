@@ -239,7 +239,7 @@ def execute(jobs: list[Job], resources: Resources, progress: Progress) -> Outcom
         finally:
             crew.close()
         outcome.interrupted = brake.asked > 0
-        if brake.out_of_time and not outcome.interrupted and (crew.waiting or crew.elsewhere):
+        if brake.out_of_time and not outcome.interrupted and not all(job.done for job in jobs):
             outcome.ended = outcome.ended or "the time of --budget is over"
         return outcome
 

@@ -102,7 +102,7 @@ def _drive(ray: Any, jobs: list[Job], resources: Resources, progress: Progress, 
                 ray.get(board.press.remote())
         progress.tick()
     outcome.interrupted = brake.asked > 0
-    if brake.out_of_time and waiting and not outcome.interrupted:
+    if brake.out_of_time and not outcome.interrupted and not all(job.done for job in jobs):
         outcome.ended = outcome.ended or "the time of --budget is over"
     return outcome
 
