@@ -70,6 +70,7 @@ class Protocol:
     clip_value: float = key("clamp every gradient element to this size; 0: never", 0.0)
     clip_norm: float = key("scale gradients down to this norm; 0: never", 0.0)
     evaluate_every: int = key("epochs between evaluations; the last epoch is always evaluated", 1)
+    train_structure: bool = key("measure the structure of the training embeddings as well", True)
     validation: bool = key("hold the split's validation classes out of training, so that the rule `validation` can "
                            "choose an epoch beside `last` and `best-test`", False)
     seeds: int = key("seeds a study runs where none are named", 5)

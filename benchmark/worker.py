@@ -114,14 +114,14 @@ def run(spec: RunSpec, context: Context, *, stop: Callable[[], bool] = lambda: F
     write_line(folder, {"event": "end", "chosen_epochs": chosen, "selection_gap": selection_gap(scores)})
     if method.groups(protocol.lr, protocol.weight_decay):
         checkpoint.save_weights(folder / WEIGHTS, method.state_dict())
+    seen = structure.structure(embed(learnt.ids), learnt.labels) if protocol.train_structure else {}
     record = {
         "schema": records.SCHEMA, "source": "run", "identity": spec.identity,
         "dataset": spec.dataset, "dataset_hash": spec.dataset_hash, "split": split_facts(split, ladder, task),
         "method": _method_facts(spec, method), "protocol": spec.protocol,
         "backbone": {"name": protocol.backbone, "weights": spec.weights}, "seed": spec.seed,
         "scores": scores, "chosen_epochs": chosen, "domains": result.domains,
-        "structure": {"train": structure.structure(embed(learnt.ids), learnt.labels),
-                      "test": structure.structure(last["embeddings"], task.test.labels)},
+        "structure": {"train": seen, "test": structure.structure(last["embeddings"], task.test.labels)},
         "curve": _curve(history),
         "queries": {"count": int(result.outcomes.counted.sum()), "left_out": int((~result.outcomes.counted).sum())},
         "cost": {"seconds": time.perf_counter() - began, "train_seconds": history.seconds,
