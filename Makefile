@@ -15,7 +15,7 @@ export OODML_WORK := $(WORK)
 .PHONY: demo splits run report test test-browser test-slurm lint bench clean help
 
 demo: $(READY) ## Set up, then the whole line on the embedded glyphs: ladder, training, leaderboard
-	$(OODML) splits build --dataset glyphs --rungs 5 --swaps 15 --iterations 10 --no-removal
+	$(OODML) splits build --dataset glyphs --rungs 5 --swaps 20 --iterations 7 --no-removal
 	$(OODML) splits build --dataset glyphs-union
 	$(OODML) run --dataset glyphs --methods frozen,$(DEMO_METHODS) --protocol demo
 	$(OODML) run --dataset glyphs-union --methods $(DEMO_METHODS) --protocol demo
