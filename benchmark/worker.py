@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
-import json
-import os
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +22,7 @@ from benchmark import checkpoint, datasets, features, images, ladders, outcomes,
 from benchmark.augment import Transform
 from benchmark.datasets import DatasetIndex
 from benchmark.errors import UserError
+from benchmark.journal import write_json
 from benchmark.loader import Loader
 from benchmark.meter import Diverged, peak_memory, write_line
 from benchmark.plan import RunSpec, split_of
@@ -69,8 +68,8 @@ def run(spec: RunSpec, context: Context, *, stop: Callable[[], bool] = lambda: F
     if (folder / "record.json").exists():
         return folder / "record.json"
     folder.mkdir(parents=True, exist_ok=True)
-    _write_json(folder / "spec.json", dataclasses.asdict(spec))
-    _write_json(folder / "env.json", provenance.facts())
+    write_json(folder / "spec.json", dataclasses.asdict(spec))
+    write_json(folder / "env.json", provenance.facts())
     began = time.perf_counter()
     index, store, ladder = _opened(context.dataset, context.work, context.data)
     split = split_of(ladder, spec)
@@ -258,10 +257,3 @@ def _curve(history: train.History) -> list[dict[str, Any]]:
     """Loss and headline score an epoch, for the training curve."""
     return [{"epoch": entry["epoch"], **({"loss": entry["loss"]} if "loss" in entry else {}),
              **({HEADLINE: entry["test"][HEADLINE]} if "test" in entry else {})} for entry in history.epochs]
-
-
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    """All of it or nothing: written beside and renamed."""
-    fresh = path.with_name(f".{path.name}-{os.getpid()}")
-    fresh.write_text(json.dumps(content, indent=1, sort_keys=True))
-    fresh.rename(path)
