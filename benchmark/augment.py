@@ -7,7 +7,6 @@ the same seed gives the same batch wherever the pixels lie and however many thre
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmark.errors import UserError
+from benchmark.errors import UserError, near
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -76,9 +75,7 @@ class Transform:
         (256, 227)
         """
         if name not in NAMED:
-            close = difflib.get_close_matches(name, NAMED, n=1)
-            hint = f"did you mean '{close[0]}'? " if close else ""
-            raise UserError(f"unknown augmentation '{name}'; {hint}there are {', '.join(NAMED)}")
+            raise UserError(f"unknown augmentation '{name}'{near(name, NAMED)}; there are {', '.join(NAMED)}")
         return cls(**{**NAMED[name], **changes})
 
     @property
