@@ -19,15 +19,15 @@ NAME = "checkpoint"
 class Saver:
     """Writes the checkpoints of one run in a thread, so that training does not wait for the disk.
 
-    A checkpoint that comes while the last one is still being written is left out, unless it must be `whole`: then
-    the call comes back when it is on the disk. What goes wrong in the thread is raised by the next call.
+    Training waits only until everything is copied where it lies, on a GPU for about a millisecond. A checkpoint that
+    comes while the last one is still being written is left out, unless it must be `whole`: then the call comes back
+    when it is on the disk. What goes wrong in the thread is raised by the next call.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._thread = ThreadPoolExecutor(1)
         self._writing: Future[None] | None = None
-        self._buffers: dict[str, Tensor] = {}
 
     def save(self, tensors: dict[str, dict[str, Any]], state: dict[str, Any], whole: bool = False) -> None:
         """Keep a run as it is now; `tensors` maps a part's name (method, optimiser, sampler) to its state dict."""
@@ -37,7 +37,10 @@ class Saver:
         if self._writing is None:
             flat: dict[str, Tensor] = {}
             plan = {part: _flatten(value, part, flat) for part, value in tensors.items()}
-            self._writing = self._thread.submit(_write, self.folder, self._copies(flat), {"state": state, "plan": plan})
+            copies = {key: value.detach().clone() for key, value in flat.items()}
+            gpu = next((value.device for value in copies.values() if value.is_cuda), None)
+            copied = torch.cuda.current_stream(gpu).record_event() if gpu else None
+            self._writing = self._thread.submit(_write, self.folder, copies, copied, {"state": state, "plan": plan})
         if whole:
             self._writing.result()
 
@@ -47,33 +50,27 @@ class Saver:
         if self._writing is not None:
             self._writing.result()
 
-    def _copies(self, flat: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Copies in main memory that training does not touch; pinned where they come from a GPU, in memory kept for it.
 
-        safetensors refuses tensors that share memory or lie in another order than the usual one.
-        """
-        copies = {}
-        for key, value in flat.items():
-            if value.is_cuda:
-                kept = self._buffers.get(key)
-                if kept is None or kept.shape != value.shape or kept.dtype != value.dtype:
-                    kept = self._buffers[key] = torch.empty(value.shape, dtype=value.dtype, pin_memory=True)
-                copies[key] = kept.copy_(value.detach().contiguous(), non_blocking=True)
-            else:
-                copies[key] = value.detach().contiguous().clone()
-        if self._buffers:
-            torch.cuda.synchronize()
-        return copies
+def _on_host(copies: dict[str, Tensor], copied: torch.cuda.Event | None) -> dict[str, Tensor]:
+    """The copies in main memory, fetched beside what the GPU does meanwhile.
+
+    safetensors refuses tensors that lie in another order than the usual one.
+    """
+    if copied is None:
+        return {key: value.contiguous() for key, value in copies.items()}
+    with torch.cuda.stream(torch.cuda.Stream(copied.device)):
+        copied.wait()
+        return {key: value.cpu().contiguous() for key, value in copies.items()}
 
 
-def _write(folder: Path, copies: dict[str, Tensor], content: dict[str, Any]) -> None:
+def _write(folder: Path, copies: dict[str, Tensor], copied: torch.cuda.Event | None, content: dict[str, Any]) -> None:
     """A kill at any moment leaves the old checkpoint or the new one, never half of one."""
     for left in folder.glob(f".{NAME}-*"):
         shutil.rmtree(left, ignore_errors=True)
     fresh = folder / f".{NAME}-{os.getpid()}"
     fresh.mkdir(parents=True)
     try:
-        save_file(copies, fresh / "tensors.safetensors")
+        save_file(_on_host(copies, copied), fresh / "tensors.safetensors")
         (fresh / "state.json").write_text(json.dumps(content))
         for path in fresh.iterdir():
             _flush(path)

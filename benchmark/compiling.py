@@ -1,4 +1,4 @@
-"""The backbone, compiled for training where that pays and plain everywhere else."""
+"""The backbone, compiled or recorded for training where that pays and plain everywhere else."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
+from torch import Tensor, nn
 
 from benchmark.protocol import Protocol
 from methods import Method
@@ -15,8 +16,10 @@ log = logging.getLogger(__name__)
 
 WORTHWHILE = 1000
 """Steps that a run must still have ahead: compiling takes up to a minute, and a step saves some ten milliseconds."""
-GRAPHED = 256
-"""Images a step up to which CUDA graphs pay: beyond, the GPU is busy longer than launching its kernels takes."""
+RECORDABLE = 30
+"""Steps that a run must have ahead for CUDA graphs without a compiler: recording them takes about a second."""
+GRAPHED = 256 * 224 ** 2
+"""Pixels a step up to which CUDA graphs pay: beyond, the GPU is busy longer than launching its kernels takes."""
 TRIAL = 3
 """Steps of the trial: the first compiles, the second records a CUDA graph, the third replays it."""
 
@@ -33,7 +36,9 @@ class Compiled:
     def __init__(self, method: Method, mode: str = "") -> None:
         self.backbone, self.mode = method.backbone, mode
         self._fast: Callable[..., object] | None = None
-        if mode:
+        if mode == "graphs":
+            self._fast = Recorded(self.backbone)
+        elif mode:
             self._fast = torch.compile(self.backbone.forward, dynamic=False, mode=None if mode == "plain" else mode)
 
     @contextmanager
@@ -43,6 +48,8 @@ class Compiled:
             return
         if self.mode == "reduce-overhead":
             torch.compiler.cudagraph_mark_step_begin()
+        if isinstance(self._fast, Recorded):
+            self._fast.called = False
         self.backbone.forward = self._fast  # type: ignore[method-assign]
         try:
             yield
@@ -50,18 +57,65 @@ class Compiled:
             del self.backbone.forward
 
 
-def mode_of(protocol: Protocol, method: Method, device: str, steps: int) -> str:
-    """How the backbone is compiled: 'reduce-overhead' (with CUDA graphs), 'plain', or '' for not at all.
+class Recorded:
+    """A backbone's forward and backward pass, each recorded as one CUDA graph at the first call and then replayed.
 
-    `auto` compiles on CUDA only and where enough steps are ahead. A method that changes its network's course from
-    outside (hooks) says `compiles = False`.
+    No compiler is needed: it is ready in a second and frees small networks of the time that launching hundreds of
+    kernels takes. A replay overwrites the activations of the one before, so a step may call it only once.
+    """
+
+    def __init__(self, backbone: nn.Module) -> None:
+        self.backbone = backbone
+        self.called = False
+        self._graphs: dict[tuple[torch.Size, bool], Callable[[Tensor], object]] = {}
+
+    def __call__(self, images: Tensor, local: bool = False) -> object:
+        if not torch.is_grad_enabled():
+            return type(self.backbone).forward(self.backbone, images, local)
+        if self.called:
+            raise RuntimeError("its method calls it more than once a step")
+        self.called = True
+        key = (images.shape, local)
+        if key not in self._graphs:
+            self._graphs[key] = self._record(images, local)
+        return self._graphs[key](images)
+
+    def _record(self, images: Tensor, local: bool) -> Callable[[Tensor], object]:
+        if hasattr(torch.autograd.graph, "set_warn_on_accumulate_grad_stream_mismatch"):
+            # gradients are recorded on a stream of their own by design
+            torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
+        # what autocast keeps between calls would be recorded as it is now
+        with torch.cuda.device(images.device), torch.autocast(
+                "cuda", torch.get_autocast_dtype("cuda"), torch.is_autocast_enabled("cuda"), cache_enabled=False):
+            return torch.cuda.make_graphed_callables(_Plain(self.backbone, local), (images.clone(),),
+                                                     allow_unused_input=True)
+
+
+class _Plain(nn.Module):
+    """A backbone under its own `forward`, whatever stands in its place now."""
+
+    def __init__(self, backbone: nn.Module, local: bool) -> None:
+        super().__init__()
+        self.backbone, self.local = backbone, local
+
+    def forward(self, images: Tensor) -> object:
+        return type(self.backbone).forward(self.backbone, images, self.local)
+
+
+def mode_of(protocol: Protocol, method: Method, device: str, steps: int) -> str:
+    """How the backbone is made fast: 'reduce-overhead' (compiled, with CUDA graphs), 'plain' (compiled), 'graphs'
+    (recorded, not compiled), or '' for not at all.
+
+    `auto` does so on CUDA only: it compiles where enough steps are ahead, and records where there are fewer. A method
+    that changes its network's course from outside (hooks) says `compiles = False`.
     """
     cuda = device.startswith("cuda")
-    if protocol.compile == "no" or not getattr(method, "compiles", True):
+    small = protocol.batch_size * method.views * (protocol.size or 224) ** 2 <= GRAPHED
+    if protocol.compile == "no" or not getattr(method, "compiles", True) or (protocol.compile == "auto" and not cuda):
         return ""
-    if protocol.compile == "auto" and (not cuda or steps < WORTHWHILE):
-        return ""
-    return "reduce-overhead" if cuda and protocol.batch_size * method.views <= GRAPHED else "plain"
+    if protocol.compile == "graphs" or (protocol.compile == "auto" and steps < WORTHWHILE):
+        return "graphs" if cuda and small and steps >= RECORDABLE else ""
+    return "reduce-overhead" if cuda and small else "plain"
 
 
 def compiled(method: Method, mode: str, step: Callable[[], object]) -> Compiled:
@@ -76,20 +130,34 @@ def compiled(method: Method, mode: str, step: Callable[[], object]) -> Compiled:
     state = {name: value.detach().clone() for name, value in method.state_dict().items()}
     fast = Compiled(method, mode)
     try:
+        learning = _learning(method, step) if mode == "graphs" else set()
         for _ in range(TRIAL):
             method.zero_grad(set_to_none=True)
             with fast():
                 step()
+        if mode == "graphs" and _with_gradient(method) != learning:
+            raise RuntimeError("part of what its method trains lies outside of what was recorded")
     except torch.cuda.OutOfMemoryError:
         raise
     except Exception as error:  # a compiler raises anything, and a run without it is as good
-        log.warning("the backbone %s is not compiled: %s", method.backbone.name,
+        log.warning("the backbone %s stays as it is: %s", method.backbone.name,
                     (str(error) or type(error).__name__).splitlines()[0])
         fast = Compiled(method)
     finally:
         method.zero_grad(set_to_none=True)
         method.load_state_dict(state)
     return fast
+
+
+def _learning(method: Method, step: Callable[[], object]) -> set[str]:
+    """The parameters that a plain step gives a gradient."""
+    method.zero_grad(set_to_none=True)
+    step()
+    return _with_gradient(method)
+
+
+def _with_gradient(method: Method) -> set[str]:
+    return {name for name, parameter in method.named_parameters() if parameter.grad is not None}
 
 
 def _forget_others(kind: tuple[object, ...]) -> None:

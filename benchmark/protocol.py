@@ -28,7 +28,8 @@ LEAST = {"epochs": 0, "lr": 0, "weight_decay": 0, "batch_size": 2, "dim": 1, "st
          "resize": 1, "flip": 0, "warmup": 0, "clip_value": 0, "clip_norm": 0, "evaluate_every": 1, "train_shots": 0,
          "seeds": 1}
 CHOICES = {"optimiser": ("adam", "adamw"), "precision": ("auto", "fp32", "bf16"),
-           "compile": ("auto", "yes", "no"), "interpolation": ("bilinear", "bicubic")}
+           "compile": ("auto", "yes", "graphs", "no"), "interpolation": ("bilinear", "bicubic"),
+           "clustering": ("no", "last", "every")}
 
 
 def key(meaning: str, default: Any = dataclasses.MISSING) -> Any:
@@ -71,11 +72,14 @@ class Protocol:
     clip_norm: float = key("scale gradients down to this norm; 0: never", 0.0)
     evaluate_every: int = key("epochs between evaluations; the last epoch is always evaluated", 1)
     train_structure: bool = key("measure the structure of the training embeddings as well", True)
+    clustering: str = key("NMI and F1 of a k-means clustering of the test embeddings: no, after the last epoch, or at "
+                          "every evaluation, so that the other rules that choose an epoch have them too", "no")
     validation: bool = key("hold the split's validation classes out of training, so that the rule `validation` can "
                            "choose an epoch beside `last` and `best-test`", False)
     seeds: int = key("seeds a study runs where none are named", 5)
     precision: str = key("fp32, bf16, or auto: bf16 autocast on CUDA, fp32 elsewhere", "auto")
-    compile: str = key("yes, no, or auto: torch.compile on CUDA where a run is long enough to earn it back", "auto")
+    compile: str = key("yes, graphs (CUDA graphs alone), no, or auto: on CUDA torch.compile for long runs, graphs for "
+                       "short ones", "auto")
 
     def identity(self) -> dict[str, Any]:
         """What of it changes a result; seeds are counted per run.
@@ -85,6 +89,8 @@ class Protocol:
         """
         facts = dataclasses.asdict(self)
         del facts["seeds"]
+        if self.clustering == "no":  # the key came later: runs without it are the same as those before it
+            del facts["clustering"]
         return facts
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from methods.method import MethodError
+from methods.parts.convolutions import mend
 from methods.registry import near
 
 TIMM = {
@@ -45,6 +46,9 @@ FLEXIBLE = ("vision_transformer", "deit", "eva")
 CLASSIFIER = ("classifier.", "fc.", "head.", "head_drop.", "head_dist.", "last_linear.", "aux1.", "aux2.",
               "projection_head.", "prototypes.")
 """Prefixes of what stood on the features in pretraining, which a checkpoint may hold and a backbone does not."""
+
+WITHIN = "backbone.network."
+"""Prefix of a backbone's weights in the state of a method."""
 
 
 class Backbone(nn.Module):
@@ -95,9 +99,12 @@ class Backbone(nn.Module):
     def load(self, state: dict[str, Tensor], source: str, by_order: bool = False) -> None:
         """Take the weights of a checkpoint, or refuse it with the first keys that differ.
 
-        With `by_order` names may differ and tensors are matched one by one: same order, shape and last name.
+        Of a whole trained method's state the backbone's part is taken. With `by_order` names may differ and tensors
+        are matched one by one: same order, shape and last name.
         """
         own = self.network.state_dict()
+        if any(key.startswith(WITHIN) for key in state):
+            state = {key.removeprefix(WITHIN): value for key, value in state.items() if key.startswith(WITHIN)}
         given = {key.removeprefix("module."): value for key, value in state.items()}
         given = {key: value for key, value in given.items() if not key.startswith(CLASSIFIER)
                  and not (by_order and key.startswith("_fc."))}
@@ -188,6 +195,7 @@ def create(name: str, *, frozen_norm: bool = True) -> Backbone:
     flexible = timm.models.is_model_in_modules(arch, FLEXIBLE)
     options: dict[str, Any] = {"dynamic_img_size": True, "dynamic_img_pad": True} if flexible else {}
     network: Any = timm.create_model(arch if tag in UNTAGGED else tag, pretrained=False, num_classes=0, **options)
+    mend(network)
     # num_features is not always the width after pooling (MobileNets widen it in the head)
     dim = getattr(network, "head_hidden_size", None) or network.num_features
     facts = network.pretrained_cfg

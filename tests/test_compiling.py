@@ -1,0 +1,123 @@
+"""A backbone recorded as CUDA graphs: when it is, when it must not be, and that it computes the same."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from benchmark import compiling
+from methods import Method
+from methods.margin import Margin
+from methods.method import Step
+
+GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+
+class Small(nn.Module):
+    """A convolution with batch norm and dropout, and its map for who asks."""
+
+    name, dim, local_dim, mean, std = "small", 6, 6, (0.5,) * 3, (0.5,) * 3
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6), nn.ReLU())
+        self.extra = nn.Linear(2, 2)  # never used, as a classifier may be
+
+    def forward(self, images: Tensor, local: bool = False) -> Tensor | tuple[Tensor, Tensor]:
+        maps = self.body(images)
+        return (maps.mean((2, 3)), maps) if local else maps.mean((2, 3))
+
+
+class Twice(Method):
+    """Looks at its images twice a step."""
+
+    def step(self, images: Tensor, labels: Tensor) -> Step:
+        loss, embeddings = super().step(images, labels)
+        return Step(loss + super().step(images, labels).loss, embeddings)
+
+
+class Local(Method):
+    """Asks for the map as well."""
+
+    def features(self, images: Tensor) -> Tensor:
+        return self.backbone(images, local=True)[0]
+
+
+def built(kind: type[Method] = Method, device: str = "cpu") -> Method:
+    torch.manual_seed(0)
+    return kind(Small(), Margin(Margin.Settings(), 8, 4), 4).to(device).train()
+
+
+def steps(method: Method, mode: str, count: int = 6) -> compiling.Compiled:
+    device = next(method.parameters()).device
+    images = torch.randn(16, 3, 8, 8, generator=torch.Generator().manual_seed(1)).to(device)
+    labels = torch.arange(8, device=device).repeat(2)
+    optimiser = torch.optim.SGD(method.parameters(), lr=0.1)
+
+    def gradients() -> None:
+        torch.manual_seed(5)
+        method.step(images, labels).loss.backward()
+
+    fast = compiling.compiled(method, mode, gradients)
+    for _ in range(count):
+        with fast():
+            gradients()
+        optimiser.step()
+        optimiser.zero_grad(set_to_none=True)
+    return fast
+
+
+@pytest.fixture
+def recorder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is no GPU the recording is the function itself."""
+    if not torch.cuda.is_available():
+        monkeypatch.setattr(compiling.Recorded, "_record",
+                            lambda self, images, local: compiling._Plain(self.backbone, local))
+
+
+@pytest.mark.usefixtures("recorder")
+@pytest.mark.parametrize("kind", [Method, Local])
+def test_a_recorded_backbone_learns_the_same(kind: type[Method]) -> None:
+    plain, recorded = built(kind), built(kind)
+    steps(plain, "")
+    assert steps(recorded, "graphs").mode == "graphs"
+    assert "forward" not in vars(recorded.backbone)
+    for name, value in plain.state_dict().items():
+        torch.testing.assert_close(recorded.state_dict()[name], value, msg=name)
+
+
+@pytest.mark.usefixtures("recorder")
+def test_who_calls_it_twice_a_step_gets_the_plain_one(caplog: pytest.LogCaptureFixture) -> None:
+    plain, other = built(Twice), built(Twice)
+    steps(plain, "")
+    with caplog.at_level(logging.WARNING):
+        assert steps(other, "graphs").mode == ""
+    assert "more than once a step" in caplog.text
+    for name, value in plain.state_dict().items():
+        assert torch.equal(other.state_dict()[name], value), name
+
+
+def test_parameters_outside_of_the_recording_are_noticed(monkeypatch: pytest.MonkeyPatch,
+                                                         caplog: pytest.LogCaptureFixture) -> None:
+    class Deaf(compiling._Plain):
+        def forward(self, images: Tensor) -> Any:
+            return super().forward(images).detach().requires_grad_()  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(compiling.Recorded, "_record", lambda self, images, local: Deaf(self.backbone, local))
+    with caplog.at_level(logging.WARNING):
+        assert steps(built(), "graphs").mode == ""
+    assert "outside of what was recorded" in caplog.text
+
+
+@GPU
+@pytest.mark.parametrize("kind", [Method, Local])
+def test_on_a_gpu_it_learns_what_the_plain_one_learns(kind: type[Method]) -> None:
+    plain, recorded = built(kind, "cuda"), built(kind, "cuda")
+    steps(plain, "")
+    assert steps(recorded, "graphs").mode == "graphs"
+    for name, value in plain.state_dict().items():
+        torch.testing.assert_close(recorded.state_dict()[name], value, rtol=1e-3, atol=1e-4, msg=name)

@@ -1,0 +1,48 @@
+"""Strided depthwise convolutions done another way are the same convolutions."""
+
+from __future__ import annotations
+
+import pytest
+import timm
+import torch
+import torch.nn.functional as F
+
+from methods.parts.backbones import create
+from methods.parts.convolutions import StridedDepthwise, thinned
+
+
+@pytest.mark.parametrize("size", [7, 8, 13])
+@pytest.mark.parametrize(("kernel", "stride", "padding", "dilation"), [
+    (3, (2, 2), 1, 1), (5, (2, 2), 2, 1), (5, (3, 2), 0, 1), (3, (2, 2), 2, 2), (1, (2, 2), 0, 1)])
+def test_thinning_out_is_a_stride(size: int, kernel: int, stride: tuple[int, int], padding: int, dilation: int) -> None:
+    generator = torch.Generator().manual_seed(size)
+    images = torch.randn(2, 6, size, size + 1, generator=generator, dtype=torch.float64)
+    weight = torch.randn(6, 1, kernel, kernel, generator=generator, dtype=torch.float64)
+    bias = torch.randn(6, generator=generator, dtype=torch.float64)
+    expected = F.conv2d(images, weight, bias, stride, padding, dilation, groups=6)
+    found = thinned(images, weight, bias, stride, (padding, padding), (dilation, dilation))
+    assert found.is_contiguous(memory_format=torch.channels_last)
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("name", ["efficientnet_lite0", "efficientnet_b0"])
+def test_a_mended_network_is_timms(name: str) -> None:
+    backbone = create(name).eval()
+    slow = [module for module in backbone.modules() if isinstance(module, StridedDepthwise)]
+    assert len(slow) == 4
+    plain = timm.create_model(backbone.network.pretrained_cfg["architecture"], num_classes=0).eval()
+    assert list(plain.state_dict()) == list(backbone.network.state_dict())
+    plain.load_state_dict(backbone.network.state_dict())
+    images = torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        torch.testing.assert_close(backbone(images), plain(images))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_on_a_gpu_it_gives_what_the_cpu_gives() -> None:
+    backbone = create("efficientnet_lite0").eval()
+    images = torch.randn(8, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        expected = backbone(images)
+        found = backbone.to("cuda", memory_format=torch.channels_last)(images.to("cuda")).cpu()
+    torch.testing.assert_close(found, expected, rtol=1e-2, atol=1e-3)
