@@ -105,9 +105,9 @@ def _measure(row: dict[str, Any], speed: float | None) -> Measured:
 def _last_speed(row: dict[str, Any]) -> float | None:
     """Images a second in the last epoch of a run: the first one also pays for warming up and compiling."""
     try:
-        last = json.loads((Path(row["path"]) / "log.jsonl").read_text(encoding="utf-8").splitlines()[-1])
-        return row["protocol_settings"]["batch_size"] * last["steps"] / last["seconds"]
-    except (OSError, ValueError, KeyError, IndexError, ZeroDivisionError):
+        lines = map(json.loads, (Path(row["path"]) / "log.jsonl").read_text(encoding="utf-8").splitlines())
+        return [line["images_per_second"] for line in lines if line["event"] == "epoch"][-1]
+    except (OSError, ValueError, KeyError, IndexError):
         return None
 
 

@@ -1,7 +1,7 @@
 """Dataset-specific models as one: the mean of their embeddings, searched over the union (UML, table 2 a).
 
 Each member of a union has a finished run of the method on its default split. Every model embeds every test image of
-the union; the mean is scored like one model, and its record stands among the union's runs.
+the union; the mean is scored like one model, and its record stands among the union's runs as `ensemble:METHOD`.
 """
 
 from __future__ import annotations
@@ -9,104 +9,110 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import torch
 
-import methods
-from benchmark import datasets, finished, images, ladders, outcomes, provenance, structure, train
+from benchmark import datasets, finished, images, ladders, outcomes, provenance, structure
+from benchmark.datasets import DatasetIndex
 from benchmark.errors import UserError
 from benchmark.finished import Finished
-from benchmark.loader import Loader
 from benchmark.scoring import score
 from benchmark.task import Task
 from benchmark.universal import ensemble
-from benchmark.worker import split_facts, transform_of
+from benchmark.worker import split_facts
 from benchmark.workspace import Workspace
 from reports import records
 from splits.manifest import Ladder
 
-NAME = "specific-{}"
+NAME = "ensemble:{}"
 """How an ensemble of a method's dataset-specific models is called."""
+Tell = Callable[[str], None]
 
 
-def members(workspace: Workspace, union: tuple[str, ...], method: str, seed: int) -> list[Finished]:
-    """The finished run of a method on each member's default split, all by one protocol and backbone."""
-    found, missing = [], []
-    for name in union:
-        split = ladders.load(workspace, name).default.id
-        runs = list(finished.find(workspace, name, method, [split], seed))
-        found += runs[-1:]
-        missing += [] if runs else [name]
-    if missing:
-        raise UserError(f"no finished run of {method}, seed {seed}, on the default split of {', '.join(missing)}: "
-                        f"`oodml run --methods {method} --dataset {missing[0]}` and so on")
-    kinds = {(run.spec.protocol["name"], run.spec.protocol["backbone"], run.spec.protocol["dim"]) for run in found}
-    if len(kinds) > 1:
-        raise UserError(f"the runs of {method} differ in protocol, backbone or width, {sorted(kinds)}: run all members "
-                        "in one way")
-    return found
+def find(workspace: Workspace, union: str, chosen: str, seeds: int | None = None) -> list[Finished]:
+    """The finished runs of these methods on the members of a union, of the first seeds or of all."""
+    runs = [run for name in _union(workspace, union).domain_names for run in finished.find(workspace, name, chosen)]
+    return [run for run in runs if seeds is None or run.spec.seed < seeds]
 
 
-def run(workspace: Workspace, *, dataset: str, method: str, seed: int = 0, device: str | None = None,
-        tell: Callable[[str], None] = lambda line: None) -> Path:
-    """The record of the ensemble of a method's dataset-specific models on a union; made once."""
-    index = datasets.load(dataset, workspace.data)
+def run(workspace: Workspace, union: str, runs: Iterable[Finished], *, device: str | None = None,
+        tell: Tell = lambda line: None) -> list[Path]:
+    """One record for each method and seed whose dataset-specific models are all among these runs; made once."""
+    index = _union(workspace, union)
+    ladder = ladders.load(workspace, union, index)
+    written = []
+    for (method, seed, *_), members in _grouped(runs, index.domain_names, workspace).items():
+        missing = [name for name in index.domain_names if name not in members]
+        if missing:
+            tell(f"{NAME.format(method)} seed {seed}: no finished run on the default split of {', '.join(missing)}; "
+                 f"`oodml run --methods {method} --dataset {missing[0]} --splits default` makes one")
+            continue
+        path = _made([members[name] for name in index.domain_names], index, ladder, workspace,
+                     device or ladders.best_device(torch))
+        recall = records.read(path)["scores"]["last"]["recall@1"]
+        tell(f"{NAME.format(method)} seed {seed}: recall@1 {recall:.4f} over {index.name}")
+        written.append(path)
+    return written
+
+
+def _union(workspace: Workspace, name: str) -> DatasetIndex:
+    index = datasets.load(name, workspace.data)
     if index.domains is None:
-        raise UserError(f"{dataset} is not a union of datasets: an ensemble of dataset-specific models needs one")
-    runs = members(workspace, index.domain_names, method, seed)
-    ladder = ladders.load(workspace, dataset, index)
-    parts = [ladder.default.hash, *(one.spec.identity for one in runs)]
+        raise UserError(f"{name} is not a union of datasets: an ensemble of dataset-specific models needs one")
+    return index
+
+
+def _grouped(runs: Iterable[Finished], names: tuple[str, ...],
+             workspace: Workspace) -> dict[tuple[Any, ...], dict[str, Finished]]:
+    """Runs that can be one ensemble, by dataset; of several that could take one place the newest."""
+    groups: dict[tuple[Any, ...], dict[str, Finished]] = {}
+    fitting = finished.on_default((one for one in runs if one.spec.dataset in names), workspace)
+    for one in sorted(fitting, key=lambda one: (one.folder / records.RECORD).stat().st_mtime_ns):
+        kind = (one.spec.method, one.spec.seed, *(one.spec.protocol[key] for key in ("name", "backbone", "dim")))
+        groups.setdefault(kind, {})[one.spec.dataset] = one
+    return groups
+
+
+def _made(runs: list[Finished], index: DatasetIndex, ladder: Ladder, workspace: Workspace, device: str) -> Path:
+    """The record of one ensemble:
+
+        phi(x) = normalise(1/M sum_m phi_m(x))   over the M members of the union
+    """
+    split, spec = ladder.default, runs[0].spec
+    parts = [index.hash, split.hash, *(one.spec.identity for one in runs)]
     identity = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-    name = NAME.format(method)
-    folder = (workspace.runs / index.name / str(ladder.default.id) / name.replace(":", "@") / f"s{seed}-{identity[:8]}")
+    name = NAME.format(spec.method)
+    folder = workspace.runs / index.name / str(split.id) / name.replace(":", "@") / f"s{spec.seed}-{identity[:8]}"
     if (folder / records.RECORD).exists():
         return folder / records.RECORD
     began = time.perf_counter()
-    device = device or ladders.best_device(torch)
-    task = Task.of(index, ladder.default)
+    task = Task.of(index, split)
     store = images.prepare(index, workspace.cache, progress=False)
-    found, sizes = [], []
-    for one in runs:
-        embedded, size = _embed(one, workspace, task, store, device)
-        found.append(embedded)
-        sizes.append(size)
-        tell(f"{one.spec.label()}: embedded {len(embedded):,} test images of {index.name}")
-    mean = ensemble(found)
+    mean = ensemble([one.embed(task.test, store, workspace, device) for one in runs])
     result = score(task.test, mean, task.domain_names)
+    counted = result.outcomes.counted
     folder.mkdir(parents=True, exist_ok=True)
     outcomes.save(folder / "queries.npz", result.outcomes)
     return records.write(folder, {
         "schema": records.SCHEMA, "source": "run", "identity": identity, "dataset": index.name,
-        "dataset_hash": index.hash, "split": split_facts(ladder.default, ladder),
-        "method": _method_facts(name, method, runs, sizes), "protocol": runs[0].spec.protocol,
-        "backbone": {"name": runs[0].spec.protocol["backbone"], "weights": runs[0].spec.weights}, "seed": seed,
-        "scores": {"last": result.scores}, "chosen_epochs": {}, "domains": result.domains,
+        "dataset_hash": index.hash, "split": split_facts(split, ladder), "method": _method_facts(name, runs),
+        "protocol": spec.protocol, "backbone": {"name": spec.protocol["backbone"], "weights": spec.weights},
+        "seed": spec.seed, "scores": {"last": result.scores}, "chosen_epochs": {}, "domains": result.domains,
         "structure": {"test": structure.structure(mean, task.test.labels)}, "curve": [],
-        "queries": {"count": int(result.outcomes.counted.sum()), "left_out": int((~result.outcomes.counted).sum())},
+        "queries": {"count": int(counted.sum()), "left_out": int((~counted).sum())},
         "cost": {"seconds": time.perf_counter() - began, "device": provenance.device_name(device)},
-        "provenance": {**provenance.facts(), "date": provenance.now()},
+        "provenance": {**provenance.facts(), "date": provenance.now(),
+                       "members": {one.spec.dataset: one.spec.identity for one in runs}},
     })
 
 
-def _embed(one: Finished, workspace: Workspace, task: Task, store: images.ImageStore,
-           device: str) -> tuple[torch.Tensor, tuple[int, int]]:
-    """What a member's model makes of all test images, and its size: parameters that trained, and all."""
-    own: Ladder = ladders.load(workspace, one.spec.dataset)
-    held = set(own.default.validation) if one.protocol.validation else set()
-    method = one.rebuild(len([name for name in own.default.train if name not in held]))
-    loader = Loader(store, transform_of(one.protocol, method), device)
-    embedded = train.embed(method, loader, task.test.ids, one.protocol, device)
-    facts = json.loads((one.folder / records.RECORD).read_text())["method"]
-    return embedded, (facts["trainable_parameters"], facts["total_parameters"])
-
-
-def _method_facts(name: str, method: str, runs: list[Finished], sizes: list[tuple[int, int]]) -> dict[str, Any]:
-    entry = methods.get(method)
-    return {"name": name, "family": entry.family, "papers": list(entry.papers), "tags": [*entry.tags, "ensemble"],
-            "summary": f"The mean of the embeddings of {len(runs)} models, one trained on each dataset by {method}.",
-            "cite": entry.cite, "settings": {**runs[0].spec.settings, **runs[0].spec.base_settings},
-            "trains": f"{len(runs)} models: {entry.trains}", "trainable_parameters": sum(size[0] for size in sizes),
-            "total_parameters": sum(size[1] for size in sizes)}
+def _method_facts(name: str, runs: list[Finished]) -> dict[str, Any]:
+    members = [records.read(one.folder)["method"] for one in runs]
+    first = members[0]
+    return {**first, "name": name, "tags": [*first["tags"], "ensemble"], "trains": f"{len(runs)} models: "
+            f"{first['trains']}", "summary": f"The mean embedding of {len(runs)} networks of {first['name']}, one "
+            "trained on each dataset of the union.",
+            **{key: sum(one[key] for one in members) for key in ("trainable_parameters", "total_parameters")}}

@@ -79,7 +79,8 @@ def evaluate(workspace: Workspace, *, embeddings: Path, dataset: str, split: int
         "structure": {part: structure.structure(x, sides[part].labels) for part, x in found.items()},
         "curve": [], "queries": {"count": int(counted.sum()), "left_out": int((~counted).sum())},
         "cost": {"seconds": time.perf_counter() - began, "device": provenance.device_name(device)},
-        "provenance": {**provenance.facts(), "date": provenance.now(), "embeddings": sent.hash},
+        "provenance": {**provenance.facts(), "date": provenance.now(), "embeddings": sent.hash,
+                       "kmeans": clustering.library(device) if cluster else None},
     })
     return Evaluation(path, scores, notes)
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from safetensors.torch import load_file
+from torch import Tensor
 
 import methods
+from benchmark import ladders, train
 from benchmark.errors import UserError
-from benchmark.plan import RunSpec
+from benchmark.images import ImageStore
+from benchmark.loader import Loader
+from benchmark.plan import RunSpec, split_of
 from benchmark.protocol import Protocol
-from benchmark.worker import WEIGHTS
+from benchmark.task import Side
+from benchmark.worker import WEIGHTS, transform_of
 from benchmark.workspace import Workspace
 from methods import Method
 from methods.parts.backbones import create
@@ -26,9 +30,22 @@ class Finished:
     folder: Path
     spec: RunSpec
 
+    @classmethod
+    def at(cls, folder: Path) -> Finished:
+        """The run in a folder."""
+        spec = RunSpec.read(folder)
+        if spec is None:
+            raise UserError(f"{folder / 'spec.json'} cannot be read: it is damaged or of another version of oodml; use "
+                            "that version, or move the folder away")
+        return cls(folder, spec)
+
     @property
     def protocol(self) -> Protocol:
-        return Protocol(**self.spec.protocol)
+        try:
+            return Protocol(**self.spec.protocol)
+        except TypeError as error:
+            raise UserError(f"{self.folder} was made by a version of oodml with other protocols ({error}); use that "
+                            "version, or move the folder away") from None
 
     def rebuild(self, classes: int) -> Method:
         """The trained method, which saw this many classes, in evaluation mode on the CPU; nothing in it trains."""
@@ -43,16 +60,30 @@ class Finished:
                             "run it again") from None
         return method.eval().requires_grad_(False)
 
+    def embed(self, side: Side, store: ImageStore, workspace: Workspace, device: str) -> Tensor:
+        """What the trained method makes of any images, of its own dataset or of another."""
+        split = split_of(ladders.load(workspace, self.spec.dataset), self.spec)
+        held = set(split.validation) if self.protocol.validation else set()
+        method = self.rebuild(len(set(split.train) - held)).to(device)
+        loader = Loader(store, transform_of(self.protocol, method), device)
+        return train.embed(method, loader, side.ids, self.protocol, device)
+
+
+def on_default(runs: Iterable[Finished], workspace: Workspace) -> list[Finished]:
+    """Those that were trained on the default split of their dataset, as its ladder has it now."""
+    runs = list(runs)
+    defaults = {name: ladders.load(workspace, name).default.hash for name in {run.spec.dataset for run in runs}}
+    return [run for run in runs if run.spec.split_hash == defaults[run.spec.dataset]]
+
 
 def find(workspace: Workspace, dataset: str, chosen: str = "all", splits: list[int] | None = None,
          seed: int | None = None) -> Iterator[Finished]:
     """The finished runs on a dataset by methods, rungs and seed; those without kept weights are left out."""
     names = set(methods.select(chosen)) if chosen != "all" else None
     for record in sorted((workspace.runs / dataset).glob("*/*/*/record.json")):
-        folder = record.parent
-        if not (folder / WEIGHTS).is_file():
+        if not (record.parent / WEIGHTS).is_file():
             continue
-        spec = RunSpec(**json.loads((folder / "spec.json").read_text()))
-        if ((names is None or spec.method in names) and (splits is None or spec.split in splits)
-                and seed in (None, spec.seed)):
-            yield Finished(folder, spec)
+        run = Finished.at(record.parent)
+        if ((names is None or run.spec.method in names) and (splits is None or run.spec.split in splits)
+                and seed in (None, run.spec.seed)):
+            yield run

@@ -15,7 +15,7 @@ from benchmark.errors import UserError
 from benchmark.workspace import Workspace
 from splits import compare, manifest, official, union
 from splits.compare import Comparison, CrossDistances
-from splits.ladder import build_ladder
+from splits.ladder import build_ladder, default_rung
 from splits.manifest import Ladder
 
 
@@ -48,16 +48,20 @@ def best_device(torch: Any) -> str:
 
 
 def build(name: str, workspace: Workspace, *, backbone: str | None = None, weights_file: str | None = None,
-          device: str | None = None, **options: Any) -> Ladder:
+          device: str | None = None, default_only: bool = False, **options: Any) -> Ladder:
     """The ladder of a dataset; a union gets one rung, its members' default splits.
 
-    Options go to `splits.ladder.build_ladder`.
+    With `default_only`, and for datasets that are not meant to have a ladder, it is the default split alone, for which
+    no features are needed. Other options go to `splits.ladder.build_ladder`.
     """
     index = datasets.load(name, workspace.data)
     if index.domains is not None:
         united = union.Union(index.domain_names, index.classes, index.labels, index.domains, index.train_classes,
                              index.test_classes, index.roles)
         return union.union_split(united, dataset=index.name, dataset_hash=index.hash, seed=options.get("seed", 0))
+    if default_only or not datasets.get(name).ladder:
+        return default_rung(index.labels, index.train_classes, index.test_classes, classes=index.classes,
+                            dataset=index.name, dataset_hash=index.hash, seed=options.get("seed", 0))
     index, found, made_with = frozen_features(name, workspace, backbone, weights_file, device)
     return build_ladder(found, index.labels, index.train_classes, index.test_classes, classes=index.classes,
                         dataset=index.name, dataset_hash=index.hash, feature_info=made_with, device=device, **options)

@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import lru_cache, partial
 from typing import Any
-from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
@@ -27,8 +26,8 @@ log = logging.getLogger(__name__)
 _BLOCK = 1 << 28
 KEPT = 1 << 28
 """Bytes of small evaluation images that a process on the CPU keeps after resizing them once."""
-_resident: WeakValueDictionary[tuple[str, str, str], Tensor] = WeakValueDictionary()
-"""Caches in device or pinned memory, shared by the loaders of one store."""
+_resident: dict[tuple[str, str, str], Tensor] = {}
+"""Pixels in device or pinned memory: those of the latest store stay for the next loaders of the same."""
 
 
 class Loader:
@@ -166,15 +165,18 @@ class Loader:
     def _choose(self) -> str:
         # Pinned memory is handed out in powers of two.
         on_host = self.store.nbytes if self.device.type != "cuda" else 1 << (self.store.nbytes - 1).bit_length()
-        if self.store.nbytes <= self.memory_share * self.free_device:
+        if self.store.nbytes <= self.memory_share * self.free_device or self._key("device") in _resident:
             return "device"
         return "host" if on_host <= self.memory_share * self.free_host else "disk"
+
+    def _key(self, placement: str) -> tuple[str, str, str]:
+        return str(self.store.folder.resolve()), self.store.hash, f"{placement} {self.device}"
 
     def _place(self) -> Tensor:
         source = torch.from_numpy(self.store.pixels)
         if self.device.type != "cuda" or self.placement == "disk":
             return source
-        key = (str(self.store.folder.resolve()), self.store.hash, f"{self.placement} {self.device}")
+        key = self._key(self.placement)
         kept = _resident.get(key)
         if kept is None:
             on_device = self.placement == "device"
@@ -182,6 +184,7 @@ class Loader:
                                device=self.device if on_device else "cpu")
             for start in range(0, self.store.nbytes, _BLOCK):
                 kept[start:start + _BLOCK].copy_(source[start:start + _BLOCK])
+            _resident.clear()
             _resident[key] = kept
         return kept
 

@@ -117,12 +117,11 @@ def _look_up(x: Tensor, y: np.ndarray, g: Tensor, z: np.ndarray, own: Tensor | L
     neighbours give the same bits on every device.
     """
     parts: dict[str, list[np.ndarray]] = {name: [] for name in ("first", "hits@r", "ap@1000", "ap@r", "ap@f")}
-    query_codes, gallery_codes = torch.from_numpy(y).to(x.device), torch.from_numpy(z).to(x.device)
+    query_codes, gallery_codes = (torch.from_numpy(codes.astype(np.int32)).to(x.device) for codes in (y, z))
     for start, indices, _ in search.stream(x, g, depth, exclude_self=own, chunk=chunk, backend=backend):
         n, width = indices.shape
-        hit = gallery_codes[indices] == query_codes[start:start + n, None]
-        if width == len(g):
-            hit &= indices >= 0
+        found = gallery_codes.index_select(0, indices.clamp(min=0).flatten()).view(n, width)
+        hit = (found == query_codes[start:start + n, None]) & (indices >= 0)
         row, rank = np.divmod(np.flatnonzero(hit.cpu().numpy()), max(width, 1))
         rank += 1
         hits = np.bincount(row, minlength=n)
@@ -156,9 +155,9 @@ def as_embeddings(values: Array) -> Tensor:
     tensor = (values if isinstance(values, Tensor) else torch.from_numpy(np.ascontiguousarray(values))).detach().float()
     if tensor.ndim != 2:
         raise UserError(f"embeddings have shape {tuple(tensor.shape)}; they must be a table, one row an image")
-    finite = torch.isfinite(tensor)
-    if not finite.all():
-        row = int((~finite.all(dim=1)).nonzero()[0])
+    # NaN and infinity pass through a sum, which is quicker than a look at every number
+    if not torch.isfinite(tensor.sum()) and not (finite := torch.isfinite(tensor).all(dim=1)).all():
+        row = int((~finite).nonzero()[0])
         raise UserError(f"the embedding in row {row} holds NaN or infinite values; nothing can be near to it")
     return tensor
 

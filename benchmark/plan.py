@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +38,10 @@ class RunSpec:
     weights: str
     seed: int
 
-    @property
+    @cached_property
     def identity(self) -> str:
         """SHA-256 over all of it; the split's number in its ladder does not count, its classes do."""
-        facts = {key: value for key, value in dataclasses.asdict(self).items() if key != "split"}
+        facts = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "split"}
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
     def folder(self, workspace: Workspace) -> Path:
@@ -125,17 +126,15 @@ def plan(ladder: Ladder, index_hash: str, names: Iterable[str], *, protocol: str
     unused = set(overrides.methods) - set(names) - {name.partition(":")[2] for name in names}
     if unused:
         raise UserError(f"--set names {', '.join(sorted(unused))}, which is not among the methods to run")
-    specs = []
-    for seed in seeds:
-        for name in names:
-            entry = methods.get(name)
-            own = load_protocol(protocol, ladder.dataset, name, overrides)
-            settings = _settings(entry, ladder.dataset, protocol, overrides)
-            base = {} if entry.base is None else _settings(entry.base, ladder.dataset, protocol, overrides)
-            origin = weights.identify(own.backbone, weights_file)
-            specs += [RunSpec(ladder.dataset, index_hash, split.id, split.hash, name, settings, base, own.identity(),
-                              origin, seed) for split in chosen]
-    return specs
+    made = []
+    for name in names:
+        entry = methods.get(name)
+        own = load_protocol(protocol, ladder.dataset, name, overrides)
+        settings = _settings(entry, ladder.dataset, protocol, overrides)
+        base = {} if entry.base is None else _settings(entry.base, ladder.dataset, protocol, overrides)
+        made.append((name, settings, base, own.identity(), weights.identify(own.backbone, weights_file)))
+    return [RunSpec(ladder.dataset, index_hash, split.id, split.hash, *one, seed)
+            for seed in seeds for one in made for split in chosen]
 
 
 def _settings(entry: methods.Entry, dataset: str, protocol: str, overrides: Overrides) -> dict[str, Any]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import importlib.metadata
 import platform
 import socket
 import subprocess
 import sys
-import threading
-import time
 from datetime import datetime, timezone
 from functools import cache
 from pathlib import Path
@@ -29,7 +28,7 @@ def facts() -> dict[str, Any]:
         **{name: _version(name) for name in PACKAGES},
         "platform": f"{platform.system()} {platform.machine()}",
         "cpu": cpu_name(),
-        "driver": _smi("driver_version"),
+        "driver": _driver(),
         "host": hashlib.sha256(socket.gethostname().encode()).hexdigest()[:12],
         "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
     }
@@ -61,57 +60,57 @@ def cpu_name() -> str:
 
 
 class Energy:
-    """Joules that a GPU takes while this context is open: its power as nvidia-smi tells it, summed over time.
+    """Joules that a GPU takes while this context is open, by its own counter.
 
-    None on a CPU, or where nvidia-smi does not tell. Runs that share a GPU each count all of it.
+    None on a CPU, or where the driver does not tell. Runs that share a GPU each count all of it.
     """
 
-    def __init__(self, device: str, every: float = 1.0) -> None:
+    def __init__(self, device: str) -> None:
         self.joules: float | None = None
-        self._every = every
-        self._index = _gpu_id(device) if device.startswith("cuda") else None
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._sample, daemon=True, name="energy")
+        self._gpu = _gpu_id(device) if device.startswith("cuda") else None
+        self._before: int | None = None
 
     def __enter__(self) -> Energy:
-        if self._index is not None and _watts(self._index) is not None:
-            self.joules = 0.0
-            self._thread.start()
+        self._before = _millijoules(self._gpu)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._end.set()
-        if self._thread.is_alive():
-            self._thread.join()
-
-    def _sample(self) -> None:
-        before = time.monotonic()
-        while not self._end.wait(self._every):
-            watts, now_ = _watts(str(self._index)), time.monotonic()
-            if watts is not None:
-                self.joules = (self.joules or 0.0) + watts * (now_ - before)
-            before = now_
+        after = _millijoules(self._gpu)
+        if self._before is not None and after is not None:
+            self.joules = (after - self._before) / 1000
 
 
+@cache
 def _gpu_id(device: str) -> str | None:
-    """What nvidia-smi calls a torch device: they need not be numbered alike."""
+    """What the driver calls a torch device: they need not be numbered alike."""
     import torch
 
     uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
     return f"GPU-{uuid}" if uuid is not None else None
 
 
-def _watts(gpu: str) -> float | None:
+@cache
+def _nvml() -> Any:
+    """The library behind nvidia-smi, whose answers take microseconds where the program takes up to a second."""
     try:
-        return float(_smi("power.draw", "-i", gpu))
-    except ValueError:
+        library = ctypes.CDLL("libnvidia-ml.so.1")
+        return library if library.nvmlInit_v2() == 0 else None
+    except (OSError, AttributeError):
         return None
 
 
-def _smi(field: str, *which: str) -> str:
-    """One field of the first GPU (or of `which`); empty where there is no nvidia-smi."""
-    lines = _output(["nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader,nounits", *which]).splitlines()
-    return lines[0].strip() if lines else ""
+def _driver() -> str:
+    """The version of NVIDIA's driver; empty where there is none."""
+    text, nvml = ctypes.create_string_buffer(96), _nvml()
+    return text.value.decode() if nvml and nvml.nvmlSystemGetDriverVersion(text, len(text)) == 0 else ""
+
+
+def _millijoules(gpu: str | None) -> int | None:
+    """What a GPU has taken since its driver was loaded."""
+    handle, found, nvml = ctypes.c_void_p(), ctypes.c_ulonglong(), _nvml()
+    if gpu is None or nvml is None or nvml.nvmlDeviceGetHandleByUUID(gpu.encode(), ctypes.byref(handle)) != 0:
+        return None
+    return found.value if nvml.nvmlDeviceGetTotalEnergyConsumption(handle, ctypes.byref(found)) == 0 else None
 
 
 def _version(name: str) -> str:

@@ -19,6 +19,7 @@ from benchmark.plan import RunSpec, differences
 from benchmark.worker import Context
 from benchmark.workspace import Workspace
 from reports import ReportError, records
+from reports.migration import Foreign
 
 SCHEMA = 1
 KINDS = ("done", "running", "failed", "missing")
@@ -55,12 +56,10 @@ def look(folder: Path) -> State:
 def _recorded(folder: Path) -> State:
     try:
         records.read(folder)
+    except Foreign as error:
+        return State("foreign", str(error))
     except ReportError as error:
-        try:
-            schema = json.loads((folder / records.RECORD).read_bytes()).get("schema")
-        except (OSError, ValueError, AttributeError):
-            return State("damaged", str(error))
-        return State("damaged" if schema == records.SCHEMA else "foreign", str(error))
+        return State("damaged", str(error))
     return State("done")
 
 

@@ -138,9 +138,11 @@ def train(method: Method, side: Side, loader: Loader, sampler: BatchSampler, pro
 
 
 @torch.no_grad()
-def embed(method: Method, loader: Loader, ids: np.ndarray, protocol: Protocol, device: str, batch: int = 512) -> Tensor:
+def embed(method: Method, loader: Loader, ids: np.ndarray, protocol: Protocol, device: str) -> Tensor:
     """The normalised float32 embeddings of these images, on the device."""
     method.to(device).to(memory_format=torch.channels_last).eval()
+    # 512 images of 224 px fill a GPU, and as many pixels of smaller images do
+    batch = 512 * max(1, (224 // loader.transform.size) ** 2) if device.startswith("cuda") else 512
     parts = []
     for _, images in loader.prefetch(torch.from_numpy(ids).split(batch), thread=loader.placement != "device"):
         with autocast(protocol, device):

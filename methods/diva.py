@@ -17,6 +17,8 @@ from methods.parts.momentum import Momentum, Queue, distance_adapted
 from methods.parts.ranked import Ranked
 
 HEADS = ("discriminative", "shared", "selfsimilarity", "intra")
+PUBLISHED_WIDTH = 128
+"""Of one head, in all published runs: what rho was tuned for."""
 
 
 @register("diva", family="auxiliary", papers=["oodml"], tags=["oodml-study"], base="margin",
@@ -27,19 +29,20 @@ HEADS = ("discriminative", "shared", "selfsimilarity", "intra")
 class DiVA(Method):
     """Four embeddings of a quarter of the width each: of what tells classes apart, of what they share, and of samples.
 
-        L = L_disc + alpha_sh L_shared + alpha_ss L_self + alpha_in L_intra + rho sum_a L_dec(phi_disc, phi_a)
+        L = L_disc + alpha_sh L_shared + alpha_ss L_self + alpha_in L_intra + rho (d/128)^2 sum_a L_dec(phi_disc, phi_a)
         phi = [w_1 phi_disc, w_2 phi_shared, w_3 phi_self, w_4 phi_intra] / |.|
 
     Milbich et al. 2020. The base objective ranks triplets: of the labels (disc), of labels permuted within the batch,
     so that all three images are of different classes (shared), and of one class alone (intra). L_self contrasts two
     augmentations of an image with a queue of keys from a momentum encoder; L_dec is adversarial, by gradient reversal.
-    As released for ooDML but: intra as in DiVA itself (`permuted_intra_released`: labels permuted there too), weights
-    of L_self normalised for each query, and the queue fills in the first steps instead of before them.
+    L_dec averages products of the entries of two unit vectors, so it falls as 1/d^2: the factor keeps rho what it is
+    for heads of d = 128 numbers, the width of all published runs; without it narrower heads collapse. As released for
+    ooDML but: intra as in DiVA itself (`permuted_intra_released`: labels permuted there too), weights of L_self
+    normalised for each query, and the queue fills in the first steps instead of before them.
     """
 
     views = 2
-    # a minimax loss need not fall: weighed low, the rest of it must
-    example_settings: ClassVar[dict[str, Any]] = {"decorrelation": 1.0, "keys": 50, "hidden": 8}
+    example_settings: ClassVar[dict[str, Any]] = {"keys": 50, "hidden": 8}
 
     @dataclass(frozen=True)
     class Settings:
@@ -71,6 +74,7 @@ class DiVA(Method):
         self.separators = nn.ModuleDict({name: Decorrelation(part, s.hidden) for name in HEADS[1:]})
         self.encoder = Momentum(nn.Sequential(self.backbone, self.embedding), s.momentum)
         self.queue = Queue(s.keys, part)
+        self.rho = s.decorrelation * (part / PUBLISHED_WIDTH)**2
 
     def heads(self, features: Tensor) -> dict[str, Tensor]:
         """The four normalised embeddings."""
@@ -95,7 +99,7 @@ class DiVA(Method):
                     + s.selfsimilarity * distance_adapted(parts["selfsimilarity"], keys, self.queue, s.temperature,
                                                           s.cutoff, s.limit))
             for name, separator in self.separators.items():
-                loss = loss + s.decorrelation * separator(parts["discriminative"], parts[name])
+                loss = loss + self.rho * separator(parts["discriminative"], parts[name])
         self.queue.enqueue(keys)
         return Step(loss, torch.cat(list(parts.values()), 1).detach() / len(HEADS)**0.5)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -19,17 +19,19 @@ WANG = """
 @inproceedings{wang2020cross, title={Cross-Batch Memory for Embedding Learning},
   author={Wang, Xun and Zhang, Haozhi and Huang, Weilin and Scott, Matthew R.}, booktitle={CVPR}, year={2020}}"""
 SIZE = "UML, released code; Wang et al. 55,000 for SOP"
-START = "Wang et al. 2020, released code: steps before the memory is used"
+START = "UML, released code: steps before the memory is used; Wang et al. 1000"
 WEIGHT = "Wang et al. 2020, released code"
 
 
 class CrossBatch(Objective):
-    """A pair loss over the batch, and the same of the batch against the memory once that has settled.
+    """A pair loss over the batch, and the same of the batch against the memory, from step `start` on.
 
         L = L(batch, batch) + w L(batch, memory)
     """
 
     batches = "spc-4"
+    # a loss over all of a memory rises while that fills: as large as the batch it is full at once
+    example_settings: ClassVar[dict[str, Any]] = {"size": 24}
 
     def __init__(self, settings: Any, classes: int, dim: int) -> None:
         super().__init__(settings, classes, dim)
@@ -53,14 +55,16 @@ class TripletXbm(CrossBatch):
         L = 1/|active| sum_a [max_n s_an - min_p s_ap + gamma]_+,   n and p from the batch, plus the same from memory
 
     Wang et al. 2020 on the triplet loss of UML's released code (cosine similarities, mean over the triplets with a
-    loss). The memory joins after `start` steps, the current batch is in it, and no image is its own partner.
+    loss). The memory joins after `start` steps, the current batch is in it, and no image is its own partner. At once
+    by default: the hardest triplets of a batch alone can draw a network whose classes still overlap into one point,
+    where L rests at gamma and the gradient of a cosine vanishes; partners that stay where they were keep it alive.
     """
 
     @dataclass(frozen=True)
     class Settings:
         margin: float = setting(0.05, "UML, released code (gamma)")
         size: int = setting(4096, SIZE)
-        start: int = setting(1000, START)
+        start: int = setting(0, START)
         weight: float = setting(1.0, WEIGHT)
 
     def pair_loss(self, similarity: Tensor, positives: Tensor, negatives: Tensor) -> Tensor:
@@ -79,14 +83,14 @@ class MultiSimilarityXbm(CrossBatch):
         L = L_ms(batch, batch) + w L_ms(batch, memory),   L_ms as in `multisimilarity`
 
     Wang et al. 2020. UML's released code mines these pairs by distance weighting; here by multi-similarity, as the
-    loss's own paper. The memory joins after `start` steps.
+    loss's own paper. The memory joins after `start` steps, by default at once.
     """
 
     @dataclass(frozen=True)
     class Settings(MultiSimilarity.Settings):
         beta: float = setting(50.0, "UML, released code")
         size: int = setting(4096, SIZE)
-        start: int = setting(1000, START)
+        start: int = setting(0, START)
         weight: float = setting(1.0, WEIGHT)
 
     def pair_loss(self, similarity: Tensor, positives: Tensor, negatives: Tensor) -> Tensor:

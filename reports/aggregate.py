@@ -167,24 +167,30 @@ def ags_board(frame: pd.DataFrame, metric: str = "recall@1") -> pd.DataFrame:
     where every dataset of the protocol is complete. Ranked within a protocol; a floor and a published row get no
     rank; an incomplete row neither and stands last.
     """
-    seeds = ags_per_seed(frame, metric)
-    needed = {protocol: sorted(group["dataset"].unique()) for protocol, group in seeds.groupby("protocol")}
-    rungs = seeds.groupby("dataset")["rungs"].first()
-    families = {key: group.iloc[0] for key, group in frame.groupby(ROW)["family"]}
+    families = dict(zip(frame[ROW].itertuples(index=False, name=None), frame["family"]))
+    found: dict[tuple[str, ...], dict[str, dict[int, float]]] = {}
+    needed: dict[str, set[str]] = {}
+    rungs: dict[str, int] = {}
+    reached: dict[tuple[Any, ...], int] = {}
+    for dataset, *key, seed, value, covered, of in ags_per_seed(frame, metric).itertuples(index=False, name=None):
+        found.setdefault(tuple(key), {}).setdefault(dataset, {})[seed] = value
+        needed.setdefault(key[1], set()).add(dataset)
+        rungs[dataset] = of
+        cell = (dataset, *key)
+        reached[cell] = max(covered, reached.get(cell, 0))
     rows = []
-    for key, group in seeds.groupby(ROW, sort=True):
-        row: dict[str, Any] = dict(zip(ROW, key)) | {"family": families[key], "covered": 0, "cells": 0}
+    for row_key, by_dataset in sorted(found.items()):
+        row: dict[str, Any] = dict(zip(ROW, row_key)) | {"family": families[row_key], "covered": 0, "cells": 0}
         row["floor"] = row["family"] == "floor" or row["method"].split("[")[0] in FLOORS
-        for dataset in needed[row["protocol"]]:
-            here = group[group["dataset"] == dataset]
-            row[dataset], row[f"{dataset}:std"], row[f"{dataset}:n"] = spread(here["ags"])
-            covered = int(here["covered"].max()) if len(here) else 0
+        datasets = sorted(needed[row["protocol"]])
+        for dataset in datasets:
+            row[dataset], row[f"{dataset}:std"], row[f"{dataset}:n"] = spread(by_dataset.get(dataset, {}).values())
+            covered = reached.get((dataset, *row_key), 0)
             row[f"{dataset}:coverage"] = f"{covered}/{rungs[dataset]}"
             row["covered"] += covered
-            row["cells"] += int(rungs[dataset])
-        datasets = needed[row["protocol"]]
-        by_seed = dict(zip(zip(group["seed"], group["dataset"]), group["ags"]))
-        together = [[by_seed.get((seed, dataset), math.nan) for dataset in datasets] for seed in group["seed"].unique()]
+            row["cells"] += rungs[dataset]
+        seeds = dict.fromkeys(seed for values in by_dataset.values() for seed in values)
+        together = [[by_dataset.get(dataset, {}).get(seed, math.nan) for dataset in datasets] for seed in seeds]
         row["mean"] = float(np.mean([row[dataset] for dataset in datasets]))
         _, row["mean:std"], row["mean:n"] = spread(float(np.mean(values)) for values in together)
         row["mean:coverage"] = f"{row['covered']}/{row['cells']}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,17 @@ import pandas as pd
 from reports.results import Results
 from reports.tables import Column, Table
 
-MOST = 40
-"""Rows that the page of comparisons offers: the intervals grow with the square of their number."""
+MOST = 120_000
+"""Intervals that the page of comparisons carries, so that it stays below a megabyte."""
+
+
+def most(rungs: int) -> int:
+    """How many rows can be compared with each other on so many rungs.
+
+    >>> most(5), most(45)
+    (219, 73)
+    """
+    return int((1 + math.sqrt(1 + 8 * MOST / max(1, rungs))) // 2)
 
 
 def cells(results: Results, labels: list[str], metric: str) -> list[dict[str, Any]]:
@@ -51,12 +61,12 @@ def outcome(difference: float, half: float | None) -> int:
     return int(np.sign(difference))
 
 
-def versus(found: list[dict[str, Any]], labels: list[str]) -> Table:
-    """Wins, ties and losses of each label against each other one over the cells that both have, as `5/2/1`."""
+def versus(found: list[dict[str, Any]], labels: list[str], shown: int = 20) -> Table:
+    """Wins, ties and losses of the first labels against each other over the cells that both have, as `5/2/1`."""
     rows = []
-    for i, a in enumerate(labels):
+    for i, a in enumerate(labels[:shown]):
         row: dict[str, Any] = {"label": a}
-        for j in range(len(labels)):
+        for j in range(len(labels[:shown])):
             counts = {1: 0, 0: 0, -1: 0}
             for cell in found if i != j else ():
                 one, two = cell["scores"][i], cell["scores"][j]
@@ -65,7 +75,7 @@ def versus(found: list[dict[str, Any]], labels: list[str]) -> Table:
                     counts[outcome(one - two, None if half is None else half / 10_000)] += 1
             row[f"against{j}"] = "" if i == j else f"{counts[1]}/{counts[0]}/{counts[-1]}"
         rows.append(row)
-    columns = (Column("label", "Method"), *(Column(f"against{j}", b) for j, b in enumerate(labels)))
+    columns = (Column("label", "Method"), *(Column(f"against{j}", b) for j, b in enumerate(labels[:shown])))
     return Table("compare", "Wins / ties / losses of the row against the column", columns, pd.DataFrame(rows),
                  "Over all splits that both have. A tie is a difference within its 95 % interval.")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,15 +39,14 @@ class Extras:
     def of_runs(self, site: Site, runs: pd.DataFrame) -> list[dict[str, str]]:
         """A page for each run that `oodml inspect` looked into, and the links to them."""
         found = []
-        for run in runs.sort_values(["dataset", "frd", "split", "seed"]).to_dict("records"):
+        seen = runs[[os.path.isfile(os.path.join(path, INSPECTION)) for path in runs["path"]]]
+        for run in seen.sort_values(["dataset", "frd", "split", "seed"]).to_dict("records"):
             path = Path(run["path"]) / INSPECTION
-            if not path.is_file():
-                continue
-            seen = read_inspection(path)
+            shown = read_inspection(path)
             name = f"{site.slug(run['dataset'])}-{run['split']}-{site.slug(run['label'])}-s{run['seed']}"
-            for file in seen["files"]:
+            for file in shown["files"]:
                 site.files[f"inspect/{name}/{file}"] = (path.parent / file).read_bytes()
-            site.page(f"inspect/{name}.html", "inspect.html", run=run, seen=seen, folder=name)
+            site.page(f"inspect/{name}.html", "inspect.html", run=run, seen=shown, folder=name)
             found.append({"href": f"inspect/{name}.html", "text": f"{run['dataset']}, split {run['split']}"})
         return found
 

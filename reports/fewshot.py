@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from reports import ReportError
+from reports import ReportError, packed
 from reports.aggregate import ROW, spread
 
 NAME = "fewshot.json"
@@ -20,25 +19,17 @@ def collect(runs: pd.DataFrame) -> pd.DataFrame:
     """One row a run, number of shots and metric: zero-shot and few-shot mean over episodes; see COLUMNS."""
     rows: list[tuple[Any, ...]] = []
     for *key, path in runs[["dataset", "split", "frd", *ROW, "seed", "path"]].itertuples(index=False, name=None):
-        file = Path(path) / NAME
-        if not file.exists():
+        content = packed.beside(path, NAME)
+        if content is None:
             continue
-        for shots, entry in sorted(_read(file)["shots"].items(), key=lambda item: int(item[0])):
+        if not isinstance(content, dict) or content.get("schema") != SCHEMA:
+            raise ReportError(f"{Path(path) / NAME}: not of schema {SCHEMA}; delete it and run `oodml fewshot` again")
+        for shots, entry in sorted(content["shots"].items(), key=lambda item: int(item[0])):
             for metric, few in entry["few"].items():
                 zero = entry["zero"].get(metric)
                 if zero is not None:
                     rows.append((*key, int(shots), metric, zero["mean"], few["mean"], entry["episodes"]))
     return pd.DataFrame(rows, columns=COLUMNS)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ReportError(f"{path} is damaged ({error}); delete it and run `oodml fewshot` again") from None
-    if not isinstance(found, dict) or found.get("schema") != SCHEMA:
-        raise ReportError(f"{path}: not of schema {SCHEMA}; delete it and run `oodml fewshot` again")
-    return found
 
 
 def cells(found: pd.DataFrame, metric: str, shots: int) -> pd.DataFrame:

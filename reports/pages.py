@@ -7,7 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from reports import cards, figures, tables, views
+from reports import cards, figures, small_figures, tables, views
+from reports.drawing import Style, styles_of
 from reports.extras import Extras
 from reports.rendering import Site, slug
 from reports.results import union_parts
@@ -44,17 +45,12 @@ def _curve(site: Site, dataset: str, metric: str, relative: bool = False) -> dic
     """The curve of a dataset, or its difference to the mean; drawn once for all pages that show it."""
     name = f"{site.slug(dataset)}-{slug(metric)}-{'difference' if relative else 'curve'}"
     title = f"{metric} along the ladder of {dataset}" + (", difference to the mean" if relative else "")
-    cells = _first_rows(site.cells(dataset, metric))
+    cells = site.cells(dataset, metric)
     return site.once(name, lambda: figures.ladder_curve(cells, site.look, name, title, metric, relative))
 
 
-def _first_rows(cells: pd.DataFrame, most: int = 24) -> pd.DataFrame:
-    """The cells of the floors and of the first rows of the board: more curves than that cannot be told apart."""
-    order = dict.fromkeys(cells.loc[~cells["floor"], "label"])
-    return cells[cells["label"].isin(list(order)[:most]) | cells["floor"]]
-
-
-def _union_tables(site: Site, dataset: str, prefix: str = "") -> list[tuple[str, dict[str, Any]]]:
+def _union_tables(site: Site, dataset: str, prefix: str = "",
+                  look: dict[str, Style] | None = None) -> list[tuple[str, dict[str, Any]]]:
     """(protocol, table) of a union, one for each protocol it was run with."""
     boards = {protocol: site.results.universal(dataset, protocol) for protocol in site.results.protocols}
     boards = {protocol: board for protocol, board in boards.items() if len(board)}
@@ -63,7 +59,7 @@ def _union_tables(site: Site, dataset: str, prefix: str = "") -> list[tuple[str,
         name = site.slug(dataset) if len(boards) == 1 else f"{site.slug(dataset)}-{protocol}"
         table = tables.union_table(board, "recall@1")
         table = tables.without_parts(table) if prefix else table
-        found.append((protocol, site.table(replace(table, name=prefix + name))))
+        found.append((protocol, site.table(replace(table, name=prefix + name), look=look)))
     return found
 
 
@@ -100,7 +96,7 @@ def _flips(site: Site, dataset: str, cells: pd.DataFrame) -> dict[str, Any]:
     ends = views.rungs_of(cells)["split"].iloc[[0, -1]].tolist()
     between = flips[(flips["first"] == ends[0]) & (flips["second"] == ends[1])]
     title = f"Ranks along the ladder of {dataset}"
-    drawing = figures.rank_flips(_first_rows(cells), site.look, f"{short}-flips", title)
+    drawing = figures.rank_flips(cells, site.look, f"{short}-flips", title)
     table = views.tau_table(flips, views.rungs_of(cells), dataset)
     return {"flips": between.to_dict("records"), "bump": site.figure(drawing, f"{short}-flips"),
             "tau": site.table(replace(table, name=f"{short}-tau"))}
@@ -113,18 +109,20 @@ def union(site: Site, dataset: str) -> None:
     board = board[board["source"] != "published"]
     board = board.assign(label=site.results.label(board))
     parts, short = union_parts(board), site.slug(dataset)
-    drawing = figures.union_dots(board, parts, site.look, f"{short}-dots", f"recall@1 on the parts of {dataset}",
+    look = styles_of(board["label"].tolist(), site.look)
+    drawing = figures.union_dots(board, parts, look, f"{short}-dots", f"recall@1 on the parts of {dataset}",
                                  "recall@1")
     known = site.runs.loc[(site.runs["dataset"] == dataset) & site.runs["parts"].notna(), "parts"]
     sizes = {part: int(known.iloc[-1].get(part, 0)) for part in parts} if len(known) else {}
     bias = correlation = None
     if len(sizes) > 1 and all(sizes.values()):
         name = f"{short}-size"
-        bias = site.figure(figures.size_bias(board, sizes, site.look, name, f"Score and training size on {dataset}",
+        bias = site.figure(figures.size_bias(board, sizes, look, name, f"Score and training size on {dataset}",
                                              "recall@1"), name)
-        correlation = site.table(replace(_bias_table(board, sizes), name=f"{short}-bias"))
-    site.page(f"union/{short}.html", "union.html", dataset=dataset, boards=_union_tables(site, dataset), parts=parts,
-              figure=site.figure(drawing, f"{short}-dots"), bias=bias, correlation=correlation)
+        correlation = site.table(replace(_bias_table(board, sizes), name=f"{short}-bias"), look=look)
+    site.page(f"union/{short}.html", "union.html", dataset=dataset, parts=parts,
+              boards=_union_tables(site, dataset, look=look), figure=site.figure(drawing, f"{short}-dots"), bias=bias,
+              correlation=correlation)
 
 
 def _bias_table(board: pd.DataFrame, sizes: dict[str, int]) -> tables.Table:
@@ -141,17 +139,25 @@ def _bias_table(board: pd.DataFrame, sizes: dict[str, int]) -> tables.Table:
     return tables.Table("bias", "recall@1 by training size of the part, largest first", columns, frame, marked=False)
 
 
+def _training(runs: pd.DataFrame, most: int = 8) -> list[tuple[str, list[dict[str, Any]]]]:
+    """(name, curve) of runs of one seed: the nearest and the farthest rung of each dataset that were trained."""
+    found = []
+    for dataset, here in runs[runs["curve"].map(lambda curve: len(curve or ()) > 1)].groupby("dataset", sort=True):
+        rungs = here.sort_values(["frd", "split"])
+        ends = rungs.iloc[[0, -1]] if len(rungs) > 1 else rungs
+        found += [(f"{dataset} {split}", curve) for split, curve in zip(ends["split"], ends["curve"])]
+    return found[:most]
+
+
 def method(site: Site, label: str, runs: pd.DataFrame, extras: Extras) -> None:
     """The card of a method: rank, settings, all runs with seeds, training curves, command and citation."""
     newest = runs.sort_values(["date", "identity"], na_position="first").iloc[-1]
     name = site.slug(label)
     drawn = None
     seed = runs["seed"].min()
-    curves = [(f"{run['dataset']} {run['split']}", run["curve"])
-              for run in runs[runs["seed"] == seed].sort_values(["dataset", "frd"]).to_dict("records")
-              if len(run["curve"] or ()) > 1][:12]
+    curves = _training(runs[runs["seed"] == seed])
     if curves:
-        drawing = figures.training_curves(curves, f"{name}-training", f"Training of {label}", site.metrics[0])
+        drawing = small_figures.training_curves(curves, f"{name}-training", f"Training of {label}", site.metrics[0])
         numbers = views.curve_table(curves, site.metrics[0], f"{name}-training", f"Training of {label}, seed {seed}")
         drawn = site.figure(drawing, f"{name}-training") | {"table": site.table(numbers)}
     place = site.board[[key == label for key in site.results.label(site.board)]] if len(site.board) else site.board

@@ -111,8 +111,21 @@ def union_rows(parts: Sequence[str], metric: str) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def union_datasets() -> list[str]:
+    """The eight datasets of UML's union."""
+    return sorted(set(read("uml_results")["dataset"]) - set(_MEANS))
+
+
 def says(method: str) -> pd.DataFrame:
     """Every score that the papers print for a method: paper, dataset, what, metric, value as a fraction, std."""
+    whole = _printed()
+    found = whole[whole["method"].eq(method)]
+    columns = ["paper", "dataset", "what", "metric", "value", "std", "detail"]
+    return found.assign(value=found["value"] / 100, std=found["std"] / 100)[columns].reset_index(drop=True)
+
+
+@cache
+def _printed() -> pd.DataFrame:
     parts = []
     frame = read("oodml_ags").rename(columns={"ags": "value"})
     parts.append(frame.assign(paper="oodml", what="AGS"))
@@ -126,10 +139,7 @@ def says(method: str) -> pd.DataFrame:
     frame = read("crt_results")
     parts.append(frame[frame["method"].str.lower().str.startswith("crt")].assign(
         paper="crt", what="default split", detail=lambda rows: rows["method"], method="crt"))
-    whole = pd.concat(parts, ignore_index=True)
-    found = whole[whole["method"].eq(method)]
-    columns = ["paper", "dataset", "what", "metric", "value", "std", "detail"]
-    return found.assign(value=found["value"] / 100, std=found["std"] / 100)[columns].reset_index(drop=True)
+    return pd.concat(parts, ignore_index=True)
 
 
 def _wide(frame: pd.DataFrame, rows: list[str], across: list[str], digits: int, name: str, caption: str) -> Table:

@@ -16,8 +16,8 @@ from typing import Any
 import pandas as pd
 
 from reports import ReportError
+from reports.migration import SCHEMA, current
 
-SCHEMA = 1
 RECORD, FAILURE = "record.json", "failure.json"
 SOURCES = ("run", "submitted", "published")
 
@@ -54,16 +54,14 @@ FAILURE_FACTS = ("dataset", "split", "method", "seed", "protocol", "backbone", "
 def check(record: Any) -> dict[str, Any]:
     """The record itself if it follows the schema; a ReportError that names the first key which does not.
 
-    >>> check({"schema": 1, "dataset": "glyphs"})
+    >>> check({"schema": SCHEMA, "dataset": "glyphs"})
     Traceback (most recent call last):
     reports.ReportError: the record lacks the key 'source'
     """
     if not isinstance(record, dict):
         raise ReportError("a record is a JSON object")
-    version = record.get("schema")
-    if version != SCHEMA:
-        hint = "update oodml" if isinstance(version, int) and version > SCHEMA else "run it again with `oodml run`"
-        raise ReportError(f"the record has schema {version!r}, this version of oodml reads schema {SCHEMA}; {hint}")
+    if record.get("schema") != SCHEMA:
+        raise ReportError(f"the record has schema {record.get('schema')!r}, not {SCHEMA}")
     _check_keys(record, _KEYS, "")
     if record["source"] not in SOURCES:
         raise ReportError(f"source is {record['source']!r}; it is one of {', '.join(SOURCES)}")
@@ -161,14 +159,18 @@ def _load(path: Path) -> Any:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The record in a file (or in a run's folder); what is cut, damaged or of another schema is a ReportError."""
+    """The record in a file (or in a run's folder), of an older schema as today's would have it.
+
+    What is cut or damaged is a ReportError, what is of a newer schema `migration.Foreign`.
+    """
     path = Path(path)
     path = path / RECORD if path.is_dir() else path
     try:
-        return check(_load(path))
+        content = _load(path)
+        return check(current(content) if isinstance(content, dict) else content)
     except ReportError as error:
         message = str(error)
-        raise ReportError(message if str(path) in message else f"{path}: {message}") from None
+        raise type(error)(message if str(path) in message else f"{path}: {message}") from None
 
 
 def _found(folder: str) -> Iterator[tuple[str, str]]:

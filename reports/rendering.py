@@ -6,16 +6,19 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jinja2
 import pandas as pd
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from reports import aggregate, drawing, figures, formats
+from reports import aggregate, drawing, formats, small_figures
 from reports.aggregate import ROW
 from reports.results import Results
 from reports.tables import Column, Table
+
+ROOT = "\x00"
+"""Stands in ready-made cells for the way back to the top, which each page knows for itself."""
 
 
 def slug(name: str) -> str:
@@ -62,6 +65,7 @@ class Site:
         self.environment.globals |= {
             "datasets": self.datasets, "unions": self.unions, "slug": self.slug, "metrics": self.metrics,
             "facts": self.facts, "percent": lambda value: f"{100 * value:.1f}", "sections": self.sections,
+            "swatch": lambda hue, floor: Markup(swatch(hue, floor)),
         }
 
     def slug(self, name: str) -> str:
@@ -86,7 +90,7 @@ class Site:
         ours = self.board[self.board["source"] != "published"] if len(self.board) else self.board
         covered, cells = int(ours["covered"].sum()), int(ours["cells"].sum())
         return {"runs": len(self.runs), "covered": covered, "cells": cells, "failed": len(self.failures),
-                "rows": len(self.results.labels), "date": dates[-1] if dates else "",
+                "rows": int(self.runs["method"].nunique()), "date": dates[-1] if dates else "",
                 "commit": commits.iloc[-1][:9] if len(commits) else "", "seeds": int(self.runs["seed"].nunique()),
                 "protocols": self.results.protocols, "notes": self.results.notes}
 
@@ -94,7 +98,8 @@ class Site:
         """Renders a template; the way back to the top is `root`, so that links work from any folder."""
         root = "../" * path.count("/")
         text = self.environment.get_template(template).render(root=root, path=path, **content)
-        self.files[path] = re.sub(r"[ \t]+\n", "\n", re.sub(r"\n\s*\n+", "\n", text))
+        text = re.sub(r"[ \t]+\n", "\n", re.sub(r"\n\s*\n+", "\n", text))
+        self.files[path] = text.replace(ROOT, root)
 
     def later(self, path: str, head: str, template: str = "", **content: Any) -> None:
         """Puts a page into the navigation; it is rendered when all that stand there are known."""
@@ -112,8 +117,10 @@ class Site:
         text = json.dumps(content, separators=(",", ":"), ensure_ascii=False)
         return Markup(text.replace("<", "\\u003c").replace("&", "\\u0026"))
 
-    def table(self, table: Table, spark: dict[str, Markup] | None = None) -> dict[str, Any]:
+    def table(self, table: Table, spark: dict[str, Markup] | None = None,
+              look: dict[str, drawing.Style] | None = None) -> dict[str, Any]:
         """A table as its template wants it: linked and marked rows, and its CSV among the files."""
+        look = look or self.look
         name = slug(table.name)
         self.files[f"data/{name}.csv"] = formats.to_csv(table)
         columns = list(table.columns)
@@ -127,47 +134,34 @@ class Site:
         heat = [min(heat), max(heat)] if heat else []
         marks = [table.marks(column) for column in columns]
         rows: list[dict[str, Any]] = []
+        names = [column.key for column in columns].index("method") if labelled else 0
+        ours = {row["backbone"] for row in table.rows if row["source"] != "published"} if labelled else set()
+        several = len(ours) > 1
+        barred = [any(pd.notna(row.get(f"{column.key}:std")) and pd.notna(row.get(column.key)) for row in table.rows)
+                  if column.kind in ("score", "gain") else False for column in columns]
         for index, row in enumerate(table.rows):
             key = tuple(row[part] for part in ROW) if labelled else ()
             label = self.results.labels.get(key, "")
-            style = self.look.get(label)
-            cells = [self._cell(table, row, column, mark.get(index, ""), heat, (spark or {}).get(label, Markup("")))
-                     for column, mark in zip(columns, marks)]
+            style = look.get(label)
             source = row.get("source", "") if labelled else ""
+            floor = row.get("floor") is True
             href = f"method/{self.slug(label)}.html" if label else "published.html" if source == "published" else ""
-            told = (row.get("family"), row.get("group"), "run here" if source == "run" else source)
+            head = _Head(href, style.number if style else -1, source, floor)
+            cells = [_cell(table, row, column, mark.get(index, ""), heat, bar, head, (spark or {}).get(label, ""))
+                     for column, mark, bar in zip(columns, marks, barred)]
+            if cells[names].startswith("<td>"):
+                cells[names] = f'<th scope="row">{cells[names][4:-5]}</th>'
+            told = (row.get("family"), row.get("group"), "run here" if source == "run" else source,
+                    row["backbone"] if several else None)
             tags = dict.fromkeys(str(part) for part in told if part and labelled and not pd.isna(part))
-            rows.append({"cells": cells, "href": href, "hue": style.number if style else -1, "source": source,
-                         "floor": row.get("floor") is True, "tags": " ".join(tag.replace(" ", "-") for tag in tags),
+            rows.append({"cells": Markup("".join(cells)), "floor": floor,
+                         "tags": " ".join(tag.replace(" ", "-") for tag in tags),
                          "group": str(row[table.grouped]) if table.grouped else "",
-                         "incomplete": "rank" in row and pd.isna(row["rank"]) and row.get("floor") is not True})
-        barred = {cell["key"] for row in rows for cell in row["cells"] if cell["bar"]}
+                         "incomplete": "rank" in row and pd.isna(row["rank"]) and not floor})
         grouped = table.grouped if len({row["group"] for row in rows}) > 1 else ""
         return {"name": name, "caption": table.caption, "note": table.note, "columns": columns, "rows": rows,
-                "barred": barred, "meanings": [c for c in columns if c.about and not c.heat], "grouped": grouped,
+                "meanings": [c for c in columns if c.about and not c.heat], "grouped": grouped,
                 "csv": f"data/{name}.csv"}
-
-    @staticmethod
-    def _cell(table: Table, row: dict[str, Any], column: Column, mark: str, heat: list[float],
-              spark: Markup) -> dict[str, Any]:
-        """What the template needs of a cell, made ready here because a page holds thousands of them."""
-        if column.kind == "html":
-            return {"kind": "html", "html": spark, "bar": ""}
-        text, _, bar = table.text(row, column).partition(" ± ")
-        if column.kind == "text":
-            return {"kind": "method" if column.key == "method" else "text", "text": text, "bar": ""}
-        value = row.get(column.key)
-        attributes, classes = "", ["num"] + ["rank"] * (column.kind == "rank") + [mark] * bool(mark)
-        if value is not None and not pd.isna(value):
-            attributes = f' data-v="{float(value):.6g}"'
-            told = table.interval(row, column)
-            attributes += f' title="{told}"' if told else ""
-            if column.heat and heat and max(heat) > min(heat):
-                share = max(0.0, (float(value) - min(heat)) / (max(heat) - min(heat)))
-                attributes += f' style="--h:{100 * share:.0f}%"'
-                classes.append("heat")
-        return {"kind": "number", "text": text, "bar": bar, "key": column.key,
-                "attributes": Markup(f'class="{" ".join(classes)}"{attributes}')}
 
     def figure(self, drawn: str, name: str) -> dict[str, Any]:
         """A figure for the page, and the same as a file of its own with fixed colours."""
@@ -198,6 +192,50 @@ class Site:
             methods = cells.loc[~cells["floor"], "kept"] if not cells["floor"].all() else cells["kept"]
             low, high = float(methods.min()), float(methods.max())
             for label, curve in cells.groupby("label", sort=False):
-                drawn = figures.sparkline(curve["frd"].tolist(), curve["kept"].clip(low, high).tolist(), low, high)
+                kept = curve["kept"].clip(low, high).tolist()
+                drawn = small_figures.sparkline(curve["frd"].tolist(), kept, low, high)
                 found.setdefault(str(label), Markup(drawn))
         return found
+
+
+class _Head(NamedTuple):
+    """What stands at the head of a row: the page behind its name, its hue, where it comes from, whether it is a floor.
+    """
+
+    href: str
+    hue: int
+    source: str
+    floor: bool
+
+
+def swatch(hue: int, floor: bool) -> str:
+    """The mark by which a row is known in figures."""
+    colour = f"--hue-{hue}" if hue >= 0 else "--figure-grey"
+    return f'<span class="swatch{" dashed" if floor else ""}" style="--c:var({colour})"></span>'
+
+
+def _cell(table: Table, row: dict[str, Any], column: Column, mark: str, heat: list[float], barred: bool, head: _Head,
+          spark: str) -> str:
+    """A cell as HTML, written here because a page holds thousands of them and a template takes its time."""
+    if column.kind == "html":
+        return f'<td class="html">{spark}</td>'
+    text, _, bar = table.text(row, column).partition(" ± ")
+    if column.kind == "text":
+        if column.key != "method" or not head.href:
+            return f"<td>{escape(text)}</td>"
+        badge = f' <span class="badge">{escape(head.source)}</span>' if head.source not in ("", "run") else ""
+        link = f'<a href="{ROOT}{escape(head.href)}">{escape(text)}</a>'
+        return f'<th scope="row">{swatch(head.hue, head.floor)}{link}{badge}</th>'
+    value = row.get(column.key)
+    attributes, classes = "", "num rank" if column.kind == "rank" else "num"
+    classes += f" {mark}" if mark else ""
+    if value is not None and not pd.isna(value):
+        attributes = f' data-v="{float(value):.6g}"'
+        told = table.interval(row, column)
+        attributes += f' title="{told}"' if told else ""
+        if column.heat and heat and heat[1] > heat[0]:
+            share = max(0.0, (float(value) - heat[0]) / (heat[1] - heat[0]))
+            attributes += f' style="--h:{100 * share:.0f}%"'
+            classes += " heat"
+    shown = f'<span class="pm"> ± {escape(bar)}</span>' if bar else '<span class="pm"></span>' if barred else ""
+    return f'<td class="{classes}"{attributes}>{escape(text)}{shown}</td>'

@@ -10,12 +10,20 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from reports.drawing import GREY, GRID, HUES, INK, MARKERS, drawing, svg
+from reports.drawing import GREY, GRID, HUES, INK, MARKERS, drawing, panel, svg
 from reports.statistics import Friedman
+
+FEW = 20
+"""Methods up to which Demšar's diagram can be read."""
 
 
 def critical_differences(found: Friedman, name: str, title: str) -> str:
-    """Demšar's diagram: methods along the axis of mean ranks, bars join those within the critical difference."""
+    """Demšar's diagram: methods along the axis of mean ranks, bars join those within the critical difference.
+
+    Of many methods each gets a line of its own instead, see `rank_intervals`.
+    """
+    if len(found.ranks) > FEW:
+        return rank_intervals(found, name, title)
     order = sorted(found.ranks, key=lambda label: (found.ranks[label], label))
     half = (len(order) + 1) // 2
     bars = found.cliques
@@ -24,7 +32,8 @@ def critical_differences(found: Friedman, name: str, title: str) -> str:
         low_end, high_end = base - 0.24 * half, 0.8
         height = high_end - low_end
         figure = Figure(figsize=(7.6, height))
-        axes = figure.add_axes((0.2, 0.02, 0.6, 0.96))
+        room = min(0.32, max(0.2, (0.5 + 0.078 * max(map(len, order))) / 7.6))
+        axes = figure.add_axes((room, 0.02, 1 - 2 * room, 0.96))
         low, high = 1, len(order)
         axes.set_xlim(low - 0.05 * (high - low), high + 0.05 * (high - low))
         axes.set_ylim(low_end, high_end)
@@ -49,6 +58,37 @@ def critical_differences(found: Friedman, name: str, title: str) -> str:
             axes.annotate(f"{label} {rank:.2f}" if on_left else f"{rank:.2f} {label}", (edge, y), va="center",
                           ha="right" if on_left else "left", fontsize=9, xytext=(-4 if on_left else 4, 0),
                           textcoords="offset points", annotation_clip=False)
+        told = "; ".join(f"{label} {found.ranks[label]:.2f}" for label in order)
+        return svg(figure, name, title, f"Mean ranks over {found.cells} cells: {told}. "
+                                        f"Critical difference {found.critical:.2f}.")
+
+
+def rank_intervals(found: Friedman, name: str, title: str) -> str:
+    """Mean ranks, best first, each with half the critical difference to both sides: what does not overlap differs.
+
+    The shade is the interval of the best; methods that reach into it cannot be told from the best.
+    """
+    order = sorted(found.ranks, key=lambda label: (found.ranks[label], label))
+    half = found.critical / 2
+    with drawing(name):
+        height = 0.165 * len(order) + 0.85
+        room = min(0.36, (0.3 + 0.073 * max(map(len, order))) / 7.6)
+        figure = Figure(figsize=(7.6, height))
+        axes = panel(figure, (room, 0.5 / height, 0.97 - room, 1 - 0.8 / height), "mean rank", "rank, 1 is best")
+        ranks = np.array([found.ranks[label] for label in order])
+        best = ranks[0]
+        axes.axvspan(best - half, best + half, color=HUES[0], alpha=0.1, lw=0)
+        ties = ranks - half <= best + half
+        for chosen, colour in ((ties, HUES[0]), (~ties, GREY)):
+            places = np.flatnonzero(chosen)
+            axes.hlines(places, ranks[chosen] - half, ranks[chosen] + half, color=colour, lw=1.2)
+            axes.plot(ranks[chosen], places, ls="", marker="o" if colour != GREY else "s", color=colour, markersize=4,
+                      markeredgewidth=0)
+        axes.set_yticks(range(len(order)), order, fontsize=8)
+        axes.set_ylim(len(order) - 0.4, -0.6)
+        axes.set_xlim(0.5, len(order) + 0.5)
+        axes.grid(axis="x")
+        axes.spines["left"].set_visible(False)
         told = "; ".join(f"{label} {found.ranks[label]:.2f}" for label in order)
         return svg(figure, name, title, f"Mean ranks over {found.cells} cells: {told}. "
                                         f"Critical difference {found.critical:.2f}.")
@@ -96,8 +136,9 @@ def scatters(points: pd.DataFrame, measures: Sequence[str], metric: str, name: s
                 here = points[points["dataset"] == dataset]
                 for default, face in ((False, "none"), (True, HUES[i % 7])):
                     some = here[here["kind"].eq("default") == default]
-                    axes.scatter(some[measure], 100 * some[metric], s=11, marker=MARKERS[i % 8], facecolors=face,
-                                 edgecolors=HUES[i % 7], linewidths=0.7, label=dataset if default else None)
+                    axes.plot(some[measure], 100 * some[metric], ls="", markersize=3.3, marker=MARKERS[i % 8],
+                              markerfacecolor=face, markeredgecolor=HUES[i % 7], markeredgewidth=0.7,
+                              label=dataset if default else None)
             axes.set_title(measure, loc="left", fontsize=8.5)
             axes.xaxis.set_major_locator(MaxNLocator(4))
             axes.tick_params(length=0, labelsize=7.5)

@@ -12,6 +12,7 @@ from reports import (
     cards,
     comparison,
     correlations,
+    crossing,
     fewshot,
     published,
     rankings,
@@ -30,15 +31,16 @@ PAIRS_SHOWN = 15
 
 def compare(site: Site) -> None:
     """Any methods against each other; the choice is made in the page, the table of wins is there without it."""
-    labels = list(site.look)[:comparison.MOST]
+    rungs = sum(site.results.cells(dataset, site.metrics[0])["split"].nunique() for dataset in site.datasets)
+    labels = list(site.look)[:comparison.most(rungs)]
     metric = site.metrics[0]
     found = comparison.cells(site.results, labels, metric)
     if not found or len(labels) < 2:
         return
-    table = comparison.versus(found, labels[:20])
+    table = comparison.versus(found, labels, shown=20)
     data = {"metric": metric, "labels": labels, "hues": [site.look[label].number for label in labels], "cells": found}
     site.later("compare.html", "Compare", table=site.table(table), data=site.data(data), metric=metric,
-               left=len(site.look) - len(labels))
+               offered=len(labels), left=len(site.look) - len(labels))
 
 
 def statistical(site: Site) -> None:
@@ -65,7 +67,7 @@ def statistical(site: Site) -> None:
     stable = [(protocol, site.table(table)) for protocol in site.results.protocols
               for table in [_stability(site, protocol, metric)] if table]
     site.later("statistics.html", "Statistics", test=test, diagram=diagram, ranks=ranks, stable=stable, metric=metric,
-               cells=wide.shape[1], pairs=site.table(_pair_table(shown)), all_pairs=len(pairs),
+               few=study_figures.FEW, cells=wide.shape[1], pairs=site.table(_pair_table(shown)), all_pairs=len(pairs),
                resolution=_resolution(site, metric))
 
 
@@ -164,6 +166,17 @@ def few_shot(site: Site) -> None:
         site.later("fewshot.html", "Few-shot", parts=parts, metric=metric)
 
 
+def across(site: Site) -> None:
+    """Networks on the test sets of datasets that they were not trained on."""
+    found, metric = crossing.collect(site.runs), site.metrics[0]
+    if not (found["metric"] == metric).any():
+        return
+    parts = [(dataset, site.table(crossing.table(found, site.runs, dataset, metric)))
+             for dataset in sorted(found["trained"].unique())]
+    site.later("cross.html", "Across datasets", matrix=site.table(crossing.matrix(found, site.runs, metric)),
+               parts=parts, metric=metric)
+
+
 def varied(site: Site) -> None:
     """Backbones and batch samplers, where methods were run with several."""
     for path, head, lead, made in (
@@ -197,4 +210,4 @@ def audited(site: Site) -> None:
     site.later("audit.html", "Audit", lines=audit.summary(findings), table=site.table(audit.audit_table(findings)))
 
 
-STUDIES = (compare, statistical, structural, few_shot, varied, papers, audited, about)
+STUDIES = (compare, statistical, structural, few_shot, across, varied, papers, audited, about)

@@ -97,6 +97,19 @@ def build_ladder(features: Any, labels: Any, train_classes: Sequence[str], test_
     return check(Ladder(dataset, dataset_hash, dict(feature_info or {}), parameters, splits, progression, iid))
 
 
+def default_rung(labels: np.ndarray, train_classes: Sequence[str], test_classes: Sequence[str], *,
+                 classes: Sequence[str], dataset: str = "", dataset_hash: str = "", seed: int = 0) -> Ladder:
+    """A ladder of one rung, the default split: no features are needed, and it has no distance.
+
+    >>> default_rung(np.array([0, 0, 1]), ["a"], ["b"], classes=["a", "b"]).splits[0].train_images
+    2
+    """
+    counts = dict(zip(classes, np.bincount(labels, minlength=len(classes)).tolist()))
+    split = Split(1, "default", 0, tuple(train_classes), tuple(test_classes), validation_part(train_classes, seed),
+                  sum(counts[name] for name in train_classes), sum(counts[name] for name in test_classes), None, None)
+    return check(Ladder(dataset, dataset_hash, {}, {"seed": seed}, (split,)))
+
+
 def _iid(vectors: Vectors, labels: np.ndarray, used: np.ndarray, draws: int, seed: int,
          device: str | None) -> dict[str, Any] | None:
     """The i.i.d. baseline over the classes in use; None where no draws are wanted."""

@@ -32,8 +32,8 @@ def make_record(dataset: str = "glyphs", split: int = 1, method: str = "margin",
     better = {metric: min(1.0, value + 0.004) for metric, value in scores.items()}
     key = f"{dataset}/{split}/{method}/{seed}"
     record: dict[str, Any] = {
-        "schema": 1, "source": "run", "identity": hashlib.sha256(key.encode()).hexdigest(), "dataset": dataset,
-        "dataset_hash": "d" * 64,
+        "schema": records.SCHEMA, "source": "run", "identity": hashlib.sha256(key.encode()).hexdigest(),
+        "dataset": dataset, "dataset_hash": "d" * 64,
         "split": {"id": split, "kind": "default" if split == DEFAULTS.get(dataset, 1) else "swapped",
                   "iteration": 4 * (split - 1), "frd": dict(map(tuple, ladder))[split],
                   "frd_class_means_released": dict(map(tuple, ladder))[split] / 2, "hash": f"{split:x}" * 64,

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
 import pytest
 import timm
 import torch
+from safetensors import safe_open
 from safetensors.torch import save_file
 
 from benchmark import weights
@@ -12,6 +18,7 @@ from benchmark.errors import UserError
 from methods import MethodError
 from methods.parts import backbones
 from methods.parts.backbones import create
+from tests import tiny_runs
 
 
 def test_the_embedded_network_is_imagenet_trained() -> None:
@@ -41,6 +48,55 @@ def test_a_checkpoint_that_does_not_fit_is_refused_with_its_first_keys(tmp_path)
     torch.save({"state_dict": {"conv1.weight": torch.zeros(1), "nonsense": torch.zeros(2)}}, tmp_path / "bad.pth")
     with pytest.raises(MethodError, match=r"does not fit resnet18.*conv1.weight.*nonsense"):
         weights.pretrained("resnet18", tmp_path / "bad.pth")
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory) -> Path:
+    """A finished run of two steps with conv4."""
+    made = tiny_runs.finished(tmp_path_factory.mktemp("runs"), {"normsoftmax": (0,)})
+    (record,) = made.runs.rglob("record.json")
+    return record.parent
+
+
+def test_the_backbone_of_a_finished_run_to_the_bit(run_folder) -> None:
+    """The file of a run holds its whole method; read by another road, its backbone is what a new run starts from."""
+    with safe_open(run_folder / "weights.safetensors", "pt") as file:
+        kept = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    assert any(key.startswith("objective.") for key in kept)
+    for given in (run_folder / "weights.safetensors", str(run_folder)):
+        found = weights.pretrained("conv4", given).network.state_dict()
+        assert len(found) == sum(key.startswith("backbone.") for key in kept)
+        assert all(torch.equal(value, kept[f"backbone.network.{key}"]) for key, value in found.items())
+    digest = hashlib.sha256((run_folder / "weights.safetensors").read_bytes()).hexdigest()
+    assert weights.identify("conv4", run_folder) == digest
+
+
+def test_a_run_of_another_backbone_is_refused(run_folder, tmp_path) -> None:
+    with pytest.raises(UserError, match=r"trained conv4, not resnet18; add --backbone conv4"):
+        weights.identify("resnet18", run_folder)
+    alone = shutil.copy(run_folder / "weights.safetensors", tmp_path / "copy.safetensors")
+    with pytest.raises(MethodError, match=r"does not fit resnet18.*conv1.weight.*unknown.*layers"):
+        weights.pretrained("resnet18", alone)
+    with pytest.raises(UserError, match=r"weights.safetensors: no such file.*scratch"):
+        weights.pretrained("conv4", tmp_path)
+
+
+def test_a_run_fits_every_name_of_its_network(tmp_path) -> None:
+    (tmp_path / "spec.json").write_text(json.dumps({"protocol": {"backbone": "resnet18"}}))
+    donor = create("resnet18")
+    save_file({f"backbone.{key}": value for key, value in donor.state_dict().items()}, tmp_path / "weights.safetensors")
+    found = weights.pretrained("resnet18.a1_in1k", tmp_path)
+    assert torch.equal(found.network.conv1.weight, donor.network.conv1.weight)
+
+
+def test_no_weights_on_purpose(monkeypatch) -> None:
+    """Nothing is looked for, not even what is embedded, and the seed says what the network starts from."""
+    monkeypatch.setattr(weights, "_download", None)
+    assert weights.identify("efficientnet_lite0", "scratch") == weights.identify("conv4") == "scratch"
+    first, same, other = ([torch.manual_seed(seed), weights.pretrained("resnet18", "scratch").network.conv1.weight][1]
+                          for seed in (0, 0, 1))
+    assert torch.equal(first, same)
+    assert not torch.equal(first, other)
 
 
 class Evil:

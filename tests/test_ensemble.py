@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from benchmark import cli, datasets, ensemble, finished, images, ladders
+from benchmark import cli, datasets, ensemble, finished, images, ladders, worker
 from benchmark.errors import UserError
 from benchmark.loader import Loader
-from benchmark.plan import Overrides, plan
-from benchmark.worker import Context, transform_of
-from benchmark.worker import run as work
+from benchmark.worker import transform_of
 from benchmark.workspace import Workspace
-from splits.ladder import build_ladder
+from tests import tiny_sweep
 
 MEMBERS = ("glyphs-mini", "glyphs-arrows")
 UNION = "union:" + ",".join(MEMBERS)
@@ -23,25 +24,22 @@ UNION = "union:" + ",".join(MEMBERS)
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    workspace = Workspace.at(tmp_path_factory.mktemp("work"))
-    for name in MEMBERS:
-        index = datasets.load(name, workspace.data)
-        features = np.random.default_rng(0).normal(size=(len(index), 6)) + index.labels[:, None] % 5
-        ladder = build_ladder(features, index.labels, index.train_classes, index.test_classes, classes=index.classes,
-                              dataset=index.name, dataset_hash=index.hash)
-        ladders.save(ladder, workspace)
-        changes = ["backbone=conv4", "epochs=1", "steps_per_epoch=2", "dim=8", "size=16", "resize=16", "batch_size=16"]
-        (spec,) = plan(ladder, index.hash, ["proxyanchor"], protocol="demo", seeds=[0], splits=[ladder.default.id],
-                       overrides=Overrides.parse(changes))
-        work(spec, Context(name, workspace.root, workspace.data))
-    ladders.save(ladders.build(UNION, workspace), workspace)
+    workspace = tiny_sweep.workspace(tmp_path_factory.mktemp("work"), (*MEMBERS, UNION))
+    for job in tiny_sweep.jobs(workspace, "proxyanchor", datasets=MEMBERS, splits="default", seeds=1):
+        worker.run(job.spec, job.context)
     return workspace
 
 
+def made(workspace: Workspace, method: str = "proxyanchor", tell: Callable[[str], None] = print) -> list[Path]:
+    return ensemble.run(workspace, UNION, ensemble.find(workspace, UNION, method), device="cpu", tell=tell)
+
+
 def test_the_mean_of_both_models_is_scored_over_the_union(workspace: Workspace) -> None:
-    path = ensemble.run(workspace, dataset=UNION, method="proxyanchor", device="cpu")
+    (path,) = made(workspace)
     record = json.loads(path.read_text())
-    assert record["method"]["name"] == "specific-proxyanchor"
+    assert record["method"]["name"] == "ensemble:proxyanchor"
+    assert record["method"]["trains"].startswith("2 models")
+    assert "ensemble" in record["method"]["tags"]
     assert set(record["domains"]) == set(MEMBERS)
     index = datasets.load(UNION, workspace.data)
     test = np.flatnonzero(np.isin(np.array(index.classes)[index.labels], index.test_classes))
@@ -63,15 +61,36 @@ def test_the_mean_of_both_models_is_scored_over_the_union(workspace: Workspace) 
 
 
 def test_it_is_made_once_and_the_command_tells(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
-    path = ensemble.run(workspace, dataset=UNION, method="proxyanchor", device="cpu")
+    (path,) = made(workspace)
     stamp = path.stat().st_mtime_ns
     cli.main(["ensemble", "--dataset", UNION, "--methods", "proxyanchor", "--work", str(workspace.root)])
     assert path.stat().st_mtime_ns == stamp
-    assert "specific-proxyanchor seed 0: unified recall@1" in capsys.readouterr().out
+    assert "ensemble:proxyanchor seed 0: recall@1" in capsys.readouterr().out
 
 
-def test_mistakes_are_named(workspace: Workspace) -> None:
+def test_a_model_that_is_missing_is_named(workspace: Workspace, tmp_path: Path) -> None:
+    other = Workspace(tmp_path, workspace.data)
+    shutil.copytree(workspace.splits, other.splits)
+    shutil.copytree(workspace.runs / MEMBERS[0], other.runs / MEMBERS[0])
+    lines: list[str] = []
+    assert not made(other, tell=lines.append)
+    assert len(lines) == 1
+    assert "proxyanchor seed 0: no finished run on the default split of glyphs-arrows" in lines[0]
+
+
+def test_a_run_of_another_version_is_refused(workspace: Workspace, tmp_path: Path) -> None:
+    shutil.copytree(workspace.runs, tmp_path / "runs")
+    spec = next(tmp_path.rglob("glyphs-arrows/*/*/*/spec.json"))
+    spec.write_text(json.dumps({**json.loads(spec.read_text()), "planet": "mars"}))
+    with pytest.raises(UserError, match="another version of oodml") as caught:
+        made(Workspace(tmp_path, workspace.data))
+    assert str(spec) in str(caught.value)
+
+
+def test_mistakes_are_named(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UserError, match="not a union"):
-        ensemble.run(workspace, dataset="glyphs-mini", method="proxyanchor")
-    with pytest.raises(UserError, match="no finished run of margin, seed 0, on the default split of glyphs-mini"):
-        ensemble.run(workspace, dataset=UNION, method="margin")
+        ensemble.find(workspace, "glyphs-mini", "proxyanchor")
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["ensemble", "--dataset", UNION, "--methods", "margin", "--work", str(workspace.root)])
+    assert caught.value.code == 2
+    assert "no method of 'margin'" in capsys.readouterr().err

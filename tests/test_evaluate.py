@@ -69,6 +69,8 @@ def test_the_record_of_a_submission(birds):
     assert (record["source"], record["method"]["name"], record["backbone"]["name"]) == ("submitted", "mine", "vit")
     assert record["scores"]["last"]["recall@1"] == pytest.approx(recall_at_1(ids, x))
     assert 0 <= record["scores"]["last"]["nmi"] <= 1
+    assert 0 <= record["scores"]["last"]["f1"] <= 1
+    assert record["provenance"]["kmeans"] == "faiss"
     assert record["queries"] == {"count": 20, "left_out": 0}
     assert record["split"]["ladder"] == [[1, 1.5], [2, 2.5]]
     assert list(record["structure"]) == ["test"]
@@ -123,6 +125,22 @@ def test_parquet(tmp_path, wide):
     found = submission.read(tmp_path / "a.parquet")
     assert found.ids == tuple(ids)
     np.testing.assert_array_equal(found.embeddings, x)
+
+
+def test_a_parquet_file_goes_all_the_way(birds):
+    pytest.importorskip("pyarrow")
+    ids, x = sent()
+    pd.DataFrame({"path": ids, "embedding": list(x)}).to_parquet(birds / "mine.parquet")
+    result = run(birds, birds / "mine.parquet")
+    assert result.exit_code == 0, result.output + repr(result.exception)
+    (path,) = birds.glob("work/runs/birds/1/mine/*/record.json")
+    assert records.read(path)["scores"]["last"]["recall@1"] == pytest.approx(recall_at_1(ids, x))
+    (birds / "cut.parquet").write_bytes((birds / "mine.parquet").read_bytes()[:-9])
+    assert "cannot read" in str(run(birds, birds / "cut.parquet").exception)
+    for frame in (pd.DataFrame({"path": ids, "embedding": [row[:i % 3 + 1] for i, row in enumerate(x)]}),
+                  pd.DataFrame({"path": ids, "embedding": ids}), pd.DataFrame({"path": ids})):
+        frame.to_parquet(birds / "cut.parquet")
+        assert isinstance(run(birds, birds / "cut.parquet").exception, UserError)
 
 
 def test_parquet_without_its_library_is_one_line(tmp_path, monkeypatch):

@@ -15,17 +15,15 @@ from scipy import stats
 from benchmark import cli, datasets, fewshot, finished, images, ladders
 from benchmark.errors import UserError
 from benchmark.fewshot import Adaptation
-from benchmark.plan import Overrides, plan
 from benchmark.task import Side, Task
-from benchmark.worker import WEIGHTS, Context
-from benchmark.worker import run as work
+from benchmark.worker import WEIGHTS
 from benchmark.workspace import Workspace
 from methods import Method, MethodError
 from methods.frozen import Frozen
 from methods.margin import Margin
 from reports import records
 from reports.fewshot import collect
-from splits.ladder import build_ladder
+from tests import tiny_runs
 
 NAMES = ("margin", "diva", "crt", "mlp3-emb", "frozen")
 QUICK = Adaptation(iterations=3, episodes=2)
@@ -33,21 +31,7 @@ QUICK = Adaptation(iterations=3, episodes=2)
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """Runs of a few steps on the rungs of glyphs-mini, whose ladder is of random features."""
-    workspace = Workspace.at(tmp_path_factory.mktemp("work"))
-    index = datasets.load("glyphs-mini", workspace.data)
-    features = np.random.default_rng(0).normal(size=(len(index), 8)) + index.labels[:, None] % 7
-    ladder = build_ladder(features, index.labels, index.train_classes, index.test_classes, classes=index.classes,
-                          dataset=index.name, dataset_hash=index.hash)
-    ladders.save(ladder, workspace)
-    images.prepare(index, workspace.cache, progress=False)
-    changes = ["backbone=conv4", "epochs=1", "steps_per_epoch=2", "dim=16", "size=32", "resize=32", "batch_size=24",
-               "crt.prototypes=4", "crt.wide_prototypes=4", "crt.wide_dim=16", "crt.hidden=8", "mlp3-emb.hidden=16"]
-    specs = plan(ladder, index.hash, NAMES, protocol="demo", seeds=[0], splits=[ladder.splits[0].id],
-                 overrides=Overrides.parse(changes))
-    for spec in specs:
-        work(spec, Context("glyphs-mini", workspace.root, workspace.data))
-    return workspace
+    return tiny_runs.finished(tmp_path_factory.mktemp("work"), {name: (0,) for name in NAMES})
 
 
 def restored(workspace: Workspace, name: str) -> tuple[Method, torch.Tensor, Task]:

@@ -47,6 +47,11 @@ def mini() -> datasets.DatasetIndex:
     return datasets.load("glyphs-mini", NOWHERE)
 
 
+@pytest.fixture(scope="module")
+def others() -> datasets.DatasetIndex:
+    return datasets.load("glyphs-others", NOWHERE)
+
+
 def test_golden_images() -> None:
     same_fonts()
     found = {key: hashlib.sha256(drawing.draw(key[0], ord(key[1]), key[2]).tobytes()).hexdigest() for key in GOLDEN}
@@ -109,6 +114,36 @@ def test_no_two_classes_coincide() -> None:
     share = cdist(drawn, drawn, "cityblock") / np.maximum(ink[:, None], ink)
     pairs = [(codes[i], codes[j]) for i, j in np.argwhere(share <= 0.05) if i < j]
     assert [pair for pair in pairs if glyphs.coincide(*pair)] == []
+
+
+def test_others_hold_no_class_of_glyphs_and_none_twice(whole: datasets.DatasetIndex,
+                                                       others: datasets.DatasetIndex) -> None:
+    """Every pair in one upright bold serif drawing, whose blocks of pixels differ at most as much as its pixels."""
+    assert not set(whole.classes) & set(others.classes)
+    codes = [int(name[2:], 16) for name in (*whole.classes, *others.classes)]
+    drawn = np.stack([drawing.coverage(outlines.outline("DejaVuSerif-Bold", code)) for code in codes]).astype(float)
+    ink = drawn.sum(axis=(1, 2))
+    blocks = drawn.reshape(len(codes), 16, 4, 16, 4).sum(axis=(2, 4)).reshape(len(codes), -1)
+    share = cdist(blocks, blocks, "cityblock") / np.maximum(ink[:, None], ink)
+    pairs = [(i, j) for i, j in np.argwhere(share <= 0.05) if i < j and np.abs(drawn[i] - drawn[j]).sum()
+             <= 0.05 * max(ink[i], ink[j])]
+    assert [(codes[i], codes[j]) for i, j in pairs if glyphs.coincide(codes[i], codes[j])] == []
+
+
+def test_others_are_for_pretraining(whole: datasets.DatasetIndex, others: datasets.DatasetIndex) -> None:
+    names = set(others.classes)
+    assert {"U+0030", "U+0040", "U+00C4", "U+1E02", "U+20AC"} <= names, "digits, signs and accented letters are there"
+    assert not {"U+0391", "U+0410", "U+2126"} & names, "what is drawn as a class of glyphs is not"
+    assert not {"U+00B2", "U+2081", "U+2501", "U+25AA"} & names, "nor what is another in weight or size"
+    assert list(others.classes) == sorted(others.classes, key=lambda name: int(name[2:], 16))
+    assert not set(others.train_classes) & set(others.test_classes)
+    assert set(others.train_classes) | set(others.test_classes) == names
+    assert 0.04 < len(others.test_classes) / len(names) < 0.06
+    assert set(np.bincount(others.labels)) == {24}
+    assert datasets.get("glyphs-others").embedded
+    assert datasets.get("glyphs-others").protocol == "pretrain"
+    same_fonts()
+    assert (len(names), len(others)) == (1233, 29592)
 
 
 def test_families_are_disjoint_and_of_very_different_sizes() -> None:

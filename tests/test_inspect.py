@@ -13,38 +13,18 @@ from click.testing import CliRunner
 from PIL import Image
 from torch import nn
 
-from benchmark import datasets, images, insides, inspect, ladders
+from benchmark import insides, inspect
 from benchmark.commands.inspect import command
 from benchmark.errors import UserError
-from benchmark.plan import Overrides, plan
 from benchmark.task import Side, Task
-from benchmark.worker import Context
-from benchmark.worker import run as work
 from benchmark.workspace import Workspace
 from methods.parts.prompts import PromptPool
-from splits.ladder import build_ladder
+from tests import tiny_runs
 
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """Runs of a few steps on the rungs of glyphs-mini, whose ladder is of random features."""
-    workspace = Workspace.at(tmp_path_factory.mktemp("work"))
-    index = datasets.load("glyphs-mini", workspace.data)
-    features = np.random.default_rng(0).normal(size=(len(index), 8)) + index.labels[:, None] % 7
-    ladder = build_ladder(features, index.labels, index.train_classes, index.test_classes, classes=index.classes,
-                          dataset=index.name, dataset_hash=index.hash)
-    ladders.save(ladder, workspace)
-    images.prepare(index, workspace.cache, progress=False)
-    changes = ["backbone=conv4", "epochs=1", "steps_per_epoch=2", "dim=16", "size=32", "resize=32", "batch_size=24",
-               "crt.prototypes=8", "crt.wide_prototypes=4", "crt.wide_dim=16", "crt.hidden=8"]
-    ends = [ladder.splits[0].id, ladder.splits[-1].id]
-    specs = plan(ladder, index.hash, ["margin", "frozen"], protocol="demo", seeds=[0], splits=ends,
-                 overrides=Overrides.parse(changes[:-4]))
-    specs += plan(ladder, index.hash, ["crt"], protocol="demo", seeds=[0], splits=ends[:1],
-                  overrides=Overrides.parse(changes))
-    for spec in specs:
-        work(spec, Context("glyphs-mini", workspace.root, workspace.data))
-    return workspace
+    return tiny_runs.finished(tmp_path_factory.mktemp("work"), {"margin": (0, -1), "frozen": (0, -1), "crt": (0,)})
 
 
 def folder_of(workspace: Workspace, method: str) -> Path:

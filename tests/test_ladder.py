@@ -16,7 +16,7 @@ from splits import SplitError, frechet
 from splits.compare import compare_ladders, cross_distances
 from splits.frechet import frd_class_means_released, frechet_distance
 from splits.iid import iid_distance, random_halves
-from splits.ladder import build_ladder
+from splits.ladder import build_ladder, default_rung
 from splits.manifest import Ladder
 from splits.rungs import choose_rungs, rising
 from splits.view import curves, easy_medium_hard, points, rows
@@ -320,3 +320,13 @@ def test_a_class_outside_both_sides_plays_no_part() -> None:
     keep = ~np.isin(labels, [7, 15])
     without = build_ladder(features[keep], labels[keep], names[:7], names[8:15], classes=names, iid_draws=2)
     assert without == ladder
+
+
+def test_the_default_split_alone_needs_no_features() -> None:
+    labels = np.repeat(np.arange(6), [3, 1, 4, 1, 5, 9])
+    ladder = default_rung(labels, ["a", "c", "e", "f"], ["b", "d"], classes=list("abcdef"), dataset="toy", seed=1)
+    (split,) = ladder.splits
+    assert (split.kind, split.frd, split.train_images, split.test_images) == ("default", None, 3 + 4 + 5 + 9, 2)
+    assert len(split.validation) == 1
+    assert set(split.validation) < set(split.train)
+    assert ladder.default is split

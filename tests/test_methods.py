@@ -89,7 +89,8 @@ def test_mistakes_in_settings_are_named() -> None:
         methods.get("margin").settings(beta="wide")
     with pytest.raises(MethodError, match="there are distance"):
         conformance.build(dataclasses.replace(methods.get("triplet"), defaults=(("miner", "best"),)))
-    small = conformance.build(dataclasses.replace(methods.get("triplet-xbm"), defaults=(("size", 4),)))
+    entry = methods.get("triplet-xbm")
+    small = entry.build(conformance.Small(), conformance.CLASSES, conformance.DIM, entry.settings(size=4))
     with pytest.raises(MethodError, match="smaller than a batch"):
         small.step(*conformance.glyphs())
 

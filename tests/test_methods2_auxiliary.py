@@ -16,6 +16,7 @@ import methods
 from methods import MethodError
 from methods.crt import Aggregate, CodedResidual
 from methods.parts.adversary import Decorrelation, Discriminator, reverse
+from methods.parts.backbones import Backbone
 from methods.parts.examples import small_cnn, small_vit
 from methods.parts.miners import within_class
 from methods.parts.momentum import Momentum, Queue, distance_adapted
@@ -131,6 +132,82 @@ def test_decorrelation_by_a_loop_and_its_two_players() -> None:
         assert separator(target - step * target.grad, source - step * source.grad) > loss
 
 
+def decorrelation_share(dim: int, **settings: object) -> float:
+    """What the adversaries add to DiVA's loss, over heads that point anywhere: from the steps with and without them."""
+    entry = methods.get("diva")
+    torch.manual_seed(0)
+    method = entry.build(Random(), 8, dim, entry.settings(keys=600, hidden=16, **settings))
+    without = entry.build(Random(), 8, dim, entry.settings(keys=600, hidden=16, decorrelation=0.0))
+    without.load_state_dict(method.state_dict())
+    images, labels = torch.randn(2, 512, 3, 4, 4), torch.arange(512) % 8
+    losses = []
+    for one in (method, without):
+        torch.manual_seed(1)
+        losses.append(one.step(images, labels).loss.item())
+    return losses[1] - losses[0]
+
+
+class Random(nn.Module):
+    """Features that are the pixels: with normal pixels the heads are spread over the sphere."""
+
+    dim = 48
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return images.flatten(1)
+
+
+def test_decorrelation_weighs_the_same_in_heads_of_any_width() -> None:
+    """Of two independent unit vectors, E (a_i b_i)^2 = 1/d^2: without the factor, 32 numbers weigh 16 times 128."""
+    shares = {dim: decorrelation_share(dim) for dim in (128, 512)}
+    # three adversaries whose guesses are independent of the heads, as published for 4 x 128: rho 3 / 128^2
+    assert shares[512] == pytest.approx(1500 * 3 / 128**2, rel=0.3)
+    assert shares[128] == pytest.approx(shares[512], rel=0.3)
+
+
+def test_decorrelation_at_the_published_width_is_the_published_one() -> None:
+    """4 x 128 numbers: rho times the mean over batch and numbers, summed over three adversaries in numpy."""
+    entry = methods.get("diva")
+    torch.manual_seed(0)
+    method = entry.build(Random(), 8, 512, entry.settings(keys=600, hidden=16))
+    images, labels = torch.randn(2, 64, 3, 4, 4), torch.arange(64) % 8
+    with torch.no_grad():
+        heads = method.embedding(images[0].flatten(1)).numpy().astype(np.float64).reshape(64, 4, 128)
+        heads /= np.linalg.norm(heads, axis=2, keepdims=True)
+        expected = 0.0
+        for place, name in enumerate(("shared", "selfsimilarity", "intra"), start=1):
+            first, _, second = method.separators[name].layers
+            hidden = np.maximum(heads[:, place] @ first.weight.numpy().T + first.bias.numpy(), 0)
+            guess = hidden @ second.weight.numpy().T + second.bias.numpy()
+            guess /= np.linalg.norm(guess, axis=1, keepdims=True)
+            expected += 1500 * ((heads[:, 0] * guess)**2).mean()
+        without = entry.build(Random(), 8, 512, entry.settings(keys=600, hidden=16, decorrelation=0.0))
+        without.load_state_dict(method.state_dict())
+        losses = []
+        for one in (method, without):
+            torch.manual_seed(1)
+            losses.append(one.step(images, labels).loss.item())
+    assert losses[1] - losses[0] == pytest.approx(expected, rel=1e-3)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_diva_does_not_shrink_narrow_heads_to_a_point(seed: int) -> None:
+    """Heads of 8 numbers: the published rho lets the classes come apart, 256 times that (no factor) holds them."""
+    images, labels = glyphs()
+    entry = methods.get("diva")
+    same = labels[:, None] == labels[None, :]
+    gaps = []
+    for rho in (1500.0, 1500.0 * (128 / 8)**2):
+        torch.manual_seed(seed)
+        method = entry.build(Small(), 6, 32, entry.settings(keys=50, hidden=64, decorrelation=rho))
+        optimise(method, images, labels, 40, lr=3e-3)
+        with torch.no_grad():
+            head = method.eval().heads(method.features(images))["discriminative"]
+        cosines = head @ head.T
+        gaps.append(float(cosines[same].mean() - cosines[~same].mean()))
+    assert gaps[0] > 0.05
+    assert gaps[1] < 0.02
+
+
 def test_queue_is_a_ring_and_travels() -> None:
     queue = Queue(5, 1)
     for start in (0, 3, 6):
@@ -176,7 +253,21 @@ def test_momentum_encoder_follows_slowly_and_is_no_parameter() -> None:
         source[0].weight += 1
     slow.follow(source)
     torch.testing.assert_close(slow.network[0].weight, before + 0.1)
-    assert not slow.train().network[1].training
+
+
+@pytest.mark.parametrize("frozen_norm", [False, True])
+def test_query_and_key_of_one_picture_start_equal(frozen_norm: bool) -> None:
+    """Also in training, whether batch normalisation takes the batch's statistics or frozen ones."""
+    torch.manual_seed(0)
+    layers = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    layers.num_features = 4
+    backbone = Backbone("tiny", layers, 4, (0.0,) * 3, (1.0,) * 3, frozen_norm=frozen_norm)
+    method = methods.get("diva").build(backbone, 6, 16, methods.get("diva").settings(keys=50)).train()
+    assert layers[1].training is not frozen_norm
+    images = 3 + 2 * torch.randn(8, 3, 6, 6)
+    keys = method.encoder(images)
+    torch.testing.assert_close(keys, method.embedding(method.features(images)).detach())
+    assert not keys.requires_grad
 
 
 def test_diva_searches_with_the_weighted_heads() -> None:

@@ -78,6 +78,46 @@ def test_the_memory_waits_for_its_start() -> None:
     assert same == [True, True, False]
 
 
+def test_triplets_against_memory_are_pytorch_metric_learning_s() -> None:
+    """Loss and gradient of UML's released code: CrossBatchMemory over cosine triplets of BatchHardMiner."""
+    from pytorch_metric_learning import distances, losses, miners
+
+    triplets, miner = losses.TripletMarginLoss(distance=distances.CosineSimilarity()), miners.BatchHardMiner()
+    theirs = losses.CrossBatchMemory(triplets, DIM, memory_size=10, miner=miner)
+    ours = methods.get("triplet-xbm").cls(settings_of("triplet-xbm", size=10), CLASSES, DIM)
+    torch.manual_seed(0)
+    for labels in ([0, 0, 1, 2], [1, 1, 2, 3], [0, 0, 2, 2]):
+        y = torch.tensor(labels)
+        z = torch.randn(4, DIM)
+        gradients, values = [], []
+        for loss in (lambda x, y=y: triplets(x, y, miner(x, y)) + theirs(x, y), lambda x, y=y: ours(x, y)):
+            leaf = z.clone().requires_grad_()
+            value = loss(F.normalize(leaf, dim=1))
+            value.backward()
+            values.append(value.item())
+            gradients.append(leaf.grad)
+        assert values[0] == pytest.approx(values[1], rel=1e-5)
+        torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-4, atol=1e-6)
+
+
+def test_the_memory_is_in_use_from_the_start() -> None:
+    """The second batch already feels the first: a batch drawn to one point gets ten times the gradient to leave it.
+
+    Without memory the hardest triplets of such a batch have next to none, as that of a cosine vanishes.
+    """
+    torch.manual_seed(0)
+    y = torch.tensor([0, 0, 1, 1])
+    spread, centre = torch.randn(4, DIM), torch.randn(1, DIM)
+    pulls = {}
+    for name, given in (("at once", {}), ("never", {"weight": 0.0})):
+        objective = methods.get("triplet-xbm").cls(settings_of("triplet-xbm", size=8, **given), 2, DIM)
+        objective(F.normalize(spread, dim=1), y)
+        together = (centre + 1e-2 * torch.randn(4, DIM, generator=torch.Generator().manual_seed(1))).requires_grad_()
+        objective(F.normalize(together, dim=1), y).backward()
+        pulls[name] = float(together.grad.norm())
+    assert pulls["at once"] > 10 * pulls["never"] > 0
+
+
 def test_mixup_weighs_the_labels_of_both_images() -> None:
     """One layer, mixed at the input: the embedding is that of the mixture, the loss that of two cross-entropies."""
     class Flat(torch.nn.Module):

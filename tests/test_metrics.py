@@ -7,12 +7,12 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
 
 from benchmark.errors import UserError
-from benchmark.metrics import outcomes, retrieval
+from benchmark.metrics import KS, outcomes, retrieval
 
 MEASURES = ("map@1000", "map@1000_released", "map@r", "map@c_released", "r-precision")
 
@@ -64,7 +64,7 @@ sets = st.integers(2, 30).flatmap(lambda n: st.tuples(
 @given(sets, st.sampled_from(["torch", "faiss"]))
 def test_ties_duplicates_and_lone_classes(case, backend):
     x, y = np.array(case[0], dtype=np.float32), case[1]
-    agree(retrieval(x, y, ks=(1, 2, 4, 8), similarity="dot", backend=backend, chunk=4), by_loops(x, y))
+    agree(retrieval(x, y, similarity="dot", backend=backend, chunk=4), by_loops(x, y, ks=KS))
 
 
 @settings(max_examples=40, deadline=None)
@@ -161,24 +161,49 @@ def test_collapse_to_a_point_beside_one_outlier_is_no_success():
     assert retrieval(x, y)["recall@1"] < 0.2
 
 
-def test_invariances():
-    x, y = clouds(n=300, classes=15, d=8, seed=4)
+@settings(max_examples=40, deadline=None)
+@given(st.integers(2, 40), st.integers(1, 8), st.integers(2, 12), st.integers(0, 2**32 - 1))
+def test_rotation_order_names_and_scale_change_nothing(n, classes, d, seed):
+    random = np.random.default_rng(seed)
+    y = random.integers(0, classes, n)
+    x = random.normal(size=(n, d))
+    cosines = np.sort(np.corrcoef(np.concatenate([x, -x], axis=1)), axis=1)  # with its mirror image no row has a mean
+    assume(np.diff(cosines, axis=1).min() > 1e-5)  # neighbours nearer to each other than that may change places
+    rotation, order = np.linalg.qr(random.normal(size=(d, d)))[0], random.permutation(n)
     base = retrieval(x, y)
-    random = np.random.default_rng(5)
-    rotation = np.linalg.qr(random.normal(size=(8, 8)))[0]
-    order = random.permutation(300)
-    renamed = random.permutation(15)[y]
-    for other in (retrieval(x @ rotation, y), retrieval(x[order], y[order]), retrieval(x, renamed),
+    for other in (retrieval(x @ rotation, y), retrieval(x[order], y[order]), retrieval(x, random.permutation(8)[y]),
                   retrieval(x, [f"class {label}" for label in y]), retrieval(3.7 * x, y),
-                  retrieval(x * random.uniform(0.1, 9, (300, 1)), y)):
-        assert other == pytest.approx(base, abs=1e-6)
+                  retrieval(x * random.uniform(0.1, 9, (n, 1)), torch.from_numpy(y))):
+        assert other == pytest.approx(base, abs=1e-12, nan_ok=True)
 
 
-def test_perfect_clusters_give_one():
-    y = np.repeat(np.arange(30), 4)
-    scores = retrieval(np.eye(30)[y] + 1e-3 * np.random.default_rng(0).normal(size=(120, 30)), y)
-    assert {scores[name] for name in scores if name.startswith("recall")} == {1.0}
-    assert scores["map@1000"] == scores["map@r"] == scores["r-precision"] == 1.0
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(1, 7), min_size=2, max_size=12), st.integers(0, 2**32 - 1))
+def test_perfect_clusters_of_any_sizes_give_one(counts, seed):
+    assume(max(counts) > 1)
+    random = np.random.default_rng(seed)
+    y = random.permutation(np.repeat(np.arange(len(counts)), counts))
+    scores = retrieval(np.eye(len(counts))[y] + 1e-3 * random.normal(size=(len(y), len(counts))), y)
+    assert scores["left_out"] == counts.count(1)
+    assert {scores[f"recall@{k}"] for k in KS} == {1.0}
+    assert [scores[name] for name in ("map@1000", "map@r", "r-precision")] == pytest.approx([1, 1, 1])
+    shares = [(f - 1) / f for f in counts for _ in range(f) if f > 1]
+    assert scores["map@1000_released"] == scores["map@c_released"] == pytest.approx(np.mean(shares))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(0, 4), min_size=2, max_size=14), st.integers(1, 6))
+def test_a_constant_embedding_gives_chance_over_all_orders(labels, k):
+    # over random orders the k that lead the list are k of the others, drawn without favour
+    y = np.array(labels)
+    flat, n = np.ones((len(y), 3)), len(y)
+    assume(any((y == label).sum() > 1 for label in y))
+    counted = np.array([(y == label).sum() > 1 for label in y])
+    random = np.random.default_rng(0)
+    found = [retrieval(flat, random.permutation(y), ks=(k,))[f"recall@{k}"] for _ in range(60)]
+    sizes = np.array([(y == label).sum() - 1 for label in y])[counted]
+    missed = [math.comb(n - 1 - m, min(k, n - 1)) / math.comb(n - 1, min(k, n - 1)) for m in sizes]
+    assert abs(np.mean(found) - (1 - np.mean(missed))) < 5 * np.std(found) / 60**0.5 + 0.02
 
 
 def test_one_class_and_no_second_image():
@@ -204,8 +229,19 @@ def test_outcomes_tell_the_same_as_the_means():
     assert (np.isnan(found.average_precision) == ~found.counted).all()
 
 
+def test_large_numbers_are_no_infinity():
+    assert retrieval(np.full((4, 3), 1e38), [0, 0, 1, 1], ks=(1,))["queries"] == 4
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_on_cuda():
+    x, y = clouds(n=900, classes=30, d=32, seed=1)
+    assert retrieval(torch.from_numpy(x).cuda(), y) == pytest.approx(retrieval(x, y), abs=1e-6)
+
+
 @pytest.mark.parametrize(("arguments", "message"), [
     ({"embeddings": np.full((3, 2), np.nan), "labels": [0, 0, 1]}, "row 0 holds NaN"),
+    ({"embeddings": np.array([[1.0], [np.inf], [-np.inf]]), "labels": [0, 0, 1]}, "row 1 holds NaN"),
     ({"embeddings": np.ones((3, 2)), "labels": [0, 0]}, "3 embeddings"),
     ({"embeddings": np.ones(3), "labels": [0, 0, 1]}, "one row an image"),
     ({"embeddings": np.ones((3, 2)), "labels": [0, 0, 1], "roles": ["", "", "probe"]}, "'probe' is no role"),

@@ -15,7 +15,9 @@ from benchmark.errors import UserError
 from benchmark.matrix import Places, gather
 from benchmark.plan import Overrides, RunSpec, differences
 from benchmark.workspace import Workspace
+from reports import records
 from tests import tiny_sweep
+from tests.sample_records import make_record
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +131,17 @@ def test_cost_by_hand(made: Workspace) -> None:
     assert Rates([dataclasses.replace(runs[0], kind=("resnet50", 224, "auto", "auto"))], "gpu").estimate(
         one, 240, 100).seconds is None
     assert "unknown" in cost.summary([found.__class__()], Rates([], "gpu"), 1)[0]
+
+
+def test_a_calibration_is_measured_by_its_last_epoch(tmp_path: Path) -> None:
+    record = make_record("glyphs")
+    record["protocol"] |= {"backbone": "conv4", "size": 16, "epochs": 2, "evaluate_every": 2}
+    folder = records.write(tmp_path / "run", record).parent
+    lines = [{"event": "start", "epoch": 0}, {"event": "epoch", "epoch": 1, "images_per_second": 10.0},
+             {"event": "epoch", "epoch": 2, "images_per_second": 500.0}, {"event": "end"}]
+    (folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (slow,), (fast,) = cost.measured(tmp_path), cost.measured(tmp_path / "none", tmp_path)
+    assert (slow.speed, fast.speed) == (record["cost"]["images_per_second"], 500.0)
 
 
 def test_the_newest_plan_counts_for_a_place(made: Workspace) -> None:

@@ -117,3 +117,12 @@ def test_the_list_names_every_protocol(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_seeds_are_no_part_of_the_identity() -> None:
     assert protocol.load("demo", overrides={"seeds": "7"}).identity() == protocol.load("demo").identity()
+
+
+def test_a_run_without_clusters_is_the_run_it_was_before_there_was_the_key() -> None:
+    before = protocol.load("demo", overrides={"clustering": "no"}).identity()
+    assert "clustering" not in before
+    assert protocol.Protocol(**before).clustering == "no"
+    assert protocol.load("demo", overrides={"clustering": "last"}).identity()["clustering"] == "last"
+    with pytest.raises(UserError, match="none of no, last, every"):
+        protocol.load("demo", overrides={"clustering": "yes"})

@@ -1,23 +1,26 @@
-"""Cells on a real Ray cluster of this machine."""
+"""Cells on a real Ray cluster of several nodes, all on this machine."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from benchmark import sweep
-from benchmark.executors import Resources
+from benchmark import locks, sweep
+from benchmark.errors import UserError
+from benchmark.executors import Job, Resources
 from benchmark.matrix import Places
 from benchmark.workspace import Workspace
 from tests import tiny_sweep
 
-ray = pytest.importorskip("ray")
+pytest.importorskip("ray")
+from ray.cluster_utils import Cluster
 
 PLUGIN = '''
 import os, signal
@@ -44,13 +47,18 @@ class Fails(Objective):
 '''
 
 
-@pytest.fixture(scope="module", autouse=True)
-def cluster() -> Iterator[None]:
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """A cluster of three nodes: one that only leads, and two with room for one cell each."""
     root = str(Path(__file__).parents[1])
-    environment = {"PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")]), "OMP_NUM_THREADS": "1"}
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, runtime_env={"env_vars": environment})
-    yield
-    ray.shutdown()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join([root, os.environ.get("PYTHONPATH", "")]))
+        patch.setenv("OMP_NUM_THREADS", "1")
+        made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+        for _ in range(2):
+            made.add_node(num_cpus=1)
+        yield made
+        made.shutdown()
 
 
 @pytest.fixture(autouse=True)
@@ -66,37 +74,77 @@ def made(tmp_path: Path) -> Workspace:
     return made
 
 
-def run(made: Workspace, methods: str, **given: object) -> sweep.Outcome:
+def run(made: Workspace, cluster: Cluster, methods: str, **given: object) -> sweep.Outcome:
     return sweep.run(tiny_sweep.study(methods, **given), Places(made, plugins=(str(made.root / "plugin.py"),)),
-                     executor="ray", resources=Resources(jobs=2), say=lambda line: None)
+                     executor="ray", resources=Resources(ray_address=cluster.address), say=lambda line: None)
 
 
-def test_cells_are_done_lost_ones_again_and_failures_told(made: Workspace,
+def once_saved(job: Job, then: Callable[[], object]) -> threading.Thread:
+    """Do something in a thread as soon as the cell has a checkpoint."""
+    def watch() -> None:
+        deadline = time.monotonic() + 120
+        while not list(job.folder.glob("checkpoint-*")):
+            if time.monotonic() > deadline:
+                return
+            time.sleep(0.02)
+        then()
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    return watcher
+
+
+def starts(job: Job) -> list[int]:
+    """The epochs after which a cell was begun, or taken up again."""
+    lines = map(json.loads, (job.folder / "log.jsonl").read_text().splitlines())
+    return [line["epoch"] for line in lines if line["event"] == "start"]
+
+
+def test_cells_are_done_lost_ones_again_and_failures_told(made: Workspace, cluster: Cluster,
                                                          capsys: pytest.CaptureFixture[str]) -> None:
-    outcome = run(made, "margin,dies-once,fails", seeds=1)
+    outcome = run(made, cluster, "margin,dies-once,fails", seeds=1)
     assert {spec.method for spec in outcome.done} == {"margin", "dies-once"}
     assert list(outcome.failed.values()) == ["ValueError: made to fail"]
     assert {path.parts[-3] for path in made.runs.rglob("record.json")} == {"margin", "dies-once"}
     assert not list(made.runs.rglob("*margin/*/lock.*"))
     assert "[3/3]" in capsys.readouterr().out
-    assert not run(made, "margin,dies-once", seeds=1).done
+    assert not run(made, cluster, "margin,dies-once", seeds=1).done
 
 
-def test_ctrl_c_saves(made: Workspace) -> None:
+def test_ctrl_c_saves(made: Workspace, cluster: Cluster) -> None:
     (job,) = tiny_sweep.jobs(made, "margin", seeds=1, set={"epochs": 400})
-
-    def press() -> None:
-        deadline = time.monotonic() + 60
-        while not list(job.folder.glob("checkpoint-*")) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        if time.monotonic() < deadline:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    finger = threading.Thread(target=press)
-    finger.start()
-    outcome = run(made, "margin", seeds=1, set={"epochs": 400})
+    finger = once_saved(job, lambda: os.kill(os.getpid(), signal.SIGINT))
+    outcome = run(made, cluster, "margin", seeds=1, set={"epochs": 400})
     finger.join()
     assert outcome.interrupted
     assert not outcome.failed
     assert list(made.runs.rglob("checkpoint-*"))
     assert not list(made.runs.rglob("record.json"))
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the test finds the node of a process in /proc")
+def test_the_cell_of_a_lost_node_goes_on_elsewhere(made: Workspace, cluster: Cluster) -> None:
+    long = {"epochs": 100, "evaluate_every": 100}
+    (job,) = tiny_sweep.jobs(made, "margin", seeds=1, set=long)
+
+    def lose() -> None:
+        parent = Path(f"/proc/{locks.newest(job.folder).facts['pid']}/stat").read_text().rpartition(")")[2].split()[1]
+        node = next(node for node in cluster.worker_nodes
+                    if node.all_processes["raylet"][0].process.pid == int(parent))
+        cluster.remove_node(node, allow_graceful=False)
+
+    axe = once_saved(job, lose)
+    outcome = run(made, cluster, "margin", seeds=1, set=long)
+    axe.join()
+    assert len(cluster.worker_nodes) == 1
+    assert not outcome.failed
+    assert [spec.identity for spec in outcome.done] == [job.spec.identity]
+    first, second = starts(job)
+    assert first == 0
+    assert second > 0
+
+
+def test_no_cluster_is_one_line(made: Workspace) -> None:
+    with pytest.raises(UserError, match=r"no Ray cluster at 127\.0\.0\.1:1: "):
+        sweep.run(tiny_sweep.study("margin", seeds=1), Places(made), executor="ray",
+                  resources=Resources(ray_address="127.0.0.1:1"), say=lambda line: None)

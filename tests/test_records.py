@@ -26,7 +26,7 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     ("source", "guess", "source"), ("seed", "0", "seed"), ("seed", True, "seed"), ("curve", {}, "curve"),
     ("scores", {}, "last"), ("scores", {"last": {"recall@1": 71.3}}, "recall@1"),
     ("scores", {"last": {"recall@1": math.nan}}, "recall@1"), ("domains", {"latin": {"recall@1": -0.1}}, "latin"),
-    ("schema", 2, "schema 2"), ("schema", None, "schema None"), ("protocol", {"epochs": 3}, "protocol.name"),
+    ("schema", 99, "schema 99"), ("schema", None, "schema None"), ("protocol", {"epochs": 3}, "protocol.name"),
     ("backbone", {"name": "conv4", "weights": None, "extra": 1}, "backbone.extra"),
 ])
 def test_a_wrong_value_is_named(tmp_path: Path, key: str, value: object, told: str) -> None:

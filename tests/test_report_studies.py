@@ -9,7 +9,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reports import comparison, correlations, exports, fewshot, records, rendering, site, variants
+from reports import (
+    ReportError,
+    comparison,
+    correlations,
+    crossing,
+    exports,
+    fewshot,
+    records,
+    rendering,
+    site,
+    variants,
+)
 from reports.results import Results
 from tests.sample_records import make_record, write_sample
 
@@ -41,6 +52,44 @@ def write_fewshot(folder: Path, zero: float, few: float) -> None:
     content = {"schema": 1, "shots": {"2": {"episodes": 10, "zero": {"recall@1": {"mean": zero}},
                                             "few": {"recall@1": {"mean": few}}}}}
     (folder / "fewshot.json").write_text(json.dumps(content))
+
+
+def write_cross(folder: Path, targets: dict[str, tuple[float, float | None]]) -> None:
+    """A `cross.json` as studies leave it: for each target the score and, if any, that of the frozen backbone."""
+    content = {"schema": 1, "run": "x", "dataset": "glyphs", "split": 1, "method": "margin", "seed": 0, "targets": {
+        name: {"test": "t", "images": 100, "scores": {"recall@1": score, "map@1000": score / 2},
+               "floor": None if floor is None else {"backbone": "resnet50", "scores": {
+                   "recall@1": floor, "map@1000": floor / 2}}} for name, (score, floor) in targets.items()}}
+    (folder / "cross.json").write_text(json.dumps(content))
+
+
+def test_transfer_to_other_datasets(tmp_path: Path) -> None:
+    write_sample(tmp_path / "runs", {"margin": 0.6, "s2sd": 0.7}, ("glyphs", "cars"), seeds=2, union=False)
+    for i, folder in enumerate(sorted((tmp_path / "runs" / "glyphs" / "1" / "margin").iterdir())):
+        write_cross(folder, {"cars": (0.30 + 0.02 * i, 0.25), "birds": (0.1, None)})
+    for folder in sorted((tmp_path / "runs" / "cars" / "1" / "s2sd").iterdir()):
+        write_cross(folder, {"glyphs": (0.2, 0.25)})
+    results = Results(records.collect(tmp_path / "runs"))
+    found = crossing.collect(results.runs)
+    table = crossing.table(found, results.runs, "glyphs", "recall@1").frame.set_index("method")
+    assert table.at["margin", "cars"] == pytest.approx(0.31)
+    assert table.at["margin", "cars:std"] == pytest.approx(np.std([0.3, 0.32], ddof=1))
+    assert table.at["margin", "cars:gain"] == pytest.approx(0.06)
+    assert table.at["frozen", "cars"] == 0.25
+    assert np.isnan(table.at["frozen", "birds"])
+    own = results.runs.query("dataset == 'glyphs' and split == 1 and method == 'margin'")["recall@1"].mean()
+    assert table.at["margin", "own"] == pytest.approx(own)
+    matrix = crossing.matrix(found, results.runs, "recall@1").frame.set_index("trained")
+    assert matrix.at["glyphs", "cars"] == pytest.approx(0.31)
+    assert matrix.at["cars", "glyphs"] == pytest.approx(0.2)
+    assert matrix.at["glyphs", "glyphs"] == pytest.approx(own)
+    assert matrix["above"].tolist()[:2] == ["0/1", "1/1"]
+    assert matrix.at["nothing (frozen)", "glyphs"] == 0.25
+    out = site.build(results, records.failures(tmp_path / "runs"), tmp_path / "site").parent
+    assert "Trained on cars" in (out / "cross.html").read_text()
+    (folder / "cross.json").write_text('{"schema": 9}')
+    with pytest.raises(ReportError, match="schema 1"):
+        crossing.collect(results.runs)
 
 
 def test_few_shot_gain(tmp_path: Path) -> None:

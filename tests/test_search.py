@@ -46,24 +46,28 @@ def test_ties_are_ordered_by_index(case, backend, exclude):
                                   np.take_along_axis(points @ points.T, indices.numpy(), 1))
 
 
-@pytest.mark.parametrize("layout", ["random", "sample is best", "sample is worst", "constant", "signed zeros"])
-@pytest.mark.parametrize("k", [1, 8, 40, 90])
+@pytest.mark.parametrize("layout", ["random", "one group is best", "one group is worst", "sorted", "constant",
+                                    "signed zeros", "negative"])
+@pytest.mark.parametrize("k", [1, 8, 40, 90, 1400, 1500])
 def test_large_galleries_in_any_layout(layout, k):
-    # on a CPU the search guesses a threshold from every 16th column: these layouts make the guess fail either way
+    # a CPU takes its threshold from the maxima of groups of columns; for k = 40 a group is every 100th column
     random = np.random.default_rng(k)
     gallery = random.integers(-6, 7, (1500, 5))
     strength = (gallery**2).sum(axis=1).argsort()
-    if layout.startswith("sample"):
-        chosen = strength[-94:] if layout.endswith("best") else strength[:94]
-        rest = np.setdiff1d(np.arange(1500), chosen)
+    if layout.startswith("one group"):
+        chosen = strength[-15:] if layout.endswith("best") else strength[:15]
         order = np.empty(1500, dtype=int)
-        order[::16], order[np.arange(1500) % 16 > 0] = chosen, rest
+        order[::100], order[np.arange(1500) % 100 > 0] = chosen, np.setdiff1d(np.arange(1500), chosen)
         gallery = np.abs(gallery[order])
+    elif layout == "sorted":
+        gallery = np.abs(gallery[strength])
     elif layout == "constant":
         gallery[:] = 3
     elif layout == "signed zeros":
         gallery[:, 1:] = 0
         gallery[:, 0] = random.integers(0, 2, 1500)
+    elif layout == "negative":
+        gallery = -1 - np.abs(gallery)
     queries = np.concatenate([np.abs(gallery[:4]), -np.abs(gallery[:2])])
     found, _ = neighbours(torch.tensor(queries), torch.tensor(gallery), k, exclude_self=False)
     np.testing.assert_array_equal(found.numpy(), by_sorting(queries, gallery, k))
@@ -112,6 +116,30 @@ def test_random_data_agree_with_float64_and_faiss(chunk):
         products = (points.double() @ points.double().T).numpy()
         np.testing.assert_allclose(similarities, np.take_along_axis(products, expected, 1), atol=1e-6)
         assert (similarities.dtype, indices.dtype) == (torch.float32, torch.int64)
+
+
+def test_faiss_differs_only_within_rounding():
+    # 4,000 points in 6 dimensions lie so close that neighbours differ by less than float32 tells
+    points = torch.nn.functional.normalize(torch.randn(4000, 6, generator=torch.Generator().manual_seed(4)))
+    ours, theirs = (neighbours(points[:300], points, 400, exclude_self=True, backend=backend)
+                    for backend in ("torch", "faiss"))
+    exact = points[:300].double() @ points.double().T
+    torch.testing.assert_close(ours[1], theirs[1], rtol=0, atol=1e-6)
+    for indices, _ in (ours, theirs):
+        assert (exact.gather(1, indices).diff(dim=1) < 1e-6).all()
+    apart = (ours[0] != theirs[0]).nonzero()
+    assert 0 < len(apart) < 300 * 400 / 100, "the points are too far apart or too close to show anything"
+    for row, place in apart.tolist():
+        assert abs(exact[row, ours[0][row, place]] - exact[row, theirs[0][row, place]]) < 1e-6
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("k", [1, 40, 1400])
+def test_on_cuda(k):
+    random = np.random.default_rng(k)
+    gallery, queries = random.integers(-6, 7, (1500, 5)), random.integers(-6, 7, (20, 5))
+    found, _ = neighbours(torch.tensor(queries).cuda(), torch.tensor(gallery).cuda(), k, exclude_self=False)
+    np.testing.assert_array_equal(found.cpu().numpy(), by_sorting(queries, gallery, k))
 
 
 def test_precision_around_does_not_matter():

@@ -13,16 +13,22 @@ from benchmark import status
 from benchmark.errors import UserError
 from benchmark.executors import Job, Resources, slurm
 from benchmark.progress import Progress
+from benchmark.workspace import Workspace
 from tests import tiny_sweep
 
 submitit = pytest.importorskip("submitit")
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    return tiny_sweep.workspace(tmp_path_factory.mktemp("work"))
+
+
 @pytest.fixture
-def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Job]:
+def jobs(made: Workspace, monkeypatch: pytest.MonkeyPatch) -> list[Job]:
     root = str(Path(__file__).parents[1])
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([root, os.environ.get("PYTHONPATH", "")]))
-    return tiny_sweep.jobs(tiny_sweep.workspace(tmp_path), "margin")
+    return tiny_sweep.jobs(made, "margin")
 
 
 def test_submitted_cells_are_done_by_themselves(jobs: list[Job], capsys: pytest.CaptureFixture[str]) -> None:
@@ -33,7 +39,7 @@ def test_submitted_cells_are_done_by_themselves(jobs: list[Job], capsys: pytest.
     while not all(job.done for job in jobs) and time.monotonic() < deadline:
         time.sleep(0.2)
     assert {status.look(job.folder).kind for job in jobs} == {"done"}
-    assert slurm.submit(jobs[:1], Resources(), cluster="local")[0].result() == "found"
+    assert slurm.Task(jobs[0])() == "found"
 
 
 def test_a_preempted_job_comes_back_as_the_same_cell(jobs: list[Job]) -> None:

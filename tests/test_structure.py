@@ -12,9 +12,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import entropy
+from sklearn.cluster import KMeans
 from sklearn.metrics import normalized_mutual_info_score, pair_confusion_matrix
 
-from benchmark.clustering import f1, nmi, nmi_f1
+from benchmark import clustering
+from benchmark.clustering import f1, library, lloyd, nmi, nmi_f1
 from benchmark.structure import decay, singular_values, spectra, structure
 
 
@@ -140,3 +142,76 @@ def test_clusters_of_separate_clouds_are_the_classes(faiss, monkeypatch):
     assert nmi_f1(x, y, seed=3) == {"nmi": 1.0, "f1": 1.0}
     noise, labels = clouds(seed=5)
     assert nmi_f1(noise, labels, seed=3) == nmi_f1(torch.from_numpy(noise), labels, seed=3)
+
+
+LIBRARIES = ("faiss", "scikit-learn", "torch")
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))]
+
+
+def use(name, monkeypatch):
+    if name == "scikit-learn":
+        monkeypatch.setitem(sys.modules, "faiss", None)
+    else:
+        monkeypatch.setattr(clustering, "library", lambda device: name)
+
+
+def test_what_clusters_where(monkeypatch):
+    assert (library("cpu"), library("cuda:1")) == ("faiss", "torch")
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    assert library("cpu") == "scikit-learn"
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(("n", "k", "d"), [(300, 7, 5), (500, 60, 12)])
+def test_lloyd_is_scikit_learns_from_the_same_start(n, k, d, device, monkeypatch):
+    points, _ = clouds(n, k, d, seed=k)
+    points = points.astype(np.float32)
+    order = np.random.default_rng(k).permutation(n)
+    monkeypatch.setattr(torch, "randperm", lambda size, generator: torch.from_numpy(order))
+    found = lloyd(torch.from_numpy(points).to(device), k, seed=0).cpu().numpy()
+    theirs = KMeans(k, init=points[order[:k]], n_init=1, max_iter=clustering.ITERATIONS, tol=0).fit(points)
+    np.testing.assert_array_equal(found, theirs.labels_)
+    means = np.stack([points[found == c].mean(axis=0) for c in range(k)])
+    assert ((points - means[found])**2).sum() <= theirs.inertia_ * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_lloyd_is_as_good_as_scikit_learn_and_the_same_each_time(device):
+    points, _ = clouds(600, 30, 8, seed=9)
+    points = torch.from_numpy(points).float().to(device)
+    ours, again, other = (lloyd(points, 30, seed) for seed in (1, 1, 2))
+    assert torch.equal(ours, again)
+    assert not torch.equal(ours, other)
+    data = points.cpu().numpy()
+
+    def inertia(clusters):
+        return sum(((part - part.mean(axis=0))**2).sum() for c in range(30) if len(part := data[clusters == c]))
+
+    theirs = [KMeans(30, init="random", n_init=1, max_iter=clustering.ITERATIONS, random_state=s).fit(data).inertia_
+              for s in range(10)]
+    assert inertia(ours.cpu().numpy()) < 1.1 * max(theirs)
+
+
+def test_an_empty_cluster_takes_the_farthest_point(monkeypatch):
+    monkeypatch.setattr(torch, "randperm", lambda size, generator: torch.arange(size))
+    points = torch.tensor([[0.0], [0.0], [0.0], [5.0], [11.0]])
+    assert len(lloyd(points, 3, seed=0).unique()) == 3
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_clusters_of_edge_cases(name, monkeypatch):
+    use(name, monkeypatch)
+    random = np.random.default_rng(0)
+    assert nmi_f1(random.normal(size=(9, 3)), np.zeros(9, int), seed=0) == {"nmi": 1.0, "f1": 1.0}
+    alone = nmi_f1(random.normal(size=(9, 3)), np.arange(9), seed=0)
+    assert alone == {"nmi": pytest.approx(1.0), "f1": 1.0}
+
+
+@pytest.mark.filterwarnings("ignore:Number of distinct clusters")
+@pytest.mark.parametrize("name", ["scikit-learn", "torch"])
+def test_a_constant_embedding_is_one_cluster(name, monkeypatch):
+    use(name, monkeypatch)
+    y = np.repeat(np.arange(6), 5)
+    # all pairs are in the cluster, those of one class are right: precision (5 - 1) / (30 - 1), recall 1
+    assert nmi_f1(np.ones((30, 4)), y, seed=0) == {"nmi": pytest.approx(0, abs=1e-12),
+                                                   "f1": pytest.approx(2 * (4 / 29) / (4 / 29 + 1))}

@@ -14,8 +14,8 @@ from methods.parts import backbones, batches
 from splits.union import EIGHT
 
 SHIPPED = ["capacity", "cross", "crt", "demo", "fewshot", "generic", "glyphs", "glyphs-union", "oodml-all",
-           "oodml-cars", "oodml-cub", "oodml-sop", "revisiting", "revisiting-parameters", "revisiting-samplers",
-           "uml-4", "uml-8"]
+           "oodml-cars", "oodml-cub", "oodml-sop", "precision", "revisiting", "revisiting-parameters",
+           "revisiting-samplers", "uml-4", "uml-8"]
 
 
 def test_all_are_there() -> None:

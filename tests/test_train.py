@@ -229,7 +229,8 @@ def test_without_a_working_compiler_the_run_is_the_plain_one(fit: Any, monkeypat
     ("auto", "cuda", 10**4, 180, 2, True, "plain"), ("auto", "cuda", 10**4, 112, 1, False, ""),
     ("yes", "cuda", 10, 112, 1, True, "reduce-overhead"), ("yes", "cpu", 10, 112, 1, True, "plain"),
     ("no", "cuda", 10**6, 112, 1, True, ""), ("graphs", "cuda", 10**6, 112, 1, True, "graphs"),
-    ("auto", "cuda", 10, 112, 1, True, ""), ("auto", "cuda", 100, 720, 1, True, ""), ("graphs", "cpu", 100, 8, 1, True, ""),
+    ("auto", "cuda", 10, 112, 1, True, ""), ("auto", "cuda", 100, 720, 1, True, ""),
+    ("graphs", "cpu", 100, 8, 1, True, ""),
 ])
 def test_what_is_compiled_and_how(compile_: str, device: str, steps: int, batch: int, views: int, compiles: bool,
                                   expected: str) -> None:

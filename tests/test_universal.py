@@ -8,6 +8,8 @@ import torch
 
 from benchmark.errors import UserError
 from benchmark.metrics import retrieval
+from benchmark.scoring import score
+from benchmark.task import Side
 from benchmark.universal import ensemble, evaluate
 
 
@@ -50,6 +52,24 @@ def test_unified_and_member_scores_from_loops():
     assert found["harmonic"]["recall@1"] == pytest.approx(3 / sum(1 / value for value in members))
     assert found["unified"]["queries"] == sum(scores["queries"] for scores in found["domains"].values())
     assert "queries" not in found["harmonic"]
+
+
+def test_the_side_of_a_split_is_scored_the_same():
+    x, labels, domains, roles = union(seed=7)
+    codes = labels + 7 * domains  # a side's labels tell the classes of different datasets apart
+    side = Side(np.arange(len(x)), codes, tuple(map(str, range(21))), roles, domains)
+    found = score(side, torch.from_numpy(x), ("birds", "cars", "shop"))
+    for scores, inside in [(found.scores, np.ones(len(x), dtype=bool))] + [
+            (found.domains[name], domains == number) for number, name in enumerate(("birds", "cars", "shop"))]:
+        recall, precision = by_loops(x, labels, domains, roles, inside)
+        assert scores["recall@1"] == pytest.approx(recall)
+        assert scores["map@r"] == pytest.approx(precision)
+        assert "queries" not in scores
+    assert len(found.outcomes.first_hit) == (roles != "gallery").sum()
+    assert found.outcomes.labels.tolist() == codes[roles != "gallery"].tolist()
+    assert found.outcomes.hits(1).mean() == pytest.approx(found.scores["recall@1"])
+    alone = score(Side(np.arange(len(x)), labels, tuple(map(str, range(7)))), torch.from_numpy(x))
+    assert alone.domains == {}
 
 
 def test_a_larger_gallery_never_helps_recall():

@@ -37,7 +37,7 @@ def run(made: Workspace, *words: str) -> tuple[dict[str, Any], list[dict[str, An
     return records.read(folder), [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
 
 
-def test_all_three_rules_in_one_run_with_their_gap(made: Workspace) -> None:
+def test_all_three_rules_in_one_run(made: Workspace) -> None:
     record, log = run(made, "margin", "validation=true", "evaluate_every=1")
     assert set(record["scores"]) == set(record["chosen_epochs"]) == {"last", "best-test", "validation"}
     curve = {entry["epoch"]: entry["recall@1"] for entry in record["curve"]}
@@ -47,9 +47,18 @@ def test_all_three_rules_in_one_run_with_their_gap(made: Workspace) -> None:
         assert record["scores"][rule]["recall@1"] == curve[epoch]
     held = {line["epoch"]: line["validation"]["recall@1"] for line in log if line["event"] == "epoch"}
     assert held[record["chosen_epochs"]["validation"]] == max(held.values())
-    gap = log[-1]["selection_gap"]
-    assert gap["best-test"] == pytest.approx(max(curve.values()) - curve[4])
-    assert gap["validation"] == pytest.approx(curve[record["chosen_epochs"]["validation"]] - curve[4])
+    assert log[-1]["chosen_epochs"] == record["chosen_epochs"]
+
+
+@pytest.mark.parametrize("when", ["last", "every", "no"])
+def test_clusters_are_measured_when_the_protocol_says(made: Workspace, when: str) -> None:
+    record, log = run(made, "margin", f"clustering={when}", "evaluate_every=1")
+    entries = {line["epoch"]: line["test"] for line in log if line["event"] == "epoch"}
+    assert [epoch for epoch, scores in entries.items() if "nmi" in scores] == ([1, 2, 3, 4] if when == "every" else [])
+    for rule, epoch in record["chosen_epochs"].items():
+        assert ("nmi" in record["scores"][rule]) == (when == "every" or (when == "last" and epoch == 4))
+        assert ("f1" in record["scores"][rule]) == ("nmi" in record["scores"][rule])
+    assert record["provenance"]["kmeans"] == (None if when == "no" else "faiss")
 
 
 def test_by_default_all_classes_train_and_nothing_is_chosen_by_validation(made: Workspace) -> None:
@@ -64,7 +73,7 @@ def test_equal_scores_choose_the_earlier_epoch() -> None:
     history = History([{"epoch": e, "test": {"recall@1": r}} for e, r in ((1, 0.2), (2, 0.6), (3, 0.6), (4, 0.1))])
     scores, chosen = worker.choose(history)
     assert chosen == {"last": 4, "best-test": 2}
-    assert worker.selection_gap(scores) == {"best-test": pytest.approx(0.5)}
+    assert scores == {"last": {"recall@1": 0.1}, "best-test": {"recall@1": 0.6}}
 
 
 def test_few_images_of_every_training_class() -> None:

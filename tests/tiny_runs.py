@@ -25,6 +25,9 @@ from splits.ladder import build_ladder
 
 DATASET = "glyphs-mini"
 SMALL = ("epochs=4", "steps_per_epoch=3", "evaluate_every=2", "dim=16", "size=16", "resize=16", "batch_size=24")
+TINY = {"crt": ("crt.prototypes=8", "crt.wide_prototypes=4", "crt.wide_dim=16", "crt.hidden=8"),
+        "mlp3-emb": ("mlp3-emb.hidden=16",)}
+"""Settings that make large methods small."""
 
 # so that a process forked from one that has imported this file need not do it again
 methods.names()
@@ -46,13 +49,24 @@ def workspace(folder: Path, dataset: str = DATASET) -> Workspace:
     return made
 
 
-def spec(made: Workspace, method: str, *changes: str, seed: int = 0) -> RunSpec:
-    """The run of a method on the first rung."""
+def spec(made: Workspace, method: str, *changes: str, seed: int = 0, split: int = 1) -> RunSpec:
+    """The run of a method on one rung."""
     index = datasets.load(DATASET, made.data)
     ladder = ladders.load(made, DATASET, index)
-    (found,) = plan(ladder, index.hash, [method], protocol="demo", seeds=[seed], splits=[1],
+    (found,) = plan(ladder, index.hash, [method], protocol="demo", seeds=[seed], splits=[split],
                     overrides=Overrides.parse([*SMALL, *changes]))
     return found
+
+
+def finished(folder: Path, wanted: dict[str, tuple[int, ...]]) -> Workspace:
+    """A folder with finished runs of two steps: methods, each with its places on the ladder (0: the first rung)."""
+    made = workspace(folder)
+    rungs = ladders.load(made, DATASET).splits
+    for method, places in wanted.items():
+        changes = ("backbone=conv4", "epochs=1", "steps_per_epoch=2", "size=32", "resize=32", *TINY.get(method, ()))
+        for place in places:
+            worker.run(spec(made, method, *changes, split=rungs[place].id), context(made))
+    return made
 
 
 def context(made: Workspace) -> Context:

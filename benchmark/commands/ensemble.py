@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from benchmark.errors import UserError
 from benchmark.workspace import Workspace, workspace_options
 
 
@@ -11,23 +12,18 @@ from benchmark.workspace import Workspace, workspace_options
 @click.option("--methods", "chosen", required=True, metavar="LIST",
               help="Methods that have a finished run on every member's default split.")
 @click.option("--dataset", required=True, help="The union, such as uml or glyphs-union.")
-@click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="Number of seeds.")
+@click.option("--seeds", type=click.IntRange(1), help="Number of seeds [default: all that were run].")
 @click.option("--device", help="cpu, cuda or cuda:N [default: the GPU where there is one].")
 @workspace_options
-def command(workspace: Workspace, chosen: str, dataset: str, seeds: int, device: str | None) -> None:
+def command(workspace: Workspace, chosen: str, dataset: str, seeds: int | None, device: str | None) -> None:
     """Score the mean of the embeddings of models that were trained on each dataset of a union alone.
 
-    First run the method on the members: `oodml run --methods M --dataset NAME` for each. The record stands among the
-    union's runs as the method specific-M.
+    First run the method on the members: `oodml run --methods M --dataset NAME --splits default` for each. The record
+    stands among the union's runs as the method ensemble:M, as where a study asks for it.
     """
-    import json
-
-    import methods
     from benchmark import ensemble
 
-    for method in methods.select(chosen):
-        for seed in range(seeds):
-            path = ensemble.run(workspace.writable(), dataset=dataset, method=method, seed=seed, device=device,
-                                tell=click.echo)
-            scores = json.loads(path.read_text())["scores"]["last"]
-            click.echo(f"{ensemble.NAME.format(method)} seed {seed}: unified recall@1 {scores['recall@1']:.4f}")
+    runs = ensemble.find(workspace.writable(), dataset, chosen, seeds)
+    if not ensemble.run(workspace, dataset, runs, device=device, tell=click.echo):
+        raise UserError(f"no method of '{chosen}' has a finished run on the default split of every dataset in "
+                        f"{dataset}; `oodml run --methods {chosen} --dataset NAME --splits default` makes them")

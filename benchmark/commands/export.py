@@ -18,7 +18,7 @@ from benchmark.workspace import Workspace, workspace_options
               help="Scores are fractions in csv and json, percent elsewhere.")
 @click.option("--metric", default="recall@1", show_default=True, help="The metric that is aggregated.")
 @click.option("--records", "folders", multiple=True, type=click.Path(path_type=Path),
-              help="Folder of run records; may be given several times [default: WORK/runs].")
+              help="Folder of run records, loose or packed; may be given several times [default: WORK/runs].")
 @click.option("--datasets", help="Only these datasets, separated by commas.")
 @click.option("--published", type=click.Choice(["shown", "ranked", "hidden"]), default="hidden", show_default=True,
               help="Rows from papers on the boards of the same datasets: shown without a rank, ranked, or left out.")
@@ -27,10 +27,10 @@ from benchmark.workspace import Workspace, workspace_options
 def command(workspace: Workspace, name: str, form: str, metric: str, folders: tuple[Path, ...], datasets: str | None,
             published: str, out: Path | None) -> None:
     """Write one table of the finished runs, ready to be pasted into a paper."""
-    from reports import exports, records
+    from reports import collection, exports
     from reports.results import Results
 
-    frame, _ = records.scan_checked(folders or (workspace.runs,), datasets.split(",") if datasets else None)
+    frame, _ = collection.scan_checked(folders or (workspace.runs,), datasets.split(",") if datasets else None)
     results = Results(frame, with_published=published != "hidden", rank_published=published == "ranked")
     text = exports.export(results, name, form, metric)
     if out is None:

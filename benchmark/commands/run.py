@@ -30,7 +30,8 @@ def sweep_options(command: Callable[..., Any]) -> Callable[..., Any]:
                      help="Change a key of the protocol or, as METHOD.KEY=VALUE, a method's setting. May be repeated."),
         click.option("--backbones", "--backbone", metavar="LIST",
                      help="Other backbones than the protocol's; `generic` and `capacity` are lists of several."),
-        click.option("--weights", "weights_file", help="Weights of the backbone (safetensors or a torch state dict)."),
+        click.option("--weights", "weights_file", help="Weights of the backbone: safetensors, a torch state dict, a "
+                     "finished run's folder, or `scratch` for none."),
         click.option("--batches", help="Another batch sampler than the method's own."),
         click.option("--precision", type=click.Choice(["fp32", "bf16", "auto"]), help="Arithmetic of the network."),
         click.option("--no-compile", is_flag=True, help="Do not compile the network."),

@@ -18,7 +18,8 @@ def command() -> None:
 def _feature_options(function: Any) -> Any:
     for option in (
         click.option("--device", help="cpu, cuda, cuda:1 ... [default: the GPU where there is one]."),
-        click.option("--weights", "weights_file", help="Weights of the backbone (safetensors or a torch state dict)."),
+        click.option("--weights", "weights_file", help="Weights of the backbone: safetensors, a torch state dict or a "
+                     "finished run's folder."),
         click.option("--backbone", help="Network whose features the distance uses "
                                         "[default: resnet50; efficientnet_lite0 for embedded data]."),
     ):
@@ -35,6 +36,7 @@ def _feature_options(function: Any) -> Any:
 @click.option("--reverse/--no-reverse", default=None, help="Also easier rungs [default: if far from i.i.d.].")
 @click.option("--removal/--no-removal", default=True, help="Remove classes once swapping no longer helps.")
 @click.option("--rerank", is_flag=True, help="Rank anew after every single exchange.")
+@click.option("--default-only", is_flag=True, help="The default split alone: no features, no distance.")
 @click.option("--seed", type=int, default=0, help="Of the validation classes and the i.i.d. draws.")
 @_feature_options
 @workspace_options
@@ -45,7 +47,8 @@ def build(workspace: Workspace, names: tuple[str, ...], rung_iterations: str | N
     workspace.writable()
     if not names:
         names = tuple(name for name in datasets.names() if not name.endswith(":") and name != "glyphs-mini"
-                      and not datasets.get(name).members and datasets.present(name, workspace.data))
+                      and datasets.get(name).ladder and not datasets.get(name).members
+                      and datasets.present(name, workspace.data))
     chosen = None
     if rung_iterations:
         chosen = [part if part.startswith("R") else int(part) for part in rung_iterations.split(",")]

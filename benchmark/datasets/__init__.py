@@ -49,6 +49,8 @@ class Dataset:
     """The names its folder may have in the data folder."""
     members: tuple[str, ...] = ()
     """The datasets that a union is made of."""
+    ladder: bool = True
+    """Whether splits of rising difficulty make sense for it; without, it has its default split alone."""
 
 
 @cache

@@ -152,7 +152,8 @@ class Crew:
     def _hire(self, device: str) -> Worker:
         ours, theirs = self.start.Pipe()
         pulse = self.start.RawValue("Q", 0)
-        process = self.start.Process(target=_serve, args=(theirs, self.threads, self.stop, pulse), daemon=True)
+        process = self.start.Process(target=_serve, daemon=True,
+                                     args=(theirs, self.threads, self.stop, pulse, self.watch.stale / 12))
         process.start()
         theirs.close()
         return Worker(process, ours, pulse)
@@ -244,12 +245,12 @@ def execute(jobs: list[Job], resources: Resources, progress: Progress) -> Outcom
         return outcome
 
 
-def _serve(pipe: Connection, threads: int, stop: Any, pulse: Any) -> None:
+def _serve(pipe: Connection, threads: int, stop: Any, pulse: Any, beat: float) -> None:
     """The life of a worker process: cells come through the pipe until None does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the runner decides what Ctrl-C means
     leaving: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: leaving.append(number))
-    heart = Heart(pulse, orphan=True)
+    heart = Heart(pulse, orphan=True, beat=beat)
     heart.start()
     import torch
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import socket
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +16,8 @@ from benchmark.progress import Progress
 
 RETRIES = 3
 """How often Ray starts a task anew whose node or process was lost."""
+ASKED = 1.0
+"""Seconds between two questions of a task whether it should stop: an answer takes as long as a small step."""
 
 
 class Board:
@@ -44,8 +49,15 @@ def task(job: Job, board: Any, threads: int) -> Verdict:
     torch.set_num_threads(threads)
     if ray.get_gpu_ids():
         job = replace(job, context=replace(job.context, device="cuda:0"))
-    return do_alone(job, stop=lambda: ray.get(board.stopping.remote()),
-                    tell=lambda entry: board.tell.remote(job.spec.identity, entry))
+    heard, last = False, float("-inf")
+
+    def stop() -> bool:
+        nonlocal heard, last
+        if not heard and time.monotonic() - last >= ASKED:
+            heard, last = ray.get(board.stopping.remote()), time.monotonic()
+        return heard
+
+    return do_alone(job, stop=stop, tell=lambda entry: board.tell.remote(job.spec.identity, entry))
 
 
 def execute(jobs: list[Job], resources: Resources, progress: Progress) -> Outcome:
@@ -53,6 +65,7 @@ def execute(jobs: list[Job], resources: Resources, progress: Progress) -> Outcom
     ray = _imported()
     started = not ray.is_initialized()
     if started:
+        _answers(resources.ray_address)
         try:
             ray.init(address=resources.ray_address, log_to_driver=False, include_dashboard=False if not
                      resources.ray_address else None, num_cpus=None if resources.ray_address else resources.jobs)
@@ -69,12 +82,10 @@ def execute(jobs: list[Job], resources: Resources, progress: Progress) -> Outcom
 
 def _drive(ray: Any, jobs: list[Job], resources: Resources, progress: Progress, brake: Brake) -> Outcome:
     outcome = Outcome()
-    board = ray.remote(num_cpus=0)(Board).remote()
+    board = _board(ray)
     gpus = 1 / resources.per_gpu if ray.cluster_resources().get("GPU") else 0
     remote = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=RETRIES)(task)
     waiting = list(reversed(jobs))
-    room = resources.jobs or max(1, int(sum(node["Resources"].get("GPU" if gpus else "CPU", 0) for node in ray.nodes())
-                                        / (gpus or 1)))
     running: dict[Any, Job] = {}
     pressed = False
     while waiting or running:
@@ -85,6 +96,7 @@ def _drive(ray: Any, jobs: list[Job], resources: Resources, progress: Progress, 
             for reference in running:
                 ray.cancel(reference, force=True)
             break
+        room = resources.jobs or _room(ray, gpus)
         while waiting and len(running) < room and not (pressed or outcome.ended):
             job = waiting.pop()
             running[remote.remote(job, board, 1)] = job
@@ -96,7 +108,8 @@ def _drive(ray: Any, jobs: list[Job], resources: Resources, progress: Progress, 
             progress.epoch(key, entry)
         for reference in ready:
             job = running.pop(reference)
-            _settle(ray, reference, job, outcome, progress)
+            if _settle(ray, reference, job, outcome, progress) == "busy":
+                waiting.insert(0, job)
             if outcome.ended and not pressed:
                 pressed = True
                 ray.get(board.press.remote())
@@ -107,7 +120,22 @@ def _drive(ray: Any, jobs: list[Job], resources: Resources, progress: Progress, 
     return outcome
 
 
-def _settle(ray: Any, reference: Any, job: Job, outcome: Outcome, progress: Progress) -> None:
+def _board(ray: Any) -> Any:
+    """A board beside the driver: on any other node it would be lost with that node."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    return ray.remote(num_cpus=0, scheduling_strategy=here)(Board).remote()
+
+
+def _room(ray: Any, gpus: float) -> int:
+    """Cells that the nodes which are alive can do at a time."""
+    found = ray.cluster_resources()
+    return max(1, int(found.get("GPU", 0) / gpus if gpus else found.get("CPU", 0)))
+
+
+def _settle(ray: Any, reference: Any, job: Job, outcome: Outcome, progress: Progress) -> str:
+    """Note how a task ended; what became of its cell comes back."""
     key = job.spec.identity
     try:
         verdict = Verdict(*ray.get(reference))
@@ -124,9 +152,22 @@ def _settle(ray: Any, reference: Any, job: Job, outcome: Outcome, progress: Prog
         outcome.failed[job.spec.label()] = verdict.text
         progress.failed(key, verdict.text)
     else:
-        progress.paused(key, note="elsewhere" if verdict.kind == "busy" else "saved")
+        progress.paused(key, note={"busy": "", "full": "no room"}.get(verdict.kind, "saved"))
         if verdict.kind == "full":
             outcome.ended = f"{verdict.text}: free some space (or give another folder with --work), then run again"
+    return verdict.kind
+
+
+def _answers(address: str | None) -> None:
+    """Ray itself tries for minutes to reach a cluster that is not there."""
+    found = re.fullmatch(r"(?:ray://)?\[?(.+?)\]?:(\d+)", address or "")
+    if found is None:  # none, or `auto`: Ray knows by itself
+        return
+    try:
+        socket.create_connection((found[1], int(found[2])), timeout=10).close()
+    except OSError as error:
+        raise UserError(f"no Ray cluster at {address}: {error.strerror or error}; `ray start --head` starts one and "
+                        "tells its address") from None
 
 
 def _imported() -> Any:

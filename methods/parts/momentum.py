@@ -23,19 +23,18 @@ def as_buffers(module: nn.Module) -> nn.Module:
 
 
 class Momentum(nn.Module):
-    """A slow copy of a network, always in evaluation mode.
+    """A slow copy of a network, in training and in evaluation mode together with it.
 
         xi <- m xi + (1 - m) theta
+
+    He et al. 2020: where the network normalises by the batch, so does its copy; else an image's key and query would
+    differ by more than their weights. Where its statistics are frozen, as in the released code of DiVA, so are these.
     """
 
     def __init__(self, source: nn.Module, momentum: float) -> None:
         super().__init__()
-        self.network = as_buffers(copy.deepcopy(source)).eval()
+        self.network = as_buffers(copy.deepcopy(source))
         self.momentum = momentum
-
-    def train(self, mode: bool = True) -> Momentum:
-        super().train(False)
-        return self
 
     @torch.no_grad()
     def follow(self, source: nn.Module) -> None:

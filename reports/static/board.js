@@ -246,7 +246,7 @@ oodml.board = (board) => {
   });
   for (const row of rows) {
     const head = row.querySelector("th[scope=row]");
-    if (!head || rows.length < 4) continue;
+    if (!head || !head.querySelector("a") || rows.length < 4) continue;
     const pinned = () => listed(key("pin")).includes(title(row));
     const pin = make("button", { type: "button", class: "pin", "aria-label": "Pin " + title(row),
       "aria-pressed": String(pinned()), onclick: () => {

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from benchmark.clustering import f1
+from benchmark.clustering import f1, nmi_f1
 from benchmark.metrics import retrieval
 from benchmark.structure import structure
 from benchmark.universal import evaluate
@@ -89,6 +89,7 @@ def measure(device: str) -> Iterator[Row]:
                   scale * seconds(partial(theirs, *arguments), repeats), PML, target)
     x, y = data(5924, 100, 512)
     yield Row("structure (pi, density, rho, class spectra), 5,924 x 512", seconds(lambda: structure(x, y), 2))
+    yield Row("k-means, NMI and F1, 5,924 x 512 into 100", seconds(lambda: nmi_f1(x, y, 0), 2))
     found = np.random.default_rng(0).integers(0, 100, 5924)
     yield Row("pairwise F1, 5,924 images", seconds(lambda: f1(y.numpy(), found)),
               seconds(lambda: pairwise_f1(y.numpy(), found), 1), "all pairs in numpy", 100)
@@ -104,6 +105,9 @@ def _on_gpu(device: str) -> Iterator[Row]:
     yield Row("all measures, 60,502 x 512", seconds(lambda: (retrieval(x, y), structure(x, y)), device=device), 1.0,
               "limit of 1 s", 1)
     yield Row("  of these retrieval", seconds(lambda: retrieval(x, y), device=device))
+    yield Row("k-means, NMI and F1, 60,502 x 512 into 11,316", seconds(lambda: nmi_f1(x, y, 0), device=device))
+    small = data(5924, 100, 512, device)
+    yield Row("k-means, NMI and F1, 5,924 x 512 into 100", seconds(lambda: nmi_f1(*small, 0), device=device))
     x, y = data(148595, 15937, 128, device)
     yield Row("retrieval, 148,595 x 128 unified", seconds(lambda: retrieval(x, y), device=device), 2.0,
               "limit of 2 s", 1)

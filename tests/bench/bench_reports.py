@@ -1,7 +1,8 @@
-"""From run records to the site: ten thousand of them, and the thirty of the demonstration."""
+"""From run records to the site: ten thousand of them, loose and packed, and the thirty of the demonstration."""
 
 from __future__ import annotations
 
+import resource
 import tempfile
 import time
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from reports import records, site
+from reports import collection, records, site
 from reports.results import Results
 from tests.bench import Row
 from tests.sample_records import LADDERS, STRENGTH, make_record, write_outcomes, write_sample
@@ -17,19 +18,34 @@ from tests.sample_records import LADDERS, STRENGTH, make_record, write_outcomes,
 
 def measure(device: str) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
         demo = {name: STRENGTH[name] for name in ("frozen", "margin", "multisimilarity", "arcface", "proxyanchor")}
-        write_sample(Path(folder) / "small", demo, ("glyphs",), seeds=1, queries=True)
-        yield Row("site of 30 records, wall", _built(Path(folder) / "small"))
-        write_many(Path(folder) / "many")
-        yield Row("site of 9,900 records with outcomes, wall (aim: 60 s)", _built(Path(folder) / "many"))
-        yield Row("its home page", (Path(folder) / "many-site" / "index.html").stat().st_size / 1e6, unit="MB")
+        write_sample(home / "small", demo, ("glyphs",), seeds=1, queries=True)
+        yield from _built(home / "small", "site of 30 records")
+        write_many(home / "many")
+        yield from _built(home / "many", "site of 9,900 records with outcomes")
+        yield Row("its home page", (home / "many-site" / "index.html").stat().st_size / 1e6, unit="MB")
+        began = time.process_time()
+        written, _ = collection.pack([home / "many"], home / "pack")
+        yield Row("packing 9,900 records, CPU", time.process_time() - began)
+        yield Row("the packed records", sum(path.stat().st_size for path in written) / 1e6, unit="MB")
+        yield from _built(home / "pack", "site of 9,900 packed records")
 
 
-def _built(runs: Path) -> float:
-    start = time.perf_counter()
-    frame, lost = records.scan(runs)
+def _built(runs: Path, name: str) -> Iterator[Row]:
+    """Wall time, CPU time of all processes (which repeats on a shared machine), and the most memory so far."""
+    start, before = time.perf_counter(), _cpu()
+    frame, lost = collection.scan(runs)
     site.build(Results(frame), lost, runs.with_name(f"{runs.name}-site"))
-    return time.perf_counter() - start
+    yield Row(f"{name}, wall (aim: 60 s)", time.perf_counter() - start)
+    yield Row(f"{name}, CPU", _cpu() - before)
+    peak = sum(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    yield Row("peak memory of the largest two processes", peak / 1024**2, unit="GB")
+
+
+def _cpu() -> float:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(part.ru_utime + part.ru_stime for part in used)
 
 
 def write_many(folder: Path, methods: int = 44, datasets: int = 5, rungs: int = 9, seeds: int = 5) -> None:

@@ -1,0 +1,147 @@
+"""Many records in one small text file: what they share is told once, and each run is a line of what is its own.
+
+A file is a list of JSON lines in blocks. A block begins with an object
+
+    {"pack": 1, "common": {...}, "keys": ["/split/id", "/scores/last/recall@1", ...], "lists": {"/split/hash": [...]}}
+
+and every line after it is the list of the values of those keys (JSON pointers, RFC 6901) for one run; of a key in
+`lists` its value is a place in the list there. `common` with these values set is the entry of that run, bit for bit:
+an entry is an object {"record": ..., "beside": {file: ...}}.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from reports import ReportError
+
+FORMAT = 1
+ENDING = ".runs.jsonl"
+Entry = dict[str, Any]
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value that is no object, or an empty one, with its JSON pointer.
+
+    >>> list(_leaves({"a": {"b/c": 1}, "d": {}}))
+    [('/a/b~1c', 1), ('/d', {})]
+    """
+    if isinstance(value, dict) and value:
+        for key in sorted(value):
+            yield from _leaves(value[key], f"{path}/{key.replace('~', '~0').replace('/', '~1')}")
+    else:
+        yield path, value
+
+
+def _nested(leaves: Iterable[tuple[str, Any]], start: Entry | None = None) -> Entry:
+    """The object whose leaves these are, on top of a copy of another.
+
+    >>> _nested([("/a/b~1c", 1), ("/d", {})])
+    {'a': {'b/c': 1}, 'd': {}}
+    """
+    found: Entry = _copied(start or {})
+    for path, value in leaves:
+        *way, last = (part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:])
+        here = found
+        for part in way:
+            here = here.setdefault(part, {})
+        here[last] = value
+    return found
+
+
+def _copied(value: Any) -> Any:
+    return {key: _copied(part) for key, part in value.items()} if isinstance(value, dict) else value
+
+
+def to_text(entries: Iterable[Entry]) -> str:
+    """The entries as the text of a file; the same entries give the same text in whatever order they come."""
+    blocks: dict[tuple[str, ...], list[tuple[str, dict[str, Any]]]] = {}
+    for entry in entries:
+        leaves = dict(_leaves(entry))
+        record = entry["record"]
+        shape = (record["protocol"]["name"], record["backbone"]["name"], *leaves)
+        place = f"{record['split']['id']:06d} {record['seed']:06d} {record['identity']}"
+        blocks.setdefault(shape, []).append((place, leaves))
+    lines: list[Any] = []
+    for _, block in sorted(blocks.items()):
+        runs = [leaves for _, leaves in sorted(block, key=lambda one: one[0])]
+        texts = {path: {_line(leaves[path]) for leaves in runs} for path in runs[0]}
+        keys = [path for path, values in texts.items() if len(values) > 1]
+        common = _nested((path, runs[0][path]) for path, values in texts.items() if len(values) == 1)
+        lists = {path: sorted(texts[path]) for path in keys if 2 * len(texts[path]) <= len(runs)}
+        places = {path: {text: i for i, text in enumerate(known)} for path, known in lists.items()}
+        lines.append({"pack": FORMAT, "common": common, "keys": keys,
+                      "lists": {path: [json.loads(text) for text in known] for path, known in lists.items()}})
+        lines += [[places[path][_line(leaves[path])] if path in places else leaves[path] for path in keys]
+                  for leaves in runs]
+    return "".join(_line(line) + "\n" for line in lines)
+
+
+def _line(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def from_text(text: str) -> Iterator[Entry]:
+    """The entries of a file; a ReportError where it is cut or not of this format."""
+    head: dict[str, Any] | None = None
+    for number, line in enumerate(text.removesuffix("\n").split("\n") if text else (), 1):
+        try:
+            found = json.loads(line)
+            if isinstance(found, dict):
+                head = found
+                if head["pack"] != FORMAT:
+                    raise ReportError(f"line {number}: format {head['pack']!r}, this version of oodml reads {FORMAT}")
+            elif head is None or len(found) != len(head["keys"]):
+                raise ValueError("its values do not fit the keys of its block")
+            else:
+                lists = head["lists"]
+                values = (lists[key][value] if key in lists else value for key, value in zip(head["keys"], found))
+                yield _nested(zip(head["keys"], values), head["common"])
+        except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+            raise ReportError(f"line {number} is damaged ({error})") from None
+
+
+def name_of(record: dict[str, Any]) -> str:
+    """What a run is called within a file: SPLIT-sSEED-HASH8."""
+    return f"{record['split']['id']}-s{record['seed']}-{record['identity'][:8]}"
+
+
+def read(path: Path | str) -> dict[str, Entry]:
+    """The entries of a file by their names; read once as long as the file stays as it is."""
+    try:
+        state = os.stat(path)
+    except OSError as error:
+        raise ReportError(f"cannot read {path}: {error.strerror}") from None
+    return _read(str(path), state.st_mtime_ns, state.st_size)
+
+
+@lru_cache(maxsize=512)
+def _read(path: str, changed: int, size: int) -> dict[str, Entry]:
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        return {name_of(entry["record"]): entry for entry in from_text(text)}
+    except (ReportError, UnicodeDecodeError, KeyError, TypeError) as error:
+        raise ReportError(f"{path}: {error}; take it from where it came, or pack the runs again") from None
+
+
+def beside(run: Path | str, name: str) -> Any:
+    """The JSON file that lies beside a record, in its folder or packed with it; None where there is none.
+
+    A packed run has the path FILE.runs.jsonl/SPLIT-sSEED-HASH8, as if the file were a folder.
+    """
+    home, own = os.path.split(run)
+    if home.endswith(ENDING):
+        return read(home)[own].get("beside", {}).get(name)
+    path = os.path.join(run, name)
+    if not os.path.exists(path):
+        return None
+    try:
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+    except (OSError, ValueError) as error:
+        raise ReportError(f"{path} is damaged ({error}); delete it and make it again") from None

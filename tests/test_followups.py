@@ -1,0 +1,40 @@
+"""What a study computes from its finished runs: real runs on two small datasets and their union."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from benchmark import cross, ladders, sweep
+from benchmark.executors import Resources
+from benchmark.matrix import Places
+from reports import records
+from tests import tiny_sweep
+
+
+def test_transfer_and_ensemble_follow_from_finished_runs(tmp_path: Path) -> None:
+    members = ("glyphs-georgian", "glyphs-arrows")
+    union = f"union:{','.join(members)}"
+    made = tiny_sweep.workspace(tmp_path, (*members, union))
+    study = tiny_sweep.study("margin,frozen", datasets=members, seeds=1, splits="default", set={"epochs": 1},
+                             after=({"step": "cross"}, {"step": "ensemble", "union": union}))
+    lines: list[str] = []
+    outcome = sweep.run(study, Places(made), resources=Resources(jobs=2), say=lines.append)
+    assert len(outcome.done) == 4
+    transfers = {path.parts[-5]: json.loads(path.read_text()) for path in made.runs.rglob(cross.NAME)}
+    assert set(transfers) == set(members)
+    for source, found in transfers.items():
+        assert set(found["targets"]) == set(members) - {source}
+        for target, entry in found["targets"].items():
+            floor = records.read(next((made.runs / target).glob("*/frozen/*/record.json")))
+            assert entry["floor"] == {"backbone": "conv4", "scores": floor["scores"]["last"]}
+            assert entry["images"] == floor["split"]["test_images"]
+            assert 0 <= entry["scores"]["recall@1"] <= 1
+    (record,) = made.runs.glob("union-*/*/*/*/record.json")
+    united = records.read(record)
+    assert united["method"]["name"] == "ensemble:margin"
+    assert set(united["domains"]) == set(members)
+    assert united["queries"]["count"] == ladders.load(made, union).default.test_images
+    before = record.stat().st_mtime_ns
+    sweep.run(study, Places(made), resources=Resources(jobs=2), say=lines.append)
+    assert record.stat().st_mtime_ns == before

@@ -1,0 +1,168 @@
+"""Packed records: nothing kept is changed, nothing depends on order, and reports do not tell them from loose ones."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmark.commands.records import command
+from benchmark.commands.report import command as report
+from reports import ReportError, collection, fewshot, outcomes, packed, records, site
+from reports.results import Results
+from tests.sample_records import make_record, write_sample
+from tests.test_report_studies import write_fewshot
+
+METHODS = {"frozen": 0.23, "margin": 0.66, "s2sd": 0.73}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = write_sample(tmp_path_factory.mktemp("work") / "runs", METHODS, ("glyphs",), seeds=2, queries=True)
+    write_fewshot(next((folder / "glyphs" / "1" / "margin").iterdir()), 0.5, 0.6)
+    records.write_failure(folder / "glyphs" / "2" / "diva" / "s0-0000", {"cause": "loss became nan"})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pack(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("pack")
+    collection.pack([runs], out)
+    return out
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def kept(record: dict[str, Any]) -> dict[str, Any]:
+    """A record less what packing says it leaves out."""
+    made = {key: value for key, value in record["provenance"].items() if key != "host"}
+    return record | {"curve": None, "provenance": made}
+
+
+def test_kept_fields_come_back_to_the_bit(runs: Path, pack: Path) -> None:
+    loose = {json.loads(path.read_text())["identity"]: json.loads(path.read_text())
+             for path in runs.rglob("record.json")}
+    frame, _ = collection.scan(pack)
+    back = {record["identity"]: record for record in map(collection.read, frame["path"])}
+    assert set(back) == set(loose)
+    for identity, record in back.items():
+        assert json.dumps(kept(record), sort_keys=True) == json.dumps(kept(loose[identity]), sort_keys=True)
+        assert len(record["curve"]) == len(loose[identity]["curve"])
+        for one, two in zip(record["curve"], loose[identity]["curve"]):
+            assert one == {key: pytest.approx(value, rel=1e-4) for key, value in two.items()}
+
+
+def test_a_report_shows_packed_and_loose_records_alike(runs: Path, pack: Path, tmp_path: Path) -> None:
+    built = []
+    for number, folder in enumerate((runs, pack)):
+        frame, lost = collection.scan(folder)
+        built.append(site.build(Results(frame), lost, tmp_path / str(number)).parent)
+    one, two = (contents(folder) for folder in built)
+    assert set(one) == set(two)
+    assert [name for name in one if one[name] != two[name] and "training" not in name] == [
+        f"method/{name}.html" for name in METHODS if name != "frozen"]
+    assert b"loss became nan" in two["index.html"]
+    assert b"+10.0" in two["fewshot.html"]
+
+
+def test_the_same_records_give_the_same_bytes_in_any_order(runs: Path, pack: Path, tmp_path: Path) -> None:
+    half = sorted(path.parent for path in (runs / "glyphs").rglob("record.json"))[::2]
+    for folder in half:
+        shutil.copytree(folder, tmp_path / "half" / folder.relative_to(runs))
+    collection.pack([tmp_path / "half"], tmp_path / "pack")
+    collection.pack([runs], tmp_path / "pack")
+    assert contents(tmp_path / "pack") == contents(pack)
+    collection.pack([pack], tmp_path / "again")
+    assert contents(tmp_path / "again") == contents(pack)
+
+
+def test_unpacked_runs_stand_where_a_sweep_looks_for_them(runs: Path, pack: Path, tmp_path: Path) -> None:
+    result = CliRunner().invoke(command, ["unpack", str(pack), "--work", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    there = {path.relative_to(tmp_path / "runs") for path in (tmp_path / "runs").rglob("record.json")}
+    assert there == {path.relative_to(runs) for path in runs.rglob("record.json")}
+    again = CliRunner().invoke(command, ["unpack", str(pack), "--work", str(tmp_path)])
+    assert f"unpacked 0 runs into {tmp_path / 'runs'}, {len(there)} were there already" in again.output
+    collection.pack([tmp_path / "runs"], tmp_path / "pack")
+    assert {k: v for k, v in contents(tmp_path / "pack").items() if "failures" not in k} == {
+        k: v for k, v in contents(pack).items() if "failures" not in k}
+
+
+def test_outcomes_by_class_are_those_of_the_queries(runs: Path, pack: Path) -> None:
+    loose = collection.scan(runs)[0].set_index("identity")["path"]
+    for identity, path in collection.scan(pack)[0].set_index("identity")["path"].items():
+        one, two = outcomes.Reader().read(loose[identity]), outcomes.Reader().read(path)
+        if one is None:
+            assert two is None
+        else:
+            assert two is not None
+            for key in ("keys", "queries", "hits"):
+                assert getattr(one, key).tolist() == getattr(two, key).tolist()
+    assert outcomes.Reader(2).read(path) is None
+
+
+def test_what_is_not_needed_stays_behind(pack: Path) -> None:
+    text = b"".join(contents(pack).values()).decode()
+    assert '"host"' not in text
+    assert "first_hit" not in text
+    margin = collection.scan(pack)[0].query("method == 'margin' and split == 1 and dataset == 'glyphs'")
+    found = [packed.beside(path, fewshot.NAME) for path in margin["path"]]
+    assert [one["shots"]["2"]["few"]["recall@1"]["mean"] for one in found if one] == [0.6]
+
+
+def test_the_commands(runs: Path, tmp_path: Path) -> None:
+    result = CliRunner().invoke(command, ["pack", str(tmp_path / "pack"), "--records", str(runs)])
+    assert result.exit_code == 0, result.output
+    assert "packed 30 runs" in result.output
+    result = CliRunner().invoke(report, ["--records", str(tmp_path / "pack"), "--work", str(tmp_path / "work")])
+    assert result.exit_code == 0, result.output
+    assert "s2sd" in result.output
+    assert (tmp_path / "work" / "leaderboard" / "dataset" / "glyphs.html").is_file()
+
+
+@pytest.mark.parametrize(("damage", "told"), [
+    (lambda text: text[:-40], "line 3"), (lambda text: text.replace('"pack":1', '"pack":9'), "format 9"),
+    (lambda text: text.partition("\n")[2], "line 1"), (lambda text: text.replace('"schema":2', '"schema":77'), "77")])
+def test_a_damaged_file_is_told_and_the_others_count(tmp_path: Path, damage: Any, told: str) -> None:
+    for method in ("margin", "s2sd"):
+        for seed in (0, 1):
+            records.write(tmp_path / "runs" / method / str(seed), make_record("glyphs", 1, method, seed, 0.5))
+    collection.pack([tmp_path / "runs"], tmp_path / "pack")
+    path = tmp_path / "pack" / "glyphs" / "margin.runs.jsonl"
+    text = path.read_text()
+    path.write_text(damage(text))
+    assert path.read_text() != text
+    frame, lost = collection.scan(tmp_path / "pack")
+    assert frame["method"].tolist() == ["s2sd", "s2sd"]
+    assert lost["state"].tolist() == ["damaged"]
+    assert told in lost["cause"].iloc[0]
+    assert str(path) in lost["cause"].iloc[0]
+    with pytest.raises(ReportError, match=r"margin\.runs"):
+        collection.pack([tmp_path / "runs"], tmp_path / "pack")
+
+
+KEYS = st.text(st.characters(blacklist_categories=("Cs",)), max_size=6)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | KEYS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3), max_leaves=8)
+ENTRIES = st.lists(st.tuples(st.dictionaries(KEYS, VALUES, max_size=4), st.integers(0, 3), st.integers(0, 2)),
+                   max_size=6)
+
+
+@settings(max_examples=200, deadline=None)
+@given(ENTRIES)
+def test_any_entries_come_back(made: list[tuple[dict[str, Any], int, int]]) -> None:
+    entries = [{"record": {"protocol": {"name": "p"}, "backbone": {"name": "b"}, "split": {"id": split}, "seed": seed,
+                           "identity": str(i), "more": more}} for i, (more, split, seed) in enumerate(made)]
+    text = packed.to_text(entries)
+    back = sorted(packed.from_text(text), key=lambda entry: int(entry["record"]["identity"]))
+    assert json.dumps(back, sort_keys=True) == json.dumps(entries, sort_keys=True)
+    assert packed.to_text(entries[::-1]) == text

@@ -1,0 +1,25 @@
+"""What a sweep says on its way where there is no terminal."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from benchmark.progress import Progress
+
+
+def test_progress_in_a_log_file(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = Progress(2, 8, terminal=False, pulse=0)
+    progress.start("a", "first", 4)
+    progress.epoch("a", {"epoch": 3, "loss": 1.0})
+    assert (progress.position, progress.fresh) == (3, 1)
+    progress.epoch("a", {"epoch": 4, "loss": 1.0})
+    progress.done("a")
+    progress.start("b", "second", 4)
+    progress.failed("b", "made to fail")
+    progress.close()
+    out = capsys.readouterr().out
+    assert "running first (epoch 3 of 4)" in out
+    assert re.search(r"\[1/2\] done    first, \d+ s left", out)
+    assert "[2/2] FAILED  second: made to fail" in out
