@@ -27,8 +27,8 @@ splits: $(READY) ## Build the ladder of DATASET (default: of every dataset that 
 run: $(READY) ## Train METHODS on the ladder of DATASET with SEEDS seeds
 	$(OODML) run --dataset $(or $(DATASET),glyphs) --methods '$(METHODS)' $(if $(SEEDS),--seeds $(SEEDS))
 
-report: $(READY) ## Build the leaderboard from the finished runs
-	$(OODML) report
+report: $(READY) ## Build the leaderboard from the finished runs; where there are none, from the published records
+	$(OODML) report $(if $(shell find $(WORK)/runs -name record.json -print -quit 2>/dev/null),,--records reports/records)
 
 test: $(READY) ## Run every test
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest --numprocesses auto --dist loadfile
@@ -49,7 +49,7 @@ bench: $(READY) ## Measure speed against what one would use instead
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m tests.bench
 
 clean: ## Remove the environment and what was made (never the data)
-	rm -rf $(VENV) $(WORK)/cache $(WORK)/splits $(WORK)/runs $(WORK)/leaderboard *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(WORK)/cache $(WORK)/splits $(WORK)/plans $(WORK)/runs $(WORK)/leaderboard *.egg-info .pytest_cache .mypy_cache .ruff_cache
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile

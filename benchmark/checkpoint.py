@@ -105,9 +105,13 @@ def load(folder: Path) -> tuple[dict[str, Any], dict[str, Any]] | None:
 
 
 def remove(folder: Path) -> None:
-    """Delete the checkpoints of a finished run, and what a kill left of unfinished ones."""
-    for path in [*folder.glob(f"{NAME}-*"), *folder.glob(f".{NAME}-*")]:
-        shutil.rmtree(path, ignore_errors=True)
+    """Delete the checkpoints of a finished run, and what a kill left of unfinished files, whose names begin with a dot.
+    """
+    for path in [*folder.glob(f"{NAME}-*"), *folder.glob(".*")]:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _flatten(value: Any, where: str, flat: dict[str, Tensor]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import statistics
 from collections import defaultdict
@@ -11,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import methods
+from benchmark.compiling import RECORDABLE, WORTHWHILE
 from benchmark.plan import RunSpec
 from benchmark.progress import duration
 from reports import records
@@ -24,24 +27,37 @@ class Estimate:
     """What one cell takes; None where nothing like it was measured."""
 
     seconds: float | None = None
+    """Of the device: runs that share a GPU each take their part of it."""
     disk: float | None = None
     memory: float | None = None
+    borrowed: bool = False
+    """Whether other methods had to tell, since this one was not measured on the network."""
 
 
 @dataclass(frozen=True)
 class Measured:
     """What a finished run took."""
 
-    kind: tuple[Any, ...]
-    """Backbone, image size, precision and compilation: what decides the speed of a step beside the method."""
+    network: tuple[Any, ...]
+    """Backbone, image size and precision: without the same ones a run tells nothing of another."""
     method: str
+    batch: int
+    compile: str
     device: str
     speed: float
     """Training images a second; 0 where nothing was trained."""
-    pause: float
-    """Seconds outside of training for each image that was embedded."""
+    pace: float
+    """Seconds of evaluation for each image of the test set."""
+    rest: float
+    """Seconds beside training and evaluation: to open the data, to build the network, to measure it in the end."""
     memory: float
     disk: float
+    shared: int = 1
+    """Runs at a time on the device."""
+
+
+LIKENESS = (("method", "batch", "compile"), ("method", "compile"), ("method",), ("batch", "compile"), ("compile",), ())
+"""What the runs that tell the cost of a cell have in common with it beside the network: the first that there are."""
 
 
 class Rates:
@@ -54,34 +70,44 @@ class Rates:
             device = statistics.mode(run.device for run in found)
             here = [run for run in found if run.device == device]
         self.device = device
-        self._by: dict[Any, list[Measured]] = defaultdict(list)
+        self._by: dict[tuple[Any, ...], list[Measured]] = defaultdict(list)
         for run in here:
-            self._by[run.method, run.kind].append(run)
-            self._by[run.kind].append(run)
+            for same in LIKENESS:
+                self._by[(run.speed > 0, run.network, same, *(getattr(run, key) for key in same))].append(run)
 
     def estimate(self, spec: RunSpec, train_images: int, test_images: int) -> Estimate:
-        """From runs of the same method on the same backbone, else of any method on it.
+        """From runs of the same method, batch size and compilation on the same network, else from the likest there are.
 
-            seconds = epochs * steps * b / speed + pause * (evaluations * test images + train images)
+            seconds = (rest + epochs * steps * b / speed + pace * evaluations * test images) / runs that shared the GPU
         """
-        kind = _kind(spec.protocol)
-        runs = self._by.get((spec.method, kind)) or self._by.get(kind)
+        protocol, trains = spec.protocol, methods.get(spec.method).trains != "nothing" and spec.protocol["epochs"] > 0
+        own = {"method": spec.method, "batch": protocol["batch_size"], "compile": compile_of(protocol, train_images)}
+        runs = self._alike(own, protocol, trains) or ([] if trains else self._alike(own, protocol, True))
         if not runs:
             return Estimate()
-        protocol = spec.protocol
-        steps = protocol["steps_per_epoch"] or max(1, train_images // protocol["batch_size"])
-        speeds = [run.speed for run in runs if run.speed]
-        # what trains nothing was measured as such: its speed is no speed
-        training = protocol["epochs"] * steps * protocol["batch_size"] / statistics.median(speeds) if speeds else 0.0
-        pause = statistics.median(run.pause for run in runs) * _embedded(protocol, train_images, test_images)
-        return Estimate(training + pause, statistics.median(run.disk for run in runs), max(run.memory for run in runs))
+        # what trains nothing has no speed, and another's says nothing of it
+        training = protocol["epochs"] * _steps(protocol, train_images) * protocol["batch_size"] if trains else 0
+
+        def seconds(run: Measured) -> float:
+            evaluating = run.pace * _evaluations(protocol, trains) * test_images
+            return (run.rest + (training / run.speed if training else 0.0) + evaluating) / run.shared
+
+        return Estimate(statistics.median(map(seconds, runs)), statistics.median(run.disk for run in runs),
+                        max(run.memory for run in runs), runs[0].method != spec.method)
+
+    def _alike(self, own: dict[str, Any], protocol: dict[str, Any], trained: bool) -> list[Measured]:
+        for same in LIKENESS:
+            found = self._by.get((trained, network(protocol), same, *(own[key] for key in same)))
+            if found:
+                return found
+        return []
 
 
 def measured(runs: Path, calibration: Path | None = None) -> list[Measured]:
     """What the finished runs below a folder took; of the short ones of a calibration only their last epoch counts."""
-    found = [_measure(row, None) for row in _rows(runs) if row["source"] == "run"]
+    found = [_measure(row) for row in _rows(runs) if row["source"] == "run"]
     if calibration is not None and calibration.is_dir():
-        found += [_measure(row, _last_speed(row)) for row in _rows(calibration)]
+        found += [_measure(row, _last_epoch(row)) for row in _rows(calibration)]
     return found
 
 
@@ -93,31 +119,56 @@ def _rows(folder: Path) -> list[dict[str, Any]]:
     return [{str(key): value for key, value in row.items()} for row in frame.dropna(subset=needed).to_dict("records")]
 
 
-def _measure(row: dict[str, Any], speed: float | None) -> Measured:
-    protocol = row["protocol_settings"]
+def _measure(row: dict[str, Any], last: dict[str, float] | None = None) -> Measured:
+    """What a record tells; of the `last` epoch alone, if that is given."""
+    protocol, tests = row["protocol_settings"], max(1, int(row["test_images"]))
+    speed = float(row["cost:images_per_second"])
     outside = max(0.0, float(row["cost:seconds"]) - float(row["cost:train_seconds"]))
-    images = _embedded(protocol, int(row["train_images"]), int(row["test_images"]))
-    return Measured(_kind(protocol), row["method"], str(row["device"]),
-                    float(row["cost:images_per_second"]) if speed is None else speed, outside / max(1, images),
-                    float(row["cost:peak_memory_bytes"]), float(size(Path(row["path"]))))
+    # records of earlier versions, and of what trains nothing, do not tell evaluation from the rest
+    evaluating = min(outside, _number(row.get("cost:evaluate_seconds"), outside)) if speed else outside
+    pace = evaluating / _evaluations(protocol, speed > 0) / tests
+    if last is not None:
+        speed, pace = last["images_per_second"], last["evaluate_seconds"] / tests
+    return Measured(network(protocol), row["method"], protocol["batch_size"],
+                    compile_of(protocol, int(row["train_images"])), row["device"], speed, pace, outside - evaluating,
+                    row["cost:peak_memory_bytes"], size(Path(row["path"])), int(_number(row.get("cost:shared"), 1)))
 
 
-def _last_speed(row: dict[str, Any]) -> float | None:
-    """Images a second in the last epoch of a run: the first one also pays for warming up and compiling."""
+def _number(value: Any, instead: float) -> float:
+    """The value of a column that a table of other records may lack."""
+    return instead if value is None or math.isnan(value) else float(value)
+
+
+def _last_epoch(row: dict[str, Any]) -> dict[str, float] | None:
+    """The last epoch of a run in its log: the first one also pays for warming up and compiling."""
     try:
         lines = map(json.loads, (Path(row["path"]) / "log.jsonl").read_text(encoding="utf-8").splitlines())
-        return [line["images_per_second"] for line in lines if line["event"] == "epoch"][-1]
+        last = [line for line in lines if line["event"] == "epoch"][-1]
+        return {key: float(last[key]) for key in ("images_per_second", "evaluate_seconds")}
     except (OSError, ValueError, KeyError, IndexError):
         return None
 
 
-def _kind(protocol: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(protocol.get(key) for key in ("backbone", "size", "precision", "compile"))
+def network(protocol: dict[str, Any]) -> tuple[Any, ...]:
+    """What decides the speed of a step beside method, batch size and compilation."""
+    return tuple(protocol.get(key) for key in ("backbone", "size", "precision"))
 
 
-def _embedded(protocol: dict[str, Any], train_images: int, test_images: int) -> int:
-    evaluations = -(-protocol["epochs"] // protocol["evaluate_every"]) or 1
-    return evaluations * test_images + train_images
+def compile_of(protocol: dict[str, Any], train_images: int) -> str:
+    """How a run makes its network fast on a GPU, where `auto` goes by its length."""
+    if protocol["compile"] != "auto":
+        return str(protocol["compile"])
+    steps = (protocol["epochs"] - protocol["warmup"]) * _steps(protocol, train_images)
+    return "yes" if steps >= WORTHWHILE else "graphs" if steps >= RECORDABLE else "no"
+
+
+def _steps(protocol: dict[str, Any], train_images: int) -> int:
+    whole = max(1, train_images // int(protocol["batch_size"]))
+    return min(whole, int(protocol["steps_per_epoch"])) or whole
+
+
+def _evaluations(protocol: dict[str, Any], trains: bool) -> int:
+    return -(-int(protocol["epochs"]) // int(protocol["evaluate_every"])) if trains else 1
 
 
 def size(folder: Path) -> int:
@@ -125,22 +176,26 @@ def size(folder: Path) -> int:
     return sum(entry.stat().st_size for entry in os.scandir(folder) if entry.is_file())
 
 
-def summary(estimates: list[Estimate], rates: Rates, workers: int) -> list[str]:
-    """The estimates of the cells still to do, in a few lines."""
+def summary(estimates: list[Estimate], rates: Rates, devices: int, per_gpu: int = 1) -> list[str]:
+    """The estimates of the cells still to do, in a few lines; `devices` are GPUs, or processes on a CPU."""
     known = [e.seconds for e in estimates if e.seconds is not None]
     if not known:
         return ["cost: unknown, no run of this kind was measured yet; --calibrate measures a few steps of each"]
-    unit = "CPU" if not _is_gpu(rates.device) else "GPU"
-    total = sum(known)
-    lines = [f"time: {total / 3600:.3g} {unit}-hours on {rates.device}, {duration(total / max(1, workers))} with "
-             f"{workers} at a time"]
+    gpu = is_gpu(rates.device)
+    total, devices = sum(known), max(1, devices)
+    lines = [f"time: {total / 3600:.3g} {'GPU' if gpu else 'CPU'}-hours on {rates.device}, {duration(total / devices)} "
+             f"with {devices} {'GPU' if gpu else 'process'}{'' if devices == 1 else 's' if gpu else 'es'}"]
     if len(known) < len(estimates):
         lines[0] += f"; {len(estimates) - len(known)} cells are not in it, nothing like them was measured (--calibrate)"
+    borrowed = sum(e.borrowed for e in estimates)
+    if borrowed:
+        lines[0] += f"; {borrowed} cells go by the speed of other methods (--calibrate measures their own)"
     disk = sum(e.disk for e in estimates if e.disk is not None)
     memory = max(e.memory for e in estimates if e.memory is not None)
     return [*lines, f"disk: {disk / 1e9:.3g} GB for what finished runs keep",
-            f"memory: {memory / 1e9:.3g} GB at most in one run"]
+            f"memory: {memory / 1e9:.3g} GB at most in one run" + (
+                f", {per_gpu * memory / 1e9:.3g} GB in {per_gpu} on a GPU" if gpu and per_gpu > 1 else "")]
 
 
-def _is_gpu(device: str) -> bool:
+def is_gpu(device: str) -> bool:
     return any(name in device for name in ("NVIDIA", "GeForce", "Tesla", "Quadro", "AMD Instinct", "Radeon"))

@@ -42,9 +42,9 @@ def evaluate(workspace: Workspace, *, embeddings: Path, dataset: str, split: int
     """
     began = time.perf_counter()
     name = _named(name or embeddings.stem)
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    device = device or ladders.best_device(torch)
     index = datasets.load(dataset, workspace.data)
-    ladder = ladders.load(workspace, dataset)
+    ladder = ladders.load(workspace, dataset, index)
     rung = ladder.split(split)
     sent = submission.read(embeddings, ids)
     sides = {part: Side.of(index, classes) for part, classes in (("train", rung.train), ("test", rung.test))}

@@ -73,7 +73,7 @@ def run(workspace: Workspace, *, dataset: str, chosen: str, shots: tuple[int, ..
     for one in runs:
         missing = [k for k in shots if k not in done(one.folder, adaptation)]
         if missing:
-            task = Task.of(index, split_of(ladder, one.spec), hold_out=bool(one.spec.protocol.get("validation")))
+            task = Task.of(index, split_of(ladder, one.spec), hold_out=one.protocol.validation)
             try:
                 method, features = restore(one, task, store, device)
                 layer = last_layer(method)

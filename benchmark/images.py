@@ -26,9 +26,9 @@ from typing import Any
 
 import numpy as np
 from filelock import FileLock
-from PIL import Image, ImageOps
+from PIL import Image
 
-from benchmark.datasets.index import DatasetIndex
+from benchmark.datasets.index import DatasetIndex, upright
 from benchmark.errors import UserError
 from benchmark.journal import GrowingFile, disk_errors, write_json
 
@@ -52,11 +52,6 @@ class ImageStore:
         if self.facts["version"] != VERSION or not pixels.is_file() or pixels.stat().st_size != self.facts["nbytes"]:
             raise UserError(f"the decoded images in {self.folder} are damaged or of another version: "
                             "delete that folder and run `oodml datasets prepare NAME` again")
-
-    @classmethod
-    def open(cls, folder: Path) -> ImageStore:
-        """The store in this folder."""
-        return cls(folder)
 
     def __len__(self) -> int:
         return len(self.geometry)
@@ -108,15 +103,27 @@ class ImageStore:
                                 "delete that folder and run `oodml datasets prepare NAME` again")
 
 
+def kept(index: DatasetIndex, folder: Path) -> ImageStore | None:
+    """The decoded images of a dataset below `folder`, if they were made."""
+    home = _home(index, folder)
+    return ImageStore(home) if (home / "pixels.bin").is_file() else None
+
+
+def _home(index: DatasetIndex, folder: Path) -> Path:
+    return folder / f"images-{re.sub(r'[^A-Za-z0-9_.-]+', '_', index.name)}-{index.hash[:8]}"
+
+
 def prepare(index: DatasetIndex, folder: Path, *, jobs: int | None = None, progress: bool = True) -> ImageStore:
     """The decoded images of a dataset in `folder/images-NAME-HASH8/`, made now if they are not there.
 
     Work goes on where a killed call stopped, after checking what it left by hash. A second process that asks for
-    the same images waits for the first. `jobs` processes decode (default: one a core, fewer for small sets).
+    the same images waits for the first. `jobs` processes decode (default: one a core, fewer for small sets). They are
+    found again by the names of the files, which are not looked at: `oodml datasets check` tells where one has changed.
     """
-    home = folder / f"images-{re.sub(r'[^A-Za-z0-9_.-]+', '_', index.name)}-{index.hash[:8]}"
-    if (home / "pixels.bin").is_file():
-        return ImageStore(home)
+    found = kept(index, folder)
+    if found is not None:
+        return found
+    home = _home(index, folder)
     if len(index) == 0:
         raise UserError(f"dataset '{index.name}' has no images: `oodml datasets check {index.name}` shows what was "
                         "expected and where")
@@ -138,7 +145,7 @@ def _make(index: DatasetIndex, home: Path, jobs: int | None, progress: bool) -> 
         done = sum(len(piece["geometry"]) for piece in pixels.pieces)
         with tqdm(total=len(index), initial=done, desc=f"decoding {index.name}", unit="img",
                   disable=not progress) as bar:
-            for sizes, data in _decode_all(index, todo, jobs or min(_cores(), -(-len(todo) // 4))):
+            for sizes, data in _decode_all(index, todo, jobs or min(cores(), -(-len(todo) // 4))):
                 pixels.append(data, geometry=sizes)
                 bar.update(len(sizes))
         geometry = np.array([row for piece in pixels.pieces for row in piece["geometry"]], np.int32)
@@ -191,12 +198,16 @@ def stored_size(height: int, width: int, shorter: int = SHORTER_SIDE) -> tuple[i
 def decode(index: DatasetIndex, i: int) -> tuple[np.ndarray, tuple[int, int]]:
     """Image i as it is stored, and the height and width of its original."""
     with _opened(index, i) as opened:
-        image = ImageOps.exif_transpose(opened).convert("RGB")
+        image = upright(opened)
+    return shrunk(image), (image.height, image.width)
+
+
+def shrunk(image: Image.Image) -> np.ndarray:
+    """The pixels of an upright image as they are stored."""
     height, width = stored_size(image.height, image.width)
-    original = image.height, image.width
-    if (height, width) != original:
+    if (width, height) != image.size:
         image = image.resize((width, height), Image.Resampling.BILINEAR)
-    return np.asarray(image), original
+    return np.asarray(image)
 
 
 @contextmanager
@@ -252,5 +263,6 @@ def _work(start: int) -> tuple[list[list[int]], bytes]:
     return _decode_chunk(_index, start)
 
 
-def _cores() -> int:
+def cores() -> int:
+    """Processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -6,7 +6,6 @@ makes a page. Nothing is trained; the embeddings are made again from the kept we
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,14 +16,14 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from benchmark import datasets, images, insides, ladders, search, train
+from benchmark import datasets, images, insides, ladders, search, train, weights
 from benchmark.errors import UserError
 from benchmark.finished import Finished
 from benchmark.journal import write_json
 from benchmark.loader import Loader
-from benchmark.plan import RunSpec, split_of
+from benchmark.plan import split_of
 from benchmark.task import Side, Task
-from benchmark.worker import WEIGHTS, transform_of
+from benchmark.worker import transform_of
 from benchmark.workspace import Workspace
 from reports.extras import INSPECTION, SCHEMA
 from splits.manifest import Ladder
@@ -54,9 +53,9 @@ def opened(folder: Path) -> Finished:
     """The run in a folder; a UserError where it is none, is not finished or kept no weights."""
     if not (folder / "record.json").is_file():
         raise UserError(f"{folder} is not the folder of a finished run, such as WORK/runs/DATASET/SPLIT/METHOD/s0-HASH")
-    if not (folder / WEIGHTS).is_file():
+    if not (folder / weights.RUN).is_file():
         raise UserError(f"{folder} kept no weights (nothing was trained, or they were deleted): nothing to look into")
-    return Finished(folder, RunSpec(**json.loads((folder / "spec.json").read_text())))
+    return Finished.at(folder)
 
 
 def with_ends(run: Finished, ladder: Ladder, workspace: Workspace) -> list[Finished]:
@@ -67,7 +66,7 @@ def with_ends(run: Finished, ladder: Ladder, workspace: Workspace) -> list[Finis
     for split in sorted(wanted):
         home = workspace.runs / run.spec.dataset / str(split) / run.folder.parent.name
         for folder in sorted(home.glob(f"s{run.spec.seed}-*")):
-            if (folder / "record.json").is_file() and (folder / WEIGHTS).is_file():
+            if (folder / "record.json").is_file() and (folder / weights.RUN).is_file():
                 other = opened(folder)
                 if (other.spec.settings, other.spec.protocol) == (run.spec.settings, run.spec.protocol):
                     found[split] = other

@@ -6,6 +6,7 @@ import errno
 import hashlib
 import json
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,7 +34,8 @@ def disk_errors(path: Path) -> Iterator[None]:
 def write_json(path: Path, facts: dict[str, Any]) -> None:
     """Writes a JSON file in one step: it is there whole or not at all."""
     with disk_errors(path):
-        part = path.with_name(path.name + ".part")
+        # a name of its own: two runners may write the same file at the same moment
+        part = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")
         part.write_text(json.dumps(facts, indent=1) + "\n")
         os.replace(part, path)
 

@@ -122,8 +122,12 @@ class Lock:
         except FileExistsError:
             return None
         facts = {"host": socket.gethostname(), "machine": machine(), "pid": os.getpid(), "born": _born(os.getpid())}
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(f"{0:<{_WIDTH}}\n{json.dumps(facts)}\n")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as stream:
+                stream.write(f"{0:<{_WIDTH}}\n{json.dumps(facts)}\n")
+        except OSError:  # a full disk: a lock that names nobody would be waited for
+            lock.path.unlink(missing_ok=True)
+            raise
         return lock
 
     def beat(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import methods
@@ -11,7 +12,7 @@ from benchmark import protocol as protocols
 from benchmark.datasets import DatasetIndex
 from benchmark.errors import UserError
 from benchmark.executors import Job
-from benchmark.plan import Overrides, fitting, parse_ids, plan
+from benchmark.plan import Overrides, RunSpec, fitting, parse_ids, plan
 from benchmark.status import State
 from benchmark.studies import Part, Study
 from benchmark.worker import Context
@@ -45,17 +46,18 @@ class Places:
     plugins: tuple[str, ...] = ()
 
 
-def gather(study: Study, places: Places, *, breadth: bool = False) -> Matrix:
+def gather(study: Study, places: Places, *, breadth: bool = False, command: str = "") -> Matrix:
     """The cells of a study with their states.
 
     Dataset by dataset, so that its images stay in memory, and within one a seed of everything first; with `breadth` a
-    seed of everything of all datasets first.
+    seed of everything of all datasets first. `command` is what the user typed, for the records.
     """
     for plugin in places.plugins:
         methods.load_plugin(plugin)
     matrix = Matrix()
     cells: dict[str, Job] = {}
     problems: dict[str, None] = {}
+    unfit: dict[tuple[str, str], dict[str, None]] = {}
     for part in study.parts:
         for dataset in part.datasets:
             try:
@@ -63,10 +65,15 @@ def gather(study: Study, places: Places, *, breadth: bool = False) -> Matrix:
             except (UserError, OSError) as error:
                 problems[str(error)] = None
                 continue
-            for job in _cells(part, dataset, index, ladder, places, matrix):
-                cells.setdefault(job.spec.identity, job)
+            context = Context(dataset, places.workspace.root.absolute(), places.workspace.data.absolute(),
+                              weights_file=places.weights_file and _absolute(places.weights_file),
+                              plugins=tuple(map(_absolute, places.plugins)), command=command)
+            for spec in _cells(part, dataset, index, ladder, places, unfit):
+                cells.setdefault(spec.identity, Job(spec, context))
     if problems:
         raise UserError("\n".join(problems))
+    matrix.skipped = [f"left out on {dataset}: {', '.join(names)}: {reason}"
+                      for (dataset, reason), names in unfit.items()]
     matrix.jobs = list(cells.values())
     if breadth:
         matrix.jobs.sort(key=lambda job: job.spec.seed)
@@ -86,29 +93,31 @@ def _opened(dataset: str, workspace: Workspace, matrix: Matrix) -> tuple[Dataset
     return index, ladder
 
 
-def _cells(part: Part, dataset: str, index: DatasetIndex, ladder: Ladder, places: Places, matrix: Matrix) -> list[Job]:
-    context = Context(dataset, places.workspace.root.absolute(), places.workspace.data.absolute(),
-                      weights_file=places.weights_file, plugins=places.plugins)
+def _cells(part: Part, dataset: str, index: DatasetIndex, ladder: Ladder, places: Places,
+           unfit: dict[tuple[str, str], dict[str, None]]) -> list[RunSpec]:
+    """The cells of a part on one dataset; methods that fit no backbone they would get go to `unfit`, by reason."""
     name = part.protocol or datasets.get(dataset).protocol
     chosen = backbones.select(part.backbones) if part.backbones else [None]
     if places.weights_file and len(chosen) > 1:
         raise UserError("--weights is the file of one backbone; for several put them into a folder, each named like "
                         "its timm tag, and set OODML_WEIGHTS to that folder")
-    jobs = []
+    specs = []
     for backbone in chosen:
         for changes in part.variations():
             given = {**part.set, **changes, **({"backbone": backbone} if backbone else {})}
             overrides = Overrides.parse(f"{key}={_text(value)}" for key, value in given.items())
             count = part.seeds or protocols.load(name, dataset=index.name, overrides=overrides.protocol).seeds
-            names, unfit = fitting(methods.select(part.methods), index.name, name, overrides)
-            for method, reason in unfit.items():
-                line = f"{method} is left out on {index.name}: {reason}"
-                if line not in matrix.skipped:
-                    matrix.skipped.append(line)
-            specs = plan(ladder, index.hash, names, protocol=name, seeds=range(count),
-                         splits=_rungs(part.splits, ladder), overrides=overrides, weights_file=places.weights_file)
-            jobs += [Job(spec, context) for spec in specs]
-    return jobs
+            names, reasons = fitting(methods.select(part.methods), index.name, name, overrides)
+            for method, reason in reasons.items():
+                unfit.setdefault((index.name, reason), {})[method] = None
+            specs += plan(ladder, index.hash, names, protocol=name, seeds=range(count),
+                          splits=_rungs(part.splits, ladder), overrides=overrides, weights_file=places.weights_file)
+    return specs
+
+
+def _absolute(name: str) -> str:
+    """A file by its whole path, since workers of a cluster may stand elsewhere; what is no file stays as it is."""
+    return str(Path(name).absolute()) if Path(name).exists() else name
 
 
 def _rungs(text: str, ladder: Ladder) -> list[int] | None:

@@ -57,7 +57,7 @@ class Protocol:
     batches: str = key("batch sampler; empty: the method's own", "")
     steps_per_epoch: int = key("batches an epoch; 0: as many whole batches as the training set has", 0)
     train_shots: int = key("images of each training class that are trained on; 0: all", 0)
-    augmentation: str = key("named augmentation of training images: base, red, big, adv", "base")
+    augmentation: str = key("named augmentation of training images: base, red, big, adv, adv_released", "base")
     size: int = key("side of the square that the network sees; 0: the augmentation's own (224, big 256)", 0)
     resize: int = key("shorter side before the centre crop of evaluation", 256)
     scale: tuple[float, float] | None = key("share of the image's area that a random crop keeps; "

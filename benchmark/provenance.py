@@ -6,6 +6,7 @@ import ctypes
 import hashlib
 import importlib.metadata
 import platform
+import shlex
 import socket
 import subprocess
 import sys
@@ -18,8 +19,11 @@ PACKAGES = ("torch", "torchvision", "timm", "pytorch-metric-learning", "numpy", 
 
 
 @cache
-def facts() -> dict[str, Any]:
-    """Everything about this process that may matter later; the host's name is hashed."""
+def facts(command: str = "") -> dict[str, Any]:
+    """Everything about this process that may matter later; the host's name is hashed.
+
+    `command` is what the user typed, where this process was started by another.
+    """
     return {
         "version": _version("oodml"),
         "commit": _git("rev-parse", "HEAD"),
@@ -30,7 +34,7 @@ def facts() -> dict[str, Any]:
         "cpu": cpu_name(),
         "driver": _driver(),
         "host": hashlib.sha256(socket.gethostname().encode()).hexdigest()[:12],
-        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": command or shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
     }
 
 
@@ -75,9 +79,12 @@ class Energy:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.joules = self.so_far
+
+    @property
+    def so_far(self) -> float | None:
         after = _millijoules(self._gpu)
-        if self._before is not None and after is not None:
-            self.joules = (after - self._before) / 1000
+        return None if self._before is None or after is None else (after - self._before) / 1000
 
 
 @cache

@@ -16,6 +16,7 @@ from benchmark.errors import UserError
 from benchmark.executors import Job
 from benchmark.journal import write_json
 from benchmark.plan import RunSpec, differences
+from benchmark.progress import duration
 from benchmark.worker import Context
 from benchmark.workspace import Workspace
 from reports import ReportError, records
@@ -43,7 +44,7 @@ def look(folder: Path) -> State:
     begun = any(folder.glob("checkpoint-*"))
     holder = locks.newest(folder)
     if holder is not None and not holder.released and not holder.gone:
-        return State("running", f"{holder.owner}, heartbeat {max(0, holder.age):.0f} s ago", begun)
+        return State("running", _heard(holder), begun)
     try:
         failure = json.loads((folder / records.FAILURE).read_text(encoding="utf-8"))
         return State("failed", str(failure.get("cause", "?")).splitlines()[0], begun, str(failure.get("remedy") or ""))
@@ -51,6 +52,13 @@ def look(folder: Path) -> State:
         return State("missing", begun=begun)
     except (OSError, ValueError, AttributeError):
         return State("failed", "its failure.json cannot be read", begun)
+
+
+def _heard(holder: locks.Holder) -> str:
+    if holder.age < 2 * locks.STALE:
+        return f"{holder.owner}, heartbeat {max(0, holder.age):.0f} s ago"
+    return (f"{holder.owner}, no heartbeat for {duration(holder.age)}: if it is dead, the command that started it "
+            "takes the cell over")
 
 
 def _recorded(folder: Path) -> State:
@@ -63,11 +71,16 @@ def _recorded(folder: Path) -> State:
     return State("done")
 
 
-def set_aside(folder: Path) -> Path:
-    """Keep a damaged record under another name, so that its cell can be done again."""
+def set_aside(folder: Path) -> Path | None:
+    """Keep a damaged record under another name, so that its cell can be done again; None where another runner did."""
+    if look(folder).kind != "damaged":
+        return None
     number = 1 + len(list(folder.glob("damaged-*.json")))
     target = folder / f"damaged-{number}.json"
-    (folder / records.RECORD).rename(target)
+    try:
+        (folder / records.RECORD).rename(target)
+    except FileNotFoundError:
+        return None
     return target
 
 

@@ -42,23 +42,6 @@ def structure(embeddings: Any, labels: Any) -> dict[str, float]:
     return found | {f"rho_released@{k}": decay(singular, k) for k in RELEASED}
 
 
-def spectra(embeddings: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The singular values of all normalised embeddings, and the mean of those of each class; both sum to 1.
-
-    A class of fewer images than dimensions counts zero for the values it does not have.
-    """
-    x, y = as_embeddings(embeddings), as_labels(labels)
-    same_length(x, y)
-    x = normalize(x)
-    whole = singular_values(x)
-    total, count = np.zeros(x.shape[1]), 0
-    for stack in _stacks(x, y):
-        values = singular_values(stack)
-        total[:values.shape[1]] += (values / values.sum(axis=1, keepdims=True)).sum(axis=0)
-        count += len(values)
-    return whole / whole.sum(), total / count
-
-
 def singular_values(x: Tensor) -> np.ndarray:
     """The min(n, d) singular values of (..., n, d), not centred, largest first.
 

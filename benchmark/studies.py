@@ -80,16 +80,22 @@ def names() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
+def path_of(name: str) -> Path:
+    """The file of a study: one of the suite's by name, or any TOML file by path."""
+    path = Path(name) if name.endswith(".toml") else FOLDER / f"{name}.toml"
+    if not path.is_file():
+        raise UserError(f"unknown study '{name}'{near(name, names())}; there are {', '.join(names())}, "
+                        "or give the path of a .toml file")
+    return path
+
+
 def load(name: str) -> Study:
     """A study of the suite by name, or any TOML file by path.
 
     >>> load("oodml-cub").parts[0].datasets
     ('cub',)
     """
-    path = Path(name) if name.endswith(".toml") else FOLDER / f"{name}.toml"
-    if not path.is_file():
-        raise UserError(f"unknown study '{name}'{near(name, names())}; there are {', '.join(names())}, "
-                        "or give the path of a .toml file")
+    path = path_of(name)
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

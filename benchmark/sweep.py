@@ -22,27 +22,32 @@ from benchmark.workspace import Workspace
 Say = Callable[[str], None]
 
 
-def show(matrix: Matrix, places: Places, resources: Resources, calibrate: bool = False,
+def show(matrix: Matrix, places: Places, resources: Resources, *, calibrate: bool = False, retry_failed: bool = False,
          say: Say = click.echo) -> None:
     """The matrix with its states, and what the rest of it will cost."""
     cells = [status.Cell(job.spec, job.folder, matrix.states[job.spec.identity], "") for job in matrix.jobs]
     say(status.table(cells))
     for line in matrix.skipped:
         say(line)
-    todo = matrix.of("missing", "damaged")
+    todo = matrix.of("missing", "damaged", *(["failed"] if retry_failed else []))
     if not todo:
         return
     workspace = places.workspace
     if calibrate:
         _calibrate(todo, matrix, workspace, say)
     found = _devices(resources)
-    rates = cost.Rates(cost.measured(workspace.runs, workspace.cache / cost.CALIBRATION / "runs"),
-                       provenance.device_name(found[0]))
+    here = provenance.device_name(found[0])
+    networks = {cost.network(job.spec.protocol) for job in todo}
+    alike = [run for run in cost.measured(workspace.runs, workspace.cache / cost.CALIBRATION / "runs")
+             if run.network in networks]
+    rates = cost.Rates(alike, here)
+    # of a device that is not in this machine one is taken
+    devices = 1 if rates.device != here else len(set(found)) if cost.is_gpu(here) else len(found)
     estimates = [rates.estimate(job.spec, *matrix.images[job.spec.split_hash]) for job in todo]
-    for line in cost.summary(estimates, rates, len(found)):
+    for line in cost.summary(estimates, rates, devices, resources.per_gpu):
         say(line)
     if resources.seconds is not None:
-        room, fitting_cells = resources.seconds * len(found), 0
+        room, fitting_cells = resources.seconds * devices, 0
         for estimate in estimates:
             room -= estimate.seconds or 0.0
             fitting_cells += room >= 0
@@ -64,17 +69,21 @@ def _calibrate(todo: list[Job], matrix: Matrix, workspace: Workspace, say: Say) 
         if not link.is_symlink():
             link.symlink_to(getattr(workspace, name).absolute(), target_is_directory=True)
     kinds: dict[tuple[Any, ...], Job] = {}
+    gpu = _devices(Resources())[0].startswith("cuda")
     for job in todo:
-        short = {**job.spec.protocol, "epochs": 2, "steps_per_epoch": 10, "evaluate_every": 2}
+        own = job.spec.protocol
+        # long enough to record CUDA graphs; what would be compiled in a long run is compiled in the short one too
+        short = {**own, "epochs": 4 + own["warmup"], "steps_per_epoch": 10, "evaluate_every": 2, "clustering": "no",
+                 "compile": cost.compile_of(own, matrix.images[job.spec.split_hash][0]) if gpu else own["compile"]}
         spec = dataclasses.replace(job.spec, protocol=short, seed=0)
-        kinds.setdefault((spec.method, spec.protocol["backbone"], spec.protocol["size"], job.spec.dataset),
+        kinds.setdefault((spec.method, *cost.network(short), short["batch_size"], short["compile"], spec.dataset),
                          Job(spec, dataclasses.replace(job.context, work=root)))
     jobs = [job for job in kinds.values() if not job.done]
     if not jobs:
         return
     say(f"measuring a few steps of {len(jobs)} kinds of cells")
     _prepare(jobs, matrix, workspace)
-    progress = Progress(len(jobs), 2 * len(jobs))
+    progress = Progress(len(jobs), sum(int(job.spec.protocol["epochs"]) for job in jobs))
     try:
         executors.get("local").execute(jobs, Resources(jobs=1), progress)
     finally:
@@ -87,15 +96,17 @@ def run(study: Study, places: Places, *, executor: str = "local", resources: Res
     resources = resources or Resources()
     engine = executors.get(executor)
     workspace = places.workspace
-    matrix = gather(study, places, breadth=resources.seconds is not None)
+    matrix = gather(study, places, breadth=resources.seconds is not None, command=command)
     _refuse_foreign(matrix)
     counts = Counter(matrix.states[job.spec.identity].kind for job in matrix.jobs)
-    say(f"{study.name}: {len(matrix.jobs)} cells, " + ", ".join(f"{counts[kind]} {kind}" for kind in status.KINDS))
+    kinds = [*status.KINDS, *(["damaged"] if counts["damaged"] else [])]
+    say(f"{study.name}: {len(matrix.jobs)} cells, " + ", ".join(f"{counts[kind]} {kind}" for kind in kinds))
     for line in matrix.skipped:
         say(line)
     for job in matrix.of("damaged"):
-        kept = status.set_aside(job.folder).name
-        say(f"{job.spec.label()}: {matrix.states[job.spec.identity].text}; kept as {kept}, done again")
+        kept = status.set_aside(job.folder)
+        if kept is not None:
+            say(f"{job.spec.label()}: {matrix.states[job.spec.identity].text}; kept as {kept.name}, done again")
     status.save_plan(workspace, matrix.jobs, command)
     todo = matrix.of("missing", "damaged", "running", *(["failed"] if retry_failed else []))
     if counts["failed"] and not retry_failed:

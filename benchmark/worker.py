@@ -6,6 +6,7 @@ import contextlib
 import copy
 import dataclasses
 import errno
+import gc
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -57,6 +58,10 @@ class Context:
     device: str = "cpu"
     weights_file: str | None = None
     plugins: tuple[str, ...] = ()
+    command: str = ""
+    """What the user typed: on a cluster a worker's own command line says nothing."""
+    shared: int = 1
+    """Runs at a time on the device."""
 
     @property
     def workspace(self) -> Workspace:
@@ -71,7 +76,7 @@ def run(spec: RunSpec, context: Context, *, stop: Callable[[], bool] = lambda: F
         return folder / "record.json"
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "spec.json", dataclasses.asdict(spec))
-    write_json(folder / "env.json", provenance.facts())
+    write_json(folder / "env.json", provenance.facts(context.command))
     began = time.perf_counter()
     index, store, ladder = _opened(context.dataset, context.work, context.data)
     split = split_of(ladder, spec)
@@ -83,6 +88,7 @@ def run(spec: RunSpec, context: Context, *, stop: Callable[[], bool] = lambda: F
     transform = transform_of(protocol, method)
     loader = Loader(store, transform, context.device)
     if context.device.startswith("cuda"):
+        gc.collect()  # recorded graphs of the cell before refer to themselves
         torch.cuda.reset_peak_memory_stats(context.device)
     sampler = batches.create(protocol.batches or methods.get(spec.method).batches, torch.from_numpy(learnt.labels),
                              protocol.batch_size, distance=frechet_distance)
@@ -112,7 +118,8 @@ def run(spec: RunSpec, context: Context, *, stop: Callable[[], bool] = lambda: F
 
     with provenance.Energy(context.device) as energy:
         history = train.train(method, learnt, loader, sampler, protocol, seed=spec.seed, device=context.device,
-                              folder=folder, evaluate=evaluate, stop=stop, tell=tell)
+                              folder=folder, evaluate=evaluate, stop=stop, tell=tell,
+                              spent=lambda: {"seconds": time.perf_counter() - began, "joules": energy.so_far or 0.0})
     if not last:  # killed between the last checkpoint and the record
         evaluate(method)
     result = last["score"]
@@ -122,7 +129,7 @@ def run(spec: RunSpec, context: Context, *, stop: Callable[[], bool] = lambda: F
     scores, chosen = choose(history)
     write_line(folder, {"event": "end", "chosen_epochs": chosen})
     if method.groups(protocol.lr, protocol.weight_decay):
-        checkpoint.save_weights(folder / WEIGHTS, method.state_dict())
+        checkpoint.save_weights(folder / weights.RUN, method.state_dict())
     seen = structure.structure(embed(learnt.ids), learnt.labels) if protocol.train_structure else {}
     record = {
         "schema": records.SCHEMA, "source": "run", "identity": spec.identity,
@@ -133,12 +140,14 @@ def run(spec: RunSpec, context: Context, *, stop: Callable[[], bool] = lambda: F
         "structure": {"train": seen, "test": structure.structure(last["embeddings"], task.test.labels)},
         "curve": _curve(history),
         "queries": {"count": int(result.outcomes.counted.sum()), "left_out": int((~result.outcomes.counted).sum())},
-        "cost": {"seconds": time.perf_counter() - began, "train_seconds": history.seconds,
+        "cost": {"seconds": history.earlier.get("seconds", 0.0) + time.perf_counter() - began,
+                 "train_seconds": history.seconds, "evaluate_seconds": history.evaluating,
                  "images_per_second": history.images / history.seconds if history.seconds else 0.0,
                  "peak_memory_bytes": peak_memory(context.device), "steps": history.steps,
-                 "precision": train.precision(protocol, context.device), "energy_joules": energy.joules,
-                 "device": provenance.device_name(context.device)},
-        "provenance": {**provenance.facts(), "date": provenance.now(),
+                 "precision": train.precision(protocol, context.device),
+                 "energy_joules": energy.joules and history.earlier.get("joules", 0.0) + energy.joules,
+                 "device": provenance.device_name(context.device), "shared": context.shared},
+        "provenance": {**provenance.facts(context.command), "date": provenance.now(),
                        "kmeans": None if protocol.clustering == "no" else library(context.device)},
     }
     path = records.write(folder, record)
@@ -203,7 +212,7 @@ def failure_of(error: BaseException) -> dict[str, Any]:
         remedy = "lower the learning rate (--set lr=...) or clip gradients (--set clip_norm=1)"
     elif isinstance(error, torch.cuda.OutOfMemoryError):
         cause = "the GPU ran out of memory"
-        remedy = "a smaller batch (--set batch_size=...), or fewer runs a GPU (--jobs 1)"
+        remedy = "a smaller batch (--set batch_size=...), or fewer runs a GPU (--per-gpu 1)"
     elif isinstance(error, MemoryError) or "can't allocate memory" in text:
         cause = "main memory ran out"
         remedy = "a smaller batch (--set batch_size=...), or fewer runs at once (--jobs 1)"

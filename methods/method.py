@@ -8,6 +8,8 @@ takes any objective as its base (`s2sd:multisimilarity`).
 from __future__ import annotations
 
 import dataclasses
+import difflib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -18,6 +20,16 @@ from torch import Tensor, nn
 
 class MethodError(ValueError):
     """A mistake in the choice of a method or of its settings, worded for its user."""
+
+
+def near(name: str, options: Iterable[str]) -> str:
+    """A hint at the option that was probably meant, ready to stand behind the wrong name.
+
+    >>> near("margn", ["margin", "arcface"])
+    " (did you mean 'margin'?)"
+    """
+    close = difflib.get_close_matches(name, list(options), n=1, cutoff=0.5)
+    return f" (did you mean '{close[0]}'?)" if close else ""
 
 
 def setting(default: Any, source: str, **per_dataset: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import fnmatch
 import importlib
 import importlib.metadata
@@ -17,7 +16,7 @@ from typing import Any
 
 from torch import nn
 
-from methods.method import Method, MethodError, Objective
+from methods.method import Method, MethodError, Objective, near
 
 _ENTRIES: dict[str, Entry] = {}
 _discovered = False
@@ -107,12 +106,6 @@ def coerce(value: Any, field: dataclasses.Field, where: str) -> Any:
         return kind(value)
     except (ValueError, KeyError):
         raise MethodError(f"{where}: '{value}' is not a {kind.__name__}") from None
-
-
-def near(name: str, options: Iterable[str]) -> str:
-    """ (did you mean X?), where something similar exists."""
-    close = difflib.get_close_matches(name, list(options), n=1, cutoff=0.5)
-    return f" (did you mean '{close[0]}'?)" if close else ""
 
 
 def register(name: str, *, family: str, papers: Iterable[str] = (), tags: Iterable[str] = (), cite: str = "",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,33 @@ import pandas as pd
 
 from reports import aggregate, published
 from reports.tables import Column, Table
+
+_ANYHOW = {"--budget": 1, "--per-gpu": 1, "--jobs": 1, "--executor": 1, "--ray-address": 1, "--slurm": 1,
+           "--retry-failed": 0}
+"""Options of `oodml run` that change how runs are done and not what comes out, with their number of values."""
+
+
+def again(command: str) -> str:
+    """The command that does a run again, without what only said how many to do at a time and where.
+
+    >>> again("oodml run --study glyphs --per-gpu 14 --budget 205s")
+    'oodml run --study glyphs'
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError:  # not a shell's words: shown as it was recorded
+        return command
+    kept: list[str] = []
+    skip = 0
+    for word in words:
+        name, equals, _ = word.partition("=")
+        if skip:
+            skip -= 1
+        elif name in _ANYHOW:
+            skip = 0 if equals else _ANYHOW[name]
+        else:
+            kept.append(word)
+    return shlex.join(kept)
 
 
 def settings_table(settings: dict[str, Any], name: str, caption: str) -> Table:

@@ -1,4 +1,4 @@
-"""Records wherever they lie, loose or packed, as one table; and the way from one form to the other.
+"""Loose records to packed ones and back.
 
 Packed records are small enough to be committed and travel with their project. What is kept is kept bit for bit; left
 out are outcomes of single queries (summed by class instead, from which every test of recall@1 is made), the values of
@@ -9,73 +9,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from reports import ReportError, crossing, fewshot, outcomes, packed, records
-from reports.migration import current
-from reports.records import FACTS, FAILURE_FACTS
+from reports.records import FAILURES, read, scan, scan_checked
 
-FAILURES = "failures.jsonl"
 POINTS = 16
 """Points of a training curve that are packed."""
-_MAKE = "`oodml run --dataset glyphs --protocol demo` makes records"
-
-
-def scan(folder: Path | str | Iterable[Path | str]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """(finished runs, runs without a result) below one folder or several, loose and packed; see `records.scan`."""
-    folders = [Path(folder)] if isinstance(folder, (str, Path)) else [Path(f) for f in folder]
-    frame, lost = records.scan(folders)
-    rows: list[dict[str, Any]] = []
-    failed: list[dict[str, Any]] = []
-    shared: dict[str, Any] = {}
-    for path in _files(folders):
-        try:
-            if path.name == FAILURES:
-                failed += [json.loads(line) | {"path": str(path)} for line in path.read_text("utf-8").split("\n")[:-1]]
-            else:
-                rows += [records._row(read(path / name), path / name, shared) for name in packed.read(path)]
-        except (ReportError, ValueError) as error:
-            failed.append({"kind": "ReportError", "cause": str(error), "state": "damaged", "path": str(path)})
-    if rows:
-        parts = [part for part in (frame, pd.DataFrame(rows)) if len(part)]
-        frame = pd.concat(parts, ignore_index=True).drop_duplicates("identity", ignore_index=True)
-        extra = sorted(set(frame.columns) - set(FACTS), key=lambda column: (":" in column, column))
-        frame = frame.reindex(columns=[*FACTS, *extra])
-    if failed:
-        lost = pd.DataFrame([*lost.to_dict("records"), *failed], columns=list(FAILURE_FACTS))
-    return frame, lost
-
-
-def _files(folders: Iterable[Path]) -> Iterator[Path]:
-    for top in folders:
-        for root, inside, files in os.walk(top):
-            inside.sort()
-            yield from (Path(root, name) for name in sorted(files) if name.endswith(packed.ENDING) or name == FAILURES)
-
-
-def scan_checked(folder: Iterable[Path | str], datasets: list[str] | None = None) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """What `scan` finds, of some datasets only if asked; a ReportError where no finished run is among it."""
-    folders = [Path(path) for path in folder]
-    for path in folders:
-        if not path.is_dir():
-            raise ReportError(f"there is no folder {path}; {_MAKE}")
-    frame, lost = scan(folders)
-    where = ", ".join(str(path) for path in folders)
-    if datasets:
-        unknown = sorted(set(datasets) - set(frame["dataset"]))
-        if unknown:
-            known = ", ".join(sorted(frame["dataset"].unique())) or "none"
-            raise ReportError(f"no finished run of the dataset '{unknown[0]}' below {where}; there are: {known}")
-        frame = frame[frame["dataset"].isin(datasets)].reset_index(drop=True)
-        lost = lost[lost["dataset"].isin(datasets)].reset_index(drop=True)
-    if frame.empty:
-        cause = f" ({len(lost)} without a result, the first: {lost['cause'].iloc[0]})" if len(lost) else ""
-        raise ReportError(f"no finished run below {where}{cause}; {_MAKE}")
-    return frame, lost
 
 
 def thinned(curve: list[dict[str, Any]], most: int = POINTS) -> list[dict[str, Any]]:
@@ -148,26 +92,6 @@ def pack(folders: Iterable[Path | str], out: Path, datasets: list[str] | None = 
             (home / name).write_text(text, encoding="utf-8")
             written.append(home / name)
     return written, len(frame)
-
-
-def read(run: Path | str) -> dict[str, Any]:
-    """The record of a run by the `path` of a collected table, loose or packed."""
-    home, name = os.path.split(run)
-    if not home.endswith(packed.ENDING):
-        return records.read(Path(run))
-    record = packed.read(home)[name]["record"]
-    try:
-        return records.check(current(record | {"curve": _points(record["curve"])}))
-    except ReportError as error:
-        raise ReportError(f"{run}: {error}") from None
-
-
-def _points(columns: Any) -> list[dict[str, Any]]:
-    """A curve as a list of points, from its columns."""
-    if not columns:
-        return []
-    rows = zip(*columns.values())
-    return [{key: value for key, value in zip(columns, row) if value is not None} for row in rows]
 
 
 def unpack(folder: Path, runs: Path) -> tuple[int, int]:

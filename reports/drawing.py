@@ -140,8 +140,11 @@ def grey_lines(axes: Axes, lines: Sequence[Sequence[tuple[float, float]]]) -> No
     axes.autoscale_view()
 
 
-def _spread_out(heights: list[float], gap: float, low: float) -> list[float]:
-    """Heights in the given order of size, moved as little as need be so that neighbours are a gap apart."""
+def _spread_out(heights: list[float], gap: float, low: float, high: float) -> list[float]:
+    """Heights in the given order of size, moved as little as need be so that neighbours are a gap apart.
+
+    All stay above `low` and, where there is room for them, below `high`.
+    """
     order = np.argsort(heights, kind="stable")
     placed = np.array(heights, float)[order]
     for _ in range(200):
@@ -154,6 +157,8 @@ def _spread_out(heights: list[float], gap: float, low: float) -> list[float]:
                 moved = True
         if len(placed) and placed[0] < low:
             placed += low - placed[0]
+        elif len(placed) and placed[-1] > high:
+            placed -= min(placed[-1] - high, placed[0] - low)
         if not moved:
             break
     result = [0.0] * len(heights)
@@ -163,14 +168,24 @@ def _spread_out(heights: list[float], gap: float, low: float) -> list[float]:
 
 
 def end_labels(axes: Axes, ends: list[tuple[str, float, float, Style]], logarithmic: bool = False) -> None:
-    """Names beyond the right end of the curves, apart from each other, each tied to its curve by a thin line."""
+    """Names beyond the right end of the curves, apart from each other, each tied to its curve by a thin line.
+
+    A curve that ends earlier is named where it ends: a line to the right would be taken for more of it.
+    """
     if len(ends) > NAMED:  # no room for all: those without a hue of their own stay nameless here
         ends = [end for end in ends if end[3].number != -1]
     low, high = axes.get_ylim()
     inches = axes.get_position().height * axes.figure.get_figheight()  # type: ignore[union-attr]
+    last = max((end for _, end, _, _ in ends), default=0.0)
+    for label, end, height, style in ends:
+        if end < last:
+            axes.annotate(label, (end, height), xytext=(4, 5), textcoords="offset points", fontsize=8.5,
+                          color=style.colour)
+    ends = [one for one in ends if one[1] == last]
     turned = low > high
     placed = [-height if turned else height for _, _, height, _ in ends]
-    heights = _spread_out(placed, abs(high - low) * 0.17 / inches, -low if turned else low)
+    bounds = (-low, -high) if turned else (low, high)
+    heights = _spread_out(placed, abs(high - low) * 0.17 / inches, *bounds)
     heights = [-height if turned else height for height in heights]
     left, right = axes.get_xlim()
     beside = right * (right / left) ** 0.025 if logarithmic else right + (right - left) * 0.025

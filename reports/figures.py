@@ -74,6 +74,8 @@ def ladder_curve(cells: pd.DataFrame, look: dict[str, Style], name: str, title: 
         if len(rungs):
             near, far = rungs["frd"].min(), rungs["frd"].max()
             axes.set_xlim(near - 0.03 * (far - near), far + 0.02 * (far - near))
+            ticks = _legible(rungs["frd"].tolist())
+            axes.set_xticks(ticks, [_distance(frd) for frd in ticks])
         bottom, top = axes.get_ylim()
         axes.vlines(rungs["frd"], bottom, bottom + 0.02 * (top - bottom), color=INK, lw=0.8)
         for frd in rungs.loc[rungs["kind"] == "default", "frd"]:
@@ -85,6 +87,24 @@ def ladder_curve(cells: pd.DataFrame, look: dict[str, Style], name: str, title: 
             end_labels(axes, ends)
         told = "; ".join(f"{label} ends at {score:.1f}" for label, _, score, _ in ends)
         return svg(figure, name, title, f"{metric} over the distance of {len(rungs)} splits: {told}.")
+
+
+def _distance(frd: float) -> str:
+    return f"{frd:.0f}" if frd >= 100 else f"{frd:.1f}"
+
+
+def _legible(places: list[float], share: float = 0.075) -> list[float]:
+    """Of places in rising order those whose names do not run into one another; the first and the last always.
+
+    >>> _legible([10, 12, 50, 96, 100])
+    [10, 50, 100]
+    """
+    gap = share * (places[-1] - places[0])
+    kept = places[:1]
+    for place in places[1:-1]:
+        if place - kept[-1] >= gap and places[-1] - place >= gap:
+            kept.append(place)
+    return kept + places[-1:] if len(places) > 1 else kept
 
 
 def rank_flips(cells: pd.DataFrame, look: dict[str, Style], name: str, title: str) -> str:
@@ -112,7 +132,7 @@ def rank_flips(cells: pd.DataFrame, look: dict[str, Style], name: str, title: st
                       zorder=3)
         if rest:
             grey_lines(axes, rest)
-        axes.set_xticks(range(len(rungs)), [f"{frd:.0f}" if frd >= 100 else f"{frd:.1f}" for frd in rungs["frd"]])
+        axes.set_xticks(range(len(rungs)), [_distance(frd) for frd in rungs["frd"]])
         axes.set_xlim(-0.15, len(rungs) - 0.9)
         axes.set_ylim(len(ranks) + 0.5, 0.5)
         axes.yaxis.set_major_locator(MaxNLocator(min(10, len(ranks)), integer=True))

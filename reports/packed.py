@@ -145,3 +145,18 @@ def beside(run: Path | str, name: str) -> Any:
             return json.load(file)
     except (OSError, ValueError) as error:
         raise ReportError(f"{path} is damaged ({error}); delete it and make it again") from None
+
+
+def record(run: Path | str) -> Entry:
+    """The record of a packed run, its curve as a list of points again."""
+    home, own = os.path.split(run)
+    found = read(home)[own]["record"]
+    return found | {"curve": _points(found["curve"])}
+
+
+def _points(columns: Any) -> list[dict[str, Any]]:
+    """A curve as a list of points, from its columns."""
+    if not columns:
+        return []
+    rows = zip(*columns.values())
+    return [{key: value for key, value in zip(columns, row) if value is not None} for row in rows]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
-from reports import cards, figures, small_figures, tables, views
+from reports import cards, coverage, figures, small_figures, tables, views
+from reports.coverage import Study
 from reports.drawing import Style, styles_of
 from reports.extras import Extras
 from reports.rendering import Site, slug
@@ -15,8 +17,8 @@ from reports.results import union_parts
 from reports.statistics import kendall_between_rungs
 
 
-def home(site: Site) -> None:
-    """The boards, the rules they follow, the curves behind them, and what has no result."""
+def home(site: Site, studies: Sequence[Study] = ()) -> None:
+    """The boards, the rules they follow, the curves behind them, how far studies are, and what has no result."""
     sparks = site.sparks()
     results = site.results
     boards, unions = [], []
@@ -34,7 +36,10 @@ def home(site: Site) -> None:
     lost = site.table(views.failure_table(site.failures)) if len(site.failures) else None
     curves = [(dataset, _curve(site, dataset, site.metrics[0])) for dataset in site.datasets[:4]
               if _has_ladder(site.cells(dataset, site.metrics[0]))]
-    site.page("index.html", "index.html", boards=boards, union_boards=unions, lost=lost, curves=curves)
+    covered = [told | {"table": site.table(told["table"])} for study in studies
+               if (told := coverage.shown(study, site.runs))]
+    site.page("index.html", "index.html", boards=boards, union_boards=unions, lost=lost, curves=curves,
+              covered=covered)
 
 
 def _has_ladder(cells: pd.DataFrame) -> bool:
@@ -162,7 +167,7 @@ def method(site: Site, label: str, runs: pd.DataFrame, extras: Extras) -> None:
         drawn = site.figure(drawing, f"{name}-training") | {"table": site.table(numbers)}
     place = site.board[[key == label for key in site.results.label(site.board)]] if len(site.board) else site.board
     place = place[place["source"] != "published"] if len(place) else place
-    commands = sorted({str(command) for command in runs["command"].dropna()})
+    commands = sorted({cards.again(str(command)) for command in runs["command"].dropna()})
     said = cards.paper_says(runs, newest["method"], f"{name}-paper")
     settings = cards.settings_table(newest["settings"] or {}, f"{name}-settings", f"Settings of {label}")
     usual = cards.usual(site.results.protocol_settings[newest["protocol"].split("[")[0]])

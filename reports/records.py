@@ -1,6 +1,7 @@
-"""The record of a run: its schema, its atomic writing, and the collecting of a folder of them into one table.
+"""The record of a run: its atomic writing, and the collecting of folders of them, loose or packed, into one table.
 
-`record.json` is written last and is the done mark of a run; `failure.json` tells why there is none.
+`record.json` is written last and is the done mark of a run; `failure.json` tells why there is none. Packed runs lie
+many in a file (`packed`), and `failures.jsonl` beside them tells of those without a result.
 """
 
 from __future__ import annotations
@@ -15,100 +16,24 @@ from typing import Any
 
 import pandas as pd
 
-from reports import ReportError
+from reports import ReportError, packed
 from reports.migration import SCHEMA, current
+from reports.schema import SOURCES, check
 
-RECORD, FAILURE = "record.json", "failure.json"
-SOURCES = ("run", "submitted", "published")
+__all__ = ["FACTS", "SCHEMA", "SOURCES", "check", "collect", "failures", "metrics", "read", "scan", "scan_checked",
+           "write", "write_failure"]
 
-_NUMBER = (int, float)
+RECORD, FAILURE, FAILURES = "record.json", "failure.json", "failures.jsonl"
 _MAYBE = (int, float, type(None))
-_TEXT = (str, type(None))
-_KEYS: dict[str, dict[str, Any] | tuple[type, ...]] = {
-    "schema": (int,), "source": (str,), "identity": (str,), "dataset": (str,), "dataset_hash": _TEXT, "seed": (int,),
-    "split": {"id": (int,), "kind": (str,), "iteration": _MAYBE, "frd": _MAYBE, "frd_class_means_released": _MAYBE,
-              "hash": _TEXT, "train_classes": _MAYBE, "test_classes": _MAYBE, "train_images": _MAYBE,
-              "test_images": _MAYBE, "ladder": (list,)},
-    "method": {"name": (str,), "family": (str,), "papers": (list, tuple), "tags": (list, tuple), "summary": _TEXT,
-               "cite": _TEXT, "settings": (dict,), "trains": _TEXT, "trainable_parameters": _MAYBE,
-               "total_parameters": _MAYBE},
-    "protocol": {"name": (str,)}, "backbone": {"name": (str,), "weights": _TEXT},
-    "scores": (dict,), "chosen_epochs": (dict,), "domains": (dict,), "structure": (dict,), "curve": (list,),
-    "queries": {"count": _MAYBE, "left_out": _MAYBE}, "cost": (dict,), "provenance": (dict,),
-}
-_OPEN = {"protocol", "queries"}
-_OPTIONAL = {"split.parts": (dict,)}
-"""Of a union, the number of training images of each of its datasets: {name: count}."""
-
 FACTS = (
     "dataset", "split", "kind", "frd", "method", "family", "seed", "protocol", "backbone", "source", "identity", "path",
     "iteration", "frd_class_means_released", "dataset_hash", "split_hash", "train_classes", "test_classes",
     "train_images", "test_images", "ladder", "parts", "weights", "papers", "tags", "summary", "cite", "settings",
     "trains", "trainable_parameters", "total_parameters", "protocol_settings", "chosen_epochs", "curve", "queries",
-    "left_out", "device", "date", "commit", "version", "command",
+    "left_out", "device", "date", "commit", "dirty", "version", "command",
 )
 FAILURE_FACTS = ("dataset", "split", "method", "seed", "protocol", "backbone", "kind", "cause", "remedy", "state",
                  "path")
-
-
-def check(record: Any) -> dict[str, Any]:
-    """The record itself if it follows the schema; a ReportError that names the first key which does not.
-
-    >>> check({"schema": SCHEMA, "dataset": "glyphs"})
-    Traceback (most recent call last):
-    reports.ReportError: the record lacks the key 'source'
-    """
-    if not isinstance(record, dict):
-        raise ReportError("a record is a JSON object")
-    if record.get("schema") != SCHEMA:
-        raise ReportError(f"the record has schema {record.get('schema')!r}, not {SCHEMA}")
-    _check_keys(record, _KEYS, "")
-    if record["source"] not in SOURCES:
-        raise ReportError(f"source is {record['source']!r}; it is one of {', '.join(SOURCES)}")
-    _check_ladder(record["split"])
-    if "last" not in record["scores"]:
-        raise ReportError("scores has no entry for the rule 'last'")
-    for rule, scores in record["scores"].items():
-        _check_fractions(scores, f"scores.{rule}")
-    for domain, scores in record["domains"].items():
-        _check_fractions(scores, f"domains.{domain}")
-    return record
-
-
-def _check_keys(part: dict[str, Any], keys: dict[str, Any], where: str) -> None:
-    for key, kind in keys.items():
-        if key not in part:
-            raise ReportError(f"the record lacks the key '{where}{key}'")
-        value = part[key]
-        if isinstance(kind, dict):
-            if not isinstance(value, dict):
-                raise ReportError(f"'{where}{key}' is not an object")
-            _check_keys(value, kind, f"{where}{key}.")
-        elif not isinstance(value, kind) or isinstance(value, bool):
-            raise ReportError(f"'{where}{key}' is {value!r}, not {' or '.join(k.__name__ for k in kind)}")
-    if where.rstrip(".") not in _OPEN and len(part) > len(keys):
-        for key in part:
-            if key not in keys and not isinstance(part[key], _OPTIONAL.get(f"{where}{key}", ())):
-                raise ReportError(f"the record has an unknown key '{where}{key}'")
-
-
-def _check_ladder(split: dict[str, Any]) -> None:
-    rungs = split["ladder"]
-    for rung in rungs:
-        if not (isinstance(rung, (list, tuple)) and len(rung) == 2 and isinstance(rung[0], int)
-                and isinstance(rung[1], _NUMBER) and math.isfinite(rung[1])):
-            raise ReportError(f"split.ladder holds {rung!r}; a rung is [id, distance]")
-    ids = [rung[0] for rung in rungs]
-    if ids and (len(set(ids)) != len(ids) or split["id"] not in ids):
-        raise ReportError(f"split {split['id']} is not exactly once on its own ladder {ids}")
-
-
-def _check_fractions(scores: Any, where: str) -> None:
-    if not isinstance(scores, dict):
-        raise ReportError(f"{where} is not an object")
-    for metric, value in scores.items():
-        if not isinstance(value, _NUMBER) or isinstance(value, bool) or not 0 <= value <= 1:
-            raise ReportError(f"{where}.{metric} is {value!r}; scores are fractions between 0 and 1")
 
 
 def _finite(value: Any) -> Any:
@@ -158,15 +83,16 @@ def _load(path: Path) -> Any:
         raise ReportError(f"{path} is damaged ({error}); delete it and run again") from None
 
 
-def read(path: Path) -> dict[str, Any]:
-    """The record in a file (or in a run's folder), of an older schema as today's would have it.
+def read(path: Path | str) -> dict[str, Any]:
+    """The record in a file, in a run's folder or in a pack (FILE/RUN), of an older schema as today's would have it.
 
     What is cut or damaged is a ReportError, what is of a newer schema `migration.Foreign`.
     """
     path = Path(path)
-    path = path / RECORD if path.is_dir() else path
+    inside = path.parent.name.endswith(packed.ENDING)
+    path = path / RECORD if not inside and path.is_dir() else path
     try:
-        content = _load(path)
+        content = packed.record(path) if inside else _load(path)
         return check(current(content) if isinstance(content, dict) else content)
     except ReportError as error:
         message = str(error)
@@ -174,12 +100,14 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def _found(folder: str) -> Iterator[tuple[str, str]]:
-    """Every (run folder, name of its mark) below a folder, in a stated order; a record outranks a failure."""
+    """Every (folder, name of a file that tells of runs) below a folder, in a stated order; a record outranks a failure.
+    """
     for root, folders, files in os.walk(folder):
         folders.sort()
         mark = RECORD if RECORD in files else FAILURE if FAILURE in files else None
         if mark:
             yield root, mark
+        yield from ((root, name) for name in sorted(files) if name.endswith(packed.ENDING) or name == FAILURES)
 
 
 def _row(record: dict[str, Any], path: Path, shared: dict[str, Any]) -> dict[str, Any]:
@@ -203,7 +131,7 @@ def _row(record: dict[str, Any], path: Path, shared: dict[str, Any]) -> dict[str
                                         "train_images", "test_images")}
     row |= {key: one(method[key]) for key in ("papers", "tags", "summary", "cite", "settings", "trains",
                                               "trainable_parameters", "total_parameters")}
-    row |= {key: made.get(key) for key in ("date", "commit", "version", "command")}
+    row |= {key: made.get(key) for key in ("date", "commit", "dirty", "version", "command")}
     for rule, scores in record["scores"].items():
         row |= scores if rule == "last" else {f"{rule}:{metric}": value for metric, value in scores.items()}
     for domain, scores in record["domains"].items():
@@ -225,12 +153,14 @@ def _failure(folder: Path, root: Path, cause: dict[str, Any], state: str) -> dic
 
 
 def scan(folder: Path | str | Iterable[Path | str]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """(finished runs, runs without a result) below one folder or several; reads each file once.
+    """(finished runs, runs without a result) below one folder or several, loose and packed; reads each file once.
 
-    The second table has one row for each `failure.json` (state 'failed') and each unreadable record ('damaged').
+    A packed run that lies there loose as well is taken once. The second table has one row for each failure (state
+    'failed') and each unreadable record ('damaged').
     """
     folders = [Path(folder)] if isinstance(folder, (str, Path)) else [Path(f) for f in folder]
     rows: list[dict[str, Any]] = []
+    inside: dict[str, dict[str, Any]] = {}
     lost: list[dict[str, Any]] = []
     shared: dict[str, Any] = {}
     for top in folders:
@@ -239,12 +169,19 @@ def scan(folder: Path | str | Iterable[Path | str]) -> tuple[pd.DataFrame, pd.Da
             try:
                 if mark == RECORD:
                     rows.append(_row(read(path), path.parent, shared))
-                else:
+                elif mark == FAILURE:
                     cause = _load(path)
                     lost.append(_failure(top, path.parent, cause if isinstance(cause, dict) else {}, "failed"))
-            except ReportError as error:
-                lost.append(_failure(top, path.parent, {"kind": "ReportError", "cause": str(error)}, "damaged"))
-    frame = pd.DataFrame(rows)
+                elif mark == FAILURES:
+                    lost += [json.loads(line) | {"path": str(path)} for line in path.read_text("utf-8").splitlines()]
+                else:
+                    for row in [_row(read(path / run), path / run, shared) for run in packed.read(path)]:
+                        inside.setdefault(row["identity"], row)
+            except (ReportError, ValueError) as error:
+                damage = {"kind": "ReportError", "cause": str(error)}
+                lost.append(_failure(top, path.parent, damage, "damaged") | {"path": str(path)})
+    loose = {row["identity"] for row in rows}
+    frame = pd.DataFrame(rows + [row for identity, row in inside.items() if identity not in loose])
     for missing in [column for column in FACTS if column not in frame]:
         frame[missing] = None
     extra = sorted(set(frame.columns) - set(FACTS), key=lambda column: (":" in column, column))

@@ -12,7 +12,7 @@ import jinja2
 import pandas as pd
 from markupsafe import Markup, escape
 
-from reports import aggregate, drawing, formats, small_figures
+from reports import aggregate, drawing, formats, small_figures, views
 from reports.aggregate import ROW
 from reports.results import Results
 from reports.tables import Column, Table
@@ -86,12 +86,12 @@ class Site:
     def _facts(self) -> dict[str, Any]:
         """The line under the title: how much there is, how recent, from which code."""
         dates = sorted(str(date)[:10] for date in self.runs["date"].dropna())
-        commits = self.runs.dropna(subset=["commit"]).sort_values("date")["commit"].astype(str)
+        commits = views.made_with(self.runs.dropna(subset=["commit"]).sort_values("date"))
         ours = self.board[self.board["source"] != "published"] if len(self.board) else self.board
         covered, cells = int(ours["covered"].sum()), int(ours["cells"].sum())
         return {"runs": len(self.runs), "covered": covered, "cells": cells, "failed": len(self.failures),
                 "rows": int(self.runs["method"].nunique()), "date": dates[-1] if dates else "",
-                "commit": commits.iloc[-1][:9] if len(commits) else "", "seeds": int(self.runs["seed"].nunique()),
+                "commit": commits.iloc[-1] if len(commits) else "", "seeds": int(self.runs["seed"].nunique()),
                 "protocols": self.results.protocols, "notes": self.results.notes}
 
     def page(self, path: str, template: str, **content: Any) -> None:
@@ -188,12 +188,13 @@ class Site:
             cells = self.cells(dataset, self.metrics[0])
             if cells["split"].nunique() < 2:
                 continue
-            cells = cells.assign(kept=cells["score"] / cells.groupby("label")["score"].transform("first"))
+            across = float(cells["frd"].min()), float(cells["frd"].max())
+            nearest = cells[cells["frd"] == across[0]].drop_duplicates("label").set_index("label")["score"]
+            cells = cells.assign(kept=cells["score"] / cells["label"].map(nearest))
             methods = cells.loc[~cells["floor"], "kept"] if not cells["floor"].all() else cells["kept"]
-            low, high = float(methods.min()), float(methods.max())
-            for label, curve in cells.groupby("label", sort=False):
-                kept = curve["kept"].clip(low, high).tolist()
-                drawn = small_figures.sparkline(curve["frd"].tolist(), kept, low, high)
+            up = float(methods.min()), float(methods.max())
+            for label, curve in cells[cells["kept"].notna()].groupby("label", sort=False):
+                drawn = small_figures.sparkline(curve["frd"].tolist(), curve["kept"].clip(*up).tolist(), across, up)
                 found.setdefault(str(label), Markup(drawn))
         return found
 

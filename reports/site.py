@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import resources
 from pathlib import Path
@@ -13,6 +13,7 @@ from pathlib import Path
 import pandas as pd
 
 from reports import pages, study_pages, views
+from reports.coverage import Study
 from reports.extras import Extras
 from reports.rendering import Site
 from reports.results import Results
@@ -22,16 +23,17 @@ MANY = 24
 """Pages from which on several processes are worth their start."""
 
 
-def build(results: Results, failures: pd.DataFrame, out: Path, splits: Path | None = None) -> Path:
+def build(results: Results, failures: pd.DataFrame, out: Path, splits: Path | None = None,
+          studies: Sequence[Study] = ()) -> Path:
     """Writes the site of some results into a folder and returns its `index.html`.
 
     The same records give the same bytes; pages of an earlier build that are no longer made are removed. Figures of
-    ladders in the folder `splits` and inspected runs are taken along.
+    ladders in the folder `splits` and inspected runs are taken along; the home page says how far the studies are.
     """
     site, extras = Site(results, failures), Extras(splits)
     for study in study_pages.STUDIES:
         study(site)
-    pages.home(site)
+    pages.home(site, studies)
     work: list[Callable[[], None]] = [partial(pages.ladder, site, dataset, extras) for dataset in site.datasets]
     work += [partial(pages.union, site, dataset) for dataset in site.unions]
     work += [partial(pages.method, site, str(label), runs, extras)

@@ -13,12 +13,12 @@ from reports.drawing import GRID, HUES, INK
 _DASHES = ("", "5 1.5", "1 1.5", "4 1.5 1 1.5")
 
 
-def sparkline(xs: Sequence[float], ys: Sequence[float], low: float, high: float) -> str:
-    """A ladder curve the size of a word."""
+def sparkline(xs: Sequence[float], ys: Sequence[float], across: tuple[float, float], up: tuple[float, float]) -> str:
+    """A ladder curve the size of a word, in a frame that is the same for all rows."""
     if len(xs) < 2:
         return ""
-    left, width = min(xs), (max(xs) - min(xs)) or 1.0
-    range_ = (high - low) or 1.0
+    (left, right), (low, high) = across, up
+    width, range_ = (right - left) or 1.0, (high - low) or 1.0
     points = [(2 + 76 * (x - left) / width, 20 - 16 * (y - low) / range_) for x, y in zip(xs, ys)]
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     end = f'<circle cx="{points[-1][0]:.1f}" cy="{points[-1][1]:.1f}" r="2"/>'

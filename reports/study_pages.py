@@ -68,6 +68,7 @@ def statistical(site: Site) -> None:
               for table in [_stability(site, protocol, metric)] if table]
     site.later("statistics.html", "Statistics", test=test, diagram=diagram, ranks=ranks, stable=stable, metric=metric,
                few=study_figures.FEW, cells=wide.shape[1], pairs=site.table(_pair_table(shown)), all_pairs=len(pairs),
+               significant=int((pairs["holm"] < statistics.ALPHA).sum()),
                resolution=_resolution(site, metric))
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pandas as pd
 
-from reports import formats, tables
+from reports import coverage, formats, tables
+from reports.coverage import Study
 from reports.results import Results
 
 
-def terminal(results: Results, lost: pd.DataFrame, metric: str = "recall@1") -> str:
-    """The AGS board of each protocol, the board of each union, and a line on runs without a result."""
+def terminal(results: Results, lost: pd.DataFrame, metric: str = "recall@1", studies: Sequence[Study] = ()) -> str:
+    """The AGS board of each protocol, the board of each union, and lines on studies and on runs without a result."""
     blocks = []
     for protocol in results.protocols:
         board = results.ags(metric, protocol)
@@ -25,6 +28,12 @@ def terminal(results: Results, lost: pd.DataFrame, metric: str = "recall@1") -> 
         count = len(results.runs)
         blocks.append(f"No ladder and no union among {count} runs: nothing to rank, the pages show their scores.\n")
     lines = [*results.notes]
+    for study in studies:
+        told = coverage.shown(study, results.runs)
+        if told and told["done"] < told["runs"]:
+            parts = ", ".join(f"{part['dataset']} on {part['backbone']} {part['done']}/{part['runs']}"
+                              for part in told["parts"])
+            lines.append(f"The study {study.name} is not finished: {parts}. `{study.command}` does the rest.")
     for row in lost.head(5).to_dict("records"):
         run = " ".join(str(row[key]) for key in ("dataset", "split", "method") if row[key])
         lines.append(f"{row['state']}: {run}: {str(row['cause'] or 'not told').splitlines()[0]}")

@@ -219,6 +219,9 @@ def bar_note(board: pd.DataFrame, keys: list[str]) -> str:
     told = f"mean ± std over seeds (n = {ends}, ddof = 1)." if counts else "Single seeds: no bars."
     if "rank:tested" not in board or board["rank"].notna().sum() < 2:
         return told
+    if bool(board["rank:tested"].all()) and not counts:
+        return (f"{told} A range of ranks and everything bold cannot be told apart by these test classes (resampled; "
+                "paired tests, Holm, 5 %); a single seed says nothing of the chance of training.")
     if not bool(board["rank:tested"].all()):
         return f"{told} Ranks are not all tested: single seeds and no outcomes of queries for some rows."
     return (f"{told} A range of ranks and everything bold cannot be told apart (classes resampled, seeds; "

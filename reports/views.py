@@ -167,10 +167,16 @@ def curve_table(curves: list[tuple[str, list[dict[str, Any]]]], metric: str, nam
     return Table(name, caption, columns, frame, marked=False)
 
 
+def made_with(runs: pd.DataFrame) -> pd.Series:
+    """The commit that each run was made with, short; `+ changes` where the tree held more than that."""
+    changed = runs["dirty"].map(lambda dirty: " + changes" if dirty is True else "")
+    return runs["commit"].map(lambda commit: str(commit)[:9] if commit else "") + changed
+
+
 def changelog(runs: pd.DataFrame) -> Table:
     """When what came to the board: runs of each day and commit, newest first."""
     days = runs.assign(day=runs["date"].map(lambda date: str(date)[:10] if date else "not dated"),
-                       code=runs["commit"].map(lambda commit: str(commit)[:9] if commit else ""),
+                       code=made_with(runs),
                        version=runs["version"].fillna("").astype(str))
     rows = []
     for (day, version, code), group in days.groupby(["day", "version", "code"], sort=True):

@@ -12,7 +12,6 @@ from splits.manifest import seeded_order
 
 SHOTS = (2, 5, 10)
 EPISODES = 10
-TRAINING_SHOTS = (1, 2, 4, 8, 16)
 
 
 @dataclass(frozen=True)

@@ -58,11 +58,6 @@ def build_ladder(features: Any, labels: Any, train_classes: Sequence[str], test_
     means = class_means(vectors, names)
     place = {name: i for i, name in enumerate(names)}
     train, test = (np.array(sorted(place[n] for n in side)) for side in (train_classes, test_classes))
-    single = [names[c] for c in np.concatenate([train, test]) if len(vectors.rows[c]) == 1]
-    if single:
-        more = f" (and {len(single) - 1} more)" if single[1:] else ""
-        raise SplitError(f"class '{single[0]}'{more} has a single image, for which nothing can be retrieved; "
-                         "leave the class out or add images")
     # On few class means the work is too small for a GPU.
     by_class = Vectors.grouped(means, np.arange(len(names)), len(names),
                                device if len(names) > 2 * means.shape[1] else None)
@@ -149,6 +144,11 @@ def _checked(features: Any, labels: Any, classes: Sequence[str], train: Sequence
     empty = sorted({*train, *test} & {name for name, images in zip(classes, count) if images == 0})
     if empty:
         raise SplitError(f"class '{empty[0]}' has no image; leave it out of the split")
+    single = sorted({*train, *test} & {name for name, images in zip(classes, count) if images == 1})
+    if single:
+        more = f" (and {len(single) - 1} more)" if single[1:] else ""
+        raise SplitError(f"class '{single[0]}'{more} has a single image, for which nothing can be retrieved; "
+                         "leave the class out or add images")
     names = tuple(sorted(classes))
     place = {name: i for i, name in enumerate(names)}
     return names, np.array([place[name] for name in classes]), labels.astype(np.int64)

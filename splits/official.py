@@ -66,7 +66,8 @@ def import_released(path: str | Path, *, dataset: str = "", dataset_hash: str = 
     The file's `fid` becomes `frd`, the distance that scores are plotted over; the files do not say whether it was taken
     over images or over class means. `split_val` becomes the validation classes and `test_episodes` the ladder's
     episodes. With `classes`, `labels` and `images` (paths) of the local dataset the images are counted, and classes
-    and files that it lacks are listed; nothing is guessed or renamed.
+    and files that it lacks are listed. The files name classes by folders, where '-' stands for a '/' ("Ram C-V" for
+    Ram C/V): such a class gets its local name. Nothing else is renamed.
     """
     try:
         with open(path, "rb") as stream:
@@ -77,18 +78,22 @@ def import_released(path: str | Path, *, dataset: str = "", dataset_hash: str = 
         raise SplitError(f"{path} {error}") from None
     count = np.bincount([] if labels is None else labels, minlength=len(classes or ()))
     local = dict(zip(classes or (), count.tolist()))
+    by_folder = {name.replace("/", "-"): name for name in local} | {name: name for name in local}
+
+    def called(names: Sequence[Any]) -> tuple[str, ...]:
+        return tuple(by_folder.get(str(name), str(name)) for name in names)
+
     splits: list[Split] = []
     episodes: dict[str, Any] = {}
     named: set[str] = set()
     try:
         for id, entry in sorted(released.items()):
-            train, test = tuple(map(str, entry["train"])), tuple(map(str, entry["test"]))
-            validation = tuple(map(str, entry.get("split_val", ())))
+            train, test, validation = map(called, (entry["train"], entry["test"], entry.get("split_val", ())))
             # In the SOP file split_val counts class numbers while train has product names: these cannot be matched.
             validation = validation if set(validation) <= set(train) else ()
             splits.append(Split(int(id), "imported", 0, train, test, validation, sum(local.get(c, 0) for c in train),
                                 sum(local.get(c, 0) for c in test), float(entry["fid"]), None))
-            episodes[str(id)] = _keyed_by_text(entry.get("test_episodes", {}))
+            episodes[str(id)] = _keyed_by_text(entry.get("test_episodes", {}), by_folder)
             named |= {f"{c}/{f}" for by in episodes[str(id)].values() for e in by.values()
                       if isinstance(e, dict) for c, files in e.items() for f in files}
     except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -114,6 +119,8 @@ def _plain(value: Any) -> Any:
     raise SplitError(f"holds a value of type {type(value).__name__}; it was not loaded")
 
 
-def _keyed_by_text(value: Any) -> Any:
-    """The same with text for keys, as JSON has it."""
-    return {str(k): _keyed_by_text(v) for k, v in value.items()} if isinstance(value, dict) else value
+def _keyed_by_text(value: Any, called: dict[str, str]) -> Any:
+    """The same with text for keys, as JSON has it, and with classes as they are called here."""
+    if not isinstance(value, dict):
+        return value
+    return {called.get(str(k), str(k)): _keyed_by_text(v, called) for k, v in value.items()}

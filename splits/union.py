@@ -75,15 +75,6 @@ def unite(members: Sequence[Member]) -> Union:
                  _joined(members, "train_classes"), _joined(members, "test_classes"), roles)
 
 
-def choose_members(members: Sequence[Member], names: Sequence[str]) -> list[Member]:
-    """The members of a sub-union, in the order of `members`, in whatever order they are named."""
-    known = [member.name for member in members]
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise SplitError(f"'{unknown[0]}' is not in the union; its members are {', '.join(known)}")
-    return [member for member in members if member.name in names]
-
-
 def union_split(united: Union, *, dataset: str = "", dataset_hash: str = "", seed: int = 0) -> Ladder:
     """The united default splits as a ladder of one rung; a quarter of each dataset's train classes validates.
 

@@ -62,14 +62,14 @@ class Small(nn.Module):
         return self.pool(self.blocks(images)).flatten(1)
 
 
-def build(entry: Entry, seed: int = 0, classes: int = CLASSES) -> Method:
+def build(entry: Entry, seed: int = 0, classes: int = CLASSES, **settings: object) -> Method:
     """The method on a small backbone (or one that it asks for by `example_backbone()`), from a seed.
 
     A class may name settings for so small a scale in `example_settings`.
     """
     torch.manual_seed(seed)
-    settings = entry.settings(**getattr(entry.cls, "example_settings", {}))
-    return entry.build(getattr(entry.cls, "example_backbone", Small)(), classes, DIM, settings)
+    chosen = entry.settings(**{**getattr(entry.cls, "example_settings", {}), **settings})
+    return entry.build(getattr(entry.cls, "example_backbone", Small)(), classes, DIM, chosen)
 
 
 def views(method: Method, images: Tensor) -> Tensor:
@@ -294,7 +294,6 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.write(f"{name}: done\n")
     sys.stdout.write(f"{failures} failures\n")
     return failures
-
 
 
 if __name__ == "__main__":

@@ -118,9 +118,9 @@ def _car_names(count: int) -> list[str]:
     return [CAR_NAMES[i] if i < len(CAR_NAMES) else f"Car {i} Coupe 2012" for i in range(count)]
 
 
-def cars(place: Path, sizes: Sequence[int] = SMALL, draw: bool = True) -> Truth:
+def cars(place: Path, sizes: Sequence[int] = SMALL, draw: bool = True, names: Sequence[str] = ()) -> Truth:
     """car_ims and one annotation file for all."""
-    names = _car_names(len(sizes))
+    names = names or _car_names(len(sizes))
     numbers = [number for number, size in enumerate(sizes, 1) for _ in range(size)]
     random.Random(0).shuffle(numbers)
     paths = [f"car_ims/{i:06d}.jpg" for i in range(1, len(numbers) + 1)]

@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
+
+from benchmark.cli import cli
 
 ROOT = Path(__file__).parent.parent
 
@@ -41,8 +45,14 @@ def work(tmp_path_factory) -> Path:
 HEAVY = ("torch", "timm", "pandas", "matplotlib", "scipy", "faiss", "sklearn")
 
 
-@pytest.mark.parametrize("command", [(), ("run",), ("splits",), ("splits", "build"), ("report",), ("methods",),
-                                     ("datasets",)])
+def every_command(group: click.Group, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    yield words
+    for name in group.list_commands(click.Context(group)):
+        inner = group.get_command(click.Context(group), name)
+        yield from every_command(inner, (*words, name)) if isinstance(inner, click.Group) else [(*words, name)]
+
+
+@pytest.mark.parametrize("command", every_command(cli), ids=" ".join)
 def test_help_imports_nothing_heavy(command: tuple[str, ...]) -> None:
     """What makes help slow is importing the libraries of training and drawing; so none of them may be loaded."""
     code = ("import sys; from benchmark.cli import cli\n"

@@ -170,3 +170,37 @@ def test_parallel_processes_find_the_same(tmp_path):
     assert apart.missing == ["c2/0002.jpg"]
     assert apart.unreadable == {"c1/0001.jpg": "empty file"}
     assert apart.duplicates == [("c0/0000.jpg", "c2/0130.jpg")]
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_files_changed_under_the_same_names_are_noticed(own, tmp_path, jobs):
+    """Decoded once, then one picture replaced by another, one turned by its EXIF tag, and one saved without loss."""
+    for i in range(CHUNK):
+        layouts.picture(own / "d" / f"more{i}.png", i)
+    Image.open(own / "a" / "1.jpg").save(own / "a" / "whole.png")
+    name = f"folder:{own}"
+    work = ["--work", str(tmp_path / "work"), "--jobs", jobs]
+    prepared = CliRunner().invoke(command, ["prepare", name, "--data", str(own), *work], catch_exceptions=False)
+    assert prepared.exit_code == 0, prepared.output
+    assert CliRunner().invoke(command, ["check", name, "--data", str(own), *work]).exit_code == 0
+
+    exif = Image.Exif()
+    exif[0x0112] = 3
+    layouts.picture(own / "b" / "2.jpg", "another")
+    layouts.picture(own / "c" / "0.jpg", "c0", exif=exif)
+    Image.open(own / "a" / "whole.png").save(own / "a" / "whole.png", compress_level=1)
+    done = CliRunner().invoke(command, ["check", name, "--data", str(own), *work])
+    assert done.exit_code == 1
+    (line,) = [line for line in done.output.splitlines() if ": changed: " in line]
+    assert "2 images are not those that were decoded for training: b/2.jpg, c/0.jpg; put them back" in line
+    assert str(tmp_path / "work" / "cache") in line
+
+
+def test_a_copy_that_changed_on_disk_is_noticed_when_it_is_prepared_again(own, tmp_path):
+    arguments = ["prepare", f"folder:{own}", "--data", str(own), "--work", str(tmp_path / "work"), "--jobs", "1"]
+    assert CliRunner().invoke(command, arguments).exit_code == 0
+    (pixels,) = (tmp_path / "work" / "cache").rglob("pixels.bin")
+    content = bytearray(pixels.read_bytes())
+    content[100] ^= 1
+    pixels.write_bytes(content)
+    assert "have changed on disk" in str(CliRunner().invoke(command, arguments).exception)

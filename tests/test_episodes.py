@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from splits import SplitError
-from splits.episodes import TRAINING_SHOTS, few_shot_episodes, training_subset
+from splits.episodes import few_shot_episodes, training_subset
 
 NAMES = ["a", "b", "c", "d"]
 
@@ -61,7 +61,7 @@ def test_each_image_is_drawn_about_equally_often() -> None:
 def test_training_subsets_are_nested_and_use_no_image_twice(sizes: list[int]) -> None:
     images, labels = data(sizes)
     before: set[int] = set()
-    for k in TRAINING_SHOTS:
+    for k in (1, 2, 4, 8, 16):
         found = training_subset(images, labels, NAMES, ["a", "b", "c"], k)
         chosen = set(found.images)
         assert len(chosen) == len(found.images)

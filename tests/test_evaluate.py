@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from PIL import Image
 from safetensors.torch import save_file
 
-from benchmark import submission
+from benchmark import datasets, submission
 from benchmark.cli import cli
 from benchmark.errors import UserError
 from benchmark.outcomes import load as load_outcomes
@@ -31,7 +31,8 @@ def birds(tmp_path):
     names = tuple(f"c{c}" for c in range(8))
     splits = (Split(1, "default", 0, names[:4], names[4:], (), 20, 20, 1.5, 0.5),
               Split(2, "swap", 3, names[4:], names[:4], (), 20, 20, 2.5, 1.5))
-    save(Ladder("birds", "", {}, {}, splits), tmp_path / "work" / "splits" / "birds.json")
+    files = datasets.load(f"folder:{tmp_path / 'birds'}", tmp_path).hash
+    save(Ladder("birds", files, {}, {}, splits), tmp_path / "work" / "splits" / "birds.json")
     return tmp_path
 
 
@@ -205,3 +206,12 @@ def test_equal_embeddings_are_noted():
     x = np.eye(3, dtype=np.float32)[[0, 0, 1, 2]]
     (note,) = submission.check(x, list("abcd"))
     assert note.startswith("only 3 of 4 embeddings are different")
+
+
+def test_a_ladder_of_other_files_is_refused(birds):
+    ids, x = sent()
+    np.savez(birds / "mine.npz", embeddings=x, ids=ids)
+    Image.new("RGB", (2, 2)).save(birds / "birds" / "c0" / "new.png")
+    done = run(birds, birds / "mine.npz")
+    assert isinstance(done.exception, UserError)
+    assert "built from other files" in str(done.exception)

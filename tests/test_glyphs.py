@@ -201,6 +201,15 @@ def test_union_is_made_of_the_families() -> None:
     assert start == len(union)
 
 
+@pytest.mark.parametrize("name", glyphs.CLASSES)
+def test_counts_are_known_without_reading(name: str) -> None:
+    same_fonts()
+    index = datasets.load(name, NOWHERE)
+    train = [index.classes[label] in set(index.train_classes) for label in index.labels]
+    assert datasets.get(name).counts == datasets.Counts(sum(train), len(index.train_classes), len(train) - sum(train),
+                                                        len(index.test_classes))
+
+
 @pytest.mark.parametrize("name", ["glyphs", "glyphs-mini", "glyphs-union", *glyphs.MEMBERS])
 def test_all_are_embedded_and_for_the_demo(name: str) -> None:
     dataset = datasets.get(name)

@@ -74,7 +74,7 @@ def test_second_call_decodes_nothing_and_store_pickles(photos: Path, tmp_path: P
     first = images.prepare(index, tmp_path / "cache", progress=False)
     shutil.rmtree(photos)
     again = images.prepare(index, tmp_path / "cache", progress=False)
-    for other in (again, pickle.loads(pickle.dumps(first)), images.ImageStore.open(first.folder)):
+    for other in (again, pickle.loads(pickle.dumps(first)), images.ImageStore(first.folder)):
         assert other.hash == first.hash
         np.testing.assert_array_equal(other.image(3), first.image(3))
 
@@ -204,12 +204,12 @@ def test_damaged_store_is_refused(tmp_path: Path) -> None:
     content[100] ^= 255
     file.write_bytes(content)
     with pytest.raises(UserError, match="have changed on disk"):
-        images.ImageStore.open(store.folder).verify()
+        images.ImageStore(store.folder).verify()
     file.write_bytes(content[:-1])
     with pytest.raises(UserError, match="damaged"):
-        images.ImageStore.open(store.folder)
+        images.ImageStore(store.folder)
     with pytest.raises(UserError, match="no decoded images"):
-        images.ImageStore.open(tmp_path / "nowhere")
+        images.ImageStore(tmp_path / "nowhere")
 
 
 def test_names_that_are_no_file_names(tmp_path: Path) -> None:

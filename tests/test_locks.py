@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import multiprocessing
 import os
@@ -15,8 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmark import locks
+from benchmark import cli, locks, status
 from benchmark.locks import Heart, Lock, Watch
+from tests import tiny_sweep
 
 
 class Clock:
@@ -124,6 +126,30 @@ def test_an_empty_lock_file_is_held_until_it_is_stale(tmp_path: Path) -> None:
     watch = Watch(stale=60, clock=clock)
     assert look(watch, clock, tmp_path, 50) is None
     assert look(watch, clock, tmp_path, 20) == 1
+
+
+def test_a_full_disk_leaves_no_lock_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> object:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(locks.os, "fdopen", full)
+        with pytest.raises(OSError, match="No space"):
+            Lock.take(tmp_path, 0)
+    assert Watch().free(tmp_path) == 0
+
+
+def test_a_silent_owner_is_told_and_not_watched_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                        capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(locks, "STALE", 0.5)
+    made = tiny_sweep.workspace(tmp_path)
+    (job,) = tiny_sweep.jobs(made, "margin", seeds=1)
+    Lock.take(job.folder, 0)
+    foreign(job.folder)
+    os.utime(job.folder / "lock.1", (0, 0))
+    status.save_plan(made, [job], "oodml run")
+    cli.main(["status", "--watch", "--every", "0.1", "--work", str(tmp_path)])
+    assert "no heartbeat for" in capsys.readouterr().out
 
 
 def _race(folder: str, after: int, gate: object, won: object) -> None:

@@ -9,10 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+from benchmark.commands.splits import command
 from splits import SplitError
 from splits.manifest import load, save
 from splits.official import Imported, import_released
+from tests import layouts
 
 ROOT = Path(__file__).resolve().parents[1]
 CARS = ROOT.parent / "shared" / "data" / "oodml" / "cars196_splits.pkl"
@@ -63,17 +66,58 @@ def test_episodes_and_validation_are_kept(cars: Imported, tmp_path: Path) -> Non
 
 def test_what_the_local_copy_lacks_is_listed(cars: Imported) -> None:
     classes = sorted({*cars.ladder.splits[0].train, *cars.ladder.splits[0].test})
-    local = [c for c in classes if not c.startswith("Ram C-V")] + ["Ram C/V Cargo Van Minivan 2012"]
+    local = [*classes[:-1], "Yugo GV Hatchback 1988"]
     labels = np.repeat(np.arange(196), 3)
     images = [f"car_ims/{i:05d}.jpg" for i in range(len(labels))]
     images[local.index("FIAT 500 Abarth 2012") * 3] = "car_ims/04399.jpg"
     found = import_released(CARS, dataset="cars", classes=local, labels=labels, images=images)
-    assert found.missing_classes == ("Ram C-V Cargo Van Minivan 2012",)
+    assert found.missing_classes == (classes[-1],)
     assert "FIAT 500 Abarth 2012/04399.jpg" not in found.missing_files
     assert "FIAT 500 Abarth 2012/00511.jpg" in found.missing_files
     first = found.ladder.splits[0]
     assert first.train_images == 98 * 3
     assert first.test_images == 97 * 3
+
+
+def test_a_class_whose_name_no_folder_can_have_gets_its_local_name(cars: Imported) -> None:
+    classes = sorted({*cars.ladder.splits[0].train, *cars.ladder.splits[0].test})
+    renamed = {"Ram C-V Cargo Van Minivan 2012": "Ram C/V Cargo Van Minivan 2012"}
+    local = [renamed.get(name, name) for name in classes]
+    found = import_released(CARS, dataset="cars", classes=local, labels=np.repeat(np.arange(196), 3))
+    assert found.missing_classes == ()
+    for ours, theirs in zip(found.ladder.splits, cars.ladder.splits):
+        for part in ("train", "test", "validation"):
+            assert getattr(ours, part) == tuple(renamed.get(name, name) for name in getattr(theirs, part))
+        assert ours.train_images == 3 * len(ours.train)
+        for by_shots in found.ladder.episodes[str(ours.id)].values():
+            assert all(set(episode) == set(ours.test) for episode in by_shots.values())
+
+
+def test_the_command_takes_the_published_file_over_to_a_local_copy(cars: Imported, tmp_path: Path) -> None:
+    """A copy whose annotation file says Ram C/V; of its images the lists are enough."""
+    theirs = cars.ladder.splits
+    names = sorted(name.replace("C-V", "C/V") for name in {*theirs[0].train, *theirs[0].test})
+    layouts.cars(tmp_path / "data" / "cars196", [2] * 196, draw=False, names=names)
+    places = ["--work", str(tmp_path / "work"), "--data", str(tmp_path / "data")]
+    done = CliRunner().invoke(command, ["import", str(CARS), "--dataset", "cars", *places], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert "classes are not in the local copy" not in done.output
+    assert "files of few-shot episodes are not in the local copy" in done.output
+    manifest = tmp_path / "work" / "splits" / "cars.json"
+    ladder = load(manifest)
+    assert [(s.id, s.frd, s.train_images) for s in ladder.splits] == [(s.id, s.frd, 2 * len(s.train)) for s in theirs]
+    assert "Ram C/V Cargo Van Minivan 2012" in {*ladder.splits[0].train, *ladder.splits[0].test}
+    checked = CliRunner().invoke(command, ["verify", str(manifest), *places], catch_exceptions=False)
+    assert (checked.exit_code, checked.output.strip()) == (0, f"{manifest}: sound")
+
+
+def test_the_command_writes_nothing_where_classes_are_missing(tmp_path: Path) -> None:
+    layouts.cars(tmp_path / "data" / "cars196", [2] * 4, draw=False, names=["a", "b", "c", "e"])
+    done = CliRunner().invoke(command, ["import", str(released(tmp_path / "s.pkl")), "--dataset", "cars", "--work",
+                                        str(tmp_path / "work"), "--data", str(tmp_path / "data")])
+    assert done.exit_code == 1
+    assert "1 classes are not in the local copy of cars: d" in done.output
+    assert not (tmp_path / "work" / "splits").exists()
 
 
 def released(path: Path, **changes: object) -> Path:

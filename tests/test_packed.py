@@ -50,8 +50,8 @@ def kept(record: dict[str, Any]) -> dict[str, Any]:
 def test_kept_fields_come_back_to_the_bit(runs: Path, pack: Path) -> None:
     loose = {json.loads(path.read_text())["identity"]: json.loads(path.read_text())
              for path in runs.rglob("record.json")}
-    frame, _ = collection.scan(pack)
-    back = {record["identity"]: record for record in map(collection.read, frame["path"])}
+    frame, _ = records.scan(pack)
+    back = {record["identity"]: record for record in map(records.read, frame["path"])}
     assert set(back) == set(loose)
     for identity, record in back.items():
         assert json.dumps(kept(record), sort_keys=True) == json.dumps(kept(loose[identity]), sort_keys=True)
@@ -60,10 +60,17 @@ def test_kept_fields_come_back_to_the_bit(runs: Path, pack: Path) -> None:
             assert one == {key: pytest.approx(value, rel=1e-4) for key, value in two.items()}
 
 
+def test_packed_and_loose_runs_are_collected_alike_and_once(runs: Path, pack: Path) -> None:
+    loose, there = records.collect(runs), records.collect(pack)
+    assert sorted(loose["identity"]) == sorted(there["identity"])
+    assert len(records.collect([runs, pack])) == len(loose)
+    assert sorted(records.collect([pack, runs])["path"]) == sorted(loose["path"])
+
+
 def test_a_report_shows_packed_and_loose_records_alike(runs: Path, pack: Path, tmp_path: Path) -> None:
     built = []
     for number, folder in enumerate((runs, pack)):
-        frame, lost = collection.scan(folder)
+        frame, lost = records.scan(folder)
         built.append(site.build(Results(frame), lost, tmp_path / str(number)).parent)
     one, two = (contents(folder) for folder in built)
     assert set(one) == set(two)
@@ -97,8 +104,8 @@ def test_unpacked_runs_stand_where_a_sweep_looks_for_them(runs: Path, pack: Path
 
 
 def test_outcomes_by_class_are_those_of_the_queries(runs: Path, pack: Path) -> None:
-    loose = collection.scan(runs)[0].set_index("identity")["path"]
-    for identity, path in collection.scan(pack)[0].set_index("identity")["path"].items():
+    loose = records.scan(runs)[0].set_index("identity")["path"]
+    for identity, path in records.scan(pack)[0].set_index("identity")["path"].items():
         one, two = outcomes.Reader().read(loose[identity]), outcomes.Reader().read(path)
         if one is None:
             assert two is None
@@ -113,7 +120,7 @@ def test_what_is_not_needed_stays_behind(pack: Path) -> None:
     text = b"".join(contents(pack).values()).decode()
     assert '"host"' not in text
     assert "first_hit" not in text
-    margin = collection.scan(pack)[0].query("method == 'margin' and split == 1 and dataset == 'glyphs'")
+    margin = records.scan(pack)[0].query("method == 'margin' and split == 1 and dataset == 'glyphs'")
     found = [packed.beside(path, fewshot.NAME) for path in margin["path"]]
     assert [one["shots"]["2"]["few"]["recall@1"]["mean"] for one in found if one] == [0.6]
 
@@ -140,7 +147,7 @@ def test_a_damaged_file_is_told_and_the_others_count(tmp_path: Path, damage: Any
     text = path.read_text()
     path.write_text(damage(text))
     assert path.read_text() != text
-    frame, lost = collection.scan(tmp_path / "pack")
+    frame, lost = records.scan(tmp_path / "pack")
     assert frame["method"].tolist() == ["s2sd", "s2sd"]
     assert lost["state"].tolist() == ["damaged"]
     assert told in lost["cause"].iloc[0]

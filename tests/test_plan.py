@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import threading
 from pathlib import Path
 
 import pytest
+from safetensors.torch import save_file
 
-from benchmark import cost, ladders, matrix, status
+import methods
+from benchmark import ladders, matrix, status
 from benchmark.commands.run import hours
-from benchmark.cost import Measured, Rates
 from benchmark.errors import UserError
 from benchmark.matrix import Places, gather
 from benchmark.plan import Overrides, RunSpec, differences
 from benchmark.workspace import Workspace
-from reports import records
+from methods.parts.backbones import create
 from tests import tiny_sweep
-from tests.sample_records import make_record
 
 
 @pytest.fixture(scope="module")
@@ -81,10 +82,10 @@ def test_seeds_are_the_protocols_unless_said(made: Workspace) -> None:
 
 
 def test_methods_that_do_not_fit_the_backbone_are_listed(made: Workspace) -> None:
-    found = gather(tiny_sweep.study("margin,vpt", seeds=1), Places(made))
-    assert [job.spec.method for job in found.jobs] == ["margin"]
-    assert len(found.skipped) == 1
-    assert "vpt" in found.skipped[0]
+    found = gather(tiny_sweep.study("margin,vpt,lora", seeds=1, backbones="conv4,efficientnet_lite0"), Places(made))
+    assert {job.spec.method for job in found.jobs} == {"margin"}
+    assert len(found.skipped) == 2, "one line a reason"
+    assert all(line.startswith("left out on glyphs-mini: vpt, lora: ") for line in found.skipped)
 
 
 def test_variations_and_backbones_are_cells_of_their_own(made: Workspace) -> None:
@@ -118,32 +119,6 @@ def test_odd_budgets_are_refused(text: str) -> None:
         hours(text)
 
 
-def test_cost_by_hand(made: Workspace) -> None:
-    (one,) = specs(made, seeds=1, set={"epochs": 10, "steps_per_epoch": 0, "evaluate_every": 5})
-    kind = ("conv4", 16, one.protocol["precision"], one.protocol["compile"])
-    runs = [Measured(kind, "margin", "gpu", speed, 0.01, 5e9, 3e6) for speed in (50.0, 100.0, 400.0)]
-    found = Rates(runs, "gpu").estimate(one, 240, 100)
-    assert found.seconds == pytest.approx(10 * 10 * 24 / 100 + 0.01 * (2 * 100 + 240))
-    assert (found.memory, found.disk) == (5e9, 3e6)
-    slower = [Measured(kind, "triplet", "gpu", 10.0, 0.0, 0, 0)]
-    assert Rates(slower, "gpu").estimate(one, 240, 100).seconds == pytest.approx(240.0)
-    assert Rates(runs, "another").device == "gpu"
-    assert Rates([dataclasses.replace(runs[0], kind=("resnet50", 224, "auto", "auto"))], "gpu").estimate(
-        one, 240, 100).seconds is None
-    assert "unknown" in cost.summary([found.__class__()], Rates([], "gpu"), 1)[0]
-
-
-def test_a_calibration_is_measured_by_its_last_epoch(tmp_path: Path) -> None:
-    record = make_record("glyphs")
-    record["protocol"] |= {"backbone": "conv4", "size": 16, "epochs": 2, "evaluate_every": 2}
-    folder = records.write(tmp_path / "run", record).parent
-    lines = [{"event": "start", "epoch": 0}, {"event": "epoch", "epoch": 1, "images_per_second": 10.0},
-             {"event": "epoch", "epoch": 2, "images_per_second": 500.0}, {"event": "end"}]
-    (folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (slow,), (fast,) = cost.measured(tmp_path), cost.measured(tmp_path / "none", tmp_path)
-    assert (slow.speed, fast.speed) == (record["cost"]["images_per_second"], 500.0)
-
-
 def test_the_newest_plan_counts_for_a_place(made: Workspace) -> None:
     first = tiny_sweep.jobs(made, seeds=1)
     status.save_plan(made, first, "first")
@@ -165,5 +140,39 @@ def test_a_plan_of_another_version_is_refused_and_a_cut_one_passed_over(tmp_path
         status.survey(workspace)
 
 
+def test_workers_that_stand_elsewhere_find_the_users_files(made: Workspace, tmp_path: Path,
+                                                           monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    weights = methods.get("margin").build(create("conv4"), 2, 16).state_dict()
+    save_file({key: value.contiguous() for key, value in weights.items()}, "some.safetensors")
+    study = tiny_sweep.study("margin", seeds=1)
+    context = gather(study, Places(made, weights_file="some.safetensors"), command="oodml x").jobs[0].context
+    assert context.weights_file == str(tmp_path / "some.safetensors")
+    assert context.command == "oodml x"
+    scratch = gather(study, Places(made, weights_file="scratch"))
+    assert scratch.jobs[0].context.weights_file == "scratch"
+
+
 def test_texts_of_toml_values() -> None:
     assert [matrix._text(value) for value in (True, 1e-4, [1, 2], "x")] == ["true", "0.0001", "1,2", "x"]
+
+
+def test_two_runners_may_write_the_same_plan_at_the_same_moment(made: Workspace) -> None:
+    jobs, errors = tiny_sweep.jobs(made, seeds=1), []
+    gate = threading.Barrier(4)
+
+    def save() -> None:
+        gate.wait()
+        try:
+            for _ in range(20):
+                status.save_plan(made, jobs, "oodml run")
+        except Exception as error:
+            errors.append(error)
+
+    writers = [threading.Thread(target=save) for _ in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert not errors
+    assert {cell.command for cell in status.survey(made)[0]} == {"oodml run"}

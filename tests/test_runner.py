@@ -163,6 +163,15 @@ def test_damaged_records_are_done_again_and_foreign_ones_never_touched(made: Wor
     assert record.read_bytes() == before
 
 
+def test_a_record_that_another_runner_made_anew_stays(made: Workspace) -> None:
+    run(made, "fine", seeds=1)
+    (record,) = made.runs.rglob("record.json")
+    assert status.set_aside(record.parent) is None
+    assert record.exists()
+    record.unlink()
+    assert status.set_aside(record.parent) is None
+
+
 def test_a_cell_held_elsewhere_is_waited_for_and_taken_over(made: Workspace, monkeypatch: pytest.MonkeyPatch,
                                                           capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(locks, "STALE", 4.0)
@@ -241,6 +250,8 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(made: Workspace, times: int, 
     found = records.read(job.folder)
     assert [entry["epoch"] for entry in found["curve"]] == list(range(1, 9))
     assert found["cost"]["device"] == provenance.device_name(device)
+    cost = found["cost"]
+    assert cost["seconds"] > cost["train_seconds"] + cost["evaluate_seconds"] > 0, "all attempts together"
     assert not list(job.folder.glob("checkpoint-*"))
 
 
@@ -273,6 +284,8 @@ def test_plan_and_status_say_what_there_is(made: Workspace, capsys: pytest.Captu
     out = capsys.readouterr().out
     assert re.search(r"all\s+1\s+0\s+0\s+1", out)
     assert "1 of 1 cells fit" in out
+    cli.main(["plan", *words, "--seeds", "2", "--budget", "1h", "--executor", "slurm", "--retry-failed"])
+    assert capsys.readouterr().out == out, "plan takes what run takes"
     cli.main(["run", *words, "--seeds", "1", "--set", "dim=8"])
     capsys.readouterr()
     cli.main(["status", "--work", str(made.root)])

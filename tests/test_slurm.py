@@ -65,3 +65,8 @@ def test_without_slurm_or_submitit_there_is_one_line(jobs: list[Job], monkeypatc
     monkeypatch.setitem(sys.modules, "submitit", None)
     with pytest.raises(UserError, match="oodml\\[slurm\\]"):
         slurm.submit(jobs, Resources())
+
+
+def test_a_budget_is_slurms_own_affair(jobs: list[Job]) -> None:
+    with pytest.raises(UserError, match="--slurm time"):
+        slurm.execute(jobs, Resources(seconds=60), Progress(len(jobs), 1, terminal=False), cluster="local")

@@ -17,7 +17,7 @@ from sklearn.metrics import normalized_mutual_info_score, pair_confusion_matrix
 
 from benchmark import clustering
 from benchmark.clustering import f1, library, lloyd, nmi, nmi_f1
-from benchmark.structure import decay, singular_values, spectra, structure
+from benchmark.structure import decay, singular_values, structure
 
 
 def clouds(n=150, classes=12, d=10, seed=0):
@@ -71,19 +71,6 @@ def test_spectral_decay(n, d):
         assert found[f"rho_released@{k}"] == pytest.approx(released_rho(x, k), rel=1e-5), k
     large = [x[y == c] for c in np.unique(y) if (y == c).sum() > 2]
     assert found["rho_class"] == pytest.approx(np.mean([released_rho(part, 2) for part in large]), rel=1e-4)
-
-
-def test_spectra_sum_to_one():
-    x, y = clouds(seed=3)
-    whole, by_class = spectra(x, y)
-    x = unit(x)
-    expected = np.linalg.svd(x, compute_uv=False)
-    np.testing.assert_allclose(whole, expected / expected.sum(), atol=1e-6)
-    mean = np.zeros(10)
-    for c in np.unique(y):
-        s = np.linalg.svd(x[y == c], compute_uv=False)
-        mean[:len(s)] += s / s.sum() / len(np.unique(y))
-    np.testing.assert_allclose(by_class, mean, atol=1e-6)
 
 
 def test_a_collapsed_space_decays_more_than_a_full_one():

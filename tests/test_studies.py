@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import methods
 from benchmark import datasets, protocol, studies
+from benchmark.commands.studies import command
 from benchmark.errors import UserError
 from benchmark.plan import Overrides, fitting
 from methods.parts import backbones, batches
@@ -81,3 +83,9 @@ def test_wrong_studies_are_told_what_is_wrong(tmp_path: Path, text: str, match: 
 def test_an_unknown_study_suggests_one() -> None:
     with pytest.raises(UserError, match="did you mean 'oodml-cub'"):
         studies.load("oodml-cup")
+
+
+def test_the_command_lists_them_and_shows_one() -> None:
+    listed = CliRunner().invoke(command).output
+    assert all(f"{name} " in listed for name in SHIPPED)
+    assert CliRunner().invoke(command, ["show", "uml-8"]).output == (studies.FOLDER / "uml-8.toml").read_text()

@@ -11,7 +11,7 @@ import click
 from benchmark.workspace import Workspace, workspace_options
 
 if TYPE_CHECKING:
-    from benchmark.datasets import Dataset, DatasetIndex
+    from benchmark.datasets import Counts, Dataset, DatasetIndex
 
 
 @click.group(invoke_without_command=True)
@@ -33,7 +33,8 @@ def _table(workspace: Workspace) -> None:
     from benchmark import datasets
 
     loaded: dict[str, DatasetIndex] = {}
-    rows: list[tuple[str, ...]] = [("name", "state", "images", "classes", "train / test images", "counts", "where")]
+    rows: list[tuple[str, ...]] = [("name", "state", "images", "classes", "train / test images", "counts",
+                                    "what and where")]
     for name in datasets.names():
         if not name.endswith(":"):
             rows.append(_row(datasets.get(name), workspace.data, loaded))
@@ -55,27 +56,31 @@ def _row(dataset: Dataset, data: Path, loaded: dict[str, DatasetIndex]) -> tuple
     from benchmark.datasets.union import unite_indexes
     from benchmark.errors import UserError
 
+    name, title = dataset.name, dataset.title
+    if dataset.embedded and dataset.counts is not None:  # choosing among a thousand drawings would take seconds
+        return name, "embedded", *_sizes(dataset.counts), "", title
     try:
         if dataset.members and all(member in loaded for member in dataset.members):
             index = unite_indexes(dataset.name, [loaded[member] for member in dataset.members])
         elif dataset.members:
             lacking = [member for member in dataset.members if member not in loaded]
-            return dataset.name, "absent", "", "", "", "", f"needs {', '.join(lacking)}"
+            return name, "absent", "", "", "", "", f"{title}; lacking: {', '.join(lacking)}"
         else:
             index = datasets.load(dataset.name, data)
     except NotThere:
-        return dataset.name, "absent", "", "", "", "", f"looked for {', '.join(dataset.folders)}"
+        return name, "absent", "", "", "", "", f"{title}; looked for {', '.join(dataset.folders)}"
     except UserError as error:
-        return dataset.name, "broken", "", "", "", "", str(error)
-    loaded[dataset.name] = index
-    state = "embedded" if dataset.embedded else "present"
-    if not datasets.has_images(index):
-        state = "no images"
-    sizes = count(index)
-    official = "" if dataset.counts is None else "official" if sizes == dataset.counts else "not official"
-    where = str(index.root) if index.root is not None else ""
-    return (dataset.name, state, f"{len(index):,}", f"{len(index.classes):,}",
-            f"{sizes.train_images:,} / {sizes.test_images:,}", official, where)
+        return name, "broken", "", "", "", "", str(error)
+    loaded[name] = index
+    found = count(index)
+    official = "" if dataset.counts is None else "official" if found == dataset.counts else "not official"
+    where = "" if index.root is None else f"; {index.root}"
+    return (name, "present" if datasets.has_images(index) else "no images", *_sizes(found), official, f"{title}{where}")
+
+
+def _sizes(counts: Counts) -> tuple[str, str, str]:
+    return (f"{counts.train_images + counts.test_images:,}", f"{counts.train_classes + counts.test_classes:,}",
+            f"{counts.train_images:,} / {counts.test_images:,}")
 
 
 @command.command()
@@ -153,10 +158,13 @@ def _indented(text: str) -> str:
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes that decode [default: one a core].")
 @workspace_options
 def check(workspace: Workspace, name: str, jobs: int | None) -> None:
-    """Decode every image of a dataset and say what is wrong. Exit code 0: sound, 1: something is wrong."""
+    """Decode every image of a dataset and say what is wrong. Exit code 0: sound, 1: something is wrong.
+
+    Images that were decoded for training (`oodml datasets prepare`) are held against the files as they are now.
+    """
     from tqdm import tqdm
 
-    from benchmark import datasets
+    from benchmark import datasets, images
     from benchmark.datasets.doctor import count, describe, examine
     from benchmark.errors import UserError
 
@@ -168,7 +176,7 @@ def check(workspace: Workspace, name: str, jobs: int | None) -> None:
         _expected(dataset.tree)
         sys.exit(1)
     with tqdm(total=len(index), unit="img", desc=f"decoding {name}", file=sys.stderr, disable=None) as bar:
-        report = examine(index, dataset.counts, jobs, bar.update)
+        report = examine(index, dataset.counts, jobs, bar.update, images.kept(index, workspace.cache))
     problems = report.problems()
     place = "" if index.root is None else f" in {index.root}"
     for problem in problems:
@@ -190,9 +198,10 @@ def _expected(tree: str) -> None:
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes that decode [default: one a core].")
 @workspace_options
 def prepare(workspace: Workspace, name: str, jobs: int | None) -> None:
-    """Decode every image of a dataset once and keep it for training."""
+    """Decode every image of a dataset once and keep it for training; what is kept already is verified by its hash."""
     from benchmark import datasets, images
 
     index = datasets.load(name, workspace.data)
     store = images.prepare(index, workspace.writable().cache, jobs=jobs, progress=True)
+    store.verify()
     click.echo(f"{name}: {len(store):,} images decoded, {store.nbytes / 1e9:.2f} GB in {store.folder}")

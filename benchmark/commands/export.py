@@ -27,10 +27,10 @@ from benchmark.workspace import Workspace, workspace_options
 def command(workspace: Workspace, name: str, form: str, metric: str, folders: tuple[Path, ...], datasets: str | None,
             published: str, out: Path | None) -> None:
     """Write one table of the finished runs, ready to be pasted into a paper."""
-    from reports import collection, exports
+    from reports import exports, records
     from reports.results import Results
 
-    frame, _ = collection.scan_checked(folders or (workspace.runs,), datasets.split(",") if datasets else None)
+    frame, _ = records.scan_checked(folders or (workspace.runs,), datasets.split(",") if datasets else None)
     results = Results(frame, with_published=published != "hidden", rank_published=published == "ranked")
     text = exports.export(results, name, form, metric)
     if out is None:

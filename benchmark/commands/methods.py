@@ -27,10 +27,11 @@ def command(context: click.Context, plugins: tuple[Path, ...], tag: str | None) 
 
 
 def _load(plugins: tuple[Path, ...]) -> None:
-    import methods
+    if plugins:  # for the help of what follows nothing heavy may be imported
+        import methods
 
-    for plugin in plugins:
-        methods.load_plugin(plugin)
+        for plugin in plugins:
+            methods.load_plugin(plugin)
 
 
 def _table(tag: str | None) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from benchmark.workspace import Workspace, workspace_options
+
+if TYPE_CHECKING:
+    from reports.coverage import Study
 
 
 @click.group()
@@ -19,19 +24,63 @@ def command() -> None:
 @click.option("--records", "folders", multiple=True, type=click.Path(path_type=Path),
               help="Folder of run records; may be given several times [default: WORK/runs].")
 @click.option("--datasets", help="Only these datasets, separated by commas.")
+@click.option("--study", "studies", multiple=True, metavar="NAME",
+              help="A study whose runs these are: the leaderboard then says how far it is. May be repeated.")
 @workspace_options
-def pack(workspace: Workspace, out: Path, folders: tuple[Path, ...], datasets: str | None) -> None:
-    """Write the finished runs to OUT/DATASET/METHOD.runs.jsonl, a line a run.
+def pack(workspace: Workspace, out: Path, folders: tuple[Path, ...], datasets: str | None,
+         studies: tuple[str, ...]) -> None:
+    """Write the finished runs to OUT/DATASET/METHOD.runs.jsonl, a line a run, and their ladders to OUT/splits.
 
     What OUT holds already stays; a run that is there already is replaced. Scores, settings and facts of splits are
     kept to the bit and `oodml report --records OUT` shows them as it shows loose records; weights, logs and outcomes of
     single queries stay behind (their sums by class go along, from which the tests between methods are made).
     """
-    from reports import collection
+    from reports import collection, coverage
 
     written, runs = collection.pack(folders or (workspace.runs,), out, datasets.split(",") if datasets else None)
+    written += _ladders(workspace, out)
+    written += [coverage.write(out, _asked(name, workspace)) for name in studies]
     size = sum(path.stat().st_size for path in written)
     click.echo(f"packed {runs} runs in {len(written)} files, {size / 1e6:.2f} MB, into {out}")
+
+
+def _ladders(workspace: Workspace, out: Path) -> list[Path]:
+    """Copies the manifests that the packed runs were made on; another one of the same dataset is told and left."""
+    from reports import records
+    from splits import manifest
+
+    packed, _ = records.scan(out)
+    written = []
+    for dataset, here in packed.groupby("dataset", sort=True):
+        source = workspace.splits / f"{dataset}.json"
+        if not source.is_file():
+            continue
+        if not set(here["split_hash"]) <= {split.hash for split in manifest.load(source).splits}:
+            click.echo(f"{source} is not the ladder of all packed runs of {dataset} and stays behind", err=True)
+            continue
+        written.append(_copied(source, out / "splits" / source.name))
+    return written
+
+
+def _copied(source: Path, target: Path) -> Path:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    return Path(shutil.copyfile(source, target))
+
+
+def _asked(name: str, workspace: Workspace) -> Study:
+    """The runs that a study asks for, by dataset, method, protocol and backbone."""
+    import pandas as pd
+
+    from benchmark import matrix, studies
+    from reports.coverage import Study
+
+    study = studies.load(name)
+    jobs = matrix.gather(study, matrix.Places(workspace)).jobs
+    facts = [(job.spec.dataset, job.spec.method, job.spec.protocol["name"], job.spec.protocol["backbone"])
+             for job in jobs]
+    rows = pd.DataFrame(facts, columns=["dataset", "method", "protocol", "backbone"])
+    counted = rows.groupby(list(rows), sort=False).size().rename("runs").reset_index()
+    return Study(study.name, study.summary, f"oodml run --study {name}", counted)
 
 
 @command.command()
@@ -40,9 +89,18 @@ def pack(workspace: Workspace, out: Path, folders: tuple[Path, ...], datasets: s
 def unpack(workspace: Workspace, folder: Path) -> None:
     """Put the packed runs in FOLDER as finished runs into the workspace, so that `oodml run` does not run them again.
 
-    A run that is there already is kept as it is.
+    Their ladders go along. A run or a ladder that is there already is kept as it is.
     """
-    from reports import collection
+    from reports import collection, coverage
 
     written, there = collection.unpack(folder, workspace.writable().runs)
     click.echo(f"unpacked {written} runs into {workspace.runs}" + (f", {there} were there already" if there else ""))
+    for source in sorted([*folder.glob(f"{coverage.FOLDER}/*.json"), *folder.glob(f"*/{coverage.FOLDER}/*.json")]):
+        _copied(source, workspace.root / coverage.FOLDER / source.name)
+    for source in sorted([*folder.glob("splits/*.json"), *folder.glob("*/splits/*.json")]):
+        target = workspace.splits / source.name
+        if not target.exists():
+            _copied(source, target)
+        elif target.read_bytes() != source.read_bytes():
+            click.echo(f"{target} is another ladder than that of the unpacked runs, which do not count on it; to go on "
+                       f"with them, put {source} in its place", err=True)

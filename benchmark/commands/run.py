@@ -44,6 +44,12 @@ def sweep_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--budget", metavar="TIME",
                      help="Such as 12h or 90m: one seed of everything first; when the time is over, running cells save "
                           "and no new one starts."),
+        click.option("--executor", default="local", show_default=True, help="local, ray or slurm."),
+        click.option("--ray-address", help="Address of a Ray cluster [default: one is started on this machine]."),
+        click.option("--slurm", multiple=True, metavar="KEY=VALUE",
+                     help="A parameter of the Slurm job array, such as partition=gpu or time=24:00:00. May be "
+                          "repeated."),
+        click.option("--retry-failed", is_flag=True, help="Also try cells again that failed earlier."),
         click.option("--calibrate", is_flag=True,
                      help="With plan or --dry-run: measure a few steps of each kind of cell."),
     )):
@@ -103,32 +109,28 @@ def resources_of(arguments: dict[str, Any]) -> Any:
     """What the sweep may use; takes its options out of `arguments`."""
     from benchmark.executors import Resources
 
-    slurm = dict(text.partition("=")[::2] for text in arguments.pop("slurm", ()))
+    slurm = dict(text.partition("=")[::2] for text in arguments.pop("slurm"))
     return Resources(jobs=arguments.pop("jobs"), per_gpu=arguments.pop("per_gpu"),
                      seconds=hours(arguments.pop("budget")), slurm=slurm,
-                     ray_address=arguments.pop("ray_address", None))
+                     ray_address=arguments.pop("ray_address"))
 
 
 def show(workspace: Workspace, arguments: dict[str, Any]) -> None:
     """What `plan` and `run --dry-run` do."""
-    from benchmark import matrix, sweep
+    from benchmark import executors, matrix, sweep
 
-    calibrate = arguments.pop("calibrate")
+    executors.get(arguments.pop("executor"))
     study, resources = study_of(arguments), resources_of(arguments)
     places = matrix.Places(workspace, arguments["weights_file"], arguments["plugins"])
-    sweep.show(matrix.gather(study, places, breadth=resources.seconds is not None), places, resources, calibrate)
+    sweep.show(matrix.gather(study, places, breadth=resources.seconds is not None), places, resources,
+               calibrate=arguments["calibrate"], retry_failed=arguments["retry_failed"])
 
 
 @click.command()
 @sweep_options
-@click.option("--executor", default="local", show_default=True, help="local, ray or slurm.")
-@click.option("--ray-address", help="Address of a Ray cluster [default: one is started on this machine].")
-@click.option("--slurm", multiple=True, metavar="KEY=VALUE",
-              help="A parameter of the Slurm job array, such as partition=gpu or time=24:00:00. May be repeated.")
-@click.option("--retry-failed", is_flag=True, help="Also try cells again that failed earlier.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be done and what it costs, as `oodml plan`.")
 @workspace_options
-def command(workspace: Workspace, executor: str, retry_failed: bool, dry_run: bool, **arguments: Any) -> None:
+def command(workspace: Workspace, dry_run: bool, **arguments: Any) -> None:
     """Train methods on every rung of the ladders of datasets; what is done already is skipped.
 
     A run that was stopped goes on where it was. Ctrl-C once saves and ends, twice ends at once. Cells that failed are
@@ -144,10 +146,11 @@ def command(workspace: Workspace, executor: str, retry_failed: bool, dry_run: bo
 
     study, resources = study_of(arguments), resources_of(arguments)
     places = Places(workspace.writable(), arguments["weights_file"], arguments["plugins"])
-    words = shlex.join(["oodml", *sys.argv[1:]])
-    outcome = sweep.run(study, places, executor=executor, resources=resources, retry_failed=retry_failed, command=words)
+    outcome = sweep.run(study, places, executor=arguments["executor"], resources=resources,
+                        retry_failed=arguments["retry_failed"], command=shlex.join(["oodml", *sys.argv[1:]]))
     if outcome.submitted:
-        click.echo(f"{outcome.submitted} cells are with the cluster now; `oodml status` tells how they fare")
+        click.echo(f"{outcome.submitted} cells are with the cluster now; `oodml status` tells how they fare"
+                   + ("; when they are done, the same command does the rest of the study" if study.after else ""))
     if outcome.interrupted:
         click.echo("Stopped. The same command goes on from here.")
         raise SystemExit(130)

@@ -27,17 +27,25 @@ def _feature_options(function: Any) -> Any:
     return function
 
 
+def _ladder_options(function: Any) -> Any:
+    for option in (
+        click.option("--seed", type=int, default=0, help="Of the validation classes and the i.i.d. draws."),
+        click.option("--rerank", is_flag=True, help="Rank anew after every single exchange."),
+        click.option("--removal/--no-removal", default=True, help="Remove classes once swapping no longer helps."),
+        click.option("--reverse/--no-reverse", default=None, help="Also easier rungs [default: if far from i.i.d.]."),
+        click.option("--iterations", type=click.IntRange(1), help="A fixed number of swap iterations."),
+        click.option("--swaps", "swaps_per_iteration", type=click.IntRange(1), help="Classes exchanged an iteration."),
+        click.option("--rungs", type=click.IntRange(2), help="Number of rungs [default: 8, or 9 with easier ones]."),
+    ):
+        function = option(function)
+    return function
+
+
 @command.command()
 @click.option("--dataset", "names", multiple=True, help="May be repeated [default: every dataset that is present].")
-@click.option("--rungs", type=click.IntRange(2), help="Number of rungs [default: 8, or 9 with easier ones].")
-@click.option("--swaps", "swaps_per_iteration", type=click.IntRange(1), help="Classes exchanged an iteration.")
-@click.option("--iterations", type=click.IntRange(1), help="A fixed number of swap iterations.")
 @click.option("--rung-iterations", metavar="LIST", help="Choose rungs by iteration: -10,0,6,R22 (R: removal).")
-@click.option("--reverse/--no-reverse", default=None, help="Also easier rungs [default: if far from i.i.d.].")
-@click.option("--removal/--no-removal", default=True, help="Remove classes once swapping no longer helps.")
-@click.option("--rerank", is_flag=True, help="Rank anew after every single exchange.")
 @click.option("--default-only", is_flag=True, help="The default split alone: no features, no distance.")
-@click.option("--seed", type=int, default=0, help="Of the validation classes and the i.i.d. draws.")
+@_ladder_options
 @_feature_options
 @workspace_options
 def build(workspace: Workspace, names: tuple[str, ...], rung_iterations: str | None, **options: Any) -> None:
@@ -170,6 +178,7 @@ def cross(workspace: Workspace, names: str, **options: Any) -> None:
 @click.option("--backbones", required=True, metavar="LIST", help="Names, separated by commas.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder [default: WORK/splits].")
 @click.option("--device", help="cpu, cuda, cuda:1 ... [default: the GPU where there is one].")
+@_ladder_options
 @workspace_options
 def compare(workspace: Workspace, dataset: str, backbones: str, out: Path | None, **options: Any) -> None:
     """Does the ladder depend on the backbone? Progressions, order of moves and overlap of rungs."""

@@ -16,8 +16,9 @@ from benchmark.workspace import Workspace, workspace_options
 @workspace_options
 def command(workspace: Workspace, watch: bool, every: float) -> None:
     """Count done, running, failed and missing cells of the sweeps started here, with causes of failures."""
-    from benchmark import status
+    from benchmark import locks, status
 
+    watching = locks.Watch()
     while True:
         cells, changes = status.survey(workspace)
         if not cells:
@@ -33,6 +34,7 @@ def command(workspace: Workspace, watch: bool, every: float) -> None:
             click.echo(f"changed {line}")
         for line in status.failures(cells):
             click.echo(line)
-        if not watch or not any(cell.state.kind == "running" for cell in cells):
+        # an owner on another machine may be dead: a lock whose count stands still is nobody's
+        if not watch or all(cell.state.kind != "running" or watching.free(cell.folder) is not None for cell in cells):
             return
         time.sleep(every)

@@ -83,7 +83,7 @@ def outline(face: str, code: int) -> np.ndarray:
         return np.zeros((0, 4), np.int64)
     # Whole already but where a component is scaled, by a binary fraction: the product is exact before it is rounded.
     # Doubled, so that a point half way is whole too.
-    points = 2 * np.rint(np.array(given, dtype=np.float64)).astype(np.int64)
+    points = 2 * np.rint(np.array(given.array).reshape(-1, 2)).astype(np.int64)
     # Bit 0 of a flag says "on the curve"; bit 6, overlapping contours, may stand beside it.
     on = np.array(flags, dtype=np.uint8) & 1 == 1
     following, preceding = np.arange(len(points)) + 1, np.arange(len(points)) - 1

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
-from benchmark.datasets.index import DatasetIndex
+from benchmark.datasets.index import DatasetIndex, upright
 
 TILE, GAP, CAPTION = 96, 4, 18
 
@@ -28,8 +28,7 @@ def contact_sheet(index: DatasetIndex, path: Path, columns: int = 8, rows: int =
         pen.text((GAP, top), caption, fill="black", font=font)
         for column, i in enumerate(_spread(images.tolist(), columns)):
             with index.open(i) as image:
-                upright = ImageOps.exif_transpose(image).convert("RGB")
-            tile = ImageOps.pad(upright, (TILE, TILE), color="lightgray")
+                tile = ImageOps.pad(upright(image), (TILE, TILE), color="lightgray")
             sheet.paste(tile, (GAP + column * (TILE + GAP), top + CAPTION))
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part")

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import multiprocessing
-import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image
 
 from benchmark.datasets import Counts, DatasetIndex
+from benchmark.datasets.index import upright
 from benchmark.datasets.reading import images_under
 from benchmark.datasets.union import Members
+from benchmark.images import ImageStore, cores, shrunk
 
 CHUNK = 64
 
@@ -33,6 +35,10 @@ class Report:
     """Image files beside the listed ones that no list names."""
     duplicates: list[tuple[str, str]] = field(default_factory=list)
     """(training image, test image) with the same pixels."""
+    changed: list[str] = field(default_factory=list)
+    """Images that are no longer those that were decoded for training."""
+    store: Path | None = None
+    """Where these lie."""
     single: list[str] = field(default_factory=list)
     """Classes of one image, unless the official dataset has them."""
     counts: str = ""
@@ -63,6 +69,9 @@ class Report:
             pairs = [f"{one} = {other}" for one, other in self.duplicates]
             found.append(f"duplicates: {len(pairs):,} test images are training images too: {first(pairs)}; "
                          "scores on them measure memory")
+        if self.changed:
+            found.append(f"changed: {len(self.changed):,} images are not those that were decoded for training: "
+                         f"{first(self.changed)}; put them back, or delete {self.store} and make ladders and runs anew")
         if self.single:
             found.append(f"single: {len(self.single):,} classes have one image, which has nothing to be matched "
                          f"with: {first(self.single)}; add images or remove the class")
@@ -82,22 +91,27 @@ def single_classes(index: DatasetIndex) -> list[str]:
 
 
 def examine(index: DatasetIndex, official: Counts | None = None, jobs: int | None = None,
-            progress: Callable[[int], object] = lambda done: None) -> Report:
-    """Decodes all images in `jobs` processes; `progress` is called with the number of images just done."""
-    report = Report(len(index))
+            progress: Callable[[int], object] = lambda done: None, store: ImageStore | None = None) -> Report:
+    """Decodes all images in `jobs` processes; `progress` is called with the number of images just done.
+
+    With the `store` that was made of them each is held against its copy there.
+    """
+    report = Report(len(index), store=store.folder if store else None)
     found = count(index)
     if official is not None and found != official:
         report.counts = f"{describe(found)}; official are {describe(official)}"
     if official is None or found != official:
         report.single = single_classes(index)
     digests: dict[int, str] = {}
-    for i, digest, cause in _decode_all(index, jobs or os.cpu_count() or 1, progress):
-        if digest:
-            digests[i] = digest
-        elif cause:
-            report.unreadable[index.paths[i]] = cause
+    for i, look in enumerate(_look_at_all(index, store, jobs or cores(), progress)):
+        if look.digest:
+            digests[i] = look.digest
+        elif look.cause:
+            report.unreadable[index.paths[i]] = look.cause
         else:
             report.missing.append(index.paths[i])
+        if look.changed:
+            report.changed.append(index.paths[i])
     report.missing.sort()
     report.extra = extra_images(index)
     report.duplicates = _across(index, digests)
@@ -109,18 +123,28 @@ def describe(counts: Counts) -> str:
             f"{counts.test_images:,} of {counts.test_classes:,} to test on")
 
 
-def digest(index: DatasetIndex, i: int) -> tuple[int, str, str]:
-    """(i, hash of the upright RGB pixels, '') or (i, '', cause), the cause '' where there is no such file."""
+class Look(NamedTuple):
+    """One image: the hash of its upright RGB pixels, or why there is none ('' where there is no such file)."""
+
+    digest: str = ""
+    cause: str = ""
+    changed: bool = False
+    """Whether it differs from its copy in the store."""
+
+
+def look_at(index: DatasetIndex, i: int, store: ImageStore | None = None) -> Look:
+    """Decodes image i and, with a store, holds it against its copy there."""
     try:
-        with index.open(i) as image:
-            pixels = ImageOps.exif_transpose(image).convert("RGB")
-        return i, hashlib.sha256(b"%d %d " % pixels.size + pixels.tobytes()).hexdigest(), ""
+        with index.open(i) as opened:
+            image = upright(opened)
+        changed = store is not None and not np.array_equal(shrunk(image), store.image(i))
+        return Look(hashlib.sha256(b"%d %d " % image.size + image.tobytes()).hexdigest(), changed=changed)
     except FileNotFoundError:
-        return i, "", ""
+        return Look()
     except Image.UnidentifiedImageError:
-        return i, "", "no image" if _size(index, i) else "empty file"
+        return Look(cause="no image" if _size(index, i) else "empty file")
     except Exception as error:  # Pillow's decoders raise of all kinds on damaged files, and none may stop the round
-        return i, "", str(error).splitlines()[0] if str(error) else type(error).__name__
+        return Look(cause=str(error).splitlines()[0] if str(error) else type(error).__name__)
 
 
 def _size(index: DatasetIndex, i: int) -> int:
@@ -129,29 +153,32 @@ def _size(index: DatasetIndex, i: int) -> int:
     return (index.root / index.paths[i]).stat().st_size if index.root is not None else 1
 
 
-_index: DatasetIndex | None = None
+_given: tuple[DatasetIndex, ImageStore | None]
 
 
-def _receive(index: DatasetIndex) -> None:
-    global _index
-    _index = index
+def _receive(index: DatasetIndex, store: ImageStore | None) -> None:
+    global _given
+    _given = index, store
 
 
-def _digest_range(start: int, stop: int) -> list[tuple[int, str, str]]:
-    assert _index is not None
-    return [digest(_index, i) for i in range(start, stop)]
+def _look_at_range(start: int, stop: int) -> list[Look]:
+    index, store = _given
+    return [look_at(index, i, store) for i in range(start, stop)]
 
 
-def _decode_all(index: DatasetIndex, jobs: int, progress: Callable[[int], object]) -> Iterator[tuple[int, str, str]]:
+def _look_at_all(index: DatasetIndex, store: ImageStore | None, jobs: int,
+                 progress: Callable[[int], object]) -> Iterator[Look]:
+    """A look at every image, in index order."""
     if jobs == 1 or len(index) <= CHUNK:
         for i in range(len(index)):
-            yield digest(index, i)
+            yield look_at(index, i, store)
             progress(1)
         return
     starts = range(0, len(index), CHUNK)
     # spawned, since a process with threads (torch, a progress bar) must not be forked
-    with ProcessPoolExecutor(min(jobs, len(starts)), multiprocessing.get_context("spawn"), _receive, (index,)) as pool:
-        for results in pool.map(_digest_range, starts, [min(start + CHUNK, len(index)) for start in starts]):
+    with ProcessPoolExecutor(min(jobs, len(starts)), multiprocessing.get_context("spawn"), _receive,
+                             (index, store)) as pool:
+        for results in pool.map(_look_at_range, starts, [min(start + CHUNK, len(index)) for start in starts]):
             yield from results
             progress(len(results))
 

@@ -10,7 +10,12 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageOps
+
+
+def upright(image: Image.Image) -> Image.Image:
+    """The image as it is meant to be seen: turned by its EXIF orientation, in RGB."""
+    return ImageOps.exif_transpose(image).convert("RGB")
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,7 @@ class DatasetIndex:
         return len(self.paths)
 
     def open(self, i: int) -> Image.Image:
-        """Image i as Pillow gives it, not yet turned upright or converted to RGB."""
+        """Image i as Pillow gives it, not yet `upright`."""
         if self.opener is not None:
             return self.opener(i)
         assert self.root is not None

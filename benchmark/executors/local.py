@@ -11,6 +11,7 @@ import time
 from collections import deque
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any
 
 import methods
@@ -129,7 +130,9 @@ class Crew:
         self.watch.forget(worker.process.pid)
         self.progress.start(job.spec.identity, job.spec.label(), int(job.spec.protocol["epochs"]))
         with contextlib.suppress(OSError):  # it died while idle: its end of the pipe tells
-            worker.pipe.send(replace(job, context=replace(job.context, device=self.places[place])))
+            device = self.places[place]
+            shared = self.places.count(device) if device.startswith("cuda") else 1
+            worker.pipe.send(replace(job, context=replace(job.context, device=device, shared=shared)))
 
     def _next(self) -> Job | None:
         while self.waiting:
@@ -154,6 +157,8 @@ class Crew:
         pulse = self.start.RawValue("Q", 0)
         process = self.start.Process(target=_serve, daemon=True,
                                      args=(theirs, self.threads, self.stop, pulse, self.watch.stale / 12))
+        if self.start.get_start_method() == "forkserver":
+            _start_server()
         process.start()
         theirs.close()
         return Worker(process, ours, pulse)
@@ -243,6 +248,25 @@ def execute(jobs: list[Job], resources: Resources, progress: Progress) -> Outcom
         if brake.out_of_time and not outcome.interrupted and not all(job.done for job in jobs):
             outcome.ended = outcome.ended or "the time of --budget is over"
         return outcome
+
+
+def _start_server() -> None:
+    """Start the server that workers are forked from, deaf to Ctrl-C from its first moment.
+
+    It looks for modules where it stands, so it must stand at our own packages: in the user's folder a `splits` or
+    `methods` may mean something else. Workers go back to that folder by themselves.
+    """
+    from multiprocessing import forkserver, resource_tracker  # not on every system
+
+    resource_tracker.ensure_running()  # the server starts it otherwise, and that ends our mask
+    here = os.getcwd()
+    masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        os.chdir(Path(methods.__file__).parents[1])
+        forkserver.ensure_running()
+    finally:
+        os.chdir(here)
+        signal.pthread_sigmask(signal.SIG_SETMASK, masked)
 
 
 def _serve(pipe: Connection, threads: int, stop: Any, pulse: Any, beat: float) -> None:

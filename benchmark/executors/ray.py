@@ -41,14 +41,14 @@ class Board:
         return self.stop
 
 
-def task(job: Job, board: Any, threads: int) -> Verdict:
+def task(job: Job, board: Any, threads: int, shared: int) -> Verdict:
     """One cell in a process of the cluster; it starts where an earlier try of the same task was lost."""
     import ray
     import torch
 
     torch.set_num_threads(threads)
     if ray.get_gpu_ids():
-        job = replace(job, context=replace(job.context, device="cuda:0"))
+        job = replace(job, context=replace(job.context, device="cuda:0", shared=shared))
     heard, last = False, float("-inf")
 
     def stop() -> bool:
@@ -99,7 +99,7 @@ def _drive(ray: Any, jobs: list[Job], resources: Resources, progress: Progress, 
         room = resources.jobs or _room(ray, gpus)
         while waiting and len(running) < room and not (pressed or outcome.ended):
             job = waiting.pop()
-            running[remote.remote(job, board, 1)] = job
+            running[remote.remote(job, board, 1, resources.per_gpu)] = job
             progress.start(job.spec.identity, job.spec.label(), int(job.spec.protocol["epochs"]))
         if not running:
             break

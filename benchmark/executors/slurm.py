@@ -43,6 +43,8 @@ class Task:
 
 def execute(jobs: list[Job], resources: Resources, progress: Progress, cluster: str | None = None) -> Outcome:
     """Submit one array element a cell and come back; `cluster` is submitit's name of one (None: Slurm)."""
+    if resources.seconds is not None:
+        raise UserError("--budget ends what runs here; a job of Slurm has its own limit: --slurm time=12:00:00")
     submitted = submit(jobs, resources, cluster)
     progress.say(f"submitted {len(submitted)} cells: {submitted[0].job_id} to {submitted[-1].job_id}")
     return Outcome(submitted=len(submitted))

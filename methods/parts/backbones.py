@@ -8,9 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from methods.method import MethodError
+from methods.method import MethodError, near
 from methods.parts.convolutions import mend
-from methods.registry import near
 
 TIMM = {
     "efficientnet_lite0": "tf_efficientnet_lite0.in1k",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from methods.method import MethodError
+from methods.method import MethodError, near
 from methods.parts.bank_batches import Coreset, Distance, Matching, match_distances, match_frechet
 from methods.parts.label_batches import BatchSampler, RandomWithPair, SamplesPerClass, Shuffled
 
@@ -40,4 +40,4 @@ def create(name: str, labels: Tensor, batch_size: int, *, distance: Distance | N
         if distance is None:
             raise MethodError("the batch sampler 'frd' needs a Fréchet distance: pass distance=frechet_distance")
         return Matching(labels, batch_size, match_frechet(distance))
-    raise MethodError(f"unknown batch sampler '{name}'; there are {', '.join(NAMES)}")
+    raise MethodError(f"unknown batch sampler '{name}'{near(name, NAMES)}; there are {', '.join(NAMES)}")

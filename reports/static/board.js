@@ -199,7 +199,8 @@ oodml.board = (board) => {
       "aria-label": "Filter the rows of " + caption });
     input.value = state.get(key("filter")) || "";
     input.addEventListener("input", () => change("filter", input.value.trim()));
-    const tags = [...new Set(rows.flatMap((row) => (row.dataset.tags || "").split(" ")).filter(Boolean))];
+    const own = rows.map((row) => (row.dataset.tags || "").split(" "));
+    const tags = [...new Set(own.flat().filter(Boolean))].filter((tag) => own.some((some) => !some.includes(tag)));
     const chips = tags.length < 2 ? [] : tags.map((tag) => make("button", { type: "button", class: "tag", "data-tag": tag,
       "aria-pressed": String(listed(key("tag")).includes(tag)), onclick: (event) => {
         const on = event.target.getAttribute("aria-pressed") !== "true";

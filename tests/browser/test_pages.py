@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from benchmark.commands.report import command as report
 from reports import records, site
 from reports.results import Results
 from tests.sample_records import write_sample
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+RECORDS = Path(__file__).parents[2] / "reports" / "records"
 METHODS = {"frozen": 0.23, "margin": 0.66, "s2sd": 0.73, "proxyanchor": 0.70, "multisimilarity": 0.7}
 
 
@@ -33,6 +36,15 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_sample(runs, METHODS, ("glyphs", "cars"), seeds=2, queries=True)
     frame, lost = records.scan(runs)
     return site.build(Results(frame), lost, tmp_path_factory.mktemp("site")).parent
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site of the records that come with the project."""
+    work = tmp_path_factory.mktemp("published")
+    result = CliRunner().invoke(report, ["--records", str(RECORDS), "--work", str(work)])
+    assert result.exit_code == 0, result.output
+    return work / "leaderboard"
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +95,21 @@ def test_every_page_loads_without_an_error(page: Any, built: Path) -> None:
         visit(page, built, str(path.relative_to(built)))
         assert page.title().endswith("oodml")
         assert page.locator("h1").count() == 1
+
+
+@pytest.mark.parametrize("width", [1280, 360])
+def test_the_published_study_shows_what_is_there_and_what_is_not(page: Any, published: Path, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    for path in sorted(published.rglob("*.html")):
+        visit(page, published, str(path.relative_to(published)))
+        assert page.evaluate("() => document.documentElement.scrollWidth") <= width, path.name
+        assert not re.search(r"\bnan\b|\bNaN\b|\bundefined\b", page.inner_text("main")), path.name
+    visit(page, published, "dataset/glyphs.html")
+    picture = page.locator("figure.picture img").first
+    picture.scroll_into_view_if_needed()
+    page.wait_for_function("image => image.complete && image.naturalWidth > 0", arg=picture.element_handle())
+    ranks = page.locator("[data-board='glyphs-recall-1'] tbody tr.incomplete td.rank").all_inner_texts()
+    assert set(ranks) <= {"–"}
 
 
 def test_columns_sort_both_ways_and_say_so(page: Any, built: Path) -> None:

@@ -1,4 +1,4 @@
-"""S2SD, DiVA, Uniform Prior and CRT against literal loops, and where their gradients go."""
+"""DiVA against literal loops: decorrelation, momentum encoder and queue, heads, and where their gradients go."""
 
 from __future__ import annotations
 
@@ -8,95 +8,15 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from scipy.special import log_softmax, softmax
-from scipy.stats import entropy
 from torch import nn
 
 import methods
 from methods import MethodError
-from methods.crt import Aggregate, CodedResidual
-from methods.parts.adversary import Decorrelation, Discriminator, reverse
+from methods.parts.adversary import Decorrelation, reverse
 from methods.parts.backbones import Backbone
-from methods.parts.examples import small_cnn, small_vit
 from methods.parts.miners import within_class
 from methods.parts.momentum import Momentum, Queue, distance_adapted
-from methods.s2sd import similarity_divergence
-from tests.conformance import Small, build, glyphs, optimise, views
-
-NAMES = ("s2sd", "diva", "uniform-prior", "crt")
-
-
-def moved(name: str, **settings: object) -> methods.Method:
-    entry = methods.get(name)
-    torch.manual_seed(0)
-    return entry.build(getattr(entry.cls, "example_backbone", Small)(), 6, 8, entry.settings(**{
-        **getattr(entry.cls, "example_settings", {}), **settings}))
-
-
-def test_divergence_is_scipy_s_over_rows() -> None:
-    rng = np.random.default_rng(0)
-    source, target = rng.normal(size=(2, 5, 5))
-    expected = 4.0 * np.mean([entropy(softmax(t / 2), softmax(s / 2)) for s, t in zip(source, target)])
-    got = similarity_divergence(torch.tensor(source), torch.tensor(target), 2.0)
-    assert got.item() == pytest.approx(expected)
-
-
-def test_targets_get_no_gradient_from_the_source() -> None:
-    source, target = torch.randn(4, 4, requires_grad=True), torch.randn(4, 4, requires_grad=True)
-    similarity_divergence(source, target, 1.0).backward()
-    assert source.grad is not None
-    assert target.grad is None
-
-
-def test_s2sd_loss_by_its_parts() -> None:
-    """The whole loss from numpy similarities, with multi-similarity (nothing random) as the base."""
-    images, labels = glyphs()
-    entry = methods.get("s2sd:multisimilarity")
-    torch.manual_seed(0)
-    method = entry.build(small_cnn(), 6, 8, entry.settings(targets=(16, 24), temperature=0.5))
-    loss = method.step(images, labels).loss.item()
-    with torch.no_grad():
-        maps = method.backbone.network.blocks(images)
-        rich = maps.mean((2, 3)) + maps.amax((2, 3))
-        source = F.normalize(method.embedding(method.backbone(images)), dim=1)
-        targets = [F.normalize(t.layers(rich), dim=1) for t in method.targets]
-
-    def divergence(of: torch.Tensor) -> float:
-        teacher, taught = (x.numpy().astype(np.float64) @ x.numpy().T / 0.5 for x in (of, source))
-        rows = softmax(teacher, 1) * (log_softmax(teacher, 1) - log_softmax(taught, 1))
-        return 0.25 * rows.sum() / len(rows)
-
-    others = np.mean([method.objective(t, labels).item() for t in targets])
-    base = (method.objective(source, labels).item() + others) / 2
-    expected = base + 50 * np.mean([divergence(t) for t in targets]) + 50 * divergence(F.normalize(rich, dim=1))
-    assert loss == pytest.approx(expected, rel=1e-4)
-
-
-def test_feature_distillation_waits() -> None:
-    """With a delay of two steps the third has a further term."""
-    images, labels = glyphs()
-    entry = methods.get("s2sd:multisimilarity")
-    losses = {}
-    for delay in (0, 2):
-        torch.manual_seed(0)
-        method = entry.build(small_cnn(), 6, 8, entry.settings(targets=(16,), delay=delay))
-        losses[delay] = []
-        for _ in range(3):
-            losses[delay].append(method.step(images, labels).loss.item())
-            method.after_step()
-    assert losses[2][0] < losses[0][0]
-    assert losses[2][2] == losses[0][2]
-
-
-def test_s2sd_settings_of_the_released_runs() -> None:
-    sop = methods.get("s2sd").settings("sop")
-    assert (sop.weight, sop.feature_weight, sop.pool, sop.delay) == (5.0, 5.0, False, 1000)
-    torch.manual_seed(0)
-    method = methods.get("s2sd").build(small_cnn(), 6, 8, methods.get("s2sd").settings("sop", targets=(4,)))
-    assert method.targets[0].layers[0].in_features == small_cnn().dim
-    # each target ranks with boundaries of its own, at the rate of the objective
-    rates = {g["name"]: g["lr"] for g in method.groups(1e-5, 0.0)}
-    assert rates["targets.0.objective.beta"] == rates["objective.beta"] == 5e-4
+from tests.conformance import Small, build, glyphs, optimise
 
 
 def test_reversal_turns_the_sign() -> None:
@@ -301,132 +221,8 @@ def test_triplets_within_a_class() -> None:
 def test_the_second_view_makes_the_keys() -> None:
     """DiVA's queue holds what the momentum encoder makes of the second augmentation."""
     images, labels = glyphs()
-    method = moved("diva", keys=50)
+    method = build(methods.get("diva"), keys=50)
     other = images.flip(3)
     method.step(torch.stack([images, other]), labels)
     keys = F.normalize(method.encoder(other)[:, 4:6], dim=1)
     torch.testing.assert_close(method.queue.keys[:len(images)], keys)
-
-
-def test_discriminator_and_features_learn_against_each_other() -> None:
-    torch.manual_seed(0)
-    judge = Discriminator(4, 6)
-    fake = torch.randn(10, 4, requires_grad=True)
-    real = torch.rand(10, 4) * 2 - 1
-    judge.fooling_loss(fake).backward()
-    assert fake.grad is not None
-    assert all(parameter.grad is None for parameter in judge.parameters())
-    fake.grad = None
-    own = judge.own_loss(real, fake)
-    own.backward()
-    assert fake.grad is None
-    logits = torch.cat([judge(real), judge(fake)])
-    truth = torch.cat([torch.ones(10), torch.zeros(10)])
-    assert own.item() == pytest.approx(2 * F.binary_cross_entropy_with_logits(logits, truth).item(), rel=1e-5)
-    assert judge.fooling_loss(fake).item() == pytest.approx(
-        F.binary_cross_entropy(judge(fake).sigmoid(), torch.ones(10)).item(), rel=1e-4)
-
-
-def test_the_discriminator_learns_only_every_so_often() -> None:
-    images, labels = glyphs()
-    method = moved("uniform-prior", every=3)
-    groups = {group["name"]: group for group in method.groups(1e-3, 1e-4)}
-    assert groups["discriminator"]["betas"] == (0.5, 0.999)
-    assert groups["discriminator"]["weight_decay"] == 0
-    optimiser = torch.optim.Adam(method.groups(1e-3, 1e-4), lr=1e-3)
-    seen = []
-    for _ in range(4):
-        before = method.discriminator.layers[0].weight.detach().clone()
-        optimiser.zero_grad()
-        method.step(images, labels).loss.backward()
-        optimiser.step()
-        method.after_step()
-        seen.append(not torch.equal(before, method.discriminator.layers[0].weight))
-    assert seen == [True, False, False, True]
-
-
-def test_features_are_cut_into_chunks_in_order() -> None:
-    method = moved("uniform-prior", chunk=10)
-    pieces = method.chunks(torch.arange(48.0).reshape(2, 24))
-    assert pieces.tolist() == [[float(i) for i in range(s, s + 10)] for s in (0, 10, 24, 34)]
-
-
-def test_coded_residuals_by_a_loop_in_double() -> None:
-    torch.manual_seed(0)
-    b, n, width, k, hidden, dim = 2, 3, 4, 5, 6, 7
-    coding, last = CodedResidual(k, width, hidden).double(), Aggregate(k, hidden, dim).double()
-    nn.init.normal_(coding.prototypes)
-    x = torch.randn(b, n, width, dtype=torch.double)
-    c = coding.prototypes.detach()
-    for i in range(b):
-        f = torch.zeros(dim, dtype=torch.double)
-        for a in range(k):
-            r = torch.zeros(width, dtype=torch.double)
-            for j in range(n):
-                r += math.log(1 + math.exp(float(x[i, j] @ c[a]))) * (x[i, j] - c[a])
-            inner = F.gelu(r @ coding.inner.weight[a] + coding.inner.bias[a, 0])
-            f += (inner @ last.outer.weight[a] + last.outer.bias[a, 0]) / k
-        torch.testing.assert_close(last(coding(x).flatten(1))[i], f)
-
-
-def test_diversity_and_consistency_by_loops() -> None:
-    torch.manual_seed(0)
-    coding = CodedResidual(4, 3, 2).double()
-    nn.init.normal_(coding.prototypes)
-    c = coding.prototypes.detach().numpy()
-    expected = sum(abs(c[i] @ c[j]) / np.linalg.norm(c[i]) / np.linalg.norm(c[j])
-                   for i in range(4) for j in range(4) if i != j) / 12
-    assert coding.diversity().item() == pytest.approx(expected)
-    images, labels = glyphs()
-    method = moved("crt")
-    with torch.no_grad():
-        loss = method.step(images, labels).loss.item()
-        places = method.backbone(images, local=True)[1]
-        f1 = F.normalize(method.embedding(method.coding(places).flatten(1)), dim=1)
-        f2 = F.normalize(method.wide_embedding(method.wide_coding(places).flatten(1)), dim=1)
-        gap = np.mean([[abs(float(f1[i] @ f1[j] - f2[i] @ f2[j])) for j in range(len(labels))]
-                       for i in range(len(labels))])
-        expected = float(method.coding.diversity() + method.wide_coding.diversity()
-                         + method.objective(f1, labels) + 0.1 * method.objective(f2, labels)) + 0.9 * gap
-    assert loss == pytest.approx(expected, rel=1e-4)
-
-
-def test_crt_reads_maps_of_both_kinds() -> None:
-    """Places of a convolutional map in order, and the patches of a transformer without its class token."""
-    images = torch.randn(2, 3, 32, 32)
-    cnn = small_cnn()
-    pooled, places = cnn(images, local=True)
-    maps = cnn.network.blocks(images)
-    assert torch.equal(places[1, 2], maps[1, :, 0, 2])
-    assert torch.equal(pooled, cnn(images))
-    vit = small_vit().eval()
-    pooled, places = vit(images, local=True)
-    tokens = vit.network.forward_features(images)
-    torch.testing.assert_close(places, tokens[:, 1:])
-    torch.testing.assert_close(pooled, vit(images))
-    for backbone in (cnn, vit):
-        method = methods.get("crt").build(backbone, 6, 8)
-        assert method.embed(images).shape == (2, 8)
-
-
-@pytest.mark.parametrize("name", ["s2sd", "crt"])
-def test_a_backbone_without_maps_is_refused_in_a_line(name: str) -> None:
-    assert methods.get(name).fits("conv4") == methods.get(name).fits("vit_small") == ""
-    with pytest.raises(MethodError, match="works on the last map"):
-        methods.get(name).build(Small(), 6, 8)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_what_serves_training_alone_is_not_needed_in_search(name: str) -> None:
-    """Embeddings of the trained method do not change when everything but the backbone and the last layer is lost."""
-    images, labels = glyphs()
-    method = build(methods.get(name))
-    optimise(method, images, labels, 2)
-    before = method.eval().embed(images)
-    kept = ("backbone", "embedding", "coding")
-    for part, module in method.named_children():
-        if part not in kept:
-            for parameter in module.parameters():
-                nn.init.zeros_(parameter)
-    assert torch.equal(method.embed(images), before)
-    assert method.step(views(method, images), labels).embeddings.shape[0] == len(images)

@@ -1,0 +1,187 @@
+"""Studies that are not finished: one seed, rungs missing, two networks; nothing is imputed, nothing is overstated."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from benchmark.commands.records import command
+from benchmark.commands.report import command as report
+from reports import ReportError, aggregate, coverage, drawing, figures, gains, records, site, small_figures
+from reports.rendering import Site
+from reports.results import Results
+from splits import manifest
+from tests.sample_records import LADDERS, make_record, write_outcomes
+
+PUBLISHED = Path(__file__).parent.parent / "reports" / "records"
+SCORES = {"frozen": (0.3, 0.3, 0.3, 0.2, 0.2), "margin": (0.8, 0.7, 0.7, 0.6, 0.5), "npair": (0.7, 0.7, 0.6, 0.6, 0.4),
+          "supcon": (None, 0.7, 0.6, 0.6, None), "diva": (0.5, None, 0.2, None, None)}
+
+
+def record(split: int, method: str, score: float, backbone: str = "small") -> dict:
+    made = make_record("glyphs", split, method, 0, score)
+    made["identity"] = f"{len(backbone):02d}" + made["identity"][2:]
+    return made | {"backbone": {"name": backbone, "weights": None}}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    labels = np.repeat(np.arange(30), 10)
+    for method, scores in SCORES.items():
+        for split, score in enumerate(scores, 1):
+            if score is not None:
+                to = folder / "glyphs" / str(split) / method / "s0-small"
+                records.write(to, record(split, method, score))
+                write_outcomes(to, labels, np.random.default_rng(split).random(300) < score)
+    for split, score in ((1, 0.4), (2, 0.4)):
+        records.write(folder / "glyphs" / str(split) / "frozen" / "s0-large", record(split, "frozen", score, "large"))
+    return folder
+
+
+def test_the_floor_is_that_of_the_same_network(runs: Path) -> None:
+    cells = gains.gain_over_floor(aggregate.rung_scores(records.collect(runs), "glyphs"))
+    margin = cells[cells["method"] == "margin"].sort_values("split")
+    assert margin["gain"].tolist() == pytest.approx([0.5, 0.4, 0.4, 0.4, 0.3])
+    board = gains.with_costs(aggregate.ags_board(records.collect(runs)), records.collect(runs))
+    ours = board.set_index(["method", "backbone"])["mean"]
+    gain = board.set_index(["method", "backbone"])["gain"]
+    assert gain["margin", "small"] == pytest.approx(ours["margin", "small"] - ours["frozen", "small"])
+
+
+def test_without_a_floor_on_its_network_the_best_of_the_protocol_counts() -> None:
+    rows = pd.DataFrame([("frozen", "p", "a", 0.2), ("frozen", "p", "b", 0.3), ("margin", "p", "c", 0.9),
+                         ("margin", "q", "a", 0.9)], columns=["method", "protocol", "backbone", "score"])
+    found = gains.floor_of(rows, "score", ["protocol"])
+    assert found[:3].tolist() == [0.2, 0.3, 0.3]
+    assert math.isnan(found[3])
+
+
+def test_no_word_on_the_floor_where_a_rung_is_missing(runs: Path) -> None:
+    below = gains.falls_below(aggregate.rung_scores(records.collect(runs), "glyphs")).set_index("method")["below"]
+    assert math.isinf(below["margin"])
+    assert math.isnan(below["supcon"])
+    assert math.isnan(below["diva"])
+
+
+def test_one_seed_prints_no_bar_and_says_so(runs: Path, tmp_path: Path) -> None:
+    frame, lost = records.scan(runs)
+    built = site.build(Results(frame), lost, tmp_path / "site").parent
+    texts = {path.name: re.sub(r"<svg.*?</svg>|<script.*?</script>|<[^>]+>", " ", path.read_text(), flags=re.S)
+             for path in built.rglob("*.html") if path.name not in ("published.html", "audit.html", "about.html")}
+    for name, text in texts.items():
+        assert not re.search(r"\bnan\b|\bNone\b(?! of the)|± ?0\.0\b|standard deviation over seeds", text), name
+    assert "a single seed says nothing of the chance of training" in texts["index.html"]
+    assert "There is one seed" in texts["statistics.html"]
+    home = (built / "index.html").read_text()
+    table = home[home.index('id="table-ags-recall-1"'):]
+    order = re.findall(r'method/([a-z-]+)\.html', table[:table.index("</table>")])
+    assert order.index("supcon") > order.index("npair")
+    assert order.index("diva") > order.index("supcon")
+    assert "3/5" in texts["index.html"]
+
+
+def test_a_small_curve_starts_at_the_nearest_split_and_ends_where_its_runs_do(runs: Path) -> None:
+    frame, lost = records.scan(runs)
+    sparks = Site(Results(frame), lost).sparks()
+    assert "supcon" not in sparks
+    ends = {label: float(re.findall(r'cx="([\d.]+)"', drawn)[0]) for label, drawn in sparks.items()}
+    near, far = LADDERS["glyphs"][0][1], LADDERS["glyphs"][-1][1]
+    assert ends["margin"] == pytest.approx(2 + 76)
+    assert ends["diva"] == pytest.approx(2 + 76 * (LADDERS["glyphs"][2][1] - near) / (far - near), abs=0.06)
+    assert small_figures.sparkline([1], [1], (0, 1), (0, 1)) == ""
+
+
+def test_names_stay_inside_the_figure_and_at_the_end_of_their_curve(runs: Path) -> None:
+    labels = [f"method-{i}" for i in range(12)]
+    cells = pd.DataFrame([(label, split, frd, 0.7 - 0.001 * i, math.nan, "swap", False)
+                          for i, label in enumerate(labels) for split, frd in LADDERS["glyphs"]],
+                         columns=["label", "split", "frd", "score", "std", "kind", "floor"])
+    short = cells[(cells["label"] != "method-3") | (cells["split"] <= 2)]
+    drawn = figures.ladder_curve(short, drawing.styles(labels), "a", "A", "recall@1", relative=False)
+    width, height = map(float, re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', drawn)[0])
+    places = {}
+    for label in labels:
+        around = drawn[drawn.rindex("<g id=", 0, drawn.index(f">{label}</text>")):]
+        x, y = re.findall(r"(?:translate\(|x=\")([\d.]+)[ ,\"]+(?:y=\")?([\d.]+)", around)[0]
+        places[label] = float(x), float(y)
+    assert all(0 < y < height for _, y in places.values())
+    assert places["method-3"][0] < 0.5 * width < places["method-0"][0]
+
+
+def study(tmp_path: Path) -> coverage.Study:
+    rows = [(method, "small", 15) for method in (*SCORES, "uniform-prior")] + [("frozen", "large", 15)]
+    frame = pd.DataFrame([{"dataset": "glyphs", "method": method, "protocol": "demo", "backbone": backbone,
+                           "runs": count} for method, backbone, count in rows])
+    coverage.write(tmp_path, coverage.Study("try", "Every method.", "oodml run --study try", frame))
+    (found,) = coverage.read([tmp_path])
+    pd.testing.assert_frame_equal(found.rows, frame)
+    return found
+
+
+def test_a_study_is_held_against_the_runs_that_are_there(runs: Path, tmp_path: Path) -> None:
+    asked = study(tmp_path)
+    frame, lost = records.scan(runs)
+    told = coverage.shown(asked, Results(frame).runs)
+    assert told
+    assert (told["done"], told["runs"]) == (5 + 5 + 5 + 3 + 2 + 2, 7 * 15)
+    assert told["parts"] == [{"dataset": "glyphs", "backbone": "small", "done": 20, "runs": 90},
+                             {"dataset": "glyphs", "backbone": "large", "done": 2, "runs": 15}]
+    assert told["table"].frame.iloc[0][["method", "done", "missing"]].tolist() == ["uniform-prior", 0, 15]
+    home = site.build(Results(frame), lost, tmp_path / "site", studies=[asked]).read_text()
+    assert "20/90" in home
+    assert "oodml run --study try" in home
+    assert coverage.shown(asked, frame.iloc[:0]) is None
+    (tmp_path / "studies" / "try.json").write_text("{")
+    with pytest.raises(ReportError, match=r"try\.json is damaged"):
+        coverage.read([tmp_path])
+
+
+def test_the_published_records_are_whole() -> None:
+    """What is committed can be read to the last line, lies on the ladder beside it, and is part of its study."""
+    frame, lost = records.scan(PUBLISHED)
+    assert lost.empty
+    assert frame["identity"].is_unique
+    for (home, dataset), here in frame.assign(home=frame["path"].map(lambda path: Path(path).parents[2])).groupby(
+            ["home", "dataset"]):
+        ladder = manifest.load(home / "splits" / f"{dataset}.json")
+        assert set(here["split_hash"]) <= {split.hash for split in ladder.splits}
+    for asked in coverage.read([PUBLISHED]):
+        rows = asked.held_against(frame)
+        assert (rows["done"] <= rows["runs"]).all()
+        assert rows["done"].sum() > 0
+
+
+def test_published_records_travel_with_their_ladder(tmp_path: Path) -> None:
+    work, folder = tmp_path / "work", PUBLISHED / "glyphs"
+    result = CliRunner().invoke(command, ["unpack", str(folder), "--work", str(work)])
+    assert result.exit_code == 0, result.output
+    source = folder / "splits" / "glyphs.json"
+    assert (work / "splits" / "glyphs.json").read_bytes() == source.read_bytes()
+    (work / "splits" / "glyphs.json").write_text(json.dumps(json.loads(source.read_text()), indent=0))
+    result = CliRunner().invoke(command, ["unpack", str(folder), "--work", str(work)])
+    assert "is another ladder" in result.output
+    (work / "splits" / "glyphs.json").write_bytes(source.read_bytes())
+    result = CliRunner().invoke(command, ["pack", str(tmp_path / "again"), "--work", str(work)])
+    assert result.exit_code == 0, result.output
+    for path in (folder / "glyphs").iterdir():
+        assert (tmp_path / "again" / "glyphs" / path.name).read_bytes() == path.read_bytes(), path.name
+    assert (tmp_path / "again" / "splits" / "glyphs.json").read_bytes() == source.read_bytes()
+
+
+def test_a_report_of_published_records_shows_the_ladder_and_how_far_the_study_is(tmp_path: Path) -> None:
+    result = CliRunner().invoke(report, ["--records", str(PUBLISHED), "--work", str(tmp_path), "--datasets", "glyphs"])
+    assert result.exit_code == 0, result.output
+    page = (tmp_path / "leaderboard" / "dataset" / "glyphs.html").read_text()
+    assert "figures/glyphs-progression.svg" in page
+    assert (tmp_path / "leaderboard" / "figures" / "glyphs-progression.svg").is_file()
+    unfinished = [asked for asked in coverage.read([PUBLISHED]) if asked.command in result.output]
+    home = (tmp_path / "leaderboard" / "index.html").read_text()
+    assert all(asked.command in home for asked in unfinished)

@@ -1,0 +1,63 @@
+"""How the workers of a sweep come into being: wherever the user stands, and however early somebody presses Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from benchmark.workspace import Workspace
+from tests import tiny_sweep
+
+WORDS = ["run", *tiny_sweep.WORDS, "--methods", "margin", "--splits", "1", "--seeds", "1"]
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Workspace:
+    return tiny_sweep.workspace(tmp_path / "work")
+
+
+def test_the_users_folder_does_not_matter_and_the_command_is_written_down(made: Workspace, tmp_path: Path) -> None:
+    place = tmp_path / "elsewhere"
+    for name in ("splits", "methods", "benchmark"):  # names that mean something else there
+        (place / name).mkdir(parents=True)
+    (place / "methods" / "__init__.py").touch()
+    words = [*WORDS, "--work", str(made.root)]
+    script = "import sys; sys.path.pop(0); from benchmark.cli import main; main()"
+    runner = subprocess.run([sys.executable, "-c", script, *words], cwd=place, capture_output=True, text=True,
+                            check=False)
+    assert runner.returncode == 0, runner.stdout + runner.stderr
+    (path,) = made.runs.rglob("record.json")
+    assert json.loads(path.read_text())["provenance"]["command"] == shlex.join(["oodml", *words])
+
+
+def server(session: int) -> bool:
+    """Whether the process that workers are forked from runs in this session."""
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            own = int((path / "stat").read_text().rpartition(")")[2].split()[3]) == session
+            if own and "forkserver" in (path / "cmdline").read_text():
+                return True
+        except OSError:  # it is gone by now
+            continue
+    return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the test finds processes in /proc")
+def test_ctrl_c_while_workers_are_made_leaves_no_traceback(made: Workspace) -> None:
+    runner = tiny_sweep.oodml(made, *WORDS)
+    deadline = time.monotonic() + 60
+    while not server(runner.pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.3)  # so that it is in the middle of its imports
+    os.killpg(runner.pid, signal.SIGINT)
+    out, _ = runner.communicate(timeout=90)
+    assert runner.returncode == 130, out
+    assert "Traceback" not in out
