@@ -21,14 +21,13 @@ from typing import Any
 
 import torch
 
-from benchmark import datasets, images, ladders
+from benchmark import datasets, images, ladders, weights
 from benchmark.errors import UserError
 from benchmark.executors import Job
 from benchmark.finished import Finished, on_default
 from benchmark.journal import write_json
 from benchmark.scoring import score
 from benchmark.task import Side, Task
-from benchmark.worker import WEIGHTS
 from benchmark.workspace import Workspace
 from reports import records
 from reports.crossing import NAME, SCHEMA
@@ -62,7 +61,7 @@ def run(workspace: Workspace, jobs: Iterable[Job], *, device: str | None = None,
               for one in runs if one.spec.method == "frozen"}
     written = []
     for one in runs:
-        if not (one.folder / WEIGHTS).is_file():
+        if not (one.folder / weights.RUN).is_file():
             continue
         found = _read(one.folder / NAME)
         for target in targets:

@@ -10,14 +10,14 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 import methods
-from benchmark import ladders, train
+from benchmark import ladders, train, weights
 from benchmark.errors import UserError
 from benchmark.images import ImageStore
 from benchmark.loader import Loader
 from benchmark.plan import RunSpec, split_of
 from benchmark.protocol import Protocol
 from benchmark.task import Side
-from benchmark.worker import WEIGHTS, transform_of
+from benchmark.worker import transform_of
 from benchmark.workspace import Workspace
 from methods import Method
 from methods.parts.backbones import create
@@ -54,10 +54,10 @@ class Finished:
         method = entry.build(create(protocol.backbone, frozen_norm=protocol.frozen_norm), classes, protocol.dim,
                              entry.settings(**self.spec.settings), base)
         try:
-            method.load_state_dict(load_file(self.folder / WEIGHTS))
+            method.load_state_dict(load_file(self.folder / weights.RUN))
         except (RuntimeError, OSError) as error:
-            raise UserError(f"{self.folder / WEIGHTS} does not fit {self.spec.method}: {str(error).splitlines()[0]}; "
-                            "run it again") from None
+            raise UserError(f"{self.folder / weights.RUN} does not fit {self.spec.method}: "
+                            f"{str(error).splitlines()[0]}; run it again") from None
         return method.eval().requires_grad_(False)
 
     def embed(self, side: Side, store: ImageStore, workspace: Workspace, device: str) -> Tensor:
@@ -81,7 +81,7 @@ def find(workspace: Workspace, dataset: str, chosen: str = "all", splits: list[i
     """The finished runs on a dataset by methods, rungs and seed; those without kept weights are left out."""
     names = set(methods.select(chosen)) if chosen != "all" else None
     for record in sorted((workspace.runs / dataset).glob("*/*/*/record.json")):
-        if not (record.parent / WEIGHTS).is_file():
+        if not (record.parent / weights.RUN).is_file():
             continue
         run = Finished.at(record.parent)
         if ((names is None or run.spec.method in names) and (splits is None or run.spec.split in splits)

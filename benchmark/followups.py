@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from benchmark import cross, ensemble, fewshot
+from benchmark import cross, ensemble, fewshot, weights
 from benchmark.executors import Job
 from benchmark.finished import Finished
-from benchmark.worker import WEIGHTS
 from benchmark.workspace import Workspace
 
 
@@ -25,5 +24,5 @@ def follow(step: dict[str, Any], jobs: list[Job], workspace: Workspace, say: Cal
     if step["step"] == "cross":
         cross.run(workspace, done, tell=say)
         return
-    trained = [Finished(job.folder, job.spec) for job in done if (job.folder / WEIGHTS).is_file()]
+    trained = [Finished(job.folder, job.spec) for job in done if (job.folder / weights.RUN).is_file()]
     ensemble.run(workspace, step["union"], trained, tell=say)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import dataclasses
 import errno
 import gc
-import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
@@ -41,11 +39,8 @@ from splits.episodes import training_subset
 from splits.frechet import frechet_distance
 from splits.manifest import Ladder, Split
 
-WEIGHTS = weights.RUN
 HEADLINE = "recall@1"
 """The measure by which the rules other than `last` choose an epoch."""
-INTERRUPTED = 75
-"""Exit code of a process whose run was told to stop, was saved and can go on (EX_TEMPFAIL of sysexits.h)."""
 
 
 @dataclass(frozen=True)
@@ -184,20 +179,6 @@ def few(side: Side, index: DatasetIndex, shots: int) -> Side:
     return dataclasses.replace(side, ids=side.ids[kept], labels=side.labels[kept],
                                roles=None if side.roles is None else side.roles[kept],
                                domains=None if side.domains is None else side.domains[kept])
-
-
-@contextlib.contextmanager
-def until_terminated() -> Iterator[Callable[[], bool]]:
-    """A `stop` for `run` that becomes true when this process gets SIGTERM, a cluster's warning.
-
-    A process that ends for it leaves with the code `INTERRUPTED`.
-    """
-    heard: list[int] = []
-    before = signal.signal(signal.SIGTERM, lambda number, frame: heard.append(number))
-    try:
-        yield lambda: bool(heard)
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def failure_of(error: BaseException) -> dict[str, Any]:

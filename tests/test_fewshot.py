@@ -16,7 +16,7 @@ from benchmark import cli, datasets, fewshot, finished, images, ladders
 from benchmark.errors import UserError
 from benchmark.fewshot import Adaptation
 from benchmark.task import Side, Task
-from benchmark.worker import WEIGHTS
+from benchmark.weights import RUN
 from benchmark.workspace import Workspace
 from methods import Method, MethodError
 from methods.frozen import Frozen
@@ -173,10 +173,10 @@ def test_another_adaptation_replaces_the_old(workspace: Workspace) -> None:
 def test_weights_that_do_not_fit_are_named(workspace: Workspace, tmp_path: Path) -> None:
     (one,) = finished.find(workspace, "glyphs-mini", "margin")
     (other,) = finished.find(workspace, "glyphs-mini", "mlp3-emb")
-    kept = (one.folder / WEIGHTS).read_bytes()
-    (one.folder / WEIGHTS).write_bytes((other.folder / WEIGHTS).read_bytes())
+    kept = (one.folder / RUN).read_bytes()
+    (one.folder / RUN).write_bytes((other.folder / RUN).read_bytes())
     try:
         with pytest.raises(UserError, match="does not fit margin"):
             restored(workspace, "margin")
     finally:
-        (one.folder / WEIGHTS).write_bytes(kept)
+        (one.folder / RUN).write_bytes(kept)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmark import checkpoint, worker
+from benchmark import checkpoint
+from benchmark.executors.brake import EXIT_CODES
 from benchmark.workspace import Workspace
 from tests import tiny_runs
 
@@ -68,7 +69,7 @@ def test_a_clusters_warning_saves_and_leaves_with_its_own_code(made: Workspace) 
     folder = spec.folder(made)
     child = tiny_runs.process(spec, made, terminate_at=5)
     child.join()
-    assert child.exitcode == worker.INTERRUPTED
+    assert child.exitcode == EXIT_CODES[signal.SIGTERM] == 75
     assert checkpoint.load(folder)[1]["epoch"] == 2  # three steps and one question an epoch: the fifth is in epoch 2
     assert not (folder / "record.json").exists()
     again = tiny_runs.process(spec, made)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -122,12 +120,3 @@ def test_a_failure_names_cause_remedy_kind_and_step(error: Exception, cause: str
     assert remedy in found["remedy"]
     assert (found["kind"], found["step"]) == (type(error).__name__, 7)
     assert worker.failure_of(type(error)("x"))["step"] is None
-
-
-def test_a_warning_is_heard_and_the_handler_put_back() -> None:
-    before = signal.getsignal(signal.SIGTERM)
-    with worker.until_terminated() as stop:
-        assert not stop()
-        os.kill(os.getpid(), signal.SIGTERM)
-        assert stop()
-    assert signal.getsignal(signal.SIGTERM) is before

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmark.executors.brake import Brake
 from benchmark.workspace import Workspace
 from tests import tiny_sweep
 
@@ -61,3 +62,13 @@ def test_ctrl_c_while_workers_are_made_leaves_no_traceback(made: Workspace) -> N
     out, _ = runner.communicate(timeout=90)
     assert runner.returncode == 130, out
     assert "Traceback" not in out
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 75)])
+def test_a_signal_is_heard_and_its_handler_put_back(number: int, code: int) -> None:
+    before = signal.getsignal(number)
+    with Brake() as brake:
+        assert (brake.pressed, brake.exit_code) == (False, 0)
+        os.kill(os.getpid(), number)
+        assert (brake.pressed, brake.hard, brake.exit_code) == (True, False, code)
+    assert signal.getsignal(number) is before

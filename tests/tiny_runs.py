@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 import methods
-from benchmark import datasets, images, ladders, worker
+from benchmark import datasets, images, ladders, weights, worker
+from benchmark.executors.brake import Brake
 from benchmark.plan import Overrides, RunSpec, plan
 from benchmark.train import Interrupted
 from benchmark.worker import Context
@@ -80,19 +81,19 @@ def attempt(given: RunSpec, made: Workspace, die_at: int | None = None, terminat
     torch.set_num_threads(1)
     steps = iter(range(1, 10**9))
 
-    with worker.until_terminated() as terminated:
+    with Brake() as brake:
         def stop() -> bool:
             step = next(steps)
             if step == die_at:
                 os.kill(os.getpid(), signal.SIGKILL)
             if step == terminate_at:
                 os.kill(os.getpid(), signal.SIGTERM)
-            return terminated()
+            return brake.pressed
 
         try:
             worker.run(given, context(made), stop=stop)
         except Interrupted:
-            sys.exit(worker.INTERRUPTED)
+            sys.exit(brake.exit_code)
 
 
 def process(*arguments: Any, **named: Any) -> Any:
@@ -109,6 +110,6 @@ def results(folder: Path) -> Iterator[tuple[str, Any]]:
     record = json.loads((folder / "record.json").read_text())
     del record["cost"], record["provenance"]
     yield "record", record
-    yield "weights", (folder / worker.WEIGHTS).read_bytes()
+    yield "weights", (folder / weights.RUN).read_bytes()
     with np.load(folder / "queries.npz") as queries:
         yield "queries", {name: queries[name].tolist() for name in queries.files}

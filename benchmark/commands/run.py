@@ -133,8 +133,8 @@ def show(workspace: Workspace, arguments: dict[str, Any]) -> None:
 def command(workspace: Workspace, dry_run: bool, **arguments: Any) -> None:
     """Train methods on every rung of the ladders of datasets; what is done already is skipped.
 
-    A run that was stopped goes on where it was. Ctrl-C once saves and ends, twice ends at once. Cells that failed are
-    left alone until --retry-failed.
+    A run that was stopped goes on where it was. Ctrl-C once saves and ends, twice ends at once (exit code 130; 75 after
+    SIGTERM, a cluster's warning). Cells that failed are left alone until --retry-failed.
     """
     if dry_run:
         show(workspace, arguments)
@@ -153,7 +153,7 @@ def command(workspace: Workspace, dry_run: bool, **arguments: Any) -> None:
                    + ("; when they are done, the same command does the rest of the study" if study.after else ""))
     if outcome.interrupted:
         click.echo("Stopped. The same command goes on from here.")
-        raise SystemExit(130)
+        raise SystemExit(outcome.interrupted)
     if outcome.ended:
         click.echo(f"Ended early: {outcome.ended}. The same command goes on from here.")
         raise SystemExit(0 if "--budget" in outcome.ended else 1)

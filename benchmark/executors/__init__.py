@@ -55,7 +55,8 @@ class Outcome:
     done: list[RunSpec] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
     """Cause by cell, in words."""
-    interrupted: bool = False
+    interrupted: int = 0
+    """The exit code of a sweep that a signal stopped, else 0."""
     ended: str = ""
     """Why the sweep ended before its cells, if it was not interrupted."""
     submitted: int = 0

@@ -8,6 +8,10 @@ import time
 from types import FrameType
 from typing import Any
 
+EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 75}
+"""What a command leaves with that was stopped, saved everything and can go on: 128 + 2 after Ctrl-C, as shells have it;
+EX_TEMPFAIL of sysexits.h after a cluster's warning."""
+
 
 class Brake:
     """Counts what asks the sweep to end; a context in which signals are counted instead of killing.
@@ -17,6 +21,7 @@ class Brake:
 
     def __init__(self, seconds: float | None = None) -> None:
         self.asked = 0
+        self.exit_code = 0
         self._deadline = None if seconds is None else time.monotonic() + seconds
         self._before: dict[int, Any] = {}
 
@@ -34,10 +39,11 @@ class Brake:
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         self.asked += 1
+        self.exit_code = EXIT_CODES[signal.Signals(number)]
 
     def __enter__(self) -> Brake:
         if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._ask) for number in (signal.SIGINT, signal.SIGTERM)}
+            self._before = {number: signal.signal(number, self._ask) for number in EXIT_CODES}
         return self
 
     def __exit__(self, *_: object) -> None:

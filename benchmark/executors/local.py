@@ -244,7 +244,7 @@ def execute(jobs: list[Job], resources: Resources, progress: Progress) -> Outcom
             outcome = crew.work()
         finally:
             crew.close()
-        outcome.interrupted = brake.asked > 0
+        outcome.interrupted = brake.exit_code
         if brake.out_of_time and not outcome.interrupted and not all(job.done for job in jobs):
             outcome.ended = outcome.ended or "the time of --budget is over"
         return outcome

@@ -114,7 +114,7 @@ def _drive(ray: Any, jobs: list[Job], resources: Resources, progress: Progress, 
                 pressed = True
                 ray.get(board.press.remote())
         progress.tick()
-    outcome.interrupted = brake.asked > 0
+    outcome.interrupted = brake.exit_code
     if brake.out_of_time and not outcome.interrupted and not all(job.done for job in jobs):
         outcome.ended = outcome.ended or "the time of --budget is over"
     return outcome
