@@ -102,6 +102,17 @@ class _Plain(nn.Module):
         return type(self.backbone).forward(self.backbone, images, self.local)
 
 
+def wanted(compile_: str, steps: int) -> str:
+    """yes, graphs or no: what a protocol's `compile` asks for on a GPU, where `auto` goes by the steps ahead.
+
+    >>> wanted("auto", 10), wanted("auto", 100), wanted("auto", 10_000), wanted("graphs", 10_000)
+    ('no', 'graphs', 'yes', 'graphs')
+    """
+    if compile_ != "auto":
+        return compile_
+    return "yes" if steps >= WORTHWHILE else "graphs" if steps >= RECORDABLE else "no"
+
+
 def mode_of(protocol: Protocol, method: Method, device: str, steps: int) -> str:
     """How the backbone is made fast: 'reduce-overhead' (compiled, with CUDA graphs), 'plain' (compiled), 'graphs'
     (recorded, not compiled), or '' for not at all.
@@ -111,10 +122,11 @@ def mode_of(protocol: Protocol, method: Method, device: str, steps: int) -> str:
     """
     cuda = device.startswith("cuda")
     small = protocol.batch_size * method.views * (protocol.size or 224) ** 2 <= GRAPHED
-    if protocol.compile == "no" or not getattr(method, "compiles", True) or (protocol.compile == "auto" and not cuda):
+    how = wanted(protocol.compile, steps) if cuda or protocol.compile != "auto" else "no"
+    if how == "no" or not getattr(method, "compiles", True):
         return ""
-    if protocol.compile == "graphs" or (protocol.compile == "auto" and steps < WORTHWHILE):
-        return "graphs" if cuda and small and steps >= RECORDABLE else ""
+    if how == "graphs":
+        return "graphs" if cuda and small else ""
     return "reduce-overhead" if cuda and small else "plain"
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import methods
-from benchmark.compiling import RECORDABLE, WORTHWHILE
+from benchmark import compiling
 from benchmark.plan import RunSpec
 from benchmark.progress import duration
 from reports import records
@@ -156,10 +156,8 @@ def network(protocol: dict[str, Any]) -> tuple[Any, ...]:
 
 def compile_of(protocol: dict[str, Any], train_images: int) -> str:
     """How a run makes its network fast on a GPU, where `auto` goes by its length."""
-    if protocol["compile"] != "auto":
-        return str(protocol["compile"])
     steps = (protocol["epochs"] - protocol["warmup"]) * _steps(protocol, train_images)
-    return "yes" if steps >= WORTHWHILE else "graphs" if steps >= RECORDABLE else "no"
+    return compiling.wanted(protocol["compile"], steps)
 
 
 def _steps(protocol: dict[str, Any], train_images: int) -> int:

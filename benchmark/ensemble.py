@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from benchmark import datasets, finished, images, ladders, outcomes, provenance, structure
 from benchmark.datasets import DatasetIndex
 from benchmark.errors import UserError
@@ -51,7 +49,7 @@ def run(workspace: Workspace, union: str, runs: Iterable[Finished], *, device: s
                  f"`oodml run --methods {method} --dataset {missing[0]} --splits default` makes one")
             continue
         path = _made([members[name] for name in index.domain_names], index, ladder, workspace,
-                     device or ladders.best_device(torch))
+                     device or ladders.best_device())
         recall = records.read(path)["scores"]["last"]["recall@1"]
         tell(f"{NAME.format(method)} seed {seed}: recall@1 {recall:.4f} over {index.name}")
         written.append(path)

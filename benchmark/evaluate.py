@@ -42,7 +42,7 @@ def evaluate(workspace: Workspace, *, embeddings: Path, dataset: str, split: int
     """
     began = time.perf_counter()
     name = _named(name or embeddings.stem)
-    device = device or ladders.best_device(torch)
+    device = device or ladders.best_device()
     index = datasets.load(dataset, workspace.data)
     ladder = ladders.load(workspace, dataset, index)
     rung = ladder.split(split)

@@ -68,7 +68,7 @@ def run(workspace: Workspace, *, dataset: str, chosen: str, shots: tuple[int, ..
     index = datasets.load(dataset, workspace.data)
     ladder = ladders.load(workspace, dataset, index)
     store = images.prepare(index, workspace.cache, progress=False)
-    device = device or ladders.best_device(torch)
+    device = device or ladders.best_device()
     written = []
     for one in runs:
         missing = [k for k in shots if k not in done(one.folder, adaptation)]

@@ -77,7 +77,7 @@ def inspect(workspace: Workspace, folder: Path, *, queries: int = 8, plane: bool
             device: str | None = None, seed: int = 0) -> list[Path]:
     """Look into the run in `folder` (and its fellows on the nearest and farthest rung); the files written come back."""
     run = opened(folder)
-    device = device or ladders.best_device(torch)
+    device = device or ladders.best_device()
     index = datasets.load(run.spec.dataset, workspace.data)
     ladder = ladders.load(workspace, run.spec.dataset, index)
     store = images.prepare(index, workspace.cache, progress=False)

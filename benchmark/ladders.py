@@ -25,7 +25,6 @@ def frozen_features(name: str, workspace: Workspace, backbone: str | None = None
 
     The Fréchet ResNet distance uses ResNet-50 at 224 px; embedded datasets use the embedded network at 64 px.
     """
-    import torch
 
     embedded = datasets.get(name).embedded
     index = datasets.load(name, workspace.data)
@@ -38,12 +37,14 @@ def frozen_features(name: str, workspace: Workspace, backbone: str | None = None
         "backbone": backbone, "weights": weights.identify(backbone, weights_file), "images": store.hash,
         "size": size, "resize": resize}
     found = features.extract(index, store, network, name=backbone, weights_hash=made_with["weights"],
-                             transform=transform, folder=workspace.cache, device=device or best_device(torch))
+                             transform=transform, folder=workspace.cache, device=device or best_device())
     return index, found, made_with
 
 
-def best_device(torch: Any) -> str:
+def best_device() -> str:
     """The GPU where there is one."""
+    import torch
+
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmark import shipped
 from benchmark.errors import UserError, near
 
 if sys.version_info >= (3, 11):
@@ -99,16 +100,12 @@ FIELDS = {field.name: field for field in dataclasses.fields(Protocol)}
 
 def names() -> list[str]:
     """The protocols that come with the suite."""
-    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+    return shipped.names(FOLDER)
 
 
 def path_of(name: str) -> Path:
     """The file of a protocol: one of the suite's by name, or any TOML file by path."""
-    path = Path(name) if name.endswith(".toml") else FOLDER / f"{name}.toml"
-    if not path.is_file():
-        raise UserError(f"unknown protocol '{name}'{near(name, names())}; there are {', '.join(names())}, "
-                        "or give the path of a .toml file")
-    return path
+    return shipped.find(FOLDER, "protocol", name)
 
 
 def load(name: str, *, dataset: str = "", method: str = "", tags: tuple[str, ...] = (),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmark import protocol as protocols
+from benchmark import shipped
 from benchmark.errors import UserError, near
 
 if sys.version_info >= (3, 11):
@@ -77,16 +78,12 @@ class Study:
 
 def names() -> list[str]:
     """The studies that come with the suite."""
-    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+    return shipped.names(FOLDER)
 
 
 def path_of(name: str) -> Path:
     """The file of a study: one of the suite's by name, or any TOML file by path."""
-    path = Path(name) if name.endswith(".toml") else FOLDER / f"{name}.toml"
-    if not path.is_file():
-        raise UserError(f"unknown study '{name}'{near(name, names())}; there are {', '.join(names())}, "
-                        "or give the path of a .toml file")
-    return path
+    return shipped.find(FOLDER, "study", name)
 
 
 def load(name: str) -> Study:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from reports.aggregate import ROW, ags_per_seed
+from reports.aggregate import ROW
 
 ALPHA = 0.05
 
@@ -30,14 +30,6 @@ def t_interval(values: Iterable[float], level: float = 0.95) -> tuple[float, flo
         return mean, math.nan, math.nan
     half = float(stats.t.ppf((1 + level) / 2, len(found) - 1) * found.std(ddof=1) / math.sqrt(len(found)))
     return mean, mean - half, mean + half
-
-
-def ags_intervals(frame: pd.DataFrame, metric: str = "recall@1", level: float = 0.95) -> pd.DataFrame:
-    """AGS of each dataset and row: computed for each seed, then mean, t-interval and n over the complete seeds."""
-    rows = []
-    for key, group in ags_per_seed(frame, metric).groupby(["dataset", *ROW], sort=True):
-        rows.append((*key, *t_interval(group["ags"], level), int(group["ags"].notna().sum())))
-    return pd.DataFrame(rows, columns=["dataset", *ROW, "ags", "low", "high", "n"])
 
 
 def holm(p: Sequence[float] | np.ndarray) -> np.ndarray:

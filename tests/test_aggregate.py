@@ -210,4 +210,3 @@ def test_kendall_tau_by_hand(tmp_path: Path) -> None:
     runs = records.collect(tmp_path)
     row = statistics.kendall_between_rungs(aggregate.rung_scores(runs, "glyphs")).iloc[0]
     assert (row["tau"], row["flips"], row["methods"]) == (pytest.approx(1 / 3), 1, 3)
-    assert statistics.ags_intervals(runs)["n"].tolist() == [1, 1, 1]

@@ -179,6 +179,22 @@ def test_methods_that_differ_by_chance_share_a_range(tmp_path: Path) -> None:
     assert board.at["a", "mean:low"] < board.at["a", "mean"] < board.at["a", "mean:high"]
 
 
+def test_the_interval_of_an_ags_over_seeds_is_scipys(tmp_path: Path) -> None:
+    scores = {"a": [0.61, 0.64, 0.66, 0.58], "b": [0.5]}
+    for method, values in scores.items():
+        for seed, value in enumerate(values):
+            for split, _ in LADDERS["glyphs"]:
+                record = make_record("glyphs", split, method, seed, value)
+                records.write(tmp_path / f"{method}-{split}-{seed}", record)
+    board = Results(records.collect(tmp_path)).ags("recall@1", "demo").set_index("method")
+    values = scores["a"]
+    low, high = stats.t.interval(0.95, 3, loc=np.mean(values), scale=stats.sem(values))
+    found = board.loc["a", ["glyphs", "glyphs:low", "glyphs:high"]].tolist()
+    assert found == pytest.approx([np.mean(values), low, high])
+    assert board["glyphs:n"].to_dict() == {"a": 4, "b": 1}
+    assert math.isnan(board.at["b", "glyphs:low"])
+
+
 def test_stability_counts_places() -> None:
     drawn = np.array([[0.5, 0.5, 0.5, 0.5], [0.4, 0.6, 0.4, 0.4]])
     places = rankings.stability(drawn.mean(axis=1), drawn, np.array([np.nan, np.nan]), np.array([1.0, 1.0]))

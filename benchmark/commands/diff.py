@@ -20,10 +20,10 @@ def command(a: Path, b: Path, metric: str, tolerance: float, form: str) -> None:
 
     A folder is a working folder or any folder of run records. Exit code 1 if they differ, 0 if not.
     """
-    from reports import collection, differences, formats
+    from reports import differences, formats, records
 
     homes = [folder / "runs" if (folder / "runs").is_dir() else folder for folder in (a, b)]
-    sides = [collection.scan_checked([home])[0] for home in homes]
+    sides = [records.scan_checked([home])[0] for home in homes]
     found = differences.cells(sides[0], sides[1], metric, tolerance / 100)
     if form in ("csv", "json"):
         click.echo(formats.render(differences.cell_table(found, metric), form), nl=False)

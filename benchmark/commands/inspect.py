@@ -28,7 +28,7 @@ def command(workspace: Workspace, runs: tuple[Path, ...], queries: int, no_umap:
     """
     import methods
     from benchmark.inspect import inspect
-    from reports import collection, site
+    from reports import records, site
     from reports.results import Results
 
     for plugin in plugins:
@@ -36,6 +36,6 @@ def command(workspace: Workspace, runs: tuple[Path, ...], queries: int, no_umap:
     for run in runs:
         for path in inspect(workspace, run, queries=queries, plane=not no_umap, ends=not only, device=device):
             click.echo(f"looked into {path.parent.parent}")
-    frame, lost = collection.scan_checked([workspace.runs])
+    frame, lost = records.scan_checked([workspace.runs])
     index = site.build(Results(frame), lost, workspace.leaderboard, workspace.splits)
     click.echo(f"Pages: {(index.parent / 'inspect').resolve()}")
