@@ -26,16 +26,20 @@ def colour(images: Tensor, transform: Transform, draws: Tensor) -> Tensor:
 
 
 def normalise(images: Tensor, transform: Transform) -> Tensor:
-    """(x - mean) / std for each channel, in place; x in [0, 255]."""
-    mean, inverse = _constants(transform.mean, transform.std, images.device)
-    return images.sub_(mean).mul_(inverse)
+    """(x - mean) / std for each channel, x in [0, 255], as float32; on a GPU with the channels last."""
+    shift, factor = _constants(transform.mean, transform.std, images.device)
+    if not images.is_cuda:
+        return images.float().mul_(factor).add_(shift)
+    # the cast, the order and the two operations as one kernel
+    out = torch.empty(images.shape, device=images.device, memory_format=torch.channels_last)
+    return torch.addcmul(shift, images, factor, out=out)
 
 
 @lru_cache(maxsize=64)
 def _constants(mean: tuple[float, ...], std: tuple[float, ...], device: torch.device) -> tuple[Tensor, Tensor]:
-    """255 mean and 1 / (255 std) on the device; copying them there for each batch would make the CPU wait."""
-    levels = [255 * torch.tensor(values).view(1, 3, 1, 1) for values in (mean, std)]
-    return levels[0].to(device), (1 / levels[1]).to(device)
+    """-mean / std and 1 / (255 std) on the device; copying them there for each batch would make the CPU wait."""
+    centre, spread = (torch.tensor(values, dtype=torch.float64).view(1, 3, 1, 1) for values in (mean, std))
+    return (-centre / spread).float().to(device), (1 / (255 * spread)).float().to(device)
 
 
 def _jitter(images: Tensor, strengths: tuple[float, ...], u: Tensor, order: Tensor) -> None:

@@ -19,7 +19,7 @@ from benchmark.augment import Crops, Transform, center_crops, random_crops, unif
 from benchmark.colour import colour, normalise
 from benchmark.errors import UserError
 from benchmark.images import ImageStore
-from benchmark.resample import by_matrix, one_by_one
+from benchmark.resample import by_matrix, one_by_one, slack
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +53,7 @@ class Loader:
             raise UserError(f"unknown placement '{placement}': use device, host or disk")
         if self.placement == "device" and self.device.type != "cuda":
             raise UserError(f"placement 'device' needs a CUDA device, not {self.device}: use host or disk")
+        self._slack = slack(store.sizes[:, 1])
         self._pixels = self._place()
         log.info(self.describe())
 
@@ -69,14 +70,14 @@ class Loader:
         crops = random_crops(self.transform, self.store.sizes[chosen], self.store.originals[chosen], draws)
         images = self._cut(chosen, crops, exact=False)
         if any(self.transform.jitter) or self.transform.grayscale:
-            images = colour(images.div_(255), self.transform, draws).mul_(255)
+            images = colour(images.float().div_(255), self.transform, draws).mul_(255)
         return normalise(images, self.transform)
 
     def evaluate(self, ids: Tensor) -> Tensor:
         """Images as `Resize(resize)`, `CenterCrop(size)` give them, float32 (b, 3, size, size)."""
         chosen = _positions(ids, len(self.store))
         if self.device.type == "cpu" and len(self.store) * 3 * self.transform.size ** 2 <= KEPT:
-            return normalise(self._kept(chosen).float(), self.transform)
+            return normalise(self._kept(chosen), self.transform)
         return normalise(self._center(chosen), self.transform)
 
     def prefetch(self, batches: Iterable[Tensor], generator_for_batch: Callable[[int], torch.Generator] | None = None,
@@ -132,21 +133,20 @@ class Loader:
                                  self.transform.interpolation)
         missing = chosen[~there[chosen]]
         if len(missing):
-            pixels[missing] = self._center(missing).to(torch.uint8).numpy()
+            pixels[missing] = self._center(missing).numpy()
             there[missing] = True
         return torch.from_numpy(pixels[chosen])
 
     @torch.no_grad()
     def _cut(self, ids: np.ndarray, crops: Crops, exact: bool) -> Tensor:
-        """The crops as float32 in [0, 255]."""
+        """The crops in [0, 255]: bytes, or half precision where a GPU resamples them."""
         size, how = self.transform.size, self.transform.interpolation
         widths = self.store.sizes[ids, 1].astype(np.int64)
         if self.device.type == "cuda":
             pixels, starts = self._on_device(ids)
-            images = by_matrix(pixels, starts, widths, crops, size, how)
-            return images.to(torch.float32, memory_format=torch.channels_last)
+            return by_matrix(pixels, starts, widths, crops, size, how)
         begin = self.store.offsets[ids]
-        return one_by_one(self.store.pixels, begin, widths, crops, size, how, exact).to(self.device, torch.float32)
+        return one_by_one(self.store.pixels, begin, widths, crops, size, how, exact).to(self.device)
 
     def _on_device(self, ids: np.ndarray) -> tuple[Tensor, np.ndarray]:
         """Bytes on the device that hold these images, and where each begins in them."""
@@ -154,7 +154,7 @@ class Loader:
         if self.placement == "device":
             return self._pixels, begin
         starts = np.concatenate([[0], np.cumsum(end - begin)])
-        batch = torch.empty(int(starts[-1]), dtype=torch.uint8, pin_memory=self.placement == "disk",
+        batch = torch.empty(int(starts[-1]) + self._slack, dtype=torch.uint8, pin_memory=self.placement == "disk",
                             device="cpu" if self.placement == "disk" else self.device)
         # Neighbours in the file travel as one piece.
         breaks = np.flatnonzero(np.diff(ids) != 1) + 1
@@ -180,10 +180,11 @@ class Loader:
         kept = _resident.get(key)
         if kept is None:
             on_device = self.placement == "device"
-            kept = torch.empty(self.store.nbytes, dtype=torch.uint8, pin_memory=not on_device,
-                               device=self.device if on_device else "cpu")
+            kept = torch.empty(self.store.nbytes + (self._slack if on_device else 0), dtype=torch.uint8,
+                               pin_memory=not on_device, device=self.device if on_device else "cpu")
             for start in range(0, self.store.nbytes, _BLOCK):
-                kept[start:start + _BLOCK].copy_(source[start:start + _BLOCK])
+                part = source[start:start + _BLOCK]
+                kept[start:start + len(part)].copy_(part)
             _resident.clear()
             _resident[key] = kept
         return kept

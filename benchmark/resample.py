@@ -26,7 +26,8 @@ def by_matrix(pixels: Tensor, starts: np.ndarray, widths: np.ndarray, crops: Cro
               interpolation: str) -> Tensor:
     """Crops as (b, 3, size, size) in [0, 255]; half precision on CUDA, right to about 0.2 of 255.
 
-    `pixels` is a flat uint8 tensor in which image i begins at `starts[i]` with rows of `widths[i]` RGB pixels.
+    `pixels` is a flat uint8 tensor in which image i begins at `starts[i]` with rows of `widths[i]` RGB pixels; beyond
+    the last image it goes on for `slack(widths)` bytes of anything.
     With A the (size, h) matrix of the vertical filter and B the (size, w) one of the horizontal, a channel
     of the crop is A X B^T. Row o of A is the filter (triangle, or cubic with a = -1/2) around the centre of output
     pixel o, stretched by the scale when shrinking, cut at the window and normalised to sum 1: Pillow's definition.
@@ -38,12 +39,17 @@ def by_matrix(pixels: Tensor, starts: np.ndarray, widths: np.ndarray, crops: Cro
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
+def slack(widths: np.ndarray) -> int:
+    """Bytes by which rows of the widest image may run beyond the end of the last one."""
+    return 3 * (int(widths.max(initial=0)) + 8)
+
+
 def _by_matrix(pixels: Tensor, starts: np.ndarray, widths: np.ndarray, crops: Crops, size: int,
                interpolation: str) -> Tensor:
     device = pixels.device
     counts = crops.window[:, 1::2] - crops.window[:, ::2]
     copied = bool(copies(crops, size).all())
-    # Multiples of 8 keep the products on the tensor cores; the surplus is masked in the filter.
+    # Multiples of 8 keep the products on the tensor cores; the surplus has no weight in the filter.
     rows, columns = (int(n) if copied else -(-int(n) // 8) * 8 for n in counts.max(0))
     table = torch.from_numpy(np.column_stack([crops.box, crops.window, starts, widths, crops.flip]).astype(np.float64))
     if device.type == "cuda":
@@ -51,26 +57,26 @@ def _by_matrix(pixels: Tensor, starts: np.ndarray, widths: np.ndarray, crops: Cr
     top, left, height, width, first_row, end_row, first_column, end_column, start, stride, flip = \
         table.to(device, non_blocking=True).unbind(1)
 
-    flip = flip.bool()[:, None]
     row = torch.minimum(first_row[:, None] + torch.arange(rows, device=device), end_row[:, None] - 1)
-    across = torch.minimum(torch.arange(columns, device=device), (end_column - first_column)[:, None] - 1)
-    column = torch.where(flip, end_column[:, None] - 1 - across, first_column[:, None] + across)
-    line = (start[:, None] + row * stride[:, None] * 3).long()
-    within = (column.long() * 3)[:, None] + torch.arange(3, device=device)[:, None]
-    window = pixels[line[:, :, None] + within.view(-1, 1, 3 * columns)]
+    line = (start[:, None] + (row * stride[:, None] + first_column[:, None]) * 3).long()
+    # Each row of a window is one run of bytes; mirrored is what the filter makes of it.
+    runs = pixels.as_strided((len(pixels) - 3 * columns + 1, 3 * columns), (1, 1))
+    window = runs[line].view(-1, rows, columns, 3).permute(0, 1, 3, 2)
     if copied:
-        return window.view(-1, size, 3, size).permute(0, 2, 1, 3)
+        return torch.where(flip.bool()[:, None, None, None], window.flip(3), window).transpose(1, 2)
 
     dtype = torch.float16 if device.type == "cuda" else torch.float32
-    begin = torch.where(flip[:, 0], end_column - left - width, left - first_column)
-    down = _filter(top - first_row, height, end_row - first_row, rows, size, interpolation).to(dtype)
-    along = _filter(begin, width, end_column - first_column, columns, size, interpolation).to(dtype)
+    scales = crops.box[:, 2:].max(0) / size
+    down = _filter(top - first_row, height, end_row - first_row, torch.zeros_like(flip), rows, size, interpolation,
+                   scales[0]).to(dtype)
+    along = _filter(left - first_column, width, end_column - first_column, flip, columns, size, interpolation,
+                    scales[1]).to(dtype)
     with torch.autocast(device.type, enabled=False):
-        lines = down @ window.to(dtype)
+        lines = down @ window.to(dtype, memory_format=torch.contiguous_format).view(-1, rows, 3 * columns)
         out = lines.view(-1, size * 3, columns) @ along.transpose(1, 2)
     # A cubic filter overshoots; bytes cannot.
     out = out.clamp_(0, 255) if interpolation == "bicubic" else out
-    return out.view(-1, size, 3, size).permute(0, 2, 1, 3)
+    return out.view(-1, size, 3, size).transpose(1, 2)
 
 
 def copies(crops: Crops, size: int) -> np.ndarray:
@@ -79,21 +85,31 @@ def copies(crops: Crops, size: int) -> np.ndarray:
             & (crops.window[:, 1::2] - crops.window[:, ::2] == size)).all(1)
 
 
-def _filter(begin: Tensor, length: Tensor, count: Tensor, taps: int, size: int, interpolation: str) -> Tensor:
-    """Rows of filter weights, (b, size, taps), for the stretch [begin, begin + length) of `count` pixels."""
-    begin, length, count = (t.float()[:, None, None] for t in (begin, length, count))
+def _filter(begin: Tensor, length: Tensor, count: Tensor, mirrored: Tensor, taps: int, size: int, interpolation: str,
+            largest: float) -> Tensor:
+    """Rows of filter weights, (b, size, taps), for the stretch [begin, begin + length) of `count` pixels.
+
+    Only the few taps around each centre are computed; `largest` is the largest scale, length / size.
+    """
+    begin, length, count, mirrored = (t.float()[:, None] for t in (begin, length, count, mirrored))
     scale = length / size
-    centre = begin + (torch.arange(size, device=begin.device)[:, None] + 0.5) * scale
-    tap = torch.arange(taps, device=begin.device)
-    distance = ((tap + 0.5 - centre) / scale.clamp(min=1)).abs()
+    place = torch.arange(size, device=begin.device)
+    centre = (begin + (torch.where(mirrored > 0, size - 1 - place, place) + 0.5) * scale)[:, :, None]
+    stretch = scale.clamp(min=1)[:, :, None]
+    radius = 1 if interpolation == "bilinear" else 2
+    reach = torch.arange(int(2 * radius * max(1.0, largest)) + 2, device=begin.device)
+    tap = (centre - radius * stretch).floor() + reach
+    distance = ((tap + 0.5 - centre) / stretch).abs()
     if interpolation == "bilinear":
         weight = (1 - distance).clamp(min=0)
     else:
         near = (1.5 * distance - 2.5) * distance * distance + 1
         far = ((-0.5 * distance + 2.5) * distance - 4) * distance + 2
         weight = torch.where(distance < 1, near, torch.where(distance < 2, far, 0.0))
-    weight = weight * (tap < count)
-    return weight / weight.sum(2, keepdim=True)
+    weight = weight * ((tap >= 0) & (tap < count[:, :, None]))
+    weight = weight / weight.sum(2, keepdim=True)
+    rows = torch.zeros((len(begin), size, taps), device=begin.device)
+    return rows.scatter_add_(2, tap.clamp(0, taps - 1).long(), weight)
 
 
 def one_by_one(pixels: np.ndarray, starts: np.ndarray, widths: np.ndarray, crops: Crops, size: int,

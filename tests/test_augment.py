@@ -167,7 +167,9 @@ def test_matrix_road_is_pillows_filter(store: ImageStore, interpolation: str, si
 
 
 def by_matrix(store: ImageStore, ids: np.ndarray, crops: Crops, size: int, interpolation: str) -> Tensor:
-    return resample.by_matrix(torch.from_numpy(store.pixels), store.offsets[ids], store.sizes[ids, 1].astype(np.int64),
+    widths = store.sizes[ids, 1].astype(np.int64)
+    pixels = np.concatenate([store.pixels, np.full(resample.slack(widths), 255, np.uint8)])
+    return resample.by_matrix(torch.from_numpy(pixels), store.offsets[ids], widths,
                               crops, size, interpolation)
 
 
