@@ -14,12 +14,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 NAME = "checkpoint"
+Kind = tuple[torch.dtype, torch.device]
 
 
 class Saver:
     """Writes the checkpoints of one run in a thread, so that training does not wait for the disk.
 
-    Training waits only until everything is copied where it lies, on a GPU for about a millisecond. A checkpoint that
+    Training waits only until everything is copied where it lies, on a GPU for some milliseconds. A checkpoint that
     comes while the last one is still being written is left out, unless it must be `whole`: then the call comes back
     when it is on the disk. What goes wrong in the thread is raised by the next call.
     """
@@ -28,6 +29,7 @@ class Saver:
         self.folder = folder
         self._thread = ThreadPoolExecutor(1)
         self._writing: Future[None] | None = None
+        self._pinned: dict[Kind, Tensor] = {}
 
     def save(self, tensors: dict[str, dict[str, Any]], state: dict[str, Any], whole: bool = False) -> None:
         """Keep a run as it is now; `tensors` maps a part's name (method, optimiser, sampler) to its state dict."""
@@ -37,10 +39,7 @@ class Saver:
         if self._writing is None:
             flat: dict[str, Tensor] = {}
             plan = {part: _flatten(value, part, flat) for part, value in tensors.items()}
-            copies = {key: value.detach().clone() for key, value in flat.items()}
-            gpu = next((value.device for value in copies.values() if value.is_cuda), None)
-            copied = torch.cuda.current_stream(gpu).record_event() if gpu else None
-            self._writing = self._thread.submit(_write, self.folder, copies, copied, {"state": state, "plan": plan})
+            self._writing = self._thread.submit(self._write, Packed(flat), {"state": state, "plan": plan})
         if whole:
             self._writing.result()
 
@@ -50,41 +49,57 @@ class Saver:
         if self._writing is not None:
             self._writing.result()
 
+    def _write(self, packed: Packed, content: dict[str, Any]) -> None:
+        """A kill at any moment leaves the old checkpoint or the new one, never half of one."""
+        for left in self.folder.glob(f".{NAME}-*"):
+            shutil.rmtree(left, ignore_errors=True)
+        fresh = self.folder / f".{NAME}-{os.getpid()}"
+        fresh.mkdir(parents=True)
+        try:
+            save_file(packed.on_host(self._pinned), fresh / "tensors.safetensors")
+            (fresh / "state.json").write_text(json.dumps(content))
+            for path in fresh.iterdir():
+                _flush(path)
+        except BaseException:
+            # a full disk has no room for half a checkpoint
+            shutil.rmtree(fresh, ignore_errors=True)
+            raise
+        # Epochs are in the names: two renames could lose both, one new name and a late delete cannot.
+        target = self.folder / f"{NAME}-{content['state']['epoch']:05d}"
+        shutil.rmtree(target, ignore_errors=True)
+        fresh.rename(target)
+        _flush(self.folder)
+        for old in sorted(self.folder.glob(f"{NAME}-*"))[:-1]:
+            shutil.rmtree(old, ignore_errors=True)
 
-def _on_host(copies: dict[str, Tensor], copied: torch.cuda.Event | None) -> dict[str, Tensor]:
-    """The copies in main memory, fetched beside what the GPU does meanwhile.
 
-    safetensors refuses tensors that lie in another order than the usual one.
-    """
-    if copied is None:
-        return {key: value.contiguous() for key, value in copies.items()}
-    with torch.cuda.stream(torch.cuda.Stream(copied.device)):
-        copied.wait()
-        return {key: value.cpu().contiguous() for key, value in copies.items()}
+class Packed:
+    """Copies of tensors, one run of memory for all of a kind: hundreds of small transfers would hold up training."""
 
+    def __init__(self, tensors: dict[str, Tensor]) -> None:
+        self._names: dict[Kind, list[str]] = {}
+        for name, value in tensors.items():
+            self._names.setdefault((value.dtype, value.device), []).append(name)
+        self._shapes = {name: value.shape for name, value in tensors.items()}
+        self._runs = {kind: torch.cat([tensors[name].detach().reshape(-1) for name in names])
+                      for kind, names in self._names.items()}
+        gpu = next((device for _, device in self._runs if device.type == "cuda"), None)
+        self._copied = torch.cuda.current_stream(gpu).record_event() if gpu else None
 
-def _write(folder: Path, copies: dict[str, Tensor], copied: torch.cuda.Event | None, content: dict[str, Any]) -> None:
-    """A kill at any moment leaves the old checkpoint or the new one, never half of one."""
-    for left in folder.glob(f".{NAME}-*"):
-        shutil.rmtree(left, ignore_errors=True)
-    fresh = folder / f".{NAME}-{os.getpid()}"
-    fresh.mkdir(parents=True)
-    try:
-        save_file(_on_host(copies, copied), fresh / "tensors.safetensors")
-        (fresh / "state.json").write_text(json.dumps(content))
-        for path in fresh.iterdir():
-            _flush(path)
-    except BaseException:
-        # a full disk has no room for half a checkpoint
-        shutil.rmtree(fresh, ignore_errors=True)
-        raise
-    # Epochs are in the names: two renames could lose both, one new name and a late delete cannot.
-    target = folder / f"{NAME}-{content['state']['epoch']:05d}"
-    shutil.rmtree(target, ignore_errors=True)
-    fresh.rename(target)
-    _flush(folder)
-    for old in sorted(folder.glob(f"{NAME}-*"))[:-1]:
-        shutil.rmtree(old, ignore_errors=True)
+    def on_host(self, pinned: dict[Kind, Tensor]) -> dict[str, Tensor]:
+        """All of them in main memory, fetched beside what the GPU does meanwhile; `pinned` is room that is kept."""
+        runs = dict(self._runs)
+        if self._copied is not None:
+            with torch.cuda.stream(torch.cuda.Stream(self._copied.device)):
+                self._copied.wait()
+                for kind, run in self._runs.items():
+                    if run.is_cuda:
+                        if kind not in pinned or len(pinned[kind]) != len(run):
+                            pinned[kind] = torch.empty_like(run, device="cpu", pin_memory=True)
+                        runs[kind] = pinned[kind].copy_(run, non_blocking=True)
+                torch.cuda.current_stream().synchronize()
+        return {name: piece.view(self._shapes[name]) for kind, names in self._names.items()
+                for name, piece in zip(names, runs[kind].split([self._shapes[name].numel() for name in names]))}
 
 
 def save_weights(path: Path, state: dict[str, Tensor]) -> None:

@@ -66,11 +66,12 @@ def _by_matrix(pixels: Tensor, starts: np.ndarray, widths: np.ndarray, crops: Cr
         return torch.where(flip.bool()[:, None, None, None], window.flip(3), window).transpose(1, 2)
 
     dtype = torch.float16 if device.type == "cuda" else torch.float32
-    scales = crops.box[:, 2:].max(0) / size
-    down = _filter(top - first_row, height, end_row - first_row, torch.zeros_like(flip), rows, size, interpolation,
-                   scales[0]).to(dtype)
-    along = _filter(left - first_column, width, end_column - first_column, flip, columns, size, interpolation,
-                    scales[1]).to(dtype)
+    # Both directions as one: launching its many small kernels takes longer than running them.
+    both = _filter(torch.cat([top - first_row, left - first_column]), torch.cat([height, width]),
+                   torch.cat([end_row - first_row, end_column - first_column]),
+                   torch.cat([torch.zeros_like(flip), flip]), max(rows, columns), size, interpolation,
+                   float(crops.box[:, 2:].max()) / size).to(dtype)
+    down, along = both[:len(flip), :, :rows], both[len(flip):, :, :columns]
     with torch.autocast(device.type, enabled=False):
         lines = down @ window.to(dtype, memory_format=torch.contiguous_format).view(-1, rows, 3 * columns)
         out = lines.view(-1, size * 3, columns) @ along.transpose(1, 2)

@@ -108,7 +108,7 @@ def run(spec: RunSpec, context: Context, *, stop: Callable[[], bool] = lambda: F
         if protocol.clustering == "every":
             found["test"] |= clustered()
         if task.validation is not None:
-            found["validation"] = score(task.validation, embed(task.validation.ids)).scores
+            found["validation"] = score(task.validation, embed(task.validation.ids), task.domain_names).scores
         return found
 
     with provenance.Energy(context.device) as energy:

@@ -10,18 +10,21 @@ import torch
 
 from benchmark import checkpoint
 
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))]
 
-def parts() -> dict:
-    layer = torch.nn.Linear(3, 2)
+
+def parts(device: str = "cpu") -> dict:
+    layer = torch.nn.Linear(3, 2, device=device)
     optimiser = torch.optim.Adam([{"params": [layer.weight], "name": "a"}, {"params": [layer.bias], "lr": 0.5}])
-    layer(torch.ones(1, 3)).sum().backward()
+    layer(torch.ones(1, 3, device=device)).sum().backward()
     optimiser.step()
-    return {"method": layer.state_dict(), "optimiser": optimiser.state_dict(), "sampler": {}}
+    bank = {"places": torch.arange(5), "seen": torch.tensor([True, False]), "empty": torch.zeros(0, 2)}
+    return {"method": layer.state_dict(), "optimiser": optimiser.state_dict(), "sampler": bank}
 
 
 def same(a, b) -> bool:
     if isinstance(a, torch.Tensor):
-        return isinstance(b, torch.Tensor) and a.dtype == b.dtype and torch.equal(a, b)
+        return isinstance(b, torch.Tensor) and a.dtype == b.dtype and torch.equal(a.cpu(), b)
     if isinstance(a, dict):
         return a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
     if isinstance(a, (list, tuple)):
@@ -34,9 +37,12 @@ def save(folder, tensors: dict, state: dict) -> None:
         saver.save(tensors, state)
 
 
-def test_everything_comes_back_as_it_was(tmp_path) -> None:
-    saved = parts()
-    save(tmp_path, saved, {"epoch": 3, "history": {"images": 12}})
+@pytest.mark.parametrize("device", DEVICES)
+def test_everything_comes_back_as_it_was(tmp_path, device: str) -> None:
+    with closing(checkpoint.Saver(tmp_path)) as saver:
+        for epoch in (2, 3):  # the second one is fetched into the room of the first
+            saved = parts(device)
+            saver.save(saved, {"epoch": epoch, "history": {"images": 12}}, whole=True)
     tensors, state = checkpoint.load(tmp_path)
     assert same(saved, tensors)
     assert state == {"epoch": 3, "history": {"images": 12}}

@@ -94,3 +94,12 @@ def test_mistakes_are_named(workspace: Workspace, capsys: pytest.CaptureFixture[
         cli.main(["ensemble", "--dataset", UNION, "--methods", "margin", "--work", str(workspace.root)])
     assert caught.value.code == 2
     assert "no method of 'margin'" in capsys.readouterr().err
+
+
+def test_a_run_on_a_union_chooses_its_epoch_by_held_out_classes_of_every_member(workspace: Workspace) -> None:
+    (job,) = tiny_sweep.jobs(workspace, "proxyanchor", datasets=(UNION,), seeds=1, set={"validation": True})
+    worker.run(job.spec, job.context)
+    record = json.loads((job.folder / "record.json").read_text())
+    assert set(record["scores"]) == {"last", "best-test", "validation"}
+    held = ladders.load(workspace, UNION, datasets.load(UNION, workspace.data)).default.validation
+    assert {name for name in MEMBERS if any(c.startswith(f"{name}/") for c in held)} == set(MEMBERS)

@@ -1,6 +1,7 @@
 """Measures of retrieval and structure against pytorch-metric-learning's AccuracyCalculator on the same neighbours.
 
-The large sets are searched by a part of their queries on the CPU: time is proportional to queries, for both.
+The large sets are searched by a part of their queries on the CPU and the time is scaled up: what is done once for a
+gallery is scaled with it, so that the ratio is a little below that of all queries.
 """
 
 from __future__ import annotations
