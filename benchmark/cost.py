@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import methods
-from benchmark import compiling
+from benchmark import compiling, weights
 from benchmark.plan import RunSpec
 from benchmark.progress import duration
 from reports import records
@@ -40,6 +40,7 @@ class Measured:
 
     network: tuple[Any, ...]
     """Backbone, image size and precision: without the same ones a run tells nothing of another."""
+    dataset: str
     method: str
     batch: int
     compile: str
@@ -49,9 +50,11 @@ class Measured:
     pace: float
     """Seconds of evaluation for each image of the test set."""
     rest: float
-    """Seconds beside training and evaluation: to open the data, to build the network, to measure it in the end."""
+    """Seconds beside training and evaluation: to open the data, to build the network, to measure it in the end. In the
+    first run of a process also to compile, which those after it need not, whatever their method."""
     memory: float
-    disk: float
+    disk: float | None
+    """None where the record alone is left."""
     shared: int = 1
     """Runs at a time on the device."""
 
@@ -76,31 +79,40 @@ class Rates:
                 self._by[(run.speed > 0, run.network, same, *(getattr(run, key) for key in same))].append(run)
 
     def estimate(self, spec: RunSpec, train_images: int, test_images: int) -> Estimate:
-        """From runs of the same method, batch size and compilation on the same network, else from the likest there are.
+        """From runs of the same method, batch size and compilation on the same network, else from the likest there are;
+        of these from the ones on the same dataset, if there are any.
 
             seconds = (rest + epochs * steps * b / speed + pace * evaluations * test images) / runs that shared the GPU
+
+        The lower median of the runs counts, since one in a sweep compiles for all: of two it is the one that did not.
         """
-        protocol, trains = spec.protocol, methods.get(spec.method).trains != "nothing" and spec.protocol["epochs"] > 0
+        protocol, trained = spec.protocol, trains(spec)
         own = {"method": spec.method, "batch": protocol["batch_size"], "compile": compile_of(protocol, train_images)}
-        runs = self._alike(own, protocol, trains) or ([] if trains else self._alike(own, protocol, True))
+        runs = self._alike(own, spec, trained) or ([] if trained else self._alike(own, spec, True))
         if not runs:
             return Estimate()
         # what trains nothing has no speed, and another's says nothing of it
-        training = protocol["epochs"] * _steps(protocol, train_images) * protocol["batch_size"] if trains else 0
+        training = protocol["epochs"] * _steps(protocol, train_images) * protocol["batch_size"] if trained else 0
 
         def seconds(run: Measured) -> float:
-            evaluating = run.pace * _evaluations(protocol, trains) * test_images
+            evaluating = run.pace * _evaluations(protocol, trained) * test_images
             return (run.rest + (training / run.speed if training else 0.0) + evaluating) / run.shared
 
-        return Estimate(statistics.median(map(seconds, runs)), statistics.median(run.disk for run in runs),
+        disks = [run.disk for run in runs if run.disk is not None]
+        return Estimate(statistics.median_low(map(seconds, runs)), statistics.median(disks) if disks else None,
                         max(run.memory for run in runs), runs[0].method != spec.method)
 
-    def _alike(self, own: dict[str, Any], protocol: dict[str, Any], trained: bool) -> list[Measured]:
+    def _alike(self, own: dict[str, Any], spec: RunSpec, trained: bool) -> list[Measured]:
         for same in LIKENESS:
-            found = self._by.get((trained, network(protocol), same, *(own[key] for key in same)))
+            found = self._by.get((trained, network(spec.protocol), same, *(own[key] for key in same)))
             if found:
-                return found
+                return [run for run in found if run.dataset == spec.dataset] or found
         return []
+
+
+def trains(spec: RunSpec) -> bool:
+    """Whether a cell trains anything."""
+    return methods.get(spec.method).trains != "nothing" and spec.protocol["epochs"] > 0
 
 
 def measured(runs: Path, calibration: Path | None = None) -> list[Measured]:
@@ -124,14 +136,15 @@ def _measure(row: dict[str, Any], last: dict[str, float] | None = None) -> Measu
     protocol, tests = row["protocol_settings"], max(1, int(row["test_images"]))
     speed = float(row["cost:images_per_second"])
     outside = max(0.0, float(row["cost:seconds"]) - float(row["cost:train_seconds"]))
-    # records of earlier versions, and of what trains nothing, do not tell evaluation from the rest
-    evaluating = min(outside, _number(row.get("cost:evaluate_seconds"), outside)) if speed else outside
+    # earlier versions did not tell evaluation from the rest, or left 0 where nothing was trained
+    evaluating = min(outside, _number(row.get("cost:evaluate_seconds"), 0.0) or outside)
     pace = evaluating / _evaluations(protocol, speed > 0) / tests
     if last is not None:
         speed, pace = last["images_per_second"], last["evaluate_seconds"] / tests
-    return Measured(network(protocol), row["method"], protocol["batch_size"],
+    return Measured(network(protocol), row["dataset"], row["method"], protocol["batch_size"],
                     compile_of(protocol, int(row["train_images"])), row["device"], speed, pace, outside - evaluating,
-                    row["cost:peak_memory_bytes"], size(Path(row["path"])), int(_number(row.get("cost:shared"), 1)))
+                    row["cost:peak_memory_bytes"], _disk(Path(row["path"]), speed > 0),
+                    int(_number(row.get("cost:shared"), 1)))
 
 
 def _number(value: Any, instead: float) -> float:
@@ -169,8 +182,10 @@ def _evaluations(protocol: dict[str, Any], trains: bool) -> int:
     return -(-int(protocol["epochs"]) // int(protocol["evaluate_every"])) if trains else 1
 
 
-def size(folder: Path) -> int:
-    """Bytes of the files in a run's folder."""
+def _disk(folder: Path, trained: bool) -> int | None:
+    """Bytes of the files in a run's folder; None where it was packed, or unpacked without its weights."""
+    if not folder.is_dir() or (trained and not (folder / weights.RUN).is_file()):
+        return None
     return sum(entry.stat().st_size for entry in os.scandir(folder) if entry.is_file())
 
 
@@ -188,9 +203,12 @@ def summary(estimates: list[Estimate], rates: Rates, devices: int, per_gpu: int 
     borrowed = sum(e.borrowed for e in estimates)
     if borrowed:
         lines[0] += f"; {borrowed} cells go by the speed of other methods (--calibrate measures their own)"
-    disk = sum(e.disk for e in estimates if e.disk is not None)
+    disks = [e.disk for e in estimates if e.disk is not None]
+    disk = [f"{sum(disks) / 1e9:.3g} GB for what finished runs keep"] if disks else []
+    if len(disks) < len(known):
+        disk.append(f"unknown for {len(known) - len(disks)} cells, only records are left of runs like them")
     memory = max(e.memory for e in estimates if e.memory is not None)
-    return [*lines, f"disk: {disk / 1e9:.3g} GB for what finished runs keep",
+    return [*lines, f"disk: {'; '.join(disk)}",
             f"memory: {memory / 1e9:.3g} GB at most in one run" + (
                 f", {per_gpu * memory / 1e9:.3g} GB in {per_gpu} on a GPU" if gpu and per_gpu > 1 else "")]
 

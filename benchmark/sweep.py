@@ -34,7 +34,7 @@ def show(matrix: Matrix, places: Places, resources: Resources, *, calibrate: boo
         return
     workspace = places.workspace
     if calibrate:
-        _calibrate(todo, matrix, workspace, say)
+        _calibrate(todo, matrix, places, say)
     found = _devices(resources)
     here = provenance.device_name(found[0])
     networks = {cost.network(job.spec.protocol) for job in todo}
@@ -60,8 +60,13 @@ def _devices(resources: Resources) -> list[str]:
     return devices(resources)
 
 
-def _calibrate(todo: list[Job], matrix: Matrix, workspace: Workspace, say: Say) -> None:
-    """A few steps of every method on every backbone, one after the other, kept in the cache."""
+def _calibrate(todo: list[Job], matrix: Matrix, places: Places, say: Say) -> None:
+    """Four short epochs of every method on every backbone and dataset, one after the other, kept in the cache.
+
+    On a GPU up to 50 steps each, so that what happens once an epoch weighs about as in a whole one. There the first run
+    of a network also compiles it for the others, and is followed by a second that tells what they take.
+    """
+    workspace = places.workspace
     root = (workspace.cache / cost.CALIBRATION).absolute()
     root.mkdir(parents=True, exist_ok=True)
     for name in ("cache", "splits"):
@@ -70,18 +75,23 @@ def _calibrate(todo: list[Job], matrix: Matrix, workspace: Workspace, say: Say) 
             link.symlink_to(getattr(workspace, name).absolute(), target_is_directory=True)
     kinds: dict[tuple[Any, ...], Job] = {}
     gpu = _devices(Resources())[0].startswith("cuda")
+    longest = 50 if gpu else 10
     for job in todo:
         own = job.spec.protocol
         # long enough to record CUDA graphs; what would be compiled in a long run is compiled in the short one too
-        short = {**own, "epochs": 4 + own["warmup"], "steps_per_epoch": 10, "evaluate_every": 2, "clustering": "no",
+        short = {**own, "epochs": 4 + own["warmup"], "steps_per_epoch": min(own["steps_per_epoch"] or longest, longest),
+                 "evaluate_every": 2, "clustering": "no",
                  "compile": cost.compile_of(own, matrix.images[job.spec.split_hash][0]) if gpu else own["compile"]}
         spec = dataclasses.replace(job.spec, protocol=short, seed=0)
-        kinds.setdefault((spec.method, *cost.network(short), short["batch_size"], short["compile"], spec.dataset),
-                         Job(spec, dataclasses.replace(job.context, work=root)))
-    jobs = [job for job in kinds.values() if not job.done]
+        context = dataclasses.replace(job.context, work=root)
+        network = (*cost.network(short), short["batch_size"], short["compile"])
+        kinds.setdefault((spec.method, *network, spec.dataset), Job(spec, context))
+        if gpu:
+            kinds.setdefault((cost.trains(spec), *network), Job(dataclasses.replace(spec, seed=1), context))
+    jobs, _ = _with_weights([job for job in kinds.values() if not job.done], places, say)
     if not jobs:
         return
-    say(f"measuring a few steps of {len(jobs)} kinds of cells")
+    say(f"measuring a few steps in {len(jobs)} short runs")
     _prepare(jobs, matrix, workspace)
     progress = Progress(len(jobs), sum(int(job.spec.protocol["epochs"]) for job in jobs))
     try:

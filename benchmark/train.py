@@ -67,7 +67,9 @@ def train(method: Method, side: Side, loader: Loader, sampler: BatchSampler, pro
     groups = method.groups(protocol.lr, protocol.weight_decay)
     history = History()
     if not groups or protocol.epochs == 0:
+        began = time.perf_counter()
         history.epochs.append({"epoch": 0, **evaluate(method)})
+        history.evaluating = time.perf_counter() - began
         return history
 
     method.to(device).to(memory_format=torch.channels_last)

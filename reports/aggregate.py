@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -52,22 +53,33 @@ def harmonic_mean(values: Iterable[float]) -> float:
 
 
 def _variants(frame: pd.DataFrame, name: str, settings: str, within: list[str]) -> pd.Series:
-    """Names that tell runs with different settings apart: `margin`, or `margin[beta=0.6]` where beta is not one."""
-    texts: dict[int, str] = {}
+    """Names that tell runs with different settings apart: `margin`, and `margin[beta=0.6]` where beta is not the usual.
+
+    Usual is what more than half of the runs of that name have; without it all of them are told.
+    """
+    texts: dict[int, dict[str, str]] = {}
     for each in frame[settings]:
         if id(each) not in texts:
-            texts[id(each)] = json.dumps(each, sort_keys=True, default=str)
-    keys = [texts[id(each)] for each in frame[settings]]
+            texts[id(each)] = {key: json.dumps(value, sort_keys=True, default=str) for key, value in
+                               sorted((each or {}).items())}
+    parts = frame[settings].map(lambda each: texts[id(each)])
     labels = frame[name].astype(object).copy()
-    together = frame[within].assign(key=keys)
-    mixed = together.groupby(within, dropna=False)["key"].transform("nunique") > 1
+    mixed = frame[within].assign(key=parts.map(str)).groupby(within, dropna=False)["key"].transform("nunique") > 1
     for _, group in frame[mixed].groupby(within, dropna=False, sort=True):
-        parts = [{key: json.dumps(value, default=str) for key, value in (s or {}).items()} for s in group[settings]]
-        differing = sorted(key for key in set().union(*parts) if len({part.get(key) for part in parts}) > 1)
-        for row, part in zip(group.index, parts):
-            told = ",".join(f"{key}={part.get(key, '-')}" for key in differing).replace('"', "")
-            labels[row] = f"{labels[row]}[{told}]"
+        here = parts[group.index]
+        differing = sorted(key for key in set().union(*here) if len({part.get(key) for part in here}) > 1)
+        alike = parts[frame[name] == group[name].iloc[0]]
+        usual = {key: _usual([part.get(key, "-") for part in alike]) for key in differing}
+        for row, part in zip(group.index, here):
+            told = [f"{key}={part.get(key, '-')}" for key in differing if part.get(key, "-") != usual[key]]
+            labels[row] = f"{labels[row]}[{','.join(told)}]".replace('"', "") if told else labels[row]
     return labels
+
+
+def _usual(values: list[str]) -> str | None:
+    """What more than half of them are, if anything."""
+    value, count = Counter(values).most_common(1)[0]
+    return value if 2 * count > len(values) else None
 
 
 def select(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:

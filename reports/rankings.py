@@ -1,9 +1,10 @@
 """Ranks that say what they do not know: groups of rows that cannot be told apart, and how firmly each rank stands.
 
 The error of a difference of two rows has two sources. The test set is finite: `resampling` gives the variance over
-resampled classes, the same draw for both. Training is random: each row adds s^2 / n over its n seeds. The two are
-added and tested by Student's t with Welch's degrees of freedom; p-values are corrected by Holm over all pairs of a
-column. A row with one seed adds no second part, and one without outcomes of its queries no first.
+resampled classes, the same draw for both. Training is random: each row adds s^2 / n over its n seeds, where s^2, which
+three seeds hardly tell, is drawn towards that of the other rows. The two are added and tested by Student's t with
+Welch's degrees of freedom; p-values are corrected by Holm over all pairs of a column. A row with one seed adds no
+second part, and one without outcomes of its queries no first.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from scipy import stats
 
 from reports.aggregate import ROW
 from reports.resampling import Resamples
-from reports.statistics import ALPHA, holm
+from reports.statistics import ALPHA, holm, moderated
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,8 @@ def errors(drawn: np.ndarray, stds: np.ndarray, counts: np.ndarray, classes: int
     by_class = np.maximum(0.0, diagonal[:, None] + diagonal[None, :] - 2 * covariance)
     own, own_freedom = _combined([(diagonal, np.full(m, max(1, classes - 1))), (seeds, np.maximum(1, counts - 1))])
     square = np.ones((m, m))
-    ours, ours_freedom = seeds[:, None] * square, (counts[:, None] - 1) * square
+    variances, freedoms = moderated(np.where(counts > 1, stds**2, np.nan), counts - 1)
+    ours, ours_freedom = (variances / np.maximum(1, counts))[:, None] * square, freedoms[:, None] * square
     pair, freedom = _combined([(by_class, square * max(1, classes - 1)), (ours, ours_freedom),
                                (ours.T, ours_freedom.T)])
     # seeds of one row alone do not bound a difference

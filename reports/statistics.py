@@ -9,11 +9,13 @@ from itertools import combinations
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from scipy import optimize, special, stats
 
 from reports.aggregate import ROW
 
 ALPHA = 0.05
+FEW = 20
+"""Rows below which their variances over seeds say too little of each other."""
 
 
 def t_interval(values: Iterable[float], level: float = 0.95) -> tuple[float, float, float]:
@@ -30,6 +32,38 @@ def t_interval(values: Iterable[float], level: float = 0.95) -> tuple[float, flo
         return mean, math.nan, math.nan
     half = float(stats.t.ppf((1 + level) / 2, len(found) - 1) * found.std(ddof=1) / math.sqrt(len(found)))
     return mean, mean - half, mean + half
+
+
+def moderated(variances: np.ndarray, freedom: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Variances of many rows from a few values each, drawn towards what they have in common (Smyth 2004, limma).
+
+        s~^2 = max(s^2, (d0 s0^2 + d s^2) / (d0 + d))   with d0 + d degrees of freedom
+
+    d0 and s0^2 are those with which log s^2 - psi(d/2) + log(d/2) has the mean and the variance that it has over the
+    rows, log s0^2 - psi(d0/2) + log(d0/2) and psi'(d/2) + psi'(d0/2). The maximum is ours: without it unsteady rows
+    of a small board are called different too often. Variances of zero (nothing is random there) and missing ones
+    stay as they are, and all of them where fewer than `FEW` rows tell of the rest.
+
+    >>> found, freedom = moderated(np.array([1.0, 4.0] * 10), np.full(20, 2.0))
+    >>> found[:2].round(2).tolist(), int(freedom[0])
+    ([2.43, 4.0], 42)
+    """
+    variances, freedom = np.array(variances, float), np.array(freedom, float)
+    with np.errstate(invalid="ignore"):
+        told = (variances > 0) & (freedom > 0)
+    if told.sum() < FEW:
+        return variances, freedom
+    own, half = variances[told], freedom[told] / 2
+    logs = np.log(own) - special.digamma(half) + np.log(half)
+    beyond = logs.var(ddof=1) - special.polygamma(1, half).mean()
+    if beyond > 0:
+        prior = 2 * optimize.brentq(lambda x: special.polygamma(1, x) - beyond, 1e-4, 1e8)
+        common = math.exp(logs.mean() + special.digamma(prior / 2) - math.log(prior / 2))
+    else:  # the rows vary no more than chance makes them: all of them tell one variance
+        prior, common = freedom[told].sum(), own.mean()
+    variances[told] = np.maximum(own, (prior * common + freedom[told] * own) / (prior + freedom[told]))
+    freedom[told] += prior
+    return variances, freedom
 
 
 def holm(p: Sequence[float] | np.ndarray) -> np.ndarray:

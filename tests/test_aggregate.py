@@ -136,6 +136,10 @@ def test_protocols_are_ranked_apart_and_settings_named(tmp_path: Path) -> None:
     board = aggregate.ags_board(runs).set_index("method")
     assert board["rank"].to_dict() == {"margin[beta=0.6]": 1, "margin[beta=1.2]": 1, "arcface": 1}
     assert notes == []
+    write_ladder(tmp_path, "margin", {2: flat})  # now one of them is usual
+    runs, _ = aggregate.select(records.collect(tmp_path))
+    assert runs.groupby("method")["seed"].unique().map(sorted).to_dict() == {
+        "arcface": [0], "margin": [0, 2], "margin[beta=0.6]": [1]}
 
 
 def test_the_newest_run_of_a_cell_and_the_newest_ladder_count(tmp_path: Path) -> None:

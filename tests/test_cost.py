@@ -9,10 +9,14 @@ from typing import Any
 
 import pytest
 
-from benchmark import cost
+from benchmark import cost, executors, sweep, weights, worker
 from benchmark.cost import Estimate, Measured, Rates
+from benchmark.executors import Job, Outcome, Resources
+from benchmark.matrix import Places, gather
 from benchmark.plan import Overrides, RunSpec, load_protocol
-from reports import records
+from benchmark.workspace import Workspace
+from reports import collection, records
+from tests import tiny_sweep
 from tests.sample_records import make_record
 
 GPU = "NVIDIA H200"
@@ -26,7 +30,8 @@ def spec(method: str = "margin", dataset: str = "cub", protocol: str = "oodml", 
 def ran(like: RunSpec, **facts: Any) -> Measured:
     given = {"batch": like.protocol["batch_size"], "compile": "yes", "device": GPU, "speed": 6200.0, "pace": 1 / 20_000,
              "rest": 20.0, "memory": 9e9, "disk": 98e6}
-    return Measured(**{"network": cost.network(like.protocol), "method": like.method, **given, **facts})
+    own = {"network": cost.network(like.protocol), "dataset": like.dataset, "method": like.method}
+    return Measured(**{**own, **given, **facts})
 
 
 @pytest.mark.parametrize(("dataset", "train", "test", "hours"), [
@@ -74,6 +79,31 @@ def test_the_likest_runs_tell() -> None:
     assert Rates([alien], GPU).estimate(one, 112, 0) == Estimate()
 
 
+def test_of_like_runs_those_on_the_same_dataset_tell() -> None:
+    cub, sop = spec(), spec(dataset="sop")
+    own = [ran(cub, rest=0.0, pace=0.0, speed=1.0, memory=8e9), ran(sop, rest=0.0, pace=0.0, speed=2.0, memory=40e9)]
+    other = [dataclasses.replace(run, method="triplet", speed=run.speed / 4) for run in own]
+
+    def found(one: RunSpec, runs: list[Measured]) -> tuple[float, float | None]:
+        estimate = Rates(runs, GPU).estimate(one, 20 * 112, 0)
+        assert estimate.seconds is not None
+        return one.protocol["epochs"] * 20 * 112 / estimate.seconds, estimate.memory
+
+    for order in (1, -1):
+        assert found(cub, (other + own)[::order]) == pytest.approx((1.0, 8e9))
+        assert found(sop, (other + own)[::order]) == pytest.approx((2.0, 40e9))
+    assert found(sop, [own[0], *other]) == pytest.approx((1.0, 8e9)), "the same method elsewhere comes before"
+    assert found(sop, other) == pytest.approx((0.5, 40e9))
+
+
+def test_compiling_in_one_run_is_not_charged_to_every_cell() -> None:
+    # two runs as they were on an H200, ResNet-50, 208 steps: of 36.6 s in all 31.1 beside training, and of 7.8 s 2.5
+    cold, warm = (ran(spec(), rest=rest, speed=speed, pace=0.432 / 5919) for rest, speed in ((31.1, 6332), (2.5, 6503)))
+    expected = 2.5 + 200 * 52 * 112 / 6503 + 200 * 0.432
+    for runs in ([cold, warm], [warm, cold], [warm, cold, warm]):
+        assert Rates(runs, GPU).estimate(spec(), 5864, 5919).seconds == pytest.approx(expected)
+
+
 def test_what_trains_nothing_takes_no_training_and_tells_nothing_of_it() -> None:
     frozen = ran(spec("frozen"), speed=0.0, pace=0.001, rest=0.0)
     assert Rates([frozen], GPU).estimate(spec("frozen"), 5864, 5924).seconds == pytest.approx(5.924)
@@ -93,6 +123,16 @@ def test_another_machines_device_is_named() -> None:
     assert Rates([ran(spec()), ran(spec()), here], "Some CPU").device == "Some CPU"
 
 
+def test_disk_is_unknown_where_only_records_are_left() -> None:
+    rates = Rates([ran(spec(), disk=None), ran(spec("arcface"), disk=None), ran(spec("arcface"), disk=3e9)], GPU)
+    packed, kept = (rates.estimate(spec(name), 5864, 5924) for name in ("margin", "arcface"))
+    assert packed.seconds == kept.seconds
+    assert (packed.disk, kept.disk) == (None, 3e9)
+    assert cost.summary([packed, kept, kept], rates, 1)[1] == (
+        "disk: 6 GB for what finished runs keep; unknown for 1 cells, only records are left of runs like them")
+    assert cost.summary([packed], rates, 1)[1] == "disk: unknown for 1 cells, only records are left of runs like them"
+
+
 def test_what_the_lines_say() -> None:
     rates = Rates([ran(spec())], GPU)
     known = Estimate(3600.0, 1e9, 2e9)
@@ -104,8 +144,8 @@ def test_what_the_lines_say() -> None:
     assert "unknown" in cost.summary([Estimate()], Rates([], "gpu"), 1)[0]
 
 
-def record(folder: Path, **changes: Any) -> Path:
-    found = make_record("cub")
+def record(folder: Path, method: str = "margin", **changes: Any) -> Path:
+    found = make_record("cub", method=method)
     found["protocol"] = spec().protocol | {"epochs": 4, "evaluate_every": 2}
     found["split"] |= {"train_images": 1120, "test_images": 100}
     found["cost"] = {"seconds": 30.0, "train_seconds": 16.0, "images_per_second": 280.0, "peak_memory_bytes": 5,
@@ -130,3 +170,83 @@ def test_a_calibration_is_measured_by_its_last_epoch(tmp_path: Path) -> None:
     (whole,), (last,) = cost.measured(tmp_path), cost.measured(tmp_path / "none", tmp_path)
     assert (whole.speed, whole.pace) == (280.0, 0.02)
     assert (last.speed, last.pace) == (500.0, 0.01)
+
+
+def test_the_start_of_what_trains_nothing_does_not_grow_with_the_test_set(tmp_path: Path) -> None:
+    still: dict[str, Any] = {"train_seconds": 0.0, "images_per_second": 0.0, "seconds": 20.0}
+    record(tmp_path / "new" / "run", "frozen", **still, evaluate_seconds=0.1)
+    record(tmp_path / "old" / "run", "frozen", **still, evaluate_seconds=0.0)
+    (new,), (old,) = cost.measured(tmp_path / "new"), cost.measured(tmp_path / "old")
+    assert (new.pace, new.rest) == pytest.approx((0.1 / 100, 19.9))
+    assert (old.pace, old.rest) == (20.0 / 100, 0.0), "a time of 0 was not measured"
+    frozen = spec("frozen", dataset="sop")
+    assert Rates([new], GPU).estimate(frozen, 59_551, 1000).seconds == pytest.approx(19.9 + 10 * 0.1)
+
+
+def test_the_evaluation_of_what_trains_nothing_is_measured(tmp_path: Path) -> None:
+    (job,) = tiny_sweep.jobs(tiny_sweep.workspace(tmp_path), "frozen", seeds=1)
+    found = records.read(worker.run(job.spec, job.context))["cost"]
+    assert (found["train_seconds"], found["steps"]) == (0.0, 0)
+    assert 0 < found["evaluate_seconds"] < found["seconds"]
+
+
+def test_packed_and_unpacked_records_tell_time_but_not_disk(tmp_path: Path) -> None:
+    loose, packed, back = (tmp_path / name for name in ("loose", "packed", "back"))
+    folder = record(loose / "run", evaluate_seconds=4.0)
+    (folder / weights.RUN).write_bytes(b"." * 1000)
+    collection.pack([loose], packed)
+    collection.unpack(packed, back)
+    (kept,), (inside,), (again,) = map(cost.measured, (loose, packed, back))
+    assert kept.disk == 1000 + (folder / records.RECORD).stat().st_size
+    assert inside == again == dataclasses.replace(kept, disk=None)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    return tiny_sweep.workspace(tmp_path_factory.mktemp("work"))
+
+
+def calibrated(made: Workspace, monkeypatch: pytest.MonkeyPatch, device: str, names: str,
+               **given: Any) -> tuple[list[RunSpec], list[str]]:
+    """The short runs that a calibration would do on a device, and what it says."""
+    done: list[Job] = []
+
+    class Engine:
+        @staticmethod
+        def execute(jobs: list[Job], resources: Resources, progress: Any) -> Outcome:
+            done.extend(jobs)
+            return Outcome()
+
+    monkeypatch.setattr(executors, "get", lambda name: Engine)
+    monkeypatch.setattr(sweep, "_devices", lambda resources: [device])
+    matrix, lines = gather(tiny_sweep.study(names, **given), Places(made)), list[str]()
+    sweep._calibrate(matrix.jobs, matrix, Places(made), lines.append)
+    return [job.spec for job in done], lines
+
+
+def test_a_calibration_takes_epochs_of_the_cells_length_up_to_fifty_steps(made: Workspace,
+                                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    for device, own, expected in (("cpu", 2, 2), ("cpu", 0, 10), ("cuda:0", 20, 20), ("cuda:0", 0, 50),
+                                  ("cuda:0", 99, 50)):
+        (one, *_), _ = calibrated(made, monkeypatch, device, "margin", set={"steps_per_epoch": own})
+        assert one.protocol["steps_per_epoch"] == expected
+
+
+def test_a_calibration_repeats_the_run_that_compiles(made: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    names, given = "frozen,arcface,margin", {"splits": "all"}
+    found, _ = calibrated(made, monkeypatch, "cpu", names, **given)
+    assert [(one.method, one.seed) for one in found] == [("frozen", 0), ("arcface", 0), ("margin", 0)]
+    found, _ = calibrated(made, monkeypatch, "cuda:0", names, **given)
+    assert [(one.method, one.seed) for one in found] == [("frozen", 0), ("frozen", 1), ("arcface", 0), ("arcface", 1),
+                                                         ("margin", 0)]
+
+
+def test_a_calibration_says_which_weights_are_missing(made: Workspace, monkeypatch: pytest.MonkeyPatch,
+                                                     tmp_path: Path) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setenv("OODML_WEIGHTS", str(tmp_path))
+    found, lines = calibrated(made, monkeypatch, "cpu", "margin", backbones="resnet18,conv4")
+    assert [one.protocol["backbone"] for one in found] == ["conv4"]
+    assert lines[0].startswith("resnet18: its cells are left out: no weights")
+    assert lines[1:] == ["measuring a few steps in 1 short runs"]
+    assert len(calibrated(made, monkeypatch, "cpu", "margin", backbones="resnet18")[1]) == 1

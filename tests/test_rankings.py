@@ -195,6 +195,52 @@ def test_the_interval_of_an_ags_over_seeds_is_scipys(tmp_path: Path) -> None:
     assert math.isnan(board.at["b", "glyphs:low"])
 
 
+def test_moderated_variances_find_what_they_were_drawn_from() -> None:
+    """Variances from a scaled inverse chi-square, each seen through three values: the posterior mean of Bayes' rule."""
+    rng = np.random.default_rng(0)
+    prior, common, seen = 6.0, 4.0, 2
+    true = prior * common / rng.chisquare(prior, 20_000)
+    variances = np.var(rng.normal(0, np.sqrt(true), (3, 20_000)), axis=0, ddof=1)
+    found, freedom = statistics.moderated(variances, np.full(20_000, seen))
+    assert freedom[0] == pytest.approx(prior + seen, rel=0.08)
+    posterior = (prior * common + seen * variances) / (prior + seen)
+    np.testing.assert_allclose(found, np.maximum(variances, posterior), rtol=0.08)
+
+
+def test_moderated_variances_leave_alone_what_tells_nothing() -> None:
+    few = np.array([1.0, 2.0, 3.0])
+    assert statistics.moderated(few, np.full(3, 2))[0].tolist() == few.tolist()
+    mixed = np.array([0.0, np.nan, *np.geomspace(0.001, 100, 30)])
+    found, freedom = statistics.moderated(mixed, np.array([2.0, 0.0, *[2.0] * 30]))
+    assert (found[0], freedom[0], freedom[1]) == (0, 2, 0)
+    assert math.isnan(found[1])
+    assert (np.diff(found[2:]) > 0).all()
+    assert found[2] > mixed[2]
+    assert found[-1] == mixed[-1]
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.8])
+def test_equal_methods_of_three_seeds_are_seldom_told_apart(spread: float) -> None:
+    """About 5 % of boards may call any two of 40 equal methods different, however much their variances differ."""
+    rng = np.random.default_rng(3)
+    wrong = 0
+    for _ in range(300):
+        scores = rng.normal(0.5, 0.01 * np.exp(rng.normal(0, spread, (40, 1))), (40, 3))
+        found = rankings.errors(np.full((40, 2), np.nan), scores.std(axis=1, ddof=1), np.full(40, 3.0), 100)
+        p = rankings.p_values(scores.mean(axis=1), found)
+        wrong += bool((p[np.triu_indices(40, 1)] < 0.05).any())
+    assert wrong / 300 < 0.08
+
+
+def test_three_seeds_of_many_methods_tell_far_ones_apart() -> None:
+    rng = np.random.default_rng(4)
+    truth = np.repeat([0.9, 0.5], 15)
+    scores = rng.normal(truth[:, None], 0.01, (30, 3))
+    found = rankings.errors(np.full((30, 2), np.nan), scores.std(axis=1, ddof=1), np.full(30, 3.0), 100)
+    first, last = rankings.rank_ranges(scores.mean(axis=1), rankings.p_values(scores.mean(axis=1), found))
+    assert last[:15].max() <= 15 < first[15:].min()
+
+
 def test_stability_counts_places() -> None:
     drawn = np.array([[0.5, 0.5, 0.5, 0.5], [0.4, 0.6, 0.4, 0.4]])
     places = rankings.stability(drawn.mean(axis=1), drawn, np.array([np.nan, np.nan]), np.array([1.0, 1.0]))
