@@ -203,7 +203,9 @@ def union_dots(board: pd.DataFrame, parts: Sequence[str], look: dict[str, Style]
     with drawing(name):
         height = 0.34 * len(names) + 0.9
         figure = Figure(figsize=(7.6, height))
-        axes = figure.add_axes((0.13, 0.52 / height, _width(board["label"].tolist(), look) - 0.09, 1 - 0.6 / height))
+        left = max(0.13, 0.02 + 0.011 * max(map(len, names)))
+        axes = figure.add_axes((left, 0.52 / height, _width(board["label"].tolist(), look) + 0.04 - left,
+                                1 - 0.6 / height))
         places = [i + (0.45 if i >= len(parts) else 0) for i in range(len(names))]
         for place, part in zip(places, names):
             values = 100 * board[part].dropna()

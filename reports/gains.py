@@ -15,7 +15,8 @@ def with_costs(board: pd.DataFrame, frame: pd.DataFrame, metric: str = "recall@1
 
     `gain` is the mean AGS less that of the frozen floor (`floor_of`); `gap`, the selection gap, is the AGS with
     the epoch chosen on the test classes less the AGS of the last epoch, and `gap:validation` the same with the epoch
-    chosen on held-out classes; `parameters` trained; `seconds` of all runs.
+    chosen on held-out classes; `parameters` trained; `seconds` of the device for all runs, of which those that shared
+    it each took their part.
     """
     if board.empty:
         return board
@@ -26,10 +27,13 @@ def with_costs(board: pd.DataFrame, frame: pd.DataFrame, metric: str = "recall@1
         if f"{rule}:{metric}" in frame and frame[f"{rule}:{metric}"].notna().any():
             chosen = ags_board(frame, f"{rule}:{metric}").set_index(ROW)["mean"]
             board = board.assign(**{name: chosen.reindex(keys).to_numpy(dtype=float) - board["mean"].to_numpy()})
-    rows = on_ladder(frame).groupby(ROW)
+    runs = on_ladder(frame)
+    rows = runs.groupby(ROW)
     board = board.assign(parameters=rows["trainable_parameters"].max().reindex(keys).to_numpy(dtype=float))
     if "cost:seconds" in frame:
-        board = board.assign(seconds=rows["cost:seconds"].sum(min_count=1).reindex(keys).to_numpy(dtype=float))
+        sharing = runs["cost:shared"].fillna(1) if "cost:shared" in runs else 1
+        seconds = (runs["cost:seconds"] / sharing).groupby([runs[key] for key in ROW]).sum(min_count=1)
+        board = board.assign(seconds=seconds.reindex(keys).to_numpy(dtype=float))
     return board
 
 

@@ -63,9 +63,9 @@ class Site:
             loader=jinja2.PackageLoader("reports"), autoescape=True, trim_blocks=True, lstrip_blocks=True,
             undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
         self.environment.globals |= {
-            "datasets": self.datasets, "unions": self.unions, "slug": self.slug, "metrics": self.metrics,
-            "facts": self.facts, "percent": lambda value: f"{100 * value:.1f}", "sections": self.sections,
-            "swatch": lambda hue, floor: Markup(swatch(hue, floor)),
+            "datasets": self.datasets, "members": results.members, "unions": self.unions, "slug": self.slug,
+            "metrics": self.metrics, "facts": self.facts, "percent": lambda value: f"{100 * value:.1f}",
+            "sections": self.sections, "swatch": lambda hue, floor: Markup(swatch(hue, floor)),
         }
 
     def slug(self, name: str) -> str:

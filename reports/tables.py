@@ -176,7 +176,7 @@ EXTRA = (
     ("gap:validation", "Validation", "gain", "AGS if the epoch were chosen on held-out classes, less the AGS shown", 1),
     ("fewshot", "Few-shot", "gain", "Gain of few-shot adaptation at the smallest number of shots, mean over cells", 1),
     ("parameters", "Trained", "number", "Trained parameters", -1),
-    ("seconds", "Time", "time", "Time of computing on the device, all runs of the row together", 0),
+    ("seconds", "Time", "time", "Time of the device, all runs of the row; those that shared it took their part", 0),
 )
 
 

@@ -183,6 +183,8 @@ def test_gain_and_selection_gap(tmp_path: Path) -> None:
     assert board.at["margin", "gain"] == pytest.approx(board.at["margin", "mean"] - board.at["frozen", "mean"])
     assert board.at["margin", "gap"] == pytest.approx(0.004)
     assert board.at["margin", "seconds"] == pytest.approx(5 * 14.5)
+    shared = gains.with_costs(aggregate.ags_board(runs), runs.assign(**{"cost:shared": 10})).set_index("method")
+    assert shared.at["margin", "seconds"] == pytest.approx(5 * 1.45)
     cells = gains.gain_over_floor(aggregate.rung_scores(runs, "glyphs"))
     ours = cells[cells["method"] == "margin"]
     base = cells[cells["method"] == "frozen"].set_index("split")["score"]

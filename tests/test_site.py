@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from benchmark.commands.report import command
 from reports import ReportError, drawing, records, site
 from reports.results import Results
-from tests.sample_records import make_record, write_sample
+from tests.sample_records import DOMAINS, make_record, write_sample
 
 VOID = {"meta", "link", "input", "br", "img", "hr", "mspace"}
 
@@ -224,3 +224,19 @@ def test_scores_without_a_ladder_still_make_pages(tmp_path: Path) -> None:
     records.write(tmp_path / "runs" / "a", record)
     index = build(tmp_path / "runs", tmp_path / "site")
     assert "50.0" in (index.parent / "dataset" / "plain.html").read_text()
+
+
+def test_parts_of_a_union_alone_stand_on_its_page_and_not_among_the_ladders(tmp_path: Path) -> None:
+    write_sample(tmp_path / "runs", {"margin": 0.6, "arcface": 0.5, "triplet": 0.4}, ("glyphs",), seeds=1)
+    part = next(iter(DOMAINS))
+    record = make_record("glyphs", 1, "margin", 0, 0.7)
+    record |= {"dataset": part, "split": record["split"] | {"ladder": [[1, 75.5]]}}
+    records.write(tmp_path / "runs" / part / "1" / "margin" / "s0-00000000", record)
+    frame, lost = records.scan(tmp_path / "runs")
+    results = Results(frame)
+    assert (results.members, results.datasets) == ([part], sorted(["glyphs", part]))
+    assert set(results.all_cells["dataset"]) == {"glyphs"}
+    site.build(results, lost, tmp_path / "out")
+    link = f'dataset/{part}.html"'
+    assert link in (tmp_path / "out" / "union" / "glyphs-union.html").read_text()
+    assert link not in (tmp_path / "out" / "about.html").read_text()
