@@ -51,27 +51,25 @@ def _by_matrix(pixels: Tensor, starts: np.ndarray, widths: np.ndarray, crops: Cr
     copied = bool(copies(crops, size).all())
     # Multiples of 8 keep the products on the tensor cores; the surplus has no weight in the filter.
     rows, columns = (int(n) if copied else -(-int(n) // 8) * 8 for n in counts.max(0))
-    table = torch.from_numpy(np.column_stack([crops.box, crops.window, starts, widths, crops.flip]).astype(np.float64))
-    if device.type == "cuda":
-        table = table.pin_memory()
-    top, left, height, width, first_row, end_row, first_column, end_column, start, stride, flip = \
-        table.to(device, non_blocking=True).unbind(1)
+    # Whatever can be computed here is: launching a small kernel takes longer than running it.
+    mirrored = np.column_stack([np.zeros_like(crops.flip), crops.flip])
+    sides = np.stack([crops.box[:, :2] - crops.window[:, ::2], crops.box[:, 2:], counts, mirrored], axis=2)
+    first = starts + 3 * (crops.window[:, 0] * widths + crops.window[:, 2])
+    table = torch.from_numpy(np.column_stack([sides.reshape(-1, 8), first, 3 * widths, counts[:, 0] - 1]))
+    table = (table.pin_memory() if device.type == "cuda" else table).to(device, non_blocking=True)
+    start, stride, last = table[:, 8:].unsqueeze(2).unbind(1)
 
-    row = torch.minimum(first_row[:, None] + torch.arange(rows, device=device), end_row[:, None] - 1)
-    line = (start[:, None] + (row * stride[:, None] + first_column[:, None]) * 3).long()
     # Each row of a window is one run of bytes; mirrored is what the filter makes of it.
+    line = start + torch.minimum(torch.arange(rows, device=device), last) * stride
     runs = pixels.as_strided((len(pixels) - 3 * columns + 1, 3 * columns), (1, 1))
-    window = runs[line].view(-1, rows, columns, 3).permute(0, 1, 3, 2)
+    window = runs[line.long()].view(-1, rows, columns, 3).permute(0, 1, 3, 2)
     if copied:
-        return torch.where(flip.bool()[:, None, None, None], window.flip(3), window).transpose(1, 2)
+        return torch.where(table[:, 7].bool()[:, None, None, None], window.flip(3), window).transpose(1, 2)
 
     dtype = torch.float16 if device.type == "cuda" else torch.float32
-    # Both directions as one: launching its many small kernels takes longer than running them.
-    both = _filter(torch.cat([top - first_row, left - first_column]), torch.cat([height, width]),
-                   torch.cat([end_row - first_row, end_column - first_column]),
-                   torch.cat([torch.zeros_like(flip), flip]), max(rows, columns), size, interpolation,
-                   float(crops.box[:, 2:].max()) / size).to(dtype)
-    down, along = both[:len(flip), :, :rows], both[len(flip):, :, :columns]
+    filters = _filter(table[:, :8].reshape(-1, 4), max(rows, columns), size, interpolation,
+                      float(crops.box[:, 2:].max()) / size).to(dtype).unflatten(0, (-1, 2))
+    down, along = filters[:, 0, :, :rows], filters[:, 1, :, :columns]
     with torch.autocast(device.type, enabled=False):
         lines = down @ window.to(dtype, memory_format=torch.contiguous_format).view(-1, rows, 3 * columns)
         out = lines.view(-1, size * 3, columns) @ along.transpose(1, 2)
@@ -86,13 +84,12 @@ def copies(crops: Crops, size: int) -> np.ndarray:
             & (crops.window[:, 1::2] - crops.window[:, ::2] == size)).all(1)
 
 
-def _filter(begin: Tensor, length: Tensor, count: Tensor, mirrored: Tensor, taps: int, size: int, interpolation: str,
-            largest: float) -> Tensor:
-    """Rows of filter weights, (b, size, taps), for the stretch [begin, begin + length) of `count` pixels.
+def _filter(sides: Tensor, taps: int, size: int, interpolation: str, largest: float) -> Tensor:
+    """Rows of filter weights, (n, size, taps), for n stretches: `sides` holds begin, length, pixels, and if mirrored.
 
     Only the few taps around each centre are computed; `largest` is the largest scale, length / size.
     """
-    begin, length, count, mirrored = (t.float()[:, None] for t in (begin, length, count, mirrored))
+    begin, length, count, mirrored = sides.float().unsqueeze(2).unbind(1)
     scale = length / size
     place = torch.arange(size, device=begin.device)
     centre = (begin + (torch.where(mirrored > 0, size - 1 - place, place) + 0.5) * scale)[:, :, None]
