@@ -57,7 +57,7 @@ class TripletXbm(CrossBatch):
     Wang et al. 2020 on the triplet loss of UML's released code (cosine similarities, mean over the triplets with a
     loss). The memory joins after `start` steps, the current batch is in it, and no image is its own partner. At once
     by default: the hardest triplets of a batch alone can draw a network whose classes still overlap into one point,
-    where L rests at gamma and the gradient of a cosine vanishes; partners that stay where they were keep it alive.
+    where L rests at gamma and the gradient of a cosine vanishes; partners that stay where they were slow that down.
     """
 
     @dataclass(frozen=True)
