@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from timm.models.vision_transformer import VisionTransformer
+from typing import TYPE_CHECKING
 
 from methods import register, setting
 from methods.parts.adapters import add_adapters
 from methods.parts.backbones import Backbone
 from methods.parts.tuned import TunedTransformer
+
+if TYPE_CHECKING:
+    from timm.models.vision_transformer import VisionTransformer
 
 
 @register("adaptformer", family="parameter-efficient", papers=["uml"], tags=["parameter-efficient"],

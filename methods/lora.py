@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from timm.models.vision_transformer import VisionTransformer
+from typing import TYPE_CHECKING
 
 from methods import register, setting
 from methods.parts.adapters import add_low_rank
 from methods.parts.backbones import Backbone
 from methods.parts.tuned import KIM, TunedTransformer
+
+if TYPE_CHECKING:
+    from timm.models.vision_transformer import VisionTransformer
 
 HU = """
 @inproceedings{hu2022lora, title={{LoRA}: Low-Rank Adaptation of Large Language Models}, author={Hu, Edward J. and Shen,

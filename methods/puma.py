@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor
 
 from methods import Step, register, setting
@@ -13,6 +12,9 @@ from methods.parts.adapters import add_adapters, add_low_rank
 from methods.parts.backbones import Backbone
 from methods.parts.prompts import Prompt, Prompted, PromptPool
 from methods.parts.tuned import KIM, TunedTransformer
+
+if TYPE_CHECKING:
+    from timm.models.vision_transformer import VisionTransformer
 
 COMMON: dict[str, Any] = {"family": "parameter-efficient", "papers": ["uml"], "tags": ["parameter-efficient"],
                           "base": "curricularface", "cite": KIM}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -69,3 +71,8 @@ def test_commands_and_datasets_import_nothing_heavy_at_their_top() -> None:
         for path in (ROOT / folder).glob("*.py"):
             top = {name.split(".")[0] for name in imported(path, top_level_only=True)}
             assert not top & heavy, f"{path} imports {top & heavy} at its top"
+
+
+def test_methods_are_listed_without_libraries_of_networks_that_take_seconds() -> None:
+    code = "import sys, methods; methods.names(); print({'timm', 'torchvision'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"

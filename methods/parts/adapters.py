@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from timm.layers import DropPath
-from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from timm.models.vision_transformer import VisionTransformer
 
 
 class Addition(nn.Module):
@@ -19,6 +20,8 @@ class Addition(nn.Module):
 
     def __init__(self, keep: float = 1.0) -> None:
         super().__init__()
+        from timm.layers import DropPath
+
         self.drop = DropPath(1 - keep)
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
 from methods.method import Method, Objective, setting
 from methods.parts.adapters import Addition
 from methods.parts.backbones import Backbone
 from methods.parts.examples import small_vit
+
+if TYPE_CHECKING:
+    from timm.models.vision_transformer import VisionTransformer
 
 KIM = """
 @inproceedings{kim2025puma, title={Universal Metric Learning with Parameter-Efficient Transfer Learning},
@@ -57,6 +59,8 @@ class TunedTransformer(Tuned):
 
     @classmethod
     def misfit(cls, backbone: nn.Module) -> str:
+        from timm.models.vision_transformer import VisionTransformer
+
         network = getattr(backbone, "network", backbone)
         if isinstance(network, VisionTransformer) and all(hasattr(block, "mlp") and hasattr(block.attn, "qkv")
                                                           for block in network.blocks):
