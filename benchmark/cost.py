@@ -17,6 +17,7 @@ from benchmark import compiling, weights
 from benchmark.plan import RunSpec
 from benchmark.progress import duration
 from reports import records
+from splits.manifest import HELD_OUT
 
 CALIBRATION = "calibration"
 """Folder in the cache that holds the short runs of `--calibrate`."""
@@ -174,8 +175,8 @@ def compile_of(protocol: dict[str, Any], train_images: int) -> str:
 
 
 def _steps(protocol: dict[str, Any], train_images: int) -> int:
-    """Of an epoch: whole batches, of three quarters of the images where ladders' validation classes are held out."""
-    left = train_images * 3 // 4 if protocol["validation"] else train_images
+    """Of an epoch: whole batches; a ladder's validation classes, where they are held out, have their part of images."""
+    left = int(train_images * (1 - HELD_OUT)) if protocol["validation"] else train_images
     whole = max(1, left // int(protocol["batch_size"]))
     return min(whole, int(protocol["steps_per_epoch"])) or whole
 

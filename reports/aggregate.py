@@ -130,6 +130,11 @@ def is_union(frame: pd.DataFrame) -> pd.Series:
     return frame[parts].notna().any(axis=1) if parts else pd.Series(False, index=frame.index)
 
 
+def parts_of_unions(frame: pd.DataFrame) -> set[str]:
+    """The names of the parts of unions that any run was scored on."""
+    return {column.split(":")[1] for column in frame.columns if column.startswith("domain:")}
+
+
 def on_ladder(frame: pd.DataFrame) -> pd.DataFrame:
     """The runs that belong to a ladder of at least two rungs."""
     return frame[~is_union(frame) & frame["ladder"].map(lambda rungs: len(rungs or ()) > 1).astype(bool)]

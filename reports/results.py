@@ -126,11 +126,14 @@ class Results:
         return min((count for (dataset, _), count in found.items() if dataset in datasets), default=2)
 
     @cached_property
+    def _laddered(self) -> list[str]:
+        return sorted(aggregate.on_ladder(self.runs)["dataset"].unique())
+
+    @cached_property
     def members(self) -> list[str]:
         """The datasets that are there as a part of a union alone, with one split."""
-        parts = {str(column).removeprefix("domain:").split(":")[0] for column in self.runs.columns
-                 if str(column).startswith("domain:")}
-        return [name for name in self.datasets if name in parts and len(self.ladders[name] or ()) < 2]
+        parts = aggregate.parts_of_unions(self.runs)
+        return [name for name in self.datasets if name in parts and name not in self._laddered]
 
     @cached_property
     def all_cells(self) -> pd.DataFrame:
@@ -138,8 +141,7 @@ class Results:
 
         Datasets with one split alone count only where there is no ladder: few methods are run on all of both.
         """
-        ladders = [dataset for dataset in self.datasets if len(self.ladders[dataset] or ()) > 1]
-        parts = [self.cells(dataset, self.metrics[0]) for dataset in ladders or self.datasets]
+        parts = [self.cells(dataset, self.metrics[0]) for dataset in self._laddered or self.datasets]
         parts = [part.sort_values(["frd", "split"], kind="stable") for part in parts if len(part)]
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 

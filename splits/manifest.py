@@ -38,7 +38,11 @@ def seeded_order(names: Sequence[str], *seed: object) -> list[int]:
     return sorted(range(len(names)), key=keys.__getitem__)
 
 
-def validation_part(train: Sequence[str], seed: int, part: float = 0.25) -> tuple[str, ...]:
+HELD_OUT = 0.25
+"""The part of the training classes that is held out to choose by, as in the released files."""
+
+
+def validation_part(train: Sequence[str], seed: int, part: float = HELD_OUT) -> tuple[str, ...]:
     """The classes of `train` held out to choose by: n - int((1 - part) n) of them, seeded, in the order of `train`."""
     held = set(seeded_order(train, "validation", seed)[: len(train) - int((1 - part) * len(train))])
     return tuple(name for i, name in enumerate(train) if i in held)
