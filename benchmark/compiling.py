@@ -117,13 +117,13 @@ def mode_of(protocol: Protocol, method: Method, device: str, steps: int) -> str:
     """How the backbone is made fast: 'reduce-overhead' (compiled, with CUDA graphs), 'plain' (compiled), 'graphs'
     (recorded, not compiled), or '' for not at all.
 
-    `auto` does so on CUDA only: it compiles where enough steps are ahead, and records where there are fewer. A method
-    that changes its network's course from outside (hooks) says `compiles = False`.
+    `auto` does so on CUDA only: it compiles where enough steps are ahead, and records where there are fewer, unless
+    the method says that its network does not compile.
     """
     cuda = device.startswith("cuda")
     small = protocol.batch_size * method.views * (protocol.size or 224) ** 2 <= GRAPHED
     how = wanted(protocol.compile, steps) if cuda or protocol.compile != "auto" else "no"
-    if how == "no" or not getattr(method, "compiles", True):
+    if how == "no" or not method.compiles:
         return ""
     if how == "graphs":
         return "graphs" if cuda and small else ""

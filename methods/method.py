@@ -98,6 +98,8 @@ class Method(nn.Module):
     Settings: ClassVar[type] = NoSettings
     views: ClassVar[int] = 1
     """How many augmentations of each image a batch holds; with more than one, `step` gets (views, b, c, h, w)."""
+    compiles: ClassVar[bool] = True
+    """Whether its backbone may be compiled; one that changes the network's course from outside (hooks) says no."""
 
     @classmethod
     def misfit(cls, backbone: nn.Module) -> str:

@@ -244,13 +244,17 @@ def test_any_objective_can_be_the_base() -> None:
         assert torch.isfinite(method.step(images, labels).loss)
 
 
-@pytest.mark.parametrize("name", ["puma+stochastic-lora", "crt"])
+@pytest.mark.parametrize("name", [name for name in methods.names() if methods.get(name).trains != "nothing"])
 def test_the_backbone_is_one_graph_for_the_compiler(name: str) -> None:
-    """Traced without a break, by the back end that runs what it traced."""
+    """Traced without a break, by the back end that runs what it traced, or the method says that it cannot be."""
     images, labels = glyphs()
     method = build(methods.get(name)).eval()
+    if not method.compiles:
+        assert name.startswith("manifold-mixup"), "it changes the network's course from outside"
+        return
     before = method.embed(images)
     torch._dynamo.reset()
     method.backbone.compile(backend="eager", fullgraph=True)
     torch.testing.assert_close(method.embed(images), before)
-    method.train().step(images, labels).loss.backward()
+    views = torch.stack([images] * method.views) if method.views > 1 else images
+    method.train().step(views, labels).loss.backward()
