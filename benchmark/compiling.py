@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from benchmark.folding import folded
 from benchmark.protocol import Protocol
 from methods import Method
 
@@ -33,13 +34,9 @@ class Compiled:
     never see the compiled form. `mode` is empty where nothing is compiled, and the context then changes nothing.
     """
 
-    def __init__(self, method: Method, mode: str = "") -> None:
+    def __init__(self, method: Method, fast: Callable[..., object] | None = None, mode: str = "") -> None:
         self.backbone, self.mode = method.backbone, mode
-        self._fast: Callable[..., object] | None = None
-        if mode == "graphs":
-            self._fast = Recorded(self.backbone)
-        elif mode:
-            self._fast = torch.compile(self.backbone.forward, dynamic=False, mode=None if mode == "plain" else mode)
+        self._fast = fast
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
@@ -130,23 +127,24 @@ def mode_of(protocol: Protocol, method: Method, device: str, steps: int) -> str:
     return "reduce-overhead" if cuda and small else "plain"
 
 
-def compiled(method: Method, mode: str, step: Callable[[], object]) -> Compiled:
+def compiled(method: Method, mode: str, images: Callable[[], Tensor], step: Callable[[Tensor], object]) -> Compiled:
     """The method's backbone compiled, after a trial; plain, with a line in the log, where the compiler fails.
 
-    `step` does one training step up to its gradients. What it changes in the method is put back; what it draws from
-    torch's generators is not.
+    `images` gives a batch like those to come, and `step` does one training step with it up to its gradients. What it
+    changes in the method is put back; what it draws from torch's generators is not.
     """
     if not mode:
         return Compiled(method)
     _forget_others((method.backbone.name, type(method), mode))
     state = {name: value.detach().clone() for name, value in method.state_dict().items()}
-    fast = Compiled(method, mode)
+    batch = images()
     try:
-        learning = _learning(method, step) if mode == "graphs" else set()
+        fast = Compiled(method, _fast(method.backbone, mode, batch), mode)
+        learning = _learning(method, lambda: step(batch)) if mode == "graphs" else set()
         for _ in range(TRIAL):
             method.zero_grad(set_to_none=True)
             with fast():
-                step()
+                step(batch)
         if mode == "graphs" and _with_gradient(method) != learning:
             raise RuntimeError("part of what its method trains lies outside of what was recorded")
     except torch.cuda.OutOfMemoryError:
@@ -159,6 +157,13 @@ def compiled(method: Method, mode: str, step: Callable[[], object]) -> Compiled:
         method.zero_grad(set_to_none=True)
         method.load_state_dict(state)
     return fast
+
+
+def _fast(backbone: nn.Module, mode: str, images: Tensor) -> Callable[..., object]:
+    if mode == "graphs":
+        return Recorded(backbone)
+    network = folded(backbone, images.flatten(0, -4)[:2])
+    return torch.compile(network.forward, dynamic=False, mode=None if mode == "plain" else mode)
 
 
 def _learning(method: Method, step: Callable[[], object]) -> set[str]:

@@ -88,10 +88,9 @@ def train(method: Method, side: Side, loader: Loader, sampler: BatchSampler, pro
         loss.backward()
         return loss, embeddings
 
-    def trial() -> None:
-        chosen = torch.arange(sampler.batch_size)
-        (_, images), = loader.prefetch([ids[chosen]], _generators(seed, 0), views=method.views)
-        gradients(images, chosen)
+    def sample() -> Tensor:
+        (_, images), = loader.prefetch([ids[:sampler.batch_size]], _generators(seed, 0), views=method.views)
+        return images
 
     # The first epoch that trains the backbone is the first that can use it compiled.
     ahead = (protocol.epochs - max(start, protocol.warmup)) * length
@@ -105,7 +104,8 @@ def train(method: Method, side: Side, loader: Loader, sampler: BatchSampler, pro
             method.train()
             _set_rates(optimiser, rates, protocol, epoch)
             if fast is None and epoch > protocol.warmup:
-                fast = compiling.compiled(method, mode, trial)
+                fast = compiling.compiled(method, mode, sample,
+                                          lambda images: gradients(images, torch.arange(sampler.batch_size)))
             generator = _seed_everything(seed, epoch)
             supply = _images(loader, ids, islice(sampler.epoch(generator), length), seed, epoch, method.views)
             gauge = Meter(folder, device, epoch, history.steps, tell)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from methods import register, setting
-from methods.parts.distances import paired
 from methods.parts.miners import Triplets
 from methods.parts.ranked import ROTH, SWITCH, Ranked, Switched, cutoff, limit, mean
 
@@ -31,10 +30,8 @@ class Contrastive(Ranked):
         limit: float = limit()
 
     def loss(self, embeddings: Tensor, labels: Tensor, triplets: Triplets) -> Tensor:
-        anchor = embeddings[triplets.anchor]
-        pull = paired(anchor, embeddings[triplets.positive])
-        push = (self.settings.margin - paired(anchor, embeddings[triplets.negative])).relu()
-        return mean(pull + push, triplets.valid)
+        near, far = triplets.distances(embeddings)
+        return mean(near + (self.settings.margin - far).relu(), triplets.valid)
 
 
 @register("r-contrastive", family="regularised", papers=["revisiting"], cite=ROTH)

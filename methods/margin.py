@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from methods import register, setting
-from methods.parts.distances import paired
 from methods.parts.miners import Triplets
 from methods.parts.ranked import ROTH, SWITCH, Ranked, Switched, cutoff, limit
 
@@ -50,15 +49,12 @@ class Margin(Ranked):
         return {"beta": self.settings.beta_lr}
 
     def loss(self, embeddings: Tensor, labels: Tensor, triplets: Triplets) -> Tensor:
-        anchor = embeddings[triplets.anchor]
-        beta = self.beta[labels[triplets.anchor]]
-        positive = (paired(anchor, embeddings[triplets.positive]) - beta + self.settings.margin).relu() * triplets.valid
-        negative = (beta - paired(anchor, embeddings[triplets.negative]) + self.settings.margin).relu() * triplets.valid
-        if self.settings.released_divisor:
-            active = ((positive > 0) | (negative > 0)).sum()
-        else:
-            active = (positive > 0).sum() + (negative > 0).sum()
-        return (positive + negative).sum() / active.clamp(min=1)
+        near, far = triplets.distances(embeddings)
+        beta = self.beta.index_select(0, labels[triplets.anchor])
+        hinges = (torch.stack([near - beta, beta - far]) + self.settings.margin).relu() * triplets.valid
+        active = hinges > 0
+        count = active.any(0).sum() if self.settings.released_divisor else active.sum()
+        return hinges.sum() / count.clamp(min=1)
 
 
 @register("r-margin", family="regularised", papers=["oodml", "revisiting"], tags=["oodml-study"], cite=ROTH,

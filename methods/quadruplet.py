@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from methods import register, setting
 from methods.parts.distances import paired
-from methods.parts.miners import Triplets, draw, uniform
+from methods.parts.miners import Triplets, pick
 from methods.parts.ranked import Ranked, cutoff, limit, mean
 
 
@@ -33,9 +34,10 @@ class Quadruplet(Ranked):
         limit: float = limit()
 
     def loss(self, embeddings: Tensor, labels: Tensor, triplets: Triplets) -> Tensor:
-        i, j, k = (embeddings[t] for t in triplets[:3])
+        near, far = triplets.distances(embeddings)
         third = (labels[None, :] != labels[:, None]) & (labels[None, :] != labels[triplets.negative][:, None])
-        fourth = embeddings[draw(uniform(third))]
-        first = (paired(i, j) - paired(i, k) + self.settings.margin1).relu()
-        second = (paired(i, j) - paired(fourth, k) + self.settings.margin2).relu()
+        pair = torch.stack([pick(third), triplets.negative])
+        apart = paired(*embeddings.index_select(0, pair.flatten()).unflatten(0, pair.shape))
+        first = (near - far + self.settings.margin1).relu()
+        second = (near - apart + self.settings.margin2).relu()
         return mean(first, triplets.valid) + mean(second, triplets.valid & third.any(1))

@@ -40,9 +40,8 @@ class SignalToNoise(Ranked):
         limit: float = limit()
 
     def loss(self, embeddings: Tensor, labels: Tensor, triplets: Triplets) -> Tensor:
-        anchor = embeddings[triplets.anchor]
-        near = snr_distance(anchor, embeddings[triplets.positive])
-        far = snr_distance(anchor, embeddings[triplets.negative])
+        chosen = triplets.of(embeddings)
+        near, far = snr_distance(chosen[:1], chosen[1:])
         losses = (near - far + self.settings.margin).relu()
         return mean(losses, triplets.valid & (losses > 0)) + self.settings.nu * embeddings.sum(1).abs().mean()
 

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from methods import MethodError, register, setting
 from methods.parts import miners
-from methods.parts.distances import paired
 from methods.parts.miners import Triplets
 from methods.parts.ranked import ROTH, SWITCH, Ranked, Switched, cutoff, limit, mean
 
@@ -58,8 +57,7 @@ class Triplet(Ranked):
         return plain[self.settings.miner](embeddings, labels)
 
     def loss(self, embeddings: Tensor, labels: Tensor, triplets: Triplets) -> Tensor:
-        anchor = embeddings[triplets.anchor]
-        near, far = paired(anchor, embeddings[triplets.positive]), paired(anchor, embeddings[triplets.negative])
+        near, far = triplets.distances(embeddings)
         if self.settings.squared:
             near, far = near.square(), far.square()
         return mean((near - far + self.settings.margin).relu(), triplets.valid)

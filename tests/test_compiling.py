@@ -62,7 +62,7 @@ def steps(method: Method, mode: str, count: int = 6) -> compiling.Compiled:
         torch.manual_seed(5)
         method.step(images, labels).loss.backward()
 
-    fast = compiling.compiled(method, mode, gradients)
+    fast = compiling.compiled(method, mode, lambda: images, lambda batch: gradients())
     for _ in range(count):
         with fast():
             gradients()

@@ -51,9 +51,13 @@ def paired(x: Tensor, y: Tensor) -> Tensor:
 
 def squared(x: Tensor, y: Tensor | None = None) -> Tensor:
     """Squared Euclidean distances of every row of x to every row of y, by |x|^2 + |y|^2 - 2 x.y."""
-    products = gram(x) if y is None else x @ y.T
-    y = x if y is None else y
-    return (x.square().sum(-1)[:, None] + y.square().sum(-1)[None, :] - 2 * products).clamp(min=0)
+    if y is None:
+        products = gram(x)
+        first = second = products.diagonal()
+    else:
+        products = x @ y.T
+        first, second = x.square().sum(-1), y.square().sum(-1)
+    return torch.sub(first[:, None] + second[None, :], products, alpha=2).clamp(min=0)
 
 
 def pairwise(x: Tensor, y: Tensor | None = None) -> Tensor:

@@ -1,7 +1,8 @@
 """Tuple miners: which triplets of a batch a ranking objective looks at.
 
 Every miner gives one triplet for each sample of the batch as its anchor, in tensors of fixed size on the
-embeddings' device, so that nothing waits for the GPU. An anchor without a positive or without a negative has
+embeddings' device, so that nothing waits for the GPU, and in few operations, since launching one on a GPU takes
+longer than such a batch does. An anchor without a positive or without a negative has
 `valid` false. Random choices use torch's generator of that device. Written by hand because
 pytorch-metric-learning's miners give one triplet for each positive *pair* and draw in Python loops.
 """
@@ -14,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from methods.parts.distances import pairwise
+from methods.parts.distances import paired, pairwise, squared
 
 
 class Triplets(NamedTuple):
@@ -24,6 +25,21 @@ class Triplets(NamedTuple):
     positive: Tensor
     negative: Tensor
     valid: Tensor
+
+    def of(self, embeddings: Tensor) -> Tensor:
+        """The embeddings of anchors, positives and negatives, (3, t, dim)."""
+        return embeddings.index_select(0, torch.cat(self[:3])).unflatten(0, (3, -1))
+
+    def distances(self, embeddings: Tensor) -> tuple[Tensor, Tensor]:
+        """d_ap and d_an of every triplet.
+
+        >>> pair = Triplets(torch.tensor([0]), torch.tensor([1]), torch.tensor([2]), torch.tensor([True]))
+        >>> pair.distances(torch.tensor([[0.0, 0.0], [0.0, 1.0], [3.0, 4.0]]))
+        (tensor([1.]), tensor([5.]))
+        """
+        chosen = self.of(embeddings)
+        near, far = paired(chosen[:1], chosen[1:])
+        return near, far
 
 
 Miner = Callable[[Tensor, Tensor], Triplets]
@@ -37,9 +53,9 @@ def draw(log_weights: Tensor) -> Tensor:
     return (log_weights - torch.empty_like(log_weights).exponential_().log()).argmax(1)
 
 
-def uniform(allowed: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Log-weights of a uniform draw among the allowed."""
-    return torch.zeros(allowed.shape, dtype=dtype, device=allowed.device).masked_fill(~allowed, -torch.inf)
+def pick(allowed: Tensor) -> Tensor:
+    """One of the allowed columns of each row, all of them equally likely; column 0 where none is."""
+    return torch.where(allowed, torch.rand(allowed.shape, device=allowed.device), -1.0).argmax(1)
 
 
 def masks(labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -50,7 +66,8 @@ def masks(labels: Tensor) -> tuple[Tensor, Tensor]:
     ([[0, 1, 0], [1, 0, 0], [0, 0, 0]], [[0, 0, 1], [0, 0, 1], [1, 1, 0]])
     """
     same = labels[:, None] == labels[None, :]
-    return same & ~torch.eye(len(labels), dtype=torch.bool, device=labels.device), ~same
+    negative = ~same
+    return same.fill_diagonal_(False), negative
 
 
 def _triplets(positive: Tensor, negative: Tensor, positives: Tensor, negatives: Tensor) -> Triplets:
@@ -62,7 +79,7 @@ def _triplets(positive: Tensor, negative: Tensor, positives: Tensor, negatives: 
 def random(embeddings: Tensor, labels: Tensor) -> Triplets:
     """For each anchor a positive and a negative drawn uniformly. Hu et al. 2014."""
     positives, negatives = masks(labels)
-    return _triplets(draw(uniform(positives)), draw(uniform(negatives)), positives, negatives)
+    return _triplets(pick(positives), pick(negatives), positives, negatives)
 
 
 @torch.no_grad()
@@ -76,11 +93,11 @@ def semihard(embeddings: Tensor, labels: Tensor, margin: float = 0.2) -> Triplet
     """
     positives, negatives = masks(labels)
     distance = pairwise(embeddings)
-    positive = draw(uniform(positives))
+    positive = pick(positives)
     reference = distance.gather(1, positive[:, None])
     semi = negatives & (distance > reference) & (distance < reference + margin)
     allowed = torch.where(semi.any(1, keepdim=True), semi, negatives)
-    return _triplets(positive, draw(uniform(allowed)), positives, negatives)
+    return _triplets(positive, pick(allowed), positives, negatives)
 
 
 @torch.no_grad()
@@ -98,19 +115,19 @@ def softhard(embeddings: Tensor, labels: Tensor) -> Triplets:
     hard_positives, hard_negatives = positives & (distance > nearest), negatives & (distance < farthest)
     hard_positives = torch.where(hard_positives.any(1, keepdim=True), hard_positives, positives)
     hard_negatives = torch.where(hard_negatives.any(1, keepdim=True), hard_negatives, negatives)
-    return _triplets(draw(uniform(hard_positives)), draw(uniform(hard_negatives)), positives, negatives)
+    return _triplets(pick(hard_positives), pick(hard_negatives), positives, negatives)
 
 
-def log_inverse_density(distance: Tensor, dim: int, cutoff: float = 0.5) -> Tensor:
+def log_inverse_density(squares: Tensor, dim: int, cutoff: float = 0.5) -> Tensor:
     """log 1/q(d) of the distance of two random points on the unit sphere in `dim` dimensions, up to a constant.
 
-        log 1/q(d) = (2 - D) log d - (D - 3)/2 log(1 - d^2 / 4)
+        log 1/q(d) = (2 - D)/2 log d^2 - (D - 3)/2 log(1 - d^2 / 4)
 
-    Distances below the cutoff count as the cutoff (lambda in Revisiting DML, eq. 23-24; there the square of d
-    is missing in print). Near the antipode, where q vanishes, the weight is bounded.
+    Takes the squares d^2. Distances below the cutoff count as the cutoff (lambda in Revisiting DML, eq. 23-24; there
+    the square of d is missing in print). Near the antipode, where q vanishes, the weight is bounded.
     """
-    distance = distance.clamp(min=cutoff)
-    return (2.0 - dim) * distance.log() - (dim - 3.0) / 2 * (1 - distance.square() / 4).clamp(min=1e-8).log()
+    squares = squares.clamp(cutoff**2, 4 * (1 - 1e-7))
+    return torch.sub((2.0 - dim) / 2 * squares.log(), (squares / -4).log1p(), alpha=(dim - 3.0) / 2)
 
 
 @torch.no_grad()
@@ -124,12 +141,12 @@ def distance_weighted(embeddings: Tensor, labels: Tensor, cutoff: float = 0.5, l
     code has no limit (`limit=2.0`) and so prefers the farthest of them.
     """
     positives, negatives = masks(labels)
-    distance = pairwise(embeddings)
-    near = negatives & (distance < limit)
-    weights = log_inverse_density(distance, embeddings.shape[1], cutoff)
-    weights = weights.masked_fill(~near.any(1, keepdim=True), 0.0)
-    allowed = torch.where(near.any(1, keepdim=True), near, negatives)
-    return _triplets(draw(uniform(positives)), draw(weights.masked_fill(~allowed, -torch.inf)), positives, negatives)
+    squares = squared(embeddings)
+    near = negatives & (squares < limit**2)
+    some = near.any(1, keepdim=True)
+    weights = torch.where(some, log_inverse_density(squares, embeddings.shape[1], cutoff), 0.0)
+    weights = torch.where(torch.where(some, near, negatives), weights, -torch.inf)
+    return _triplets(pick(positives), draw(weights), positives, negatives)
 
 
 @torch.no_grad()
@@ -172,4 +189,4 @@ def within_class(embeddings: Tensor, labels: Tensor) -> Triplets:
     same = labels[:, None] == labels[None, :]
     anchor = torch.arange(len(labels), device=labels.device)
     # a triplet of one image thrice says nothing
-    return Triplets(anchor, draw(uniform(same)), draw(uniform(same)), same.sum(1) > 1)
+    return Triplets(anchor, pick(same), pick(same), same.sum(1) > 1)

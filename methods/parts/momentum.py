@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from methods.method import MethodError
-from methods.parts.distances import root
 from methods.parts.miners import log_inverse_density
 
 
@@ -94,9 +93,9 @@ def distance_adapted(queries: Tensor, keys: Tensor, queue: Queue, temperature: f
     query over the keys (before: for each key over the queries). Slots that are still empty do not count.
     """
     similarity = queries @ queue.keys.T
-    distance = root(2 - 2 * similarity.detach())
-    density = log_inverse_density(distance, queries.shape[1], cutoff)
-    weight = _softmax(density, (distance <= limit) & queue.filled)
+    squares = (2 - 2 * similarity.detach()).clamp(min=0)
+    density = log_inverse_density(squares, queries.shape[1], cutoff)
+    weight = _softmax(density, (squares <= limit**2) & queue.filled)
     own = (queries * keys).sum(1, keepdim=True)
     others = (similarity * weight / temperature).masked_fill(~queue.filled, -torch.inf)
     logits = torch.cat([own / temperature, others], 1)
