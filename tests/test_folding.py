@@ -38,14 +38,14 @@ class Block(nn.Module):
 def frozen(network: nn.Module) -> Any:
     """In training mode but for its norms, whose statistics and parameters are none that a wrong formula survives."""
     torch.manual_seed(3)
-    for module in network.double().train().modules():
-        if isinstance(module, nn.BatchNorm2d):
-            module.eval()
-            module.running_mean.normal_()
-            module.running_var.uniform_(0.3, 3)
-            if module.affine:
-                nn.init.normal_(module.weight)
-                nn.init.normal_(module.bias)
+    norms: list[Any] = [module for module in network.double().train().modules() if isinstance(module, nn.BatchNorm2d)]
+    for norm in norms:
+        norm.eval()
+        norm.running_mean.normal_()
+        norm.running_var.uniform_(0.3, 3)
+        if norm.affine:
+            nn.init.normal_(norm.weight)
+            nn.init.normal_(norm.bias)
     return network
 
 
@@ -53,7 +53,7 @@ def images(side: int = 16) -> Tensor:
     return torch.randn(4, 3, side, side, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
 
 
-def gradients(network: nn.Module, owner: nn.Module, side: int) -> dict[str, Tensor]:
+def gradients(network: nn.Module, owner: Any, side: int) -> dict[str, Tensor]:
     """Of a loss that is not linear in the features, for the parameters under their owner's names."""
     owner.zero_grad()
     network(images(side)).square().sum().log().backward()

@@ -39,11 +39,12 @@ class Momentum(nn.Module):
     def follow(self, source: nn.Module) -> None:
         """One step towards the source; what is no real number, such as a count, is taken over."""
         theirs = {**dict(source.named_parameters()), **dict(source.named_buffers())}
-        for name, mine in self.network.named_buffers():
-            if mine.is_floating_point():
-                mine.lerp_(theirs[name].to(mine.dtype), 1 - self.momentum)
-            else:
-                mine.copy_(theirs[name])
+        mine = dict(self.network.named_buffers())
+        # all at once: launching a kernel for each of hundreds of tensors would hold up the next step
+        moving = [name for name, value in mine.items() if value.is_floating_point()]
+        torch._foreach_lerp_([mine[name] for name in moving], [theirs[name] for name in moving], 1 - self.momentum)
+        if counts := list(mine.keys() - moving):
+            torch._foreach_copy_([mine[name] for name in counts], [theirs[name] for name in counts])
 
     @torch.no_grad()
     def forward(self, images: Tensor) -> Tensor:
