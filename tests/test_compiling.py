@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmark import compiling
+from benchmark.folding import Folded
 from methods import Method
 from methods.margin import Margin
 from methods.method import Step
@@ -110,6 +111,29 @@ def test_parameters_outside_of_the_recording_are_noticed(monkeypatch: pytest.Mon
     with caplog.at_level(logging.WARNING):
         assert steps(built(), "graphs").mode == ""
     assert "outside of what was recorded" in caplog.text
+
+
+@pytest.mark.parametrize("kind", [Method, Local])
+def test_with_frozen_norms_the_compiler_gets_a_folded_twin_that_learns_the_same(
+        kind: type[Method], monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[Any] = []
+
+    def traced(forward: Any, **options: Any) -> Any:
+        compiled.append(forward.__self__)
+        return compile_(forward, backend="eager", dynamic=False)
+
+    compile_ = torch.compile
+    monkeypatch.setattr(torch, "compile", traced)
+    plain, fast = built(kind), built(kind)
+    for method in (plain, fast):
+        method.backbone.body[0].bias = None  # type: ignore[index,union-attr,assignment]
+        method.backbone.body[1].eval()  # type: ignore[index,union-attr,operator]
+    steps(plain, "")
+    assert steps(fast, "plain").mode == "plain"
+    assert isinstance(compiled[0].body[0], Folded)
+    assert "forward" not in vars(fast.backbone)
+    for name, value in plain.state_dict().items():
+        torch.testing.assert_close(fast.state_dict()[name], value, msg=name)
 
 
 @GPU
