@@ -43,7 +43,7 @@ class DiesOnce(Objective):
 class Fails(Objective):
     """Raises."""
     def forward(self, embeddings, labels):
-        raise ValueError("made to fail")
+        raise ValueError("made to fail, with " + os.environ.get("OODML_WEIGHTS", "no weights"))
 '''
 
 
@@ -101,10 +101,12 @@ def starts(job: Job) -> list[int]:
 
 
 def test_cells_are_done_lost_ones_again_and_failures_told(made: Workspace, cluster: Cluster,
-                                                         capsys: pytest.CaptureFixture[str]) -> None:
+                                                         capsys: pytest.CaptureFixture[str],
+                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OODML_WEIGHTS", "weights")
     outcome = run(made, cluster, "margin,dies-once,fails", seeds=1)
     assert {spec.method for spec in outcome.done} == {"margin", "dies-once"}
-    assert list(outcome.failed.values()) == ["ValueError: made to fail"]
+    assert list(outcome.failed.values()) == [f"ValueError: made to fail, with {Path.cwd() / 'weights'}"]
     assert {path.parts[-3] for path in made.runs.rglob("record.json")} == {"margin", "dies-once"}
     assert not list(made.runs.rglob("*margin/*/lock.*"))
     assert "[3/3]" in capsys.readouterr().out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import time
@@ -84,7 +85,7 @@ def _drive(ray: Any, jobs: list[Job], resources: Resources, progress: Progress, 
     outcome = Outcome()
     board = _board(ray)
     gpus = 1 / resources.per_gpu if ray.cluster_resources().get("GPU") else 0
-    remote = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=RETRIES)(task)
+    remote = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=RETRIES, runtime_env={"env_vars": _variables()})(task)
     waiting = list(reversed(jobs))
     running: dict[Any, Job] = {}
     pressed = False
@@ -118,6 +119,12 @@ def _drive(ray: Any, jobs: list[Job], resources: Resources, progress: Progress, 
     if brake.out_of_time and not outcome.interrupted and not all(job.done for job in jobs):
         outcome.ended = outcome.ended or "the time of --budget is over"
     return outcome
+
+
+def _variables() -> dict[str, str]:
+    """What of this environment the tasks need and the cluster, which may be older, does not know."""
+    folder = os.environ.get("OODML_WEIGHTS")
+    return {"OODML_WEIGHTS": os.path.abspath(folder)} if folder else {}
 
 
 def _board(ray: Any) -> Any:
