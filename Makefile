@@ -4,7 +4,6 @@ WORK ?= work
 DATASET ?=
 METHODS ?= all
 SEEDS ?=
-DEMO_METHODS = margin,multisimilarity,arcface,proxyanchor
 
 VENV := .venv
 OODML := $(VENV)/bin/oodml
@@ -17,8 +16,7 @@ export OODML_WORK := $(WORK)
 demo: $(READY) ## Set up, then the whole line on the embedded glyphs: ladder, training, leaderboard
 	$(OODML) splits build --dataset glyphs --rungs 5 --swaps 20 --iterations 7 --no-removal
 	$(OODML) splits build --dataset glyphs-union
-	$(OODML) run --dataset glyphs --methods frozen,$(DEMO_METHODS) --protocol demo
-	$(OODML) run --dataset glyphs-union --methods $(DEMO_METHODS) --protocol demo
+	$(OODML) run --study demo
 	$(OODML) report
 
 splits: $(READY) ## Build the ladder of DATASET (default: of every dataset that is present)

@@ -44,7 +44,7 @@ class Saver:
             self._writing.result()
 
     def close(self) -> None:
-        """Wait for the thread; after this the newest checkpoint is on the disk."""
+        """Wait for the thread; after this nothing is left to be written."""
         self._thread.shutdown()
         if self._writing is not None:
             self._writing.result()

@@ -10,6 +10,7 @@ import sys
 import click
 
 from benchmark import commands
+from benchmark.errors import is_users_mistake
 
 
 class Commands(click.Group):
@@ -28,12 +29,6 @@ class Commands(click.Group):
 @click.version_option(package_name="oodml", prog_name="oodml")
 def cli() -> None:
     """Benchmark deep metric learning under distribution shift: build splits, run methods, report."""
-
-
-def _is_users_mistake(error: BaseException) -> bool:
-    """Whether the error is one of the kinds that the wings raise for their users (they share no base class)."""
-    kinds = {"SplitError", "MethodError", "ReportError", "UserError"}
-    return any(kind.__name__ in kinds for kind in type(error).__mro__)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -56,7 +51,7 @@ def main(arguments: list[str] | None = None) -> None:
         click.echo(f"oodml: {error.strerror or error}{where}", err=True)
         sys.exit(2)
     except Exception as error:
-        if not _is_users_mistake(error):
+        if not is_users_mistake(error):
             raise
         click.echo(f"oodml: {error}", err=True)
         sys.exit(2)

@@ -9,9 +9,8 @@ import numpy as np
 import torch
 from scipy.sparse import csr_matrix
 from torch import Tensor
-from torch.nn.functional import normalize
 
-from benchmark.metrics import as_embeddings, as_labels, same_length
+from benchmark.metrics import as_embeddings, as_labels, same_length, unit
 from benchmark.search import full_precision
 
 ITERATIONS = 20
@@ -25,7 +24,7 @@ def nmi_f1(embeddings: Any, labels: Any, seed: int) -> dict[str, float]:
     """
     x, y = as_embeddings(embeddings), as_labels(labels)
     same_length(x, y)
-    clusters = kmeans(normalize(x), len(np.unique(y)), seed)
+    clusters = kmeans(unit(x), len(np.unique(y)), seed)
     return {"nmi": nmi(y, clusters), "f1": f1(y, clusters)}
 
 
@@ -46,7 +45,7 @@ def kmeans(points: Tensor, k: int, seed: int) -> np.ndarray:
     if used == "scikit-learn":
         from sklearn.cluster import KMeans
 
-        return KMeans(k, n_init=1, max_iter=ITERATIONS, random_state=seed).fit(data).labels_
+        return KMeans(k, n_init=1, max_iter=ITERATIONS, tol=0, random_state=seed).fit(data).labels_
     import faiss
 
     model = faiss.Kmeans(data.shape[1], k, niter=ITERATIONS, seed=seed, min_points_per_centroid=1,

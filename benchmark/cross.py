@@ -52,7 +52,7 @@ def run(workspace: Workspace, jobs: Iterable[Job], *, device: str | None = None,
         tell: Callable[[str], None] = lambda line: None) -> list[Path]:
     """Measure every trained network of these finished runs on the other datasets among them; the files come back."""
     jobs = list(jobs)
-    device = device or ladders.best_device()
+    device = ladders.best_device(device)
     targets = [Target.of(name, workspace) for name in dict.fromkeys(job.context.dataset for job in jobs)]
     runs = on_default((Finished(job.folder, job.spec) for job in jobs), workspace)
     floors = {(one.spec.dataset, one.spec.protocol["backbone"]): records.read(one.folder)["scores"]["last"]

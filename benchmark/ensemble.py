@@ -45,11 +45,12 @@ def run(workspace: Workspace, union: str, runs: Iterable[Finished], *, device: s
     for (method, seed, *_), members in _grouped(runs, index.domain_names, workspace).items():
         missing = [name for name in index.domain_names if name not in members]
         if missing:
+            named = missing[0] if missing[0] in datasets.names() else "folder:PATH"
             tell(f"{NAME.format(method)} seed {seed}: no finished run on the default split of {', '.join(missing)}; "
-                 f"`oodml run --methods {method} --dataset {missing[0]} --splits default` makes one")
+                 f"`oodml run --methods {method} --dataset {named} --splits default` makes one")
             continue
         path = _made([members[name] for name in index.domain_names], index, ladder, workspace,
-                     device or ladders.best_device())
+                     ladders.best_device(device))
         recall = records.read(path)["scores"]["last"]["recall@1"]
         tell(f"{NAME.format(method)} seed {seed}: recall@1 {recall:.4f} over {index.name}")
         written.append(path)

@@ -10,6 +10,12 @@ class UserError(Exception):
     """Something the user can mend; the message says what was wrong, where, and what mends it."""
 
 
+def is_users_mistake(error: BaseException) -> bool:
+    """Whether the error is one of the kinds that the wings raise for their users (they share no base class)."""
+    kinds = {"SplitError", "MethodError", "ReportError", "UserError"}
+    return any(kind.__name__ in kinds for kind in type(error).__mro__)
+
+
 def near(name: str, options: Iterable[str]) -> str:
     """A hint at the option that was probably meant, ready to stand behind the wrong name.
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 import methods
-from benchmark import clustering, datasets, ladders, outcomes, provenance, structure, submission
+from benchmark import clustering, datasets, ladders, outcomes, provenance, structure, submission, universal
 from benchmark.errors import UserError
 from benchmark.scoring import score
 from benchmark.submission import Submission
@@ -30,6 +30,10 @@ class Evaluation:
     path: Path
     scores: dict[str, float]
     notes: list[str]
+    domains: dict[str, dict[str, float]]
+    """Of a union: the scores of each member alone."""
+    harmonic: dict[str, float]
+    """Of a union: the harmonic mean of its members' scores."""
 
 
 def evaluate(workspace: Workspace, *, embeddings: Path, dataset: str, split: int, name: str | None = None,
@@ -37,30 +41,42 @@ def evaluate(workspace: Workspace, *, embeddings: Path, dataset: str, split: int
              device: str | None = None) -> Evaluation:
     """Reads, checks and scores one file of embeddings.
 
-    Every test image of the split must be there once. Its training images may be there too; if all of them are, the
-    structure of the training embeddings is recorded as well.
+    Every test image of the split must be there once. Other images of the dataset may be there too; if all training
+    images are, the structure of the training embeddings is recorded as well.
     """
     began = time.perf_counter()
     name = _named(name or embeddings.stem)
-    device = device or ladders.best_device()
+    device = ladders.best_device(device)
     index = datasets.load(dataset, workspace.data)
     ladder = ladders.load(workspace, dataset, index)
     rung = ladder.split(split)
     sent = submission.read(embeddings, ids)
     sides = {part: Side.of(index, classes) for part, classes in (("train", rung.train), ("test", rung.test))}
     paths = {part: [index.paths[i] for i in side.ids] for part, side in sides.items()}
-    table = submission.align(sent, paths["test"], [*paths["train"], *paths["test"]])
+    table = submission.align(sent, paths["test"], index.paths)
     notes = submission.check(table, paths["test"])
     found = {"test": torch.from_numpy(table).to(device)}
-    if set(paths["train"]) <= set(sent.ids):
-        seen = submission.align(sent, paths["train"], sent.ids)
-        submission.check(seen, paths["train"])
+    there = set(sent.ids)
+    covered = len(there.intersection(paths["train"]))
+    if covered == len(paths["train"]):
+        seen = submission.align(sent, paths["train"], index.paths)
+        notes += [f"training images: {note}" for note in submission.check(seen, paths["train"])]
         found["train"] = torch.from_numpy(seen).to(device)
+    elif covered:
+        notes.append(f"{covered} of {len(paths['train'])} training images: training structure not measured")
+    if idle := len(there.difference(paths["train"], paths["test"])):
+        notes.append(f"{idle} of {len(there)} embeddings are of images that split {split} does not use")
 
     result = score(sides["test"], found["test"], index.domain_names)
     counted = result.outcomes.counted
     if not counted.any():
-        raise UserError(f"no test class of split {split} has a second image to be found; nothing can be measured")
+        roles = sides["test"].roles
+        why = (f"every test image of split {split} is a query, there is no gallery"
+               if roles is not None and (roles == "query").all() else
+               f"no test class of split {split} has a second image to be found")
+        raise UserError(f"{why}; nothing can be measured")
+    notes += [f"{member}: no query has an image to find, so it has no scores and the union no harmonic mean"
+              for member, own in result.domains.items() if not own]
     scores = dict(result.scores)
     if cluster:
         scores |= clustering.nmi_f1(found["test"], sides["test"].labels, seed)
@@ -82,7 +98,7 @@ def evaluate(workspace: Workspace, *, embeddings: Path, dataset: str, split: int
         "provenance": {**provenance.facts(), "date": provenance.now(), "embeddings": sent.hash,
                        "kmeans": clustering.library(device) if cluster else None},
     })
-    return Evaluation(path, scores, notes)
+    return Evaluation(path, scores, notes, result.domains, universal.harmonic(result.domains))
 
 
 def _named(name: str) -> str:

@@ -21,15 +21,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from benchmark import datasets, finished, images, ladders, train
+from benchmark import datasets, finished, images, ladders, matrix, precision
 from benchmark.errors import UserError
 from benchmark.finished import Finished
 from benchmark.journal import write_json
-from benchmark.loader import Loader
-from benchmark.plan import split_of
 from benchmark.scoring import score
 from benchmark.task import Side, Task
-from benchmark.worker import transform_of
 from benchmark.workspace import Workspace
 from methods import Method, MethodError
 from methods.margin import Margin
@@ -56,24 +53,29 @@ class Adaptation:
         return self.iterations or (1000 if shots <= 2 else 1500)
 
 
-def run(workspace: Workspace, *, dataset: str, chosen: str, shots: tuple[int, ...], splits: list[int] | None = None,
+def run(workspace: Workspace, *, dataset: str, chosen: str, shots: tuple[int, ...], splits: str = "all",
         adaptation: Adaptation | None = None, device: str | None = None,
         tell: Callable[[str], None] = lambda line: None) -> list[Path]:
-    """Adapt every finished run of these methods; the files written or found done come back."""
+    """Adapt every finished run of these methods; the files written or found done come back.
+
+    `splits` is written as for `oodml run`: numbers and ranges, `default` or `all`.
+    """
     adaptation = adaptation or Adaptation()
-    runs = list(finished.find(workspace, dataset, chosen, splits))
-    if not runs:
-        raise UserError(f"no finished run of {chosen} on {dataset} with kept weights in {workspace.runs}: "
-                        f"`oodml run --dataset {dataset} --methods {chosen}` makes them")
     index = datasets.load(dataset, workspace.data)
     ladder = ladders.load(workspace, dataset, index)
+    runs = [one for one in finished.find(workspace, index.name, chosen, matrix.rungs(splits, ladder))
+            if one.spec.dataset_hash == index.hash]
+    if not runs:
+        raise UserError(f"no finished run of {chosen} on {dataset} (splits: {splits}) with kept weights in "
+                        f"{workspace.runs}: `oodml run --dataset {dataset} --methods {chosen} --splits {splits}` makes "
+                        "them")
     store = images.prepare(index, workspace.cache, progress=False)
-    device = device or ladders.best_device()
+    device = ladders.best_device(device)
     written = []
     for one in runs:
         missing = [k for k in shots if k not in done(one.folder, adaptation)]
         if missing:
-            task = Task.of(index, split_of(ladder, one.spec), hold_out=one.protocol.validation)
+            task = one.task(index, ladder)
             try:
                 method, features = restore(one, task, store, device)
                 layer = last_layer(method)
@@ -93,9 +95,8 @@ def run(workspace: Workspace, *, dataset: str, chosen: str, shots: tuple[int, ..
 
 def restore(one: Finished, task: Task, store: images.ImageStore, device: str) -> tuple[Method, Tensor]:
     """The trained method of a run, and what its last layer sees of every test image."""
-    method = one.rebuild(len(task.train.classes)).to(device)
-    loader = Loader(store, transform_of(one.protocol, method), device)
-    with torch.no_grad(), train.autocast(one.protocol, device):
+    method, loader = one.ready(len(task.train.classes), store, device)
+    with torch.no_grad(), precision.autocast(one.protocol, device):
         parts = [method.features(loader.evaluate(ids)).float() for ids in torch.from_numpy(task.test.ids).split(512)]
     return method, torch.cat(parts)
 

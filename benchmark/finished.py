@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,16 +12,18 @@ from torch import Tensor
 
 import methods
 from benchmark import ladders, train, weights
+from benchmark.datasets import DatasetIndex
 from benchmark.errors import UserError
 from benchmark.images import ImageStore
 from benchmark.loader import Loader
 from benchmark.plan import RunSpec, split_of
 from benchmark.protocol import Protocol
-from benchmark.task import Side
+from benchmark.task import Side, Task, learnt
 from benchmark.worker import transform_of
 from benchmark.workspace import Workspace
 from methods import Method
 from methods.parts.backbones import create
+from splits.manifest import Ladder
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,20 @@ class Finished:
             raise UserError(f"{self.folder} was made by a version of oodml with other protocols ({error}); use that "
                             "version, or move the folder away") from None
 
+    @property
+    def dataset(self) -> str:
+        """The dataset as the user named it, such as folder:PATH; its name where an older run kept no more."""
+        try:
+            return str(json.loads((self.folder / "env.json").read_text(encoding="utf-8"))["dataset"])
+        except (OSError, ValueError, KeyError):
+            return self.spec.dataset
+
+    def task(self, index: DatasetIndex, ladder: Ladder) -> Task:
+        """What the run was trained and measured on, if the dataset still has the same files."""
+        if index.hash != self.spec.dataset_hash:
+            raise UserError(f"{self.folder} was made from other files than {index.name} has now; run it again")
+        return Task.of(index, split_of(ladder, self.spec), hold_out=self.protocol.validation)
+
     def rebuild(self, classes: int) -> Method:
         """The trained method, which saw this many classes, in evaluation mode on the CPU; nothing in it trains."""
         entry, protocol = methods.get(self.spec.method), self.protocol
@@ -60,12 +77,15 @@ class Finished:
                             f"{str(error).splitlines()[0]}; run it again") from None
         return method.eval().requires_grad_(False)
 
+    def ready(self, classes: int, store: ImageStore, device: str) -> tuple[Method, Loader]:
+        """The trained method on a device, and what brings it the images of any store as its protocol wants them."""
+        method = self.rebuild(classes).to(device)
+        return method, Loader(store, transform_of(self.protocol, method), device)
+
     def embed(self, side: Side, store: ImageStore, workspace: Workspace, device: str) -> Tensor:
         """What the trained method makes of any images, of its own dataset or of another."""
         split = split_of(ladders.load(workspace, self.spec.dataset), self.spec)
-        held = set(split.validation) if self.protocol.validation else set()
-        method = self.rebuild(len(set(split.train) - held)).to(device)
-        loader = Loader(store, transform_of(self.protocol, method), device)
+        method, loader = self.ready(len(learnt(split, self.protocol.validation)), store, device)
         return train.embed(method, loader, side.ids, self.protocol, device)
 
 
@@ -78,7 +98,10 @@ def on_default(runs: Iterable[Finished], workspace: Workspace) -> list[Finished]
 
 def find(workspace: Workspace, dataset: str, chosen: str = "all", splits: list[int] | None = None,
          seed: int | None = None) -> Iterator[Finished]:
-    """The finished runs on a dataset by methods, rungs and seed; those without kept weights are left out."""
+    """The finished runs on a dataset by methods, rungs and seed; those without kept weights are left out.
+
+    `dataset` is the name in the index: `mine` for folder:PATH/mine.
+    """
     names = set(methods.select(chosen)) if chosen != "all" else None
     for record in sorted((workspace.runs / dataset).glob("*/*/*/record.json")):
         if not (record.parent / weights.RUN).is_file():

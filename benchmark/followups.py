@@ -19,7 +19,8 @@ def follow(step: dict[str, Any], jobs: list[Job], workspace: Workspace, say: Cal
             here = [job.spec for job in done if job.context.dataset == name]
             if here:
                 fewshot.run(workspace, dataset=name, chosen=",".join(dict.fromkeys(spec.method for spec in here)),
-                            splits=sorted({spec.split for spec in here}), shots=tuple(step["shots"]), tell=say)
+                            splits=",".join(map(str, sorted({spec.split for spec in here}))),
+                            shots=tuple(step["shots"]), tell=say)
         return
     if step["step"] == "cross":
         cross.run(workspace, done, tell=say)

@@ -17,13 +17,11 @@ from PIL import Image
 from torch import Tensor
 
 from benchmark import datasets, images, insides, ladders, search, train, weights
+from benchmark.datasets import DatasetIndex
 from benchmark.errors import UserError
 from benchmark.finished import Finished
 from benchmark.journal import write_json
-from benchmark.loader import Loader
-from benchmark.plan import split_of
-from benchmark.task import Side, Task
-from benchmark.worker import transform_of
+from benchmark.task import Side
 from benchmark.workspace import Workspace
 from reports.extras import INSPECTION, SCHEMA
 from splits.manifest import Ladder
@@ -58,6 +56,17 @@ def opened(folder: Path) -> Finished:
     return Finished.at(folder)
 
 
+def indexed(run: Finished, workspace: Workspace, dataset: str | None) -> DatasetIndex:
+    """The images of a run, read as the user names them now or named them then."""
+    try:
+        return datasets.load(dataset or run.dataset, workspace.data)
+    except UserError as error:
+        if dataset:
+            raise
+        raise UserError(f"the images of {run.folder} were not found: {error}; for a dataset of your own, "
+                        "`--dataset folder:PATH` (or csv:, union:) says where they are") from None
+
+
 def with_ends(run: Finished, ladder: Ladder, workspace: Workspace) -> list[Finished]:
     """The run, and the same method and seed on the nearest and the farthest rung where these are finished."""
     rungs = sorted((split for split in ladder.splits if split.frd is not None), key=lambda split: split.frd or 0.0)
@@ -74,18 +83,20 @@ def with_ends(run: Finished, ladder: Ladder, workspace: Workspace) -> list[Finis
 
 
 def inspect(workspace: Workspace, folder: Path, *, queries: int = 8, plane: bool = True, ends: bool = True,
-            device: str | None = None, seed: int = 0) -> list[Path]:
-    """Look into the run in `folder` (and its fellows on the nearest and farthest rung); the files written come back."""
+            dataset: str | None = None, device: str | None = None, seed: int = 0) -> list[Path]:
+    """Look into the run in `folder` (and its fellows on the nearest and farthest rung); the files written come back.
+
+    `dataset` says where its images are, if they are not where they were when it was run.
+    """
     run = opened(folder)
-    device = device or ladders.best_device()
-    index = datasets.load(run.spec.dataset, workspace.data)
-    ladder = ladders.load(workspace, run.spec.dataset, index)
+    device = ladders.best_device(device)
+    index = indexed(run, workspace, dataset)
+    ladder = ladders.load(workspace, dataset or run.dataset, index)
     store = images.prepare(index, workspace.cache, progress=False)
     written = []
     for one in with_ends(run, ladder, workspace) if ends else [run]:
-        task = Task.of(index, split_of(ladder, one.spec), hold_out=one.protocol.validation)
-        method = one.rebuild(len(task.train.classes)).to(device)
-        loader = Loader(store, transform_of(one.protocol, method), device)
+        task = one.task(index, ladder)
+        method, loader = one.ready(len(task.train.classes), store, device)
         watched = insides.watch(method)
         embeddings = train.embed(method, loader, task.test.ids, one.protocol, device)
         home = one.folder / INSPECTION.rpartition("/")[0]

@@ -25,11 +25,15 @@ def frozen_features(name: str, workspace: Workspace, backbone: str | None = None
 
     The Fréchet ResNet distance uses ResNet-50 at 224 px; embedded datasets use the embedded network at 64 px.
     """
+    import torch
 
+    device = best_device(device)
     embedded = datasets.get(name).embedded
     index = datasets.load(name, workspace.data)
     backbone = backbone or ("efficientnet_lite0" if embedded else "resnet50")
-    network = weights.pretrained(backbone, weights_file)
+    with torch.random.fork_rng(devices=()):
+        torch.manual_seed(0)  # a network without weights is drawn, and must be the same each time
+        network = weights.pretrained(backbone, weights_file)
     size, resize = (64, 64) if embedded else (224, 256)
     transform = Transform(size=size, resize=resize, mean=network.mean, std=network.std)  # type: ignore[arg-type]
     store = images.prepare(index, workspace.cache)
@@ -37,15 +41,19 @@ def frozen_features(name: str, workspace: Workspace, backbone: str | None = None
         "backbone": backbone, "weights": weights.identify(backbone, weights_file), "images": store.hash,
         "size": size, "resize": resize}
     found = features.extract(index, store, network, name=backbone, weights_hash=made_with["weights"],
-                             transform=transform, folder=workspace.cache, device=device or best_device())
+                             transform=transform, folder=workspace.cache, device=device)
     return index, found, made_with
 
 
-def best_device() -> str:
-    """The GPU where there is one."""
+def best_device(wanted: str | None = None) -> str:
+    """The device that is wanted, if it is here; without a wish the GPU where there is one."""
     import torch
 
-    return "cuda" if torch.cuda.is_available() else "cpu"
+    gpus = [f"cuda:{i}" for i in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
+    known = ["cpu", *(["cuda", *gpus] if gpus else [])]
+    if wanted is not None and wanted not in known:
+        raise UserError(f"there is no device '{wanted}' here; --device may be {' or '.join(known)}")
+    return wanted or ("cuda" if gpus else "cpu")
 
 
 def build(name: str, workspace: Workspace, *, backbone: str | None = None, weights_file: str | None = None,
@@ -94,10 +102,10 @@ def load(workspace: Workspace, name: str, index: DatasetIndex | None = None) -> 
     return ladder
 
 
-def verify(path: Path, workspace: Workspace) -> list[str]:
-    """What is wrong with a manifest, held against the dataset on disk; an empty list if nothing is."""
+def verify(path: Path, workspace: Workspace, dataset: str | None = None) -> list[str]:
+    """What is wrong with a manifest, held against the dataset on disk, its own or this one; empty if nothing is."""
     ladder = manifest.load(path)
-    index = datasets.load(ladder.dataset, workspace.data)
+    index = datasets.load(dataset or ladder.dataset, workspace.data)
     return manifest.verify(ladder, index.classes, index.labels, index.hash)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import methods
 from benchmark import datasets, ladders, status
@@ -65,7 +64,7 @@ def gather(study: Study, places: Places, *, breadth: bool = False, command: str 
             except (UserError, OSError) as error:
                 problems[str(error)] = None
                 continue
-            context = Context(dataset, places.workspace.root.absolute(), places.workspace.data.absolute(),
+            context = Context(_located(dataset), places.workspace.root.absolute(), places.workspace.data.absolute(),
                               weights_file=places.weights_file and _absolute(places.weights_file),
                               plugins=tuple(map(_absolute, places.plugins)), command=command)
             for spec in _cells(part, dataset, index, ladder, places, unfit):
@@ -105,13 +104,13 @@ def _cells(part: Part, dataset: str, index: DatasetIndex, ladder: Ladder, places
     for backbone in chosen:
         for changes in part.variations():
             given = {**part.set, **changes, **({"backbone": backbone} if backbone else {})}
-            overrides = Overrides.parse(f"{key}={_text(value)}" for key, value in given.items())
+            overrides = Overrides.of(given)
             count = part.seeds or protocols.load(name, dataset=index.name, overrides=overrides.protocol).seeds
             names, reasons = fitting(methods.select(part.methods), index.name, name, overrides)
             for method, reason in reasons.items():
                 unfit.setdefault((index.name, reason), {})[method] = None
             specs += plan(ladder, index.hash, names, protocol=name, seeds=range(count),
-                          splits=_rungs(part.splits, ladder), overrides=overrides, weights_file=places.weights_file)
+                          splits=rungs(part.splits, ladder), overrides=overrides, weights_file=places.weights_file)
     return specs
 
 
@@ -120,14 +119,20 @@ def _absolute(name: str) -> str:
     return str(Path(name).absolute()) if Path(name).exists() else name
 
 
-def _rungs(text: str, ladder: Ladder) -> list[int] | None:
+def _located(dataset: str) -> str:
+    """A dataset of one's own by its whole path.
+
+    >>> _located("cub"), _located("union:cub,dogs")
+    ('cub', 'union:cub,dogs')
+    """
+    kind, own, place = dataset.partition(":")
+    if kind == "union":
+        return f"union:{','.join(map(_located, place.split(',')))}"
+    return f"{kind}:{_absolute(place)}" if own else dataset
+
+
+def rungs(text: str, ladder: Ladder) -> list[int] | None:
+    """The rungs that `--splits` means; None for all."""
     if text == "all":
         return None
     return [ladder.default.id] if text == "default" else parse_ids(text)
-
-
-def _text(value: Any) -> str:
-    """A TOML value as it is written after --set KEY=."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import partial
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -29,8 +30,6 @@ class Retrieval:
     scores: dict[str, float]
     first_hit: np.ndarray
     """Rank (from 1) of the first neighbour of the query's class; 0 where none of those looked at has it."""
-    average_precision: np.ndarray
-    """The query's own term of map@1000; NaN where it is left out."""
     counted: np.ndarray
     """Which queries have another image of their class, and so count."""
     queries: np.ndarray
@@ -69,7 +68,8 @@ def outcomes(embeddings: Array, labels: Array, *, gallery: Array | None = None, 
     two are different sets and nothing is excluded. `roles` says the same image by image: 'query', 'gallery' or ''
     (both: excluded as its own neighbour), which is how In-Shop stands in a union. A query with R = 0 is left out of
     every mean; `queries` counts those that remain, `left_out` the others; without any the means are NaN. Only
-    max(1000, largest k, largest f) neighbours are looked up.
+    max(1000, largest k, largest f) neighbours are looked up. Lengths may be of any size: for 'cosine' every row, for
+    'dot' the whole table is first `scaled`.
 
     Neighbours at equal similarity are ordered by index, so a constant embedding gives every query the same list:
     the gallery from its first image on. Its recall@1 is the share of queries of the first image's class (that image
@@ -77,6 +77,7 @@ def outcomes(embeddings: Array, labels: Array, *, gallery: Array | None = None, 
     mean_i (n_i - 1) / (N - 1), n_i the size of i's class: what drawing a neighbour at random gives. For N images
     sorted into classes of m it is m / N where that chance is (m - 1) / (N - 1).
     """
+    search.one_of("similarity", similarity, get_args(Similarity))
     x, y = as_embeddings(embeddings), as_labels(labels)
     own: Tensor | Literal[False] = False
     query = np.ones(len(x), dtype=bool)
@@ -86,8 +87,8 @@ def outcomes(embeddings: Array, labels: Array, *, gallery: Array | None = None, 
     else:
         g, z, own = x, y, torch.arange(len(x))
     same_length(x, y)
-    if similarity == "cosine":
-        g, x = (normalize(g), normalize(x)) if gallery is not None else (normalize(x),) * 2
+    ready = unit if similarity == "cosine" else partial(scaled, whole=True)
+    g, x = (ready(g), ready(x)) if gallery is not None else (ready(x),) * 2
     if roles is not None:
         query, x, y, g, z, own = _by_roles(x, y, np.asarray(roles), gallery)
     names, codes = np.unique(np.concatenate([y, z]), return_inverse=True)
@@ -98,15 +99,14 @@ def outcomes(embeddings: Array, labels: Array, *, gallery: Array | None = None, 
     first = found["first"].astype(np.int64)
     counted = relevant > 0
     with np.errstate(divide="ignore", invalid="ignore"):
-        average = found["ap@1000"] / np.minimum(relevant, DEPTH)
         each: dict[str, np.ndarray] = {f"recall@{k}": (first > 0) & (first <= k) for k in ks}
-        each |= {"map@1000": average, "map@1000_released": found["ap@1000"] / sizes,
-                 "map@r": found["ap@r"] / relevant, "map@c_released": found["ap@f"] / sizes,
-                 "r-precision": found["hits@r"] / relevant}
+        each |= {"map@1000": found["ap@1000"] / np.minimum(relevant, DEPTH),
+                 "map@1000_released": found["ap@1000"] / sizes, "map@r": found["ap@r"] / relevant,
+                 "map@c_released": found["ap@f"] / sizes, "r-precision": found["hits@r"] / relevant}
     scores: dict[str, float] = {name: float(values[counted].mean()) if counted.any() else float("nan")
                                 for name, values in each.items()}
     scores |= {"queries": int(counted.sum()), "left_out": int((~counted).sum())}
-    return Retrieval(scores, first, np.where(counted, average, np.nan), counted, query)
+    return Retrieval(scores, first, counted, query)
 
 
 def _look_up(x: Tensor, y: np.ndarray, g: Tensor, z: np.ndarray, own: Tensor | Literal[False], relevant: np.ndarray,
@@ -151,15 +151,36 @@ def _by_roles(x: Tensor, y: np.ndarray, roles: np.ndarray, gallery: Array | None
 
 
 def as_embeddings(values: Array) -> Tensor:
-    """A float32 tensor, one finite row an image, on the device where it was."""
-    tensor = (values if isinstance(values, Tensor) else torch.from_numpy(np.ascontiguousarray(values))).detach().float()
-    if tensor.ndim != 2:
+    """A tensor of finite numbers, one row an image, on the device where it was; float64 stays, all else is float32."""
+    tensor = (values if isinstance(values, Tensor) else torch.from_numpy(np.ascontiguousarray(values))).detach()
+    tensor = tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+    if tensor.ndim != 2 or tensor.shape[1] == 0:
         raise UserError(f"embeddings have shape {tuple(tensor.shape)}; they must be a table, one row an image")
     # NaN and infinity pass through a sum, which is quicker than a look at every number
     if not torch.isfinite(tensor.sum()) and not (finite := torch.isfinite(tensor).all(dim=1)).all():
         row = int((~finite).nonzero()[0])
         raise UserError(f"the embedding in row {row} holds NaN or infinite values; nothing can be near to it")
     return tensor
+
+
+def scaled(x: Tensor, whole: bool = False) -> Tensor:
+    """In float32, every row (or the whole table) by the power of two that takes its largest entry to [1/2, 1).
+
+    That changes no bit of a direction, but squares of very large or small numbers no longer leave float32.
+
+    >>> scaled(torch.tensor([[3e30, 0.0], [0.0, 5e-30], [0.0, 0.0]])).square().sum(dim=1) > 0
+    tensor([ True,  True, False])
+    """
+    largest = torch.linalg.vector_norm(x, torch.inf, dim=1, keepdim=True)
+    if whole and len(x):
+        largest = largest.amax(dim=0, keepdim=True)
+    largest = largest.clamp(min=torch.finfo(x.dtype).tiny)
+    return (x * (torch.frexp(largest).mantissa / largest)).float()
+
+
+def unit(x: Tensor) -> Tensor:
+    """Every row divided by its length, in float32; zero rows stay as they are."""
+    return normalize(scaled(x))
 
 
 def as_labels(values: Array) -> np.ndarray:

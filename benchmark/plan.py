@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+import torch
 
 import methods
 from benchmark import protocol as protocols
@@ -17,6 +20,8 @@ from benchmark import weights
 from benchmark.errors import UserError, near
 from benchmark.protocol import Protocol
 from benchmark.workspace import Workspace
+from methods.parts import batches
+from splits.frechet import frechet_distance
 from splits.manifest import Ladder, Split
 
 
@@ -94,26 +99,31 @@ class Overrides:
     methods: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)
 
     @classmethod
-    def parse(cls, texts: Iterable[str]) -> Overrides:
-        """
-        >>> Overrides.parse(["epochs=3", "margin.beta=0.9"])
+    def of(cls, changes: Mapping[str, Any]) -> Overrides:
+        """The changes by what they change; values as they are typed on the command line or stand in a study.
+
+        >>> Overrides.of({"epochs": "3", "margin.beta": 0.9})
         Overrides(protocol={'epochs': '3'}, methods={'margin': {'beta': '0.9'}})
         """
         found = cls()
-        for text in texts:
-            key, equals, value = text.partition("=")
-            if not equals or not key:
-                raise UserError(f"--set {text}: write KEY=VALUE, or METHOD.KEY=VALUE for a method's own setting")
+        for key, value in changes.items():
             method, dot, name = key.rpartition(".")
             if dot:
                 methods.get(method)
-                found.methods.setdefault(method, {})[name] = value
+                found.methods.setdefault(method, {})[name] = _text(value)
             elif key in protocols.FIELDS:
-                found.protocol[key] = value
+                found.protocol[key] = _text(value)
             else:
-                raise UserError(f"--set {text}: no protocol has a key '{key}'{near(key, protocols.FIELDS)}; "
-                                "a method's own setting is METHOD.KEY")
+                raise UserError(f"--set {key}={_text(value)}: no protocol has a key '{key}'"
+                                f"{near(key, protocols.FIELDS)}; a method's own setting is METHOD.KEY")
         return found
+
+
+def _text(value: Any) -> str:
+    """A TOML value as it is written after --set KEY=."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
 def plan(ladder: Ladder, index_hash: str, names: Iterable[str], *, protocol: str, seeds: Iterable[int],
@@ -130,6 +140,7 @@ def plan(ladder: Ladder, index_hash: str, names: Iterable[str], *, protocol: str
     for name in names:
         entry = methods.get(name)
         own = load_protocol(protocol, ladder.dataset, name, overrides)
+        _check(own, entry)
         settings = _settings(entry, ladder.dataset, protocol, overrides)
         base = {} if entry.base is None else _settings(entry.base, ladder.dataset, protocol, overrides)
         made.append((name, settings, base, own.identity(), weights.identify(own.backbone, weights_file)))
@@ -137,10 +148,16 @@ def plan(ladder: Ladder, index_hash: str, names: Iterable[str], *, protocol: str
             for seed in seeds for one in made for split in chosen]
 
 
+def _check(protocol: Protocol, entry: methods.Entry) -> None:
+    """Make what a worker makes by name: a slip of the pen is to be told now, not by every cell."""
+    protocol.transform()
+    batches.create(protocol.batches or entry.batches, torch.zeros(1), protocol.batch_size, distance=frechet_distance)
+
+
 def _settings(entry: methods.Entry, dataset: str, protocol: str, overrides: Overrides) -> dict[str, Any]:
-    """A method's settings: its own for the dataset, what the protocol changes, what `--set` changes."""
+    """A method's settings: its own for the dataset and the protocol, what the protocol's file and `--set` change."""
     given = {**protocols.settings_of(protocol, entry.name.partition(":")[0]), **overrides.methods.get(entry.name, {})}
-    return dataclasses.asdict(entry.settings(dataset, **given))
+    return dataclasses.asdict(entry.settings(dataset, protocols.path_of(protocol).stem, **given))
 
 
 def fitting(names: Iterable[str], dataset: str, protocol: str,
@@ -174,8 +191,8 @@ def parse_ids(text: str) -> list[int]:
     """
     ids: list[int] = []
     for part in text.split(","):
-        first, _, last = part.strip().partition("-")
-        if not first.isdigit() or (last and not last.isdigit()):
-            raise UserError(f"--splits {text}: write numbers and ranges such as 1,3-5, or default, or all")
-        ids += range(int(first), int(last or first) + 1)
+        found = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
+        if not found or int(found[2] or found[1]) < int(found[1]):
+            raise UserError(f"--splits {text}: write numbers and rising ranges such as 1,3-5, or default, or all")
+        ids += range(int(found[1]), int(found[2] or found[1]) + 1)
     return ids

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmark import shipped
 from benchmark.errors import UserError, near
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+if TYPE_CHECKING:
+    from benchmark.augment import Transform
 
 FOLDER = Path(__file__).parent / "protocols"
 KINDS = ("dataset", "tag", "method", "both")
@@ -26,11 +24,15 @@ SETTINGS = "settings"
 SIZES = {"big": 256}
 """Image sizes of augmentations that have one of their own; of all others it is 224."""
 LEAST = {"epochs": 0, "lr": 0, "weight_decay": 0, "batch_size": 2, "dim": 1, "steps_per_epoch": 0, "size": 0,
-         "resize": 1, "flip": 0, "warmup": 0, "clip_value": 0, "clip_norm": 0, "evaluate_every": 1, "train_shots": 0,
-         "seeds": 1}
+         "resize": 1, "flip": 0, "decay": 0, "warmup": 0, "clip_value": 0, "clip_norm": 0, "evaluate_every": 1,
+         "train_shots": 0, "seeds": 1}
+MOST = {"flip": 1}
 CHOICES = {"optimiser": ("adam", "adamw"), "precision": ("auto", "fp32", "bf16"),
            "compile": ("auto", "yes", "graphs", "no"), "interpolation": ("bilinear", "bicubic"),
            "clustering": ("no", "last", "every")}
+FORMS = {"int": ("a whole number", "200"), "float": ("a number", "0.1"), "bool": ("true or false", "true"),
+         "tuple[float, float]": ("two numbers", "0.2,1.0"), "tuple[int, ...]": ("whole numbers", "100,150")}
+"""What the types of keys are called, and how a value is written after `--set KEY=`."""
 
 
 def key(meaning: str, default: Any = dataclasses.MISSING) -> Any:
@@ -94,6 +96,14 @@ class Protocol:
             del facts["clustering"]
         return facts
 
+    def transform(self, **pixels: Any) -> Transform:
+        """How images reach a network: the augmentation as this protocol changes it; `pixels`: mean, std of weights."""
+        from benchmark.augment import Transform  # brings torch along, which a list of protocols does not need
+
+        changes = {name: getattr(self, name) for name in ("scale", "flip") if getattr(self, name) is not None}
+        return Transform.named(self.augmentation, size=self.size, resize=self.resize,
+                               interpolation=self.interpolation, **changes, **pixels)
+
 
 FIELDS = {field.name: field for field in dataclasses.fields(Protocol)}
 
@@ -116,7 +126,7 @@ def load(name: str, *, dataset: str = "", method: str = "", tags: tuple[str, ...
     (200, 150)
     """
     path = path_of(name)
-    table = _read(path)
+    table = shipped.table(path)
     parts = {kind: table.pop(kind, {}) for kind in KINDS}
     table.pop(SETTINGS, None)
     values = {"name": path.stem, **table, **parts["dataset"].get(dataset, {})}
@@ -124,6 +134,8 @@ def load(name: str, *, dataset: str = "", method: str = "", tags: tuple[str, ...
         values |= parts["tag"].get(tag, {})
     head = method.partition(":")[0]
     values |= parts["method"].get(head, {}) | parts["both"].get(dataset, {}).get(head, {})
+    if "name" in (overrides or {}):
+        raise UserError("a protocol is called by its file: --protocol NAME, or copy the file under another name")
     values |= overrides or {}
     for given in values:
         if given not in FIELDS:
@@ -132,7 +144,7 @@ def load(name: str, *, dataset: str = "", method: str = "", tags: tuple[str, ...
     missing = [name for name, field in FIELDS.items() if field.default is dataclasses.MISSING and name not in values]
     if missing:
         raise UserError(f"protocol {path}: missing {', '.join(missing)}")
-    found = Protocol(**{name: _typed(name, value, path.stem) for name, value in values.items()})
+    found = Protocol(**{name: _typed(name, value, f"protocol {path.stem}") for name, value in values.items()})
     return found if found.size else dataclasses.replace(found, size=SIZES.get(found.augmentation, 224))
 
 
@@ -142,7 +154,7 @@ def settings_of(name: str, method: str) -> dict[str, Any]:
     >>> settings_of("oodml", "margin")
     {}
     """
-    return dict(_read(path_of(name)).get(SETTINGS, {}).get(method, {}))
+    return dict(shipped.table(path_of(name)).get(SETTINGS, {}).get(method, {}))
 
 
 class Explained(NamedTuple):
@@ -163,7 +175,7 @@ def explain(name: str) -> Iterator[Explained]:
 own in the method', source='supplement B')
     """
     path = path_of(name)
-    general, table, comments = load(name), _read(path), _comments(path)
+    general, table, comments = load(name), shipped.table(path), _comments(path)
     for given, field in FIELDS.items():
         if given != "name":
             source = comments.get(("", given), "") if given in table else "default"
@@ -175,26 +187,19 @@ own in the method', source='supplement B')
                       for method, changes in those.items()}
         for owner, changes in owners.items():
             for given, value in changes.items():
-                meaning = FIELDS[given].metadata["meaning"] if given in FIELDS else ""
+                meaning = FIELDS[given].metadata["meaning"] if kind != SETTINGS else ""
                 yield Explained(f"{kind}.{owner}", given, value, meaning, comments.get((f"{kind}.{owner}", given), ""))
 
 
 def summary(name: str) -> str:
     """The first comment of a protocol's file."""
-    return path_of(name).read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"protocol {path}: {error}") from None
+    return shipped.text(path_of(name)).partition("\n")[0].strip().lstrip("# ")
 
 
 def _comments(path: Path) -> dict[tuple[str, str], str]:
     """What stands behind each key, by table and key."""
     found, table = {}, ""
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in shipped.text(path).splitlines():
         if header := re.match(r"\[([\w.\"+-]+)\]", line):
             table = header[1].replace('"', "")
         elif entry := re.match(r"(\w+)\s*=[^#]*#\s*(.*)", line):
@@ -215,11 +220,18 @@ def _typed(name: str, value: Any, where: str) -> Any:
                 raise ValueError
             return parts
         found = {"int": int, "float": float, "str": str}[kind](value)
+        if kind in ("int", "float") and (isinstance(value, bool) or (isinstance(value, float) and found != value)):
+            raise ValueError
     except (KeyError, ValueError, TypeError):
-        raise UserError(f"protocol {where}: {name} = {value!r} is not a {kind}") from None
-    if name in LEAST and not found >= LEAST[name]:
-        raise UserError(f"protocol {where}: {name} = {value!r} is out of range")
+        form, example = FORMS[kind]
+        raise UserError(f"{where}: {name} = {value!r} must be {form}, such as --set {name}={example}") from None
+    if kind == "float" and not math.isfinite(found):
+        raise UserError(f"{where}: {name} = {value!r} must be finite")
+    if name in LEAST and found < LEAST[name]:
+        raise UserError(f"{where}: {name} = {value!r} must be at least {LEAST[name]}")
+    if name in MOST and found > MOST[name]:
+        raise UserError(f"{where}: {name} = {value!r} must be at most {MOST[name]}")
     if name in CHOICES and found not in CHOICES[name]:
-        raise UserError(f"protocol {where}: {name} = {value!r} is none of {', '.join(CHOICES[name])}"
+        raise UserError(f"{where}: {name} = {value!r} is none of {', '.join(CHOICES[name])}"
                         f"{near(str(found), CHOICES[name])}")
     return found

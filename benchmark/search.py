@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from benchmark.errors import UserError
+from benchmark.errors import UserError, near
+from benchmark.precision import no_tf32
 
 Backend = Literal["torch", "faiss"]
 
@@ -52,8 +53,12 @@ def neighbours(queries: Tensor, gallery: Tensor | None = None, k: int = 1, *, ex
 def stream(queries: Tensor, gallery: Tensor | None = None, k: int = 1, *, exclude_self: bool | Tensor,
            chunk: int | None = None, backend: Backend = "torch") -> Iterator[Found]:
     """The same as `neighbours`, a chunk of queries at a time, so that memory stays bounded."""
+    one_of("backend", backend, get_args(Backend))
     queries = queries.detach().float()
     gallery = queries if gallery is None else gallery.detach().float()
+    if gallery.shape[1] != queries.shape[1]:
+        raise UserError(f"the queries have {queries.shape[1]} dimensions, the gallery has {gallery.shape[1]}; "
+                        "both must come from one network")
     own = exclude_self if isinstance(exclude_self, Tensor) else torch.arange(len(queries)) if exclude_self else None
     own = None if own is None else own.to(queries.device)
     width = max(0, min(k, len(gallery) - (own is not None and bool((own >= 0).all()))))
@@ -63,7 +68,7 @@ def stream(queries: Tensor, gallery: Tensor | None = None, k: int = 1, *, exclud
     # one table for all chunks: an allocator may give the next chunk new memory before it gives back the last one's
     table = torch.empty((min(chunk, len(queries)), len(gallery)), device=queries.device)
     copies, originals = _copies(gallery)
-    index = _faiss_index(gallery, width + 2) if backend == "faiss" else None
+    index = _faiss_index(gallery, width + 2) if backend == "faiss" and width else None
 
     def by_products(rows: Tensor) -> tuple[Tensor, Tensor]:
         with full_precision(queries.device.type):
@@ -89,24 +94,27 @@ def stream(queries: Tensor, gallery: Tensor | None = None, k: int = 1, *, exclud
         yield Found(start, indices, similarities)
 
 
+def one_of(what: str, name: str, choices: tuple[str, ...]) -> None:
+    """A UserError unless the name is one of the choices."""
+    if name not in choices:
+        raise UserError(f"unknown {what} '{name}'{near(name, choices)}; there are {', '.join(choices)}")
+
+
 @contextmanager
 def full_precision(device: str) -> Iterator[None]:
     """float32 products as such: no TF32, no autocast, whatever the training around it has switched on."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    try:
-        with torch.autocast(device, enabled=False), torch.no_grad():
-            yield
-    finally:
-        torch.set_float32_matmul_precision(before)
+    with no_tf32(), torch.autocast(device, enabled=False), torch.no_grad():
+        yield
 
 
 def _nearest(similarities: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The k largest of every row, equal ones by index (`topk` promises no order among those, nor which it takes)."""
-    if similarities.device.type == "cpu" and k > 0:
+    if k == 0:
+        return similarities[:, :0].long(), similarities[:, :0]
+    if similarities.device.type == "cpu":
         return _nearest_by_threshold(similarities.numpy(), k)
     values, indices = similarities.topk(min(k + 1, similarities.shape[1]), dim=1)
-    cut = (values[:, k - 1] == values[:, k]).nonzero().squeeze(1) if 0 < k < values.shape[1] else indices[:0, 0]
+    cut = (values[:, k - 1] == values[:, k]).nonzero().squeeze(1) if k < values.shape[1] else indices[:0, 0]
     values, indices = values[:, :k].contiguous(), indices[:, :k].contiguous()
     _order_ties(values, indices)
     for some in cut.split(256):

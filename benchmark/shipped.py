@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from typing import Any
 
 from benchmark.errors import UserError, near
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 
 def names(folder: Path) -> list[str]:
@@ -20,3 +27,19 @@ def find(folder: Path, kind: str, name: str) -> Path:
         raise UserError(f"unknown {kind} '{name}'{near(name, known)}; there are {', '.join(known)}, "
                         "or give the path of a .toml file")
     return path
+
+
+def text(path: Path) -> str:
+    """What stands in a file."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: {error}; save it as UTF-8") from None
+
+
+def table(path: Path) -> dict[str, Any]:
+    """The keys and tables of a file."""
+    try:
+        return tomllib.loads(text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{path} is not valid TOML: {error}") from None

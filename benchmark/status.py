@@ -96,7 +96,7 @@ def save_plan(workspace: Workspace, jobs: Iterable[Job], command: str) -> Path:
     """Write down what a sweep will do, for `oodml status` and for workers on other machines; the newest is last."""
     cells = [{"spec": dataclasses.asdict(job.spec), "dataset": job.context.dataset,
               "weights_file": job.context.weights_file, "plugins": list(job.context.plugins)} for job in jobs]
-    folder = workspace.root / "plans"
+    folder = workspace.plans
     folder.mkdir(parents=True, exist_ok=True)
     name = hashlib.sha256("".join(sorted(job.spec.identity for job in jobs)).encode()).hexdigest()[:12]
     for old in folder.glob(f"*-{name}.json"):
@@ -109,7 +109,7 @@ def save_plan(workspace: Workspace, jobs: Iterable[Job], command: str) -> Path:
 
 def plans(workspace: Workspace) -> Iterator[Planned]:
     """The sweeps that were started here, the newest first."""
-    for path in sorted((workspace.root / "plans").glob("[0-9]*-*.json"), reverse=True):
+    for path in sorted(workspace.plans.glob("[0-9]*-*.json"), reverse=True):
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
             if content["schema"] != SCHEMA:

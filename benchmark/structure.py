@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from benchmark.metrics import as_embeddings, as_labels, same_length
+from benchmark.metrics import as_embeddings, as_labels, same_length, unit
 
 RELEASED = (-1, 1, 2, 10)
 """The offsets k of `rho_spectrum@k` that Revisiting DML logs."""
@@ -32,7 +32,7 @@ def structure(embeddings: Any, labels: Any) -> dict[str, float]:
     """
     x, y = as_embeddings(embeddings), as_labels(labels)
     same_length(x, y)
-    x = normalize(x)
+    x = unit(x)
     classes = list(_stacks(x, y))
     found = _distances(classes)
     singular = singular_values(x)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,14 +12,16 @@ from benchmark import protocol as protocols
 from benchmark import shipped
 from benchmark.errors import UserError, near
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 FOLDER = Path(__file__).parent / "studies"
 STEPS = {"fewshot": {"datasets", "shots"}, "cross": set(), "ensemble": {"union"}}
 """What may follow once the runs of a study are done, and the keys of each."""
+LEAST = {"datasets": '["cub"]', "methods": '"margin,arcface"'}
+"""What every part must say, with an example of it."""
+TEXT = (str, "a text in quotes")
+FORMS: dict[str, tuple[type, str]] = {
+    "datasets": (list, 'a list such as ["cub", "cars"]'), "methods": TEXT, "protocol": TEXT, "splits": TEXT,
+    "seeds": (int, "a whole number of at least 1"), "backbones": TEXT, "set": (dict, "a table, [set]"),
+    "vary": (dict, "a table, [vary]"), "plain": (bool, "true or false")}
 
 
 @dataclass(frozen=True)
@@ -93,17 +94,15 @@ def load(name: str) -> Study:
     ('cub',)
     """
     path = path_of(name)
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"study {path}: {error}") from None
-    return _study(path.stem, table)
+    return _study(path.stem, shipped.table(path))
 
 
 def _study(name: str, table: dict[str, Any]) -> Study:
     own = {key: table.pop(key) for key in ("summary", "source") if key in table}
     after = tuple(_step(name, step) for step in table.pop("after", []))
     parts = table.pop("part", [{}])
+    if not isinstance(parts, list):
+        raise UserError(f"study {name}: write every part as [[part]], with two brackets")
     return Study(name, tuple(_part(name, {**table, **part}) for part in parts), after, **own)
 
 
@@ -112,15 +111,14 @@ def _part(study: str, values: dict[str, Any]) -> Part:
     for key in values:
         if key not in known:
             raise UserError(f"study {study} has no key '{key}'{near(key, known)}; there are {', '.join(known)}")
-    for key in ("datasets", "methods"):
+    for key, example in LEAST.items():
         if not values.get(key):
-            raise UserError(f"study {study}: a part lacks '{key}'")
-    wanted: dict[str, type] = {"datasets": list, "methods": str, "protocol": str, "splits": str, "seeds": int,
-                               "backbones": str, "set": dict, "vary": dict, "plain": bool}
+            raise UserError(f"study {study}: a part lacks '{key}'; write {key} = {example} into it or above all parts")
     for key, value in values.items():
-        wrong = not isinstance(value, wanted[key])
-        if wrong or (key == "seeds" and int(value) < 1):
-            raise UserError(f"study {study}: {key} = {value!r} is not a {wanted[key].__name__}")
+        kind, form = FORMS[key]
+        wrong = type(value) is not kind
+        if wrong or (key == "seeds" and value < 1):
+            raise UserError(f"study {study}: {key} = {value!r} must be {form}")
     for key, options in values.get("vary", {}).items():
         if key not in protocols.FIELDS or not isinstance(options, list):
             raise UserError(f"study {study}: vary.{key} must be a key of protocols with a list of values"

@@ -34,6 +34,12 @@ class Side:
                    None if index.domains is None else index.domains[ids])
 
 
+def learnt(split: Split, hold_out: bool) -> tuple[str, ...]:
+    """The classes of a split that are trained on: with `hold_out` not those that choose the epoch."""
+    held = set(split.validation) if hold_out else set()
+    return tuple(name for name in split.train if name not in held)
+
+
 @dataclass(frozen=True)
 class Task:
     """What one run trains on and is measured on."""
@@ -50,7 +56,5 @@ class Task:
         if unknown:
             raise UserError(f"split {split.id} names classes that {index.name} on disk lacks, such as "
                             f"'{min(unknown)}' ({len(unknown)} in all); `oodml splits verify` tells more")
-        held = set(split.validation) if hold_out else set()
-        train = tuple(name for name in split.train if name not in held)
-        return cls(Side.of(index, train), Side.of(index, split.test),
-                   Side.of(index, split.validation) if held else None, index.domain_names)
+        return cls(Side.of(index, learnt(split, hold_out)), Side.of(index, split.test),
+                   Side.of(index, split.validation) if hold_out and split.validation else None, index.domain_names)

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmark import checkpoint, compiling
+from benchmark import checkpoint, compiling, precision
 from benchmark.loader import Loader
 from benchmark.meter import Meter, peak_memory, write_line
 from benchmark.protocol import Protocol
@@ -34,11 +34,12 @@ Evaluate = Callable[[Method], dict[str, Any]]
 Tell = Callable[[dict[str, Any]], None]
 
 GRACE = 10.0
-"""Seconds: a run that is asked to stop finishes an epoch that takes no longer than this, and leaves a longer one."""
+"""Seconds: a run that is asked to stop finishes an epoch that takes no longer than this, with its evaluation; a longer
+one it leaves."""
 
 
 class Interrupted(Exception):
-    """Somebody asked the run to stop; it was saved and can go on."""
+    """Somebody asked the run to stop; it can go on from its last checkpoint."""
 
 
 @dataclass
@@ -83,9 +84,10 @@ def train(method: Method, side: Side, loader: Loader, sampler: BatchSampler, pro
     length = min(len(sampler), protocol.steps_per_epoch or len(sampler))
 
     def gradients(images: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
-        with autocast(protocol, device):
-            loss, embeddings = method.step(images, labels[_to(chosen, device)])
-        loss.backward()
+        with precision.as_told(protocol, device):
+            with precision.autocast(protocol, device):
+                loss, embeddings = method.step(images, labels[_to(chosen, device)])
+            loss.backward()
         return loss, embeddings
 
     def sample() -> Tensor:
@@ -97,10 +99,12 @@ def train(method: Method, side: Side, loader: Loader, sampler: BatchSampler, pro
     mode = compiling.mode_of(protocol, method, device, ahead)
     fast, plain = None, compiling.Compiled(method)
     write_line(folder, {"event": "start", "epoch": start, "images": loader.describe(),
-                        "precision": precision(protocol, device), "compile": mode or "no"})
+                        "precision": precision.of(protocol, device), "compile": mode or "no"})
 
-    with contextlib.closing(checkpoint.Saver(folder)) as saver:
+    evaluating = 0.0
+    with _step_of(history), contextlib.closing(checkpoint.Saver(folder)) as saver:
         for epoch in range(start + 1, protocol.epochs + 1):
+            evaluated = epoch % protocol.evaluate_every == 0 or epoch == protocol.epochs
             method.train()
             _set_rates(optimiser, rates, protocol, epoch)
             if fast is None and epoch > protocol.warmup:
@@ -109,7 +113,7 @@ def train(method: Method, side: Side, loader: Loader, sampler: BatchSampler, pro
             generator = _seed_everything(seed, epoch)
             supply = _images(loader, ids, islice(sampler.epoch(generator), length), seed, epoch, method.views)
             gauge = Meter(folder, device, epoch, history.steps, tell)
-            with _step_of(gauge), contextlib.closing(supply):
+            with contextlib.closing(supply):
                 for chosen, images in supply:
                     with (fast or plain)():
                         loss, embeddings = gradients(images, chosen)
@@ -118,16 +122,16 @@ def train(method: Method, side: Side, loader: Loader, sampler: BatchSampler, pro
                     optimiser.zero_grad(set_to_none=True)
                     method.after_step()
                     sampler.remember(chosen, embeddings)
+                    history.steps += 1
                     gauge.add(loss, len(chosen), optimiser.param_groups[0]["lr"])
-                    if stop() and gauge.left(length) > GRACE:
+                    if stop() and gauge.left(length) + evaluated * evaluating > GRACE:
                         raise Interrupted(f"stopped within epoch {epoch} of {protocol.epochs}")
                 mean_loss = gauge.end()
             seconds = time.perf_counter() - gauge.began
             history.seconds += seconds
             history.images += gauge.images
-            history.steps += gauge.steps
             entry: dict[str, Any] = {"epoch": epoch, "loss": mean_loss}
-            if epoch % protocol.evaluate_every == 0 or epoch == protocol.epochs:
+            if evaluated:
                 entry |= evaluate(method)
             evaluating = time.perf_counter() - gauge.began - seconds
             history.evaluating += evaluating
@@ -156,22 +160,9 @@ def embed(method: Method, loader: Loader, ids: np.ndarray, protocol: Protocol, d
     batch = 512 * max(1, (224 // loader.transform.size) ** 2) if device.startswith("cuda") else 512
     parts = []
     for _, images in loader.prefetch(torch.from_numpy(ids).split(batch), thread=loader.placement != "device"):
-        with autocast(protocol, device):
+        with precision.as_told(protocol, device), precision.autocast(protocol, device):
             parts.append(method.embed(images).float())
     return torch.cat(parts)
-
-
-def precision(protocol: Protocol, device: str) -> str:
-    """bf16 where the protocol asks for it, or leaves it open and the device is a GPU; else fp32."""
-    wanted = protocol.precision == "bf16" or (protocol.precision == "auto" and device.startswith("cuda"))
-    return "bf16" if wanted else "fp32"
-
-
-def autocast(protocol: Protocol, device: str) -> contextlib.AbstractContextManager[Any]:
-    """What products of this protocol are computed in on this device."""
-    if precision(protocol, device) == "fp32":
-        return contextlib.nullcontext()
-    return torch.autocast(torch.device(device).type, torch.bfloat16)
 
 
 def _mixed(*facts: int) -> int:
@@ -236,12 +227,12 @@ def _clip(method: Method, protocol: Protocol) -> None:
 
 
 @contextlib.contextmanager
-def _step_of(gauge: Meter) -> Iterator[None]:
+def _step_of(history: History) -> Iterator[None]:
     """An error that passes learns at which step of the run it came, for `failure.json`."""
     try:
         yield
     except Exception as error:
-        error.step = gauge.first + gauge.steps  # type: ignore[attr-defined]
+        error.step = history.steps  # type: ignore[attr-defined]
         raise
 
 

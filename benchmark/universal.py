@@ -37,7 +37,10 @@ def evaluate(embeddings: Any, labels: Any, domains: Any, domain_names: Sequence[
 
 def members(embeddings: Any, labels: Any, domains: Any, domain_names: Sequence[str], roles: Any | None = None,
             **options: Any) -> dict[str, dict[str, float]]:
-    """The scores of each dataset of a union on its own queries and gallery, as `evaluate` has them; none if empty."""
+    """The scores of each dataset of a union on its own queries and gallery, as `evaluate` has them; none if empty.
+
+    Where no query of a dataset has anything to find, only its counts are given.
+    """
     x, y, member = metrics.as_embeddings(embeddings), metrics.as_labels(labels), metrics.as_labels(domains)
     metrics.same_length(x, y)
     metrics.same_length(x, member)
@@ -48,7 +51,8 @@ def members(embeddings: Any, labels: Any, domains: Any, domain_names: Sequence[s
         inside = np.flatnonzero(member == number)
         if len(inside):
             own = None if roles is None else np.asarray(roles)[inside]
-            found[name] = metrics.retrieval(x[inside], y[inside], roles=own, **options)
+            scores = metrics.retrieval(x[inside], y[inside], roles=own, **options)
+            found[name] = {measure: value for measure, value in scores.items() if not math.isnan(value)}
     return found
 
 
@@ -63,11 +67,10 @@ def pairs(labels: np.ndarray, domains: np.ndarray) -> np.ndarray:
 
 
 def harmonic(domains: dict[str, dict[str, float]]) -> dict[str, float]:
-    """The harmonic mean over datasets of every measure; absent where a dataset lacks it or had no query."""
+    """The harmonic mean over datasets of every measure; absent where a dataset lacks it, as it had no query."""
     shared = set.intersection(*(set(scores) for scores in domains.values())) if domains else set()
     return {name: harmonic_mean(scores[name] for scores in domains.values())
-            for name in sorted(shared - {"queries", "left_out"})
-            if all(math.isfinite(scores[name]) for scores in domains.values())}
+            for name in sorted(shared - {"queries", "left_out"})}
 
 
 def ensemble(embeddings: Sequence[Any], released: bool = False) -> Tensor:
@@ -78,7 +81,7 @@ def ensemble(embeddings: Sequence[Any], released: bool = False) -> Tensor:
     `released` leaves the outer normalisation out, as the released code of UML does; it then matters that the search
     is by inner product (`metrics.retrieval(..., similarity='dot')`).
     """
-    members = [normalize(metrics.as_embeddings(member)) for member in embeddings]
+    members = [metrics.unit(metrics.as_embeddings(member)) for member in embeddings]
     shapes = {tuple(member.shape) for member in members}
     if len(shapes) != 1:
         raise UserError(f"an ensemble needs embeddings of one shape, not {', '.join(map(str, sorted(shapes)))}")

@@ -18,11 +18,23 @@ import torch
 from torch.nn.functional import normalize
 
 import methods
-from benchmark import checkpoint, datasets, features, images, ladders, outcomes, provenance, structure, train, weights
+from benchmark import (
+    checkpoint,
+    datasets,
+    features,
+    images,
+    ladders,
+    outcomes,
+    precision,
+    provenance,
+    structure,
+    train,
+    weights,
+)
 from benchmark.augment import Transform
 from benchmark.clustering import library, nmi_f1
 from benchmark.datasets import DatasetIndex
-from benchmark.errors import UserError
+from benchmark.errors import is_users_mistake
 from benchmark.journal import write_json
 from benchmark.loader import Loader
 from benchmark.meter import Diverged, peak_memory, write_line
@@ -71,7 +83,7 @@ def run(spec: RunSpec, context: Context, *, stop: Callable[[], bool] = lambda: F
         return folder / "record.json"
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "spec.json", dataclasses.asdict(spec))
-    write_json(folder / "env.json", provenance.facts(context.command))
+    write_json(folder / "env.json", {**provenance.facts(context.command), "dataset": context.dataset})
     began = time.perf_counter()
     index, store, ladder = _opened(context.dataset, context.work, context.data)
     split = split_of(ladder, spec)
@@ -139,7 +151,7 @@ def run(spec: RunSpec, context: Context, *, stop: Callable[[], bool] = lambda: F
                  "train_seconds": history.seconds, "evaluate_seconds": history.evaluating,
                  "images_per_second": history.images / history.seconds if history.seconds else 0.0,
                  "peak_memory_bytes": peak_memory(context.device), "steps": history.steps,
-                 "precision": train.precision(protocol, context.device),
+                 "precision": precision.of(protocol, context.device),
                  "energy_joules": energy.joules and history.earlier.get("joules", 0.0) + energy.joules,
                  "device": provenance.device_name(context.device), "shared": context.shared},
         "provenance": {**provenance.facts(context.command), "date": provenance.now(),
@@ -167,10 +179,7 @@ def choose(history: train.History) -> tuple[dict[str, dict[str, float]], dict[st
 
 def transform_of(protocol: Protocol, method: Method) -> Transform:
     """How images reach this network: the augmentation as the protocol changes it, its weights' pixel statistics."""
-    backbone = method.backbone
-    changes = {name: getattr(protocol, name) for name in ("scale", "flip") if getattr(protocol, name) is not None}
-    return Transform.named(protocol.augmentation, size=protocol.size, resize=protocol.resize,
-                           interpolation=protocol.interpolation, mean=backbone.mean, std=backbone.std, **changes)
+    return protocol.transform(mean=method.backbone.mean, std=method.backbone.std)
 
 
 def few(side: Side, index: DatasetIndex, shots: int) -> Side:
@@ -201,7 +210,7 @@ def failure_of(error: BaseException) -> dict[str, Any]:
         cause, remedy = "the disk is full", "free some space or give another folder (--work DIR), then run again"
     elif "CUDA error" in text:
         cause, remedy = f"the GPU failed: {text.splitlines()[0]}", "run again; if it stays, try --no-compile"
-    elif not isinstance(error, UserError):
+    elif not is_users_mistake(error):
         cause = f"{type(error).__name__}: {cause}" if text else cause
     return {"cause": cause, "remedy": remedy, "kind": type(error).__name__, "step": getattr(error, "step", None)}
 

@@ -34,6 +34,10 @@ class Workspace:
         return self.root / "splits"
 
     @property
+    def plans(self) -> Path:
+        return self.root / "plans"
+
+    @property
     def runs(self) -> Path:
         return self.root / "runs"
 

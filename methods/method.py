@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -32,8 +33,10 @@ def near(name: str, options: Iterable[str]) -> str:
     return f" (did you mean '{close[0]}'?)" if close else ""
 
 
-def setting(default: Any, source: str, **per_dataset: Any) -> Any:
+def setting(default: Any, source: str, under: Mapping[str, Any] = MappingProxyType({}), **per_dataset: Any) -> Any:
     """One hyper-parameter: its default, where that comes from, and the values of datasets that differ.
+
+    `under` has the values of protocols that differ, whatever the dataset; they go before those of datasets.
 
     >>> @dataclass(frozen=True)
     ... class Settings:
@@ -41,7 +44,7 @@ def setting(default: Any, source: str, **per_dataset: Any) -> Any:
     >>> Settings().p, dataclasses.fields(Settings)[0].metadata["per_dataset"]
     (0.2, {'sop': 0.15})
     """
-    return dataclasses.field(default=default, metadata={"source": source, "per_dataset": per_dataset})
+    return dataclasses.field(default=default, metadata={"source": source, "under": under, "per_dataset": per_dataset})
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,8 @@ class Method(nn.Module):
     views: ClassVar[int] = 1
     """How many augmentations of each image a batch holds; with more than one, `step` gets (views, b, c, h, w)."""
     compiles: ClassVar[bool] = True
-    """Whether its backbone may be compiled; one that changes the network's course from outside (hooks) says no."""
+    """Whether its backbone may be compiled, as it is when training begins; one that changes the network's course from
+    outside (hooks) or its form along the way says no."""
 
     @classmethod
     def misfit(cls, backbone: nn.Module) -> str:

@@ -9,6 +9,7 @@ import importlib.metadata
 import importlib.util
 import pkgutil
 import sys
+import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,12 +51,13 @@ class Entry:
     def batches(self) -> str:
         return getattr(self.objective.cls if self.objective else self.cls, "batches", "spc-2")
 
-    def settings(self, dataset: str = "", **given: Any) -> Any:
-        """This method's hyper-parameters for a dataset, with those given on the command line on top."""
+    def settings(self, dataset: str = "", protocol: str = "", **given: Any) -> Any:
+        """This method's hyper-parameters for a dataset under a protocol, with those given by the user on top."""
         fields = {f.name: f for f in dataclasses.fields(self.cls.Settings)}  # type: ignore[attr-defined]
-        values = {k: f.metadata["per_dataset"][dataset] for k, f in fields.items()
-                  if dataset in f.metadata.get("per_dataset", {})}
-        values = {**values, **dict(self.defaults)}
+        values: dict[str, Any] = {}
+        for kind, name in (("per_dataset", dataset), ("under", protocol)):
+            values |= {key: f.metadata[kind][name] for key, f in fields.items() if name in f.metadata.get(kind, {})}
+        values |= dict(self.defaults)
         for key, value in given.items():
             if key not in fields:
                 raise MethodError(f"method {self.name} has no setting '{key}'{near(key, fields)}")
@@ -105,7 +107,7 @@ def coerce(value: Any, field: dataclasses.Field, where: str) -> Any:
             return tuple(type(default[0])(v) for v in value.split(","))
         return kind(value)
     except (ValueError, KeyError):
-        raise MethodError(f"{where}: '{value}' is not a {kind.__name__}") from None
+        raise MethodError(f"{where}: '{value}' is not a {kind.__name__} such as its default {default}") from None
 
 
 def register(name: str, *, family: str, papers: Iterable[str] = (), tags: Iterable[str] = (), cite: str = "",
@@ -151,16 +153,32 @@ def load_plugin(path: str | Path) -> list[str]:
         raise MethodError(f"plug-in {path}: no such file")
     before = dict(_ENTRIES)
     spec = importlib.util.spec_from_file_location(f"oodml_plugin_{path.stem}", path)
-    assert spec is not None
-    assert spec.loader is not None
+    if spec is None or spec.loader is None:
+        raise MethodError(f"plug-in {path}: not a Python file; its name must end in .py")
     module = importlib.util.module_from_spec(spec)
     # dataclasses look their module up there to read annotations kept as text
     sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except MethodError:
+        raise
+    except Exception as error:
+        del sys.modules[spec.name]
+        raise MethodError(_why_not(path, str(spec.origin), error)) from error
     added = sorted(name for name, entry in _ENTRIES.items() if before.get(name) is not entry)
     if not added:
         raise MethodError(f"plug-in {path} registers no method; decorate a class with @methods.register(...)")
     return added
+
+
+def _why_not(path: Path, origin: str, error: Exception) -> str:
+    """One line for a plug-in that does not run: its line where it stopped, the error, and what mends it."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == origin]
+    line = lines[-1] if lines else getattr(error, "lineno", None)  # a file that cannot be parsed has no frame
+    text = error.msg if isinstance(error, SyntaxError) and not lines else " ".join(str(error).split())
+    mend = ("install that module where oodml is installed" if isinstance(error, ModuleNotFoundError) else
+            f"mend the file; `python {path}` shows the whole traceback")
+    return f"plug-in {path}{f', line {line}' if line else ''}: {type(error).__name__}: {text}; {mend}"
 
 
 def names(tag: str | None = None) -> list[str]:

@@ -12,9 +12,12 @@ import numpy as np
 import pandas as pd
 
 from reports import ReportError
+from reports.records import metrics
 
 ROW = ["method", "protocol", "backbone", "source"]
 FLOORS = ("frozen", "random")
+USUAL = ("default", "union")
+"""Kinds of the splits that papers use: the default one of a dataset, the only one of a union."""
 
 
 def ags(fids: Sequence[float], scores: Sequence[float]) -> float:
@@ -113,15 +116,23 @@ def select(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 def labels(frame: pd.DataFrame) -> dict[tuple[str, ...], str]:
     """One name for each row: the method, with protocol, backbone and source where they vary among its rows.
 
-    A floor is called by its method alone where it has one row, whatever backbone its protocol gives it.
+    A floor is called by its method alone where it has one row, whatever backbone its protocol gives it; what was
+    submitted is always called so.
     """
     rows = frame[ROW].drop_duplicates()
     named = {}
     for _, group in rows.groupby("method", sort=True):
         varying = [key for key in ROW[1:] if group[key].nunique() > 1]
         for row in group.to_dict("records"):
-            named[tuple(row[key] for key in ROW)] = " · ".join(row[key] for key in ("method", *varying))
+            told = [key for key in ROW[1:] if key in varying or (key == "source" and row[key] == "submitted")]
+            named[tuple(row[key] for key in ROW)] = " · ".join(row[key] for key in ("method", *told))
     return named
+
+
+def usual(runs: pd.DataFrame) -> pd.DataFrame:
+    """The runs on a usual split; all where none is such."""
+    here = runs["kind"].isin(USUAL)
+    return runs[here] if here.any() else runs
 
 
 def is_union(frame: pd.DataFrame) -> pd.Series:
@@ -160,7 +171,7 @@ def ags_per_seed(frame: pd.DataFrame, metric: str = "recall@1") -> pd.DataFrame:
 
 def _having(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
     if metric not in frame:
-        known = [column for column in frame.columns if "@" in column and not column.startswith("domain:")]
+        known = [column for column in metrics(frame) if frame[column].notna().any()]
         raise ReportError(f"no run has the metric '{metric}'; there are: {', '.join(known) or 'none'}")
     return frame[frame[metric].notna()]
 
@@ -224,7 +235,7 @@ def union_board(frame: pd.DataFrame, metric: str = "recall@1") -> pd.DataFrame:
     """
     runs = _having(frame, metric)
     runs = runs[is_union(runs)]
-    runs = runs[runs["kind"] == "default"] if (runs["kind"] == "default").any() else runs
+    runs = usual(runs)
     rows = []
     for dataset, of_dataset in runs.groupby("dataset", sort=True):
         columns = [c for c in frame.columns if c.startswith("domain:") and c.endswith(f":{metric}")]
@@ -232,7 +243,8 @@ def union_board(frame: pd.DataFrame, metric: str = "recall@1") -> pd.DataFrame:
         for key, group in of_dataset.groupby(ROW, sort=True):
             row: dict[str, Any] = {"dataset": dataset} | dict(zip(ROW, key)) | {"family": group["family"].iloc[0]}
             row["floor"] = row["family"] == "floor" or row["method"].split("[")[0] in FLOORS
-            row["group"] = "floor" if row["floor"] else training_group(group["trains"].iloc[0], group["tags"].iloc[0])
+            row["group"] = ("floor" if row["floor"] else "submitted" if row["source"] == "submitted" else
+                            training_group(group["trains"].iloc[0], group["tags"].iloc[0]))
             row["parameters"] = float(group["trainable_parameters"].astype(float).max())
             whole = group[group[columns].notna().all(axis=1)]
             for column in columns:
@@ -252,7 +264,7 @@ def union_board(frame: pd.DataFrame, metric: str = "recall@1") -> pd.DataFrame:
     return ranked(pd.DataFrame(rows), "harmonic", ("dataset", "protocol"))
 
 
-def training_group(trains: str | None, tags: Iterable[str] | None = None) -> str:
+def training_group(trains: str, tags: Iterable[str] | None = None) -> str:
     """The group of UML's table 2 that a method belongs to, from what it says it trains.
 
     >>> training_group("network, a proxy per class"), training_group("adapters, prompts, head")
@@ -262,7 +274,7 @@ def training_group(trains: str | None, tags: Iterable[str] | None = None) -> str
     """
     if "ensemble" in (tags or ()):
         return "dataset-specific"
-    return "full" if (trains or "network").startswith("network") else "parameter-efficient"
+    return "full" if trains.startswith("network") else "parameter-efficient"
 
 
 def ranked(board: pd.DataFrame, by: str, within: Sequence[str], published: bool = False) -> pd.DataFrame:

@@ -23,7 +23,7 @@ from dataclasses import replace
 import pandas as pd
 
 from reports import ReportError, aggregate, formats, tables, views
-from reports.aggregate import ROW
+from reports.aggregate import ROW, USUAL
 from reports.records import metrics
 from reports.results import Results, union_parts
 from reports.tables import Column, Table
@@ -70,7 +70,7 @@ def _union_boards(results: Results, metric: str) -> list[pd.DataFrame]:
 
 
 def _recall(results: Results, metric: str) -> pd.DataFrame:
-    here = results.runs[results.runs["kind"] == "default"]
+    here = results.runs[results.runs["kind"].isin(USUAL)]
     if here.empty:
         return here
     grouped = here.groupby(["dataset", *ROW])[metrics(here)]

@@ -174,7 +174,8 @@ def method(site: Site, label: str, runs: pd.DataFrame, extras: Extras) -> None:
     protocol = cards.protocol_table(newest["protocol_settings"], usual, f"{name}-protocol",
                                     f"Protocol {newest['protocol']}")
     rank = tables.rank_text(place.to_dict("records")[0]) if len(place) else ""
-    site.page(f"method/{name}.html", "method.html", label=label, run=newest, drawn=drawn, commands=commands,
+    known = {key: None if tables.missing(value) else value for key, value in newest.items()}
+    site.page(f"method/{name}.html", "method.html", label=label, run=known, drawn=drawn, commands=commands,
               place=None if place.empty else place.iloc[0], rank=rank, style=site.look[label], seed=seed,
               said=site.table(said) if said else None, settings=site.table(settings),
               protocol=site.table(protocol), inspected=extras.of_runs(site, runs),

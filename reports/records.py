@@ -206,7 +206,7 @@ def failures(folder: Path | str | Iterable[Path | str]) -> pd.DataFrame:
     return scan(folder)[1]
 
 
-_MAKE = "`oodml run --dataset glyphs --protocol demo` makes records"
+HOW = "`make demo` makes some, and `make report` shows those in reports/records"
 
 
 def scan_checked(folder: Iterable[Path | str], datasets: list[str] | None = None) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -214,7 +214,7 @@ def scan_checked(folder: Iterable[Path | str], datasets: list[str] | None = None
     folders = [Path(path) for path in folder]
     for path in folders:
         if not path.is_dir():
-            raise ReportError(f"there is no folder {path}; {_MAKE}")
+            raise ReportError(f"there is no folder {path}; give one with records of runs ({HOW})")
     frame, lost = scan(folders)
     where = ", ".join(str(path) for path in folders)
     if datasets:
@@ -226,7 +226,7 @@ def scan_checked(folder: Iterable[Path | str], datasets: list[str] | None = None
         lost = lost[lost["dataset"].isin(datasets)].reset_index(drop=True)
     if frame.empty:
         cause = f" ({len(lost)} without a result, the first: {lost['cause'].iloc[0]})" if len(lost) else ""
-        raise ReportError(f"no finished run below {where}{cause}; {_MAKE}")
+        raise ReportError(f"no finished run below {where}{cause}; {HOW}")
     return frame, lost
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from reports import ReportError, aggregate, fewshot, gains, published, rankings
 from reports.aggregate import ROW
-from reports.records import metrics
+from reports.records import HOW, metrics
 from reports.resampling import Resamples
 
 METRICS = ("recall@1", "map@1000", "map@r")
@@ -21,7 +21,7 @@ class Results:
 
     def __init__(self, frame: pd.DataFrame, with_published: bool = True, rank_published: bool = False) -> None:
         if frame.empty:
-            raise ReportError("there is no finished run; `oodml run --dataset glyphs --protocol demo` makes some")
+            raise ReportError(f"there is no finished run; {HOW}")
         self.runs, self.notes = aggregate.select(frame)
         self.with_published = with_published
         self.rank_published = rank_published
@@ -97,8 +97,8 @@ class Results:
             whole = pd.concat([board.drop(columns="rank"), said.assign(dataset=dataset)], ignore_index=True)
             board = aggregate.ranked(whole, "harmonic", (), self.rank_published)
         rows = [tuple(row) for row in board[ROW].itertuples(index=False, name=None)]
-        split = int(runs.loc[runs["kind"] == "default", "split"].min()) if (runs["kind"] == "default").any() else 0
-        drawn = {"unified": self.resamples(metric).scores(dataset, split, rows)}
+        splits = aggregate.usual(runs)["split"].unique()
+        drawn = {"unified": self.resamples(metric).scores(dataset, int(splits[0]), rows)} if len(splits) == 1 else {}
         return rankings.with_ties(board, "harmonic", ["harmonic", "unified", "arithmetic", *parts], drawn,
                                   self._classes(metric, [dataset]))
 

@@ -32,7 +32,7 @@ def _side_by_side(results: Results, names: pd.Series, what: str, caption: str, m
             row = rows.setdefault((method, study), {"method": method, "study": study})
             seeds = aggregate.ags_per_seed(group, metric)
             value = aggregate.spread(seeds["ags"]) if len(seeds) else (float("nan"), float("nan"), 0)
-            default = aggregate.spread(group.loc[group["kind"] == "default", metric])
+            default = aggregate.spread(group.loc[group["kind"].isin(aggregate.USUAL), metric])
             aggregated |= value[2] > 0
             row[f"{variant}:ags"], row[f"{variant}:default"] = value, default
         chosen = "ags" if aggregated else "default"

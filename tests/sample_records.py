@@ -34,7 +34,8 @@ def make_record(dataset: str = "glyphs", split: int = 1, method: str = "margin",
     record: dict[str, Any] = {
         "schema": records.SCHEMA, "source": "run", "identity": hashlib.sha256(key.encode()).hexdigest(),
         "dataset": dataset, "dataset_hash": "d" * 64,
-        "split": {"id": split, "kind": "default" if split == DEFAULTS.get(dataset, 1) else "swapped",
+        "split": {"id": split,
+                  "kind": "union" if domains else "default" if split == DEFAULTS.get(dataset, 1) else "swap",
                   "iteration": 4 * (split - 1), "frd": dict(map(tuple, ladder))[split],
                   "frd_class_means_released": dict(map(tuple, ladder))[split] / 2, "hash": f"{split:x}" * 64,
                   "train_classes": 273, "test_classes": 273, "train_images": 6552, "test_images": 6552,
@@ -104,5 +105,8 @@ def write_sample(folder: Path, methods: dict[str, float] = STRENGTH, datasets: t
                          for name, size in DOMAINS.items()}
                 record = make_record("glyphs-union", 1, method, seed, strength * 0.9, parts)
                 record["split"]["parts"] = DOMAINS
-                records.write(folder / "glyphs-union" / "1" / method / f"s{seed}-{record['identity'][:8]}", record)
+                path = folder / "glyphs-union" / "1" / method / f"s{seed}-{record['identity'][:8]}"
+                records.write(path, record)
+                if queries:
+                    _queries(path, strength * 0.9, draws)
     return folder

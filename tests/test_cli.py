@@ -104,7 +104,7 @@ def test_an_unwritable_folder_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("change", "words"), [
     ("epoch=3", "did you mean 'epochs'"), ("margin.bta=1", "did you mean 'beta'"), ("epochs", "KEY=VALUE"),
-    ("margin.beta=high", "margin.beta"), ("arcface.scale=3", "not among the methods"),
+    ("=3", "KEY=VALUE"), ("margin.beta=high", "margin.beta"), ("arcface.scale=3", "not among the methods"),
 ])
 def test_a_wrong_set_is_explained(work: Path, change: str, words: str) -> None:
     line = refused("run", "--methods", "margin", "--dataset", "glyphs-mini", "--set", change, "--work", str(work))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import sys
+import csv
+import io
+import itertools
 
 import numpy as np
 import pandas as pd
@@ -11,9 +12,8 @@ import pytest
 import torch
 from click.testing import CliRunner
 from PIL import Image
-from safetensors.torch import save_file
 
-from benchmark import datasets, submission
+from benchmark import datasets
 from benchmark.cli import cli
 from benchmark.errors import UserError
 from benchmark.outcomes import load as load_outcomes
@@ -23,14 +23,15 @@ from splits.manifest import Ladder, Split, save
 
 @pytest.fixture
 def birds(tmp_path):
-    """A folder of 8 classes with 5 small images each, and a ladder of two rungs for it."""
+    """A folder of 8 classes with 5 small images each, and a ladder of three rungs for it."""
     for c in range(8):
         (tmp_path / "birds" / f"c{c}").mkdir(parents=True)
         for i in range(5):
             Image.new("RGB", (2, 2), (c, i, 0)).save(tmp_path / "birds" / f"c{c}" / f"{i}.png")
     names = tuple(f"c{c}" for c in range(8))
     splits = (Split(1, "default", 0, names[:4], names[4:], (), 20, 20, 1.5, 0.5),
-              Split(2, "swap", 3, names[4:], names[:4], (), 20, 20, 2.5, 1.5))
+              Split(2, "swap", 3, names[4:], names[:4], (), 20, 20, 2.5, 1.5),
+              Split(3, "removal", 4, names[:2], names[6:], (), 10, 10, 3.5, 2.5))
     files = datasets.load(f"folder:{tmp_path / 'birds'}", tmp_path).hash
     save(Ladder("birds", files, {}, {}, splits), tmp_path / "work" / "splits" / "birds.json")
     return tmp_path
@@ -73,7 +74,7 @@ def test_the_record_of_a_submission(birds):
     assert 0 <= record["scores"]["last"]["f1"] <= 1
     assert record["provenance"]["kmeans"] == "faiss"
     assert record["queries"] == {"count": 20, "left_out": 0}
-    assert record["split"]["ladder"] == [[1, 1.5], [2, 2.5]]
+    assert record["split"]["ladder"] == [[1, 1.5], [2, 2.5], [3, 3.5]]
     assert list(record["structure"]) == ["test"]
     found = load_outcomes(path.with_name("queries.npz"))
     assert found.hits(1).mean() == pytest.approx(recall_at_1(ids, x))
@@ -98,34 +99,134 @@ def test_training_embeddings_are_measured_where_all_are_there(birds):
     assert result.exit_code == 0, result.output + repr(result.exception)
     (path,) = birds.glob("work/runs/birds/1/both/*/record.json")
     assert set(records.read(path)["structure"]) == {"train", "test"}
+    notes = [line for line in result.output.splitlines() if line.startswith("note:")]
+    assert [note.split(" from ")[0] for note in notes] == ["note: lengths run", "note: training images: lengths run"]
 
 
-def test_every_format_reads_the_same(tmp_path):
-    ids, x = sent()
-    np.savez(tmp_path / "a.npz", embeddings=x, ids=ids)
-    np.save(tmp_path / "b.npy", x)
-    (tmp_path / "b.txt").write_text("".join(f"./{name}\tc4\t0\n" for name in ids))
-    save_file({"embeddings": torch.from_numpy(x)}, tmp_path / "c.safetensors", metadata={"ids": json.dumps(ids)})
-    save_file({"embeddings": torch.from_numpy(x)}, tmp_path / "d.safetensors")
-    (tmp_path / "ids.lst").write_text("\n".join(ids))
-    read = [submission.read(tmp_path / name) for name in ("a.npz", "b.npy", "c.safetensors")]
-    read.append(submission.read(tmp_path / "d.safetensors", tmp_path / "ids.lst"))
-    for found in read:
-        assert found.ids == tuple(ids)
-        np.testing.assert_array_equal(found.embeddings, x)
-    assert len({found.hash for found in read}) == 1
+def test_a_part_of_the_training_images_is_told(birds):
+    ids, x = sent(train=True)
+    kept = [i for i, name in enumerate(ids) if name not in ("c0/1.png", "c2/3.png", "c3/0.png")]
+    np.savez(birds / "both.npz", embeddings=x[kept], ids=[ids[i] for i in kept])
+    result = run(birds, birds / "both.npz")
+    assert "note: 17 of 20 training images: training structure not measured" in result.output
+    (path,) = birds.glob("work/runs/birds/1/both/*/record.json")
+    assert list(records.read(path)["structure"]) == ["test"]
 
 
-@pytest.mark.parametrize("wide", [True, False])
-def test_parquet(tmp_path, wide):
-    pytest.importorskip("pyarrow")
-    ids, x = sent()
-    frame = pd.DataFrame(x, columns=[f"d{i}" for i in range(6)]) if wide else pd.DataFrame({"embedding": list(x)})
-    frame.insert(0, "image", ids)
-    frame.to_parquet(tmp_path / "a.parquet")
-    found = submission.read(tmp_path / "a.parquet")
-    assert found.ids == tuple(ids)
-    np.testing.assert_array_equal(found.embeddings, x)
+def test_embeddings_of_the_whole_dataset_do_for_every_rung(birds):
+    ids, x = sent(train=True)
+    np.savez(birds / "all.npz", embeddings=x, ids=ids)
+    result = run(birds, birds / "all.npz", "--split", "3")
+    assert result.exit_code == 0, result.output + repr(result.exception)
+    assert "note: 20 of 40 embeddings are of images that split 3 does not use" in result.output
+    (path,) = birds.glob("work/runs/birds/3/all/*/record.json")
+    test = [i for i, name in enumerate(ids) if name[:2] in ("c6", "c7")]
+    assert records.read(path)["scores"]["last"]["recall@1"] == pytest.approx(recall_at_1([ids[i] for i in test],
+                                                                                           x[test]))
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "txt"])
+def test_the_exported_list_names_the_embeddings(birds, form):
+    listed = CliRunner().invoke(cli, ["splits", "export", "--dataset", f"folder:{birds / 'birds'}", "--split", "1",
+                                      "--work", str(birds / "work"), "--out", str(birds), "--format", form])
+    assert listed.exit_code == 0, listed.output
+    ids = [f"c{c}/{i}.png" for c in range(8) for i in range(5)]
+    x = np.random.default_rng(1).normal(size=(40, 6)).astype(np.float32)
+    np.save(birds / "mine.npy", x)
+    result = run(birds, birds / "mine.npy", "--ids", str(birds / f"birds-1.{form}"))
+    assert result.exit_code == 0, result.output + repr(result.exception)
+    (path,) = birds.glob("work/runs/birds/1/mine/*/record.json")
+    assert records.read(path)["scores"]["last"]["recall@1"] == pytest.approx(recall_at_1(ids[20:], x[20:]))
+
+
+@pytest.fixture
+def flock(tmp_path):
+    """Three datasets in one list, of which the last has queries and nothing to find; and a ladder for it."""
+    (tmp_path / "images").mkdir()
+    rows = [("path", "label", "split", "domain", "role")]
+    for domain, label, i in itertools.product(("birds", "cars", "shop"), range(4), range(5)):
+        role = "query" if domain == "shop" and label > 1 else ""
+        rows.append((f"images/{domain}-{label}-{i}.png", f"l{label}", "train" if label < 2 else "test", domain, role))
+        Image.new("RGB", (2, 2), (label, i, len(domain))).save(tmp_path / rows[-1][0])
+
+    def write(chosen):
+        text = io.StringIO()
+        csv.writer(text).writerows([rows[0], *(row for row in rows[1:] if row[3] in chosen)])
+        (tmp_path / "flock.csv").write_text(text.getvalue())
+        built = CliRunner().invoke(cli, ["splits", "build", "--dataset", f"csv:{tmp_path / 'flock.csv'}", "--work",
+                                         str(tmp_path / "work"), "--default-only"])
+        assert built.exit_code == 0, built.output + repr(built.exception)
+        ids = [row[0] for row in rows[1:] if row[2] == "test" and row[3] in chosen]
+        x = np.random.default_rng(2).normal(size=(len(ids), 6)).astype(np.float32)
+        np.savez(tmp_path / "mine.npz", embeddings=x, ids=ids)
+        result = CliRunner().invoke(cli, ["evaluate", "--embeddings", str(tmp_path / "mine.npz"), "--dataset",
+                                          f"csv:{tmp_path / 'flock.csv'}", "--split", "1", "--work",
+                                          str(tmp_path / "work"), "--device", "cpu"])
+        return ids, x, result
+
+    return write
+
+
+def of_classes(ids):
+    """Names whose part before the slash is the class, as `recall_at_1` reads them."""
+    return [name[7:].rpartition("-")[0] + "/" + name for name in ids]
+
+
+def test_a_union_shows_its_members_and_their_harmonic_mean(flock):
+    ids, x, result = flock(("birds", "cars"))
+    assert result.exit_code == 0, result.output + repr(result.exception)
+    shown = {line.rsplit(maxsplit=7)[0].strip(): line.split()[-7:] for line in result.output.splitlines()}
+    alone = {member: 100 * recall_at_1(of_classes([ids[i] for i in own]), x[own]) for member in ("birds", "cars")
+             for own in [[i for i, name in enumerate(ids) if f"/{member}-" in name]]}
+    for member, recall in alone.items():
+        assert float(shown[member][0]) == pytest.approx(recall, abs=0.006)
+    assert float(shown["harmonic mean"][0]) == pytest.approx(2 / sum(1 / r for r in alone.values()), abs=0.006)
+    assert f"recall@1     {100 * recall_at_1(of_classes(ids), x):6.2f}" in result.output
+
+
+def test_a_member_without_a_gallery_is_told(flock):
+    _, _, result = flock(("birds", "cars", "shop"))
+    assert result.exit_code == 0, result.output + repr(result.exception)
+    assert "note: shop: no query has an image to find" in result.output
+    assert result.output.count("nan") == 14  # seven measures of the member, seven of the mean
+    _, _, alone = flock(("shop",))
+    assert isinstance(alone.exception, UserError), alone.output + repr(alone.exception)
+    assert "every test image of split 1 is a query, there is no gallery" in str(alone.exception)
+
+
+@pytest.mark.parametrize(("device", "message"), [
+    ("foo", "there is no device 'foo' here"), ("meta", "there is no device 'meta' here"), ("cuda:99", "may be cpu"),
+    pytest.param("cuda", "--device may be cpu",
+                 marks=pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU"))])
+@pytest.mark.parametrize("command", [["evaluate", "--embeddings", "mine.npz", "--split", "1"], ["splits", "build"],
+                                     ["splits", "compare", "--backbones", "resnet50"]])
+def test_a_device_that_is_not_here_is_one_line(birds, device, message, command):
+    np.savez(birds / "mine.npz", embeddings=sent()[1], ids=sent()[0])
+    arguments = [str(birds / part) if part == "mine.npz" else part for part in command]
+    done = CliRunner().invoke(cli, [*arguments, "--dataset", f"folder:{birds / 'birds'}", "--work",
+                                    str(birds / "work"), "--device", device])
+    assert isinstance(done.exception, UserError), repr(done.exception)
+    assert message in str(done.exception)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("factor", "kind"), [(1e20, np.float32), (1e-30, np.float32), (1e30, np.float32),
+                                              (1e200, np.float64), (1e-200, np.float64)])
+def test_lengths_of_any_size_are_scored_alike(birds, factor, kind):
+    ids, x = sent(train=True)
+    scores = []
+    for name, table in (("plain", x), ("other", (x.astype(np.float64) * factor).astype(kind))):
+        np.savez(birds / f"{name}.npz", embeddings=table, ids=ids)
+        result = run(birds, birds / f"{name}.npz", "--clusters")
+        assert result.exit_code == 0, result.output + repr(result.exception)
+        (path,) = birds.glob(f"work/runs/birds/1/{name}/*/record.json")
+        record = records.read(path)
+        found = {**record["scores"]["last"], **record["structure"]["train"]}
+        scores.append({measure: value for measure, value in found.items() if value is not None})
+    assert scores[1] == pytest.approx(scores[0], rel=1e-5)
+    lengths = np.linalg.norm(x.astype(np.float64), axis=1) * factor
+    assert f"training images: lengths run from {lengths[[i for i, n in enumerate(ids) if n < 'c4']].min():.4g}" in (
+        result.output)
 
 
 def test_a_parquet_file_goes_all_the_way(birds):
@@ -144,14 +245,6 @@ def test_a_parquet_file_goes_all_the_way(birds):
         assert isinstance(run(birds, birds / "cut.parquet").exception, UserError)
 
 
-def test_parquet_without_its_library_is_one_line(tmp_path, monkeypatch):
-    (tmp_path / "a.parquet").write_bytes(b"PAR1")
-    for library in ("pyarrow", "fastparquet"):
-        monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(UserError, match="pip install pyarrow"):
-        submission.read(tmp_path / "a.parquet")
-
-
 def broken(change):
     ids, x = sent()
     return change(list(ids), x.copy())
@@ -160,7 +253,7 @@ def broken(change):
 @pytest.mark.parametrize(("change", "message"), [
     (lambda ids, x: (ids[1:], x[1:]), "1 of 20 test images have no embedding"),
     (lambda ids, x: ([f"images/{name}" for name in ids], x), "ids such as 'images/c4/0.png'"),
-    (lambda ids, x: ([*ids, "c9/0.png"], np.vstack([x, x[:1]])), "no images of this split, such as 'c9/0.png'"),
+    (lambda ids, x: ([*ids, "c9/0.png"], np.vstack([x, x[:1]])), "no images of this dataset, such as 'c9/0.png'"),
     (lambda ids, x: ([*ids, ids[4]], np.vstack([x, x[:1]])), "comes twice"),
     (lambda ids, x: (ids[1:], x), "20 embeddings but 19 ids"),
     (lambda ids, x: (ids, np.where(np.arange(20)[:, None] == 3, np.nan, x)), "1 embeddings hold NaN"),
@@ -179,18 +272,6 @@ def test_what_is_wrong_is_said_in_one_line(birds, change, message):
     assert not list(birds.glob("work/runs/**/record.json"))
 
 
-@pytest.mark.parametrize(("name", "content", "message"), [
-    ("mine.npz", b"no archive", "cannot read"),
-    ("mine.npy", b"", "cannot read"),
-    ("mine.safetensors", b"12345678{", "cannot read"),
-    ("mine.csv", b"1,2", "none of .npz"),
-])
-def test_damaged_files(tmp_path, name, content, message):
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(UserError, match=message):
-        submission.read(tmp_path / name)
-
-
 def test_missing_files_names_and_rungs(birds):
     ids, x = sent()
     assert "there is no file" in str(run(birds, birds / "none.npz").exception)
@@ -200,12 +281,6 @@ def test_missing_files_names_and_rungs(birds):
     assert "a method of this suite" in str(run(birds, birds / "mine.npz", "--name", "multisimilarity").exception)
     assert "is no name" in str(run(birds, birds / "mine.npz", "--name", "../x").exception)
     assert "has no split 7" in str(run(birds, birds / "mine.npz", "--split", "7").exception)
-
-
-def test_equal_embeddings_are_noted():
-    x = np.eye(3, dtype=np.float32)[[0, 0, 1, 2]]
-    (note,) = submission.check(x, list("abcd"))
-    assert note.startswith("only 3 of 4 embeddings are different")
 
 
 def test_a_ladder_of_other_files_is_refused(birds):

@@ -12,7 +12,7 @@ import pytest
 import torch
 from scipy import stats
 
-from benchmark import cli, datasets, fewshot, finished, images, ladders
+from benchmark import cli, datasets, fewshot, finished, images, ladders, worker
 from benchmark.errors import UserError
 from benchmark.fewshot import Adaptation
 from benchmark.task import Side, Task
@@ -151,12 +151,32 @@ def test_the_boundary_is_not_trained_and_steps_follow_the_shots() -> None:
 def test_mistakes_are_one_line(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UserError, match="no finished run of triplet on glyphs-mini"):
         fewshot.run(workspace, dataset="glyphs-mini", chosen="triplet", shots=(2,))
+    with pytest.raises(UserError, match="such as 1,3-5, or default, or all"):
+        fewshot.run(workspace, dataset="glyphs-mini", chosen="margin", shots=(2,), splits="first")
     with pytest.raises(UserError, match="ask for fewer --shots"):
         fewshot.run(workspace, dataset="glyphs-mini", chosen="margin", shots=(40,), adaptation=QUICK, device="cpu")
     with pytest.raises(SystemExit) as ended:
         cli.main(["fewshot", "--dataset", "glyphs-mini", "--shots", "two", "--work", str(workspace.root)])
     assert ended.value.code == 2
     assert "write numbers such as 2,5" in capsys.readouterr().err
+
+
+def test_rungs_are_named_as_for_a_run(tmp_path: Path) -> None:
+    made = tiny_runs.workspace(tmp_path)
+    rungs = {rung.id: rung for rung in ladders.load(made, "glyphs-mini").splits}
+    index = datasets.load("glyphs-mini", made.data)
+    (default,) = [i for i, rung in rungs.items() if set(rung.train) == set(index.train_classes)]
+    other = max(set(rungs) - {default})
+    for i in (default, other):
+        worker.run(tiny_runs.spec(made, "margin", "backbone=conv4", "epochs=1", split=i), tiny_runs.context(made))
+
+    def adapted(splits: str) -> set[int]:
+        return {int(path.parts[-4]) for path in fewshot.run(made, dataset="glyphs-mini", chosen="all", shots=(2,),
+                                                            splits=splits, adaptation=QUICK, device="cpu")}
+
+    assert adapted("default") == {default}
+    assert adapted(f"{other},{other}") == {other}
+    assert adapted(f"1-{max(rungs)}") == adapted("all") == {default, other}
 
 
 def test_another_adaptation_replaces_the_old(workspace: Workspace) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from benchmark import cross, ladders, sweep
+import pytest
+
+from benchmark import cross, fewshot, followups, ladders, sweep, worker
 from benchmark.executors import Resources
 from benchmark.matrix import Places
 from reports import records
@@ -38,3 +40,16 @@ def test_transfer_and_ensemble_follow_from_finished_runs(tmp_path: Path) -> None
     before = record.stat().st_mtime_ns
     sweep.run(study, Places(made), resources=Resources(jobs=2), say=lines.append)
     assert record.stat().st_mtime_ns == before
+
+
+def test_few_shots_follow_on_the_rungs_of_the_study_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    quick = fewshot.Adaptation(iterations=1, episodes=1)
+    monkeypatch.setattr(fewshot, "Adaptation", lambda: quick)
+    made = tiny_sweep.workspace(tmp_path)
+    jobs = tiny_sweep.jobs(made, "margin", seeds=1, splits="all", set={"epochs": 1})
+    for job in jobs:
+        worker.run(job.spec, job.context)
+    followups.follow({"step": "fewshot", "datasets": ["glyphs-mini", "glyphs-arrows"], "shots": [2, 3]}, jobs[1:], made)
+    found = {path.parent: json.loads(path.read_text())["shots"] for path in made.runs.rglob("fewshot.json")}
+    assert set(found) == {job.folder for job in jobs[1:]}
+    assert all(set(shots) == {"2", "3"} for shots in found.values())

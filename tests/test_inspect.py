@@ -15,6 +15,7 @@ from torch import nn
 
 from benchmark import insides, inspect
 from benchmark.commands.inspect import command
+from benchmark.commands.report import command as report
 from benchmark.errors import UserError
 from benchmark.task import Side, Task
 from benchmark.workspace import Workspace
@@ -54,6 +55,25 @@ def test_galleries_and_pages_of_the_nearest_and_farthest_rung(workspace: Workspa
     for name in seen["files"]:
         with Image.open(pages[0].with_suffix("") / name) as picture:
             assert max(picture.size) <= inspect.SIDE
+
+
+def test_the_leaderboard_is_that_of_a_report(workspace: Workspace, tmp_path: Path) -> None:
+    """With the progress of studies and the figures of ladders, none of which `oodml splits plot` made before."""
+    rows = [{"dataset": "glyphs-mini", "method": "margin", "protocol": "demo", "backbone": "conv4", "runs": 9}]
+    (workspace.root / "studies").mkdir()
+    (workspace.root / "studies" / "try.json").write_text(json.dumps(
+        {"study": "try", "summary": "A try.", "command": "oodml run --study try", "rows": rows}))
+    where = ["--work", str(workspace.root)]
+    CliRunner().invoke(command, [str(folder_of(workspace, "margin")), "--no-umap", "--only", "--device", "cpu", *where],
+                       catch_exceptions=False)
+    assert "2/9" in (workspace.leaderboard / "index.html").read_text()
+    assert list((workspace.leaderboard / "figures").glob("glyphs-mini-progression.svg"))
+    CliRunner().invoke(report, ["--out", str(tmp_path), *where], catch_exceptions=False)
+
+    def pages(folder: Path) -> dict[str, bytes]:
+        return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+    assert pages(workspace.leaderboard) == pages(tmp_path)
 
 
 def test_retrieval_is_that_of_a_loop() -> None:

@@ -54,6 +54,29 @@ def test_a_plugin_is_listed_and_shown(tmp_path: Path) -> None:
         registry._ENTRIES.pop("listed-pairs", None)
 
 
+@pytest.mark.parametrize(("content", "line", "text"), [
+    ("\nimport no_such_module\n", 2, "ModuleNotFoundError: No module named 'no_such_module'; install that module"),
+    ("x = 1\ndef f(:\n", 2, "SyntaxError: invalid syntax; mend the file"),
+    ("from methods import register\n\n@register('x')\nclass X: pass\n", 3, "TypeError: register"),
+    ("raise ValueError('of two\\nlines')", 1, "ValueError: of two lines; mend the file"),
+])
+def test_a_plugin_that_does_not_run_is_one_line(tmp_path: Path, content: str, line: int, text: str,
+                                                monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(content, encoding="utf-8")
+    with pytest.raises(methods.MethodError) as caught:
+        methods.load_plugin("mine.py")
+    assert str(caught.value).startswith(f"plug-in mine.py, line {line}: {text}")
+    assert len(str(caught.value).splitlines()) == 1
+    assert type(caught.value.__cause__).__name__ in text
+
+
+def test_a_plugin_is_a_python_file(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").touch()
+    with pytest.raises(methods.MethodError, match=r"must end in \.py"):
+        methods.load_plugin(tmp_path / "mine.txt")
+
+
 def outcomes(example: str, objective: str, seeds: int) -> tuple[list[toy.Outcome], list[toy.Outcome]]:
     plain, switched = ([toy.train(example, p, objective=objective, seed=s) for s in range(seeds)] for p in (0.0, 0.4))
     return plain, switched

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
 
 from benchmark.errors import UserError
-from benchmark.metrics import KS, outcomes, retrieval
+from benchmark.metrics import KS, outcomes, retrieval, unit
 
 MEASURES = ("map@1000", "map@1000_released", "map@r", "map@c_released", "r-precision")
 
@@ -225,12 +226,45 @@ def test_outcomes_tell_the_same_as_the_means():
     for k in (1, 2, 4, 8, 1000):
         hit = (found.first_hit > 0) & (found.first_hit <= k)
         assert hit[found.counted].mean() == pytest.approx(found.scores[f"recall@{k}"])
-    assert np.nanmean(found.average_precision) == pytest.approx(found.scores["map@1000"])
-    assert (np.isnan(found.average_precision) == ~found.counted).all()
 
 
-def test_large_numbers_are_no_infinity():
+@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+@pytest.mark.parametrize(("factor", "kind"), [(1e20, np.float32), (1e-16, np.float32), (1e30, np.float32),
+                                              (1e-30, np.float32), (1e200, np.float64), (1e-200, np.float64)])
+def test_large_and_small_numbers_change_no_score(factor, kind, similarity):
+    x, y = clouds(n=300, classes=12, d=8, seed=3, spread=1.5)
+    x = x.astype(np.float64) * np.linspace(0.5, 3, 300)[:, None]
+    expected = by_loops(x / np.linalg.norm(x, axis=1, keepdims=True) if similarity == "cosine" else x, y)
+    agree(retrieval((x * factor).astype(kind), y, ks=(1, 2, 4, 8), similarity=similarity), expected)
     assert retrieval(np.full((4, 3), 1e38), [0, 0, 1, 1], ks=(1,))["queries"] == 4
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.floats(-2.0**127, 2.0**127, width=32), min_size=3, max_size=3))
+def test_unit_is_the_direction_of_any_row(row):
+    exact = [Fraction(value) for value in row]
+    length = math.isqrt(int(sum(value**2 for value in exact) * 2**600)) / Fraction(2)**300
+    found = unit(torch.tensor([row]))[0].tolist()
+    assert found == (pytest.approx([float(value / length) for value in exact], abs=3e-7) if length else [0, 0, 0])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(-60, 60))
+def test_usual_rows_keep_their_bits(seed, exponent):
+    x = torch.from_numpy(np.random.default_rng(seed).normal(size=(5, 7)).astype(np.float32))
+    plain = torch.nn.functional.normalize(x)
+    assert torch.equal(unit(x), plain)
+    assert torch.equal(unit(x * 2.0**exponent), plain)
+    assert torch.equal(unit(x.double()), plain)
+
+
+def test_without_a_gallery_every_query_is_left_out():
+    x, y = clouds(n=20, classes=4)
+    for backend in ("torch", "faiss"):
+        for options in ({"roles": ["query"] * 20}, {"gallery": x[:0], "gallery_labels": y[:0]}):
+            found = retrieval(x, y, backend=backend, ks=(1, 2, 4, 8), **options)
+            agree(found, by_loops(x, y, x[:0], y[:0]))
+            assert (found["queries"], found["left_out"]) == (0, 20)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -248,6 +282,11 @@ def test_on_cuda():
     ({"embeddings": np.ones((3, 2)), "labels": [0, 0, 1], "roles": [""]}, "1 roles for 3"),
     ({"embeddings": np.ones((3, 2)), "labels": [0, 0, 1], "gallery": np.ones((2, 2)), "gallery_labels": [0, 1],
       "roles": [""] * 3}, "exclude each other"),
+    ({"embeddings": np.ones((3, 2)), "labels": [0, 0, 1], "similarity": "cosin"}, "there are cosine, dot"),
+    ({"embeddings": np.ones((3, 2)), "labels": [0, 0, 1], "backend": "fais"}, "unknown backend 'fais'"),
+    ({"embeddings": np.ones((3, 2)), "labels": [0, 0, 1], "gallery": np.ones((2, 3)), "gallery_labels": [0, 1]},
+     "queries have 2 dimensions, the gallery has 3"),
+    ({"embeddings": np.ones((3, 0)), "labels": [0, 0, 1]}, "one row an image"),
 ])
 def test_mistakes_are_one_line(arguments, message):
     with pytest.raises(UserError, match=message) as error:

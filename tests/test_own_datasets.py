@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from benchmark import datasets
+from benchmark import cli, datasets, ladders, worker
 from benchmark.datasets.union import unite_indexes
 from benchmark.errors import UserError
+from benchmark.matrix import Places, gather
+from benchmark.workspace import Workspace
 from splits import SplitError
-from tests import layouts
+from tests import layouts, tiny_sweep
+
+QUICK = ["--shots", "2", "--episodes", "1", "--iterations", "1", "--device", "cpu"]
+PLUGIN = '''
+from methods import register
+from methods.margin import Margin
+
+@register("mine-too", family="ranking", cite="@misc{mine, title={Mine}}")
+class Mine(Margin):
+    "A margin of one's own."
+'''
 
 
 def test_images_of_all_kinds_open(tmp_path):
@@ -145,3 +160,112 @@ def test_class_names_with_odd_characters(tmp_path):
     for name in ("a, b", "100%", "#1", "naïve"):
         layouts.picture(tmp_path / "odd" / name / "1.jpg", name)
     assert datasets.load(f"folder:{tmp_path / 'odd'}", tmp_path).classes == ("#1", "100%", "a, b", "naïve")
+
+
+def ran(home: Path, name: str) -> Workspace:
+    """A working folder with a run on the default split of a dataset."""
+    made = tiny_sweep.workspace(home / "work", (name,))
+    (job,) = tiny_sweep.jobs(made, "margin", datasets=(name,), splits="default", seeds=1, set={"epochs": 1})
+    worker.run(job.spec, job.context)
+    return made
+
+
+def own_folder(home: Path) -> str:
+    for name in "abcdefgh":
+        for i in range(6):
+            layouts.picture(home / "mine" / name / f"{i}.png", f"{name}{i}")
+    return f"folder:{home / 'mine'}"
+
+
+def own_list(home: Path) -> str:
+    own_folder(home)
+    lines = [f"mine/{name}/{i}.png,{name}" for name in "abcdefgh" for i in range(6)]
+    return f"csv:{layouts.snap(chr(10).join(['path,label', *lines]), home / 'listed.csv')}"
+
+
+def own_union(home: Path) -> str:
+    return f"union:glyphs-arrows,{own_folder(home)}"
+
+
+@pytest.mark.parametrize(("make", "name"), [
+    (own_folder, "mine"), (own_list, "listed"), (own_union, "union-glyphs-arrows-mine")])
+def test_every_command_after_a_run_finds_it(tmp_path, capsys, make, name):
+    given = make(tmp_path)
+    work = ran(tmp_path, given)
+    (folder,) = (work.runs / name).glob("*/margin/*")
+    assert str(tmp_path) not in (folder / "spec.json").read_text()
+    where = ["--work", str(work.root)]
+    cli.main(["fewshot", "--dataset", given, "--splits", "default", *QUICK, *where])
+    assert "1 runs adapted" in capsys.readouterr().out
+    assert set(json.loads((folder / "fewshot.json").read_text())["shots"]) == {"2"}
+    cli.main(["inspect", str(folder), "--no-umap", "--queries", "2", "--device", "cpu", *where])
+    seen = json.loads((folder / "inspect" / "inspection.json").read_text())
+    shown = {row["query"]["class"].removeprefix("mine/") for part in seen["galleries"] for row in part["rows"]}
+    assert shown <= {*"efgh", *datasets.load("union:glyphs-arrows", tmp_path).test_classes}
+    assert len(list((work.leaderboard / "inspect").glob("*.html"))) == 1
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["splits", "verify", str(work.splits / f"{name}.json"), "--dataset", given, *where])
+    assert ended.value.code == 0
+    assert "sound" in capsys.readouterr().out
+
+
+def test_a_random_network_measures_the_same_distances_each_time(tmp_path):
+    given = own_folder(tmp_path)
+    found = [ladders.frozen_features(given, Workspace.at(tmp_path / home), backbone="conv4", device="cpu")[1]
+             for home in "ab"]
+    assert np.array_equal(*found)
+    assert np.ptp(found[0]) > 0
+
+
+def test_images_that_moved_since_are_named_anew(tmp_path, capsys):
+    work = ran(tmp_path, own_folder(tmp_path))
+    (folder,) = work.runs.glob("*/*/*/*")
+    words = ["inspect", str(folder), "--no-umap", "--only", "--device", "cpu", "--work", str(work.root)]
+    shutil.move(tmp_path / "mine", tmp_path / "elsewhere" / "mine")
+
+    def refused(*more: str) -> str:
+        with pytest.raises(SystemExit) as ended:
+            cli.main([*words, *more])
+        assert ended.value.code == 2
+        return capsys.readouterr().err
+
+    assert "--dataset folder:PATH" in refused()
+    env = json.loads((folder / "env.json").read_text())
+    del env["dataset"]  # as older versions wrote it
+    (folder / "env.json").write_text(json.dumps(env))
+    message = refused()
+    assert "unknown dataset 'mine'" in message
+    assert "--dataset folder:PATH" in message
+    moved = f"folder:{tmp_path / 'elsewhere' / 'mine'}"
+    cli.main([*words, "--dataset", moved])
+    assert "looked into" in capsys.readouterr().out
+    layouts.picture(tmp_path / "elsewhere" / "mine" / "h" / "new.png", "new")
+    tiny_sweep.workspace(work.root, (moved,))
+    assert "from other files than mine has now" in refused("--dataset", moved)
+    with pytest.raises(SystemExit):
+        cli.main(["fewshot", "--dataset", moved, *QUICK, "--work", str(work.root)])
+    assert f"no finished run of all on {moved}" in capsys.readouterr().err
+
+
+def test_an_ensemble_over_a_folder_by_a_method_of_one_s_own(tmp_path, capsys):
+    mine, plugin = own_folder(tmp_path), tmp_path / "plugin.py"
+    plugin.write_text(PLUGIN)
+    union = f"union:glyphs-arrows,{mine}"
+    made = tiny_sweep.workspace(tmp_path / "work", ("glyphs-arrows", mine, union))
+    words = ["ensemble", "--dataset", union, "--methods", "mine-too", "--device", "cpu", "--work", str(made.root)]
+    study = tiny_sweep.study("mine-too", datasets=("glyphs-arrows", mine), splits="default", seeds=1, set={"epochs": 1})
+    with tiny_sweep.registry_as_before():
+        jobs = gather(study, Places(made, plugins=(str(plugin),))).jobs
+        worker.run(jobs[0].spec, jobs[0].context)
+        with pytest.raises(SystemExit):
+            cli.main([*words, "--plugin", str(plugin)])
+        assert "default split of mine; `oodml run --methods mine-too --dataset folder:PATH" in capsys.readouterr().out
+        worker.run(jobs[1].spec, jobs[1].context)
+    with pytest.raises(SystemExit):
+        cli.main(words)
+    assert "mine-too" in capsys.readouterr().err
+    with tiny_sweep.registry_as_before():
+        cli.main([*words, "--plugin", str(plugin)])
+    (path,) = made.runs.glob("union-*/*/ensemble@mine-too/*/record.json")
+    assert set(json.loads(path.read_text())["domains"]) == {"glyphs-arrows", "mine"}

@@ -6,17 +6,19 @@ import dataclasses
 import json
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from safetensors.torch import save_file
 
 import methods
-from benchmark import ladders, matrix, status
-from benchmark.commands.run import hours
+from benchmark import ladders, status
+from benchmark.commands.run import seconds_of
 from benchmark.errors import UserError
 from benchmark.matrix import Places, gather
-from benchmark.plan import Overrides, RunSpec, differences
+from benchmark.plan import Overrides, RunSpec, differences, parse_ids
 from benchmark.workspace import Workspace
+from methods.parts import batches
 from methods.parts.backbones import create
 from tests import tiny_sweep
 
@@ -100,11 +102,31 @@ def test_one_weights_file_is_not_for_two_backbones(made: Workspace) -> None:
         gather(tiny_sweep.study(backbones="conv4,resnet18"), Places(made, weights_file="some.pth"))
 
 
-@pytest.mark.parametrize(("text", "match"), [("lr", "KEY=VALUE"), ("epoch=3", "did you mean 'epochs'"),
-                                             ("=3", "KEY=VALUE")])
-def test_wrong_changes_are_refused(text: str, match: str) -> None:
-    with pytest.raises(UserError, match=match):
-        Overrides.parse([text])
+def test_an_unknown_change_is_refused() -> None:
+    with pytest.raises(UserError, match=r"--set epoch=3: .*did you mean 'epochs'"):
+        Overrides.of({"epoch": 3})
+
+
+@pytest.mark.parametrize(("changes", "match"), [
+    ({"batches": "spc2"}, "unknown batch sampler 'spc2'.*did you mean 'spc-2'"),
+    ({"augmentation": "bas"}, "unknown augmentation 'bas'.*did you mean 'base'"),
+    ({"size": 17}, "crop size 17"),
+])
+def test_what_a_worker_would_not_understand_is_refused_before_any_cell_runs(made: Workspace, changes: dict[str, Any],
+                                                                            match: str) -> None:
+    with pytest.raises((UserError, methods.MethodError), match=match):
+        specs(made, set=changes)
+
+
+@pytest.mark.parametrize("name", [*batches.NAMES, "spc-5"])
+def test_every_batch_sampler_can_be_planned(made: Workspace, name: str) -> None:
+    assert {spec.protocol["batches"] for spec in specs(made, set={"batches": name})} == {name}
+
+
+@pytest.mark.parametrize("text", ["5-3", "3-", "-3", "1,2-1", "1 2", "", "1-2-3"])
+def test_rungs_that_mean_nothing_are_refused(text: str) -> None:
+    with pytest.raises(UserError, match="1,3-5"):
+        parse_ids(text)
 
 
 def test_all_missing_datasets_are_named_at_once(made: Workspace) -> None:
@@ -116,7 +138,7 @@ def test_all_missing_datasets_are_named_at_once(made: Workspace) -> None:
 @pytest.mark.parametrize("text", ["", "12", "h", "3w", "1h 30"])
 def test_odd_budgets_are_refused(text: str) -> None:
     with pytest.raises(UserError, match="12h"):
-        hours(text)
+        seconds_of(text)
 
 
 def test_the_newest_plan_counts_for_a_place(made: Workspace) -> None:
@@ -153,8 +175,10 @@ def test_workers_that_stand_elsewhere_find_the_users_files(made: Workspace, tmp_
     assert scratch.jobs[0].context.weights_file == "scratch"
 
 
-def test_texts_of_toml_values() -> None:
-    assert [matrix._text(value) for value in (True, 1e-4, [1, 2], "x")] == ["true", "0.0001", "1,2", "x"]
+def test_values_of_a_study_are_those_of_the_command_line() -> None:
+    of_study = Overrides.of({"frozen_norm": True, "lr": 1e-4, "milestones": [1, 2], "backbone": "x", "margin.beta": 1})
+    assert of_study == Overrides.of({"frozen_norm": "true", "lr": "0.0001", "milestones": "1,2", "backbone": "x",
+                                     "margin.beta": "1"})
 
 
 def test_two_runners_may_write_the_same_plan_at_the_same_moment(made: Workspace) -> None:

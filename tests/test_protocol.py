@@ -63,13 +63,17 @@ def test_every_shipped_protocol_loads_and_explains_every_key(name: str) -> None:
 
 @pytest.mark.parametrize(("overrides", "words"), [
     ({"epoch": "3"}, "did you mean 'epochs'"),
-    ({"epochs": "many"}, "epochs = 'many' is not a int"),
-    ({"lr": "-1"}, "out of range"),
-    ({"frozen_norm": "perhaps"}, "is not a bool"),
+    ({"epochs": "many"}, "epochs = 'many' must be a whole number, such as --set epochs=200"),
+    ({"epochs": 2.5}, "must be a whole number"),
+    ({"epochs": True}, "must be a whole number"),
+    ({"lr": "-1"}, "must be at least 0"),
+    ({"frozen_norm": "perhaps"}, "must be true or false"),
     ({"precision": "fp16"}, "none of auto, fp32, bf16"),
     ({"optimiser": "adm"}, "did you mean 'adam'"),
-    ({"scale": "0.5"}, "is not a tuple"),
-    ({"lr": "nan"}, "out of range"),
+    ({"scale": "0.5"}, "must be two numbers, such as --set scale=0.2,1.0"),
+    ({"milestones": "soon"}, "must be whole numbers"),
+    ({"lr": "nan"}, "must be finite"),
+    ({"compile": False}, "none of auto, yes, graphs, no"),
 ])
 def test_a_wrong_key_or_value_is_named(overrides: dict, words: str) -> None:
     with pytest.raises(UserError, match=words.replace("(", r"\(")):
@@ -85,6 +89,25 @@ def test_a_broken_file_is_named_with_its_line(tmp_path) -> None:
     (tmp_path / "broken.toml").write_text("epochs = = 3\n")
     with pytest.raises(UserError, match="line 1"):
         protocol.load(str(tmp_path / "broken.toml"))
+
+
+def test_a_file_that_is_no_text_is_named(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "latin.toml"
+    path.write_bytes("# Fréchet\nepochs = 3\n".encode("latin-1"))
+    for words in (["protocols", "show", str(path)], ["studies", "show", str(path)], ["run", "--study", str(path)]):
+        with pytest.raises(SystemExit) as caught:
+            cli.main(words)
+        assert caught.value.code == 2
+        error = capsys.readouterr().err
+        assert str(path) in error
+        assert "UTF-8" in error
+
+
+def test_an_empty_file_is_told_what_it_lacks(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty.toml").touch()
+    with pytest.raises(SystemExit):
+        cli.main(["protocols", "show", str(tmp_path / "empty.toml")])
+    assert "missing backbone" in capsys.readouterr().err
 
 
 def test_precision_counts_as_it_is_written() -> None:
@@ -126,3 +149,16 @@ def test_a_run_without_clusters_is_the_run_it_was_before_there_was_the_key() -> 
     assert protocol.load("demo", overrides={"clustering": "last"}).identity()["clustering"] == "last"
     with pytest.raises(UserError, match="none of no, last, every"):
         protocol.load("demo", overrides={"clustering": "yes"})
+
+
+@pytest.mark.parametrize(("key", "value", "message"), [
+    ("flip", "2", "at most 1"), ("decay", "-1", "at least 0"), ("lr", "inf", "finite"), ("lr", "nan", "finite"),
+    ("name", "foo", "called by its file")])
+def test_values_that_could_only_train_wrongly_are_refused(key: str, value: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        protocol.load("oodml", overrides={key: value})
+
+
+def test_settings_of_methods_are_not_explained_by_keys_of_the_same_name() -> None:
+    (line,) = [line for line in protocol.explain("demo") if (line.table, line.key) == ("settings.arcface", "scale")]
+    assert line.meaning == ""

@@ -277,3 +277,17 @@ def test_the_distance_at_which_a_method_falls_below_the_floor(tmp_path: Path) ->
     below = gains.falls_below(cells).set_index("method")["below"]
     assert below["margin"] == pytest.approx(164.25 + (214.5 - 164.25) / 4)
     assert math.isinf(below["arcface"])
+
+
+def test_the_unified_score_of_a_union_errs_as_its_classes_do(tmp_path: Path) -> None:
+    """One seed, so that the interval is that of classes drawn anew: against a plain bootstrap of the class means."""
+    rng = np.random.default_rng(5)
+    labels, chance = np.repeat(np.arange(40), 25), np.repeat(rng.uniform(0.2, 0.9, 40), 25)
+    hits = rng.random(len(labels)) < chance
+    record = make_record("glyphs-union", 1, "margin", 0, float(hits.mean()), {"latin": 0.6, "greek": 0.5})
+    records.write(tmp_path / "a", record)
+    write_outcomes(tmp_path / "a", labels, hits)
+    (row,) = Results(records.collect(tmp_path)).universal("glyphs-union", "demo").to_dict("records")
+    means = hits.reshape(40, 25).mean(1)
+    error = np.std([rng.choice(means, 40).mean() for _ in range(4000)])
+    assert (row["unified:high"] - row["unified:low"]) / 2 == pytest.approx(stats.t.ppf(0.975, 39) * error, rel=0.1)

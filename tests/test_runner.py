@@ -15,13 +15,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmark import cli, locks, provenance, status, sweep
+from benchmark import cli, locks, provenance, status, sweep, worker
 from benchmark.errors import UserError
-from benchmark.executors import Resources, local
+from benchmark.executors import Resources, local, slurm
 from benchmark.locks import Lock
 from benchmark.matrix import Places
 from benchmark.workspace import Workspace
-from reports import records
+from methods import MethodError
+from reports import ReportError, records
+from splits import SplitError
 from tests import tiny_sweep
 
 GPU = pytest.param("cuda:0", id="gpu", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))
@@ -318,8 +320,35 @@ def test_missing_options_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     for words, missing in ((["run", "--dataset", "glyphs"], "--methods"),
                            (["plan", "--methods", "margin"], "--dataset"),
                            (["run", "--study", "oodml-cup"], "oodml-cub"),
-                           (["run", "--dataset", "glyphs", "--methods", "margin", "--executor", "rai"], "ray")):
+                           (["run", "--dataset", "glyphs", "--methods", "margin", "--executor", "rai"], "ray"),
+                           (["plan", "--dataset", "glyphs", "--methods", "margin", "--slurm", "partition"],
+                            "--slurm partition: write KEY=VALUE")):
         with pytest.raises(SystemExit) as caught:
             cli.main(words)
         assert caught.value.code == 2
         assert missing in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("words", "names"), [
+    (["--dataset", "glyphs-mini", "--dataset", "cub,cars"], ("glyphs-mini", "cub", "cars")),
+    (["--dataset", "union:cub,cars", "--dataset", "cub", "--dataset", "cub"], ("union:cub,cars", "cub")),
+])
+def test_datasets_may_be_repeated_and_listed(words: list[str], names: tuple[str, ...],
+                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    monkeypatch.setattr(sweep, "run", lambda study, *_, **__: found.append(study) or sweep.Outcome())
+    cli.main(["run", *words, "--methods", "margin"])
+    assert found[0].parts[0].datasets == names
+
+
+@pytest.mark.parametrize("kind", [UserError, SplitError, MethodError, ReportError])
+def test_the_cause_of_a_users_mistake_is_its_text_alone(kind: type[Exception]) -> None:
+    assert worker.failure_of(kind("unknown thing 'x'"))["cause"] == "unknown thing 'x'"
+
+
+@pytest.mark.parametrize(("given", "match"), [({"partiton": "gpu"}, "'partiton'.*partition"),
+                                              ({"cpus_per_task": "two"}, "cpus_per_task.*two")])
+def test_what_slurm_does_not_know_is_refused(made: Workspace, given: dict[str, str], match: str) -> None:
+    pytest.importorskip("submitit")
+    with pytest.raises(UserError, match=f"--slurm: .*{match}"):
+        slurm.submit(tiny_sweep.jobs(made), Resources(slurm=given), cluster="local")

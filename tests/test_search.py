@@ -163,6 +163,18 @@ def test_nothing_to_search():
     assert neighbours(one, k=3, exclude_self=False)[0].tolist() == [[0]]
     assert neighbours(torch.ones(0, 4), one, 3, exclude_self=False)[0].shape == (0, 3)
     assert list(stream(torch.ones(0, 4), exclude_self=True)) == []
+    for backend in ("torch", "faiss"):
+        indices, similarities = neighbours(torch.ones(3, 4), one[:0], 2, exclude_self=False, backend=backend)
+        assert (indices.shape, similarities.shape) == ((3, 0), (3, 0))
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"backend": "fais"}, "unknown backend 'fais' .*'faiss'.*; there are torch, faiss"),
+    ({"gallery": torch.ones(2, 3)}, "queries have 4 dimensions, the gallery has 3"),
+])
+def test_what_cannot_be_searched_is_one_line(options, message):
+    with pytest.raises(UserError, match=message):
+        neighbours(torch.ones(3, 4), k=1, exclude_self=False, **options)
 
 
 def test_zero_of_either_sign_is_the_same_row():

@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -204,7 +205,7 @@ def test_pages_no_longer_made_are_removed_and_others_kept(tmp_path: Path) -> Non
 
 
 def test_no_runs_no_site(tmp_path: Path) -> None:
-    with pytest.raises(ReportError, match="oodml run"):
+    with pytest.raises(ReportError, match="make demo"):
         build(tmp_path, tmp_path / "site")
 
 
@@ -240,3 +241,31 @@ def test_parts_of_a_union_alone_stand_on_its_page_and_not_among_the_ladders(tmp_
     link = f'dataset/{part}.html"'
     assert link in (tmp_path / "out" / "union" / "glyphs-union.html").read_text()
     assert link not in (tmp_path / "out" / "about.html").read_text()
+
+
+def test_what_was_submitted_is_called_so_on_every_page(tmp_path: Path) -> None:
+    """Beside runs, on a ladder and on a union; what it does not say of itself is left out."""
+    runs = write_sample(tmp_path / "runs", {"margin": 0.66, "arcface": 0.6}, ("glyphs",), seeds=1, queries=True)
+    sent = {"name": "elsewhere", "family": "submitted", "papers": [], "tags": [], "cite": None, "trains": None,
+            "summary": "embeddings of 64 dimensions, submitted", "settings": {}, "trainable_parameters": None,
+            "total_parameters": None}
+    facts: dict[str, Any] = {"source": "submitted", "protocol": {"name": "submitted"}, "curve": [],
+             "backbone": {"name": "unknown", "weights": None}}
+    for split in range(1, 6):
+        one = make_record("glyphs", split, "elsewhere", 0, 0.5, **facts) | {"method": sent}
+        records.write(runs / f"sent-{split}", one)
+    whole = make_record("glyphs-union", 1, "elsewhere", 0, 0.5, dict.fromkeys(DOMAINS, 0.5), **facts) | {"method": sent}
+    whole["split"]["parts"] = DOMAINS
+    records.write(runs / "sent-union", whole)
+    out = build(runs, tmp_path / "site").parent
+    pages = {str(path.relative_to(out)): Page(path) for path in out.rglob("*.html")}
+    for name in ("index.html", "dataset/glyphs.html", "union/glyphs-union.html"):
+        assert '>elsewhere</a> <span class="badge">submitted</span>' in pages[name].text, name
+    for name in ("statistics.html", "compare.html"):
+        assert "elsewhere · submitted" in pages[name].text, name
+        assert "elsewhere<" not in pages[name].text, name
+    card = pages["method/elsewhere-submitted.html"].text
+    assert "embeddings of 64 dimensions, submitted" in card
+    assert not re.search(r"\bnan\b|\bNone\b|<dt>Trains|Cite", card)
+    for protocol, group in (("submitted", "submitted"), ("demo", "full")):
+        assert set(pd.read_csv(out / "data" / f"glyphs-union-{protocol}.csv")["group"]) == {group}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -102,6 +103,18 @@ def test_order_scale_and_rotation_change_nothing():
     assert structure(5 * x @ rotation, torch.tensor(y)) == pytest.approx(base, abs=1e-5, nan_ok=True)
 
 
+@pytest.mark.parametrize(("factor", "kind"), [(1e20, np.float32), (1e-16, np.float32), (1e30, np.float32),
+                                              (1e-30, np.float32), (1e200, np.float64), (1e-200, np.float64)])
+def test_large_and_small_numbers_change_nothing(factor, kind):
+    x, y = clouds(seed=6)
+    other = (x * factor).astype(kind)
+    assert structure(other, y) == pytest.approx(structure(x, y), abs=1e-5, nan_ok=True)
+    found = structure(other, y)["pi_intra"]
+    pairs = [np.linalg.norm(unit(x)[i] - unit(x)[j]) for i, j in itertools.permutations(range(60), 2) if y[i] == y[j]]
+    assert structure(other[:60], y[:60])["pi_intra"] == pytest.approx(np.mean(pairs), abs=1e-6) != found
+    assert nmi_f1(np.eye(8)[y[:60] % 8] * factor, y[:60] % 8, seed=0) == {"nmi": pytest.approx(1), "f1": 1}
+
+
 def test_singular_values_of_many_matrices_at_once():
     x = torch.randn(4, 5, 7, generator=torch.Generator().manual_seed(0))
     np.testing.assert_allclose(singular_values(x), np.linalg.svd(x.numpy(), compute_uv=False), rtol=1e-4)
@@ -160,6 +173,20 @@ def test_lloyd_is_scikit_learns_from_the_same_start(n, k, d, device, monkeypatch
     np.testing.assert_array_equal(found, theirs.labels_)
     means = np.stack([points[found == c].mean(axis=0) for c in range(k)])
     assert ((points - means[found])**2).sum() <= theirs.inertia_ * (1 + 1e-5)
+
+
+def test_scikit_learn_runs_all_iterations(monkeypatch):
+    use("scikit-learn", monkeypatch)
+    points = np.random.default_rng(0).uniform(size=(3000, 1)).astype(np.float32)
+    monkeypatch.setattr("sklearn.cluster.KMeans", partial(KMeans, init=points[:10]))
+    centres = points[:10].astype(np.float64)
+    for _ in range(clustering.ITERATIONS):
+        nearest = ((points[:, None] - centres)**2).sum(axis=2).argmin(axis=1)
+        centres = np.stack([points[nearest == c].mean(axis=0, dtype=np.float64) for c in range(10)])
+    nearest = ((points[:, None] - centres)**2).sum(axis=2).argmin(axis=1)
+    assert (clustering.kmeans(torch.from_numpy(points), 10, seed=0) == nearest).mean() > 0.999
+    hasty = KMeans(10, init=points[:10], n_init=1, max_iter=clustering.ITERATIONS).fit(points)
+    assert (hasty.labels_ == nearest).mean() < 0.999, "these points do not tell an early stop"
 
 
 @pytest.mark.parametrize("device", DEVICES)

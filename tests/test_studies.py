@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -38,7 +40,7 @@ def test_shipped_studies_name_what_exists(name: str) -> None:
                     assert changes["batches"] in batches.NAMES
                 for backbone in chosen:
                     given = {**part.set, **changes, **({"backbone": backbone} if backbone else {})}
-                    overrides = Overrides.parse(f"{key}={value}" for key, value in given.items())
+                    overrides = Overrides.of(given)
                     protocol.load(used, dataset=dataset, overrides=overrides.protocol)
                     fitted, _ = fitting(methods.select(part.methods), dataset, used, overrides)
                     assert fitted
@@ -55,6 +57,17 @@ def test_the_papers_counts() -> None:
     assert sum(len(methods.select(part.methods)) * len(part.datasets) for part in studies.load("uml-8").parts[1:]) == 72
 
 
+def test_the_demonstration_is_small_and_what_make_demo_runs() -> None:
+    cells = {(dataset, method) for part in studies.load("demo").parts for dataset in part.datasets
+             for method in methods.select(part.methods)}
+    trained = ("margin", "multisimilarity", "arcface", "proxyanchor")
+    assert cells == {("glyphs", "frozen"), *product(("glyphs", "glyphs-union"), trained)}
+    assert {(part.protocol, part.splits, part.seeds) for part in studies.load("demo").parts} == {("demo", "all", None)}
+    makefile = (Path(__file__).parent.parent / "Makefile").read_text()
+    recipe = makefile.partition("\ndemo:")[2].partition("\n\n")[0]
+    assert re.findall(r"\$\(OODML\) run (.*)", recipe) == ["--study demo"]
+
+
 def test_the_command_line_changes_a_study() -> None:
     changed = studies.load("uml-8").changed(seeds=2, datasets=("cub",), methods=None, set={"epochs": "1"})
     assert {part.seeds for part in changed.parts} == {2}
@@ -65,13 +78,16 @@ def test_the_command_line_changes_a_study() -> None:
 
 @pytest.mark.parametrize(("text", "match"), [
     ('datasets = ["cub"]\nmethods = "margin"\nseed = 3', "did you mean 'seeds'"),
-    ('datasets = ["cub"]', "lacks 'methods'"),
-    ('datasets = "cub"\nmethods = "margin"', "not a list"),
-    ('datasets = ["cub"]\nmethods = "margin"\nseeds = 0', "seeds = 0"),
+    ('datasets = ["cub"]', "lacks 'methods'; write methods = "),
+    ('methods = "margin"', "lacks 'datasets'; write datasets = "),
+    ('[part]\ndatasets = ["cub"]\nmethods = "margin"', "two brackets"),
+    ('datasets = "cub"\nmethods = "margin"', "must be a list such as \["),
+    ('datasets = ["cub"]\nmethods = "margin"\nseeds = 0', "seeds = 0 must be a whole number of at least 1"),
+    ('datasets = ["cub"]\nmethods = "margin"\nseeds = true', "whole number"),
     ('datasets = ["cub"]\nmethods = "margin"\n[vary]\nbatchsize = [3]', "did you mean 'batch_size'"),
     ('datasets = ["cub"]\nmethods = "margin"\n[[after]]\nstep = "ensembles"', "did you mean 'ensemble'"),
     ('datasets = ["cub"]\nmethods = "margin"\n[[after]]\nstep = "ensemble"', "takes union"),
-    ("datasets = [", "study"),
+    ("datasets = [", "mine.toml is not valid TOML"),
 ])
 def test_wrong_studies_are_told_what_is_wrong(tmp_path: Path, text: str, match: str) -> None:
     path = tmp_path / "mine.toml"

@@ -162,6 +162,7 @@ def test_any_error_knows_its_step(fit: Any) -> None:
         raise RuntimeError("no")
 
     assert fit(objective=Failing(broken, 4)).error.step == 3
+    assert fit(evaluate=broken, folder="evaluated").error.step == 6
 
 
 def test_asked_to_stop_it_finishes_a_short_epoch_and_leaves_a_long_one(fit: Any,

@@ -96,6 +96,19 @@ def test_harmonic_mean_is_zero_or_absent_where_it_must_be():
     assert found["domains"]["b"]["recall@1"] == found["harmonic"]["recall@1"] == 0
     lonely = evaluate(x, [0, 0, 1, 1, 0, 1, 2, 3], [0, 0, 0, 0, 1, 1, 1, 1], ["a", "b"])
     assert lonely["harmonic"] == {}
+    assert lonely["domains"]["b"] == {"queries": 0, "left_out": 4}
+
+
+def test_a_dataset_of_queries_alone_has_no_scores():
+    x, labels, domains, _ = union()
+    roles = np.where(domains == 2, "query", "")
+    found = evaluate(x, labels, domains, ["birds", "cars", "shop"], roles)
+    lone = int((domains == 2).sum())
+    assert found["domains"]["shop"] == {"queries": 0, "left_out": lone}
+    assert found["harmonic"] == {}
+    assert found["unified"]["left_out"] == lone
+    recall, precision = by_loops(x, labels, domains, roles, np.ones(len(x), dtype=bool))
+    assert (found["unified"]["recall@1"], found["unified"]["map@r"]) == pytest.approx((recall, precision))
 
 
 def test_wrong_domains_are_told():

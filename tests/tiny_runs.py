@@ -55,7 +55,7 @@ def spec(made: Workspace, method: str, *changes: str, seed: int = 0, split: int 
     index = datasets.load(DATASET, made.data)
     ladder = ladders.load(made, DATASET, index)
     (found,) = plan(ladder, index.hash, [method], protocol="demo", seeds=[seed], splits=[split],
-                    overrides=Overrides.parse([*SMALL, *changes]))
+                    overrides=Overrides.of(dict(text.split("=") for text in (*SMALL, *changes))))
     return found
 
 

@@ -14,15 +14,21 @@ from benchmark.workspace import Workspace, workspace_options
 @click.option("--dataset", required=True, help="The union, such as uml or glyphs-union.")
 @click.option("--seeds", type=click.IntRange(1), help="Number of seeds [default: all that were run].")
 @click.option("--device", help="cpu, cuda or cuda:N [default: the GPU where there is one].")
+@click.option("--plugin", "plugins", multiple=True,
+              help="A Python file that registers methods; it is run. May be repeated.")
 @workspace_options
-def command(workspace: Workspace, chosen: str, dataset: str, seeds: int | None, device: str | None) -> None:
+def command(workspace: Workspace, chosen: str, dataset: str, seeds: int | None, device: str | None,
+            plugins: tuple[str, ...]) -> None:
     """Score the mean of the embeddings of models that were trained on each dataset of a union alone.
 
     First run the method on the members: `oodml run --methods M --dataset NAME --splits default` for each. The record
     stands among the union's runs as the method ensemble:M, as where a study asks for it.
     """
+    import methods
     from benchmark import ensemble
 
+    for plugin in plugins:
+        methods.load_plugin(plugin)
     runs = ensemble.find(workspace.writable(), dataset, chosen, seeds)
     if not ensemble.run(workspace, dataset, runs, device=device, tell=click.echo):
         raise UserError(f"no method of '{chosen}' has a finished run on the default split of every dataset in "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,16 @@ import click
 
 from benchmark.workspace import Workspace, workspace_options
 
+RETRIEVAL = ("recall@1", "recall@2", "recall@4", "recall@8", "map@1000", "map@r", "r-precision")
+MEASURES = (*RETRIEVAL, "nmi", "f1")
+
 
 @click.command()
 @click.option("--embeddings", required=True, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="npz (embeddings, ids), npy or safetensors (with --ids), or parquet.")
 @click.option("--ids", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-              help="Image paths, one a line, as `oodml splits export` gives them [default: FILE.txt beside FILE.npy].")
+              help="Image paths, a list as `oodml splits export` writes it (csv, json, txt), or npy of strings "
+                   "[default: FILE.txt beside FILE.npy].")
 @click.option("--dataset", required=True, help="Dataset the images are of. See `oodml datasets`.")
 @click.option("--split", required=True, type=int, metavar="ID", help="Rung of its ladder.")
 @click.option("--name", help="What to call the method [default: the file's name].")
@@ -23,20 +28,28 @@ from benchmark.workspace import Workspace, workspace_options
 @click.option("--backbone", default="not stated", help="Backbone to show in reports.")
 @click.option("--clusters", "cluster", is_flag=True,
               help="Also NMI and F1 of a k-means clustering (slow on many classes).")
-@click.option("--device", help="Where to search [default: cuda if there is one].")
+@click.option("--device", help="cpu, cuda or cuda:N [default: the GPU where there is one].")
 @workspace_options
 def command(workspace: Workspace, **arguments: Any) -> None:
     """Score embeddings made by any code on one split, and record them as submitted.
 
-    The file must hold every test image of the split once (`oodml splits export` lists them); with all training images
-    as well, the structure of the training embeddings is measured too.
+    The file must hold every test image of the split once (`oodml splits export` lists them) and may hold others of the
+    dataset; with all training images the structure of the training embeddings is measured too. For a union the scores
+    of its members and their harmonic mean follow those over its unified gallery.
     """
     from benchmark.evaluate import evaluate
 
     result = evaluate(workspace.writable(), **arguments)
     for note in result.notes:
         click.echo(f"note: {note}")
-    for measure in ("recall@1", "recall@2", "recall@4", "recall@8", "map@1000", "map@r", "r-precision", "nmi", "f1"):
+    for measure in MEASURES:
         if measure in result.scores:
             click.echo(f"{measure:12} {100 * result.scores[measure]:6.2f}")
+    if result.domains:
+        rows = {**result.domains, "harmonic mean": result.harmonic}
+        width = max(map(len, rows))
+        click.echo(" " * width + "".join(f"{measure:>13}" for measure in RETRIEVAL))
+        for name, scores in rows.items():
+            cells = (f"{100 * scores.get(measure, math.nan):13.2f}" for measure in RETRIEVAL)
+            click.echo(f"{name:{width}}" + "".join(cells))
     click.echo(f"record: {result.path} (submitted)")

@@ -10,9 +10,9 @@ from benchmark.workspace import Workspace, workspace_options
 @click.command()
 @click.option("--methods", "chosen", default="all", show_default=True, metavar="LIST",
               help="Methods whose finished runs are adapted; written as for `oodml run`.")
-@click.option("--dataset", required=True, help="Dataset whose finished runs are adapted.")
+@click.option("--dataset", required=True, help="Dataset whose finished runs are adapted; written as for `oodml run`.")
 @click.option("--shots", default="2,5", show_default=True, metavar="LIST", help="Support images of each test class.")
-@click.option("--splits", metavar="IDS", help="Rungs, such as 1,3-5 [default: all].")
+@click.option("--splits", default="all", show_default=True, metavar="IDS", help="Rungs, such as 1,3-5, or `default`.")
 @click.option("--episodes", type=click.IntRange(1), default=10, show_default=True,
               help="Draws of support images a rung.")
 @click.option("--iterations", type=click.IntRange(1),
@@ -22,7 +22,7 @@ from benchmark.workspace import Workspace, workspace_options
 @click.option("--plugin", "plugins", multiple=True,
               help="A Python file that registers methods; it is run. May be repeated.")
 @workspace_options
-def command(workspace: Workspace, chosen: str, dataset: str, shots: str, splits: str | None, episodes: int,
+def command(workspace: Workspace, chosen: str, dataset: str, shots: str, splits: str, episodes: int,
             iterations: int | None, lr: float, device: str | None, plugins: tuple[str, ...]) -> None:
     """Teach the last layer of finished runs a few images of each test class, and search the others.
 
@@ -32,7 +32,6 @@ def command(workspace: Workspace, chosen: str, dataset: str, shots: str, splits:
     import methods
     from benchmark import fewshot
     from benchmark.errors import UserError
-    from benchmark.plan import parse_ids
 
     for plugin in plugins:
         methods.load_plugin(plugin)
@@ -41,6 +40,6 @@ def command(workspace: Workspace, chosen: str, dataset: str, shots: str, splits:
         raise UserError(f"--shots {shots}: write numbers such as 2,5")
     adaptation = fewshot.Adaptation(lr=lr, iterations=iterations or 0, episodes=episodes)
     written = fewshot.run(workspace.writable(), dataset=dataset, chosen=chosen, shots=tuple(map(int, counts)),
-                          splits=parse_ids(splits) if splits else None, adaptation=adaptation, device=device,
+                          splits=splits, adaptation=adaptation, device=device,
                           tell=click.echo)
     click.echo(f"{len(written)} runs adapted; `oodml report` shows them")

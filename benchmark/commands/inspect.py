@@ -14,12 +14,14 @@ from benchmark.workspace import Workspace, workspace_options
 @click.option("--queries", type=click.IntRange(1, 50), default=8, show_default=True, help="Rows of each gallery.")
 @click.option("--no-umap", is_flag=True, help="Leave the embedding in the plane out (it takes longest).")
 @click.option("--only", is_flag=True, help="Not also the same method on the nearest and the farthest rung.")
+@click.option("--dataset", metavar="NAME",
+              help="Where the images are, such as folder:PATH [default: as they were named for `oodml run`].")
 @click.option("--device", help="cpu, cuda or cuda:N [default: the GPU where there is one].")
 @click.option("--plugin", "plugins", multiple=True,
               help="A Python file that registers methods; it is run. May be repeated.")
 @workspace_options
-def command(workspace: Workspace, runs: tuple[Path, ...], queries: int, no_umap: bool, only: bool, device: str | None,
-            plugins: tuple[str, ...]) -> None:
+def command(workspace: Workspace, runs: tuple[Path, ...], queries: int, no_umap: bool, only: bool, dataset: str | None,
+            device: str | None, plugins: tuple[str, ...]) -> None:
     """Show what finished RUNS retrieve: galleries of sampled and worst queries, the embedding in the plane.
 
     RUN is the folder of a run, WORK/runs/DATASET/SPLIT/METHOD/sSEED-HASH. PUMA's prompt weights and CRT's maps of
@@ -27,15 +29,14 @@ def command(workspace: Workspace, runs: tuple[Path, ...], queries: int, no_umap:
     looked into.
     """
     import methods
+    from benchmark import leaderboard
     from benchmark.inspect import inspect
-    from reports import records, site
-    from reports.results import Results
 
     for plugin in plugins:
         methods.load_plugin(plugin)
     for run in runs:
-        for path in inspect(workspace, run, queries=queries, plane=not no_umap, ends=not only, device=device):
+        for path in inspect(workspace, run, queries=queries, plane=not no_umap, ends=not only, dataset=dataset,
+                            device=device):
             click.echo(f"looked into {path.parent.parent}")
-    frame, lost = records.scan_checked([workspace.runs])
-    index = site.build(Results(frame), lost, workspace.leaderboard, workspace.splits)
+    index = leaderboard.collect(workspace).build()
     click.echo(f"Pages: {(index.parent / 'inspect').resolve()}")

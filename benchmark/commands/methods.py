@@ -76,7 +76,7 @@ def show(name: str, plugins: tuple[Path, ...]) -> None:
 
 
 def _settings(entry: Entry) -> None:
-    """One line for each setting: value, datasets that differ, source."""
+    """One line for each setting: value, datasets and protocols that differ, source."""
     import dataclasses
 
     fields = dataclasses.fields(entry.cls.Settings)  # type: ignore[attr-defined]
@@ -86,7 +86,9 @@ def _settings(entry: Entry) -> None:
         return
     click.echo(f"settings (--set {entry.name}.{fields[0].name}=VALUE):")
     for field in fields:
-        others = ", ".join(f"{dataset} {value}" for dataset, value in field.metadata.get("per_dataset", {}).items())
+        differing = {**field.metadata.get("per_dataset", {}),
+                     **{f"protocol {name}": value for name, value in field.metadata.get("under", {}).items()}}
+        others = ", ".join(f"{name} {value}" for name, value in differing.items())
         value = f"{getattr(own, field.name)}" + (f" ({others})" if others else "")
         click.echo(f"  {field.name:18} {value:42} {field.metadata.get('source', '')}")
     click.echo()
@@ -104,7 +106,8 @@ def _against_protocols(entry: Entry) -> None:
                    if value != getattr(general, key)]
         objective = entry.objective
         if objective is not None:
-            rates = {key: value for key, value in vars(objective.settings()).items() if key.endswith("_lr")}
+            there = vars(objective.settings(protocol=name))
+            rates = {key: value for key, value in there.items() if key.endswith("_lr")}
             changes += [f"{key} {value:g} instead of lr {special.lr:g}" for key, value in rates.items()
                         if value != special.lr]
         if special.batches and special.batches != entry.batches:

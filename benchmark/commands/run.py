@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import click
@@ -21,8 +21,9 @@ def sweep_options(command: Callable[..., Any]) -> Callable[..., Any]:
                                                      "options change it."),
         click.option("--methods", "chosen", metavar="LIST",
                      help="Names, globs, tag:NAME, all; a leading minus takes away. See `oodml methods`."),
-        click.option("--dataset", "chosen_datasets", metavar="LIST",
-                     help="Datasets whose ladders are run, with commas between them. See `oodml datasets`."),
+        click.option("--dataset", "chosen_datasets", multiple=True, metavar="LIST",
+                     help="Datasets whose ladders are run, with commas between them. May be repeated. See "
+                          "`oodml datasets`."),
         click.option("--protocol", help="How to train [default: the dataset's own]. See `oodml protocols`."),
         click.option("--splits", metavar="IDS", help="Rungs, such as 1,3-5, or `default` [default: all]."),
         click.option("--seeds", type=click.IntRange(1), help="Number of seeds [default: the protocol's]."),
@@ -42,8 +43,8 @@ def sweep_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--per-gpu", type=click.IntRange(1), default=1, show_default=True,
                      help="Cells at a time on one GPU."),
         click.option("--budget", metavar="TIME",
-                     help="Such as 12h or 90m: one seed of everything first; when the time is over, running cells save "
-                          "and no new one starts."),
+                     help="Such as 12h or 90m: one seed of everything first; when the time is over, no new cell starts "
+                          "and running ones stop as after Ctrl-C."),
         click.option("--executor", default="local", show_default=True, help="local, ray or slurm."),
         click.option("--ray-address", help="Address of a Ray cluster [default: one is started on this machine]."),
         click.option("--slurm", multiple=True, metavar="KEY=VALUE",
@@ -57,10 +58,10 @@ def sweep_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def hours(text: str | None) -> float | None:
+def seconds_of(text: str | None) -> float | None:
     """Seconds of a length of time.
 
-    >>> hours("1h30m"), hours("90m"), hours(None)
+    >>> seconds_of("1h30m"), seconds_of("90m"), seconds_of(None)
     (5400.0, 5400.0, None)
     """
     if text is None:
@@ -78,10 +79,11 @@ def study_of(arguments: dict[str, Any]) -> Any:
     given = {"methods": arguments.pop("chosen"), "protocol": arguments.pop("protocol"),
              "splits": arguments.pop("splits"), "seeds": arguments.pop("seeds"),
              "backbones": arguments.pop("backbones")}
-    names = arguments.pop("chosen_datasets")
     # the colon of `union:a,b` begins a list of its own
-    given["datasets"] = None if names is None else (names,) if ":" in names else tuple(filter(None, names.split(",")))
-    changes = dict(_change(text) for text in arguments.pop("changes"))
+    named = (name for text in arguments.pop("chosen_datasets")
+             for name in ([text] if ":" in text else filter(None, text.split(","))))
+    given["datasets"] = tuple(dict.fromkeys(named)) or None
+    changes = _pairs("--set", arguments.pop("changes"), "epochs=3, or METHOD.KEY=VALUE for a method's own setting")
     for key in ("batches", "precision"):
         value = arguments.pop(key)
         if value:
@@ -98,20 +100,24 @@ def study_of(arguments: dict[str, Any]) -> Any:
     return studies.load(name).changed(**given, set=changes)
 
 
-def _change(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise UserError(f"--set {text}: write KEY=VALUE, or METHOD.KEY=VALUE for a method's own setting")
-    return key, value
+def _pairs(option: str, texts: Iterable[str], example: str) -> dict[str, str]:
+    """The KEY=VALUE texts of an option that may be repeated."""
+    found = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise UserError(f"{option} {text}: write KEY=VALUE, such as {example}")
+        found[key] = value
+    return found
 
 
 def resources_of(arguments: dict[str, Any]) -> Any:
     """What the sweep may use; takes its options out of `arguments`."""
     from benchmark.executors import Resources
 
-    slurm = dict(text.partition("=")[::2] for text in arguments.pop("slurm"))
+    slurm = _pairs("--slurm", arguments.pop("slurm"), "partition=gpu")
     return Resources(jobs=arguments.pop("jobs"), per_gpu=arguments.pop("per_gpu"),
-                     seconds=hours(arguments.pop("budget")), slurm=slurm,
+                     seconds=seconds_of(arguments.pop("budget")), slurm=slurm,
                      ray_address=arguments.pop("ray_address"))
 
 
@@ -133,7 +139,8 @@ def show(workspace: Workspace, arguments: dict[str, Any]) -> None:
 def command(workspace: Workspace, dry_run: bool, **arguments: Any) -> None:
     """Train methods on every rung of the ladders of datasets; what is done already is skipped.
 
-    A run that was stopped goes on where it was. Ctrl-C once saves and ends, twice ends at once (exit code 130; 75 after
+    A run that was stopped goes on from its last checkpoint, saved between epochs. Ctrl-C once finishes an epoch that
+    has at most 10 s of training left and saves it; a longer one is left. Twice ends at once (exit code 130; 75 after
     SIGTERM, a cluster's warning). Cells that failed are left alone until --retry-failed.
     """
     if dry_run:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,8 @@ def command() -> None:
 def _feature_options(function: Any) -> Any:
     for option in (
         click.option("--device", help="cpu, cuda, cuda:1 ... [default: the GPU where there is one]."),
-        click.option("--weights", "weights_file", help="Weights of the backbone: safetensors, a torch state dict or a "
-                     "finished run's folder."),
+        click.option("--weights", "weights_file", help="Weights of the backbone: safetensors, a torch state dict, a "
+                     "finished run's folder, or `scratch` for random ones."),
         click.option("--backbone", help="Network whose features the distance uses "
                                         "[default: resnet50; efficientnet_lite0 for embedded data]."),
     ):
@@ -31,7 +32,8 @@ def _ladder_options(function: Any) -> Any:
     for option in (
         click.option("--seed", type=int, default=0, help="Of the validation classes and the i.i.d. draws."),
         click.option("--rerank", is_flag=True, help="Rank anew after every single exchange."),
-        click.option("--removal/--no-removal", default=True, help="Remove classes once swapping no longer helps."),
+        click.option("--removal/--no-removal", default=True, help="Remove classes once swapping no longer helps.",
+                     show_default=True),
         click.option("--reverse/--no-reverse", default=None, help="Also easier rungs [default: if far from i.i.d.]."),
         click.option("--iterations", type=click.IntRange(1), help="A fixed number of swap iterations."),
         click.option("--swaps", "swaps_per_iteration", type=click.IntRange(1), help="Classes exchanged an iteration."),
@@ -39,6 +41,19 @@ def _ladder_options(function: Any) -> Any:
     ):
         function = option(function)
     return function
+
+
+def _iterations(text: str) -> list[int | str]:
+    """
+    >>> _iterations("-10,0,R22")
+    [-10, 0, 'R22']
+    """
+    parts = [part.strip() for part in text.split(",")]
+    wrong = [part for part in parts if not re.fullmatch(r"-?\d+|R\d+", part)]
+    if wrong:
+        raise click.UsageError(f"'{wrong[0]}' is no iteration: --rung-iterations takes numbers, and R with a number "
+                               "for removal, as in -10,0,6,R22")
+    return [part if part.startswith("R") else int(part) for part in parts]
 
 
 @command.command()
@@ -57,9 +72,7 @@ def build(workspace: Workspace, names: tuple[str, ...], rung_iterations: str | N
         names = tuple(name for name in datasets.names() if not name.endswith(":") and name != "glyphs-mini"
                       and datasets.get(name).ladder and not datasets.get(name).members
                       and datasets.present(name, workspace.data))
-    chosen = None
-    if rung_iterations:
-        chosen = [part if part.startswith("R") else int(part) for part in rung_iterations.split(",")]
+    chosen = _iterations(rung_iterations) if rung_iterations else None
     for name in names:
         click.echo(f"{name}: building the ladder")
         ladder = ladders.build(name, workspace, rung_iterations=chosen, progress=_tell, **options)
@@ -104,14 +117,15 @@ def plot(workspace: Workspace, dataset: str, umap: bool, out: Path | None, seed:
 
 @command.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--dataset", help="The dataset, if it is your own: folder:PATH, csv:FILE [default: the manifest's].")
 @workspace_options
-def verify(workspace: Workspace, files: tuple[Path, ...]) -> None:
+def verify(workspace: Workspace, files: tuple[Path, ...], dataset: str | None) -> None:
     """Check manifests: hash, disjoint sides, classes and counts against the dataset on disk."""
     from benchmark import ladders
 
     wrong = 0
     for path in files:
-        found = ladders.verify(path, workspace)
+        found = ladders.verify(path, workspace, dataset)
         wrong += len(found)
         click.echo("\n".join([f"{path}: {'sound' if not found else 'NOT sound'}", *(f"  {line}" for line in found)]))
     raise SystemExit(1 if wrong else 0)

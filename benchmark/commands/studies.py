@@ -22,6 +22,6 @@ def command(context: click.Context) -> None:
 @click.argument("name")
 def show(name: str) -> None:
     """The file of a study: its parts, and what follows them."""
-    from benchmark import studies
+    from benchmark import shipped, studies
 
-    click.echo(studies.path_of(name).read_text(encoding="utf-8"), nl=False)
+    click.echo(shipped.text(studies.path_of(name)), nl=False)

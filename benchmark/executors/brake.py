@@ -9,14 +9,15 @@ from types import FrameType
 from typing import Any
 
 EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 75}
-"""What a command leaves with that was stopped, saved everything and can go on: 128 + 2 after Ctrl-C, as shells have it;
+"""What a command leaves with that was stopped and can go on: 128 + 2 after Ctrl-C, as shells have it;
 EX_TEMPFAIL of sysexits.h after a cluster's warning."""
 
 
 class Brake:
     """Counts what asks the sweep to end; a context in which signals are counted instead of killing.
 
-    Once: running cells end after the current epoch and save. Twice: everything ends at once.
+    Once: running cells finish an epoch that has at most `train.GRACE` seconds left, and save it; a longer one is left,
+    and the checkpoint before it stands. Twice: everything ends at once.
     """
 
     def __init__(self, seconds: float | None = None) -> None:

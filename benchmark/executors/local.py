@@ -237,7 +237,7 @@ class Crew:
 
 
 def execute(jobs: list[Job], resources: Resources, progress: Progress) -> Outcome:
-    """Do the cells on this machine; Ctrl-C once ends after the current epochs, twice at once."""
+    """Do the cells on this machine; Ctrl-C once puts them down to go on later, twice ends at once (`Brake`)."""
     with Brake(resources.seconds) as brake:
         crew = Crew(devices(resources)[:max(1, len(jobs))], progress, brake, deque(jobs))
         try:

@@ -62,7 +62,7 @@ def task(job: Job, board: Any, threads: int, shared: int) -> Verdict:
 
 
 def execute(jobs: list[Job], resources: Resources, progress: Progress) -> Outcome:
-    """Do the cells on a Ray cluster; Ctrl-C once ends after the current epochs, twice at once."""
+    """Do the cells on a Ray cluster; Ctrl-C once puts them down to go on later, twice ends at once (`Brake`)."""
     ray = _imported()
     started = not ray.is_initialized()
     if started:

@@ -62,7 +62,10 @@ def submit(jobs: list[Job], resources: Resources, cluster: str | None = None) ->
                                          slurm_max_num_timeout=TIMEOUTS)
     except RuntimeError as error:
         raise UserError(f"no Slurm on this machine ({error}); submit from a node that has sbatch") from None
-    executor.update_parameters(**parameters(resources, cluster))
+    try:
+        executor.update_parameters(**parameters(resources, cluster))
+    except (NameError, AssertionError) as error:  # submitit's words for a key or a value that it does not know
+        raise UserError(f"--slurm: {str(error).splitlines()[0]}") from None
     with executor.batch():
         return [executor.submit(Task(job)) for job in jobs]
 
