@@ -202,7 +202,8 @@ def failure_of(error: BaseException) -> dict[str, Any]:
         remedy = "lower the learning rate (--set lr=...) or clip gradients (--set clip_norm=1)"
     elif isinstance(error, torch.cuda.OutOfMemoryError):
         cause = "the GPU ran out of memory"
-        remedy = "a smaller batch (--set batch_size=...), or fewer runs a GPU (--per-gpu 1)"
+        remedy = ("a smaller batch (--set batch_size=...), fewer runs a GPU (--per-gpu 1), or nothing compiled "
+                  "(--no-compile)")
     elif isinstance(error, MemoryError) or "can't allocate memory" in text:
         cause = "main memory ran out"
         remedy = "a smaller batch (--set batch_size=...), or fewer runs at once (--jobs 1)"
