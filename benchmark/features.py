@@ -40,7 +40,7 @@ def extract(index: DatasetIndex, store: ImageStore, backbone: nn.Module, *, name
     """Pooled features of every image, (n, d) float32, memory-mapped; computed only where not kept already.
 
     `backbone(images)` gives (b, d). It is moved to `device` and run in evaluation mode without gradients, `batch`
-    images at a time (256, on CUDA 512); on CUDA in bfloat16 autocast and channels-last. The file is
+    images at a time (256, on CUDA 512), channels-last; on CUDA in bfloat16 autocast. The file is
     `folder/features-NAME-BACKBONE-HASH8/features.npy` with a JSON beside it that says what it was made from. Work goes
     on where a killed call stopped.
     """

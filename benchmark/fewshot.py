@@ -96,7 +96,7 @@ def run(workspace: Workspace, *, dataset: str, chosen: str, shots: tuple[int, ..
 def restore(one: Finished, task: Task, store: images.ImageStore, device: str) -> tuple[Method, Tensor]:
     """The trained method of a run, and what its last layer sees of every test image."""
     method, loader = one.ready(len(task.train.classes), store, device)
-    with torch.no_grad(), precision.autocast(one.protocol, device):
+    with torch.no_grad(), precision.forward(one.protocol, device):
         parts = [method.features(loader.evaluate(ids)).float() for ids in torch.from_numpy(task.test.ids).split(512)]
     return method, torch.cat(parts)
 

@@ -19,16 +19,15 @@ def of(protocol: Protocol, device: str) -> str:
     return protocol.precision
 
 
-def autocast(protocol: Protocol, device: str) -> contextlib.AbstractContextManager[Any]:
-    """Around forward passes: what products of this protocol are computed in on this device."""
-    if of(protocol, device) == "fp32":
-        return contextlib.nullcontext()
-    return torch.autocast(torch.device(device).type, torch.bfloat16)
+def forward(protocol: Protocol, device: str) -> contextlib.AbstractContextManager[Any]:
+    """Around forward passes: bf16 autocast, or float32 that is not TF32, of ten bits, under its name."""
+    bf16 = of(protocol, device) == "bf16"
+    return torch.autocast(torch.device(device).type, torch.bfloat16) if bf16 else no_tf32()
 
 
-def as_told(protocol: Protocol, device: str) -> contextlib.AbstractContextManager[Any]:
-    """Around forward and backward passes: whose protocol says fp32 gets no TF32, of ten bits, in its place."""
-    return no_tf32() if of(protocol, device) == "fp32" else contextlib.nullcontext()
+def backward(protocol: Protocol, device: str) -> contextlib.AbstractContextManager[Any]:
+    """Around backward passes, which have the types of the forward pass by themselves but TF32 as it is set now."""
+    return contextlib.nullcontext() if of(protocol, device) == "bf16" else no_tf32()
 
 
 @contextlib.contextmanager

@@ -84,9 +84,9 @@ def train(method: Method, side: Side, loader: Loader, sampler: BatchSampler, pro
     length = min(len(sampler), protocol.steps_per_epoch or len(sampler))
 
     def gradients(images: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
-        with precision.as_told(protocol, device):
-            with precision.autocast(protocol, device):
-                loss, embeddings = method.step(images, labels[_to(chosen, device)])
+        with precision.forward(protocol, device):
+            loss, embeddings = method.step(images, labels[_to(chosen, device)])
+        with precision.backward(protocol, device):
             loss.backward()
         return loss, embeddings
 
@@ -101,7 +101,7 @@ def train(method: Method, side: Side, loader: Loader, sampler: BatchSampler, pro
     write_line(folder, {"event": "start", "epoch": start, "images": loader.describe(),
                         "precision": precision.of(protocol, device), "compile": mode or "no"})
 
-    evaluating = 0.0
+    due = 0.0
     with _step_of(history), contextlib.closing(checkpoint.Saver(folder)) as saver:
         for epoch in range(start + 1, protocol.epochs + 1):
             evaluated = epoch % protocol.evaluate_every == 0 or epoch == protocol.epochs
@@ -124,7 +124,7 @@ def train(method: Method, side: Side, loader: Loader, sampler: BatchSampler, pro
                     sampler.remember(chosen, embeddings)
                     history.steps += 1
                     gauge.add(loss, len(chosen), optimiser.param_groups[0]["lr"])
-                    if stop() and gauge.left(length) + evaluated * evaluating > GRACE:
+                    if stop() and gauge.left(length) + evaluated * due > GRACE:
                         raise Interrupted(f"stopped within epoch {epoch} of {protocol.epochs}")
                 mean_loss = gauge.end()
             seconds = time.perf_counter() - gauge.began
@@ -135,6 +135,7 @@ def train(method: Method, side: Side, loader: Loader, sampler: BatchSampler, pro
                 entry |= evaluate(method)
             evaluating = time.perf_counter() - gauge.began - seconds
             history.evaluating += evaluating
+            due = evaluating if evaluated else due
             history.epochs.append(entry)
             write_line(folder, {"event": "epoch", **entry, "step": history.steps, "lr": optimiser.param_groups[0]["lr"],
                                 "seconds": seconds, "images_per_second": gauge.images / seconds,
@@ -160,7 +161,7 @@ def embed(method: Method, loader: Loader, ids: np.ndarray, protocol: Protocol, d
     batch = 512 * max(1, (224 // loader.transform.size) ** 2) if device.startswith("cuda") else 512
     parts = []
     for _, images in loader.prefetch(torch.from_numpy(ids).split(batch), thread=loader.placement != "device"):
-        with precision.as_told(protocol, device), precision.autocast(protocol, device):
+        with precision.forward(protocol, device):
             parts.append(method.embed(images).float())
     return torch.cat(parts)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from scipy.stats import mannwhitneyu
 
 import methods
 from benchmark.commands.methods import command
@@ -93,6 +94,7 @@ def test_switching_separates_test_lines_that_differ_where_no_training_line_does(
     """Margin loss on the vertical lines, means over ten seeds: with switching the test lines lie twice as far apart."""
     plain, switched = outcomes("vertical", "margin", 10)
     assert np.mean([o.gap for o in switched]) > 1.5 * np.mean([o.gap for o in plain])
+    assert mannwhitneyu([o.gap for o in switched], [o.gap for o in plain], alternative="greater").pvalue < 0.05
     assert np.mean([o.spread for o in switched]) > 2 * np.mean([o.spread for o in plain])
 
 

@@ -269,3 +269,10 @@ def test_an_ensemble_over_a_folder_by_a_method_of_one_s_own(tmp_path, capsys):
         cli.main([*words, "--plugin", str(plugin)])
     (path,) = made.runs.glob("union-*/*/ensemble@mine-too/*/record.json")
     assert set(json.loads(path.read_text())["domains"]) == {"glyphs-arrows", "mine"}
+
+
+def test_an_odd_rung_iteration_is_named(tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["splits", "build", "--dataset", "glyphs-mini", "--rung-iterations", "0,b", "--work", str(tmp_path)])
+    assert ended.value.code == 2
+    assert "'b' is no iteration" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -21,16 +22,18 @@ def test_auto_is_bf16_on_a_gpu_that_has_it(said: str, device: str, able: bool, e
     assert precision.of(replace(OODML, precision=said), device) == expected
 
 
-def test_fp32_is_no_tf32() -> None:
+@pytest.mark.parametrize("context", [precision.forward, precision.backward])
+def test_fp32_is_no_tf32(context: Any) -> None:
     torch.set_float32_matmul_precision("high")
     try:
-        with precision.as_told(replace(OODML, precision="fp32"), "cuda"):
+        with context(replace(OODML, precision="fp32"), "cpu"):
             assert torch.get_float32_matmul_precision() == "highest"
             assert not torch.backends.cudnn.allow_tf32
         assert torch.get_float32_matmul_precision() == "high"
         assert torch.backends.cudnn.allow_tf32
-        with precision.as_told(replace(OODML, precision="bf16"), "cuda"):
+        with context(replace(OODML, precision="bf16"), "cpu"):
             assert torch.backends.cudnn.allow_tf32
+            assert torch.is_autocast_enabled("cpu") == (context is precision.forward)
     finally:
         torch.set_float32_matmul_precision("highest")
 
@@ -40,6 +43,6 @@ def test_convolutions_in_fp32_are_right_to_its_bits() -> None:
     torch.manual_seed(0)
     images, weight = torch.randn(8, 64, 28, 28), torch.randn(64, 64, 3, 3)
     exact = torch.nn.functional.conv2d(images.double(), weight.double())
-    with precision.as_told(replace(OODML, precision="fp32"), "cuda"):
+    with precision.forward(replace(OODML, precision="fp32"), "cuda"):
         found = torch.nn.functional.conv2d(images.cuda(), weight.cuda()).cpu().double()
     assert (found - exact).norm() < 1e-6 * exact.norm()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
+import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -174,6 +176,24 @@ def test_asked_to_stop_it_finishes_a_short_epoch_and_leaves_a_long_one(fit: Any,
     done = fit(stop=lambda: True, folder="long")
     assert "within epoch 1" in str(done.error)
     assert checkpoint.load(done.folder) is None
+
+
+def test_asked_to_stop_it_counts_the_evaluation_that_is_due(fit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every second epoch is evaluated for 5,000 s of a clock set forward; asked in the fourth, it leaves that one."""
+    late, asked, now = 0.0, itertools.count(), time.perf_counter
+
+    def evaluate(method: Any) -> dict[str, Any]:
+        nonlocal late
+        late += 5000
+        return {"test": {"recall@1": 0.5}}
+
+    monkeypatch.setattr(train.time, "perf_counter", lambda: now() + late)
+    monkeypatch.setattr(train, "GRACE", 1000.0)
+    questions = 6 + 1  # after each of six steps, and after the epoch
+    done = fit(replace(PLAIN, epochs=4, evaluate_every=2), evaluate=evaluate,
+               stop=lambda: next(asked) >= 3 * questions)
+    assert "within epoch 4" in str(done.error)
+    assert checkpoint.load(done.folder)[1]["epoch"] in (2, 3)  # one that comes while another is written is left out
 
 
 def test_compiled_or_not_it_is_the_same_state(fit: Any, monkeypatch: pytest.MonkeyPatch) -> None:

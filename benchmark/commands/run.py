@@ -140,8 +140,8 @@ def command(workspace: Workspace, dry_run: bool, **arguments: Any) -> None:
     """Train methods on every rung of the ladders of datasets; what is done already is skipped.
 
     A run that was stopped goes on from its last checkpoint, saved between epochs. Ctrl-C once finishes an epoch that
-    has at most 10 s of training left and saves it; a longer one is left. Twice ends at once (exit code 130; 75 after
-    SIGTERM, a cluster's warning). Cells that failed are left alone until --retry-failed.
+    has at most 10 s left, its evaluation included, and saves it; a longer one is left. Twice ends at once (exit code
+    130; 75 after SIGTERM, a cluster's warning). Cells that failed are left alone until --retry-failed.
     """
     if dry_run:
         show(workspace, arguments)
