@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from click.testing import CliRunner
 from scipy.stats import mannwhitneyu
 
@@ -83,19 +84,43 @@ def outcomes(example: str, objective: str, seeds: int) -> tuple[list[toy.Outcome
     return plain, switched
 
 
+def larger(more: list[float], less: list[float]) -> float:
+    """The p-value of a rank test: how likely it is that the first are not the larger ones."""
+    return float(mannwhitneyu(more, less, alternative="greater").pvalue)
+
+
 def test_switching_keeps_training_lines_from_collapsing_and_the_spectrum_flatter() -> None:
-    """Appendix E's contrastive loss on the diagonal lines, means over five seeds."""
-    plain, switched = outcomes("diagonal", "contrastive", 5)
+    """Appendix E's contrastive loss on the diagonal lines."""
+    plain, switched = outcomes("diagonal", "contrastive", 10)
     assert np.mean([o.spread for o in switched]) > 2 * np.mean([o.spread for o in plain])
-    assert np.mean([float(o.spectrum[1]) for o in switched]) > 1.1 * np.mean([float(o.spectrum[1]) for o in plain])
+    assert larger([o.spread for o in switched], [o.spread for o in plain]) < 0.001
+    assert larger([float(o.spectrum[1]) for o in switched], [float(o.spectrum[1]) for o in plain]) < 0.05
 
 
 def test_switching_separates_test_lines_that_differ_where_no_training_line_does() -> None:
-    """Margin loss on the vertical lines, means over ten seeds: with switching the test lines lie twice as far apart."""
-    plain, switched = outcomes("vertical", "margin", 10)
-    assert np.mean([o.gap for o in switched]) > 1.5 * np.mean([o.gap for o in plain])
-    assert mannwhitneyu([o.gap for o in switched], [o.gap for o in plain], alternative="greater").pvalue < 0.05
-    assert np.mean([o.spread for o in switched]) > 2 * np.mean([o.spread for o in plain])
+    """Margin loss on the vertical lines: with switching the test lines lie twice as far apart. One seed says nothing
+    here and ten say little (p = 0.06), hence twenty."""
+    plain, switched = outcomes("vertical", "margin", 20)
+    assert np.mean([o.gap for o in switched]) > 1.8 * np.mean([o.gap for o in plain])
+    assert larger([o.gap for o in switched], [o.gap for o in plain]) < 0.01
+    assert np.mean([o.spread for o in switched]) > 4 * np.mean([o.spread for o in plain])
+
+
+def test_the_toy_does_not_hang_on_the_last_bit() -> None:
+    """Another processor rounds otherwise: weights moved by a few last bits must end in the same figure."""
+    network = toy.network
+    straight = toy.train("vertical", 0.4, steps=200)
+
+    def moved() -> torch.nn.Module:
+        model = network()
+        with torch.no_grad():
+            for weights in model.parameters():
+                weights.mul_(1 + 1e-15)
+        return model
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(toy, "network", moved)
+        assert abs(toy.train("vertical", 0.4, steps=200).gap - straight.gap) < 1e-3
 
 
 @pytest.mark.parametrize("ending", ["png", "svg"])

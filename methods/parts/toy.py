@@ -37,9 +37,10 @@ class Lines:
 
 
 def lines(ends: list[tuple[tuple[float, float], tuple[float, float]]]) -> Lines:
-    """Evenly spaced samples of each segment."""
-    share = torch.linspace(0, 1, POINTS)[:, None]
-    drawn = [torch.tensor(a) * (1 - share) + torch.tensor(b) * share for a, b in ends]
+    """Evenly spaced samples of each segment, in float64: 200 steps turn the last bit of a float32, which differs from
+    one processor to the next, into another outcome."""
+    share = torch.linspace(0, 1, POINTS, dtype=torch.float64)[:, None]
+    drawn = [share.new_tensor(a) * (1 - share) + share.new_tensor(b) * share for a, b in ends]
     return Lines(torch.cat(drawn), torch.arange(len(ends)).repeat_interleave(POINTS))
 
 
@@ -82,7 +83,7 @@ class Outcome:
 
 def network() -> nn.Module:
     """Two layers of 30 neurons, from the plane to the plane."""
-    return nn.Sequential(nn.Linear(2, 30), nn.ReLU(), nn.Linear(30, 30), nn.ReLU(), nn.Linear(30, 2))
+    return nn.Sequential(nn.Linear(2, 30), nn.ReLU(), nn.Linear(30, 30), nn.ReLU(), nn.Linear(30, 2)).double()
 
 
 def spectrum(embeddings: Tensor) -> Tensor:
