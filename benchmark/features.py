@@ -20,12 +20,12 @@ import torch
 from filelock import FileLock
 from torch import Tensor, nn
 
-from benchmark.augment import Transform
 from benchmark.datasets.index import DatasetIndex
 from benchmark.errors import UserError
 from benchmark.images import ImageStore
 from benchmark.journal import GrowingFile, disk_errors, write_json
-from benchmark.loader import Loader
+from benchmark.pixels.augment import Transform
+from benchmark.pixels.loader import Loader
 
 PIECE = 1024
 """Images between two marks on disk: what is lost at most when extraction is killed, and what is still to be written

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from benchmark import datasets, features, images, weights
-from benchmark.augment import Transform
 from benchmark.datasets import DatasetIndex
 from benchmark.errors import UserError
+from benchmark.pixels.augment import Transform
 from benchmark.workspace import Workspace
 from splits import compare, manifest, official, union
 from splits.compare import Comparison, CrossDistances

@@ -14,7 +14,7 @@ from benchmark import shipped
 from benchmark.errors import UserError, near
 
 if TYPE_CHECKING:
-    from benchmark.augment import Transform
+    from benchmark.pixels.augment import Transform
 
 FOLDER = Path(__file__).parent / "protocols"
 KINDS = ("dataset", "tag", "method", "both")
@@ -98,7 +98,7 @@ class Protocol:
 
     def transform(self, **pixels: Any) -> Transform:
         """How images reach a network: the augmentation as this protocol changes it; `pixels`: mean, std of weights."""
-        from benchmark.augment import Transform  # brings torch along, which a list of protocols does not need
+        from benchmark.pixels.augment import Transform  # brings torch along, which a list of protocols does not need
 
         changes = {name: getattr(self, name) for name in ("scale", "flip") if getattr(self, name) is not None}
         return Transform.named(self.augmentation, size=self.size, resize=self.resize,

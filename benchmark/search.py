@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from benchmark.engine.precision import no_tf32
 from benchmark.errors import UserError, near
-from benchmark.precision import no_tf32
 
 Backend = Literal["torch", "faiss"]
 

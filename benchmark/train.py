@@ -21,9 +21,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmark import checkpoint, compiling, precision
-from benchmark.loader import Loader
-from benchmark.meter import Meter, peak_memory, write_line
+from benchmark.engine import checkpoint, compiling, precision
+from benchmark.engine.meter import Meter, peak_memory, write_line
+from benchmark.pixels.loader import Loader
 from benchmark.protocol import Protocol
 from benchmark.task import Side
 from methods import Method

@@ -18,26 +18,15 @@ import torch
 from torch.nn.functional import normalize
 
 import methods
-from benchmark import (
-    checkpoint,
-    datasets,
-    features,
-    images,
-    ladders,
-    outcomes,
-    precision,
-    provenance,
-    structure,
-    train,
-    weights,
-)
-from benchmark.augment import Transform
+from benchmark import datasets, features, images, ladders, outcomes, provenance, structure, train, weights
 from benchmark.clustering import library, nmi_f1
 from benchmark.datasets import DatasetIndex
+from benchmark.engine import checkpoint, precision
+from benchmark.engine.meter import Diverged, peak_memory, write_line
 from benchmark.errors import is_users_mistake
 from benchmark.journal import write_json
-from benchmark.loader import Loader
-from benchmark.meter import Diverged, peak_memory, write_line
+from benchmark.pixels.augment import Transform
+from benchmark.pixels.loader import Loader
 from benchmark.plan import RunSpec, split_of
 from benchmark.protocol import Protocol
 from benchmark.scoring import score

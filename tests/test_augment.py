@@ -15,9 +15,12 @@ from torch import Tensor
 from torchvision import transforms as T
 from torchvision.transforms import functional as F
 
-from benchmark import colour, images, resample
-from benchmark import loader as loading
-from benchmark.augment import (
+from benchmark import images
+from benchmark.errors import UserError
+from benchmark.images import ImageStore
+from benchmark.pixels import colour, resample
+from benchmark.pixels import loader as loading
+from benchmark.pixels.augment import (
     DRAWS,
     IMAGENET_MEAN,
     IMAGENET_STD,
@@ -27,9 +30,7 @@ from benchmark.augment import (
     random_crops,
     uniforms,
 )
-from benchmark.errors import UserError
-from benchmark.images import ImageStore
-from benchmark.loader import Loader
+from benchmark.pixels.loader import Loader
 from tests.pictures import index_of, picture
 
 SIZES = [(375, 500), (500, 333), (64, 64), (200, 300), (256, 256), (150, 900), (257, 300), (90, 45)]

@@ -18,7 +18,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmark import status, worker
+from benchmark import worker
+from benchmark.sweeps import status
 from benchmark.workspace import Workspace
 from tests import tiny_sweep
 

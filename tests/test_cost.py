@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from benchmark import cost, executors, sweep, weights, worker
-from benchmark.cost import Estimate, Measured, Rates
+from benchmark import executors, weights, worker
 from benchmark.executors import Job, Outcome, Resources
-from benchmark.matrix import Places, gather
 from benchmark.plan import Overrides, RunSpec, load_protocol
+from benchmark.sweeps import cost, sweep
+from benchmark.sweeps.cost import Estimate, Measured, Rates
+from benchmark.sweeps.matrix import Places, gather
 from benchmark.workspace import Workspace
 from reports import collection, records
 from tests import tiny_sweep

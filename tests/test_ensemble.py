@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 import torch
 
-from benchmark import cli, datasets, ensemble, finished, images, ladders, worker
+from benchmark import cli, datasets, images, ladders, worker
+from benchmark.afterwards import ensemble, finished
 from benchmark.errors import UserError
-from benchmark.loader import Loader
+from benchmark.pixels.loader import Loader
 from benchmark.worker import transform_of
 from benchmark.workspace import Workspace
 from tests import tiny_sweep

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from torchvision import transforms as T
 
 from benchmark import features, images
-from benchmark.augment import IMAGENET_MEAN, IMAGENET_STD, Transform
 from benchmark.datasets.index import DatasetIndex
 from benchmark.errors import UserError
 from benchmark.images import ImageStore
+from benchmark.pixels.augment import IMAGENET_MEAN, IMAGENET_STD, Transform
 from tests.pictures import Drawing, drawn
 
 COUNT = 50

@@ -12,9 +12,10 @@ import pytest
 import torch
 from scipy import stats
 
-from benchmark import cli, datasets, fewshot, finished, images, ladders, worker
+from benchmark import cli, datasets, images, ladders, worker
+from benchmark.afterwards import fewshot, finished
+from benchmark.afterwards.fewshot import Adaptation
 from benchmark.errors import UserError
-from benchmark.fewshot import Adaptation
 from benchmark.task import Side, Task
 from benchmark.weights import RUN
 from benchmark.workspace import Workspace
@@ -86,7 +87,7 @@ def test_what_cannot_learn_is_left_out_with_a_reason() -> None:
 @pytest.mark.parametrize("name", ["margin", "diva", "crt", "mlp3-emb"])
 def test_features_and_last_layer_give_the_embeddings_of_the_run(workspace: Workspace, name: str) -> None:
     """By another road: the whole method on the images."""
-    from benchmark.loader import Loader
+    from benchmark.pixels.loader import Loader
     from benchmark.protocol import Protocol
     from benchmark.worker import transform_of
 

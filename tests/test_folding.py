@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from benchmark.folding import Folded, folded
+from benchmark.engine.folding import Folded, folded
 from methods.parts.backbones import create
 
 

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmark import cross, fewshot, followups, ladders, sweep, worker
+from benchmark import ladders, worker
+from benchmark.afterwards import cross, fewshot, followups
 from benchmark.executors import Resources
-from benchmark.matrix import Places
+from benchmark.sweeps import sweep
+from benchmark.sweeps.matrix import Places
 from reports import records
 from tests import tiny_sweep
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from PIL import Image
 from torch import nn
 
-from benchmark import insides, inspect
+from benchmark.afterwards import insides, inspect
 from benchmark.commands.inspect import command
 from benchmark.commands.report import command as report
 from benchmark.errors import UserError

@@ -16,8 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmark import cli, locks, status
-from benchmark.locks import Heart, Lock, Watch
+from benchmark import cli
+from benchmark.executors import locks
+from benchmark.executors.locks import Heart, Lock, Watch
+from benchmark.sweeps import status
 from tests import tiny_sweep
 
 
@@ -105,7 +107,8 @@ def test_wall_clocks_decide_nothing(tmp_path: Path, jump: float) -> None:
 
 
 def test_a_dead_process_of_this_machine_needs_no_waiting(tmp_path: Path) -> None:
-    code = f"from pathlib import Path; from benchmark.locks import Lock; Lock.take(Path({str(tmp_path)!r}), 0)"
+    code = ("from pathlib import Path; from benchmark.executors.locks import Lock; "
+            f"Lock.take(Path({str(tmp_path)!r}), 0)")
     subprocess.run([sys.executable, "-c", code], check=True)
     assert Watch().free(tmp_path) == (1 if locks.machine() else None)
 

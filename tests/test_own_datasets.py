@@ -15,7 +15,7 @@ from PIL import Image, ImageOps
 from benchmark import cli, datasets, ladders, worker
 from benchmark.datasets.union import unite_indexes
 from benchmark.errors import UserError
-from benchmark.matrix import Places, gather
+from benchmark.sweeps.matrix import Places, gather
 from benchmark.workspace import Workspace
 from splits import SplitError
 from tests import layouts, tiny_sweep

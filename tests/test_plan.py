@@ -12,11 +12,12 @@ import pytest
 from safetensors.torch import save_file
 
 import methods
-from benchmark import ladders, status
+from benchmark import ladders
 from benchmark.commands.run import seconds_of
 from benchmark.errors import UserError
-from benchmark.matrix import Places, gather
 from benchmark.plan import Overrides, RunSpec, differences, parse_ids
+from benchmark.sweeps import status
+from benchmark.sweeps.matrix import Places, gather
 from benchmark.workspace import Workspace
 from methods.parts import batches
 from methods.parts.backbones import create

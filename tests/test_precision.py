@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from benchmark import precision, protocol
+from benchmark import protocol
+from benchmark.engine import precision
 
 OODML = protocol.load("oodml")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from benchmark import cli, protocol
-from benchmark.augment import NAMED, Transform
 from benchmark.errors import UserError
+from benchmark.pixels.augment import NAMED, Transform
 
 
 def test_the_oodml_protocol_is_the_papers() -> None:

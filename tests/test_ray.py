@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmark import locks, sweep
 from benchmark.errors import UserError
-from benchmark.executors import Job, Resources
-from benchmark.matrix import Places
+from benchmark.executors import Job, Resources, locks
+from benchmark.sweeps import sweep
+from benchmark.sweeps.matrix import Places
 from benchmark.workspace import Workspace
 from tests import tiny_sweep
 

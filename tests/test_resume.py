@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmark import checkpoint
+from benchmark.engine import checkpoint
 from benchmark.executors.brake import EXIT_CODES
 from benchmark.workspace import Workspace
 from tests import tiny_runs

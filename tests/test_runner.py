@@ -15,11 +15,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmark import cli, locks, provenance, status, sweep, worker
+from benchmark import cli, provenance, worker
 from benchmark.errors import UserError
-from benchmark.executors import Resources, local, slurm
-from benchmark.locks import Lock
-from benchmark.matrix import Places
+from benchmark.executors import Resources, local, locks, slurm
+from benchmark.executors.locks import Lock
+from benchmark.sweeps import status, sweep
+from benchmark.sweeps.matrix import Places
 from benchmark.workspace import Workspace
 from methods import MethodError
 from reports import ReportError, records

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmark import status
 from benchmark.errors import UserError
 from benchmark.executors import Job, Resources, slurm
-from benchmark.progress import Progress
+from benchmark.executors.progress import Progress
+from benchmark.sweeps import status
 from benchmark.workspace import Workspace
 from tests import tiny_sweep
 

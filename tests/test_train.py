@@ -17,11 +17,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from benchmark import checkpoint, compiling, meter, train
-from benchmark.augment import Transform
+from benchmark import train
+from benchmark.engine import checkpoint, compiling, meter
+from benchmark.engine.meter import Diverged
 from benchmark.images import ImageStore, prepare
-from benchmark.loader import Loader
-from benchmark.meter import Diverged
+from benchmark.pixels.augment import Transform
+from benchmark.pixels.loader import Loader
 from benchmark.protocol import Protocol
 from benchmark.task import Side
 from methods import Method, Objective

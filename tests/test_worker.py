@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from benchmark import datasets, protocol, worker
-from benchmark.augment import Transform
 from benchmark.datasets.index import DatasetIndex
+from benchmark.engine.meter import Diverged
 from benchmark.errors import UserError
-from benchmark.meter import Diverged
+from benchmark.pixels.augment import Transform
 from benchmark.task import Side
 from benchmark.train import History
 from benchmark.workspace import Workspace

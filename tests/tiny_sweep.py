@@ -16,8 +16,8 @@ import numpy as np
 import methods
 from benchmark import datasets, images, ladders
 from benchmark.executors import Job
-from benchmark.matrix import Places, gather
 from benchmark.studies import Part, Study
+from benchmark.sweeps.matrix import Places, gather
 from benchmark.workspace import Workspace
 from methods import registry
 from splits.ladder import build_ladder

@@ -25,7 +25,7 @@ def command(workspace: Workspace, chosen: str, dataset: str, seeds: int | None, 
     stands among the union's runs as the method ensemble:M, as where a study asks for it.
     """
     import methods
-    from benchmark import ensemble
+    from benchmark.afterwards import ensemble
 
     for plugin in plugins:
         methods.load_plugin(plugin)

@@ -30,7 +30,7 @@ def command(workspace: Workspace, chosen: str, dataset: str, shots: str, splits:
     is kept.
     """
     import methods
-    from benchmark import fewshot
+    from benchmark.afterwards import fewshot
     from benchmark.errors import UserError
 
     for plugin in plugins:

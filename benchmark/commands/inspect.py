@@ -30,7 +30,7 @@ def command(workspace: Workspace, runs: tuple[Path, ...], queries: int, no_umap:
     """
     import methods
     from benchmark import leaderboard
-    from benchmark.inspect import inspect
+    from benchmark.afterwards.inspect import inspect
 
     for plugin in plugins:
         methods.load_plugin(plugin)

@@ -71,7 +71,8 @@ def _asked(name: str, workspace: Workspace) -> Study:
     """The runs that a study asks for, by dataset, method, protocol and backbone."""
     import pandas as pd
 
-    from benchmark import matrix, studies
+    from benchmark import studies
+    from benchmark.sweeps import matrix
     from reports.coverage import Study
 
     study = studies.load(name)

@@ -123,7 +123,8 @@ def resources_of(arguments: dict[str, Any]) -> Any:
 
 def show(workspace: Workspace, arguments: dict[str, Any]) -> None:
     """What `plan` and `run --dry-run` do."""
-    from benchmark import executors, matrix, sweep
+    from benchmark import executors
+    from benchmark.sweeps import matrix, sweep
 
     executors.get(arguments.pop("executor"))
     study, resources = study_of(arguments), resources_of(arguments)
@@ -148,8 +149,8 @@ def command(workspace: Workspace, dry_run: bool, **arguments: Any) -> None:
         return
     if arguments.pop("calibrate"):
         raise UserError("--calibrate belongs to `oodml plan` or --dry-run")
-    from benchmark import sweep
-    from benchmark.matrix import Places
+    from benchmark.sweeps import sweep
+    from benchmark.sweeps.matrix import Places
 
     study, resources = study_of(arguments), resources_of(arguments)
     places = Places(workspace.writable(), arguments["weights_file"], arguments["plugins"])

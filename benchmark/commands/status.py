@@ -16,7 +16,8 @@ from benchmark.workspace import Workspace, workspace_options
 @workspace_options
 def command(workspace: Workspace, watch: bool, every: float) -> None:
     """Count done, running, failed and missing cells of the sweeps started here, with causes of failures."""
-    from benchmark import locks, status
+    from benchmark.executors import locks
+    from benchmark.sweeps import status
 
     watching = locks.Watch()
     while True:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from benchmark import worker
 from benchmark.executors import Job
-from benchmark.locks import Heart, Lock, Watch
+from benchmark.executors.locks import Heart, Lock, Watch
 from benchmark.train import Interrupted
 from reports import records
 

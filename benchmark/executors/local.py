@@ -17,8 +17,8 @@ from typing import Any
 import methods
 from benchmark.executors import Job, Outcome, Resources
 from benchmark.executors.brake import Brake
-from benchmark.locks import LOST, Heart, Watch
-from benchmark.progress import Progress
+from benchmark.executors.locks import LOST, Heart, Watch
+from benchmark.executors.progress import Progress
 
 ATTEMPTS = 2
 """How often a cell is tried whose worker died or hung under it."""

@@ -13,7 +13,7 @@ from benchmark.errors import UserError
 from benchmark.executors import Job, Outcome, Resources
 from benchmark.executors.brake import Brake
 from benchmark.executors.cell import Verdict, do_alone, write_failure
-from benchmark.progress import Progress
+from benchmark.executors.progress import Progress
 
 RETRIES = 3
 """How often Ray starts a task anew whose node or process was lost."""

@@ -10,7 +10,7 @@ from typing import Any
 from benchmark.errors import UserError
 from benchmark.executors import Job, Outcome, Resources
 from benchmark.executors.cell import do_alone
-from benchmark.progress import Progress
+from benchmark.executors.progress import Progress
 
 MINUTES = 24 * 60
 """Time limit of a job where `--slurm time=...` gives none; a job at its limit is saved and queued again."""

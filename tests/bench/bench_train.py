@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader
 import methods
 from benchmark import protocol, train
 from benchmark.images import VERSION, ImageStore
-from benchmark.loader import Loader
+from benchmark.pixels.loader import Loader
 from benchmark.protocol import Protocol
 from benchmark.task import Side
 from benchmark.worker import transform_of

@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmark import status, worker
+from benchmark import worker
+from benchmark.sweeps import status
 from benchmark.workspace import Workspace
 from tests import tiny_sweep
 

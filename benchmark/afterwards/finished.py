@@ -15,7 +15,7 @@ from benchmark import ladders, train, weights
 from benchmark.datasets import DatasetIndex
 from benchmark.errors import UserError
 from benchmark.images import ImageStore
-from benchmark.loader import Loader
+from benchmark.pixels.loader import Loader
 from benchmark.plan import RunSpec, split_of
 from benchmark.protocol import Protocol
 from benchmark.task import Side, Task, learnt

@@ -21,11 +21,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from benchmark import datasets, finished, images, ladders, matrix, precision
+from benchmark import datasets, images, ladders
+from benchmark.afterwards import finished
+from benchmark.afterwards.finished import Finished
+from benchmark.engine import precision
 from benchmark.errors import UserError
-from benchmark.finished import Finished
 from benchmark.journal import write_json
 from benchmark.scoring import score
+from benchmark.sweeps import matrix
 from benchmark.task import Side, Task
 from benchmark.workspace import Workspace
 from methods import Method, MethodError

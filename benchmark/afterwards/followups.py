@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from benchmark import cross, ensemble, fewshot, weights
+from benchmark import weights
+from benchmark.afterwards import cross, ensemble, fewshot
+from benchmark.afterwards.finished import Finished
 from benchmark.executors import Job
-from benchmark.finished import Finished
 from benchmark.workspace import Workspace
 
 

@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from benchmark import datasets, finished, images, ladders, outcomes, provenance, structure
+from benchmark import datasets, images, ladders, outcomes, provenance, structure
+from benchmark.afterwards import finished
+from benchmark.afterwards.finished import Finished
 from benchmark.datasets import DatasetIndex
 from benchmark.errors import UserError
-from benchmark.finished import Finished
 from benchmark.scoring import score
 from benchmark.task import Task
 from benchmark.universal import ensemble

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmark import locks
 from benchmark.errors import UserError
-from benchmark.executors import Job
+from benchmark.executors import Job, locks
+from benchmark.executors.progress import duration
 from benchmark.journal import write_json
 from benchmark.plan import RunSpec, differences
-from benchmark.progress import duration
 from benchmark.worker import Context
 from benchmark.workspace import Workspace
 from reports import ReportError, records

@@ -11,12 +11,13 @@ from typing import Any
 
 import click
 
-from benchmark import cost, executors, images, provenance, status, weights
+from benchmark import executors, images, provenance, weights
 from benchmark.errors import UserError
 from benchmark.executors import Job, Outcome, Resources
-from benchmark.matrix import Matrix, Places, gather
-from benchmark.progress import Progress
+from benchmark.executors.progress import Progress
 from benchmark.studies import Study
+from benchmark.sweeps import cost, status
+from benchmark.sweeps.matrix import Matrix, Places, gather
 from benchmark.workspace import Workspace
 
 Say = Callable[[str], None]
@@ -134,7 +135,7 @@ def run(study: Study, places: Places, *, executor: str = "local", resources: Res
             sys.stdout.flush()
     outcome.failed |= lacking
     if study.after and not (outcome.interrupted or outcome.ended or outcome.submitted):
-        from benchmark import followups  # brings much along that most sweeps do not need
+        from benchmark.afterwards import followups  # brings much along that most sweeps do not need
 
         for step in study.after:
             followups.follow(step, matrix.jobs, places.workspace, say)

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmark import datasets, images, ladders, weights
+from benchmark.afterwards.finished import Finished, on_default
 from benchmark.errors import UserError
 from benchmark.executors import Job
-from benchmark.finished import Finished, on_default
 from benchmark.journal import write_json
 from benchmark.scoring import score
 from benchmark.task import Side, Task

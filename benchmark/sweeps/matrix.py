@@ -6,14 +6,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import methods
-from benchmark import datasets, ladders, status
+from benchmark import datasets, ladders
 from benchmark import protocol as protocols
 from benchmark.datasets import DatasetIndex
 from benchmark.errors import UserError
 from benchmark.executors import Job
 from benchmark.plan import Overrides, RunSpec, fitting, parse_ids, plan
-from benchmark.status import State
 from benchmark.studies import Part, Study
+from benchmark.sweeps import status
+from benchmark.sweeps.status import State
 from benchmark.worker import Context
 from benchmark.workspace import Workspace
 from methods.parts import backbones

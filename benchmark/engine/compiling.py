@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from benchmark.folding import folded
+from benchmark.engine.folding import folded
 from benchmark.protocol import Protocol
 from methods import Method
 

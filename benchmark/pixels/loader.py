@@ -15,11 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmark.augment import Crops, Transform, center_crops, random_crops, uniforms
-from benchmark.colour import colour, normalise
 from benchmark.errors import UserError
 from benchmark.images import ImageStore
-from benchmark.resample import by_matrix, one_by_one, slack
+from benchmark.pixels.augment import Crops, Transform, center_crops, random_crops, uniforms
+from benchmark.pixels.colour import colour, normalise
+from benchmark.pixels.resample import by_matrix, one_by_one, slack
 
 log = logging.getLogger(__name__)
 

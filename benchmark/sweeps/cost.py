@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import methods
-from benchmark import compiling, weights
+from benchmark import weights
+from benchmark.engine import compiling
+from benchmark.executors.progress import duration
 from benchmark.plan import RunSpec
-from benchmark.progress import duration
 from reports import records
 from splits.manifest import HELD_OUT
 

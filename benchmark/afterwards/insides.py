@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from benchmark.images import ImageStore
-from benchmark.loader import Loader
+from benchmark.pixels.loader import Loader
 from benchmark.split_figures import to_plane
 from benchmark.task import Task
 from methods import Method

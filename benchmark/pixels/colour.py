@@ -8,7 +8,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from benchmark.augment import DRAWS, Transform
+from benchmark.pixels.augment import DRAWS, Transform
 
 _FIRST = DRAWS - 9
 """The draws for colour: one for grey, four for the factors, four for their order."""

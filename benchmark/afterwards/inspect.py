@@ -16,10 +16,11 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from benchmark import datasets, images, insides, ladders, search, train, weights
+from benchmark import datasets, images, ladders, search, train, weights
+from benchmark.afterwards import insides
+from benchmark.afterwards.finished import Finished
 from benchmark.datasets import DatasetIndex
 from benchmark.errors import UserError
-from benchmark.finished import Finished
 from benchmark.journal import write_json
 from benchmark.task import Side
 from benchmark.workspace import Workspace

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmark.precision import no_tf32
+from benchmark.engine.precision import no_tf32
 
 log = logging.getLogger(__name__)
 

@@ -1,0 +1,1 @@
+"""What a training run stands on: precision, compiling, folded norms, checkpoints, the log."""
