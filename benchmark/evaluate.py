@@ -13,12 +13,11 @@ from typing import Any
 import torch
 
 import methods
-from benchmark import clustering, datasets, ladders, outcomes, provenance, structure, submission, universal
+from benchmark import clustering, datasets, ladders, provenance, recording, structure, submission, universal
 from benchmark.errors import UserError
 from benchmark.scoring import score
 from benchmark.submission import Submission
 from benchmark.task import Side
-from benchmark.worker import split_facts
 from benchmark.workspace import Workspace
 from reports import records
 
@@ -68,8 +67,7 @@ def evaluate(workspace: Workspace, *, embeddings: Path, dataset: str, split: int
         notes.append(f"{idle} of {len(there)} embeddings are of images that split {split} does not use")
 
     result = score(sides["test"], found["test"], index.domain_names)
-    counted = result.outcomes.counted
-    if not counted.any():
+    if not result.outcomes.counted.any():
         roles = sides["test"].roles
         why = (f"every test image of split {split} is a query, there is no gallery"
                if roles is not None and (roles == "query").all() else
@@ -81,23 +79,17 @@ def evaluate(workspace: Workspace, *, embeddings: Path, dataset: str, split: int
     if cluster:
         scores |= clustering.nmi_f1(found["test"], sides["test"].labels, seed)
     identity = _identity(index.hash, rung.hash, name, seed, sent)
-    folder = workspace.runs / index.name / str(rung.id) / name / f"s{seed}-{identity[:8]}"
-    folder.mkdir(parents=True, exist_ok=True)
-    outcomes.save(folder / "queries.npz", result.outcomes)
-    path = records.write(folder, {
-        "schema": records.SCHEMA, "source": "submitted", "identity": identity, "dataset": index.name,
-        "dataset_hash": index.hash, "seed": seed, "split": split_facts(rung, ladder),
+    path = recording.write(records.place(workspace.runs, index.name, rung.id, name, seed, identity), result, {
+        "source": "submitted", "identity": identity, "dataset": index.name,
+        "dataset_hash": index.hash, "seed": seed, "split": recording.split_facts(rung, ladder),
         "method": {"name": name, "family": "submitted", "papers": [], "tags": [], "cite": None, "trains": None,
                    "summary": f"embeddings of {table.shape[1]} dimensions, submitted", "settings": {},
                    "trainable_parameters": None, "total_parameters": None},
         "protocol": {"name": "submitted"}, "backbone": {"name": backbone, "weights": None},
-        "scores": {"last": scores}, "chosen_epochs": {}, "domains": result.domains,
+        "scores": {"last": scores},
         "structure": {part: structure.structure(x, sides[part].labels) for part, x in found.items()},
-        "curve": [], "queries": {"count": int(counted.sum()), "left_out": int((~counted).sum())},
         "cost": {"seconds": time.perf_counter() - began, "device": provenance.device_name(device)},
-        "provenance": {**provenance.facts(), "date": provenance.now(), "embeddings": sent.hash,
-                       "kmeans": clustering.library(device) if cluster else None},
-    })
+    }, embeddings=sent.hash, kmeans=clustering.library(device) if cluster else None)
     return Evaluation(path, scores, notes, result.domains, universal.harmonic(result.domains))
 
 

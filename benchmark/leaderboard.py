@@ -14,7 +14,7 @@ from benchmark import split_figures
 from benchmark.workspace import Workspace
 from reports import coverage, records, site
 from reports.coverage import Study
-from reports.drawing import drawing
+from reports.plots.drawing import drawing
 from reports.results import Results
 from splits import manifest
 

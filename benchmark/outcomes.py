@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 
+NAME = "queries.npz"
+"""The file beside a record."""
+
 
 @dataclass(frozen=True)
 class Outcomes:

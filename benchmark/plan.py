@@ -21,6 +21,7 @@ from benchmark.errors import UserError, near
 from benchmark.protocol import Protocol
 from benchmark.workspace import Workspace
 from methods.parts import batches
+from reports import records
 from splits.frechet import frechet_distance
 from splits.manifest import Ladder, Split
 
@@ -50,9 +51,8 @@ class RunSpec:
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
     def folder(self, workspace: Workspace) -> Path:
-        """DATASET/SPLIT/METHOD/sSEED-HASH8 under the runs; the colon of `a:b` is no good in a file name."""
-        return (workspace.runs / self.dataset / str(self.split) / self.method.replace(":", "@")
-                / f"s{self.seed}-{self.identity[:8]}")
+        """Where the run lies."""
+        return records.place(workspace.runs, self.dataset, self.split, self.method, self.seed, self.identity)
 
     @property
     def place(self) -> tuple[Any, ...]:
@@ -196,3 +196,10 @@ def parse_ids(text: str) -> list[int]:
             raise UserError(f"--splits {text}: write numbers and rising ranges such as 1,3-5, or default, or all")
         ids += range(int(found[1]), int(found[2] or found[1]) + 1)
     return ids
+
+
+def rungs(text: str, ladder: Ladder) -> list[int] | None:
+    """The rungs that `--splits` means; None for all."""
+    if text == "all":
+        return None
+    return [ladder.default.id] if text == "default" else parse_ids(text)

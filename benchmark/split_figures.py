@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from benchmark import ladders
 from benchmark.workspace import Workspace
-from reports.figures import GREY, HUES, MARKERS
+from reports.plots.figures import GREY, HUES, MARKERS
 from splits import view
 from splits.compare import Comparison
 from splits.manifest import Ladder, Split

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import errno
 import gc
 import time
 from collections.abc import Callable
@@ -18,12 +17,11 @@ import torch
 from torch.nn.functional import normalize
 
 import methods
-from benchmark import datasets, features, images, ladders, outcomes, provenance, structure, train, weights
+from benchmark import datasets, features, images, ladders, provenance, recording, structure, train, weights
 from benchmark.clustering import library, nmi_f1
 from benchmark.datasets import DatasetIndex
 from benchmark.engine import checkpoint, precision
-from benchmark.engine.meter import Diverged, peak_memory, write_line
-from benchmark.errors import is_users_mistake
+from benchmark.engine.meter import peak_memory, write_line
 from benchmark.journal import write_json
 from benchmark.pixels.augment import Transform
 from benchmark.pixels.loader import Loader
@@ -35,10 +33,9 @@ from benchmark.workspace import Workspace
 from methods import Method
 from methods.parts import batches
 from methods.parts.backbones import Backbone
-from reports import records
 from splits.episodes import training_subset
 from splits.frechet import frechet_distance
-from splits.manifest import Ladder, Split
+from splits.manifest import Ladder
 
 HEADLINE = "recall@1"
 """The measure by which the rules other than `last` choose an epoch."""
@@ -89,13 +86,16 @@ def run(spec: RunSpec, context: Context, *, stop: Callable[[], bool] = lambda: F
     sampler = batches.create(protocol.batches or methods.get(spec.method).batches, torch.from_numpy(learnt.labels),
                              protocol.batch_size, distance=frechet_distance)
 
-    embed: Callable[[np.ndarray], torch.Tensor] = lambda ids: train.embed(method, loader, ids, protocol, context.device)  # noqa: E731
-    if not method.groups(protocol.lr, protocol.weight_decay) and spec.weights != weights.SCRATCH:
-        # Nothing trains, so the features that the ladder was built from serve every rung and seed.
-        cached = features.extract(index, store, method.backbone, name=protocol.backbone, weights_hash=spec.weights,
-                                  transform=transform, folder=context.workspace.cache, device=context.device,
-                                  progress=False)
-        embed = lambda ids: normalize(method.project(torch.from_numpy(cached[ids])), dim=-1).to(context.device)  # noqa: E731
+    trains = bool(method.groups(protocol.lr, protocol.weight_decay))
+    # Where nothing trains, the features that the ladder was built from serve every rung and seed.
+    cached = None if trains or spec.weights == weights.SCRATCH else features.extract(
+        index, store, method.backbone, name=protocol.backbone, weights_hash=spec.weights, transform=transform,
+        folder=context.workspace.cache, device=context.device, progress=False)
+
+    def embed(ids: np.ndarray) -> torch.Tensor:
+        if cached is None:
+            return train.embed(method, loader, ids, protocol, context.device)
+        return normalize(method.project(torch.from_numpy(cached[ids])), dim=-1).to(context.device)
 
     last: dict[str, Any] = {}
 
@@ -118,36 +118,22 @@ def run(spec: RunSpec, context: Context, *, stop: Callable[[], bool] = lambda: F
                               spent=lambda: {"seconds": time.perf_counter() - began, "joules": energy.so_far or 0.0})
     if not last:  # killed between the last checkpoint and the record
         evaluate(method)
-    result = last["score"]
-    outcomes.save(folder / "queries.npz", result.outcomes)
     if protocol.clustering == "last":
         history.epochs[-1]["test"] |= clustered()
     scores, chosen = choose(history)
     write_line(folder, {"event": "end", "chosen_epochs": chosen})
-    if method.groups(protocol.lr, protocol.weight_decay):
+    if trains:
         checkpoint.save_weights(folder / weights.RUN, method.state_dict())
     seen = structure.structure(embed(learnt.ids), learnt.labels) if protocol.train_structure else {}
-    record = {
-        "schema": records.SCHEMA, "source": "run", "identity": spec.identity,
-        "dataset": spec.dataset, "dataset_hash": spec.dataset_hash, "split": split_facts(split, ladder, task),
-        "method": _method_facts(spec, method), "protocol": spec.protocol,
-        "backbone": {"name": protocol.backbone, "weights": spec.weights}, "seed": spec.seed,
-        "scores": scores, "chosen_epochs": chosen, "domains": result.domains,
+    path = recording.write(folder, last["score"], {
+        "identity": spec.identity, "dataset": spec.dataset, "dataset_hash": spec.dataset_hash,
+        "split": recording.split_facts(split, ladder, task), "method": _method_facts(spec, method),
+        "protocol": spec.protocol, "backbone": {"name": protocol.backbone, "weights": spec.weights}, "seed": spec.seed,
+        "scores": scores, "chosen_epochs": chosen, "curve": _curve(history),
         "structure": {"train": seen, "test": structure.structure(last["embeddings"], task.test.labels)},
-        "curve": _curve(history),
-        "queries": {"count": int(result.outcomes.counted.sum()), "left_out": int((~result.outcomes.counted).sum())},
-        "cost": {"seconds": history.earlier.get("seconds", 0.0) + time.perf_counter() - began,
-                 "train_seconds": history.seconds, "evaluate_seconds": history.evaluating,
-                 "images_per_second": history.images / history.seconds if history.seconds else 0.0,
-                 "peak_memory_bytes": peak_memory(context.device), "steps": history.steps,
-                 "precision": precision.of(protocol, context.device),
-                 "energy_joules": energy.joules and history.earlier.get("joules", 0.0) + energy.joules,
-                 "device": provenance.device_name(context.device), "shared": context.shared},
-        "provenance": {**provenance.facts(context.command), "date": provenance.now(),
-                       "kmeans": None if protocol.clustering == "no" else library(context.device)},
-    }
-    path = records.write(folder, record)
-    (folder / "failure.json").unlink(missing_ok=True)
+        "cost": {**_cost(history, time.perf_counter() - began, energy.joules, context),
+                 "precision": precision.of(protocol, context.device)},
+    }, command=context.command, kmeans=None if protocol.clustering == "no" else library(context.device))
     checkpoint.remove(folder)
     return path
 
@@ -179,32 +165,6 @@ def few(side: Side, index: DatasetIndex, shots: int) -> Side:
                                domains=None if side.domains is None else side.domains[kept])
 
 
-def failure_of(error: BaseException) -> dict[str, Any]:
-    """What `failure.json` says of an error that ended a run: cause, what to try, the error's kind, and the step.
-
-    >>> failure_of(OSError(28, "No space left on device"))["cause"]
-    'the disk is full'
-    """
-    text = str(error).strip()
-    cause, remedy = text or type(error).__name__, ""
-    if isinstance(error, Diverged):
-        remedy = "lower the learning rate (--set lr=...) or clip gradients (--set clip_norm=1)"
-    elif isinstance(error, torch.cuda.OutOfMemoryError):
-        cause = "the GPU ran out of memory"
-        remedy = ("a smaller batch (--set batch_size=...), fewer runs a GPU (--per-gpu 1), or nothing compiled "
-                  "(--no-compile)")
-    elif isinstance(error, MemoryError) or "can't allocate memory" in text:
-        cause = "main memory ran out"
-        remedy = "a smaller batch (--set batch_size=...), or fewer runs at once (--jobs 1)"
-    elif (isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)) or "No space left" in text:
-        cause, remedy = "the disk is full", "free some space or give another folder (--work DIR), then run again"
-    elif "CUDA error" in text:
-        cause, remedy = f"the GPU failed: {text.splitlines()[0]}", "run again; if it stays, try --no-compile"
-    elif not is_users_mistake(error):
-        cause = f"{type(error).__name__}: {cause}" if text else cause
-    return {"cause": cause, "remedy": remedy, "kind": type(error).__name__, "step": getattr(error, "step", None)}
-
-
 @cache
 def _opened(dataset: str, work: Path, data: Path) -> tuple[DatasetIndex, images.ImageStore, Ladder]:
     """Index, pixels and ladder of a dataset, opened once in each worker process."""
@@ -231,19 +191,6 @@ def _pretrained(name: str, file: str | None, *, frozen_norm: bool) -> Backbone:
     return weights.pretrained(name, file, frozen_norm=frozen_norm)
 
 
-def split_facts(split: Split, ladder: Ladder, task: Task | None = None) -> dict[str, Any]:
-    """What a record says of its split; of a union also the training images of each member."""
-    facts: dict[str, Any] = {"id": split.id, "kind": split.kind, "iteration": split.iteration, "frd": split.frd,
-            "frd_class_means_released": split.frd_class_means_released, "hash": split.hash,
-            "train_classes": len(split.train), "test_classes": len(split.test),
-            "train_images": split.train_images, "test_images": split.test_images,
-            "ladder": [[rung.id, rung.frd] for rung in ladder.splits if rung.frd is not None]}
-    if task is not None and task.train.domains is not None:
-        counts = np.bincount(task.train.domains, minlength=len(task.domain_names))
-        facts["parts"] = dict(zip(task.domain_names, counts.tolist()))
-    return facts
-
-
 def _method_facts(spec: RunSpec, method: Method) -> dict[str, Any]:
     entry = methods.get(spec.method)
     return {"name": spec.method, "family": entry.family, "papers": list(entry.papers), "tags": list(entry.tags),
@@ -251,6 +198,16 @@ def _method_facts(spec: RunSpec, method: Method) -> dict[str, Any]:
             "trains": entry.trains,
             "trainable_parameters": sum(p.numel() for p in method.parameters() if p.requires_grad),
             "total_parameters": sum(p.numel() for p in method.parameters())}
+
+
+def _cost(history: train.History, seconds: float, joules: float | None, context: Context) -> dict[str, Any]:
+    """What the run took, the attempts before this one included."""
+    return {"seconds": history.earlier.get("seconds", 0.0) + seconds, "train_seconds": history.seconds,
+            "evaluate_seconds": history.evaluating, "steps": history.steps,
+            "images_per_second": history.images / history.seconds if history.seconds else 0.0,
+            "peak_memory_bytes": peak_memory(context.device),
+            "energy_joules": joules and history.earlier.get("joules", 0.0) + joules,
+            "device": provenance.device_name(context.device), "shared": context.shared}
 
 
 def _curve(history: train.History) -> list[dict[str, Any]]:

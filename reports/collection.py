@@ -15,8 +15,9 @@ from typing import Any
 
 import pandas as pd
 
-from reports import ReportError, crossing, fewshot, outcomes, packed, records
+from reports import ReportError, crossing, fewshot, records
 from reports.records import FAILURES, read, scan, scan_checked
+from reports.storage import outcomes, packed
 
 POINTS = 16
 """Points of a training curve that are packed."""
@@ -102,8 +103,8 @@ def unpack(folder: Path, runs: Path) -> tuple[int, int]:
         if not os.path.dirname(run).endswith(packed.ENDING):
             continue
         record = read(run)
-        to = (Path(runs) / record["dataset"] / str(record["split"]["id"]) / record["method"]["name"].replace(":", "@")
-              / f"s{record['seed']}-{record['identity'][:8]}")
+        to = records.place(Path(runs), record["dataset"], record["split"]["id"], record["method"]["name"],
+                           record["seed"], record["identity"])
         if (to / records.RECORD).exists():
             there += 1
             continue

@@ -10,8 +10,9 @@ from typing import Any
 
 import pandas as pd
 
-from reports import ReportError, packed
+from reports import ReportError
 from reports.aggregate import ROW, spread
+from reports.storage import packed
 from reports.tables import Column, Table, bar_note
 
 NAME = "cross.json"

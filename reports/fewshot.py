@@ -7,8 +7,9 @@ from typing import Any
 
 import pandas as pd
 
-from reports import ReportError, packed
+from reports import ReportError
 from reports.aggregate import ROW, spread
+from reports.storage import packed
 
 NAME = "fewshot.json"
 SCHEMA = 1

@@ -16,12 +16,13 @@ from typing import Any
 
 import pandas as pd
 
-from reports import ReportError, packed
-from reports.migration import SCHEMA, current
-from reports.schema import SOURCES, check
+from reports import ReportError
+from reports.storage import packed
+from reports.storage.migration import SCHEMA, current
+from reports.storage.schema import SOURCES, check
 
-__all__ = ["FACTS", "SCHEMA", "SOURCES", "check", "collect", "failures", "metrics", "read", "scan", "scan_checked",
-           "write", "write_failure"]
+__all__ = ["FACTS", "SCHEMA", "SOURCES", "check", "collect", "failures", "metrics", "place", "read", "scan",
+           "scan_checked", "write", "write_failure"]
 
 RECORD, FAILURE, FAILURES = "record.json", "failure.json", "failures.jsonl"
 _MAYBE = (int, float, type(None))
@@ -34,6 +35,15 @@ FACTS = (
 )
 FAILURE_FACTS = ("dataset", "split", "method", "seed", "protocol", "backbone", "kind", "cause", "remedy", "state",
                  "path")
+
+
+def place(runs: Path, dataset: str, split: int, method: str, seed: int, identity: str) -> Path:
+    """The folder of a run: DATASET/SPLIT/METHOD/sSEED-HASH8; the colon of `a:b` is no good in a file name.
+
+    >>> place(Path("runs"), "cub", 5, "mixup:margin", 0, "0123456789abcdef").as_posix()
+    'runs/cub/5/mixup@margin/s0-01234567'
+    """
+    return runs / dataset / str(split) / method.replace(":", "@") / f"s{seed}-{identity[:8]}"
 
 
 def _finite(value: Any) -> Any:

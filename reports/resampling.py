@@ -16,7 +16,7 @@ import pandas as pd
 
 from reports import ReportError
 from reports.aggregate import ROW
-from reports.outcomes import ByClass, Reader
+from reports.storage.outcomes import ByClass, Reader
 
 DRAWS = 1000
 

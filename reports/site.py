@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from reports import pages, study_pages, views
+from reports import views
 from reports.coverage import Study
-from reports.extras import Extras
-from reports.rendering import Site
+from reports.html import pages, study_pages
+from reports.html.extras import Extras
+from reports.html.rendering import Site
 from reports.results import Results
 
 _LIST = ".oodml-site.json"

@@ -10,9 +10,9 @@ from click.testing import CliRunner
 from PIL import Image
 
 from benchmark import datasets
+from benchmark.checkup.doctor import CHUNK, examine
 from benchmark.commands.datasets import command
 from benchmark.datasets import Counts
-from benchmark.datasets.doctor import CHUNK, examine
 from tests import layouts
 
 

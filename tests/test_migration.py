@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from reports import migration, records
-from reports.migration import Foreign
+from reports import records
+from reports.storage import migration
+from reports.storage.migration import Foreign
 from tests.sample_records import make_record
 
 

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from benchmark.commands.records import command
 from benchmark.commands.report import command as report
-from reports import ReportError, collection, fewshot, outcomes, packed, records, site
+from reports import ReportError, collection, fewshot, records, site
 from reports.results import Results
+from reports.storage import outcomes, packed
 from tests.sample_records import make_record, write_sample
 from tests.test_report_studies import write_fewshot
 

@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 
 import reports
-from reports import cards, published, records
+from reports import published, records
+from reports.html import cards
 from reports.results import Results
 from tests.sample_records import make_record, write_sample
 

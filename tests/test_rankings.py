@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from reports import ReportError, aggregate, gains, rankings, records, statistics
-from reports.outcomes import Reader
 from reports.resampling import Resamples, ags_weights
 from reports.results import Results
+from reports.storage.outcomes import Reader
 from tests.sample_records import LADDERS, make_record, write_outcomes
 
 

@@ -9,18 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reports import (
-    ReportError,
-    comparison,
-    correlations,
-    crossing,
-    exports,
-    fewshot,
-    records,
-    rendering,
-    site,
-    variants,
-)
+from reports import ReportError, comparison, correlations, crossing, exports, fewshot, records, site, variants
+from reports.html import rendering
 from reports.results import Results
 from tests.sample_records import make_record, write_sample
 

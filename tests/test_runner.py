@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmark import cli, provenance, worker
+from benchmark import cli, provenance
 from benchmark.errors import UserError
-from benchmark.executors import Resources, local, locks, slurm
+from benchmark.executors import Resources, cell, local, locks, slurm
 from benchmark.executors.locks import Lock
 from benchmark.sweeps import status, sweep
 from benchmark.sweeps.matrix import Places
@@ -75,7 +75,8 @@ class Crashes(Plain):
 class Fills(Plain):
     """Finds the disk full."""
     def trouble(self):
-        raise OSError(errno.ENOSPC, "No space left on device")
+        if not (HERE / "mended").exists():
+            raise OSError(errno.ENOSPC, "No space left on device")
 '''
 
 
@@ -137,11 +138,28 @@ def test_troubles_of_one_cell_are_its_own(made: Workspace) -> None:
     assert not list(made.runs.rglob("fails/*/failure.json"))
 
 
-def test_a_full_disk_ends_the_sweep_and_marks_no_cell(made: Workspace) -> None:
-    outcome = run(made, "fills", jobs=1, seeds=3)
+def test_a_full_disk_ends_the_sweep_but_not_what_runs_and_is_tried_again_without_being_told(made: Workspace) -> None:
+    outcome = run(made, "fills,fine", jobs=2, seeds=1, command="oodml run --this")
     assert "disk is full" in outcome.ended
     assert not outcome.failed
+    assert {spec.method for spec in outcome.done} == {"fine"}  # it ran beside, and to its end
+    (failure,) = made.runs.rglob("failure.json")
+    facts = json.loads(failure.read_text())
+    assert (facts["cause"], facts["step"], facts["passing"]) == ("the disk is full", 0, True)
+    assert "free some space" in facts["remedy"]
+
+    cells, _ = status.survey(made)
+    told = "\n".join(status.failures(cells))
+    assert "the disk is full" in told
+    assert "again: oodml run --this\n" in told
+    (made.root / "mended").touch()
+    assert [spec.method for spec in run(made, "fills,fine", seeds=1).done] == ["fills"]
     assert not list(made.runs.rglob("failure.json"))
+
+
+def test_nothing_new_begins_on_a_full_disk(made: Workspace) -> None:
+    assert "disk is full" in run(made, "fills", jobs=1, seeds=3).ended
+    assert len(list(made.runs.rglob("failure.json"))) == 1
 
 
 def test_damaged_records_are_done_again_and_foreign_ones_never_touched(made: Workspace) -> None:
@@ -344,7 +362,7 @@ def test_datasets_may_be_repeated_and_listed(words: list[str], names: tuple[str,
 
 @pytest.mark.parametrize("kind", [UserError, SplitError, MethodError, ReportError])
 def test_the_cause_of_a_users_mistake_is_its_text_alone(kind: type[Exception]) -> None:
-    assert worker.failure_of(kind("unknown thing 'x'"))["cause"] == "unknown thing 'x'"
+    assert cell.failure_of(kind("unknown thing 'x'"))["cause"] == "unknown thing 'x'"
 
 
 @pytest.mark.parametrize(("given", "match"), [({"partiton": "gpu"}, "'partiton'.*partition"),

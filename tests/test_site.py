@@ -14,7 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from benchmark.commands.report import command
-from reports import ReportError, drawing, records, site
+from reports import ReportError, records, site
+from reports.plots import drawing
 from reports.results import Results
 from tests.sample_records import DOMAINS, make_record, write_sample
 

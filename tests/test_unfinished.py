@@ -14,8 +14,9 @@ from click.testing import CliRunner
 
 from benchmark.commands.records import command
 from benchmark.commands.report import command as report
-from reports import ReportError, aggregate, coverage, drawing, figures, gains, records, site, small_figures
-from reports.rendering import Site
+from reports import ReportError, aggregate, coverage, gains, records, site
+from reports.html.rendering import Site
+from reports.plots import drawing, figures, small_figures
 from reports.results import Results
 from splits import manifest
 from tests.sample_records import LADDERS, make_record, write_outcomes

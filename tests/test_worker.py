@@ -15,6 +15,7 @@ from benchmark import datasets, protocol, worker
 from benchmark.datasets.index import DatasetIndex
 from benchmark.engine.meter import Diverged
 from benchmark.errors import UserError
+from benchmark.executors import cell
 from benchmark.pixels.augment import Transform
 from benchmark.task import Side
 from benchmark.train import History
@@ -115,8 +116,8 @@ def stepped(error: Exception, step: int) -> Exception:
     (ValueError(), "ValueError", ""),
 ])
 def test_a_failure_names_cause_remedy_kind_and_step(error: Exception, cause: str, remedy: str) -> None:
-    found = worker.failure_of(stepped(error, 7))
+    found = cell.failure_of(stepped(error, 7))
     assert cause in found["cause"]
     assert remedy in found["remedy"]
     assert (found["kind"], found["step"]) == (type(error).__name__, 7)
-    assert worker.failure_of(type(error)("x"))["step"] is None
+    assert cell.failure_of(type(error)("x"))["step"] is None

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from benchmark import datasets, images, ladders, outcomes, provenance, structure
+from benchmark import datasets, images, ladders, provenance, recording, structure
 from benchmark.afterwards import finished
 from benchmark.afterwards.finished import Finished
 from benchmark.datasets import DatasetIndex
@@ -21,7 +21,6 @@ from benchmark.errors import UserError
 from benchmark.scoring import score
 from benchmark.task import Task
 from benchmark.universal import ensemble
-from benchmark.worker import split_facts
 from benchmark.workspace import Workspace
 from reports import records
 from splits.manifest import Ladder
@@ -85,7 +84,7 @@ def _made(runs: list[Finished], index: DatasetIndex, ladder: Ladder, workspace: 
     parts = [index.hash, split.hash, *(one.spec.identity for one in runs)]
     identity = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
     name = NAME.format(spec.method)
-    folder = workspace.runs / index.name / str(split.id) / name.replace(":", "@") / f"s{spec.seed}-{identity[:8]}"
+    folder = records.place(workspace.runs, index.name, split.id, name, spec.seed, identity)
     if (folder / records.RECORD).exists():
         return folder / records.RECORD
     began = time.perf_counter()
@@ -93,20 +92,13 @@ def _made(runs: list[Finished], index: DatasetIndex, ladder: Ladder, workspace: 
     store = images.prepare(index, workspace.cache, progress=False)
     mean = ensemble([one.embed(task.test, store, workspace, device) for one in runs])
     result = score(task.test, mean, task.domain_names)
-    counted = result.outcomes.counted
-    folder.mkdir(parents=True, exist_ok=True)
-    outcomes.save(folder / "queries.npz", result.outcomes)
-    return records.write(folder, {
-        "schema": records.SCHEMA, "source": "run", "identity": identity, "dataset": index.name,
-        "dataset_hash": index.hash, "split": split_facts(split, ladder), "method": _method_facts(name, runs),
+    return recording.write(folder, result, {
+        "identity": identity, "dataset": index.name, "dataset_hash": index.hash,
+        "split": recording.split_facts(split, ladder), "method": _method_facts(name, runs),
         "protocol": spec.protocol, "backbone": {"name": spec.protocol["backbone"], "weights": spec.weights},
-        "seed": spec.seed, "scores": {"last": result.scores}, "chosen_epochs": {}, "domains": result.domains,
-        "structure": {"test": structure.structure(mean, task.test.labels)}, "curve": [],
-        "queries": {"count": int(counted.sum()), "left_out": int((~counted).sum())},
+        "seed": spec.seed, "structure": {"test": structure.structure(mean, task.test.labels)},
         "cost": {"seconds": time.perf_counter() - began, "device": provenance.device_name(device)},
-        "provenance": {**provenance.facts(), "date": provenance.now(),
-                       "members": {one.spec.dataset: one.spec.identity for one in runs}},
-    })
+    }, members={one.spec.dataset: one.spec.identity for one in runs})
 
 
 def _method_facts(name: str, runs: list[Finished]) -> dict[str, Any]:

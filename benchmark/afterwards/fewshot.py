@@ -27,8 +27,8 @@ from benchmark.afterwards.finished import Finished
 from benchmark.engine import precision
 from benchmark.errors import UserError
 from benchmark.journal import write_json
+from benchmark.plan import rungs
 from benchmark.scoring import score
-from benchmark.sweeps import matrix
 from benchmark.task import Side, Task
 from benchmark.workspace import Workspace
 from methods import Method, MethodError
@@ -66,7 +66,7 @@ def run(workspace: Workspace, *, dataset: str, chosen: str, shots: tuple[int, ..
     adaptation = adaptation or Adaptation()
     index = datasets.load(dataset, workspace.data)
     ladder = ladders.load(workspace, dataset, index)
-    runs = [one for one in finished.find(workspace, index.name, chosen, matrix.rungs(splits, ladder))
+    runs = [one for one in finished.find(workspace, index.name, chosen, rungs(splits, ladder))
             if one.spec.dataset_hash == index.hash]
     if not runs:
         raise UserError(f"no finished run of {chosen} on {dataset} (splits: {splits}) with kept weights in "

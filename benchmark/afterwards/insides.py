@@ -20,8 +20,8 @@ from benchmark.task import Task
 from methods import Method
 from methods.crt import CodedResidual
 from methods.parts.prompts import PromptPool
-from reports.drawing import GREY, HUES, MARKERS
-from reports.study_figures import matrix
+from reports.plots.drawing import GREY, HUES, MARKERS
+from reports.plots.study_figures import matrix
 
 IMAGES, PROTOTYPES = 5, 6
 """How many images, and how many prototypes of each, the maps show."""

@@ -24,7 +24,7 @@ from benchmark.errors import UserError
 from benchmark.journal import write_json
 from benchmark.task import Side
 from benchmark.workspace import Workspace
-from reports.extras import INSPECTION, SCHEMA
+from reports.html.extras import INSPECTION, SCHEMA
 from splits.manifest import Ladder
 
 NEIGHBOURS = 7

@@ -51,7 +51,7 @@ def _table(workspace: Workspace) -> None:
 
 def _row(dataset: Dataset, data: Path, loaded: dict[str, DatasetIndex]) -> tuple[str, ...]:
     from benchmark import datasets
-    from benchmark.datasets.doctor import count
+    from benchmark.checkup.doctor import count
     from benchmark.datasets.reading import NotThere
     from benchmark.datasets.union import unite_indexes
     from benchmark.errors import UserError
@@ -91,8 +91,8 @@ def _sizes(counts: Counts) -> tuple[str, str, str]:
 def show(workspace: Workspace, name: str, sheet: Path | None) -> None:
     """Where a dataset comes from, its tree and its counts."""
     from benchmark import datasets
-    from benchmark.datasets.contact import contact_sheet
-    from benchmark.datasets.doctor import describe
+    from benchmark.checkup.contact import contact_sheet
+    from benchmark.checkup.doctor import describe
     from benchmark.datasets.reading import NotThere
 
     dataset = datasets.get(name)
@@ -115,7 +115,7 @@ def show(workspace: Workspace, name: str, sheet: Path | None) -> None:
     _figures(index)
     if dataset.embedded and index.domains is None:
         from benchmark import images
-        from benchmark.datasets import baseline
+        from benchmark.checkup import baseline
 
         store = images.prepare(index, workspace.writable().cache)
         click.echo("before anything is learnt, Recall@1 on the default test classes: "
@@ -130,7 +130,7 @@ def show(workspace: Workspace, name: str, sheet: Path | None) -> None:
 def _figures(index: DatasetIndex) -> None:
     import numpy as np
 
-    from benchmark.datasets.doctor import count, describe, single_classes
+    from benchmark.checkup.doctor import count, describe, single_classes
 
     if index.root is not None:
         click.echo(f"found in: {index.root}")
@@ -165,7 +165,7 @@ def check(workspace: Workspace, name: str, jobs: int | None) -> None:
     from tqdm import tqdm
 
     from benchmark import datasets, images
-    from benchmark.datasets.doctor import count, describe, examine
+    from benchmark.checkup.doctor import count, describe, examine
     from benchmark.errors import UserError
 
     dataset = datasets.get(name)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import time
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import torch
+
 from benchmark import worker
+from benchmark.engine.meter import Diverged
+from benchmark.errors import is_users_mistake
 from benchmark.executors import Job
 from benchmark.executors.locks import Heart, Lock, Watch
 from benchmark.train import Interrupted
@@ -33,7 +38,7 @@ def do(job: Job, heart: Heart, *, stop: Callable[[], bool] = lambda: False,
         return Verdict("found")
     try:
         lock = Lock.take(folder, job.after)
-    except OSError as error:
+    except OSError as error:  # nothing is written down: the folder may be another runner's
         return Verdict("full", FULL) if _is_full(error) else Verdict("failed", f"{folder}: {error.strerror}")
     if lock is None:
         return Verdict("busy")
@@ -48,7 +53,7 @@ def do(job: Job, heart: Heart, *, stop: Callable[[], bool] = lambda: False,
     except Interrupted as pause:
         verdict = Verdict("stopped", str(pause))
     except Exception as error:
-        verdict = Verdict("full", FULL) if _is_full(error) else Verdict("failed", _note(job, error))
+        verdict = _noted(job, error)
     finally:
         heart.lock, heart.busy = None, False
         if verdict.kind in ("done", "found"):
@@ -85,13 +90,43 @@ def write_failure(job: Job, cause: str, **facts: Any) -> None:
             "label": spec.label(), **facts})
 
 
-def _note(job: Job, error: Exception) -> str:
-    facts = dict(worker.failure_of(error))
+def failure_of(error: BaseException) -> dict[str, Any]:
+    """What `failure.json` says of an error that ended a run: cause, what to try, the error's kind, and the step.
+
+    >>> failure_of(OSError(28, "No space left on device"))["cause"]
+    'the disk is full'
+    """
+    text = str(error).strip()
+    cause, remedy = text or type(error).__name__, ""
+    if isinstance(error, Diverged):
+        remedy = "lower the learning rate (--set lr=...) or clip gradients (--set clip_norm=1)"
+    elif isinstance(error, torch.cuda.OutOfMemoryError):
+        cause = "the GPU ran out of memory"
+        remedy = ("a smaller batch (--set batch_size=...), fewer runs a GPU (--per-gpu 1), or nothing compiled "
+                  "(--no-compile)")
+    elif isinstance(error, MemoryError) or "can't allocate memory" in text:
+        cause = "main memory ran out"
+        remedy = "a smaller batch (--set batch_size=...), or fewer runs at once (--jobs 1)"
+    elif (isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)) or "No space left" in text:
+        cause, remedy = FULL, "free some space or give another folder (--work DIR), then run again"
+    elif "CUDA error" in text:
+        cause, remedy = f"the GPU failed: {text.splitlines()[0]}", "run again; if it stays, try --no-compile"
+    elif not is_users_mistake(error):
+        cause = f"{type(error).__name__}: {cause}" if text else cause
+    return {"cause": cause, "remedy": remedy, "kind": type(error).__name__, "step": getattr(error, "step", None)}
+
+
+def _noted(job: Job, error: Exception) -> Verdict:
+    """The verdict on a cell that failed, after writing down why.
+
+    A full disk is no cell's fault: it is marked as passing, so that the next sweep does the cell without being told.
+    """
+    facts = failure_of(error)
     cause = str(facts.pop("cause"))
-    write_failure(job, cause, **{"traceback": traceback.format_exc(), **facts})
-    return cause.splitlines()[0]
+    full = _is_full(error)
+    write_failure(job, cause, **facts, passing=full, traceback=traceback.format_exc())
+    return Verdict("full" if full else "failed", FULL if full else cause.splitlines()[0])
 
 
 def _is_full(error: Exception) -> bool:
-    """A full disk is no cell's failure: the sweep ends, and goes on when there is room again."""
-    return str(worker.failure_of(error)["cause"]).startswith(FULL)
+    return str(failure_of(error)["cause"]).startswith(FULL)

@@ -83,14 +83,14 @@ class Crew:
         """Until every cell is done, failed or put down."""
         told = False
         while True:
-            self.stop.value = self.brake.pressed or bool(self.outcome.ended)
+            self.stop.value = self.brake.pressed
             if self.brake.hard:
                 return self.outcome
             self._revisit()
             for place in range(len(self.workers)):
                 self._employ(place)
             busy = [worker for worker in self.workers if worker is not None and worker.job is not None]
-            if not busy and (self.stop.value or not (self.waiting or self.elsewhere)):
+            if not busy and (self.stop.value or self.outcome.ended or not (self.waiting or self.elsewhere)):
                 return self.outcome
             if not busy and not self.waiting and not told:
                 told = True
@@ -119,7 +119,7 @@ class Crew:
     def _employ(self, place: int) -> None:
         """Give an idle worker the next free cell, starting its process where there is none."""
         worker = self.workers[place]
-        if self.stop.value or (worker is not None and worker.job is not None):
+        if self.stop.value or self.outcome.ended or (worker is not None and worker.job is not None):
             return
         job = self._next()
         if job is None:

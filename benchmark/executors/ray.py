@@ -111,9 +111,6 @@ def _drive(ray: Any, jobs: list[Job], resources: Resources, progress: Progress, 
             job = running.pop(reference)
             if _settle(ray, reference, job, outcome, progress) == "busy":
                 waiting.insert(0, job)
-            if outcome.ended and not pressed:
-                pressed = True
-                ray.get(board.press.remote())
         progress.tick()
     outcome.interrupted = brake.exit_code
     if brake.out_of_time and not outcome.interrupted and not all(job.done for job in jobs):

@@ -11,7 +11,7 @@ from benchmark import protocol as protocols
 from benchmark.datasets import DatasetIndex
 from benchmark.errors import UserError
 from benchmark.executors import Job
-from benchmark.plan import Overrides, RunSpec, fitting, parse_ids, plan
+from benchmark.plan import Overrides, RunSpec, fitting, plan, rungs
 from benchmark.studies import Part, Study
 from benchmark.sweeps import status
 from benchmark.sweeps.status import State
@@ -130,10 +130,3 @@ def _located(dataset: str) -> str:
     if kind == "union":
         return f"union:{','.join(map(_located, place.split(',')))}"
     return f"{kind}:{_absolute(place)}" if own else dataset
-
-
-def rungs(text: str, ladder: Ladder) -> list[int] | None:
-    """The rungs that `--splits` means; None for all."""
-    if text == "all":
-        return None
-    return [ladder.default.id] if text == "default" else parse_ids(text)

@@ -19,7 +19,7 @@ from benchmark.plan import RunSpec, differences
 from benchmark.worker import Context
 from benchmark.workspace import Workspace
 from reports import ReportError, records
-from reports.migration import Foreign
+from reports.storage.migration import Foreign
 
 SCHEMA = 1
 KINDS = ("done", "running", "failed", "missing")
@@ -31,6 +31,7 @@ class State:
 
     kind: str
     text: str = ""
+    """Why there is no result; also of a missing cell whose last attempt met a full disk."""
     begun: bool = False
     """Whether a checkpoint waits to be taken up."""
     remedy: str = ""
@@ -46,7 +47,8 @@ def look(folder: Path) -> State:
         return State("running", _heard(holder), begun)
     try:
         failure = json.loads((folder / records.FAILURE).read_text(encoding="utf-8"))
-        return State("failed", str(failure.get("cause", "?")).splitlines()[0], begun, str(failure.get("remedy") or ""))
+        return State("missing" if failure.get("passing") else "failed", str(failure.get("cause", "?")).splitlines()[0],
+                     begun, str(failure.get("remedy") or ""))
     except FileNotFoundError:
         return State("missing", begun=begun)
     except (OSError, ValueError, AttributeError):
@@ -181,12 +183,12 @@ def failures(cells: Iterable[Cell]) -> list[str]:
     """Each cell without a result: its cause, what may help and the command that tries again."""
     lines = []
     for cell in cells:
-        if cell.state.kind in ("failed", "damaged", "foreign"):
+        if cell.state.kind in ("failed", "damaged", "foreign") or (cell.state.text and cell.state.kind == "missing"):
             lines.append(f"{cell.spec.label()}: {cell.state.text}")
             if cell.state.remedy:
                 lines.append(f"    may help: {cell.state.remedy}")
-            if cell.state.kind == "failed":
-                lines.append(f"    again: {retry(cell.command)}")
+            if cell.state.kind in ("failed", "missing"):
+                lines.append(f"    again: {retry(cell.command) if cell.state.kind == 'failed' else cell.command}")
             lines.append(f"    {cell.folder}")
     return lines
 

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from reports import ReportError
-from reports.migration import SCHEMA
+from reports.storage.migration import SCHEMA
 
 SOURCES = ("run", "submitted", "published")
 

@@ -12,8 +12,9 @@ import jinja2
 import pandas as pd
 from markupsafe import Markup, escape
 
-from reports import aggregate, drawing, formats, small_figures, views
+from reports import aggregate, formats, views
 from reports.aggregate import ROW
+from reports.plots import drawing, small_figures
 from reports.results import Results
 from reports.tables import Column, Table
 

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from reports import ReportError
-from reports.rendering import Site
+from reports.html.rendering import Site
 
 INSPECTION = "inspect/inspection.json"
 SCHEMA = 1

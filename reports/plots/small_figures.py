@@ -8,7 +8,7 @@ from typing import Any
 
 from matplotlib.ticker import MaxNLocator
 
-from reports.drawing import GRID, HUES, INK
+from reports.plots.drawing import GRID, HUES, INK
 
 _DASHES = ("", "5 1.5", "1 1.5", "4 1.5 1 1.5")
 

@@ -8,11 +8,13 @@ from typing import Any
 
 import pandas as pd
 
-from reports import cards, coverage, figures, small_figures, tables, views
+from reports import coverage, tables, views
 from reports.coverage import Study
-from reports.drawing import Style, styles_of
-from reports.extras import Extras
-from reports.rendering import Site, slug
+from reports.html import cards
+from reports.html.extras import Extras
+from reports.html.rendering import Site, slug
+from reports.plots import figures, small_figures
+from reports.plots.drawing import Style, styles_of
 from reports.results import union_parts
 from reports.statistics import kendall_between_rungs
 

@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from reports.drawing import (
+from reports.plots.drawing import (
     GREY,
     GRID,
     HUES,

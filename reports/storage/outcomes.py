@@ -21,7 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from reports import ReportError, packed
+from reports import ReportError
+from reports.storage import packed
 
 NAME = "queries.npz"
 SUMMED = "classes.json"

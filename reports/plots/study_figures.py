@@ -10,7 +10,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from reports.drawing import GREY, GRID, HUES, INK, MARKERS, drawing, panel, svg
+from reports.plots.drawing import GREY, GRID, HUES, INK, MARKERS, drawing, panel, svg
 from reports.statistics import Friedman
 
 FEW = 20

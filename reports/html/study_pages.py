@@ -7,23 +7,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from reports import (
-    audit,
-    cards,
-    comparison,
-    correlations,
-    crossing,
-    fewshot,
-    published,
-    rankings,
-    statistics,
-    study_figures,
-    variants,
-    views,
-)
+from reports import audit, comparison, correlations, crossing, fewshot, published, rankings, statistics, variants, views
 from reports import tables as tabular
 from reports.aggregate import ROW
-from reports.rendering import Site
+from reports.html import cards
+from reports.html.rendering import Site
+from reports.plots import study_figures
 from reports.tables import Column, Table
 
 PAIRS_SHOWN = 15

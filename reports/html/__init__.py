@@ -1,0 +1,1 @@
+"""The pages of the leaderboard: what stands on each, and how tables and figures become HTML."""
