@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 import methods
 from benchmark import protocol as protocols
@@ -20,6 +21,7 @@ from benchmark import weights
 from benchmark.errors import UserError, near
 from benchmark.protocol import Protocol
 from benchmark.workspace import Workspace
+from methods import Method
 from methods.parts import batches
 from reports import records
 from splits.frechet import frechet_distance
@@ -58,6 +60,11 @@ class RunSpec:
     def place(self) -> tuple[Any, ...]:
         """The cell's place in a table of results; cells that differ in settings alone share it."""
         return (self.dataset, self.split, self.method, self.seed, self.protocol["name"], self.protocol["backbone"])
+
+    def build(self, backbone: nn.Module, classes: int) -> Method:
+        """The method that this cell trains, on a backbone, for so many training classes."""
+        entry = methods.get(self.method)
+        return entry.build(backbone, classes, self.protocol["dim"], *_typed(entry, self.settings, self.base_settings))
 
     def label(self) -> str:
         return f"{self.dataset}/{self.split} {self.method} {self.protocol['backbone']} seed {self.seed}"
@@ -140,9 +147,11 @@ def plan(ladder: Ladder, index_hash: str, names: Iterable[str], *, protocol: str
     for name in names:
         entry = methods.get(name)
         own = load_protocol(protocol, ladder.dataset, name, overrides)
-        _check(own, entry)
         settings = _settings(entry, ladder.dataset, protocol, overrides)
         base = {} if entry.base is None else _settings(entry.base, ladder.dataset, protocol, overrides)
+        _check(own, entry)
+        if overrides != Overrides():  # what is shipped goes together
+            entry.rehearse(own.backbone, own.dim, *_typed(entry, settings, base))
         made.append((name, settings, base, own.identity(), weights.identify(own.backbone, weights_file)))
     return [RunSpec(ladder.dataset, index_hash, split.id, split.hash, *one, seed)
             for seed in seeds for one in made for split in chosen]
@@ -173,6 +182,11 @@ def load_protocol(name: str, dataset: str, method: str, overrides: Overrides) ->
     entry = methods.get(method)
     return protocols.load(name, dataset=dataset, method=method, tags=(entry.family, *entry.tags),
                           overrides=overrides.protocol)
+
+
+def _typed(entry: methods.Entry, settings: Mapping[str, Any], base: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Settings as the method and its base objective take them."""
+    return entry.settings(**settings), None if entry.base is None else entry.base.settings(**base)
 
 
 def split_of(ladder: Ladder, spec: RunSpec) -> Split:

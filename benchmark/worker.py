@@ -176,13 +176,11 @@ def _opened(dataset: str, work: Path, data: Path) -> tuple[DatasetIndex, images.
 def _build(spec: RunSpec, context: Context, protocol: Protocol, classes: int) -> Method:
     for plugin in context.plugins:
         methods.load_plugin(plugin)
-    entry = methods.get(spec.method)
     torch.manual_seed(spec.seed)
     make = weights.pretrained if spec.weights == weights.SCRATCH else _pretrained
     backbone = copy.deepcopy(make(protocol.backbone, context.weights_file, frozen_norm=protocol.frozen_norm))
     torch.manual_seed(spec.seed)  # what is built on it does not depend on whether it was made just now
-    base = entry.base.settings(**spec.base_settings) if entry.base is not None else None
-    return entry.build(backbone, classes, protocol.dim, entry.settings(**spec.settings), base)
+    return spec.build(backbone, classes)
 
 
 @lru_cache(maxsize=1)

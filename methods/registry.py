@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import fnmatch
 import importlib
@@ -10,11 +11,13 @@ import importlib.util
 import pkgutil
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from methods.method import Method, MethodError, Objective, near
@@ -77,6 +80,16 @@ class Entry:
 
             backbone = sketch(backbone)
         return self.cls.misfit(backbone)  # type: ignore[attr-defined]
+
+    def rehearse(self, backbone: str, dim: int, settings: Any, base_settings: Any = None) -> None:
+        """Build the method without memory behind its weights, so that what does not go together is told early."""
+        from methods.parts.backbones import sketch
+
+        with torch.device("meta"):
+            if issubclass(self.cls, Objective):
+                self.cls(settings, 2, dim)
+            else:
+                self.build(copy.deepcopy(sketch(backbone)), 2, dim, settings, base_settings)
 
     def build(self, backbone: nn.Module, classes: int, dim: int, settings: Any = None,
               base_settings: Any = None) -> Method:
@@ -142,7 +155,12 @@ def discover() -> None:
         if not module.ispkg:
             importlib.import_module(f"methods.{module.name}")
     for point in importlib.metadata.entry_points(group="oodml.methods"):
-        point.load()
+        try:
+            point.load()
+        except Exception as error:  # somebody's package: the other methods do not depend on it
+            owner = point.dist.name if point.dist else point.value
+            warnings.warn(f"the methods of the installed package {owner} are left out: {point.value}: "
+                          f"{type(error).__name__}: {' '.join(str(error).split())}", stacklevel=2)
 
 
 def load_plugin(path: str | Path) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +56,18 @@ def test_a_plugin_is_listed_and_shown(tmp_path: Path) -> None:
         assert "@misc{me}" in invoke("show", "listed-pairs", "--plugin", str(file))
     finally:
         registry._ENTRIES.pop("listed-pairs", None)
+
+
+def test_an_installed_package_that_breaks_takes_no_other_method_with_it(tmp_path: Path) -> None:
+    (tmp_path / "broken_methods.py").write_text("raise RuntimeError('made to fail')\n", encoding="utf-8")
+    facts = tmp_path / "broken-0.1.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 0.1\n", encoding="utf-8")
+    (facts / "entry_points.txt").write_text("[oodml.methods]\nall = broken_methods\n", encoding="utf-8")
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import methods; print(len(methods.names()))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(found.stdout) == len(methods.names())
+    assert "package broken are left out: broken_methods: RuntimeError: made to fail" in found.stderr
 
 
 @pytest.mark.parametrize(("content", "line", "text"), [

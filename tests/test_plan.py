@@ -119,6 +119,17 @@ def test_what_a_worker_would_not_understand_is_refused_before_any_cell_runs(made
         specs(made, set=changes)
 
 
+@pytest.mark.parametrize(("method", "changes", "match"), [
+    ("triplet-random", {"triplet-random.miner": "hardest"}, "triplet.miner 'hardest' is unknown"),
+    ("diva", {"dim": 30}, "diva cuts the embedding into 4 equal parts"),
+    ("diva:arcface", {"epochs": 2}, "its base must be a triplet objective"),
+])
+def test_settings_that_do_not_go_together_are_refused_too(made: Workspace, method: str, changes: dict[str, Any],
+                                                          match: str) -> None:
+    with pytest.raises(methods.MethodError, match=match):
+        specs(made, method, set=changes)
+
+
 @pytest.mark.parametrize("name", [*batches.NAMES, "spc-5"])
 def test_every_batch_sampler_can_be_planned(made: Workspace, name: str) -> None:
     assert {spec.protocol["batches"] for spec in specs(made, set={"batches": name})} == {name}

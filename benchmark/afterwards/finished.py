@@ -66,10 +66,8 @@ class Finished:
 
     def rebuild(self, classes: int) -> Method:
         """The trained method, which saw this many classes, in evaluation mode on the CPU; nothing in it trains."""
-        entry, protocol = methods.get(self.spec.method), self.protocol
-        base = entry.base.settings(**self.spec.base_settings) if entry.base is not None else None
-        method = entry.build(create(protocol.backbone, frozen_norm=protocol.frozen_norm), classes, protocol.dim,
-                             entry.settings(**self.spec.settings), base)
+        backbone = create(self.protocol.backbone, frozen_norm=self.protocol.frozen_norm)
+        method = self.spec.build(backbone, classes)
         try:
             method.load_state_dict(load_file(self.folder / weights.RUN))
         except (RuntimeError, OSError) as error:
