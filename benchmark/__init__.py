@@ -1,1 +1,1 @@
-"""The application: command line, data, training, measuring, running."""
+"""The application: command line, data, training, measuring, running. `CONTRIBUTING.md` has a map of its rooms."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -76,3 +77,14 @@ def test_commands_and_datasets_import_nothing_heavy_at_their_top() -> None:
 def test_methods_are_listed_without_libraries_of_networks_that_take_seconds() -> None:
     code = "import sys, methods; methods.names(); print({'timm', 'torchvision'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
+
+
+def test_the_map_of_the_house_is_true() -> None:
+    """Every room that CONTRIBUTING.md names is there, and every folder of code is named."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    part = text.partition("## Where things are")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`([a-z_/]+(?:\.py|/))`", part))
+    for name in named:
+        assert any((ROOT / home / name).exists() for home in ("", "benchmark", "reports")), name
+    folders = {path.parent for path in FILES} - {ROOT / package for package in PACKAGES} - {ROOT / "methods" / "parts"}
+    assert {folder.name for folder in folders} <= {name.strip("/").rpartition("/")[2] for name in named}
