@@ -170,8 +170,8 @@ def _check_disk(index: DatasetIndex, home: Path, present: int, progress: bool) -
     needed = int(mean * len(index) * 1.05) - present
     free = shutil.disk_usage(home).free
     if needed > free:
-        raise UserError(f"decoding '{index.name}' needs about {needed / 1e9:.1f} GB in {home}, where "
-                        f"{free / 1e9:.1f} GB are free: free some space or give another folder with --work DIR")
+        raise UserError(f"decoding '{index.name}' needs about {needed / 1e9:.3g} GB in {home}, where "
+                        f"{free / 1e9:.3g} GB are free: free some space or give another folder with --work DIR")
     if progress and needed > 1e9:
         print(f"decoding {len(index):,} images of '{index.name}': about {needed / 1e9:.1f} GB in {home} "
               f"({free / 1e9:.1f} GB free)", file=sys.stderr)

@@ -31,13 +31,22 @@ def disk_errors(path: Path) -> Iterator[None]:
         raise
 
 
-def write_json(path: Path, facts: dict[str, Any]) -> None:
-    """Writes a JSON file in one step: it is there whole or not at all."""
-    with disk_errors(path):
-        # a name of its own: two runners may write the same file at the same moment
-        part = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")
-        part.write_text(json.dumps(facts, indent=1) + "\n")
+@contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    """Another name to write to, which becomes `path` once all is written: a file is there whole or not at all."""
+    # a name of its own: two runners may write the same file at the same moment
+    part = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")
+    try:
+        yield part
         os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def write_json(path: Path, facts: dict[str, Any]) -> None:
+    """Writes a JSON file in one step."""
+    with disk_errors(path), whole(path) as part:
+        part.write_text(json.dumps(facts, indent=1) + "\n")
 
 
 class GrowingFile:

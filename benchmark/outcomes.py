@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from benchmark.journal import whole
 
 NAME = "queries.npz"
 """The file beside a record."""
@@ -35,12 +36,10 @@ class Outcomes:
 def save(path: Path, outcomes: Outcomes) -> None:
     """Writes `queries.npz`: first_hit in the smallest integers that hold it, counted as bits, labels as int32."""
     first = outcomes.first_hit.astype(np.min_scalar_type(int(outcomes.first_hit.max(initial=0))))
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(temporary, "wb") as file:
+    with whole(path) as part, open(part, "wb") as file:
         named: dict[str, Any] = {} if outcomes.classes is None else {"classes": outcomes.classes}
         np.savez_compressed(file, first_hit=first, counted=np.packbits(outcomes.counted),
                             labels=outcomes.labels.astype(np.int32), **named)
-    temporary.replace(path)
 
 
 def load(path: Path) -> Outcomes:

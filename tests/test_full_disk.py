@@ -1,0 +1,82 @@
+"""A disk that is really full: a small file system in a namespace of its own, filled to the last bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmark import datasets, images
+from benchmark.errors import UserError
+from benchmark.executors import Resources
+from benchmark.sweeps import status, sweep
+from benchmark.sweeps.matrix import Places
+from benchmark.workspace import Workspace
+from tests import tiny_sweep
+
+
+class Ballast:
+    """All of a file system but `room` bytes, as one file."""
+
+    def __init__(self, folder: Path, room: int) -> None:
+        self.file = folder / "ballast"
+        found = os.statvfs(folder)
+        self.file.write_bytes(bytes(found.f_bavail * found.f_bsize - room))
+
+    def drop(self) -> None:
+        self.file.unlink()
+
+
+def decoding(folder: Path) -> None:
+    """Decoding that has no room is refused with a line, and goes on when there is room."""
+    made = Workspace.at(folder / "work")
+    index = datasets.load("glyphs-mini", made.data)
+    made.cache.mkdir(parents=True)
+    ballast = Ballast(folder, 200_000)
+    with pytest.raises(UserError, match=r"needs about 0\.00\d+ GB in .*: free some space"):
+        images.prepare(index, made.cache, progress=False)
+    ballast.drop()
+    assert len(images.prepare(index, made.cache, progress=False)) == len(index)
+
+
+def running(folder: Path) -> None:
+    """Two cells find no room for their checkpoints: both say why, and the next sweep does them without being told."""
+    made = tiny_sweep.workspace(folder / "work")
+    study, places, lines = tiny_sweep.study(seeds=1), Places(made), list[str]()
+    ballast = Ballast(folder, 200_000)
+    first = sweep.run(study, places, resources=Resources(jobs=2), command="oodml run", say=lines.append)
+    assert "the disk is full" in first.ended
+    assert not first.done
+    assert not first.failed
+    for file in made.runs.rglob("failure.json"):
+        facts = json.loads(file.read_text(encoding="utf-8"))
+        assert (facts["cause"], facts["passing"]) == ("the disk is full", True)
+        assert facts["step"] in (2, 4)  # the first epoch's checkpoint did not fit; a thread writes it meanwhile
+    assert len(list(made.runs.rglob("failure.json"))) == 2
+    assert not list(made.runs.rglob(".*.json*"))  # nothing half written is left
+    assert "again: oodml run\n" in "\n".join(status.failures(status.survey(made)[0]))
+    ballast.drop()
+    second = sweep.run(study, places, resources=Resources(jobs=2), say=lines.append)
+    assert len(second.done) == 2
+    assert not list(made.runs.rglob("failure.json"))
+
+
+@pytest.mark.parametrize("scene", ["decoding", "running"])
+def test_a_disk_without_room(tmp_path: Path, scene: str) -> None:
+    alone = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+    mount = f"mount -t tmpfs -o size=48m none '{tmp_path}'"
+    try:
+        subprocess.run([*alone, mount], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("this system lends no file system of one's own")
+    done = subprocess.run([*alone, f"{mount} && exec '{sys.executable}' -m tests.test_full_disk {scene} '{tmp_path}'"],
+                          cwd=Path(__file__).parent.parent, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+if __name__ == "__main__":
+    {"decoding": decoding, "running": running}[sys.argv[1]](Path(sys.argv[2]))
