@@ -38,7 +38,7 @@ def library(device: str) -> str:
 
 def kmeans(points: Tensor, k: int, seed: int) -> np.ndarray:
     """The cluster of every point; one seed gives one clustering."""
-    used = library(points.device.type)
+    used, seed = library(points.device.type), seed % 2**31  # as long as faiss takes them
     if used == "torch":
         return lloyd(points, k, seed).cpu().numpy()
     data = np.ascontiguousarray(points.numpy(), dtype=np.float32)

@@ -2,9 +2,10 @@
 
 An image is decoded as Pillow does it, turned upright (EXIF), converted to RGB, and its shorter side brought to
 256 pixels with Pillow's antialiased bilinear filter: exactly torchvision's `Resize(256)`, so that evaluation at that
-size needs no resampling at all. An image whose shorter side is 256 or less is kept as it is. Images keep their
-own aspect ratio and the size of the original is stored beside them, so random crops can be drawn by the
-law of the original's geometry.
+size needs no resampling at all. A protocol's own filter (bicubic) comes after this one: evaluation of an image that was
+shrunk here is bilinear whatever it names. An image whose shorter side is 256 or less is kept as it is. Images keep
+their own aspect ratio and the size of the original is stored beside them, so random crops can be drawn by the law of
+the original's geometry.
 """
 
 from __future__ import annotations
@@ -179,7 +180,7 @@ def _check_disk(index: DatasetIndex, home: Path, present: int, progress: bool) -
 
 def _header(index: DatasetIndex, i: int) -> tuple[int, int]:
     """Height and width of an image from its header, not turned upright (the area is the same)."""
-    with _opened(index, i) as image:
+    with opened(index, i) as image:
         return image.height, image.width
 
 
@@ -197,8 +198,8 @@ def stored_size(height: int, width: int, shorter: int = SHORTER_SIDE) -> tuple[i
 
 def decode(index: DatasetIndex, i: int) -> tuple[np.ndarray, tuple[int, int]]:
     """Image i as it is stored, and the height and width of its original."""
-    with _opened(index, i) as opened:
-        image = upright(opened)
+    with opened(index, i) as file:
+        image = upright(file)
     return shrunk(image), (image.height, image.width)
 
 
@@ -211,7 +212,7 @@ def shrunk(image: Image.Image) -> np.ndarray:
 
 
 @contextmanager
-def _opened(index: DatasetIndex, i: int) -> Iterator[Image.Image]:
+def opened(index: DatasetIndex, i: int) -> Iterator[Image.Image]:
     """Image i, opened; whatever goes wrong with it becomes one line that names the file."""
     try:
         with index.open(i) as image:
@@ -220,8 +221,9 @@ def _opened(index: DatasetIndex, i: int) -> Iterator[Image.Image]:
     except Exception as error:
         path = index.paths[i] if index.root is None else index.root / index.paths[i]
         why = "no such file" if isinstance(error, FileNotFoundError) else str(error) or type(error).__name__
-        raise UserError(f"cannot read image {path}: {why}; put the original file back (`oodml datasets check "
-                        f"{index.name}` lists every bad one) and run again: what is decoded already is kept") from None
+        mend = "" if isinstance(error, UserError) else "; put the original file back"
+        raise UserError(f"cannot read image {path}: {why}{mend} (`oodml datasets check {index.name}` lists every bad "
+                        "one) and run again: what is decoded already is kept") from None
 
 
 def _decode_chunk(index: DatasetIndex, start: int) -> tuple[list[list[int]], bytes]:

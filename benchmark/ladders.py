@@ -113,7 +113,8 @@ def import_released(path: Path, name: str, workspace: Workspace) -> official.Imp
     """A released ooDML split file as a ladder of the dataset, with what the local copy lacks."""
     index = datasets.load(name, workspace.data)
     return official.import_released(path, dataset=index.name, dataset_hash=index.hash, classes=index.classes,
-                                    labels=index.labels, images=index.paths)
+                                    labels=index.labels, images=index.paths, train_classes=index.train_classes,
+                                    test_classes=index.test_classes)
 
 
 def cross(names: Sequence[str], workspace: Workspace, **options: Any) -> CrossDistances:

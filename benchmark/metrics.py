@@ -91,7 +91,11 @@ def outcomes(embeddings: Array, labels: Array, *, gallery: Array | None = None, 
     g, x = (ready(g), ready(x)) if gallery is not None else (ready(x),) * 2
     if roles is not None:
         query, x, y, g, z, own = _by_roles(x, y, np.asarray(roles), gallery)
-    names, codes = np.unique(np.concatenate([y, z]), return_inverse=True)
+    both = np.concatenate([y, z])
+    if both.dtype.kind == "f" and {y.dtype.kind, z.dtype.kind} == {"i", "u"}:
+        raise UserError(f"labels of queries are {y.dtype}, of the gallery {z.dtype}, and no integers hold both; "
+                        "convert one of them")
+    names, codes = np.unique(both, return_inverse=True)
     y, z = codes[:len(y)], codes[len(y):]
     sizes = np.bincount(z, minlength=len(names))[y]
     relevant = sizes - (0 if own is False else (own >= 0).numpy())

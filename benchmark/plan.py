@@ -23,6 +23,7 @@ from benchmark.protocol import Protocol
 from benchmark.workspace import Workspace
 from methods import Method
 from methods.parts import batches
+from methods.parts.backbones import sketch
 from reports import records
 from splits.frechet import frechet_distance
 from splits.manifest import Ladder, Split
@@ -98,6 +99,24 @@ def differences(before: RunSpec, now: RunSpec) -> list[str]:
     return lines
 
 
+def changes(spec: RunSpec) -> dict[str, Any]:
+    """How a cell differs from its protocol and method as they are on its dataset: what `--set` or a study changed.
+
+    Of a protocol that is not found any more everything counts.
+    """
+    name, entry = spec.protocol["name"], methods.get(spec.method)
+    plain = Overrides()
+    try:
+        usual = load_protocol(name, spec.dataset, spec.method, plain).identity()
+        own, base = (_settings(one, spec.dataset, name, plain) if one else {} for one in (entry, entry.base))
+    except UserError:
+        usual, own, base = {}, {}, {}
+    return {f"{part}.{key}": value
+            for part, now, before in (("protocol", spec.protocol, usual), ("settings", spec.settings, own),
+                                      ("base_settings", spec.base_settings, base))
+            for key, value in now.items() if json.dumps(value) != json.dumps(before.get(key))}
+
+
 @dataclass(frozen=True)
 class Overrides:
     """What `--set` changes: keys of the protocol, and settings of methods (`margin.beta=0.9`)."""
@@ -140,7 +159,8 @@ def plan(ladder: Ladder, index_hash: str, names: Iterable[str], *, protocol: str
     overrides = overrides or Overrides()
     chosen = [ladder.split(i) for i in splits] if splits is not None else list(ladder.splits)
     names = list(names)
-    unused = set(overrides.methods) - set(names) - {name.partition(":")[2] for name in names}
+    bases = {entry.base.name for entry in map(methods.get, names) if entry.base is not None}
+    unused = set(overrides.methods) - set(names) - bases
     if unused:
         raise UserError(f"--set names {', '.join(sorted(unused))}, which is not among the methods to run")
     made = []
@@ -150,8 +170,11 @@ def plan(ladder: Ladder, index_hash: str, names: Iterable[str], *, protocol: str
         settings = _settings(entry, ladder.dataset, protocol, overrides)
         base = {} if entry.base is None else _settings(entry.base, ladder.dataset, protocol, overrides)
         _check(own, entry)
+        if "backbone" in overrides.protocol:
+            sketch(own.backbone)
         if overrides != Overrides():  # what is shipped goes together
-            entry.rehearse(own.backbone, own.dim, *_typed(entry, settings, base))
+            entry.rehearse(own.backbone, min(len(split.train) for split in chosen), own.dim,
+                           *_typed(entry, settings, base))
         made.append((name, settings, base, own.identity(), weights.identify(own.backbone, weights_file)))
     return [RunSpec(ladder.dataset, index_hash, split.id, split.hash, *one, seed)
             for seed in seeds for one in made for split in chosen]
@@ -165,8 +188,8 @@ def _check(protocol: Protocol, entry: methods.Entry) -> None:
 
 def _settings(entry: methods.Entry, dataset: str, protocol: str, overrides: Overrides) -> dict[str, Any]:
     """A method's settings: its own for the dataset and the protocol, what the protocol's file and `--set` change."""
-    given = {**protocols.settings_of(protocol, entry.name.partition(":")[0]), **overrides.methods.get(entry.name, {})}
-    return dataclasses.asdict(entry.settings(dataset, protocols.path_of(protocol).stem, **given))
+    own = protocols.settings_of(protocol, entry.name.partition(":")[0], (entry.family, *entry.tags))
+    return dataclasses.asdict(entry.settings(dataset, **{**own, **overrides.methods.get(entry.name, {})}))
 
 
 def fitting(names: Iterable[str], dataset: str, protocol: str,
@@ -180,7 +203,7 @@ def fitting(names: Iterable[str], dataset: str, protocol: str,
 def load_protocol(name: str, dataset: str, method: str, overrides: Overrides) -> Protocol:
     """The protocol as this method gets it on this dataset."""
     entry = methods.get(method)
-    return protocols.load(name, dataset=dataset, method=method, tags=(entry.family, *entry.tags),
+    return protocols.load(name, dataset=dataset, method=method, tags=entry.kinds,
                           overrides=overrides.protocol)
 
 

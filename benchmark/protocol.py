@@ -148,13 +148,14 @@ def load(name: str, *, dataset: str = "", method: str = "", tags: tuple[str, ...
     return found if found.size else dataclasses.replace(found, size=SIZES.get(found.augmentation, 224))
 
 
-def settings_of(name: str, method: str) -> dict[str, Any]:
-    """What a protocol changes of a method's own settings.
+def settings_of(name: str, method: str, tags: tuple[str, ...] = ()) -> dict[str, Any]:
+    """What a protocol changes of a method's own settings, by its tags and by its name.
 
-    >>> settings_of("oodml", "margin")
-    {}
+    >>> settings_of("oodml", "margin"), settings_of("uml", "hyp")
+    ({}, {'temperature': 0.1})
     """
-    return dict(shipped.table(path_of(name)).get(SETTINGS, {}).get(method, {}))
+    tables = shipped.table(path_of(name)).get(SETTINGS, {})
+    return {key: value for owner in (*tags, method) for key, value in tables.get(owner, {}).items()}
 
 
 class Explained(NamedTuple):
@@ -215,7 +216,8 @@ def _typed(name: str, value: Any, where: str) -> Any:
             return value if isinstance(value, bool) else {"true": True, "false": False}[str(value).lower()]
         if kind.startswith("tuple"):
             element = int if "int" in kind else float
-            parts = tuple(element(part) for part in (value.split(",") if isinstance(value, str) else value))
+            given = value if not isinstance(value, str) else value.split(",") if value else ()
+            parts = tuple(element(part) for part in given)
             if kind.count("float") not in (0, len(parts)):
                 raise ValueError
             return parts

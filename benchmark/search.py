@@ -66,7 +66,7 @@ def stream(queries: Tensor, gallery: Tensor | None = None, k: int = 1, *, exclud
         memory = 2**27 if queries.device.type == "cpu" else 2**31
         chunk = max(1, memory // (4 * max(1, len(gallery))))
     # one table for all chunks: an allocator may give the next chunk new memory before it gives back the last one's
-    table = torch.empty((min(chunk, len(queries)), len(gallery)), device=queries.device)
+    table = torch.empty((min(chunk, len(queries)), len(gallery)), dtype=torch.float32, device=queries.device)
     copies, originals = _copies(gallery)
     index = _faiss_index(gallery, width + 2) if backend == "faiss" and width else None
 

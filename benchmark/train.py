@@ -108,6 +108,7 @@ def train(method: Method, side: Side, loader: Loader, sampler: BatchSampler, pro
             method.train()
             _set_rates(optimiser, rates, protocol, epoch)
             if fast is None and epoch > protocol.warmup:
+                saver.settle()
                 fast = compiling.compiled(method, mode, sample,
                                           lambda images: gradients(images, torch.arange(sampler.batch_size)))
             generator = _seed_everything(seed, epoch)

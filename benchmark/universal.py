@@ -37,18 +37,19 @@ def evaluate(embeddings: Any, labels: Any, domains: Any, domain_names: Sequence[
 
 def members(embeddings: Any, labels: Any, domains: Any, domain_names: Sequence[str], roles: Any | None = None,
             **options: Any) -> dict[str, dict[str, float]]:
-    """The scores of each dataset of a union on its own queries and gallery, as `evaluate` has them; none if empty.
+    """The scores of each dataset of a union on its own queries and gallery, as `evaluate` has them.
 
-    Where no query of a dataset has anything to find, only its counts are given.
+    Where no query of a dataset has anything to find, only its counts are given; of one without images nothing.
     """
     x, y, member = metrics.as_embeddings(embeddings), metrics.as_labels(labels), metrics.as_labels(domains)
     metrics.same_length(x, y)
     metrics.same_length(x, member)
     if len(member) and not 0 <= member.min() <= member.max() < len(domain_names):
         raise UserError(f"domains run from {member.min()} to {member.max()}, but there are {len(domain_names)} names")
-    found = {}
+    found: dict[str, dict[str, float]] = {}
     for number, name in enumerate(domain_names):
         inside = np.flatnonzero(member == number)
+        found[name] = {}
         if len(inside):
             own = None if roles is None else np.asarray(roles)[inside]
             scores = metrics.retrieval(x[inside], y[inside], roles=own, **options)

@@ -33,6 +33,7 @@ from benchmark.workspace import Workspace
 from methods import Method
 from methods.parts import batches
 from methods.parts.backbones import Backbone
+from reports import records
 from splits.episodes import training_subset
 from splits.frechet import frechet_distance
 from splits.manifest import Ladder
@@ -65,12 +66,16 @@ def run(spec: RunSpec, context: Context, *, stop: Callable[[], bool] = lambda: F
         tell: Callable[[dict[str, Any]], None] = lambda event: None) -> Path:
     """Do one cell and write its record; the path of the record comes back. A finished cell is left as it is."""
     folder = spec.folder(context.workspace)
-    if (folder / "record.json").exists():
-        return folder / "record.json"
+    if (folder / records.RECORD).exists():
+        return folder / records.RECORD
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / records.FAILURE).unlink(missing_ok=True)  # what an earlier attempt met
     write_json(folder / "spec.json", dataclasses.asdict(spec))
     write_json(folder / "env.json", {**provenance.facts(context.command), "dataset": context.dataset})
     began = time.perf_counter()
+    if context.device.startswith("cuda"):
+        # streams and events are those of the current device
+        torch.cuda.set_device(torch.device(context.device).index or 0)
     index, store, ladder = _opened(context.dataset, context.work, context.data)
     split = split_of(ladder, spec)
     protocol = Protocol(**spec.protocol)

@@ -30,9 +30,9 @@ class ArcFace(Proxied):
 
     @dataclass(frozen=True)
     class Settings:
-        scale: float = setting(16.0, "Revisiting DML, appendix A.1 (s); 64 in the UML study", under={"uml": 64.0})
+        scale: float = setting(16.0, "Revisiting DML, appendix A.1 (s)")
         margin: float = setting(0.5, "Revisiting DML, appendix A.1 (gamma, radians)")
-        proxy_lr: float = setting(5e-4, "Revisiting DML, appendix A.1; UML: 1e4 times its rate", under={"uml": 0.3})
+        proxy_lr: float = setting(5e-4, "Revisiting DML, appendix A.1")
 
     def initial(self, classes: int, dim: int) -> Tensor:
         return (2 * torch.rand(classes, dim) - 1) / dim**0.5

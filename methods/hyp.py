@@ -34,7 +34,7 @@ class Hyperbolic(Objective):
     class Settings:
         curvature: float = setting(0.1, "Ermolov et al. 2022 (c)")
         radius: float = setting(2.3, "Ermolov et al. 2022 (feature clipping r)")
-        temperature: float = setting(0.2, "Ermolov et al. 2022 (tau); UML, released code .1", under={"uml": 0.1})
+        temperature: float = setting(0.2, "Ermolov et al. 2022 (tau)")
 
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         s = self.settings

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -33,10 +32,10 @@ def near(name: str, options: Iterable[str]) -> str:
     return f" (did you mean '{close[0]}'?)" if close else ""
 
 
-def setting(default: Any, source: str, under: Mapping[str, Any] = MappingProxyType({}), **per_dataset: Any) -> Any:
+def setting(default: Any, source: str, **per_dataset: Any) -> Any:
     """One hyper-parameter: its default, where that comes from, and the values of datasets that differ.
 
-    `under` has the values of protocols that differ, whatever the dataset; they go before those of datasets.
+    What differs under a protocol stands in the protocol's file, `[settings.NAME]`.
 
     >>> @dataclass(frozen=True)
     ... class Settings:
@@ -44,7 +43,7 @@ def setting(default: Any, source: str, under: Mapping[str, Any] = MappingProxyTy
     >>> Settings().p, dataclasses.fields(Settings)[0].metadata["per_dataset"]
     (0.2, {'sop': 0.15})
     """
-    return dataclasses.field(default=default, metadata={"source": source, "under": under, "per_dataset": per_dataset})
+    return dataclasses.field(default=default, metadata={"source": source, "per_dataset": per_dataset})
 
 
 @dataclass(frozen=True)

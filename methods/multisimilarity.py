@@ -46,7 +46,7 @@ class MultiSimilarity(Objective):
     @dataclass(frozen=True)
     class Settings:
         alpha: float = setting(2.0, "Revisiting DML, appendix A")
-        beta: float = setting(40.0, "Revisiting DML, appendix A; 50 in the UML study", under={"uml": 50.0})
+        beta: float = setting(40.0, "Revisiting DML, appendix A")
         threshold: float = setting(0.5, "Revisiting DML, appendix A (lambda)")
         epsilon: float = setting(0.1, "Revisiting DML, appendix A")
 

@@ -70,7 +70,7 @@ class CosFace(Classification):
     class Settings:
         scale: float = setting(64.0, "Wang et al. 2018; UML, released code (s)")
         margin: float = setting(0.35, "Wang et al. 2018; UML, released code (m)")
-        proxy_lr: float = setting(5e-4, "as ArcFace's in Revisiting DML; UML: 1e4 times its rate", under={"uml": 0.3})
+        proxy_lr: float = setting(5e-4, "as ArcFace's in Revisiting DML")
 
     def __init__(self, settings: Any, classes: int, dim: int) -> None:
         super().__init__(settings, classes, dim)

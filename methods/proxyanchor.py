@@ -30,8 +30,7 @@ class ProxyAnchor(Proxied):
     class Settings:
         alpha: float = setting(32.0, "Kim et al. 2020; ooDML, released runs")
         delta: float = setting(0.1, "Kim et al. 2020; ooDML, released runs")
-        proxy_lr: float = setting(0.02, "ooDML, released runs: 2000 times the network's 1e-5; " + EIGHTH,
-                                  under={"uml": 0.3})
+        proxy_lr: float = setting(0.02, "ooDML, released runs: 2000 times the network's 1e-5; " + EIGHTH)
 
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         s = self.settings

@@ -65,8 +65,7 @@ class ProxyNcaPlusPlus(Nca):
     @dataclass(frozen=True)
     class Settings:
         scale: float = setting(3.0, "Teh et al. 2020, released code (T = 1/9)")
-        proxy_lr: float = setting(5e-4, "as ProxyNCA's in Revisiting DML; UML: 1e4 times its rate; " + EIGHTH,
-                                  under={"uml": 0.3})
+        proxy_lr: float = setting(5e-4, "as ProxyNCA's in Revisiting DML; " + EIGHTH)
 
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         return F.cross_entropy(-self.distances(embeddings), labels)

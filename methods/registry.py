@@ -51,15 +51,20 @@ class Entry:
         return self if issubclass(self.cls, Objective) else self.base
 
     @property
+    def kinds(self) -> tuple[str, ...]:
+        """What a protocol may call it: family and tags of the objective that it stands on, then its own."""
+        inner = () if self.base is None else (self.base.family, *self.base.tags)
+        return (*inner, self.family, *self.tags)
+
+    @property
     def batches(self) -> str:
         return getattr(self.objective.cls if self.objective else self.cls, "batches", "spc-2")
 
-    def settings(self, dataset: str = "", protocol: str = "", **given: Any) -> Any:
-        """This method's hyper-parameters for a dataset under a protocol, with those given by the user on top."""
+    def settings(self, dataset: str = "", **given: Any) -> Any:
+        """This method's hyper-parameters for a dataset, with those given by a protocol or the user on top."""
         fields = {f.name: f for f in dataclasses.fields(self.cls.Settings)}  # type: ignore[attr-defined]
-        values: dict[str, Any] = {}
-        for kind, name in (("per_dataset", dataset), ("under", protocol)):
-            values |= {key: f.metadata[kind][name] for key, f in fields.items() if name in f.metadata.get(kind, {})}
+        values = {key: f.metadata["per_dataset"][dataset] for key, f in fields.items()
+                  if dataset in f.metadata.get("per_dataset", {})}
         values |= dict(self.defaults)
         for key, value in given.items():
             if key not in fields:
@@ -81,15 +86,23 @@ class Entry:
             backbone = sketch(backbone)
         return self.cls.misfit(backbone)  # type: ignore[attr-defined]
 
-    def rehearse(self, backbone: str, dim: int, settings: Any, base_settings: Any = None) -> None:
-        """Build the method without memory behind its weights, so that what does not go together is told early."""
+    def rehearse(self, backbone: str, classes: int, dim: int, settings: Any, base_settings: Any = None) -> None:
+        """Build the method without memory behind its weights, so that what does not go together is told early.
+
+        That is a MethodError; all else may come of this way of building alone and is left to the run.
+        """
         from methods.parts.backbones import sketch
 
-        with torch.device("meta"):
-            if issubclass(self.cls, Objective):
-                self.cls(settings, 2, dim)
-            else:
-                self.build(copy.deepcopy(sketch(backbone)), 2, dim, settings, base_settings)
+        try:
+            with torch.device("meta"):
+                if issubclass(self.cls, Objective):
+                    self.cls(settings, classes, dim)
+                else:
+                    self.build(copy.deepcopy(sketch(backbone)), classes, dim, settings, base_settings)
+        except MethodError:
+            raise
+        except Exception:  # such as a number that is read off a weight
+            return
 
     def build(self, backbone: nn.Module, classes: int, dim: int, settings: Any = None,
               base_settings: Any = None) -> Method:

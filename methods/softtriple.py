@@ -36,7 +36,7 @@ class SoftTriple(Proxied):
         gamma: float = setting(0.1, "Qian et al. 2019")
         tau: float = setting(0.2, "Qian et al. 2019; UML's released code has no such term")
         delta: float = setting(0.01, "Qian et al. 2019")
-        proxy_lr: float = setting(0.01, "Qian et al. 2019; UML: 1e4 times its rate", under={"uml": 0.3})
+        proxy_lr: float = setting(0.01, "Qian et al. 2019")
 
     def initial(self, classes: int, dim: int) -> Tensor:
         return nn.init.kaiming_uniform_(torch.empty(classes * self.settings.centres, dim), a=5**0.5)

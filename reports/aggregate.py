@@ -238,8 +238,10 @@ def union_board(frame: pd.DataFrame, metric: str = "recall@1") -> pd.DataFrame:
     runs = usual(runs)
     rows = []
     for dataset, of_dataset in runs.groupby("dataset", sort=True):
-        columns = [c for c in frame.columns if c.startswith("domain:") and c.endswith(f":{metric}")]
-        columns = [c for c in columns if of_dataset[c].notna().any()]
+        # a part that no run has a score of is one all the same: without it there is no mean over the parts
+        names = dict.fromkeys(name for members in of_dataset["members"] for name in members)
+        columns = [f"domain:{name}:{metric}" for name in names]
+        of_dataset = of_dataset.reindex(columns=list(dict.fromkeys([*of_dataset.columns, *columns])))
         for key, group in of_dataset.groupby(ROW, sort=True):
             row: dict[str, Any] = {"dataset": dataset} | dict(zip(ROW, key)) | {"family": group["family"].iloc[0]}
             row["floor"] = row["family"] == "floor" or row["method"].split("[")[0] in FLOORS

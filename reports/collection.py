@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from reports import ReportError, crossing, fewshot, records
@@ -64,14 +65,19 @@ def _without_values(found: Any) -> Any:
 def pack(folders: Iterable[Path | str], out: Path, datasets: list[str] | None = None) -> tuple[list[Path], int]:
     """Writes the records below some folders to OUT/DATASET/METHOD.runs.jsonl; (the files, how many runs they hold).
 
-    What OUT holds already stays; a run that is there already is replaced. The same records give the same bytes.
+    What OUT holds already stays; a run that is there already is replaced, and a failure by what came of its cell
+    since. The same records give the same bytes.
     """
     frame, lost = scan_checked(folders, datasets)
+    lost = lost[(lost["state"] == "failed") & ~lost["path"].map(_passes).astype(bool)]
+    earlier = lost.iloc[:0]
     if Path(out).is_dir():
-        before, failed_before = scan(out)
+        before, earlier = scan(out)
         frame = pd.concat([frame, before[before["dataset"].isin(frame["dataset"])]]).drop_duplicates("identity")
-        if (failed_before["state"] == "damaged").any():
-            raise ReportError(str(failed_before.loc[failed_before["state"] == "damaged", "cause"].iloc[0]))
+        if (earlier["state"] == "damaged").any():
+            raise ReportError(str(earlier.loc[earlier["state"] == "damaged", "cause"].iloc[0]))
+    lost = _open(lost, frame)
+    lost = pd.concat([lost, _open(earlier, frame, lost)])
     written: list[Path] = []
     for dataset, here in frame.groupby("dataset", sort=True):
         sides: dict[str, Any] = {}
@@ -84,15 +90,36 @@ def pack(folders: Iterable[Path | str], out: Path, datasets: list[str] | None = 
         texts = {f"{method}{packed.ENDING}": packed.to_text(entries) for method, entries in files.items()}
         if sides:
             texts[outcomes.SIDES] = json.dumps(sides, sort_keys=True, ensure_ascii=False, separators=(",", ":")) + "\n"
-        failed = lost[(lost["dataset"] == dataset) & (lost["state"] == "failed")].drop(columns="path")
-        lines = sorted(json.dumps({k: v for k, v in row.items() if pd.notna(v)}, sort_keys=True, ensure_ascii=False)
-                       for row in failed.to_dict("records"))
+        failed = lost[lost["dataset"] == dataset].drop(columns="path")
+        lines = {json.dumps({k: v for k, v in row.items() if pd.notna(v)}, sort_keys=True, ensure_ascii=False)
+                 for row in failed.to_dict("records")}
         if lines:
-            texts[FAILURES] = "\n".join(dict.fromkeys(lines)) + "\n"
+            texts[FAILURES] = "\n".join(sorted(lines)) + "\n"
+        else:
+            (home / FAILURES).unlink(missing_ok=True)
         for name, text in sorted(texts.items()):
             (home / name).write_text(text, encoding="utf-8")
             written.append(home / name)
     return written, len(frame)
+
+
+def _passes(run: str) -> bool:
+    """Whether a failure passes by itself, as that of a full disk: the next sweep does the cell, and nobody need know.
+    """
+    found = packed.beside(run, records.FAILURE)
+    return isinstance(found, dict) and bool(found.get("passing"))
+
+
+def _cells(told: pd.DataFrame) -> list[tuple[str, ...]]:
+    """The cell of each run or failure, as far as it is told: dataset, split, method, seed, protocol, backbone."""
+    rows = told[["dataset", "split", "method", "seed", "protocol", "backbone"]].itertuples(index=False, name=None)
+    return [tuple(str(part) for part in row if pd.notna(part)) for row in rows]
+
+
+def _open(failed: pd.DataFrame, *known: pd.DataFrame) -> pd.DataFrame:
+    """The failures whose cells are not among the known ones; not every failure tells its cell beyond the seed."""
+    cells = {part for some in known for cell in _cells(some) for part in (cell, cell[:4])}
+    return failed[np.array([cell not in cells for cell in _cells(failed)], bool)]
 
 
 def unpack(folder: Path, runs: Path) -> tuple[int, int]:

@@ -24,6 +24,13 @@ def most(rungs: int) -> int:
     return int((1 + math.sqrt(1 + 8 * MOST / max(1, rungs))) // 2)
 
 
+def comparable(results: Results, metric: str) -> set[str]:
+    """The labels that share a rung of a single dataset with another; those of a union alone do not."""
+    rungs = [set(rung["label"]) for dataset in results.datasets
+             for _, rung in results.cells(dataset, metric).groupby("split")]
+    return set().union(*(labels for labels in rungs if len(labels) > 1))
+
+
 def cells(results: Results, labels: list[str], metric: str) -> list[dict[str, Any]]:
     """For each rung of each dataset the scores of the labels and half of the interval of each difference.
 

@@ -13,7 +13,7 @@ import pandas as pd
 from reports import ReportError
 from reports.aggregate import ROW, spread
 from reports.storage import packed
-from reports.tables import Column, Table, bar_note
+from reports.tables import Column, Table, bar_note, row_columns
 
 NAME = "cross.json"
 SCHEMA = 1
@@ -55,45 +55,46 @@ def table(found: pd.DataFrame, runs: pd.DataFrame, trained: str, metric: str) ->
             floor = scores["floor"].dropna().astype(float)
             row[f"{target}:gain"] = row[target] - float(floor.iloc[0]) if len(floor) else float("nan")
         rows.append(row)
-    floors = {target: here.loc[(here["evaluated"] == target) & here["floor"].notna(), "floor"] for target in targets}
-    if any(len(known) for known in floors.values()):
-        names = sorted(here["floor_backbone"].dropna().unique())
-        rows.append(dict(zip(ROW, ("frozen", "", ", ".join(names), ""))) | {"floor": True} | {
-            target: float(known.iloc[0]) for target, known in floors.items() if len(known)})
-    frame = pd.DataFrame(rows).sort_values([targets[0], "method"], ascending=[False, True], kind="stable")
-    columns = [Column("method", "Method"), Column("own", f"{trained} (its own)", "score", "On the default split of the "
-                                                  "dataset that it was trained on")]
+    for (protocol, backbone), group in here.dropna(subset=["floor"]).groupby(["protocol", "floor_backbone"], sort=True):
+        floors = {str(name): float(score) for name, score in group.groupby("evaluated")["floor"].first().items()}
+        rows.append(dict(zip(ROW, ("frozen", protocol, backbone, "run"))) | {"floor": True} | floors)
+    frame = pd.DataFrame(rows).sort_values(ROW, kind="stable").sort_values(targets[0], ascending=False, kind="stable")
+    method, *rest = row_columns(frame)
+    columns = [method, Column("own", f"{trained} (its own)", "score", "On the default split of the dataset that it was "
+                              "trained on")]
     for target in targets:
         columns.append(Column(target, target, "score", f"{metric} on the default test set of {target}"))
         if frame[f"{target}:gain"].notna().any():
             columns.append(Column(f"{target}:gain", "vs frozen", "gain", f"Less the frozen backbone on {target}"))
     note = bar_note(frame, ["own", *targets])
-    return Table(f"cross-{trained}-{metric}", f"{metric} of networks trained on {trained}", tuple(columns),
+    return Table(f"cross-{trained}-{metric}", f"{metric} of networks trained on {trained}", (*columns, *rest),
                  frame.reset_index(drop=True), note)
 
 
 def matrix(found: pd.DataFrame, runs: pd.DataFrame, metric: str) -> Table:
-    """Trained on x evaluated on: the mean over methods, on the diagonal that of their own default splits.
+    """Trained on x evaluated on: the mean over the methods on a backbone, on the diagonal of their own default splits.
 
-    The last row is the frozen floor, of the backbones that were run frozen.
+    The last rows are the frozen floors, of the backbones that were run frozen.
     """
     here = found[found["metric"] == metric]
     trained = sorted(here["trained"].unique())
     names = sorted(set(here["evaluated"]) | set(trained))
     rows: list[dict[str, Any]] = []
-    for source in trained:
-        part = here[here["trained"] == source]
+    for (source, backbone), part in here.groupby(["trained", "backbone"], sort=True):
         labels = set(part["label"])
         own = runs[(runs["dataset"] == source) & (runs["kind"] == "default") & runs["label"].isin(labels)]
-        row: dict[str, Any] = {"trained": source, "methods": len(labels), source: own[metric].astype(float).mean()}
+        row: dict[str, Any] = {"trained": source, "backbone": backbone, "methods": len(labels),
+                               str(source): own[metric].astype(float).mean()}
         row |= {str(name): score for name, score in part.groupby("evaluated")["score"].mean().items()}
         better = part.dropna(subset=["floor"]).groupby(["label", "evaluated"])[["score", "floor"]].mean()
         row["above"] = f"{int((better['score'] > better['floor']).sum())}/{len(better)}" if len(better) else "–"
         rows.append(row)
-    floors = here.dropna(subset=["floor"]).groupby("evaluated")["floor"].max()
-    if len(floors):
-        rows.append({"trained": "nothing (frozen)", "floor": True} | {str(name): f for name, f in floors.items()})
-    columns = (Column("trained", "Trained on"), Column("methods", "Methods", "number", digits=0),
+    for backbone, part in here.dropna(subset=["floor"]).groupby("floor_backbone", sort=True):
+        floors = {str(name): score for name, score in part.groupby("evaluated")["floor"].max().items()}
+        rows.append({"trained": "nothing (frozen)", "backbone": backbone, "floor": True} | floors)
+    several = len({row["backbone"] for row in rows}) > 1
+    columns = (Column("trained", "Trained on"), *((Column("backbone", "Backbone"),) if several else ()),
+               Column("methods", "Methods", "number", digits=0),
                *(Column(name, name, "score", f"{metric} on the default test set of {name}") for name in names),
                Column("above", "Above the floor", "text", "Pairs of a method and another dataset on which it beats the "
                       "frozen backbone"))

@@ -12,6 +12,7 @@ from reports.aggregate import ROW
 from reports.tables import Column, Table
 
 CELL = ["dataset", "split", *ROW, "seed"]
+_NAMED = ["method", "protocol", "backbone"]
 _CAUSES = {"split_hash": "split", "dataset_hash": "data", "weights": "weights", "identity": "settings",
            "commit": "code", "version": "version", "device": "device"}
 
@@ -25,7 +26,7 @@ def cells(a: pd.DataFrame, b: pd.DataFrame, metric: str = "recall@1", tolerance:
     for frame in (a, b):
         if metric not in frame:
             raise ReportError(f"no run has the metric '{metric}'")
-    sides = [aggregate.select(frame)[0].set_index(CELL) for frame in (a, b)]
+    sides = [side.set_index(CELL) for side in _sides(a, b)]
     both = sides[0].join(sides[1], how="outer", lsuffix=":a", rsuffix=":b", sort=True)
     known = [set(side.index) for side in sides]
     rows = []
@@ -41,22 +42,37 @@ def cells(a: pd.DataFrame, b: pd.DataFrame, metric: str = "recall@1", tolerance:
     return pd.DataFrame(rows, columns=[*CELL, "state", "a", "b", "difference", "causes"])
 
 
+def _sides(a: pd.DataFrame, b: pd.DataFrame) -> list[pd.DataFrame]:
+    """The runs of each folder that count, with names that mean the same in both.
+
+    `aggregate.select` names variants by what lies beside them. Where a folder holds several of a method, protocol or
+    backbone, all of both are named together; where each holds one, they are held against each other, whatever their
+    settings.
+    """
+    sides = [aggregate.select(frame)[0] for frame in (a, b)]
+    both = pd.concat(sides, keys=range(2))
+    plain = both[_NAMED].apply(lambda names: names.str.split("[").str[0])
+    # each a seed of its own, on one ladder: so `select` names them all and sets none aside
+    alone = both.assign(seed=range(len(both)), ladder="", dataset_hash="", **{key: plain[key] for key in _NAMED})
+    together = aggregate.select(alone)[0].set_index("seed")[_NAMED].sort_index().set_index(both.index)
+    several = (both[_NAMED] != plain).groupby([both["dataset"], *(plain[key] for key in _NAMED)]).transform("any")
+    names = together.where(several, plain)
+    return [side.assign(**{key: list(names[key].xs(i)) for key in _NAMED}) for i, side in enumerate(sides)]
+
+
 def _same(one: Any, two: Any) -> bool:
     return one == two or (isinstance(one, float) and isinstance(two, float) and math.isnan(one) and math.isnan(two))
 
 
 def shared(a: pd.DataFrame, b: pd.DataFrame) -> int:
     """How many cells both folders have."""
-    sides = [set(aggregate.select(frame)[0][CELL].itertuples(index=False, name=None)) for frame in (a, b)]
+    sides = [set(side[CELL].itertuples(index=False, name=None)) for side in _sides(a, b)]
     return len(sides[0] & sides[1])
 
 
 def boards(a: pd.DataFrame, b: pd.DataFrame, metric: str = "recall@1") -> pd.DataFrame:
     """AGS of each dataset and row in both, with the difference; rows whose AGS is the same in both are left out."""
-    sides = []
-    for frame in (a, b):
-        seeds = aggregate.ags_per_seed(aggregate.select(frame)[0], metric)
-        sides.append(seeds.groupby(["dataset", *ROW])["ags"].mean())
+    sides = [aggregate.ags_per_seed(side, metric).groupby(["dataset", *ROW])["ags"].mean() for side in _sides(a, b)]
     both = pd.concat(sides, axis=1, keys=["a", "b"]).sort_index()
     same = (both["a"] - both["b"]).abs() < 1e-9
     both = both[~same & both.notna().any(axis=1)]

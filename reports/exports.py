@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 
 import pandas as pd
 
@@ -105,10 +104,25 @@ def _shaped(results: Results, name: str, metric: str, tidy: pd.DataFrame) -> lis
         return [views.heat_table(results, dataset, metric) for dataset in sorted(tidy["dataset"].unique())]
     if name == "uml":
         return [tables.union_table(board, metric) for board in _union_boards(results, metric)]
+    if name == "recall":
+        return _recall_tables(results, tidy)
     scores = {*metrics(results.runs), *(("zero", "few") if name == "fewshot" else ())}
-    shown = [key for key in tidy.columns if not key.endswith((":n", ":std"))]
-    columns = tuple(Column(key, key, "score" if key in scores else "text") for key in shown)
-    return [replace(Table(name, name, columns, tidy), marked=name == "recall")]
+    columns = tuple(Column(key, key, "score" if key in scores else "text") for key in tidy.columns)
+    return [Table(name, name, columns, tidy, marked=False)]
+
+
+def _recall_tables(results: Results, tidy: pd.DataFrame) -> list[Table]:
+    """A table a dataset, for scores on other images are not better or worse; floors are known, and never the best."""
+    runs, found = results.runs, []
+    floor = runs["family"].eq("floor") | runs["method"].str.split("[").str[0].isin(aggregate.FLOORS)
+    floors = set(runs.loc[floor, ROW].itertuples(index=False, name=None))
+    for dataset, rows in tidy.groupby("dataset", sort=True):
+        rows = rows.assign(floor=[key in floors for key in rows[ROW].itertuples(index=False, name=None)])
+        scores = [metric for metric in metrics(runs) if rows[metric].notna().any()]
+        columns = (*(Column(key, key) for key in ("dataset", *ROW)), *(Column(key, key, "score") for key in scores))
+        found.append(Table(f"recall-{dataset}", f"Scores on the default split of {dataset}", columns,
+                           rows.reset_index(drop=True)))
+    return found
 
 
 def macro_name(*words: str) -> str:

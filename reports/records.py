@@ -27,11 +27,11 @@ __all__ = ["FACTS", "SCHEMA", "SOURCES", "check", "collect", "failures", "metric
 RECORD, FAILURE, FAILURES = "record.json", "failure.json", "failures.jsonl"
 _MAYBE = (int, float, type(None))
 FACTS = (
-    "dataset", "split", "kind", "frd", "method", "family", "seed", "protocol", "backbone", "source", "identity", "path",
-    "iteration", "frd_class_means_released", "dataset_hash", "split_hash", "train_classes", "test_classes",
-    "train_images", "test_images", "ladder", "parts", "weights", "papers", "tags", "summary", "cite", "settings",
-    "trains", "trainable_parameters", "total_parameters", "protocol_settings", "chosen_epochs", "curve", "queries",
-    "left_out", "device", "date", "commit", "dirty", "version", "command",
+    "dataset", "split", "kind", "frd", "method", "family", "seed", "protocol", "backbone", "source", "identity",
+    "path", "iteration", "frd_class_means_released", "dataset_hash", "split_hash", "train_classes", "test_classes",
+    "train_images", "test_images", "ladder", "parts", "members", "weights", "papers", "tags", "summary", "cite",
+    "settings", "trains", "trainable_parameters", "total_parameters", "protocol_settings", "chosen_epochs", "curve",
+    "queries", "left_out", "device", "date", "commit", "dirty", "version", "command",
 )
 FAILURE_FACTS = ("dataset", "split", "method", "seed", "protocol", "backbone", "kind", "cause", "remedy", "state",
                  "path")
@@ -135,7 +135,8 @@ def _row(record: dict[str, Any], path: Path, shared: dict[str, Any]) -> dict[str
         "identity": record["identity"], "path": str(path), "split_hash": split["hash"],
         "dataset_hash": record["dataset_hash"], "weights": record["backbone"]["weights"],
         "ladder": one(tuple((int(i), float(frd)) for i, frd in split["ladder"])),
-        "parts": one(split.get("parts")), "protocol_settings": one(record["protocol"]),
+        "parts": one(split.get("parts")), "members": one(tuple(record["domains"])),
+        "protocol_settings": one(record["protocol"]),
         "chosen_epochs": one(record["chosen_epochs"]), "curve": record["curve"],
         "queries": record["queries"]["count"], "left_out": record["queries"]["left_out"],
         "device": record["cost"].get("device"),

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from scipy import stats
 
 from reports.aggregate import ROW
 
@@ -225,5 +228,16 @@ def bar_note(board: pd.DataFrame, keys: list[str]) -> str:
                 "paired tests, Holm, 5 %); a single seed says nothing of the chance of training.")
     if not bool(board["rank:tested"].all()):
         return f"{told} Ranks are not all tested: single seeds and no outcomes of queries for some rows."
-    return (f"{told} A range of ranks and everything bold cannot be told apart (classes resampled, seeds; "
-            "paired tests, Holm, 5 %).")
+    drawn = [key for key in keys if f"{key}:high" in board and _by_classes(board, key)]
+    how = "classes resampled, seeds; paired tests" if keys[0] in drawn else "tests over seeds alone"
+    if drawn and keys[0] not in drawn:
+        how += f", in {', '.join(re.sub('^rung', 'split ', key) for key in drawn)} with classes resampled as well"
+    return f"{told} A range of ranks and everything bold cannot be told apart ({how}, Holm, 5 %)."
+
+
+def _by_classes(board: pd.DataFrame, key: str) -> bool:
+    """Whether test classes count in the intervals of a column; of seeds alone they are t_{n-1} s / sqrt(n)."""
+    rows = board[board["rank"].notna() & board[f"{key}:high"].notna()]
+    n = rows[f"{key}:n"].to_numpy(float)
+    seeds = stats.t.ppf(0.975, n - 1) * rows[f"{key}:std"] / np.sqrt(n)
+    return not np.allclose(rows[f"{key}:high"] - rows[key], seeds, rtol=1e-6, atol=1e-12)

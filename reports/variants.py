@@ -10,26 +10,41 @@ from reports import aggregate
 from reports.results import Results
 from reports.tables import Column, Table
 
+_HEADS = {"study": "Protocol", "backbone": "Backbone", "source": "Source"}
+
 
 def _plain(name: str) -> str:
     return name.split("[")[0]
 
 
-def _side_by_side(results: Results, names: pd.Series, what: str, caption: str, metric: str) -> list[Table]:
-    """One table a dataset: methods x names, AGS where the ladder is whole, else the score on the default split."""
-    runs = results.runs.assign(variant=names)
+def _but(name: str, setting: str) -> str:
+    """The name of a protocol without what it says of one setting.
+
+    >>> _but("demo[batches=fr,epochs=3]", "batches"), _but("demo[batches=fr]", "batches"), _but("demo", "batches")
+    ('demo[epochs=3]', 'demo', 'demo')
+    """
+    head, _, told = name.removesuffix("]").partition("[")
+    kept = ",".join(part for part in told.split(",") if not part.startswith(f"{setting}="))
+    return f"{head}[{kept}]" if kept else head
+
+
+def _side_by_side(runs: pd.DataFrame, rest: list[str], what: str, caption: str, metric: str) -> list[Table]:
+    """One table a dataset: methods x variants, AGS where the ladder is whole, else the score on the default split.
+
+    `rest` are the columns in which runs of one variant may differ; a row holds one value of each.
+    """
     floor = runs["family"].eq("floor") | runs["method"].map(_plain).isin(aggregate.FLOORS)
     runs = runs[~floor & ~aggregate.is_union(runs) & runs["variant"].notna()]
     found = []
-    runs = runs.assign(study=runs["protocol"].map(_plain))
+    keys = ["method", *rest]
     for dataset, here in runs.groupby("dataset", sort=True):
-        here = here[here.groupby(["method", "study"])["variant"].transform("nunique") > 1]
+        here = here[here.groupby(keys)["variant"].transform("nunique") > 1]
         if here.empty:
             continue
-        rows: dict[tuple[Any, Any], dict[str, Any]] = {}
+        rows: dict[tuple[Any, ...], dict[str, Any]] = {}
         aggregated = False
-        for (method, study, variant), group in here.groupby(["method", "study", "variant"], sort=True):
-            row = rows.setdefault((method, study), {"method": method, "study": study})
+        for (*key, variant), group in here.groupby([*keys, "variant"], sort=True):
+            row = rows.setdefault(tuple(key), dict(zip(keys, key)))
             seeds = aggregate.ags_per_seed(group, metric)
             value = aggregate.spread(seeds["ags"]) if len(seeds) else (float("nan"), float("nan"), 0)
             default = aggregate.spread(group.loc[group["kind"].isin(aggregate.USUAL), metric])
@@ -43,8 +58,7 @@ def _side_by_side(results: Results, names: pd.Series, what: str, caption: str, m
                 mean = both[0 if aggregated else 1]
                 row[variant], row[f"{variant}:std"], row[f"{variant}:n"] = mean or (float("nan"), float("nan"), 0)
         told = "AGS of " + metric if chosen == "ags" else f"{metric} on the default split"
-        several = here["study"].nunique() > 1
-        columns = (Column("method", "Method"), *((Column("study", "Protocol"),) if several else ()),
+        columns = (Column("method", "Method"), *(Column(key, _HEADS[key]) for key in rest if here[key].nunique() > 1),
                    *(Column(name, name, "score") for name in variants))
         found.append(Table(f"{dataset}-{what}", f"{caption} on {dataset}: {told}", columns,
                            pd.DataFrame(list(rows.values())), marked=False))
@@ -53,10 +67,12 @@ def _side_by_side(results: Results, names: pd.Series, what: str, caption: str, m
 
 def backbones(results: Results, metric: str) -> list[Table]:
     """Methods that were run with several backbones, a table a dataset."""
-    return _side_by_side(results, results.runs["backbone"], "backbones", "Backbones", metric)
+    runs = results.runs.assign(variant=results.runs["backbone"], study=results.runs["protocol"])
+    return _side_by_side(runs, ["study", "source"], "backbones", "Backbones", metric)
 
 
 def samplers(results: Results, metric: str) -> list[Table]:
     """Methods that were run with several batch samplers, a table a dataset; the method's own is called `own`."""
     names = results.runs["protocol_settings"].map(lambda settings: (settings or {}).get("batches") or "own")
-    return _side_by_side(results, names, "samplers", "Batch samplers", metric)
+    runs = results.runs.assign(variant=names, study=results.runs["protocol"].map(lambda name: _but(name, "batches")))
+    return _side_by_side(runs, ["study", "backbone", "source"], "samplers", "Batch samplers", metric)

@@ -14,7 +14,7 @@ from reports.results import Results
 from reports.tables import Column, Table, bar_note, row_columns
 
 OBJECTS = ("ladder", "papers", "tags", "cite", "summary", "settings", "protocol_settings", "curve", "chosen_epochs",
-           "path", "parts")
+           "path", "parts", "members")
 
 
 def _metric_order(metric: str) -> tuple[bool, bool, str, int]:
@@ -34,20 +34,30 @@ def rungs_of(cells: pd.DataFrame) -> pd.DataFrame:
 
 
 def heat_table(results: Results, dataset: str, metric: str) -> Table:
-    """Method x rung with the AGS of the dataset: one row a method, one column a split, in order of distance."""
+    """Method x rung with the AGS of the dataset: one row a method, one column a split, in order of distance.
+
+    Ranked within each protocol by AGS, without a ladder by the score on the default split.
+    """
     cells = results.cells(dataset, metric)
     runs = results.runs[results.runs["dataset"] == dataset]
     board = aggregate.ags_board(runs, metric)
     rungs = rungs_of(cells)
+    note = "Columns are headed by the Fréchet distance of their split. " if rungs["frd"].notna().any() else ""
     if board.empty:
-        board = cells[[*ROW, "family", "floor"]].drop_duplicates().reset_index(drop=True).assign(rank=float("nan"))
+        board = cells[[*ROW, "family", "floor"]].drop_duplicates(ignore_index=True)
     keys = pd.MultiIndex.from_frame(board[ROW])
     for split in rungs["split"]:
         here = cells[cells["split"] == split].set_index(ROW)
         for key, column in ((f"rung{split}", "score"), (f"rung{split}:std", "std"), (f"rung{split}:n", "n")):
             board[key] = here[column].reindex(keys).to_numpy(dtype=float)
-    if board["protocol"].nunique() == 1:
-        board = _with_ties(results, board, dataset, metric, rungs["split"].tolist())
+    by, splits = dataset, rungs["split"].tolist()
+    if dataset not in board and splits:
+        usual = aggregate.usual(rungs)["split"].iloc[0]
+        by, note = f"rung{usual}", f"{note}There is no ladder: ranked by the score on split {usual}. "
+        board = aggregate.ranked(board.assign(covered=1, cells=1), by, ("protocol",))
+    parts = [_with_ties(results, part, dataset, metric, splits, by) for _, part in
+             board.groupby("protocol", sort=False)]
+    board = pd.concat(parts, ignore_index=True) if parts else board
     method, *rest = row_columns(board)
     columns = [Column("rank", "Rank", "rank"), method]
     if dataset in board:
@@ -57,13 +67,15 @@ def heat_table(results: Results, dataset: str, metric: str) -> Table:
         columns.append(Column(f"rung{split}", distance(frd, split), "score", f"Split {split}{mark}, {metric}",
                               heat=True))
     columns += rest
-    note = "Columns are headed by the Fréchet distance of their split. "
+    note += "Ranks and bold are within a protocol. " if len(parts) > 1 else ""
     note += bar_note(board, [column.key for column in columns if column.kind == "score"])
     caption = f"{metric} of each method on each split of {dataset}"
     return Table(f"{dataset}-{metric}", caption, tuple(columns), board, note)
 
 
-def _with_ties(results: Results, board: pd.DataFrame, dataset: str, metric: str, splits: list[int]) -> pd.DataFrame:
+def _with_ties(results: Results, board: pd.DataFrame, dataset: str, metric: str, splits: list[int],
+               by: str) -> pd.DataFrame:
+    """The rows of one protocol with intervals, rank ranges and tie groups."""
     resamples = results.resamples(metric)
     rows = [tuple(row) for row in board[ROW].itertuples(index=False, name=None)]
     drawn = {f"rung{split}": resamples.scores(dataset, split, rows) for split in splits}
@@ -72,7 +84,7 @@ def _with_ties(results: Results, board: pd.DataFrame, dataset: str, metric: str,
         drawn[dataset] = resamples.ags(dataset, results.ladders[dataset], rows)
         columns.insert(0, dataset)
     classes = min((resamples.classes.get((dataset, split), 2) for split in splits), default=2)
-    return rankings.with_ties(board, dataset, columns, drawn, classes)
+    return rankings.with_ties(board, by, columns, drawn, classes)
 
 
 def split_table(results: Results, dataset: str) -> Table:

@@ -39,7 +39,9 @@ def build_ladder(features: Any, labels: Any, train_classes: Sequence[str], test_
     the sign turned, towards splits that are easier than the default; left open, it does so where the default split
     is `FAR_FROM_IID` times as far apart as random halves. From the hardest split, `removal` takes the
     classes nearest to the other side away for as long as `remaining` of all images stay. The distances over images
-    and over class means are known at every iteration. `rerank` ranks anew after every single exchange.
+    and over class means are known at every iteration. `rerank` ranks anew after every single exchange. A class of one
+    image (In-Shop trains on some) stays on its side and is never removed: as a query it would find nothing and be left
+    out of every score, so that moving it would change the distance and not the task.
 
     The rungs (8, or 9 with `reverse`, unless `rungs` says otherwise) are about uniform in the distance over images, the
     default split always among them, and rise strictly. `rung_iterations` names them instead: n for swap iteration
@@ -74,11 +76,13 @@ def build_ladder(features: Any, labels: Any, train_classes: Sequence[str], test_
     iid = _iid(vectors, order[labels], np.concatenate([train, test]), iid_draws, seed, device)
     if reverse is None:
         reverse = iid is not None and default.frd > FAR_FROM_IID * iid["mean"]
+    fixed = np.flatnonzero([len(rows) == 1 for rows in vectors.rows])
     settings: dict[str, Any] = {"swaps": swaps, "guard": guard, "patience": patience, "iterations": iterations,
-                                "rerank": rerank, "progress": told}
+                                "rerank": rerank, "fixed": fixed, "progress": told}
     easier = swap(start, default, sign=-1, **settings)[0] if reverse else []
     harder, hardest = swap(start, default, sign=1, **settings)
-    fewer = remove(hardest, swaps=swaps, share=remaining, iterations=None, progress=told) if removal else []
+    fewer = remove(hardest, swaps=swaps, share=remaining, iterations=None, fixed=fixed,
+                   progress=told) if removal else []
     steps = [*reversed(easier), default, *harder, *fewer]
 
     count = rungs if rungs is not None else 9 if reverse else 8
@@ -137,18 +141,14 @@ def _checked(features: Any, labels: Any, classes: Sequence[str], train: Sequence
     both = sorted(set(train) & set(test))
     if both:
         raise SplitError(f"class '{both[0]}' is in train and in test; the sides of a split must be disjoint")
-    if min(len(set(train)), len(set(test))) < 2:
-        raise SplitError(f"a ladder needs at least four classes, two a side; "
-                         f"there are {len(set(train))} train and {len(set(test))} test classes")
-    count = np.bincount(labels, minlength=len(classes))
-    empty = sorted({*train, *test} & {name for name, images in zip(classes, count) if images == 0})
+    count = dict(zip(classes, np.bincount(labels, minlength=len(classes)).tolist()))
+    empty = sorted(name for name in {*train, *test} if count[name] == 0)
     if empty:
         raise SplitError(f"class '{empty[0]}' has no image; leave it out of the split")
-    single = sorted({*train, *test} & {name for name, images in zip(classes, count) if images == 1})
-    if single:
-        more = f" (and {len(single) - 1} more)" if single[1:] else ""
-        raise SplitError(f"class '{single[0]}'{more} has a single image, for which nothing can be retrieved; "
-                         "leave the class out or add images")
+    sides = [sum(count[name] > 1 for name in set(side)) for side in (train, test)]
+    if min(sides) < 2:
+        raise SplitError("a ladder needs at least four classes of two or more images, two a side; there are "
+                         f"{sides[0]} such train and {sides[1]} such test classes: add images or classes")
     names = tuple(sorted(classes))
     place = {name: i for i, name in enumerate(names)}
     return names, np.array([place[name] for name in classes]), labels.astype(np.int64)

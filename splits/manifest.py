@@ -122,7 +122,8 @@ class Ladder:
             for split in self.splits:
                 if split.kind == kind:
                     return split
-        raise SplitError(f"the ladder of {self.dataset or 'this dataset'} has no default split")
+        raise SplitError(f"the ladder of {self.dataset or 'this dataset'} has no default split; name its rungs, "
+                         f"1-{len(self.splits)}, by number or make one that has it with `oodml splits build`")
 
     @cached_property
     def hash(self) -> str:

@@ -60,14 +60,16 @@ def read_pickle(stream: BinaryIO) -> Any:
 
 def import_released(path: str | Path, *, dataset: str = "", dataset_hash: str = "",
                     classes: Sequence[str] | None = None, labels: np.ndarray | None = None,
-                    images: Sequence[str] | None = None) -> Imported:
+                    images: Sequence[str] | None = None, train_classes: Sequence[str] = (),
+                    test_classes: Sequence[str] = ()) -> Imported:
     """A released pickle as a ladder of kind 'imported', ids and class order as in the file.
 
     The file's `fid` becomes `frd`, the distance that scores are plotted over; the files do not say whether it was taken
     over images or over class means. `split_val` becomes the validation classes and `test_episodes` the ladder's
     episodes. With `classes`, `labels` and `images` (paths) of the local dataset the images are counted, and classes
     and files that it lacks are listed. The files name classes by folders, where '-' stands for a '/' ("Ram C-V" for
-    Ram C/V): such a class gets its local name. Nothing else is renamed.
+    Ram C/V): such a class gets its local name. Nothing else is renamed. The rung that has just `train_classes` and
+    `test_classes` on its sides, the split that the dataset comes with, is of kind 'default'.
     """
     try:
         with open(path, "rb") as stream:
@@ -91,8 +93,10 @@ def import_released(path: str | Path, *, dataset: str = "", dataset_hash: str = 
             train, test, validation = map(called, (entry["train"], entry["test"], entry.get("split_val", ())))
             # In the SOP file split_val counts class numbers while train has product names: these cannot be matched.
             validation = validation if set(validation) <= set(train) else ()
-            splits.append(Split(int(id), "imported", 0, train, test, validation, sum(local.get(c, 0) for c in train),
-                                sum(local.get(c, 0) for c in test), float(entry["fid"]), None))
+            own = (set(train), set(test)) == (set(train_classes), set(test_classes))
+            splits.append(Split(int(id), "default" if own else "imported", 0, train, test, validation,
+                                sum(local.get(c, 0) for c in train), sum(local.get(c, 0) for c in test),
+                                float(entry["fid"]), None))
             episodes[str(id)] = _keyed_by_text(entry.get("test_episodes", {}), by_folder)
             named |= {f"{c}/{f}" for by in episodes[str(id)].values() for e in by.values()
                       if isinstance(e, dict) for c, files in e.items() for f in files}

@@ -75,19 +75,19 @@ def _choose_one_by_one(means: np.ndarray, train: np.ndarray, test: np.ndarray, s
 
 
 def swap(state: State, first: Step, *, swaps: int, sign: int, guard: int, patience: int, iterations: int | None,
-         rerank: bool, progress: Callable[[Step], None]) -> tuple[list[Step], State]:
+         rerank: bool, fixed: np.ndarray, progress: Callable[[Step], None]) -> tuple[list[Step], State]:
     """Exchanges classes until the distance no longer rises (falls, where `sign` is -1); the steps and the best state.
 
-    A class that moved in the last `guard` iterations does not move again. It ends when `patience` iterations brought
-    nothing better or no class may move, or after exactly `iterations` where these are given. Steps after the best
-    one are marked as not kept.
+    A class that moved in the last `guard` iterations does not move again, one of `fixed` never does. It ends when
+    `patience` iterations brought nothing better or no class may move, or after exactly `iterations` where these are
+    given. Steps after the best one are marked as not kept.
     """
     pick = _choose_one_by_one if rerank else choose
     steps: list[Step] = []
     best, best_state, best_at = first.frd, state, 0
     while len(steps) < iterations if iterations is not None else len(steps) - best_at < patience:
         recent = [c for s in steps[-guard:] for c in (s.left_train, s.left_test)] if guard else []
-        resting = np.concatenate([*recent, np.empty(0, dtype=np.int64)]).astype(np.int64)
+        resting = np.concatenate([*recent, fixed]).astype(np.int64)
         a, b = pick(state.class_means, state.train, state.test, swaps, resting, sign)
         if not len(a):
             break
@@ -101,9 +101,9 @@ def swap(state: State, first: Step, *, swaps: int, sign: int, guard: int, patien
     return [replace(s, kept=i < best_at) for i, s in enumerate(steps)], best_state
 
 
-def remove(state: State, *, swaps: int, share: float, iterations: int | None,
+def remove(state: State, *, swaps: int, share: float, iterations: int | None, fixed: np.ndarray,
            progress: Callable[[Step], None]) -> list[Step]:
-    """Removes classes for as long as at least `share` of the images and two classes a side remain.
+    """Removes classes for as long as at least `share` of the images and two classes a side remain beside the `fixed`.
 
     Each iteration takes the same number from both sides, so that these stay balanced: the classes whose mean is
     nearest to the mean of the other side, arg min ||mu_C - mu_other||_2.
@@ -112,9 +112,11 @@ def remove(state: State, *, swaps: int, share: float, iterations: int | None,
     least = share * (vectors.count(state.train) + vectors.count(state.test))
     steps: list[Step] = []
     while iterations is None or len(steps) < iterations:
-        count = min(swaps, len(state.train) - 2, len(state.test) - 2)
-        a, b = (own[np.argsort(_gap(means, own, other), kind="stable")][:count]
-                for own, other in ((state.train, state.test), (state.test, state.train)))
+        nearest = (own[np.argsort(_gap(means, own, other), kind="stable")]
+                   for own, other in ((state.train, state.test), (state.test, state.train)))
+        a, b = (ranked[~np.isin(ranked, fixed)] for ranked in nearest)
+        count = min(swaps, len(a) - 2, len(b) - 2)
+        a, b = a[:count], b[:count]
         left = vectors.count(state.train) + vectors.count(state.test) - vectors.count(a) - vectors.count(b)
         if count < 1 or left < least:
             break

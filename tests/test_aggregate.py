@@ -176,6 +176,18 @@ def test_the_union_board(tmp_path: Path) -> None:
     assert list(board.index)[-1] == "arcface"
 
 
+def test_a_part_without_a_score_leaves_no_mean_over_the_parts(tmp_path: Path) -> None:
+    """Its one class had a single image: the record names it, and nothing can be said of it."""
+    record = make_record("u", 1, "margin", 0, 0.3, {"latin": 0.2, "greek": 0.8})
+    record["domains"]["gamma"] = {}
+    records.write(tmp_path / "m", record)
+    (row,) = aggregate.union_board(records.collect(tmp_path)).to_dict("records")
+    assert (row["harmonic:coverage"], row["weakest"]) == ("2/3", "")
+    assert math.isnan(row["harmonic"])
+    assert math.isnan(row["rank"])
+    assert row["latin"] == 0.2
+
+
 def test_gain_and_selection_gap(tmp_path: Path) -> None:
     write_sample(tmp_path, {"frozen": 0.2, "margin": 0.7}, ("glyphs",), seeds=1, union=False)
     runs = records.collect(tmp_path)

@@ -151,6 +151,14 @@ def test_evaluation_is_torchvisions(photos: Path, store: ImageStore, transform: 
             assert difference.mean() < 2
 
 
+def test_a_filter_of_ones_own_reaches_the_evaluation_of_images_that_are_stored_whole(store: ImageStore) -> None:
+    bilinear, bicubic = (Loader(store, Transform(interpolation=how)).evaluate(torch.arange(len(store)))
+                         for how in ("bilinear", "bicubic"))
+    whole = torch.from_numpy(store.originals.min(1) < 256)
+    assert 0 < whole.sum() < len(store)
+    assert torch.equal((bilinear != bicubic).flatten(1).any(1), whole)
+
+
 @pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
 @pytest.mark.parametrize("size", [24, 224])
 def test_matrix_road_is_pillows_filter(store: ImageStore, interpolation: str, size: int) -> None:

@@ -225,6 +225,13 @@ def test_farthest_first_by_brute_force() -> None:
     assert sorted(bank_batches.farthest_first(torch.ones(5, 2))) == list(range(5))
 
 
+@pytest.mark.parametrize("name", ["gc", "ddm", "frd"])
+def test_a_batch_may_be_larger_than_the_usual_big_batch(name: str) -> None:
+    sampler = make(name, torch.arange(1100).repeat(2), 2 * bank_batches.BIG)
+    (ids,) = sampler.epoch(generator())
+    assert len(set(ids.tolist())) == len(ids) == 2 * bank_batches.BIG
+
+
 def test_gc_keeps_a_positive_for_every_image_where_there_is_one() -> None:
     labels, points = clustered()
     sampler = batches.create("gc", labels, 40)

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from PIL import Image
 
 from benchmark import datasets
+from benchmark.checkup.contact import contact_sheet
 from benchmark.commands.datasets import command
 from benchmark.datasets.reading import NotThere, safe
 from benchmark.errors import UserError
@@ -101,6 +102,16 @@ def test_class_folders_alone(tmp_path):
     for name in ("FIAT 500 Abarth 2012", "Ram C-V Cargo Van Minivan 2012", "AM General Hummer SUV 2000"):
         layouts.picture(tmp_path / "cars196" / "images" / name / "00001.JPG", name, format="JPEG")
     assert datasets.load("cars", tmp_path).train_classes == ("AM General Hummer SUV 2000", "FIAT 500 Abarth 2012")
+
+
+def test_a_stray_annotation_file_does_not_hide_a_complete_devkit(tmp_path):
+    place = tmp_path / "stanford_cars"
+    truth = layouts.cars_devkit(place)
+    layouts.cars(place, draw=False)
+    assert names_of(datasets.load("cars", tmp_path)) == truth
+    assert datasets.present("cars", tmp_path)
+    other = layouts.cars(place)
+    assert names_of(datasets.load("cars", tmp_path)) == other
 
 
 @pytest.mark.parametrize("name", FULL)
@@ -247,3 +258,13 @@ def test_show_counts_and_draws_a_sheet(tmp_path):
     with Image.open(sheet) as image:
         assert image.width > 8 * 96
         assert len(image.getcolors(1 << 24)) > 1000
+
+
+def test_a_sheet_names_the_image_that_it_cannot_show(tmp_path):
+    layouts.cub(tmp_path / "cub")
+    path = tmp_path / "cub" / "images" / datasets.load("cub", tmp_path).paths[0]
+    path.write_bytes(path.read_bytes()[:300])
+    with pytest.raises(UserError, match="put the original file back") as caught:
+        contact_sheet(datasets.load("cub", tmp_path), tmp_path / "sheet.png")
+    assert str(path) in str(caught.value)
+    assert not (tmp_path / "sheet.png").exists()

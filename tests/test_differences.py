@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from pathlib import Path
 
@@ -60,3 +61,35 @@ def test_an_unknown_metric_is_told(folders: tuple[Path, Path]) -> None:
     a, b = (records.collect(folder) for folder in folders)
     with pytest.raises(ReportError, match="recall@3"):
         differences.cells(a, b, "recall@3")
+
+
+def variant(folder: Path, beta: float, score: float = 0.6) -> None:
+    """Five runs of margin with this beta, along a ladder."""
+    for split in range(1, 6):
+        record = make_record("glyphs", split, "margin", 0, score)
+        record["method"]["settings"]["beta"] = beta
+        record["identity"] = hashlib.sha256(f"{beta}/{split}".encode()).hexdigest()
+        records.write(folder / str(beta) / str(split), record)
+
+
+def test_a_run_is_the_same_whatever_lies_beside_it(tmp_path: Path) -> None:
+    variant(tmp_path / "a", 0.6)
+    for beta, score in ((0.6, 0.6), (1.2, 0.7), (2.0, 0.5)):
+        variant(tmp_path / "b", beta, score)
+    a, b = (records.collect(tmp_path / name) for name in "ab")
+    told = {key: differences.summary(differences.cells(*pair), differences.shared(*pair))
+            for key, pair in {"ab": (a, b), "ba": (b, a)}.items()}
+    assert told == {"ab": "0 only in A, 10 only in B, 0 changed, 5 the same",
+                    "ba": "10 only in A, 0 only in B, 0 changed, 5 the same"}
+    means = differences.boards(a, b)
+    assert means["b"].tolist() == pytest.approx([0.7, 0.5])
+    assert means["a"].isna().all()
+
+
+def test_one_variant_on_each_side_has_changed(tmp_path: Path) -> None:
+    variant(tmp_path / "a", 0.6)
+    variant(tmp_path / "b", 1.2, 0.7)
+    found = differences.cells(*(records.collect(tmp_path / name) for name in "ab"))
+    assert found["state"].tolist() == ["changed"] * 5
+    assert set(found["causes"]) == {"settings"}
+    assert set(found["method"]) == {"margin"}

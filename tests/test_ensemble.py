@@ -15,6 +15,7 @@ from benchmark import cli, datasets, images, ladders, worker
 from benchmark.afterwards import ensemble, finished
 from benchmark.errors import UserError
 from benchmark.pixels.loader import Loader
+from benchmark.plan import RunSpec
 from benchmark.worker import transform_of
 from benchmark.workspace import Workspace
 from tests import tiny_sweep
@@ -67,6 +68,21 @@ def test_it_is_made_once_and_the_command_tells(workspace: Workspace, capsys: pyt
     cli.main(["ensemble", "--dataset", UNION, "--methods", "proxyanchor", "--work", str(workspace.root)])
     assert path.stat().st_mtime_ns == stamp
     assert "ensemble:proxyanchor seed 0: recall@1" in capsys.readouterr().out
+
+
+def test_runs_of_other_settings_are_another_ensemble(workspace: Workspace, tmp_path: Path) -> None:
+    other = Workspace(shutil.copytree(workspace.root, tmp_path / "work"), workspace.data)
+    for job in tiny_sweep.jobs(other, "proxyanchor", datasets=MEMBERS, splits="default", seeds=1, set={"epochs": 1}):
+        worker.run(job.spec, job.context)
+    epochs = []
+    for path in made(other):
+        record = json.loads(path.read_text())
+        found = [RunSpec.read(run.parent) for run in other.runs.rglob("proxyanchor/*/record.json")]
+        own = {spec.protocol["epochs"] for spec in found if spec and spec.identity in
+               record["provenance"]["members"].values()}
+        assert own == {record["protocol"]["epochs"]}
+        epochs += own
+    assert sorted(epochs) == [1, 2]
 
 
 def test_a_model_that_is_missing_is_named(workspace: Workspace, tmp_path: Path) -> None:

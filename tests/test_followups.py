@@ -44,6 +44,21 @@ def test_transfer_and_ensemble_follow_from_finished_runs(tmp_path: Path) -> None
     assert record.stat().st_mtime_ns == before
 
 
+def test_a_union_may_be_among_the_datasets_of_a_transfer(tmp_path: Path) -> None:
+    members = ("glyphs-georgian", "glyphs-arrows")
+    union = f"union:{','.join(members)}"
+    made = tiny_sweep.workspace(tmp_path, (*members, union))
+    jobs = [tiny_sweep.jobs(made, "margin", datasets=(name,), seeds=1, splits="default", set={"epochs": 1})[0]
+            for name in (members[1], union)]
+    for job in jobs:
+        worker.run(job.spec, job.context)
+    cross.run(made, jobs, device="cpu")
+    for job, other in zip(jobs, jobs[::-1]):
+        (target,) = json.loads((job.folder / cross.NAME).read_text())["targets"].items()
+        assert target[0] == other.spec.dataset
+        assert 0 <= target[1]["scores"]["recall@1"] <= 1
+
+
 def test_few_shots_follow_on_the_rungs_of_the_study_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     quick = fewshot.Adaptation(iterations=1, episodes=1)
     monkeypatch.setattr(fewshot, "Adaptation", lambda: quick)
@@ -51,6 +66,8 @@ def test_few_shots_follow_on_the_rungs_of_the_study_alone(tmp_path: Path, monkey
     jobs = tiny_sweep.jobs(made, "margin", seeds=1, splits="all", set={"epochs": 1})
     for job in jobs:
         worker.run(job.spec, job.context)
+    (foreign,) = tiny_sweep.jobs(made, "margin", seeds=1, splits="2", set={"epochs": 1, "lr": 0.1})
+    worker.run(foreign.spec, foreign.context)
     followups.follow({"step": "fewshot", "datasets": ["glyphs-mini", "glyphs-arrows"], "shots": [2, 3]}, jobs[1:], made)
     found = {path.parent: json.loads(path.read_text())["shots"] for path in made.runs.rglob("fewshot.json")}
     assert set(found) == {job.folder for job in jobs[1:]}

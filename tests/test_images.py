@@ -8,6 +8,7 @@ import os
 import pickle
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ import pytest
 from PIL import Image
 
 from benchmark import images, journal
+from benchmark.checkup.doctor import look_at
 from benchmark.datasets.index import DatasetIndex
 from benchmark.errors import UserError
 from tests.pictures import Drawing, drawn, index_of, picture, prepare_slowly
@@ -67,6 +69,53 @@ def test_odd_modes_and_orientation(tmp_path: Path) -> None:
         else:
             expected = np.asarray(Image.open(root / path).convert("RGB"))
         np.testing.assert_array_equal(store.image(i), expected)
+
+
+def test_deep_grey_images_keep_their_brightness(tmp_path: Path) -> None:
+    """16 bits in every guise that Pillow opens them in, one turned by EXIF; 8 bits in a wide mode stay as they are."""
+    root = tmp_path / "deep"
+    root.mkdir()
+    grey = np.random.default_rng(2).integers(0, 256, (30, 40))
+    deep = (257 * grey + np.random.default_rng(3).integers(-128, 129, grey.shape)).clip(0, 65535)
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    Image.fromarray(deep.astype(np.uint16)).save(root / "a.png")
+    Image.fromarray(deep.astype(np.uint16)).save(root / "b.tif")
+    Image.fromarray(deep.astype(np.int32)).save(root / "c.tif")
+    (root / "d.pgm").write_bytes(b"P5 40 30 65535\n" + deep.astype(">u2").tobytes())
+    Image.fromarray(grey.astype(np.int32)).save(root / "e.tif")
+    (root / "f.tif").write_bytes(big_endian_tiff(deep))
+    Image.fromarray(np.rot90(deep).astype(np.uint16)).save(root / "g.png", exif=turned)
+    index = index_of(root)
+    assert {index.open(i).mode for i in range(len(index))} == {"I", "I;16", "I;16B"}
+    store = images.prepare(index, tmp_path / "cache", progress=False)
+    for i in range(len(index)):
+        np.testing.assert_array_equal(store.image(i), np.repeat(grey[:, :, None], 3, axis=2), err_msg=index.paths[i])
+
+
+def big_endian_tiff(grey: np.ndarray) -> bytes:
+    """One strip of 16 bits, most significant byte first."""
+    height, width = grey.shape
+    tags = {256: width, 257: height, 258: 16, 259: 1, 262: 1, 273: 8, 277: 1, 278: height, 279: 2 * grey.size}
+    entries = b"".join(struct.pack(">HHII", tag, 4, 1, value) for tag, value in tags.items())
+    return (struct.pack(">2sHI", b"MM", 42, 8 + 2 * grey.size) + grey.astype(">u2").tobytes()
+            + struct.pack(">H", len(tags)) + entries + bytes(4))
+
+
+@pytest.mark.parametrize("values", [np.linspace(0, 1, 12), np.linspace(0, 255, 12), np.arange(12) - 3,
+                                    70_000 * np.arange(12)])
+def test_an_image_whose_white_is_not_known_is_named(tmp_path: Path, values: np.ndarray) -> None:
+    root = tmp_path / "odd"
+    root.mkdir()
+    kind = np.float32 if values.dtype.kind == "f" else np.int32
+    Image.fromarray(values.reshape(3, 4).astype(kind)).save(root / "odd.tif")
+    index = index_of(root)
+    with pytest.raises(UserError, match="save it as 8 bit") as caught:
+        images.prepare(index, tmp_path / "cache", progress=False)
+    assert str(root / "odd.tif") in str(caught.value)
+    assert "original file back" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert "save it as 8 bit" in look_at(index, 0).cause
 
 
 def test_second_call_decodes_nothing_and_store_pickles(photos: Path, tmp_path: Path) -> None:

@@ -94,6 +94,16 @@ def test_retrieval_is_that_of_a_loop() -> None:
     assert worst[0]["query"]["id"] == int(np.argmax(found.failure))
 
 
+def test_a_single_class_and_ties_are_no_failures() -> None:
+    """One class: every answer is right, and no query is left out. Equal embeddings: the first by index answers."""
+    x = torch.from_numpy(np.random.default_rng(2).normal(size=(6, 3)).astype(np.float32))
+    alone = inspect.retrieve(Side(np.arange(6), np.zeros(6, int), ("a",)), x)
+    assert len(alone.queries) == 6
+    even = inspect.retrieve(Side(np.arange(6), np.arange(6) % 2, ("a", "b")), torch.ones(6, 3))
+    assert len(even.queries) == 6
+    assert even.found[:, 0].tolist() == [1, 0, 0, 0, 0, 0]
+
+
 def test_query_and_gallery_are_different_images() -> None:
     rng = np.random.default_rng(1)
     x = torch.from_numpy(rng.normal(size=(12, 4)).astype(np.float32))

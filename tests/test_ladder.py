@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -291,14 +292,47 @@ def test_what_is_shown() -> None:
         assert names[labels[i]] in (ladder.splits[-1].test if test else ladder.splits[-1].train)
 
 
+def _single(features: np.ndarray, labels: np.ndarray, classes: Iterable[int]) -> tuple[np.ndarray, np.ndarray]:
+    """The same with the first image alone of these classes."""
+    first = np.unique(labels, return_index=True)[1]
+    keep = ~np.isin(labels, [*classes]) | np.isin(np.arange(len(labels)), first)
+    return features[keep], labels[keep]
+
+
+@pytest.mark.parametrize(("d", "rerank"), [(4, False), (80, False), (4, True)])
+def test_classes_of_one_image_stay_where_they_are(d: int, rerank: bool) -> None:
+    """As In-Shop has them among its training classes; here on both sides, and nearest to the other one."""
+    features, labels, names = data(classes=20, d=d)
+    features[labels == 3], features[labels == 15] = features[labels >= 10].mean(0), features[labels < 10].mean(0)
+    whole = build((features, labels, names), swaps_per_iteration=1, rerank=rerank)
+    assert {"c03", "c15"} <= {*whole.progression[1].moved_train, *whole.progression[1].moved_test}
+
+    of = (*_single(features, labels, [3, 7, 15]), names)
+    ladder = build(of, swaps_per_iteration=1, rerank=rerank, reverse=True)
+    assert {s.kind for s in ladder.progression} == {"reverse", "default", "swap", "removal"}
+    for split in ladder.splits:
+        assert {"c03", "c07"} <= set(split.train)
+        assert "c15" in split.test
+        assert split.frd == pytest.approx(frechet_distance(side(of, set(split.train)), side(of, set(split.test))))
+    train, test = set(names[:10]), set(names[10:])
+    moved: list[set[str]] = [{"c03", "c07", "c15"}]
+    for step in (s for s in ladder.progression if s.kind == "swap"):
+        a, b = brute_force_swap(of, train, test, 1, set().union(moved[0], *moved[1:][-2:]))
+        assert (list(step.moved_train), list(step.moved_test)) == (a, b)
+        train, test = train - set(a) | set(b), test - set(b) | set(a)
+        moved.append({*a, *b})
+    fewest = build(of, swaps_per_iteration=1, rerank=rerank, remaining=0.0).progression[-1]
+    assert (fewest.kind, fewest.train_classes, fewest.test_classes) == ("removal", 4, 4), "8 and 9 others lost 6 each"
+
+
 BAD = {
     "hold NaN": lambda f, y, n: (np.where(np.arange(len(f))[:, None] == 5, np.nan, f), y, n[:8], n[8:], n),
     "constant": lambda f, y, n: (np.ones_like(f), y, n[:8], n[8:], n),
     "one entry an image": lambda f, y, n: (f, y[:-1], n[:8], n[8:], n),
     "at least four classes": lambda f, y, n: (f, y, n[:1], n[1:3], n),
+    "1 such train and 8": lambda f, y, n: (*_single(f, y, range(7)), n[:8], n[8:], n),
     "in train and in test": lambda f, y, n: (f, y, n[:9], n[8:], n),
     "not among": lambda f, y, n: (f, y, [*n[:8], "zebra"], n[8:], n),
-    "single image": lambda f, y, n: (f[(y == 0).sum() - 1 :], y[(y == 0).sum() - 1 :], n[:8], n[8:], n),
     "no image": lambda f, y, n: (f[y > 0], y[y > 0], n[:8], n[8:], n),
     "positions in the list": lambda f, y, n: (f, y + 1, n[:8], n[8:], n),
     "must be a matrix": lambda f, y, n: (f[:, 0], y, n[:8], n[8:], n),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch import nn
 
 import methods
 from benchmark import plan
+from benchmark import protocol as protocols
 from methods import MethodError
 from methods.parts.adapters import Adapter, LowRank
 from methods.parts.backbones import create, sketch
@@ -223,8 +225,8 @@ def test_rates_are_multiplied_as_released() -> None:
     assert groups["head"]["lr"] == pytest.approx(1e-3)
     entry = methods.get("puma")
     assert entry.settings("cub").proxy_rate == entry.settings("uml").proxy_rate == 1.0
-    under = {"protocol": "uml"}
-    assert entry.settings(**under).proxy_rate * entry.base.settings(**under).proxy_lr == pytest.approx(1.0)
+    rate, proxies = (plan._settings(one, "cub", "uml", plan.Overrides()) for one in (entry, entry.base))
+    assert rate["proxy_rate"] * proxies["proxy_lr"] == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("dataset", ["uml", "uml-4", "cub"])
@@ -236,6 +238,23 @@ def test_the_universal_study_has_its_settings_on_every_dataset(dataset: str) -> 
     for name, (key, value) in expected.items():
         assert plan._settings(methods.get(name), dataset, "uml", plan.Overrides())[key] == value, name
         assert plan._settings(methods.get(name), dataset, "oodml", plan.Overrides())[key] != value, name
+
+
+def test_a_copy_of_a_protocol_is_that_protocol_but_for_its_name(tmp_path: Path) -> None:
+    copy = tmp_path / "mine.toml"
+    copy.write_bytes(protocols.path_of("uml").read_bytes())
+    for name in ("arcface", "puma", "crt", "hyp", "triplet"):
+        ours, theirs = (plan.load_protocol(at, "cub", name, plan.Overrides()) for at in (str(copy), "uml"))
+        assert dataclasses.replace(ours, name="uml") == theirs
+        assert (plan._settings(methods.get(name), "cub", str(copy), plan.Overrides())
+                == plan._settings(methods.get(name), "cub", "uml", plan.Overrides())), name
+
+
+@pytest.mark.parametrize("name", ["multisimilarity", "crt", "s2sd", "uniform-prior", "manifold-mixup-triplet",
+                                  "lora:triplet", "linear-emb:multisimilarity", "r-margin", "hyp"])
+def test_a_pair_loss_has_pairs_in_its_batches_whatever_stands_around_it(name: str) -> None:
+    assert plan.load_protocol("uml", "sop", name, plan.Overrides()).batches == "spc-4"
+    assert plan.load_protocol("uml", "sop", "lora", plan.Overrides()).batches == "random"
 
 
 @pytest.mark.parametrize("name", VIT)

@@ -292,3 +292,20 @@ def test_mistakes_are_one_line(arguments, message):
     with pytest.raises(UserError, match=message) as error:
         retrieval(arguments.pop("embeddings"), arguments.pop("labels"), **arguments)
     assert "\n" not in str(error.value)
+
+
+def test_labels_that_no_integer_type_holds_together_are_refused() -> None:
+    x, big = np.eye(4, dtype=np.float32), np.array([2**62, 2**62 + 1])
+    with pytest.raises(UserError, match="int64, of the gallery uint64"):
+        retrieval(x[:2], big, gallery=x[2:], gallery_labels=big.astype(np.uint64))
+    assert retrieval(x[:2], big, gallery=x[:2], gallery_labels=big)["recall@1"] == 1
+
+
+def test_the_default_type_of_torch_does_not_matter() -> None:
+    x, y = np.random.default_rng(0).normal(size=(20, 4)), np.arange(20) % 4
+    expected = retrieval(x, y)
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert retrieval(x, y) == expected
+    finally:
+        torch.set_default_dtype(torch.float32)

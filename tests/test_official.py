@@ -107,8 +107,13 @@ def test_the_command_takes_the_published_file_over_to_a_local_copy(cars: Importe
     ladder = load(manifest)
     assert [(s.id, s.frd, s.train_images) for s in ladder.splits] == [(s.id, s.frd, 2 * len(s.train)) for s in theirs]
     assert "Ram C/V Cargo Van Minivan 2012" in {*ladder.splits[0].train, *ladder.splits[0].test}
+    assert ladder.default.id == 1
+    assert {s.kind for s in ladder.splits[1:]} == {"imported"}
     checked = CliRunner().invoke(command, ["verify", str(manifest), *places], catch_exceptions=False)
     assert (checked.exit_code, checked.output.strip()) == (0, f"{manifest}: sound")
+    drawn = CliRunner().invoke(command, ["plot", "--dataset", "cars", "--no-umap", *places])
+    assert "nothing to draw" in str(drawn.exception)
+    assert "leave --no-umap out" in str(drawn.exception)
 
 
 def test_the_command_writes_nothing_where_classes_are_missing(tmp_path: Path) -> None:
@@ -125,6 +130,14 @@ def released(path: Path, **changes: object) -> Path:
              "split_train": ["b"], "split_val": ["a"], "test_episodes": {2: {0: {"c": ["1.jpg", "2.jpg"]}}}, **changes}
     path.write_bytes(pickle.dumps({1: entry}, protocol=3))
     return path
+
+
+def test_the_split_that_the_dataset_comes_with_is_the_default(tmp_path: Path) -> None:
+    file = released(tmp_path / "s.pkl")
+    assert import_released(file, train_classes="ab", test_classes="dc").ladder.default.id == 1
+    for sides in ({}, {"train_classes": "ab", "test_classes": "cde"}, {"train_classes": "cd", "test_classes": "ab"}):
+        with pytest.raises(SplitError, match=r"no default split; name its rungs, 1-1, by number or .* splits build"):
+            _ = import_released(file, **sides).ladder.default
 
 
 def test_order_is_kept(tmp_path: Path) -> None:

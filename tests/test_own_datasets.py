@@ -113,6 +113,7 @@ def test_a_list_without_a_split_is_halved_within_each_domain(tmp_path):
     ("path,label,split\na.jpg,1,train\nb.jpg,2,train\n", "on one side"),
     ("path,label,split\na.jpg,1,val\n", "split is 'val'; it must be train or test"),
     ("path,label,split,role\na.jpg,1,train,query\nb.jpg,2,test,\n", "only test images"),
+    ("path,label,domain\na.jpg,b/c,a\nb.jpg,c,a/b\n", "line 3: domain is 'a/b'; it must have no '/'"),
 ])
 def test_mistakes_in_a_list(tmp_path, content, message):
     path = layouts.snap(content, tmp_path / "list.csv")
@@ -269,6 +270,25 @@ def test_an_ensemble_over_a_folder_by_a_method_of_one_s_own(tmp_path, capsys):
         cli.main([*words, "--plugin", str(plugin)])
     (path,) = made.runs.glob("union-*/*/ensemble@mine-too/*/record.json")
     assert set(json.loads(path.read_text())["domains"]) == {"glyphs-arrows", "mine"}
+
+
+def test_a_dataset_without_a_ladder_does_not_keep_the_next_from_its_own(tmp_path, capsys):
+    for name in "ab":
+        layouts.picture(tmp_path / "few" / name / "1.png", name)
+    few, mine = f"folder:{tmp_path / 'few'}", own_folder(tmp_path)
+    words = ["splits", "build", "--backbone", "conv4", "--weights", "scratch", "--device", "cpu", "--work",
+             str(tmp_path / "work")]
+    with pytest.raises(SystemExit) as ended:
+        cli.main([*words, "--dataset", few, "--dataset", mine])
+    assert ended.value.code == 2
+    told = capsys.readouterr()
+    last = told.err.strip().splitlines()[-1]
+    assert "at least four classes" in told.err
+    assert last == f"oodml: no ladder was made for {few}; the cause of each stands above"
+    assert (tmp_path / "work" / "splits" / "mine.json").is_file()
+    with pytest.raises(SystemExit):
+        cli.main([*words, "--dataset", few])
+    assert "at least four classes" in capsys.readouterr().err
 
 
 def test_an_odd_rung_iteration_is_named(tmp_path, capsys):

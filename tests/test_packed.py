@@ -157,6 +157,44 @@ def test_a_damaged_file_is_told_and_the_others_count(tmp_path: Path, damage: Any
         collection.pack([tmp_path / "runs"], tmp_path / "pack")
 
 
+def failed(folder: Path, split: int, cause: str, **facts: Any) -> Path:
+    """Writes the failure of margin on a split where a sweep would, and returns the folder."""
+    record = make_record("glyphs", split, "margin", 0, 0.5)
+    run = records.place(folder, "glyphs", split, "margin", 0, record["identity"])
+    records.write_failure(run, {"cause": cause, "dataset": "glyphs", "split": split, "method": "margin", "seed": 0,
+                                "protocol": "demo", "backbone": "conv4", **facts})
+    return run
+
+
+def causes(pack: Path) -> list[str]:
+    return sorted(records.failures(pack)["cause"])
+
+
+def test_a_pack_tells_of_failures_until_their_runs_are_done(tmp_path: Path) -> None:
+    one, two, pack = tmp_path / "one", tmp_path / "two", tmp_path / "pack"
+    for folder, split in ((one, 1), (two, 2)):
+        records.write(folder / "done", make_record("glyphs", split, "s2sd", 0, 0.7))
+    first, second = failed(one, 1, "out of memory"), failed(two, 2, "loss became nan")
+    failed(two, 3, "the disk is full", passing=True)
+    records.write_failure(one / "glyphs" / "4" / "margin" / "s0-0000", {"cause": "told by its place alone"})
+    for folder in (one, two, one):
+        collection.pack([folder], pack)
+    assert causes(pack) == ["loss became nan", "out of memory", "told by its place alone"]
+    failed(one, 1, "out of memory again")
+    collection.pack([one], pack)
+    assert causes(pack) == ["loss became nan", "out of memory again", "told by its place alone"]
+    records.write(first, make_record("glyphs", 1, "margin", 0, 0.5))
+    collection.pack([one], pack)
+    assert causes(pack) == ["loss became nan", "told by its place alone"]
+    shutil.rmtree(one / "glyphs" / "4")
+    records.write(second, make_record("glyphs", 2, "margin", 0, 0.5))
+    records.write(two / "other", make_record("glyphs", 4, "margin", 0, 0.5))
+    collection.pack([two], pack)
+    assert causes(pack) == []
+    assert not list(pack.rglob(records.FAILURES))
+    assert len(records.collect(pack)) == 5
+
+
 KEYS = st.text(st.characters(blacklist_categories=("Cs",)), max_size=6)
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | KEYS,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from safetensors.torch import save_file
 
 import methods
@@ -112,6 +113,7 @@ def test_an_unknown_change_is_refused() -> None:
     ({"batches": "spc2"}, "unknown batch sampler 'spc2'.*did you mean 'spc-2'"),
     ({"augmentation": "bas"}, "unknown augmentation 'bas'.*did you mean 'base'"),
     ({"size": 17}, "crop size 17"),
+    ({"backbone": "resnet5"}, "unknown backbone 'resnet5'"),
 ])
 def test_what_a_worker_would_not_understand_is_refused_before_any_cell_runs(made: Workspace, changes: dict[str, Any],
                                                                             match: str) -> None:
@@ -128,6 +130,21 @@ def test_settings_that_do_not_go_together_are_refused_too(made: Workspace, metho
                                                           match: str) -> None:
     with pytest.raises(methods.MethodError, match=match):
         specs(made, method, set=changes)
+
+
+def test_what_only_a_rehearsal_cannot_build_is_left_to_the_run(made: Workspace) -> None:
+    """A plug-in may read a number off a weight, or want more than two classes."""
+    with tiny_sweep.registry_as_before():
+        @methods.register("reads-a-weight", family="test")
+        class Reads(methods.Objective):
+            """It reads its own weight."""
+
+            def __init__(self, settings: Any, classes: int, dim: int) -> None:
+                super().__init__(settings, classes, dim)
+                assert classes > 2
+                self.first = torch.ones(1).item()
+
+        assert specs(made, "reads-a-weight", set={"dim": 8})
 
 
 @pytest.mark.parametrize("name", [*batches.NAMES, "spc-5"])

@@ -28,6 +28,12 @@ def test_the_other_protocols_are_their_papers() -> None:
     assert protocol.load("crt", dataset="inshop").batch_size == 180
 
 
+def test_a_list_may_be_empty_but_not_a_range() -> None:
+    assert protocol.load("uml", tags=("parameter-efficient",), overrides={"milestones": ""}).milestones == ()
+    with pytest.raises(UserError, match="scale"):
+        protocol.load("uml", overrides={"scale": ""})
+
+
 def test_a_method_on_a_dataset_has_the_last_word() -> None:
     warmups = [protocol.load("oodml", dataset=d, method=m).warmup
                for d, m in (("sop", "proxyanchor"), ("cub", "proxyanchor"), ("sop", "margin"))]

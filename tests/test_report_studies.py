@@ -12,6 +12,7 @@ from scipy import stats
 from reports import ReportError, comparison, correlations, crossing, exports, fewshot, records, site, variants
 from reports.html import rendering
 from reports.results import Results
+from reports.tables import Table
 from tests.sample_records import make_record, write_sample
 
 
@@ -163,3 +164,29 @@ def test_figures_of_splits_are_taken_along(tmp_path: Path) -> None:
     for name in ("glyphs-progression.svg", "glyphs-umap.png"):
         assert f"../figures/{name}" in text
         assert (out / "figures" / name).read_bytes() == (splits / name).read_bytes()
+
+
+def test_backbones_and_samplers_are_not_averaged_over_one_another(tmp_path: Path) -> None:
+    """Two backbones, each with its own sampler and another; a third protocol setting is a row of its own."""
+    scores = {("conv4", "", 3): 0.4, ("conv4", "fr", 3): 0.5, ("resnet50", "", 3): 0.7, ("resnet50", "fr", 3): 0.9,
+              ("conv4", "", 9): 0.6, ("conv4", "fr", 9): 0.55}
+    for (backbone, sampler, epochs), score in scores.items():
+        for method in ("margin", "arcface", "triplet")[:3 if (sampler, epochs) == ("", 3) else 1]:
+            protocol = {"name": "demo", "epochs": epochs} | ({"batches": sampler} if sampler else {})
+            made = make_record("glyphs", 1, method, 0, score, protocol=protocol,
+                               backbone={"name": backbone, "weights": None})
+            records.write(tmp_path / f"{backbone}-{sampler}-{epochs}-{method}", made)
+    results = Results(records.collect(tmp_path))
+
+    def found(table: Table, keys: list[str], variants_: list[str]) -> dict[tuple[str, ...], list[float]]:
+        assert [column.key for column in table.columns] == ["method", *keys, *variants_]
+        return {tuple(row[key] for key in ("method", *keys)): [row[name] for name in variants_] for row in table.rows}
+
+    (table,) = variants.backbones(results, "recall@1")
+    ours = found(table, ["study"], ["conv4", "resnet50"])
+    assert ours.pop(("arcface", "demo")) == ours.pop(("triplet", "demo")) == [0.4, 0.7]
+    assert ours == {("margin", "demo"): [0.4, 0.7], ("margin", "demo[batches=fr]"): [0.5, 0.9]}
+    (table,) = variants.samplers(results, "recall@1")
+    assert found(table, ["study", "backbone"], ["fr", "own"]) == {
+        ("margin", "demo", "conv4"): [0.5, 0.4], ("margin", "demo", "resnet50"): [0.9, 0.7],
+        ("margin", "demo[epochs=9]", "conv4"): [0.55, 0.6]}

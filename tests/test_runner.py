@@ -9,18 +9,22 @@ import shutil
 import signal
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
-from benchmark import cli, provenance
+from benchmark import cli, provenance, worker
 from benchmark.errors import UserError
-from benchmark.executors import Resources, cell, local, locks, slurm
+from benchmark.executors import Outcome, Resources, cell, local, locks, slurm
+from benchmark.executors.brake import Brake
 from benchmark.executors.locks import Lock
+from benchmark.executors.progress import Progress
 from benchmark.sweeps import status, sweep
 from benchmark.sweeps.matrix import Places
+from benchmark.train import Interrupted
 from benchmark.workspace import Workspace
 from methods import MethodError
 from reports import ReportError, records
@@ -110,7 +114,7 @@ def test_troubles_of_one_cell_are_its_own(made: Workspace) -> None:
     chosen = "fine,fails,crashes-once,crashes"
     outcome = run(made, chosen, seeds=1, command="oodml run --this")
     assert {spec.method for spec in outcome.done} == {"fine", "crashes-once"}
-    causes = {label.split()[1]: cause for label, cause in outcome.failed.items()}
+    causes = {spec.method: cause for spec, cause in outcome.failed}
     assert causes["fails"] == "ValueError: made to fail"
     assert "died" in causes["crashes"]
     assert "2 times" in causes["crashes"]
@@ -333,6 +337,34 @@ def test_the_time_of_a_budget_ends_a_sweep(made: Workspace) -> None:
     assert not outcome.done
     assert not outcome.failed
     assert not outcome.interrupted
+
+
+def test_a_failed_cell_is_no_open_one(made: Workspace) -> None:
+    """So that the end of a budget does not hide it."""
+    first, second = tiny_sweep.jobs(made, "margin", seeds=2)
+    assert Outcome(failed=[(first.spec, "it broke")]).open([first, second])
+    assert not Outcome(failed=[(first.spec, "it broke"), (second.spec, "too")]).open([first, second])
+
+
+def test_what_failed_elsewhere_meanwhile_is_not_tried_again(made: Workspace) -> None:
+    before, meanwhile, full, fresh = tiny_sweep.jobs(made, "margin", seeds=4)
+    cell.write_failure(before, "before the sweep, so that --retry-failed was given")
+    crew = local.Crew(["cpu"], Progress(4, 8), Brake(), deque([before, meanwhile, full, fresh]))
+    cell.write_failure(meanwhile, "it broke there")
+    cell.write_failure(full, "the disk is full", passing=True)
+    taken = []
+    while (job := crew._next()) is not None:
+        taken.append(job.spec)
+    assert taken == [before.spec, full.spec, fresh.spec]
+    assert crew.outcome.failed == [(meanwhile.spec, "it broke there")]
+
+
+def test_a_new_attempt_takes_the_failure_of_the_last_one_away(made: Workspace) -> None:
+    (job,) = tiny_sweep.jobs(made, "margin", seeds=1)
+    cell.write_failure(job, "the disk is full", passing=True)
+    with pytest.raises(Interrupted):
+        worker.run(job.spec, job.context, stop=lambda: True)
+    assert status.look(job.folder) == status.State("missing", begun=True)
 
 
 def test_missing_options_are_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
@@ -270,3 +271,25 @@ def test_what_was_submitted_is_called_so_on_every_page(tmp_path: Path) -> None:
     assert not re.search(r"\bnan\b|\bNone\b|<dt>Trains|Cite", card)
     for protocol, group in (("submitted", "submitted"), ("demo", "full")):
         assert set(pd.read_csv(out / "data" / f"glyphs-union-{protocol}.csv")["group"]) == {group}
+
+
+def test_a_dataset_with_one_split_is_ranked_by_it_and_speaks_of_one(tmp_path: Path) -> None:
+    """Without distance and ladder; the run that was looked into says nothing of a distance either."""
+    scores = {"frozen": 0.2, "arcface": 0.3, "margin": 0.5, "s2sd": 0.4}
+    for method, score in scores.items():
+        record = make_record("plain", 1, method, 0, score)
+        record["split"] |= {"ladder": [], "frd": None}
+        records.write(tmp_path / "runs" / method, record)
+    looked = tmp_path / "runs" / "margin" / "inspect"
+    looked.mkdir()
+    (looked / "inspection.json").write_text(json.dumps({"schema": 1, "lead": "x", "galleries": [], "figures": [],
+                                                        "files": [], "side": 64}))
+    out = build(tmp_path / "runs", tmp_path / "site").parent
+    page = Page(out / "dataset" / "plain.html")
+    rows = [row for row in page.rows["table-plain-recall-1"] if row]
+    assert [(row[0], row[1]) for row in rows] == [("1", "margin"), ("2", "s2sd"), ("3", "arcface"), ("floor", "frozen")]
+    assert 'class="incomplete"' not in page.text
+    assert not re.search("further apart|headed by|on every split|The splits<", page.text)
+    assert "ranked by the score on split 1" in page.text
+    (inspected,) = (out / "inspect").glob("*.html")
+    assert "plain, split 1 · seed 0" in inspected.read_text()

@@ -229,3 +229,9 @@ def test_a_constant_embedding_is_one_cluster(name, monkeypatch):
     # all pairs are in the cluster, those of one class are right: precision (5 - 1) / (30 - 1), recall 1
     assert nmi_f1(np.ones((30, 4)), y, seed=0) == {"nmi": pytest.approx(0, abs=1e-12),
                                                    "f1": pytest.approx(2 * (4 / 29) / (4 / 29 + 1))}
+
+
+@pytest.mark.parametrize("seed", [2**31, 2**63 - 1])
+def test_a_seed_may_be_long(seed: int) -> None:
+    points = torch.randn(30, 4, generator=torch.Generator().manual_seed(0))
+    assert (clustering.kmeans(points, 3, seed) == clustering.kmeans(points, 3, seed % 2**31)).all()

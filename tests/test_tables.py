@@ -7,16 +7,17 @@ import json
 import math
 import re
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 from click.testing import CliRunner
 
 from benchmark.commands.export import command as export_command
-from reports import ReportError, aggregate, exports, formats, records, summary, tables
+from reports import ReportError, aggregate, exports, formats, records, summary, tables, views
 from reports.results import Results
 from reports.tables import Column, Table
-from tests.sample_records import write_sample
+from tests.sample_records import make_record, write_sample
 
 
 @pytest.fixture(scope="module")
@@ -133,3 +134,37 @@ def test_the_command_writes_a_file(tmp_path: Path) -> None:
     result = CliRunner().invoke(export_command, arguments)
     assert result.exit_code == 0, result.output
     assert pd.read_csv(target)["coverage"].tolist() == ["5/5"]
+
+
+def test_one_row_of_another_protocol_takes_no_interval_from_the_others(tmp_path: Path) -> None:
+    """The board of the runs beside a submitted row is the board without it."""
+    methods = {"frozen": 0.23, "margin": 0.66, "arcface": 0.655, "s2sd": 0.73}
+    runs = write_sample(tmp_path / "runs", methods, ("glyphs",), seeds=2, union=False, queries=True)
+    alone = views.heat_table(Results(records.collect(runs)), "glyphs", "recall@1").frame
+    sent: dict[str, Any] = {"source": "submitted", "protocol": {"name": "submitted"}}
+    for split in range(1, 6):
+        records.write(runs / f"sent-{split}", make_record("glyphs", split, "elsewhere", 0, 0.5, **sent))
+    table = views.heat_table(Results(records.collect(runs)), "glyphs", "recall@1")
+    assert table.frame["protocol"].tolist() == ["demo"] * 4 + ["submitted"]
+    pd.testing.assert_frame_equal(table.frame.iloc[:4][alone.columns], alone, check_dtype=False)
+    assert alone["rank:high"].max() > alone["rank"].min()
+    assert "within a protocol" in table.note
+
+
+def test_the_note_says_whether_classes_or_seeds_were_tested(tmp_path: Path) -> None:
+    """recall@1 is tested over classes as long as the outcomes of queries are there; nothing else ever is."""
+    folder = write_sample(tmp_path / "runs", {"margin": 0.66, "s2sd": 0.73}, ("glyphs",), seeds=2, queries=True)
+
+    def notes() -> list[str]:
+        results = Results(records.collect(folder))
+        union = tables.union_table(results.universal("glyphs-union", "demo"), "recall@1")
+        boards = [tables.ags_table(results.ags(metric, "demo"), metric) for metric in ("recall@1", "map@1000")]
+        heats = [views.heat_table(results, "glyphs", metric) for metric in ("recall@1", "map@1000")]
+        return [table.note.partition("told apart (")[2] for table in (*boards, *heats, union)]
+
+    seeds, both = "tests over seeds alone, Holm, 5 %).", "classes resampled, seeds; paired tests, Holm, 5 %)."
+    mixed = "tests over seeds alone, in unified with classes resampled as well, Holm, 5 %)."
+    assert notes() == [both, seeds, both, seeds, mixed]
+    for path in folder.rglob("queries.npz"):
+        path.unlink()
+    assert notes() == [seeds] * 5

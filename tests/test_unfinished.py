@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 import re
+from itertools import pairwise
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
@@ -16,7 +18,7 @@ from benchmark.commands.records import command
 from benchmark.commands.report import command as report
 from reports import ReportError, aggregate, coverage, gains, records, site
 from reports.html.rendering import Site
-from reports.plots import drawing, figures, small_figures
+from reports.plots import drawing, figures, small_figures, study_figures
 from reports.results import Results
 from splits import manifest
 from tests.sample_records import LADDERS, make_record, write_outcomes
@@ -186,3 +188,85 @@ def test_a_report_of_published_records_shows_the_ladder_and_how_far_the_study_is
     unfinished = [asked for asked in coverage.read([PUBLISHED]) if asked.command in result.output]
     home = (tmp_path / "leaderboard" / "index.html").read_text()
     assert all(asked.command in home for asked in unfinished)
+
+
+def test_a_rung_with_floors_alone_is_no_rung_of_the_methods(tmp_path: Path) -> None:
+    for method, scores in {"frozen": (0.3, 0.3, 0.3, 0.2, 0.2), "margin": (0.8, 0.7, 0.7, 0.6),
+                           "npair": (0.7, 0.8, 0.6, 0.5)}.items():
+        for split, score in enumerate(scores, 1):
+            records.write(tmp_path / "runs" / f"{method}{split}", record(split, method, score))
+    frame, lost = records.scan(tmp_path / "runs")
+    page = (site.build(Results(frame), lost, tmp_path / "site").parent / "dataset" / "glyphs.html").read_text()
+    assert "margin: 1, 2, 1, 1; npair: 2, 1, 2, 2." in page
+    assert "the nearest and the farthest split is 1.00" in page
+
+
+def test_names_in_figures_keep_their_digits() -> None:
+    label = "margin[margin_lr=0.0005]"
+    cells = pd.DataFrame([(label, split, frd, 0.7, math.nan, "swap", False) for split, frd in LADDERS["glyphs"]],
+                         columns=["label", "split", "frd", "score", "std", "kind", "floor"])
+    drawn = figures.ladder_curve(cells, drawing.styles([label]), "a", "A 0.1234", "recall@1")
+    root = ElementTree.fromstring(drawn)
+    told = [element.text or "" for element in root.iter()]
+    assert label in told
+    assert "A 0.1234" in told
+    assert any(text.endswith(f"{label} ends at 70.0.") for text in told)
+    numbers = [number for element in root.iter() for value in element.attrib.values()
+               for number in re.findall(r"\.(\d+)", value)]
+    assert len(numbers) > 50
+    assert max(map(len, numbers)) == 2
+
+
+def texts(drawn: str) -> dict[str, tuple[float, float]]:
+    """(x, y) of every text of a figure."""
+    found = {}
+    for element in ElementTree.fromstring(drawn).iter("{http://www.w3.org/2000/svg}text"):
+        place = re.findall(r"translate\(([-\d.]+) ([-\d.]+)\)", element.get("transform", ""))
+        x, y = place[0] if place else (element.get("x"), element.get("y"))
+        found[element.text or ""] = float(x), float(y)
+    return found
+
+
+def test_the_parts_of_a_union_are_named_apart_and_inside_and_so_are_the_best_rows() -> None:
+    sizes = {"glyphs-georgian": 288, "glyphs-greek": 288, "glyphs-armenian": 312, "glyphs-latin": 1440}
+    labels = [f"method-{i:02d}" for i in range(30)]
+    board = pd.DataFrame([{"label": label, "floor": False} | {part: 0.9 - 0.01 * i for part in sizes}
+                          for i, label in enumerate(labels)])
+    look = drawing.styles_of(labels, drawing.styles(labels[20:] + labels[:20]))
+    drawn = figures.size_bias(board, sizes, look, "a", "A", "recall@1")
+    found = texts(drawn)
+    assert {label for label in found if label.startswith("method")} == set(labels[:8])
+    names = [f"{part} {size:,}" for part, size in sizes.items()]
+    height = float(re.findall(r'viewBox="0 0 [\d.]+ ([\d.]+)"', drawn)[0])
+    em = 7.5 * 0.6  # of a letter of this size; 40 degrees
+    for name in names:
+        x, y = found[name]
+        assert x > math.cos(math.radians(40)) * em * len(name)
+        assert y + math.sin(math.radians(40)) * em * len(name) < height
+    places = [found[name][0] for name in names]
+    assert all(right - left > 7.5 / math.sin(math.radians(40)) for left, right in pairwise(places))
+
+
+def test_legends_show_every_dataset_whole() -> None:
+    names = [f"glyphs-armenian-{i}" for i in range(12)]
+    curve = [{"epoch": epoch, "loss": 1 / epoch, "recall@1": 0.5} for epoch in (1, 2)]
+    trained = small_figures.training_curves([(name, curve) for name in names], "a", "A", "recall@1")
+    points = pd.DataFrame([(name, "default", 0.5, 0.5) for name in names],
+                          columns=["dataset", "kind", "recall@1", "rho"])
+    scattered = study_figures.scatters(points, ["rho"], "recall@1", "b", "B")
+    for drawn, em in ((trained, 8.5 * 0.6), (scattered, 8 * 0.6)):
+        width, height = map(float, re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', drawn)[0])
+        found = texts(drawn)
+        for name in names:
+            x, y = found[name]
+            assert x + em * len(name) < width
+            assert y < height
+
+
+def test_the_card_of_a_method_draws_the_training_on_every_dataset(tmp_path: Path) -> None:
+    names = [f"d{i}" for i in range(9)]
+    for name in names:
+        records.write(tmp_path / "runs" / name, make_record(name, 1, "margin", 0, 0.5))
+    frame, lost = records.scan(tmp_path / "runs")
+    out = site.build(Results(frame), lost, tmp_path / "site").parent
+    assert {f"{name} 1" for name in names} <= set(texts((out / "figures" / "margin-training.svg").read_text()))

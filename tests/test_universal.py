@@ -133,3 +133,9 @@ def test_released_ensemble_searches_by_inner_product():
     by_angle = retrieval(long, [0], gallery=short, gallery_labels=[1, 0], ks=(1,))
     by_product = retrieval(long, [0], gallery=short, gallery_labels=[1, 0], ks=(1,), similarity="dot")
     assert (by_angle["recall@1"], by_product["recall@1"]) == (1, 0)
+
+
+def test_a_dataset_without_images_leaves_no_harmonic_mean() -> None:
+    found = evaluate(np.eye(4)[[0, 0, 1, 1]], [7, 7, 7, 7], [0, 0, 1, 1], ["birds", "cars", "none"])
+    assert found["domains"]["none"] == {}
+    assert found["harmonic"] == {}

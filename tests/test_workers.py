@@ -64,6 +64,36 @@ def test_ctrl_c_while_workers_are_made_leaves_no_traceback(made: Workspace) -> N
     assert "Traceback" not in out
 
 
+SLOW = '''
+import time
+from methods import Objective, register
+
+@register("slow", family="test")
+class Slow(Objective):
+    """A third of a second a step."""
+    def forward(self, embeddings, labels):
+        time.sleep(0.3)
+        return embeddings.square().mean()
+'''
+
+
+def test_a_signal_to_all_processes_at_once_lets_workers_save(made: Workspace, tmp_path: Path) -> None:
+    """As `timeout` and service managers send it."""
+    (tmp_path / "slow.py").write_text(SLOW, encoding="utf-8")
+    runner = tiny_sweep.oodml(made, "run", "--methods", "slow", "--plugin", str(tmp_path / "slow.py"), "--splits", "1",
+                              "--seeds", "1", "--protocol", "demo", *tiny_sweep.WORDS, "--set", "steps_per_epoch=6",
+                              "--set", "epochs=4")
+    deadline = time.monotonic() + 90
+    while not list(made.runs.rglob("slow/*/checkpoint-*")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.killpg(runner.pid, signal.SIGTERM)
+    out, _ = runner.communicate(timeout=90)
+    assert runner.returncode == 75, out
+    assert "died" not in out
+    (kept,) = made.runs.rglob("slow/*/checkpoint-*")
+    assert int(kept.name[-5:]) >= 2, "the epoch that it was in was finished and saved"
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 75)])
 def test_a_signal_is_heard_and_its_handler_put_back(number: int, code: int) -> None:
     before = signal.getsignal(number)

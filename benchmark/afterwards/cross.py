@@ -39,13 +39,17 @@ class Target:
     side: Side
     store: images.ImageStore
     hash: str
+    domain_names: tuple[str, ...] = ()
+    """The members of a union."""
 
     @classmethod
     def of(cls, dataset: str, workspace: Workspace) -> Target:
         index = datasets.load(dataset, workspace.data)
-        side = Task.of(index, ladders.load(workspace, dataset, index).default).test
+        task = Task.of(index, ladders.load(workspace, dataset, index).default)
+        side = task.test
         content = hashlib.sha256(json.dumps([index.hash, *side.classes]).encode()).hexdigest()
-        return cls(index.name, side, images.prepare(index, workspace.cache, progress=False), content)
+        return cls(index.name, side, images.prepare(index, workspace.cache, progress=False), content,
+                   task.domain_names)
 
 
 def run(workspace: Workspace, jobs: Iterable[Job], *, device: str | None = None,
@@ -67,7 +71,7 @@ def run(workspace: Workspace, jobs: Iterable[Job], *, device: str | None = None,
                 continue
             before = found.get(target.name, {})
             scores = before["scores"] if before.get("test") == target.hash else score(
-                target.side, one.embed(target.side, target.store, workspace, device)).scores
+                target.side, one.embed(target.side, target.store, workspace, device), target.domain_names).scores
             floor = _floor(floors, target.name, one.spec.protocol["backbone"])
             found[target.name] = {"test": target.hash, "images": len(target.side), "scores": scores, "floor": floor}
             beside = f" (frozen {floor['scores']['recall@1']:.4f})" if floor else ""

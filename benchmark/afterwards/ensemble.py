@@ -18,6 +18,7 @@ from benchmark.afterwards import finished
 from benchmark.afterwards.finished import Finished
 from benchmark.datasets import DatasetIndex
 from benchmark.errors import UserError
+from benchmark.plan import changes
 from benchmark.scoring import score
 from benchmark.task import Task
 from benchmark.universal import ensemble
@@ -70,7 +71,9 @@ def _grouped(runs: Iterable[Finished], names: tuple[str, ...],
     groups: dict[tuple[Any, ...], dict[str, Finished]] = {}
     fitting = finished.on_default((one for one in runs if one.spec.dataset in names), workspace)
     for one in sorted(fitting, key=lambda one: (one.folder / records.RECORD).stat().st_mtime_ns):
-        kind = (one.spec.method, one.spec.seed, *(one.spec.protocol[key] for key in ("name", "backbone", "dim")))
+        # a protocol may differ between datasets by itself, so what was changed must be alike, not all that it says
+        kind = (one.spec.method, one.spec.seed, *(one.spec.protocol[key] for key in ("name", "backbone", "dim")),
+                json.dumps(changes(one.spec), sort_keys=True))
         groups.setdefault(kind, {})[one.spec.dataset] = one
     return groups
 

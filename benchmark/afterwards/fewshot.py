@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -56,18 +56,19 @@ class Adaptation:
         return self.iterations or (1000 if shots <= 2 else 1500)
 
 
-def run(workspace: Workspace, *, dataset: str, chosen: str, shots: tuple[int, ...], splits: str = "all",
-        adaptation: Adaptation | None = None, device: str | None = None,
+def run(workspace: Workspace, *, dataset: str, shots: tuple[int, ...], chosen: str = "all", splits: str = "all",
+        runs: Iterable[Finished] | None = None, adaptation: Adaptation | None = None, device: str | None = None,
         tell: Callable[[str], None] = lambda line: None) -> list[Path]:
-    """Adapt every finished run of these methods; the files written or found done come back.
+    """Adapt every finished run of these methods and splits, or these `runs`; the files written or found come back.
 
-    `splits` is written as for `oodml run`: numbers and ranges, `default` or `all`.
+    `splits` is written as for `oodml run`: numbers and ranges, `default` or `all`. Runs of other files or of another
+    ladder are passed over.
     """
     adaptation = adaptation or Adaptation()
     index = datasets.load(dataset, workspace.data)
     ladder = ladders.load(workspace, dataset, index)
-    runs = [one for one in finished.find(workspace, index.name, chosen, rungs(splits, ladder))
-            if one.spec.dataset_hash == index.hash]
+    found = finished.find(workspace, index.name, chosen, rungs(splits, ladder)) if runs is None else runs
+    runs = [one for one in found if one.fits(index, ladder)]
     if not runs:
         raise UserError(f"no finished run of {chosen} on {dataset} (splits: {splits}) with kept weights in "
                         f"{workspace.runs}: `oodml run --dataset {dataset} --methods {chosen} --splits {splits}` makes "
@@ -87,11 +88,11 @@ def run(workspace: Workspace, *, dataset: str, chosen: str, shots: tuple[int, ..
                 continue
             for k in missing:
                 began = time.perf_counter()
-                found = adapt_all(method, layer, features, task.test, list(index.paths), k, one.spec.seed, adaptation)
-                _merge(one, k, found, adaptation)
-                gain = found["few"]["recall@1"]["mean"] - found["zero"]["recall@1"]["mean"]
-                tell(f"{one.spec.label()}, {k} shots: recall@1 {found['zero']['recall@1']['mean']:.4f} -> "
-                     f"{found['few']['recall@1']['mean']:.4f} ({gain:+.4f}, {time.perf_counter() - began:.0f} s)")
+                adapted = adapt_all(method, layer, features, task.test, list(index.paths), k, one.spec.seed, adaptation)
+                _merge(one, k, adapted, adaptation)
+                zero, few = (adapted[side]["recall@1"]["mean"] for side in ("zero", "few"))
+                tell(f"{one.spec.label()}, {k} shots: recall@1 {zero:.4f} -> {few:.4f} "
+                     f"({few - zero:+.4f}, {time.perf_counter() - began:.0f} s)")
         written.append(one.folder / NAME)
     return written
 
@@ -121,10 +122,10 @@ def adapt_all(method: Method, layer: nn.Module, features: Tensor, test: Side, pa
     names = [paths[i] for i in test.ids]
     for episode in few_shot_episodes(names, test.labels, test.classes, test.classes, shots=[shots],
                                      episodes=adaptation.episodes):
-        if len(episode.query) == 0:
-            raise UserError(f"no test class has more than {shots} images: ask for fewer --shots")
         layer.load_state_dict(start)
-        _note(values["zero"], method, features, test, episode.query)
+        if not _note(values["zero"], method, features, test, episode.query):
+            raise UserError(f"no test class has two images beside {shots} for the support, so nothing is to be found: "
+                            "ask for fewer --shots")
         facts = {"support": len(episode.support), "queries": len(episode.query), "too_small": len(episode.too_small)}
         mixed = hashlib.sha256(f"{seed}:{shots}:{episode.number}".encode()).digest()
         teach(method, layer, features[episode.support], torch.from_numpy(test.labels[episode.support]),
@@ -162,11 +163,16 @@ def done(folder: Path, adaptation: Adaptation) -> set[int]:
 
 
 @torch.no_grad()
-def _note(values: dict[str, list[float]], method: Method, features: Tensor, test: Side, query: np.ndarray) -> None:
+def _note(values: dict[str, list[float]], method: Method, features: Tensor, test: Side, query: np.ndarray) -> bool:
+    """Measure these queries and note it; whether any of them had something to find."""
+    if not len(query):
+        return False
     embeddings = torch.cat([normalize(method.project(part).float(), dim=-1) for part in features[query].split(4096)])
     side = Side(test.ids[query], test.labels[query], test.classes, None if test.roles is None else test.roles[query])
-    for name, value in score(side, embeddings).scores.items():
+    result = score(side, embeddings)
+    for name, value in result.scores.items():
         values.setdefault(name, []).append(value)
+    return bool(result.outcomes.counted.any())
 
 
 def _summary(values: list[float]) -> dict[str, Any]:

@@ -58,6 +58,11 @@ class Finished:
         except (OSError, ValueError, KeyError):
             return self.spec.dataset
 
+    def fits(self, index: DatasetIndex, ladder: Ladder) -> bool:
+        """Whether the dataset still has the files and the ladder the classes that the run saw."""
+        return (index.hash == self.spec.dataset_hash
+                and any((rung.id, rung.hash) == (self.spec.split, self.spec.split_hash) for rung in ladder.splits))
+
     def task(self, index: DatasetIndex, ladder: Ladder) -> Task:
         """What the run was trained and measured on, if the dataset still has the same files."""
         if index.hash != self.spec.dataset_hash:

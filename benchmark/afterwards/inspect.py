@@ -22,6 +22,7 @@ from benchmark.afterwards.finished import Finished
 from benchmark.datasets import DatasetIndex
 from benchmark.errors import UserError
 from benchmark.journal import write_json
+from benchmark.plan import RunSpec
 from benchmark.task import Side
 from benchmark.workspace import Workspace
 from reports.html.extras import INSPECTION, SCHEMA
@@ -68,8 +69,11 @@ def indexed(run: Finished, workspace: Workspace, dataset: str | None) -> Dataset
                         "`--dataset folder:PATH` (or csv:, union:) says where they are") from None
 
 
-def with_ends(run: Finished, ladder: Ladder, workspace: Workspace) -> list[Finished]:
+def with_ends(run: Finished, index: DatasetIndex, ladder: Ladder, workspace: Workspace) -> list[Finished]:
     """The run, and the same method and seed on the nearest and the farthest rung where these are finished."""
+    def kind(spec: RunSpec) -> tuple[Any, ...]:
+        return spec.settings, spec.base_settings, spec.protocol, spec.weights
+
     rungs = sorted((split for split in ladder.splits if split.frd is not None), key=lambda split: split.frd or 0.0)
     wanted = {rungs[0].id, rungs[-1].id} - {run.spec.split} if rungs else set()
     found = {run.spec.split: run}
@@ -78,7 +82,7 @@ def with_ends(run: Finished, ladder: Ladder, workspace: Workspace) -> list[Finis
         for folder in sorted(home.glob(f"s{run.spec.seed}-*")):
             if (folder / "record.json").is_file() and (folder / weights.RUN).is_file():
                 other = opened(folder)
-                if (other.spec.settings, other.spec.protocol) == (run.spec.settings, run.spec.protocol):
+                if kind(other.spec) == kind(run.spec) and other.fits(index, ladder):
                     found[split] = other
     return [found[split] for split in sorted(found)]
 
@@ -95,7 +99,7 @@ def inspect(workspace: Workspace, folder: Path, *, queries: int = 8, plane: bool
     ladder = ladders.load(workspace, dataset or run.dataset, index)
     store = images.prepare(index, workspace.cache, progress=False)
     written = []
-    for one in with_ends(run, ladder, workspace) if ends else [run]:
+    for one in with_ends(run, index, ladder, workspace) if ends else [run]:
         task = one.task(index, ladder)
         method, loader = one.ready(len(task.train.classes), store, device)
         watched = insides.watch(method)
@@ -114,7 +118,7 @@ def inspect(workspace: Workspace, folder: Path, *, queries: int = 8, plane: bool
             figures.append(insides.plane(task, embeddings, home, _first_classes(galleries[0]), MOST_POINTS, seed))
         figures += insides.figures(watched, task, store, loader, home, seed)
         names = sorted(path.name for path in home.iterdir())
-        right = float((retrieved.failure < 0).mean())
+        right = float((task.test.labels[retrieved.found[:, 0]] == task.test.labels[retrieved.queries]).mean())
         write_json(one.folder / INSPECTION, {
             "schema": SCHEMA, "run": one.spec.identity, "side": SIDE, "galleries": galleries, "figures": figures,
             "files": names, "lead": f"{len(retrieved.queries):,} queries among {len(task.test):,} images of "
@@ -139,13 +143,13 @@ def retrieve(side: Side, embeddings: Tensor) -> Retrieved:
     found, similarities = search.neighbours(asked, gallery_, NEIGHBOURS, exclude_self=own)
     labels = torch.from_numpy(side.labels)
     failure = _failures(asked, gallery_, labels[asks], labels[answers], own)
-    counts = np.isfinite(failure)
+    counts = failure < np.inf  # of a single class no answer is wrong
     return Retrieved(asks[counts], answers[found.cpu().numpy()][counts], similarities.cpu().numpy()[counts],
                      failure[counts])
 
 
 def _failures(asked: Tensor, gallery_: Tensor, labels: Tensor, known: Tensor, own: Tensor) -> np.ndarray:
-    """Similarity of the nearest wrong image less that of the nearest right one; infinite where there is none."""
+    """Similarity of the nearest wrong image less that of the nearest right one; none where there is no right one."""
     parts = []
     for start in range(0, len(asked), 1024):
         rows = slice(start, start + 1024)

@@ -8,6 +8,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from benchmark.datasets.index import DatasetIndex, upright
+from benchmark.images import opened
 
 TILE, GAP, CAPTION = 96, 4, 18
 
@@ -27,7 +28,7 @@ def contact_sheet(index: DatasetIndex, path: Path, columns: int = 8, rows: int =
         caption = f"{'train' if name in train else 'test'} · {_latin(name)} · {len(images)} images"
         pen.text((GAP, top), caption, fill="black", font=font)
         for column, i in enumerate(_spread(images.tolist(), columns)):
-            with index.open(i) as image:
+            with opened(index, i) as image:
                 tile = ImageOps.pad(upright(image), (TILE, TILE), color="lightgray")
             sheet.paste(tile, (GAP + column * (TILE + GAP), top + CAPTION))
     path.parent.mkdir(parents=True, exist_ok=True)

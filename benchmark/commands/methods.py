@@ -79,15 +79,19 @@ def _settings(entry: Entry) -> None:
     """One line for each setting: value, datasets and protocols that differ, source."""
     import dataclasses
 
+    from benchmark import protocol
+
     fields = dataclasses.fields(entry.cls.Settings)  # type: ignore[attr-defined]
+    changed = {name: protocol.settings_of(name, entry.name.partition(":")[0], (entry.family, *entry.tags))
+               for name in protocol.names()}
     own = entry.settings()
     if not fields:
         click.echo("no settings\n")
         return
     click.echo(f"settings (--set {entry.name}.{fields[0].name}=VALUE):")
     for field in fields:
-        differing = {**field.metadata.get("per_dataset", {}),
-                     **{f"protocol {name}": value for name, value in field.metadata.get("under", {}).items()}}
+        differing = {**field.metadata.get("per_dataset", {}), **{
+            f"protocol {name}": there[field.name] for name, there in changed.items() if field.name in there}}
         others = ", ".join(f"{name} {value}" for name, value in differing.items())
         value = f"{getattr(own, field.name)}" + (f" ({others})" if others else "")
         click.echo(f"  {field.name:18} {value:42} {field.metadata.get('source', '')}")
@@ -101,12 +105,13 @@ def _against_protocols(entry: Entry) -> None:
     lines = []
     for name in protocol.names():
         general = protocol.load(name)
-        special = protocol.load(name, method=entry.name, tags=(*entry.tags, entry.family))
+        special = protocol.load(name, method=entry.name, tags=entry.kinds)
         changes = [f"{key} {value} instead of {getattr(general, key)}" for key, value in vars(special).items()
                    if value != getattr(general, key)]
         objective = entry.objective
         if objective is not None:
-            there = vars(objective.settings(protocol=name))
+            there = vars(objective.settings(**protocol.settings_of(name, objective.name, (objective.family,
+                                                                                         *objective.tags))))
             rates = {key: value for key, value in there.items() if key.endswith("_lr")}
             changes += [f"{key} {value:g} instead of lr {special.lr:g}" for key, value in rates.items()
                         if value != special.lr]

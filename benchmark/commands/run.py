@@ -159,12 +159,12 @@ def command(workspace: Workspace, dry_run: bool, **arguments: Any) -> None:
     if outcome.submitted:
         click.echo(f"{outcome.submitted} cells are with the cluster now; `oodml status` tells how they fare"
                    + ("; when they are done, the same command does the rest of the study" if study.after else ""))
+    if outcome.failed:
+        click.echo(f"{len(outcome.failed)} cells failed; `oodml status` tells why and how to try again")
     if outcome.interrupted:
         click.echo("Stopped. The same command goes on from here.")
         raise SystemExit(outcome.interrupted)
     if outcome.ended:
         click.echo(f"Ended early: {outcome.ended}. The same command goes on from here.")
-        raise SystemExit(0 if "--budget" in outcome.ended else 1)
-    if outcome.failed:
-        click.echo(f"{len(outcome.failed)} cells failed; `oodml status` tells why and how to try again")
+    if outcome.failed or (outcome.ended and "--budget" not in outcome.ended):
         raise SystemExit(1)

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from benchmark.errors import UserError, is_users_mistake
 from benchmark.workspace import Workspace, workspace_options
 
 
@@ -64,7 +65,10 @@ def _iterations(text: str) -> list[int | str]:
 @_feature_options
 @workspace_options
 def build(workspace: Workspace, names: tuple[str, ...], rung_iterations: str | None, **options: Any) -> None:
-    """Build the ladder of a dataset: features, distances, class swapping and removal, a manifest."""
+    """Build the ladder of a dataset: features, distances, class swapping and removal, a manifest.
+
+    Of several datasets, one that gets no ladder does not keep the others from theirs.
+    """
     from benchmark import datasets, ladders
 
     workspace.writable()
@@ -73,12 +77,22 @@ def build(workspace: Workspace, names: tuple[str, ...], rung_iterations: str | N
                       and datasets.get(name).ladder and not datasets.get(name).members
                       and datasets.present(name, workspace.data))
     chosen = _iterations(rung_iterations) if rung_iterations else None
+    failed = []
     for name in names:
         click.echo(f"{name}: building the ladder")
-        ladder = ladders.build(name, workspace, rung_iterations=chosen, progress=_tell, **options)
-        path = ladders.save(ladder, workspace)
+        try:
+            ladder = ladders.build(name, workspace, rung_iterations=chosen, progress=_tell, **options)
+            path = ladders.save(ladder, workspace)
+        except Exception as error:
+            if len(names) == 1 or not is_users_mistake(error):
+                raise
+            failed.append(name)
+            click.echo(f"{name}: {error}", err=True)
+            continue
         click.echo(ladders.table(ladder))
         click.echo(f"wrote {path}")
+    if failed:
+        raise UserError(f"no ladder was made for {', '.join(failed)}; the cause of each stands above")
 
 
 def _tell(step: Any) -> None:
@@ -111,7 +125,11 @@ def plot(workspace: Workspace, dataset: str, umap: bool, out: Path | None, seed:
     """Figures: the distance over iterations, and train and test images of three rungs in the plane."""
     from benchmark import split_figures
 
-    for path in split_figures.draw(dataset, workspace.writable(), out or workspace.splits, umap, seed, **options):
+    written = split_figures.draw(dataset, workspace.writable(), out or workspace.splits, umap, seed, **options)
+    if not written:
+        raise UserError(f"nothing to draw: the ladder of {dataset} was not built step by step here, so there is no "
+                        "distance over iterations; leave --no-umap out for UMAPs of its rungs")
+    for path in written:
         click.echo(f"wrote {path}")
 
 

@@ -21,16 +21,20 @@ ALL, LABELLED_TEST = "cars_annos.mat", "cars_test_annos_withlabels.mat"
 
 
 def read(data: Path) -> DatasetIndex:
-    """Reads cars_annos.mat, else the devkit's two annotation files, else class folders below images/."""
+    """Reads cars_annos.mat, else the devkit's two annotation files, else class folders below images/.
+
+    Some copies have cars_annos.mat beside the devkit's images: without car_ims/ the devkit comes first.
+    """
     devkits = tuple(f"{kit}/cars_train_annos.mat" for kit in DEVKITS)
     place = find("cars", data, FOLDERS, (ALL, *devkits, "car_ims", "cars_train", "images"))
-    if (place / ALL).exists():
+    devkit = any((place / kit).exists() for kit in devkits)
+    if (place / ALL).exists() and (not devkit or (place / "car_ims").is_dir()):
         return _read_one_file(place)
-    if not any((place / kit).exists() for kit in devkits) and (place / "images").is_dir():
+    if not devkit and (place / "images").is_dir():
         folders = class_folders(place / "images")
         return make_index("cars", place / "images", [path for paths in folders.values() for path in paths],
                           [name for name, paths in folders.items() for _ in paths], where=place / "images")
-    if not (place / "cars_train").is_dir() and not any((place / kit).exists() for kit in devkits):
+    if not devkit and not (place / "cars_train").is_dir():
         raise UserError(f"{place / ALL} is missing; {tree_hint('cars')}")
     return _read_devkit(place, existing("cars", place, devkits))
 

@@ -18,7 +18,7 @@ def read(data: Path, rest: str) -> DatasetIndex:
     """Reads the list; paths are relative to the folder it lies in.
 
     Without a split column the first half of the classes, by name and within each domain, is trained on. With a
-    domain column a class is DOMAIN/LABEL, so that classes of two domains are never one.
+    domain column a class is DOMAIN/LABEL, so that classes of two domains are never one; a domain has no '/'.
     """
     path = Path(rest).expanduser()
     if not rest or not path.is_file():
@@ -69,6 +69,9 @@ def _lines(path: Path) -> list[dict[str, str]]:
             if value not in allowed if allowed else not value:
                 meant = " or ".join(option or "empty" for option in allowed) if allowed else "given"
                 raise UserError(f"{path}, line {reader.line_num}: {column} is '{value}'; it must be {meant}")
+        if "/" in values.get("domain", ""):
+            raise UserError(f"{path}, line {reader.line_num}: domain is '{values['domain']}'; it must have no '/', "
+                            "which stands between domain and label in the name of a class")
         found.append(values)
     return found
 

@@ -12,10 +12,30 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps
 
+from benchmark.errors import UserError
+
 
 def upright(image: Image.Image) -> Image.Image:
-    """The image as it is meant to be seen: turned by its EXIF orientation, in RGB."""
-    return ImageOps.exif_transpose(image).convert("RGB")
+    """The image as it is meant to be seen: turned by its EXIF orientation, in RGB of 8 bits.
+
+    Grey images of 16 bits are scaled, round(x / 257); of floating-point numbers and of still larger ones nobody knows
+    which is white, and `UserError` is raised.
+    """
+    image = ImageOps.exif_transpose(image)
+    return (_eight_bits(image) if image.mode[0] in "IF" else image).convert("RGB")
+
+
+def _eight_bits(image: Image.Image) -> Image.Image:
+    """Pillow's own conversion would make everything above 255 white."""
+    values = np.asarray(image)
+    low, high = values.min(), values.max()
+    if image.mode == "F" or low < 0 or high > 65535:
+        raise UserError(f"its pixels are 32-bit numbers from {low:g} to {high:g}, whose black and white are not known; "
+                        "save it as 8 bit")
+    # Several formats open as the wide mode I whatever their depth.
+    if image.mode == "I" and high <= 255:
+        return image
+    return Image.fromarray(((values.astype(np.int64) + 128) // 257).astype(np.uint8))
 
 
 @dataclass(frozen=True)

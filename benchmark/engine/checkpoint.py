@@ -43,6 +43,11 @@ class Saver:
         if whole:
             self._writing.result()
 
+    def settle(self) -> None:
+        """Come back when nothing is being written: while a CUDA graph is captured no other thread may touch the GPU."""
+        if self._writing is not None:
+            self._writing.result()
+
     def close(self) -> None:
         """Wait for the thread; after this nothing is left to be written."""
         self._thread.shutdown()

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -53,14 +54,19 @@ class Outcome:
     """How a sweep ended: what was done, what failed and why, and whether somebody stopped it."""
 
     done: list[RunSpec] = field(default_factory=list)
-    failed: dict[str, str] = field(default_factory=dict)
-    """Cause by cell, in words."""
+    failed: list[tuple[RunSpec, str]] = field(default_factory=list)
+    """Each with its cause, in words."""
     interrupted: int = 0
     """The exit code of a sweep that a signal stopped, else 0."""
     ended: str = ""
     """Why the sweep ended before its cells, if it was not interrupted."""
     submitted: int = 0
     """Cells handed to a cluster that works on after this process."""
+
+    def open(self, jobs: Iterable[Job]) -> bool:
+        """Whether any of these cells was neither done nor failed."""
+        failed = {spec.identity for spec, _ in self.failed}
+        return any(not job.done and job.spec.identity not in failed for job in jobs)
 
 
 def get(name: str) -> Any:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import time
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -88,6 +90,16 @@ def write_failure(job: Job, cause: str, **facts: Any) -> None:
             "cause": cause, "dataset": spec.dataset, "split": spec.split, "method": spec.method, "seed": spec.seed,
             "protocol": spec.protocol["name"], "backbone": spec.protocol["backbone"], "identity": spec.identity,
             "label": spec.label(), **facts})
+
+
+def failed(folder: Path) -> tuple[int, str] | None:
+    """When and why the last attempt at a cell failed; None if it did not, or if the cause passes by itself."""
+    path = folder / records.FAILURE
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        return None if facts.get("passing") else (path.stat().st_mtime_ns, str(facts["cause"]).splitlines()[0])
+    except (OSError, ValueError, LookupError):
+        return None
 
 
 def failure_of(error: BaseException) -> dict[str, Any]:

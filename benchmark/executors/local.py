@@ -17,6 +17,7 @@ from typing import Any
 import methods
 from benchmark.executors import Job, Outcome, Resources
 from benchmark.executors.brake import Brake
+from benchmark.executors.cell import failed, write_failure
 from benchmark.executors.locks import LOST, Heart, Watch
 from benchmark.executors.progress import Progress
 
@@ -66,8 +67,11 @@ class Crew:
     outcome: Outcome = field(default_factory=Outcome)
     watch: Watch = field(default_factory=Watch)
     workers: list[Worker | None] = field(default_factory=list)
+    failures: dict[str, tuple[int, str] | None] = field(default_factory=dict)
+    """Of each cell, how it had failed when the sweep began."""
 
     def __post_init__(self) -> None:
+        self.failures = {job.spec.identity: failed(job.folder) for job in self.waiting}
         # A server that has imported torch and all methods once hands out workers at no cost, also for dead ones.
         kinds = multiprocessing.get_all_start_methods()
         self.start: Any = multiprocessing.get_context("forkserver" if "forkserver" in kinds else "spawn")
@@ -137,6 +141,11 @@ class Crew:
     def _next(self) -> Job | None:
         while self.waiting:
             job = self.waiting.popleft()
+            now = failed(job.folder)
+            if now not in (None, self.failures[job.spec.identity]):  # another runner tried meanwhile
+                self.outcome.failed.append((job.spec, now[1]))
+                self.progress.failed(job.spec.label(), f"elsewhere: {now[1]}")
+                continue
             after = self.watch.free(job.folder)
             if after is not None:
                 return replace(job, after=after)
@@ -187,7 +196,7 @@ class Crew:
             self.elsewhere.append(job)
             self.progress.paused(key, note="")
         elif kind == "failed":
-            self.outcome.failed[job.spec.label()] = content
+            self.outcome.failed.append((job.spec, content))
             self.progress.failed(key, content)
             if self.places[place].startswith("cuda"):  # after an error a process cannot trust its GPU any more
                 self._dismiss(place, worker)
@@ -202,8 +211,6 @@ class Crew:
 
     def _lost(self, place: int, worker: Worker, job: Job) -> None:
         """The process is gone: out of memory, a crash in native code, somebody's kill, or ours because it hung."""
-        from benchmark.executors.cell import write_failure
-
         self._dismiss(place, worker)
         key = job.spec.identity
         self.attempts[key] = self.attempts.get(key, 0) + 1
@@ -218,7 +225,7 @@ class Crew:
             cause = f"{why}, {self.attempts[key]} times"
             write_failure(job, cause, kind="WorkerDied",
                           remedy="if memory ran out: a smaller batch (--set batch_size=...) or fewer --jobs")
-            self.outcome.failed[job.spec.label()] = cause
+            self.outcome.failed.append((job.spec, cause))
             self.progress.failed(key, cause)
 
     def _dismiss(self, place: int, worker: Worker) -> None:
@@ -245,13 +252,15 @@ def execute(jobs: list[Job], resources: Resources, progress: Progress) -> Outcom
         finally:
             crew.close()
         outcome.interrupted = brake.exit_code
-        if brake.out_of_time and not outcome.interrupted and not all(job.done for job in jobs):
+        if brake.out_of_time and not outcome.interrupted and outcome.open(jobs):
             outcome.ended = outcome.ended or "the time of --budget is over"
         return outcome
 
 
 def _start_server() -> None:
-    """Start the server that workers are forked from, deaf to Ctrl-C from its first moment.
+    """Start the server that workers are forked from, deaf to Ctrl-C and SIGTERM from its first moment.
+
+    Either may go to all processes at once, and workers, which end when the server does, have an epoch to save.
 
     It looks for modules where it stands, so it must stand at our own packages: in the user's folder a `splits` or
     `methods` may mean something else. Workers go back to that folder by themselves.
@@ -260,7 +269,7 @@ def _start_server() -> None:
 
     resource_tracker.ensure_running()  # the server starts it otherwise, and that ends our mask
     here = os.getcwd()
-    masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         os.chdir(Path(methods.__file__).parents[1])
         forkserver.ensure_running()
@@ -274,6 +283,7 @@ def _serve(pipe: Connection, threads: int, stop: Any, pulse: Any, beat: float) -
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the runner decides what Ctrl-C means
     leaving: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: leaving.append(number))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     heart = Heart(pulse, orphan=True, beat=beat)
     heart.start()
     import torch

@@ -113,7 +113,7 @@ def _drive(ray: Any, jobs: list[Job], resources: Resources, progress: Progress, 
                 waiting.insert(0, job)
         progress.tick()
     outcome.interrupted = brake.exit_code
-    if brake.out_of_time and not outcome.interrupted and not all(job.done for job in jobs):
+    if brake.out_of_time and not outcome.interrupted and outcome.open(jobs):
         outcome.ended = outcome.ended or "the time of --budget is over"
     return outcome
 
@@ -153,7 +153,7 @@ def _settle(ray: Any, reference: Any, job: Job, outcome: Outcome, progress: Prog
     elif verdict.kind == "found":
         progress.done(key, "done elsewhere:")
     elif verdict.kind == "failed":
-        outcome.failed[job.spec.label()] = verdict.text
+        outcome.failed.append((job.spec, verdict.text))
         progress.failed(key, verdict.text)
     else:
         progress.paused(key, note={"busy": "", "full": "no room"}.get(verdict.kind, "saved"))

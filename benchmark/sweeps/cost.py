@@ -144,7 +144,8 @@ def _measure(row: dict[str, Any], last: dict[str, float] | None = None) -> Measu
     if last is not None:
         speed, pace = last["images_per_second"], last["evaluate_seconds"] / tests
     return Measured(network(protocol), row["dataset"], row["method"], protocol["batch_size"],
-                    compile_of(protocol, int(row["train_images"])), row["device"], speed, pace, outside - evaluating,
+                    compile_of(protocol, learnt(protocol, int(row["train_images"]), int(row["train_classes"]))),
+                    row["device"], speed, pace, outside - evaluating,
                     row["cost:peak_memory_bytes"], _disk(Path(row["path"]), speed > 0),
                     int(_number(row.get("cost:shared"), 1)))
 
@@ -173,6 +174,16 @@ def compile_of(protocol: dict[str, Any], train_images: int) -> str:
     """How a run makes its network fast on a GPU, where `auto` goes by its length."""
     steps = (protocol["epochs"] - protocol["warmup"]) * _steps(protocol, train_images)
     return compiling.wanted(protocol["compile"], steps)
+
+
+def learnt(protocol: dict[str, Any], train_images: int, train_classes: int) -> int:
+    """How many images a run trains on, of those on the training side of its split.
+
+    >>> learnt({"train_shots": 0}, 5864, 100), learnt({"train_shots": 2}, 5864, 100)
+    (5864, 200)
+    """
+    shots = int(protocol.get("train_shots", 0))
+    return min(train_images, shots * train_classes) if shots else train_images
 
 
 def _steps(protocol: dict[str, Any], train_images: int) -> int:

@@ -18,7 +18,7 @@ from benchmark.sweeps.status import State
 from benchmark.worker import Context
 from benchmark.workspace import Workspace
 from methods.parts import backbones
-from splits.manifest import Ladder
+from splits.manifest import Ladder, Split
 
 
 @dataclass
@@ -28,8 +28,8 @@ class Matrix:
     jobs: list[Job] = field(default_factory=list)
     states: dict[str, State] = field(default_factory=dict)
     """State by identity."""
-    images: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Training and test images by the hash of a split."""
+    splits: dict[str, Split] = field(default_factory=dict)
+    """By their hashes."""
     indexes: dict[str, DatasetIndex] = field(default_factory=dict)
     skipped: list[str] = field(default_factory=list)
 
@@ -89,7 +89,7 @@ def _opened(dataset: str, workspace: Workspace, matrix: Matrix) -> tuple[Dataset
         matrix.indexes[dataset] = datasets.load(dataset, workspace.data)
     index = matrix.indexes[dataset]
     ladder = ladders.load(workspace, dataset, index)
-    matrix.images |= {split.hash: (split.train_images, split.test_images) for split in ladder.splits}
+    matrix.splits |= {split.hash: split for split in ladder.splits}
     return index, ladder
 
 

@@ -15,6 +15,7 @@ from benchmark import executors, images, provenance, weights
 from benchmark.errors import UserError
 from benchmark.executors import Job, Outcome, Resources
 from benchmark.executors.progress import Progress
+from benchmark.plan import RunSpec
 from benchmark.studies import Study
 from benchmark.sweeps import cost, status
 from benchmark.sweeps.matrix import Matrix, Places, gather
@@ -44,7 +45,8 @@ def show(matrix: Matrix, places: Places, resources: Resources, *, calibrate: boo
     rates = cost.Rates(alike, here)
     # of a device that is not in this machine one is taken
     devices = 1 if rates.device != here else len(set(found)) if cost.is_gpu(here) else len(found)
-    estimates = [rates.estimate(job.spec, *matrix.images[job.spec.split_hash]) for job in todo]
+    estimates = [rates.estimate(job.spec, _learnt(job, matrix), matrix.splits[job.spec.split_hash].test_images)
+                 for job in todo]
     for line in cost.summary(estimates, rates, devices, resources.per_gpu):
         say(line)
     if resources.seconds is not None:
@@ -53,6 +55,11 @@ def show(matrix: Matrix, places: Places, resources: Resources, *, calibrate: boo
             room -= estimate.seconds or 0.0
             fitting_cells += room >= 0
         say(f"budget: about the first {fitting_cells} of {len(todo)} cells fit")
+
+
+def _learnt(job: Job, matrix: Matrix) -> int:
+    split = matrix.splits[job.spec.split_hash]
+    return cost.learnt(job.spec.protocol, split.train_images, len(split.train))
 
 
 def _devices(resources: Resources) -> list[str]:
@@ -82,7 +89,7 @@ def _calibrate(todo: list[Job], matrix: Matrix, places: Places, say: Say) -> Non
         # long enough to record CUDA graphs; what would be compiled in a long run is compiled in the short one too
         short = {**own, "epochs": 4 + own["warmup"], "steps_per_epoch": min(own["steps_per_epoch"] or longest, longest),
                  "evaluate_every": 2, "clustering": "no",
-                 "compile": cost.compile_of(own, matrix.images[job.spec.split_hash][0]) if gpu else own["compile"]}
+                 "compile": cost.compile_of(own, _learnt(job, matrix)) if gpu else own["compile"]}
         spec = dataclasses.replace(job.spec, protocol=short, seed=0)
         context = dataclasses.replace(job.context, work=root)
         network = (*cost.network(short), short["batch_size"], short["compile"])
@@ -133,7 +140,7 @@ def run(study: Study, places: Places, *, executor: str = "local", resources: Res
         finally:
             progress.close()
             sys.stdout.flush()
-    outcome.failed |= lacking
+    outcome.failed += lacking
     if study.after and not (outcome.interrupted or outcome.ended or outcome.submitted):
         from benchmark.afterwards import followups  # brings much along that most sweeps do not need
 
@@ -150,7 +157,7 @@ def _refuse_foreign(matrix: Matrix) -> None:
                         f"{state.text}; or give another folder with --work DIR")
 
 
-def _with_weights(todo: list[Job], places: Places, say: Say) -> tuple[list[Job], dict[str, str]]:
+def _with_weights(todo: list[Job], places: Places, say: Say) -> tuple[list[Job], list[tuple[RunSpec, str]]]:
     """The cells whose backbone has weights, fetched now so that workers need not; the others go with one line each."""
     wanting: dict[str, str] = {}
     for name in sorted({job.spec.protocol["backbone"] for job in todo if job.spec.weights.startswith("timm:")}):
@@ -159,9 +166,9 @@ def _with_weights(todo: list[Job], places: Places, say: Say) -> tuple[list[Job],
         except UserError as error:
             wanting[name] = str(error)
             say(f"{name}: its cells are left out: {error}")
-    lacking = {job.spec.label(): wanting[job.spec.protocol["backbone"]] for job in todo
-               if job.spec.protocol["backbone"] in wanting}
-    return [job for job in todo if job.spec.label() not in lacking], lacking
+    return ([job for job in todo if job.spec.protocol["backbone"] not in wanting],
+            [(job.spec, wanting[job.spec.protocol["backbone"]]) for job in todo
+             if job.spec.protocol["backbone"] in wanting])
 
 
 def _prepare(jobs: list[Job], matrix: Matrix, workspace: Workspace) -> None:

@@ -1,7 +1,8 @@
 """Batch samplers that look at embeddings: a small batch that stands for a large one (Revisiting DML, section 3.2).
 
 A big batch B* of b* = 1024 images is drawn from a memory bank of embeddings, and a batch B is chosen from it: by
-greedy coreset (`gc`), by the distribution of distances (`ddm`) or by the Fréchet distance (`frd`).
+greedy coreset (`gc`), by the distribution of distances (`ddm`) or by the Fréchet distance (`frd`). Where B itself is
+larger than that, so is B*, and little is left to choose.
 
 The batches of the next few steps are chosen in threads while the current ones train, from a copy of their big
 batches; the only work in a step is one row copy into the bank. When which copies are taken, and the random numbers
@@ -118,7 +119,7 @@ class Banked(BatchSampler):
 
     def __init__(self, labels: Tensor, batch_size: int) -> None:
         super().__init__(labels, batch_size)
-        self.big = min(BIG, len(self.labels))
+        self.big = min(max(BIG, self.batch_size), len(self.labels))
         self.table = ClassTable(self.labels)
         self.bank = torch.empty(0)
 

@@ -26,8 +26,7 @@ class Tuned(Method):
     @dataclass(frozen=True)
     class Settings:
         rate: float = setting(10.0, "UML, released code: additions and last layer at 10 times the learning rate")
-        proxy_rate: float = setting(1.0, "UML, released code: proxies at 1e4 times its rate of 1e-4, so 1.0 where full "
-                                         "fine-tuning has 0.3", under={"uml": 10 / 3})
+        proxy_rate: float = setting(1.0, "proxies at the rate of the objective")
 
     def __init__(self, backbone: nn.Module, objective: Objective, dim: int, settings: Any = None) -> None:
         super().__init__(backbone, objective, dim, settings)

@@ -91,7 +91,7 @@ def ladder(site: Site, dataset: str, extras: Extras) -> None:
         parts.append(part)
     splits = site.table(replace(views.split_table(results, dataset), name=f"{short}-splits"))
     site.page(f"dataset/{short}.html", "dataset.html", dataset=dataset, parts=parts, splits=splits,
-              pictures=extras.of_splits(site, dataset))
+              laddered=any(part["curve"] for part in parts), pictures=extras.of_splits(site, dataset))
 
 
 def _flips(site: Site, dataset: str, cells: pd.DataFrame) -> dict[str, Any]:
@@ -100,11 +100,12 @@ def _flips(site: Site, dataset: str, cells: pd.DataFrame) -> dict[str, Any]:
     if flips.empty or flips["methods"].max() < 2:
         return {}
     short = site.slug(dataset)
-    ends = views.rungs_of(cells)["split"].iloc[[0, -1]].tolist()
+    rungs = views.rungs_of(cells[~cells["floor"]])
+    ends = rungs["split"].iloc[[0, -1]].tolist()
     between = flips[(flips["first"] == ends[0]) & (flips["second"] == ends[1])]
     title = f"Ranks along the ladder of {dataset}"
     drawing = figures.rank_flips(cells, site.look, f"{short}-flips", title)
-    table = views.tau_table(flips, views.rungs_of(cells), dataset)
+    table = views.tau_table(flips, rungs, dataset)
     return {"flips": between.to_dict("records"), "bump": site.figure(drawing, f"{short}-flips"),
             "tau": site.table(replace(table, name=f"{short}-tau"))}
 
@@ -146,14 +147,14 @@ def _bias_table(board: pd.DataFrame, sizes: dict[str, int]) -> tables.Table:
     return tables.Table("bias", "recall@1 by training size of the part, largest first", columns, frame, marked=False)
 
 
-def _training(runs: pd.DataFrame, most: int = 8) -> list[tuple[str, list[dict[str, Any]]]]:
+def _training(runs: pd.DataFrame) -> list[tuple[str, list[dict[str, Any]]]]:
     """(name, curve) of runs of one seed: the nearest and the farthest rung of each dataset that were trained."""
     found = []
     for dataset, here in runs[runs["curve"].map(lambda curve: len(curve or ()) > 1)].groupby("dataset", sort=True):
         rungs = here.sort_values(["frd", "split"])
         ends = rungs.iloc[[0, -1]] if len(rungs) > 1 else rungs
         found += [(f"{dataset} {split}", curve) for split, curve in zip(ends["split"], ends["curve"])]
-    return found[:most]
+    return found
 
 
 def method(site: Site, label: str, runs: pd.DataFrame, extras: Extras) -> None:

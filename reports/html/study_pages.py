@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,26 +12,31 @@ import pandas as pd
 from reports import audit, comparison, correlations, crossing, fewshot, published, rankings, statistics, variants, views
 from reports import tables as tabular
 from reports.aggregate import ROW
+from reports.formats import to_csv
 from reports.html import cards
 from reports.html.rendering import Site
 from reports.plots import study_figures
+from reports.storage import outcomes, packed
 from reports.tables import Column, Table
 
 PAIRS_SHOWN = 15
+CELLS_SHOWN = 400
 
 
 def compare(site: Site) -> None:
     """Any methods against each other; the choice is made in the page, the table of wins is there without it."""
-    rungs = sum(site.results.cells(dataset, site.metrics[0])["split"].nunique() for dataset in site.datasets)
-    labels = list(site.look)[:comparison.most(rungs)]
     metric = site.metrics[0]
-    found = comparison.cells(site.results, labels, metric)
-    if not found or len(labels) < 2:
+    rungs = sum(site.results.cells(dataset, metric)["split"].nunique() for dataset in site.datasets)
+    known = comparison.comparable(site.results, metric)
+    rows = [label for label in site.look if label in known]
+    labels = rows[:comparison.most(rungs)]
+    if len(labels) < 2:
         return
+    found = comparison.cells(site.results, labels, metric)
     table = comparison.versus(found, labels, shown=20)
     data = {"metric": metric, "labels": labels, "hues": [site.look[label].number for label in labels], "cells": found}
     site.later("compare.html", "Compare", table=site.table(table), data=site.data(data), metric=metric,
-               offered=len(labels), left=len(site.look) - len(labels))
+               offered=len(labels), left=len(rows) - len(labels))
 
 
 def statistical(site: Site) -> None:
@@ -58,7 +65,7 @@ def statistical(site: Site) -> None:
     site.later("statistics.html", "Statistics", test=test, diagram=diagram, ranks=ranks, stable=stable, metric=metric,
                few=study_figures.FEW, cells=wide.shape[1], pairs=site.table(_pair_table(shown)), all_pairs=len(pairs),
                significant=int((pairs["holm"] < statistics.ALPHA).sum()),
-               resolution=_resolution(site, metric))
+               resolution=_resolution(site, metric), kept=keeping_outcomes(site.runs))
 
 
 def _pair_table(pairs: pd.DataFrame) -> Table:
@@ -87,10 +94,11 @@ def _stability(site: Site, protocol: str, metric: str) -> Table | None:
     frame = board[[*ROW, "rank", "rank:low", "rank:high", "family"]].assign(
         keeps=places[np.arange(len(board)), place], first=places[:, 0],
         near=[row[max(0, i - 1):i + 2].sum() for row, i in zip(places, place)])
-    columns = (Column("rank", "Rank", "rank"), Column("method", "Method"),
+    method, *rest = tabular.row_columns(frame)
+    columns = (Column("rank", "Rank", "rank"), method,
                Column("keeps", "Keeps its rank", "score", "Share of the draws, in percent"),
                Column("near", "Within one", "score", "Share of the draws with at most one place of difference"),
-               Column("first", "Is first", "score", "Share of the draws in which the row is the best"))
+               Column("first", "Is first", "score", "Share of the draws in which the row is the best"), *rest)
     return Table(f"stability-{protocol}", f"Stability of the ranks, protocol {protocol}, percent of draws", columns,
                  frame, marked=False)
 
@@ -112,6 +120,12 @@ def _resolution(site: Site, metric: str) -> list[dict[str, Any]]:
     return found
 
 
+def keeping_outcomes(runs: pd.DataFrame) -> int:
+    """How many runs keep what came of their queries, one by one or summed by class."""
+    return sum(os.path.exists(os.path.join(run, outcomes.NAME)) or packed.beside(run, outcomes.SUMMED) is not None
+               for run in runs["path"])
+
+
 def structural(site: Site) -> None:
     """Correlation of structure with scores, and of metrics with each other."""
     points = correlations.cells(site.runs)
@@ -125,18 +139,28 @@ def structural(site: Site) -> None:
     if measures:
         drawn = study_figures.scatters(points.rename(columns=measures), list(measures.values()), metric, "scatter",
                                        f"{metric} against the structure of the test embeddings")
-        columns = (Column("dataset", "Dataset"), Column("split", "Split"), Column("method", "Method"),
+        columns = (Column("dataset", "Dataset"), Column("split", "Split"), *tabular.row_columns(points),
                    Column(metric, metric, "score"),
                    *(Column(key, measure, "number", digits=3) for key, measure in measures.items()))
         numbers = Table("structure-cells", "Structure of the test embeddings and score of each cell", columns,
-                        points[["dataset", "split", "method", metric, *measures]].head(400), marked=False)
-        panels = site.figure(drawn, "scatter") | {"table": site.table(numbers)}
+                        points[["dataset", "split", *ROW, metric, *measures]], marked=False)
+        panels = site.figure(drawn, "scatter") | {"table": _beginning(site, numbers)}
     drawn_matrix = None
     if matrix.shape[0] > 1:
         drawn_matrix = site.figure(study_figures.matrix(matrix, "metrics", "Correlation between metrics"), "metrics")
     site.later("structure.html", "Structure", table=site.table(table) if table else None, panels=panels,
                matrix=drawn_matrix,
                numbers=site.table(correlations.matrix_table(matrix)) if matrix.shape[0] > 1 else None)
+
+
+def _beginning(site: Site, table: Table) -> dict[str, Any]:
+    """A long table with its first rows on the page, which says so, and all of them in its CSV."""
+    if len(table.frame) <= CELLS_SHOWN:
+        return site.table(table)
+    note = f"The first {CELLS_SHOWN:,} of {len(table.frame):,} rows; the CSV has all."
+    shown = site.table(replace(table, frame=table.frame.head(CELLS_SHOWN), note=f"{table.note} {note}".strip()))
+    site.files[shown["csv"]] = to_csv(table)
+    return shown
 
 
 def few_shot(site: Site) -> None:
@@ -146,9 +170,10 @@ def few_shot(site: Site) -> None:
     parts = []
     for shots in sorted(found.loc[found["metric"] == metric, "shots"].unique()):
         cells = fewshot.cells(found, metric, int(shots))
-        columns = (Column("method", "Method"), Column("dataset", "Dataset"), Column("split", "Split"),
+        method, *rest = tabular.row_columns(cells)
+        columns = (method, Column("dataset", "Dataset"), Column("split", "Split"),
                    Column("frd", "Distance", "number", digits=1), Column("zero", "Zero-shot", "score"),
-                   Column("few", "Few-shot", "score"), Column("gain", "Gain", "gain"))
+                   Column("few", "Few-shot", "score"), Column("gain", "Gain", "gain"), *rest)
         table = Table(f"fewshot-{shots}", f"{metric} before and after {shots} shots a class", columns, cells,
                       tabular.bar_note(cells, ["few"]), marked=False)
         parts.append((int(shots), site.table(table)))

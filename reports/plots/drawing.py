@@ -44,14 +44,14 @@ def styles(labels: Sequence[str], floors: Sequence[str] = ()) -> dict[str, Style
 
 
 def styles_of(labels: Sequence[str], look: dict[str, Style]) -> dict[str, Style]:
-    """The look of some rows: that of the site, or hues of their own where the site's went to rows that are not here.
+    """The look of rows, best first: that of the site, or hues of their own where few of the best have one there.
 
     >>> look = styles([f"m{i}" for i in range(20)])
     >>> styles_of(["m0", "m1", "m12"], look)["m0"].number, styles_of(["m8", "m9"], look)["m9"].number
     (0, 1)
     """
     named = [label for label in labels if look[label].number != -2]
-    hued = sum(look[label].number >= 0 for label in named)
+    hued = sum(look[label].number >= 0 for label in named[:len(HUES)])
     if 2 * hued >= min(len(HUES), len(named)):
         return look
     return look | styles(named)
@@ -81,13 +81,18 @@ def svg(figure: Figure, name: str, title: str, description: str) -> str:
     body = text.getvalue()
     body = body[body.index("<svg"):]
     body = re.sub(r"<metadata>.*?</metadata>\s*", "", body, flags=re.S)
+    body = re.sub(r"<[^>]*>", lambda tag: _rounded(tag[0]), body)  # in tags alone: names have digits of their own
     body = re.sub(r'\b(id="|xlink:href="#|url\(#)', rf"\g<1>{name}-", body)
     start, rest = body.split(">", 1)
     start = re.sub(r' (width|height)="[^"]*"', "", start)
     head = f'<title id="{name}-title">{_escape(title)}</title><desc id="{name}-desc">{_escape(description)}</desc>'
     body = f'{start} role="img" aria-labelledby="{name}-title {name}-desc">{head}{rest}'
-    body = re.sub(r"(\d\.\d\d)\d+", r"\1", body)  # a hundredth of a point is finer than any screen
     return _hoisted("\n".join(line.strip() for line in body.splitlines()) + "\n")
+
+
+def _rounded(tag: str) -> str:
+    """Coordinates to a hundredth of a point, which is finer than any screen."""
+    return re.sub(r"(\d\.\d\d)\d+", r"\1", tag)
 
 
 def _hoisted(body: str) -> str:
@@ -140,7 +145,7 @@ def grey_lines(axes: Axes, lines: Sequence[Sequence[tuple[float, float]]]) -> No
     axes.autoscale_view()
 
 
-def _spread_out(heights: list[float], gap: float, low: float, high: float) -> list[float]:
+def spread_out(heights: list[float], gap: float, low: float, high: float) -> list[float]:
     """Heights in the given order of size, moved as little as need be so that neighbours are a gap apart.
 
     All stay above `low` and, where there is room for them, below `high`.
@@ -185,7 +190,7 @@ def end_labels(axes: Axes, ends: list[tuple[str, float, float, Style]], logarith
     turned = low > high
     placed = [-height if turned else height for _, _, height, _ in ends]
     bounds = (-low, -high) if turned else (low, high)
-    heights = _spread_out(placed, abs(high - low) * 0.17 / inches, *bounds)
+    heights = spread_out(placed, abs(high - low) * 0.17 / inches, *bounds)
     heights = [-height if turned else height for height in heights]
     left, right = axes.get_xlim()
     beside = right * (right / left) ** 0.025 if logarithmic else right + (right - left) * 0.025

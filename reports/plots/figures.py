@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
@@ -21,6 +24,7 @@ from reports.plots.drawing import (
     grey_lines,
     panel,
     room,
+    spread_out,
     svg,
 )
 
@@ -112,7 +116,8 @@ def rank_flips(cells: pd.DataFrame, look: dict[str, Style], name: str, title: st
 
     Takes the cells of `aggregate.rung_scores` with labels; floors and rows that lack a rung are left out.
     """
-    wide = cells[~cells["floor"]].pivot_table(index="label", columns="split", values="score", sort=False).dropna()
+    cells = cells[~cells["floor"]]
+    wide = cells.pivot_table(index="label", columns="split", values="score", sort=False).dropna()
     rungs = cells.drop_duplicates("split").sort_values(["frd", "split"])
     ranks = wide[rungs["split"].tolist()].rank(ascending=False, method="min")
     with drawing(name):
@@ -150,12 +155,15 @@ def size_bias(board: pd.DataFrame, sizes: dict[str, int], look: dict[str, Style]
     """
     parts = sorted(sizes, key=lambda part: (sizes[part], part))
     mean = board.loc[~board["floor"], parts].mean()
+    names = [f"{part} {sizes[part]:,}" for part in parts]
+    aside, down = (share * max(map(len, names)) for share in (0.047, 0.042))  # inches that a turned name takes
     with drawing(name):
-        figure = Figure(figsize=(7.6, 4.2))
-        axes = panel(figure, (0.08, 0.26, _width(board["label"].tolist(), look) - 0.02, 0.65),
-                     f"{metric} less the mean over methods, points")
-        axes.xaxis.set_label_coords(0.5, -0.34)
-        axes.set_xlabel("training images of the part (logarithmic)")
+        left, below, height = max(0.6, aside - 0.15), 0.5 + down, 3.6 + down
+        figure = Figure(figsize=(7.6, height))
+        wide = 7.6 * (_width(board["label"].tolist(), look) + 0.06) - left
+        axes = panel(figure, (left / 7.6, below / height, wide / 7.6, 1 - (below + 0.4) / height),
+                     f"{metric} less the mean over methods, points", "training images of the part (logarithmic)")
+        axes.xaxis.set_label_coords(0.5, -(0.25 + down) / (height - below - 0.4))
         ends = []
         rest = []
         for row in board[board[parts].notna().all(axis=1) & ~board["floor"]].to_dict("records"):
@@ -172,28 +180,23 @@ def size_bias(board: pd.DataFrame, sizes: dict[str, int], look: dict[str, Style]
             grey_lines(axes, rest)
         axes.axhline(0, color=GREY, lw=0.8, ls=(0, (3, 3)))
         axes.tick_params(length=0, which="both")
-        axes.minorticks_off()
-        ticks = _apart([(float(sizes[part]), f"{part} {sizes[part]:,}") for part in parts])
-        axes.set_xticks([place for place, _ in ticks], [name for _, name in ticks], fontsize=7.5, rotation=35,
-                        ha="right", rotation_mode="anchor")
+        axes.set_xticks([], minor=True)
+        axes.set_xticks([])
+        _names_below(axes, [float(sizes[part]) for part in parts], names, 0.19 / wide)
         end_labels(axes, ends, logarithmic=True)
         return svg(figure, name, title, f"{metric} of {len(ends)} methods on {', '.join(parts)}, by training size.")
 
 
-def _apart(ticks: list[tuple[float, str]], share: float = 0.025) -> list[tuple[float, str]]:
-    """Ticks of a logarithmic axis in rising order; those nearer than a share of it stand under one another's names.
-
-    >>> _apart([(10, "a"), (100, "b"), (101, "c"), (1000, "d")])
-    [(10, 'a'), (100, 'b, c'), (1000, 'd')]
-    """
-    least = (ticks[-1][0] / ticks[0][0]) ** share
-    found: list[tuple[float, str]] = []
-    for place, name in ticks:
-        if found and place / found[-1][0] < least:
-            found[-1] = (found[-1][0], f"{found[-1][1]}, {name}")
-        else:
-            found.append((place, name))
-    return found
+def _names_below(axes: Axes, places: list[float], names: list[str], gap: float) -> None:
+    """Turned names under a logarithmic axis, a share of it apart, each tied to its place by a thin line."""
+    low, high = np.log(axes.get_xlim())
+    true = [float((np.log(place) - low) / (high - low)) for place in places]
+    apart = spread_out(true, gap, 0.0, 1.0)
+    axes.add_collection(LineCollection([[(a, 0), (b, -0.03)] for a, b in zip(true, apart)], colors=GREY, linewidths=0.8,
+                                       clip_on=False, transform=axes.transAxes), autolim=False)
+    for place, name in zip(apart, names):
+        axes.annotate(name, (place, -0.04), xycoords="axes fraction", fontsize=7.5, rotation=40, ha="right", va="top",
+                      rotation_mode="anchor", annotation_clip=False)
 
 
 def union_dots(board: pd.DataFrame, parts: Sequence[str], look: dict[str, Style], name: str, title: str,

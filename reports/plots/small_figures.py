@@ -36,9 +36,12 @@ def training_curves(curves: Sequence[tuple[str, list[dict[str, Any]]]], name: st
         y = 36 + 15 * i
         parts.append(f'<path d="M470 {y}h16" {_stroke(i)}/>' + _text(491, y + 3, label, 8.5))
     about = f"Loss and {metric} over epochs of {len(curves)} runs."
-    return (f'<svg viewBox="0 0 560 194" xmlns="http://www.w3.org/2000/svg" version="1.1" font-family="DejaVu Sans, '
-            f'sans-serif" role="img" aria-labelledby="{name}-title {name}-desc"><title id="{name}-title">'
-            f'{escape(title)}</title><desc id="{name}-desc">{escape(about)}</desc>{"".join(parts)}</svg>\n')
+    width = max(560, 497 + 5.6 * max((len(label) for label, _ in curves), default=0))
+    height = max(194, 36 + 15 * len(curves))
+    return (f'<svg viewBox="0 0 {width:.0f} {height}" xmlns="http://www.w3.org/2000/svg" version="1.1" '
+            f'font-family="DejaVu Sans, sans-serif" role="img" aria-labelledby="{name}-title {name}-desc">'
+            f'<title id="{name}-title">{escape(title)}</title><desc id="{name}-desc">{escape(about)}</desc>'
+            f'{"".join(parts)}</svg>\n')
 
 
 def _panel(lines: list[list[tuple[float, float]]], left: int, head: str) -> str:

@@ -127,11 +127,15 @@ def scatters(points: pd.DataFrame, measures: Sequence[str], metric: str, name: s
     with drawing(name):
         columns = min(4, len(measures))
         lines = -(-len(measures) // columns)
-        figure = Figure(figsize=(7.6, 2.25 * lines))
         datasets = sorted(points["dataset"].unique())
+        beside = max(1, min(6, int(7.4 / (0.55 + 0.085 * max(map(len, datasets))))))
+        below = 0.17 * (-(-len(datasets) // beside) - 1)
+        height = 2.25 * lines + below
+        figure = Figure(figsize=(7.6, height))
         for number, measure in enumerate(measures):
             line, column = divmod(number, columns)
-            axes = figure.add_axes(((column + 0.24) / columns, 1 - (line + 0.78) / lines, 0.72 / columns, 0.62 / lines))
+            axes = figure.add_axes(((column + 0.24) / columns, 1 - 2.25 * (line + 0.78) / height, 0.72 / columns,
+                                    2.25 * 0.62 / height))
             for i, dataset in enumerate(datasets):
                 here = points[points["dataset"] == dataset]
                 for default, face in ((False, "none"), (True, HUES[i % 7])):
@@ -146,6 +150,6 @@ def scatters(points: pd.DataFrame, measures: Sequence[str], metric: str, name: s
         figure.axes[0].set_ylabel(f"{metric}, percent", fontsize=8.5)
         handles, labels = figure.axes[0].get_legend_handles_labels()
         if len(datasets) > 1:
-            figure.legend(handles, labels, loc="lower center", ncols=min(6, len(datasets)), frameon=False, fontsize=8,
-                          bbox_to_anchor=(0.5, -0.02))
+            figure.legend(handles, labels, loc="lower center", ncols=min(beside, len(datasets)), frameon=False,
+                          fontsize=8, bbox_to_anchor=(0.5, 0.0))
         return svg(figure, name, title, f"{metric} against {', '.join(measures)} over {len(points)} cells.")

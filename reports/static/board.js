@@ -9,6 +9,8 @@ oodml.board = (board) => {
   const started = [...rows];
   const key = (what) => what + "." + name;
   const title = (row) => (row.querySelector("th[scope=row]") || row.cells[0]).textContent.trim().replace(/\s+/g, " ");
+  const page = (row) => (row.querySelector("th[scope=row] a") || { href: "" }).href.split("/").pop();
+  const identity = (row) => (["", "published.html"].includes(page(row)) ? title(row) : page(row).replace(/\.html$/, ""));
   const place = (role) => heads.findIndex((head) => head.dataset.role === role);
   const parts = heads.map((head, i) => i).filter((i) => heads[i].dataset.role === "part");
   const whole = ["mean", "harmonic"].map(place).find((i) => i >= 0);
@@ -36,14 +38,17 @@ oodml.board = (board) => {
         return sign * (text ? a.localeCompare(b, "en", { numeric: true }) : a - b);
       }).map(([, row]) => row);
     }
-    ordered = [...ordered.filter((row) => pins.has(title(row))), ...ordered.filter((row) => !pins.has(title(row)))];
+    ordered = [...ordered.filter((row) => pins.has(identity(row))), ...ordered.filter((row) => !pins.has(identity(row)))];
     for (const body of table.tBodies) body.append(...ordered.filter((row) => row.parentNode === body));
     const shown = index >= 0 ? index : heads.findIndex((head) => head.dataset.key === "rank");
     heads.forEach((head, i) => {
       if (i === shown) head.setAttribute("aria-sort", asked ? direction(asked) : "ascending");
       else head.removeAttribute("aria-sort");
     });
-    for (const row of rows) row.classList.toggle("pinned", pins.has(title(row)));
+    for (const row of rows) {
+      row.classList.toggle("pinned", pins.has(identity(row)));
+      for (const pin of all(".pin", row)) pin.setAttribute("aria-pressed", String(pins.has(identity(row))));
+    }
   };
 
   const filter = () => {
@@ -55,7 +60,7 @@ oodml.board = (board) => {
       const own = (row.dataset.tags || "").split(" ");
       const fits = words.every((word) => row.textContent.toLowerCase().includes(word)) &&
         (tags.length === 0 || tags.some((tag) => own.includes(tag)));
-      row.hidden = !fits && !pins.has(title(row));
+      row.hidden = !fits && !pins.has(identity(row));
       shown += !row.hidden;
     }
     for (const group of all("tbody tr.group", table)) {
@@ -248,13 +253,9 @@ oodml.board = (board) => {
   for (const row of rows) {
     const head = row.querySelector("th[scope=row]");
     if (!head || !head.querySelector("a") || rows.length < 4) continue;
-    const pinned = () => listed(key("pin")).includes(title(row));
-    const pin = make("button", { type: "button", class: "pin", "aria-label": "Pin " + title(row),
-      "aria-pressed": String(pinned()), onclick: () => {
-        change("pin", toggled("pin", title(row), !pinned()), title(row) + (pinned() ? " unpinned" : " pinned"));
-        pin.setAttribute("aria-pressed", String(pinned()));
-      } });
-    head.append(pin);
+    const pinned = () => listed(key("pin")).includes(identity(row));
+    head.append(make("button", { type: "button", class: "pin", "aria-label": "Pin " + title(row), onclick: () =>
+      change("pin", toggled("pin", identity(row), !pinned()), title(row) + (pinned() ? " unpinned" : " pinned")) }));
   }
   build();
   apply();

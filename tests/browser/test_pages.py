@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from benchmark.commands.report import command as report
 from reports import records, site
 from reports.results import Results
-from tests.sample_records import write_sample
+from tests.sample_records import make_record, write_sample
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 RECORDS = Path(__file__).parents[2] / "reports" / "records"
@@ -311,3 +311,37 @@ def test_pages_read_without_scripts(browser: Any, built: Path) -> None:
     assert opened.locator("[data-board='ags-map-1000'] tbody tr").first.is_visible()
     assert not opened.locator(".tools").first.is_visible()
     context.close()
+
+
+@pytest.mark.parametrize("width", [1400, 800, 390])
+def test_menus_open_on_the_page(page: Any, built: Path, published: Path, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    for where, board in ((built, BOARD), (published, BOARD), (published, "[data-board='home-glyphs-union']")):
+        visit(page, where, "index.html")
+        for summary in page.locator(f"{board} .menu summary").all():
+            summary.click()
+            boxes = page.locator(f"{board} .menu[open] > div, {board} .menu[open] input").evaluate_all(
+                "all => all.map(one => one.getBoundingClientRect()).map(box => [box.left, box.right, box.width])")
+            assert all(left >= 0 and right <= width for left, right, _ in boxes)
+            assert all(wide < 30 for _, _, wide in boxes[1:])
+            summary.click()
+
+
+def test_a_pin_is_of_one_row_and_reset_takes_it_away(page: Any, tmp_path: Path) -> None:
+    for backbone, score in (("conv4", 0.5), ("resnet18", 0.6)):
+        for method in ("margin", "arcface"):
+            for split in range(1, 6):
+                made = make_record("glyphs", split, method, 0, score - 0.01 * split,
+                                   backbone={"name": backbone, "weights": None})
+                records.write(tmp_path / "runs" / f"{backbone}-{method}-{split}", made)
+    frame, lost = records.scan(tmp_path / "runs")
+    visit(page, site.build(Results(frame), lost, tmp_path / "site").parent, "index.html")
+    pins = page.locator(f"{BOARD} .pin[aria-label='Pin arcface']")
+    before = column(page, "backbone")
+    pins.last.click()
+    assert [pin.get_attribute("aria-pressed") for pin in pins.all()] == ["true", "false"]
+    assert page.locator(f"{BOARD} tr.pinned").count() == 1
+    assert column(page, "backbone")[0] == "conv4" != before[0]
+    page.locator(f"{BOARD} [data-reset]").click()
+    assert column(page, "backbone") == before
+    assert page.locator(f"{BOARD} .pin[aria-pressed=true]").count() == 0

@@ -1,0 +1,119 @@
+"""Tables tell apart what is not the same: datasets in exports, backbones in studies, rows with and without cells."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from reports import collection, exports, records, site
+from reports.html import study_pages
+from reports.results import Results
+from tests.sample_records import make_record, write_sample
+from tests.test_report_studies import write_fewshot
+
+
+def put(runs: Path, backbone: str, *facts: Any, **changes: Any) -> Path:
+    """Writes the record of a run on a backbone where a sweep would, and returns its folder."""
+    record = make_record(*facts, backbone={"name": backbone, "weights": None}, **changes)
+    record["identity"] = hashlib.sha256(f"{backbone}{record['identity']}".encode()).hexdigest()
+    folder = records.place(runs, record["dataset"], record["split"]["id"], record["method"]["name"], record["seed"],
+                           record["identity"])
+    records.write(folder, record)
+    return folder
+
+
+def test_the_best_of_an_export_is_that_of_its_dataset_and_no_floor(tmp_path: Path) -> None:
+    write_sample(tmp_path, {"frozen": 0.9, "margin": 0.4, "s2sd": 0.5, "arcface": 0.3}, seeds=2)
+    results = Results(records.collect(tmp_path))
+    numbers = pd.read_csv(StringIO(exports.export(results, "recall", "csv")))
+    expected = set()
+    for dataset in numbers["dataset"].unique():
+        for metric in ("recall@1", "map@1000"):
+            here = numbers[(numbers["dataset"] == dataset) & (numbers["method"] != "frozen")]
+            expected.add((dataset, here.loc[here[metric].idxmax(), "method"], metric))
+    bold = set()
+    for block in re.split(r"\n(?=\| dataset)", exports.export(results, "recall", "md")):
+        head, _, *lines = [[cell.strip() for cell in line.split("|")[1:-1]]
+                           for line in block.splitlines() if line.startswith("|")]
+        for cells in lines:
+            row = dict(zip(head, cells))
+            bold |= {(row["dataset"], row["method"], metric) for metric in ("recall@1", "map@1000")
+                     if row[metric].startswith("**")}
+    assert len(expected) == 6
+    assert bold == expected
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two methods on two backbones along a ladder, with few-shot results and transfer; one more on a union alone."""
+    runs = tmp_path_factory.mktemp("two") / "runs"
+    for backbone, base, floor in (("lite0", 0.5, 0.25), ("lite2", 0.7, 0.35)):
+        for method, more in (("margin", 0.0), ("s2sd", 0.1)):
+            for split in range(1, 6):
+                for seed in (0, 1):
+                    score = base + more - 0.02 * split + 0.01 * seed
+                    folder = put(runs, backbone, "glyphs", split, method, seed, score)
+                    write_fewshot(folder, score, score + 0.05)
+                    if split == 1:
+                        (folder / "cross.json").write_text(json.dumps({"schema": 1, "targets": {"cars": {
+                            "scores": {"recall@1": score / 2},
+                            "floor": {"backbone": backbone, "scores": {"recall@1": floor}}}}}))
+    put(runs, "lite0", "glyphs-union", 1, "universal", 0, 0.8, {"latin": 0.8, "greek": 0.7})
+    return runs
+
+
+def build(runs: Path, out: Path) -> Path:
+    frame, lost = records.scan(runs)
+    return site.build(Results(frame), lost, out).parent
+
+
+def test_a_method_on_two_backbones_is_told_apart_in_every_table(
+        two: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(study_pages, "CELLS_SHOWN", 7)
+    out = build(two, tmp_path)
+    rows = {"stability-demo": 4, "structure-cells": 20, "fewshot-2": 20, "cross-glyphs-recall-1": 6,
+            "cross-recall-1": 4}
+    for name, count in rows.items():
+        table = pd.read_csv(out / "data" / f"{name}.csv")
+        assert len(table) == count, name
+        keys = [key for key in ("trained", "dataset", "split", "method", "backbone") if key in table]
+        assert not table.duplicated(keys).any(), name
+    across = pd.read_csv(out / "data" / "cross-glyphs-recall-1.csv").set_index(["method", "backbone"])
+    for backbone, floor in (("lite0", 0.25), ("lite2", 0.35)):
+        assert across.at[("frozen", backbone), "cars"] == floor
+        assert across.at[("margin", backbone), "cars:gain"] == pytest.approx(
+            across.at[("margin", backbone), "cars"] - floor)
+    text = (out / "structure.html").read_text()
+    assert "The first 7 of 20 rows" in text
+    board = text.partition('id="table-structure-cells"')[2].partition("</table>")[0]
+    assert board.partition("<tbody>")[2].count("<tr") == 7
+
+
+def test_only_rows_with_a_rung_in_common_are_offered_for_comparison(two: Path, tmp_path: Path) -> None:
+    put(tmp_path / "runs", "lite0", "cars", 3, "alone", 0, 0.5)
+    frame, lost = records.scan([two, tmp_path / "runs"])
+    text = (site.build(Results(frame), lost, tmp_path / "site").parent / "compare.html").read_text()
+    data = json.loads(text.partition('id="compare-data">')[2].partition("</script>")[0])
+    assert sorted(data["labels"]) == [f"{name} · {backbone}" for name in ("margin", "s2sd")
+                                      for backbone in ("lite0", "lite2")]
+    for i in range(len(data["labels"])):
+        assert any(cell["scores"][i] is not None and sum(score is not None for score in cell["scores"]) > 1
+                   for cell in data["cells"])
+    assert "further rows are not" not in text
+
+
+def test_runs_that_keep_their_queries_are_counted_loose_and_packed(tmp_path: Path) -> None:
+    runs = write_sample(tmp_path / "runs", {"margin": 0.6, "s2sd": 0.7}, ("glyphs",), 1, union=False, queries=True)
+    for path in sorted(runs.rglob("queries.npz"))[:3]:
+        path.unlink()
+    collection.pack([runs], tmp_path / "pack")
+    assert len(list(runs.rglob("queries.npz"))) == 7
+    for folder in (runs, tmp_path / "pack"):
+        assert study_pages.keeping_outcomes(records.collect(folder)) == 7
