@@ -35,9 +35,9 @@ class Evaluation:
     """Of a union: the harmonic mean of its members' scores."""
 
 
-def evaluate(workspace: Workspace, *, embeddings: Path, dataset: str, split: int, name: str | None = None,
-             ids: Path | None = None, seed: int = 0, backbone: str = "not stated", cluster: bool = False,
-             device: str | None = None) -> Evaluation:
+def evaluate(workspace: Workspace, *, embeddings: Path, dataset: str, split: int | str,
+             name: str | None = None, ids: Path | None = None, seed: int = 0, backbone: str = "not stated",
+             cluster: bool = False, device: str | None = None) -> Evaluation:
     """Reads, checks and scores one file of embeddings.
 
     Every test image of the split must be there once. Other images of the dataset may be there too; if all training
@@ -48,7 +48,7 @@ def evaluate(workspace: Workspace, *, embeddings: Path, dataset: str, split: int
     device = ladders.best_device(device)
     index = datasets.load(dataset, workspace.data)
     ladder = ladders.load(workspace, dataset, index)
-    rung = ladder.split(split)
+    rung = ladders.rung(ladder, split)
     sent = submission.read(embeddings, ids)
     sides = {part: Side.of(index, classes) for part, classes in (("train", rung.train), ("test", rung.test))}
     paths = {part: [index.paths[i] for i in side.ids] for part, side in sides.items()}
@@ -64,14 +64,14 @@ def evaluate(workspace: Workspace, *, embeddings: Path, dataset: str, split: int
     elif covered:
         notes.append(f"{covered} of {len(paths['train'])} training images: training structure not measured")
     if idle := len(there.difference(paths["train"], paths["test"])):
-        notes.append(f"{idle} of {len(there)} embeddings are of images that split {split} does not use")
+        notes.append(f"{idle} of {len(there)} embeddings are of images that split {rung.id} does not use")
 
     result = score(sides["test"], found["test"], index.domain_names)
     if not result.outcomes.counted.any():
         roles = sides["test"].roles
-        why = (f"every test image of split {split} is a query, there is no gallery"
+        why = (f"every test image of split {rung.id} is a query, there is no gallery"
                if roles is not None and (roles == "query").all() else
-               f"no test class of split {split} has a second image to be found")
+               f"no test class of split {rung.id} has a second image to be found")
         raise UserError(f"{why}; nothing can be measured")
     notes += [f"{member}: no query has an image to find, so it has no scores and the union no harmonic mean"
               for member, own in result.domains.items() if not own]

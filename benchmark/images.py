@@ -15,6 +15,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import sys
 from collections import deque
 from collections.abc import Iterator
@@ -126,7 +127,7 @@ def prepare(index: DatasetIndex, folder: Path, *, jobs: int | None = None, progr
         return found
     home = _home(index, folder)
     if len(index) == 0:
-        raise UserError(f"dataset '{index.name}' has no images: `oodml datasets check {index.name}` shows what was "
+        raise UserError(f"dataset '{index.name}' has no images: `oodml datasets check {index.typed}` shows what was "
                         "expected and where")
     with disk_errors(home):
         home.mkdir(parents=True, exist_ok=True)
@@ -222,7 +223,7 @@ def opened(index: DatasetIndex, i: int) -> Iterator[Image.Image]:
         path = index.paths[i] if index.root is None else index.root / index.paths[i]
         why = "no such file" if isinstance(error, FileNotFoundError) else str(error) or type(error).__name__
         mend = "" if isinstance(error, UserError) else "; put the original file back"
-        raise UserError(f"cannot read image {path}: {why}{mend} (`oodml datasets check {index.name}` lists every bad "
+        raise UserError(f"cannot read image {path}: {why}{mend} (`oodml datasets check {index.typed}` lists every bad "
                         "one) and run again: what is decoded already is kept") from None
 
 
@@ -243,7 +244,8 @@ def _decode_all(index: DatasetIndex, starts: list[int], jobs: int) -> Iterator[t
     # A fresh interpreter for each process: forking one that has threads or a CUDA context can hang.
     with ProcessPoolExecutor(jobs, get_context("spawn"), _start_worker, (index,)) as pool:
         try:
-            ahead = deque(pool.submit(_work, start) for start in starts[:2 * jobs])
+            with deaf():
+                ahead = deque(pool.submit(_work, start) for start in starts[:2 * jobs])
             for start in starts[2 * jobs:]:
                 yield ahead.popleft().result()
                 ahead.append(pool.submit(_work, start))
@@ -268,3 +270,19 @@ def _work(start: int) -> tuple[list[list[int]], bytes]:
 def cores() -> int:
     """Processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def deaf() -> Iterator[None]:
+    """Processes that are started within never hear Ctrl-C, which goes to all at once: this one ends them."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    from multiprocessing import resource_tracker  # not on every system
+
+    resource_tracker.ensure_running()  # the first process would start it otherwise, and that ends our mask
+    masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, masked)

@@ -13,10 +13,10 @@ from benchmark.datasets import DatasetIndex
 from benchmark.errors import UserError
 from benchmark.pixels.augment import Transform
 from benchmark.workspace import Workspace
-from splits import compare, manifest, official, union
+from splits import SplitError, compare, manifest, official, union
 from splits.compare import Comparison, CrossDistances
 from splits.ladder import build_ladder, default_rung
-from splits.manifest import Ladder
+from splits.manifest import Ladder, Split
 
 
 def frozen_features(name: str, workspace: Workspace, backbone: str | None = None, weights_file: str | None = None,
@@ -90,9 +90,13 @@ def save(ladder: Ladder, workspace: Workspace) -> Path:
 
 
 def load(workspace: Workspace, name: str, index: DatasetIndex | None = None) -> Ladder:
-    """The saved ladder of a dataset; with its index, one that was built from other files is refused."""
-    known = name if index is None and ":" not in name else (index or datasets.load(name, workspace.data)).name
-    path = path_of(workspace, known)
+    """The saved ladder of a dataset; with its index, one that was built from other files is refused.
+
+    Of a dataset of one's own (`folder:PATH`) the index is read where it is not given, as others may share its name.
+    """
+    if index is None and ":" in name:
+        index = datasets.load(name, workspace.data)
+    path = path_of(workspace, name if index is None else index.name)
     mend = f"make it with `oodml splits build --dataset {name}`"
     if not path.exists():
         raise UserError(f"{name} has no ladder yet ({path} is not there); {mend}")
@@ -100,6 +104,36 @@ def load(workspace: Workspace, name: str, index: DatasetIndex | None = None) -> 
     if index is not None and ladder.dataset_hash != index.hash:
         raise UserError(f"{path} was built from other files than {name} has now; {mend} again")
     return ladder
+
+
+def replaced(name: str, workspace: Workspace) -> str:
+    """What to know before the ladder of one's own dataset takes the place of one from other files; '' if none is there.
+
+    Whether the files changed or two datasets share a name cannot be told: a manifest does not say where they lay.
+    """
+    if ":" not in name:
+        return ""
+    index = datasets.load(name, workspace.data)
+    path = path_of(workspace, index.name)
+    try:
+        if manifest.load(path).dataset_hash == index.hash:
+            return ""
+    except SplitError:  # none is there, or none that could be used
+        return ""
+    return (f"{path} was built from other files and will be replaced; if that is another dataset which is named "
+            f"'{index.name}' too, stop here and rename one of the two, or give each a working folder of its own "
+            "(--work DIR)")
+
+
+def rung(ladder: Ladder, split: int | str) -> Split:
+    """The rung of this number, or the default one."""
+    if split == "default":
+        return ladder.default
+    try:
+        number = int(split)
+    except ValueError:
+        raise UserError(f"'{split}' is no split; give the number of a rung or `default`") from None
+    return ladder.split(number)
 
 
 def verify(path: Path, workspace: Workspace, dataset: str | None = None) -> list[str]:
@@ -128,7 +162,9 @@ def cross(names: Sequence[str], workspace: Workspace, **options: Any) -> CrossDi
 
 def compare_backbones(name: str, backbones: Sequence[str], workspace: Workspace, **options: Any) -> Comparison:
     """Ladders of one dataset from several backbones, side by side; none of them is saved."""
-    return compare.compare_ladders({b: build(name, workspace, backbone=b, **options) for b in backbones})
+    different = list(dict.fromkeys(backbones))
+    compare.check_count(different)
+    return compare.compare_ladders({b: build(name, workspace, backbone=b, **options) for b in different})
 
 
 def table(ladder: Ladder) -> str:

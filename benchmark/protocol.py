@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -58,7 +59,7 @@ class Protocol:
     weight_decay: float = key("weight decay of the network; proxies and the like have none")
     optimiser: str = key("adam or adamw", "adam")
     batches: str = key("batch sampler; empty: the method's own", "")
-    steps_per_epoch: int = key("batches an epoch; 0: as many whole batches as the training set has", 0)
+    steps_per_epoch: int = key("at most so many batches an epoch; 0: all whole ones that the training set has", 0)
     train_shots: int = key("images of each training class that are trained on; 0: all", 0)
     augmentation: str = key("named augmentation of training images: base, red, big, adv, adv_released", "base")
     size: int = key("side of the square that the network sees; 0: the augmentation's own (224, big 256)", 0)
@@ -127,6 +128,7 @@ def load(name: str, *, dataset: str = "", method: str = "", tags: tuple[str, ...
     """
     path = path_of(name)
     table = shipped.table(path)
+    _check_tables(path, table, dataset)
     parts = {kind: table.pop(kind, {}) for kind in KINDS}
     table.pop(SETTINGS, None)
     values = {"name": path.stem, **table, **parts["dataset"].get(dataset, {})}
@@ -138,9 +140,7 @@ def load(name: str, *, dataset: str = "", method: str = "", tags: tuple[str, ...
         raise UserError("a protocol is called by its file: --protocol NAME, or copy the file under another name")
     values |= overrides or {}
     for given in values:
-        if given not in FIELDS:
-            raise UserError(f"protocol {path.stem} has no key '{given}'{near(given, FIELDS)}; "
-                            f"`oodml protocols show {path.stem}` lists them")
+        _check_key(path, given)
     missing = [name for name, field in FIELDS.items() if field.default is dataclasses.MISSING and name not in values]
     if missing:
         raise UserError(f"protocol {path}: missing {', '.join(missing)}")
@@ -181,20 +181,74 @@ own in the method', source='supplement B')
         if given != "name":
             source = comments.get(("", given), "") if given in table else "default"
             yield Explained("", given, getattr(general, given), field.metadata["meaning"], source)
-    for kind in (*KINDS, SETTINGS):
-        owners = table.get(kind, {})
-        if kind == "both":
-            owners = {f"{dataset}.{method}": changes for dataset, those in owners.items()
-                      for method, changes in those.items()}
-        for owner, changes in owners.items():
-            for given, value in changes.items():
-                meaning = FIELDS[given].metadata["meaning"] if kind != SETTINGS else ""
-                yield Explained(f"{kind}.{owner}", given, value, meaning, comments.get((f"{kind}.{owner}", given), ""))
+    for kind, owners, changes in _tables(path, table):
+        place = ".".join((kind, *owners))
+        for given, value in changes.items():
+            meaning = FIELDS[given].metadata["meaning"] if kind != SETTINGS else ""
+            yield Explained(place, given, value, meaning, comments.get((place, given), ""))
 
 
 def summary(name: str) -> str:
     """The first comment of a protocol's file."""
     return shipped.text(path_of(name)).partition("\n")[0].strip().lstrip("# ")
+
+
+def _tables(path: Path, table: dict[str, Any]) -> Iterator[tuple[str, tuple[str, ...], dict[str, Any]]]:
+    """Every table of a file: its kind, whom it is for, and its keys."""
+    for kind in (*KINDS, SETTINGS):
+        form = f"write [{kind}.{'DATASET.METHOD' if kind == 'both' else 'NAME'}] above its keys"
+        if not isinstance(table.get(kind, {}), dict):
+            raise UserError(f"protocol {path}: {kind} = {table[kind]!r} is no table; {form}")
+        for owner, changes in table.get(kind, {}).items():
+            inner = changes.items() if kind == "both" and isinstance(changes, dict) else [("", changes)]
+            for method, keys in inner:
+                owners = (owner, method) if kind == "both" else (owner,)
+                if not isinstance(keys, dict):
+                    raise UserError(f"protocol {path}: {'.'.join((kind, *owners))} is no table; {form}")
+                yield kind, owners, keys
+
+
+def _check_tables(path: Path, table: dict[str, Any], dataset: str) -> None:
+    """A UserError for an unknown key in a table, or a table whose name is a slip of the pen: it would change nothing.
+
+    Other unknown names are left alone: they may be a plug-in's, or a dataset of one's own.
+    """
+    for kind, owners, keys in _tables(path, table):
+        for given in keys if kind != SETTINGS else ():
+            _check_key(path, given)
+        if path.parent == FOLDER:  # a test holds these, and they are read without the methods, which bring torch
+            continue
+        for what, owner in zip(("dataset", "method") if kind == "both" else (kind,), owners):
+            if meant := shipped.slip(owner, _known(what, dataset)):
+                mend = "give it a name less like that" if what == "dataset" else "load it with --plugin FILE"
+                raise UserError(f"protocol {path}: [{'.'.join((kind, *owners))}] changes nothing: there is no "
+                                f"{'method or tag' if what == SETTINGS else what} '{owner}' (did you mean '{meant}'?); "
+                                f"if it is your own, {mend}")
+
+
+def _known(kind: str, dataset: str) -> list[str]:
+    """Whom a table may be for: datasets and the one that is run, methods, tags with families, or the latter two."""
+    if kind == "dataset":
+        from benchmark import datasets
+
+        return [name for name in (*datasets.names(), dataset) if name and not name.endswith(":")]
+    import methods
+
+    names = methods.names()
+    return {"method": names, "tag": _tags(*names), SETTINGS: [*names, *_tags(*names)]}[kind]
+
+
+@cache
+def _tags(*names: str) -> list[str]:
+    import methods
+
+    return sorted({tag for name in names for tag in methods.get(name).kinds})
+
+
+def _check_key(path: Path, given: str) -> None:
+    if given not in FIELDS:
+        raise UserError(f"protocol {path.stem} has no key '{given}'{near(given, (*FIELDS, *KINDS, SETTINGS))}; "
+                        "`oodml protocols show oodml` lists them all")
 
 
 def _comments(path: Path) -> dict[tuple[str, str], str]:

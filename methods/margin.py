@@ -39,7 +39,7 @@ class Margin(Ranked):
         beta_lr: float = setting(5e-4, "Revisiting DML, appendix A.1; ooDML, released code")
         cutoff: float = cutoff()
         limit: float = limit()
-        released_divisor: bool = setting(False, "DECISIONS: pairs, as in the paper")
+        released_divisor: bool = setting(False, "pairs, as in the paper")
 
     def __init__(self, settings: Any, classes: int, dim: int) -> None:
         super().__init__(settings, classes, dim)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -69,8 +69,7 @@ def compare_ladders(ladders: Mapping[str, Ladder]) -> Comparison:
     id are compared; ids that a ladder lacks are left out.
     """
     names = tuple(ladders)
-    if len(names) < 2:
-        raise SplitError("a comparison needs at least two ladders")
+    check_count(names)
     starts = {frozenset(ladder.default.train) for ladder in ladders.values()}
     if len(starts) > 1 or len({frozenset(ladder.default.test) for ladder in ladders.values()}) > 1:
         raise SplitError(f"the ladders of {', '.join(names)} start from different default splits; "
@@ -82,6 +81,12 @@ def compare_ladders(ladders: Mapping[str, Ladder]) -> Comparison:
         overlap[id] = _pairwise(len(names), lambda i, j, rungs=rungs: _overlap(rungs[i], rungs[j]))  # type: ignore[misc]
     return Comparison(names, {name: progression(ladder) for name, ladder in ladders.items()},
                       _pairwise(len(names), lambda i, j: _spearman(moves[i], moves[j])), overlap)
+
+
+def check_count(names: Collection[str]) -> None:
+    """Refuses to compare fewer than two; to be asked before any ladder is built."""
+    if len(names) < 2:
+        raise SplitError(f"a comparison needs the ladders of at least two backbones, not of {', '.join(names)} alone")
 
 
 def progression(ladder: Ladder) -> Progression:

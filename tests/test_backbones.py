@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import shutil
+import socket
+import time
 from pathlib import Path
 
 import pytest
 import timm
 import torch
+from huggingface_hub import constants, hf_hub_download
 from safetensors import safe_open
 from safetensors.torch import save_file
 
@@ -125,9 +129,52 @@ def test_no_weights_anywhere_names_the_tag_and_what_to_give(monkeypatch) -> None
     backbone = create("resnet18")
     monkeypatch.setattr(weights, "create", lambda *a, **k: backbone)
     monkeypatch.setattr(timm, "create_model", refuse)
+    monkeypatch.setattr(weights, "_unreachable", lambda address: "")
     monkeypatch.delenv("OODML_WEIGHTS", raising=False)
-    with pytest.raises(UserError, match=r"OODML_WEIGHTS is not set.*resnet18.tv_in1k.*--weights FILE"):
+    with pytest.raises(UserError, match=r"OODML_WEIGHTS is not set.*resnet18.tv_in1k.*\(OSError\).*--weights FILE, or "
+                                        "take --backbone efficientnet_lite0, which needs no download"):
         weights.pretrained("resnet18")
+    monkeypatch.setattr(weights, "EMBEDDED", {})
+    with pytest.raises(UserError, match=r"--weights FILE$"):
+        weights.pretrained("resnet18")
+
+
+def test_without_a_network_the_hub_is_neither_waited_for_nor_heard(monkeypatch, capfd, tmp_path) -> None:
+    """The hub's own client is asked for a file that no cache has, at an address where nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"http://127.0.0.1:{server.getsockname()[1]}"
+        monkeypatch.setattr(weights, "getproxies", dict)
+        assert weights._unreachable(address) == ""
+    monkeypatch.setattr(constants, "ENDPOINT", address)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    backbone = create("resnet18")
+    monkeypatch.setattr(weights, "create", lambda *a, **k: backbone)
+    monkeypatch.setattr(timm, "create_model", lambda *a, **k: hf_hub_download("timm/none", "none", cache_dir=tmp_path))
+    began = time.monotonic()
+    with pytest.raises(UserError, match=r"failed \(127.0.0.1 cannot be reached\)"):
+        weights.pretrained("resnet18")
+    assert time.monotonic() - began < 10
+    assert capfd.readouterr() == ("", "")
+    assert constants.HF_HUB_OFFLINE is False
+    monkeypatch.setattr(weights, "getproxies", lambda: {"https": "http://proxy"})
+    assert weights._unreachable(address) == ""
+
+
+def test_a_hub_within_reach_is_asked(monkeypatch) -> None:
+    donor = create("resnet18")
+    seen = []
+
+    def give(*a, **k):
+        seen.append((constants.HF_HUB_OFFLINE, logging.getLogger("huggingface_hub.any").isEnabledFor(logging.WARNING)))
+        return donor.network
+
+    level = logging.getLogger("huggingface_hub").level
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(weights, "_unreachable", lambda address: "")
+    monkeypatch.setattr(timm, "create_model", give)
+    assert torch.equal(weights._download("resnet18")["conv1.weight"], donor.network.conv1.weight)
+    assert seen == [(False, False)]
+    assert logging.getLogger("huggingface_hub").level == level
 
 
 def test_frozen_norm_keeps_statistics_and_trains_scale() -> None:

@@ -268,3 +268,20 @@ def test_a_sheet_names_the_image_that_it_cannot_show(tmp_path):
         contact_sheet(datasets.load("cub", tmp_path), tmp_path / "sheet.png")
     assert str(path) in str(caught.value)
     assert not (tmp_path / "sheet.png").exists()
+
+
+def test_a_dataset_that_cannot_be_read_does_not_hide_the_others(tmp_path, monkeypatch):
+    layouts.cub(tmp_path / "cub")
+
+    def closed(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(datasets, "names", lambda: ["cub", "glyphs-mini"])
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "exists", closed)
+        done = CliRunner().invoke(command, ["--data", str(tmp_path)])
+        assert not datasets.present("cub", tmp_path)
+    rows = [line.split() for line in done.output.splitlines()]
+    assert rows[1][:2] == ["cub", "unreadable"]
+    assert "Permission denied" in done.output
+    assert rows[2][:2] == ["glyphs-mini", "embedded"]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +14,7 @@ from click.testing import CliRunner
 from PIL import Image
 
 from benchmark import datasets
-from benchmark.checkup.doctor import CHUNK, examine
+from benchmark.checkup.doctor import CHUNK, _deaf, examine
 from benchmark.commands.datasets import command
 from benchmark.datasets import Counts
 from tests import layouts
@@ -31,7 +35,7 @@ def own(tmp_path) -> Path:
 
 def findings(own: Path) -> dict[str, Any]:
     report = examine(datasets.load(f"folder:{own}", own), jobs=1)
-    kinds = ("missing", "unreadable", "extra", "duplicates", "single", "counts")
+    kinds = ("missing", "unreadable", "extra", "duplicates", "single", "counts", "empty", "loose", "unread")
     return {kind: getattr(report, kind) for kind in kinds if getattr(report, kind)}
 
 
@@ -204,3 +208,75 @@ def test_a_copy_that_changed_on_disk_is_noticed_when_it_is_prepared_again(own, t
     content[100] ^= 1
     pixels.write_bytes(content)
     assert "have changed on disk" in str(CliRunner().invoke(command, arguments).exception)
+
+
+def test_what_of_a_folder_is_no_class_is_told(own):
+    (own / "nothing").mkdir()
+    layouts.snap("no JPEG", own / "phone" / "1.HEIC")
+    assert findings(own) == {"empty": ["nothing (empty)", "phone (.heic)"], "unread": [".heic"]}
+    result = check(f"folder:{own}", own)
+    assert result.exit_code == 1
+    assert "2 class folders have no image and are no classes: nothing (empty), phone (.heic); put" in result.output
+
+
+def test_files_that_play_no_part_are_no_fault(own):
+    layouts.picture(own / "preview.png", 1)
+    layouts.snap("of whom", own / "a" / "about.txt")
+    assert findings(own) == {"loose": ["preview.png"], "unread": [".txt"]}
+    result = check(f"folder:{own}", own)
+    assert result.exit_code == 0
+    for line in ("note: 1 images lie in no class folder and play no part: preview.png", "not read as images: .txt",
+                 f"folder:{own}: sound"):
+        assert line in result.output
+    union = examine(datasets.load(f"union:glyphs-arrows,folder:{own}", own), jobs=1)
+    assert (union.loose, union.unread, union.sound) == (["own/preview.png"], [".txt"], True)
+
+
+def test_beside_train_and_test_nothing_is_read(tmp_path):
+    for place in ("train/a", "train/b", "test/c", "val/d"):
+        for i in range(2):
+            layouts.picture(tmp_path / "own" / place / f"{i}.jpg", place + str(i))
+    (tmp_path / "own" / "test" / "e").mkdir()
+    assert findings(tmp_path / "own") == {"empty": ["test/e (empty)"], "loose": ["val/d/0.jpg", "val/d/1.jpg"]}
+
+
+def test_a_class_folder_that_cannot_be_read_is_a_fault(own, monkeypatch):
+    """As `chmod 000` makes it for all but the superuser."""
+    scan = os.scandir
+
+    def closed(place):
+        if Path(place).name == "b":
+            raise PermissionError(13, "Permission denied", str(place))
+        return scan(place)
+
+    monkeypatch.setattr(os, "scandir", closed)
+    result = check(f"folder:{own}", own)
+    assert result.exit_code == 1
+    assert f"cannot read {own / 'b'}: Permission denied" in result.output
+
+
+def test_a_list_of_one_s_own_may_select(own):
+    lines = [f"own/{name}/{i}.jpg,{name}" for name in "abcd" for i in range(2)]
+    path = layouts.snap("\n".join(["path,label", *lines]), own.parent / "some.csv")
+    result = check(f"csv:{path}", own)
+    assert result.exit_code == 0, result.output
+    assert "remove" not in result.output
+    (own / "b" / "1.jpg").unlink()
+    result = check(f"csv:{path}", own)
+    assert result.exit_code == 1
+    assert ("1 listed images are not there: own/b/1.jpg (line 5); put them back or take their lines out of the list"
+            in result.output)
+    assert "archive" not in result.output
+
+
+def heard(_: int) -> bool:
+    return signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="needs signal masks")
+def test_processes_that_decode_do_not_hear_ctrl_c():
+    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+        with _deaf():
+            found = pool.map(heard, range(2))
+        assert list(found) == [False, False]
+    assert heard(0)

@@ -199,7 +199,7 @@ def test_a_member_without_a_gallery_is_told(flock):
     pytest.param("cuda", "--device may be cpu",
                  marks=pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU"))])
 @pytest.mark.parametrize("command", [["evaluate", "--embeddings", "mine.npz", "--split", "1"], ["splits", "build"],
-                                     ["splits", "compare", "--backbones", "resnet50"]])
+                                     ["splits", "compare", "--backbones", "resnet50,conv4"]])
 def test_a_device_that_is_not_here_is_one_line(birds, device, message, command):
     np.savez(birds / "mine.npz", embeddings=sent()[1], ids=sent()[0])
     arguments = [str(birds / part) if part == "mine.npz" else part for part in command]
@@ -290,3 +290,21 @@ def test_a_ladder_of_other_files_is_refused(birds):
     done = run(birds, birds / "mine.npz")
     assert isinstance(done.exception, UserError)
     assert "built from other files" in str(done.exception)
+
+
+def test_the_default_split_by_its_name(birds):
+    np.savez(birds / "mine.npz", embeddings=sent()[1], ids=sent()[0])
+    by_name = run(birds, birds / "mine.npz", "--split", "default")
+    assert by_name.exit_code == 0, by_name.output + repr(by_name.exception)
+    assert by_name.output == run(birds, birds / "mine.npz").output
+    assert "'first' is no split" in str(run(birds, birds / "mine.npz", "--split", "first").exception)
+    listed = CliRunner().invoke(cli, ["splits", "export", "--dataset", f"folder:{birds / 'birds'}", "--split",
+                                      "default", "--work", str(birds / "work")])
+    assert listed.output.strip() == f"wrote {birds / 'work' / 'splits' / 'birds-1.csv'}"
+
+
+def test_one_backbone_is_refused_before_anything_is_measured(birds):
+    done = CliRunner().invoke(cli, ["splits", "compare", "--backbones", "conv4,conv4", "--dataset",
+                                    f"folder:{birds / 'birds'}", "--work", str(birds / "work")])
+    assert "at least two backbones, not of conv4 alone" in str(done.exception)
+    assert not (birds / "work" / "cache").exists()

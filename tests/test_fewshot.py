@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import shutil
 from dataclasses import asdict
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from benchmark.workspace import Workspace
 from methods import Method, MethodError
 from methods.frozen import Frozen
 from methods.margin import Margin
-from reports import records
+from reports import collection, records
 from reports.fewshot import collect
 from tests import tiny_runs
 
@@ -160,6 +161,32 @@ def test_mistakes_are_one_line(workspace: Workspace, capsys: pytest.CaptureFixtu
         cli.main(["fewshot", "--dataset", "glyphs-mini", "--shots", "two", "--work", str(workspace.root)])
     assert ended.value.code == 2
     assert "write numbers such as 2,5" in capsys.readouterr().err
+
+
+def test_records_without_weights_are_told_apart_from_none(workspace: Workspace, tmp_path: Path) -> None:
+    """Packed and unpacked elsewhere, beside the same ladder."""
+    bare = Workspace.at(tmp_path / "work")
+    collection.pack([workspace.runs], tmp_path / "packed")
+    collection.unpack(tmp_path / "packed", bare.runs)
+    shutil.copytree(workspace.splits, bare.splits)
+    adapt = lambda chosen, splits="all": fewshot.run(bare, dataset="glyphs-mini", chosen=chosen, shots=(2,),  # noqa: E731
+                                                     splits=splits)
+    with pytest.raises(UserError, match=r"^1 finished run has no kept weights, since only records.*in a new "
+                                        "folder: `oodml run --dataset glyphs-mini --methods margin --splits all "
+                                        "--protocol demo --work DIR`$"):
+        adapt("margin")
+    with pytest.raises(UserError, match=f"^{len(NAMES)} finished runs have no kept weights, since"):
+        adapt("all")
+    with pytest.raises(UserError, match="no finished run of triplet"):
+        adapt("triplet")
+    (folder,) = (path.parent for path in bare.runs.glob("*/*/margin/*/record.json"))
+    (folder / "spec.json").touch()
+    with pytest.raises(UserError, match="no kept weights; run it again"):
+        adapt("margin")
+    (rung,) = {path.parts[-3] for path in bare.runs.glob("*/*/*/*")}
+    other = next(one.id for one in ladders.load(bare, "glyphs-mini").splits if str(one.id) != rung)
+    with pytest.raises(UserError, match="no finished run of margin"):
+        adapt("margin", str(other))
 
 
 def test_rungs_are_named_as_for_a_run(tmp_path: Path) -> None:

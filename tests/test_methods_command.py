@@ -144,3 +144,9 @@ def test_the_toy_figure_is_drawn(tmp_path: Path, ending: str, monkeypatch: pytes
     out = tmp_path / f"toy.{ending}"
     assert "second singular value" in invoke("toy", "--out", str(out))
     assert out.read_bytes()[:5] in (b"\x89PNG\r", b"<?xml")
+
+
+def test_a_probability_of_the_toy_is_one(tmp_path: Path) -> None:
+    done = CliRunner().invoke(command, ["toy", "--p", "3", "--out", str(tmp_path / "toy.png")])
+    assert done.exit_code == 2
+    assert "0<=x<=1" in done.output

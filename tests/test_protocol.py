@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import re
+import sys
+
 import pytest
 
-from benchmark import cli, protocol
+import methods
+from benchmark import cli, datasets, protocol
 from benchmark.errors import UserError
 from benchmark.pixels.augment import NAMED, Transform
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 
 def test_the_oodml_protocol_is_the_papers() -> None:
@@ -59,6 +68,69 @@ def test_tables_of_datasets_methods_and_tags_replace_general_keys(tmp_path) -> N
     assert (puma.lr, puma.dim) == (0.001, 10)
 
 
+GENERAL = 'backbone="conv4"\ndim=8\nepochs=3\nbatch_size=4\nlr=0.1\nweight_decay=0.0\n'
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ("[method.margn]\nlr=0.2", "[method.margn] changes nothing: there is no method 'margn' (did you mean 'margin'?)"),
+    ("[method.Proxy-Anchor]\nlr=0.2", "did you mean 'proxyanchor'"),
+    ("[dataset.glyphs-mni]\nlr=0.2", "there is no dataset 'glyphs-mni' (did you mean 'glyphs-mini'?)"),
+    ("[both.cuub.margin]\nlr=0.2", "did you mean 'cub'"),
+    ("[both.cub.amrgin]\nlr=0.2", "did you mean 'margin'"),
+    ("[settings.margn]\nbeta=1.0", "there is no method or tag 'margn'"),
+    ("[settings.rankng]\nbeta=1.0", "did you mean 'ranking'"),
+    ("[tag.rankng]\nlr=0.2", "there is no tag 'rankng' (did you mean 'ranking'?)"),
+    ("[method.margin]\nlrr=0.2", "no key 'lrr' (did you mean 'lr'?)"),
+    ("[methods.margin]\nlr=0.2", "no key 'methods' (did you mean 'method'?)"),
+    ("[dataset]\nlr=0.2", "dataset.lr is no table; write [dataset.NAME] above its keys"),
+    ("[both.cub]\nlr=0.2", "write [both.DATASET.METHOD] above its keys"),
+    ("tag = 'ranking'", "tag = 'ranking' is no table"),
+])
+def test_a_table_that_would_change_nothing_is_refused(tmp_path, text: str, words: str) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(GENERAL + text)
+    with pytest.raises(UserError, match=re.escape(words)):
+        protocol.load(str(path))
+
+
+def test_tables_of_plugins_and_datasets_of_one_s_own_are_not(tmp_path) -> None:
+    path = tmp_path / "mine.toml"
+    tables = ("method.my-margin", "method.margin2", "method.softplus-triplet", "dataset.birds", "dataset.cub-small",
+              "both.birds.my-margin", "tag.mine", "settings.mine", "settings.regularised", "dataset.cubs")
+    path.write_text(GENERAL + "".join(f"[{name}]\nlr=0.2\n" for name in tables))
+    assert protocol.load(str(path), dataset="cubs").lr == 0.2
+    with pytest.raises(UserError, match="did you mean 'cub'"):
+        protocol.load(str(path), dataset="cars")
+
+
+@pytest.mark.parametrize("name", protocol.names())
+def test_shipped_tables_are_for_what_there_is(name: str) -> None:
+    names = methods.names()
+    tags = {tag for one in names for tag in methods.get(one).kinds}
+    table = tomllib.loads(protocol.path_of(name).read_text())
+    both = table.get("both", {})
+    assert {*table.get("dataset", {}), *both} <= {*datasets.names()}
+    assert {*table.get("method", {}), *(method for those in both.values() for method in those)} <= {*names}
+    assert {*table.get("tag", {})} <= tags
+    assert {*table.get("settings", {})} <= {*names, *tags}
+
+
+def test_an_unknown_key_is_told_a_command_that_lists_all(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "p1.toml"
+    path.write_text(GENERAL + "epoch=3")
+    with pytest.raises(UserError) as caught:
+        protocol.load(str(path))
+    (command,) = re.findall("`oodml (.*)`", str(caught.value))
+    cli.main(command.split())
+    out = capsys.readouterr().out
+    assert all(key in out for key in protocol.FIELDS if key != "name")
+
+
+def test_steps_per_epoch_is_told_to_be_a_cap(capsys: pytest.CaptureFixture[str]) -> None:
+    cli.main(["protocols", "show", "demo"])
+    assert re.search(r"steps_per_epoch +70 +at most so many batches an epoch; 0: all", capsys.readouterr().out)
+
+
 @pytest.mark.parametrize("name", protocol.names())
 def test_every_shipped_protocol_loads_and_explains_every_key(name: str) -> None:
     assert protocol.load(name).name == name
@@ -89,6 +161,19 @@ def test_a_wrong_key_or_value_is_named(overrides: dict, words: str) -> None:
 def test_an_unknown_protocol_suggests_the_near_one() -> None:
     with pytest.raises(UserError, match="did you mean 'oodml'"):
         protocol.load("oodm")
+
+
+@pytest.mark.parametrize("command", [["protocols", "show"], ["studies", "show"], ["plan", "--study"]])
+def test_a_path_to_nothing_is_called_one(command: list[str], tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mine.txt").touch()
+    for name, words in ((str(tmp_path / "nope.toml"), "there is no such file"), ("oodm.toml", "there is no such file"),
+                        ("./oodm", "there is no such file"), (str(tmp_path / "mine.txt"), "must end in .toml")):
+        with pytest.raises(SystemExit):
+            cli.main([*command, name])
+        error = capsys.readouterr().err
+        assert f"{name}: " in error
+        assert words in error
+        assert "did you mean" not in error
 
 
 def test_a_broken_file_is_named_with_its_line(tmp_path) -> None:

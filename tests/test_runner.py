@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmark import cli, provenance, worker
+from benchmark import cli, ladders, provenance, worker
 from benchmark.errors import UserError
 from benchmark.executors import Outcome, Resources, cell, local, locks, slurm
 from benchmark.executors.brake import Brake
@@ -27,9 +27,9 @@ from benchmark.sweeps.matrix import Places
 from benchmark.train import Interrupted
 from benchmark.workspace import Workspace
 from methods import MethodError
-from reports import ReportError, records
+from reports import ReportError, aggregate, records
 from splits import SplitError
-from tests import tiny_sweep
+from tests import layouts, tiny_sweep
 
 GPU = pytest.param("cuda:0", id="gpu", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))
 
@@ -325,7 +325,7 @@ def test_a_backbone_without_weights_leaves_the_others_to_go_on(made: Workspace, 
     lines: list[str] = []
     outcome = run(made, "fine", lines, seeds=1, backbones="resnet18,conv4")
     assert [spec.protocol["backbone"] for spec in outcome.done] == ["conv4"]
-    assert len(outcome.failed) == 1
+    assert (outcome.lacking, outcome.failed) == (1, [])
     assert any(line.startswith("resnet18: its cells are left out: no weights") for line in lines)
 
 
@@ -403,3 +403,34 @@ def test_what_slurm_does_not_know_is_refused(made: Workspace, given: dict[str, s
     pytest.importorskip("submitit")
     with pytest.raises(UserError, match=f"--slurm: .*{match}"):
         slurm.submit(tiny_sweep.jobs(made), Resources(slurm=given), cluster="local")
+
+
+def test_a_finished_rung_goes_over_to_a_new_ladder_that_has_it(tmp_path: Path) -> None:
+    """The report tells ladders apart by their distances: a run that counts as done must be told by the new ones."""
+    made = tiny_sweep.workspace(tmp_path)
+    ladders.save(ladders.build("glyphs-mini", made, default_only=True), made)
+    study = tiny_sweep.study("frozen", seeds=1, splits="default")
+    sweep.run(study, Places(made), resources=Resources(jobs=1), say=lambda line: None)
+    tiny_sweep.workspace(tmp_path)
+    ladder = ladders.load(made, "glyphs-mini")
+    (before,) = records.collect(made.runs).to_dict("records")
+    assert (before["split"], before["frd"]) == (ladder.default.id, None)
+    lines: list[str] = []
+    sweep.run(tiny_sweep.study("frozen", seeds=1, splits="all"), Places(made), resources=Resources(jobs=1),
+              say=lines.append)
+    assert any("brought to it" in line for line in lines)
+    runs, notes = aggregate.select(records.collect(made.runs))
+    assert not notes
+    assert dict(zip(runs["split"], runs["frd"])) == {split.id: split.frd for split in ladder.splits}
+
+
+def test_a_dataset_may_be_named_from_where_one_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in "abcd":
+        for i in range(4):
+            layouts.picture(tmp_path / "mine" / name / f"{i}.png", f"{name}{i}")
+    monkeypatch.chdir(tmp_path)
+    made = Workspace.at(tmp_path / "work")
+    ladders.save(ladders.build("folder:mine", made, default_only=True), made)
+    study = tiny_sweep.study("margin", datasets=("folder:mine",), seeds=1, splits="default", set={"batch_size": 4})
+    (spec,) = sweep.run(study, Places(made), resources=Resources(jobs=1), say=lambda line: None).done
+    assert spec.dataset == "mine"

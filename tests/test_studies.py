@@ -86,6 +86,10 @@ def test_the_command_line_changes_a_study() -> None:
     ('datasets = ["cub"]\nmethods = "margin"\nseeds = true', "whole number"),
     ('datasets = ["cub"]\nmethods = "margin"\n[vary]\nbatchsize = [3]', "did you mean 'batch_size'"),
     ('datasets = ["cub"]\nmethods = "margin"\n[[after]]\nstep = "ensembles"', "did you mean 'ensemble'"),
+    ('datasets = ["cub"]\nmethods = "margin"\n[[after]]\nkind = "fewsht"',
+     r"lacks the key 'step'; write step = \"NAME\" \(did you mean 'fewshot'\?\), one of fewshot, cross, ensemble"),
+    ('datasets = ["cub"]\nmethods = "margin"\n[[after]]\nstep = 3', "unknown step = 3; there are fewshot"),
+    ('datasets = ["cub"]\nmethods = "margin"\n[after]\nstep = "cross"', "two brackets"),
     ('datasets = ["cub"]\nmethods = "margin"\n[[after]]\nstep = "ensemble"', "takes union"),
     ("datasets = [", "mine.toml is not valid TOML"),
 ])

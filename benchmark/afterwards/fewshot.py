@@ -67,12 +67,14 @@ def run(workspace: Workspace, *, dataset: str, shots: tuple[int, ...], chosen: s
     adaptation = adaptation or Adaptation()
     index = datasets.load(dataset, workspace.data)
     ladder = ladders.load(workspace, dataset, index)
-    found = finished.find(workspace, index.name, chosen, rungs(splits, ladder)) if runs is None else runs
+    wanted = rungs(splits, ladder)
+    found = finished.find(workspace, index.name, chosen, wanted) if runs is None else runs
     runs = [one for one in found if one.fits(index, ladder)]
     if not runs:
+        command = f"oodml run --dataset {dataset} --methods {chosen} --splits {splits}"
+        _refuse_without_weights(finished.without_weights(workspace, index.name, chosen, wanted), command)
         raise UserError(f"no finished run of {chosen} on {dataset} (splits: {splits}) with kept weights in "
-                        f"{workspace.runs}: `oodml run --dataset {dataset} --methods {chosen} --splits {splits}` makes "
-                        "them")
+                        f"{workspace.runs}: `{command}` makes them")
     store = images.prepare(index, workspace.cache, progress=False)
     device = ladders.best_device(device)
     written = []
@@ -95,6 +97,17 @@ def run(workspace: Workspace, *, dataset: str, shots: tuple[int, ...], chosen: s
                      f"({few - zero:+.4f}, {time.perf_counter() - began:.0f} s)")
         written.append(one.folder / NAME)
     return written
+
+
+def _refuse_without_weights(bare: dict[Path, str], command: str) -> None:
+    """A UserError if there are finished runs without weights, by folder and protocol: they must be run elsewhere."""
+    if not bare:
+        return
+    protocols = sorted(set(bare.values()))
+    why = "" if any((folder / "spec.json").exists() for folder in bare) else ", since only records were unpacked"
+    again = " and ".join(f"`{command} --protocol {name} --work DIR`" for name in protocols)
+    raise UserError(f"{len(bare)} finished run{'s have' if len(bare) > 1 else ' has'} no kept weights{why}; run "
+                    f"{'them' if len(bare) > 1 else 'it'} again in a new folder: {again}")
 
 
 def restore(one: Finished, task: Task, store: images.ImageStore, device: str) -> tuple[Method, Tensor]:

@@ -23,6 +23,7 @@ from benchmark.worker import transform_of
 from benchmark.workspace import Workspace
 from methods import Method
 from methods.parts.backbones import create
+from reports import records
 from splits.manifest import Ladder
 
 
@@ -106,10 +107,28 @@ def find(workspace: Workspace, dataset: str, chosen: str = "all", splits: list[i
     `dataset` is the name in the index: `mine` for folder:PATH/mine.
     """
     names = set(methods.select(chosen)) if chosen != "all" else None
-    for record in sorted((workspace.runs / dataset).glob("*/*/*/record.json")):
-        if not (record.parent / weights.RUN).is_file():
+    for folder in _folders(workspace, dataset):
+        if not (folder / weights.RUN).is_file():
             continue
-        run = Finished.at(record.parent)
+        run = Finished.at(folder)
         if ((names is None or run.spec.method in names) and (splits is None or run.spec.split in splits)
                 and seed in (None, run.spec.seed)):
             yield run
+
+
+def without_weights(workspace: Workspace, dataset: str, chosen: str = "all",
+                    splits: list[int] | None = None) -> dict[Path, str]:
+    """The finished runs that `find` leaves out: their folders, each with the name of its protocol."""
+    names = set(methods.select(chosen)) if chosen != "all" else None
+    found = {}
+    for folder in _folders(workspace, dataset):
+        if (folder / weights.RUN).is_file():
+            continue
+        record = records.read(folder)  # beside an unpacked record lies no spec
+        if (names is None or record["method"]["name"] in names) and (splits is None or record["split"]["id"] in splits):
+            found[folder] = str(record["protocol"]["name"])
+    return found
+
+
+def _folders(workspace: Workspace, dataset: str) -> list[Path]:
+    return sorted(record.parent for record in (workspace.runs / dataset).glob(f"*/*/*/{records.RECORD}"))

@@ -52,7 +52,7 @@ def _table(workspace: Workspace) -> None:
 def _row(dataset: Dataset, data: Path, loaded: dict[str, DatasetIndex]) -> tuple[str, ...]:
     from benchmark import datasets
     from benchmark.checkup.doctor import count
-    from benchmark.datasets.reading import NotThere
+    from benchmark.datasets.reading import NotThere, Unreadable
     from benchmark.datasets.union import unite_indexes
     from benchmark.errors import UserError
 
@@ -69,6 +69,8 @@ def _row(dataset: Dataset, data: Path, loaded: dict[str, DatasetIndex]) -> tuple
             index = datasets.load(dataset.name, data)
     except NotThere:
         return name, "absent", "", "", "", "", f"{title}; looked for {', '.join(dataset.folders)}"
+    except Unreadable as error:
+        return name, "unreadable", "", "", "", "", str(error)
     except UserError as error:
         return name, "broken", "", "", "", "", str(error)
     loaded[name] = index
@@ -160,7 +162,8 @@ def _indented(text: str) -> str:
 def check(workspace: Workspace, name: str, jobs: int | None) -> None:
     """Decode every image of a dataset and say what is wrong. Exit code 0: sound, 1: something is wrong.
 
-    Images that were decoded for training (`oodml datasets prepare`) are held against the files as they are now.
+    Images that were decoded for training (`oodml datasets prepare`) are held against the files as they are now. A line
+    that begins with `note` tells of files that play no part, which is no fault.
     """
     from tqdm import tqdm
 
@@ -181,6 +184,8 @@ def check(workspace: Workspace, name: str, jobs: int | None) -> None:
     place = "" if index.root is None else f" in {index.root}"
     for problem in problems:
         click.echo(f"{name}{place}: {problem}")
+    for note in report.notes():
+        click.echo(f"{name}{place}: note: {note}")
     if problems:
         _expected(dataset.tree)
         sys.exit(1)

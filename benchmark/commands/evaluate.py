@@ -21,7 +21,7 @@ MEASURES = (*RETRIEVAL, "nmi", "f1")
               help="Image paths, a list as `oodml splits export` writes it (csv, json, txt), or npy of strings "
                    "[default: FILE.txt beside FILE.npy].")
 @click.option("--dataset", required=True, help="Dataset the images are of. See `oodml datasets`.")
-@click.option("--split", required=True, type=int, metavar="ID", help="Rung of its ladder.")
+@click.option("--split", required=True, metavar="ID", help="Rung of its ladder, or `default`.")
 @click.option("--name", help="What to call the method [default: the file's name].")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True,
               help="Seed the embeddings were trained with; tells several submissions of one method apart.")

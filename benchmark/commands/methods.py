@@ -124,7 +124,8 @@ def _against_protocols(entry: Entry) -> None:
 @command.command()
 @click.option("--out", type=click.Path(path_type=Path), default=Path("toy.png"), show_default=True,
               help="Where the figure goes; the ending (.png, .svg, .pdf) says how.")
-@click.option("--p", default=0.4, show_default=True, help="Probability of a switched tuple.")
+@click.option("--p", type=click.FloatRange(0, 1), default=0.4, show_default=True,
+              help="Probability of a switched tuple.")
 @click.option("--seed", default=0, show_default=True, help="Start of the networks and order of the points.")
 def toy(out: Path, p: float, seed: int) -> None:
     """Draw the 2-d examples of Revisiting DML: embeddings with and without rho-regularisation, singular values."""

@@ -159,6 +159,8 @@ def command(workspace: Workspace, dry_run: bool, **arguments: Any) -> None:
     if outcome.submitted:
         click.echo(f"{outcome.submitted} cells are with the cluster now; `oodml status` tells how they fare"
                    + ("; when they are done, the same command does the rest of the study" if study.after else ""))
+    if outcome.lacking:
+        click.echo(f"{outcome.lacking} cells wait for the weights that are missing")
     if outcome.failed:
         click.echo(f"{len(outcome.failed)} cells failed; `oodml status` tells why and how to try again")
     if outcome.interrupted:
@@ -166,5 +168,5 @@ def command(workspace: Workspace, dry_run: bool, **arguments: Any) -> None:
         raise SystemExit(outcome.interrupted)
     if outcome.ended:
         click.echo(f"Ended early: {outcome.ended}. The same command goes on from here.")
-    if outcome.failed or (outcome.ended and "--budget" not in outcome.ended):
+    if outcome.failed or outcome.lacking or (outcome.ended and "--budget" not in outcome.ended):
         raise SystemExit(1)

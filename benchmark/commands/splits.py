@@ -81,6 +81,8 @@ def build(workspace: Workspace, names: tuple[str, ...], rung_iterations: str | N
     for name in names:
         click.echo(f"{name}: building the ladder")
         try:
+            if warning := ladders.replaced(name, workspace):
+                click.echo(f"{name}: warning: {warning}", err=True)
             ladder = ladders.build(name, workspace, rung_iterations=chosen, progress=_tell, **options)
             path = ladders.save(ladder, workspace)
         except Exception as error:
@@ -151,11 +153,11 @@ def verify(workspace: Workspace, files: tuple[Path, ...], dataset: str | None) -
 
 @command.command()
 @click.option("--dataset", required=True)
-@click.option("--split", "id", type=int, help="Rung [default: all].")
+@click.option("--split", metavar="ID", help="Rung, or `default` [default: all].")
 @click.option("--format", "form", type=click.Choice(["csv", "json", "txt"]), default="csv")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder [default: WORK/splits].")
 @workspace_options
-def export(workspace: Workspace, dataset: str, id: int | None, form: str, out: Path | None) -> None:
+def export(workspace: Workspace, dataset: str, split: str | None, form: str, out: Path | None) -> None:
     """Write the images of each rung as a list that any training code can read."""
     from benchmark import datasets, ladders
     from splits.export import export as lines
@@ -164,10 +166,10 @@ def export(workspace: Workspace, dataset: str, id: int | None, form: str, out: P
     ladder = ladders.load(workspace, dataset, index)
     folder = out or workspace.splits
     folder.mkdir(parents=True, exist_ok=True)
-    for split in ladder.splits if id is None else [ladder.split(id)]:
-        path = folder / f"{ladder.dataset}-{split.id}.{form}"
+    for rung in ladder.splits if split is None else [ladders.rung(ladder, split)]:
+        path = folder / f"{ladder.dataset}-{rung.id}.{form}"
         with path.open("w", encoding="utf-8", newline="") as stream:
-            stream.writelines(lines(split, index.paths, index.labels, index.classes, form, index.roles))
+            stream.writelines(lines(rung, index.paths, index.labels, index.classes, form, index.roles))
         click.echo(f"wrote {path}")
 
 

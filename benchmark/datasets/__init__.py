@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
 from benchmark.datasets.index import DatasetIndex
+from benchmark.datasets.reading import Unreadable
 from benchmark.errors import UserError, near
 
 __all__ = ["Counts", "Dataset", "DatasetIndex", "get", "has_images", "load", "names", "present"]
@@ -80,7 +81,12 @@ def load(name: str, data: Path) -> DatasetIndex:
     """The index of a dataset, read from the data folder."""
     dataset = get(name)
     rest = (name.partition(":")[2],) if dataset.name.endswith(":") else ()
-    return dataset.read(data, *rest)  # type: ignore[call-arg]
+    try:
+        index = dataset.read(data, *rest)  # type: ignore[call-arg]
+    except OSError as error:
+        raise Unreadable(f"cannot read {error.filename or data}: {error.strerror or error}; see to its permissions and "
+                         "its disk") from None
+    return replace(index, given=name) if rest else index
 
 
 def has_images(index: DatasetIndex) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmark.datasets import Dataset, DatasetIndex
 from benchmark.datasets.folder import own_name
-from benchmark.datasets.reading import NotThere, first_half, make_index, text
+from benchmark.datasets.reading import NotThere, first_half, make_index, safe, text
 from benchmark.errors import UserError, near
 
 COLUMNS = {"path": None, "label": None, "split": ("train", "test"), "domain": None, "role": ("", "query", "gallery")}
@@ -23,7 +23,7 @@ def read(data: Path, rest: str) -> DatasetIndex:
     path = Path(rest).expanduser()
     if not rest or not path.is_file():
         raise NotThere(f"there is no file '{rest}'; give csv:PATH with a list of the columns {', '.join(COLUMNS)}")
-    lines = list(_lines(path))
+    lines = [values for _, values in _lines(path)]
     has = lines[0].keys() if lines else ()
     keys = [f"{line['domain']}/{line['label']}" if "domain" in has else line["label"] for line in lines]
     domain_of = {key: line["domain"] for key, line in zip(keys, lines)} if "domain" in has else {}
@@ -48,7 +48,12 @@ def read(data: Path, rest: str) -> DatasetIndex:
                       roles=roles, domains=[line["domain"] for line in lines] if "domain" in has else None)
 
 
-def _lines(path: Path) -> list[dict[str, str]]:
+def line_numbers(path: Path) -> dict[str, int]:
+    """The line of the list that names each image."""
+    return {safe(values["path"], path): number for number, values in _lines(path)}
+
+
+def _lines(path: Path) -> list[tuple[int, dict[str, str]]]:
     reader = csv.DictReader(io.StringIO(text(path, "csv:"), newline=""), skipinitialspace=True, restval="")
     columns = [column.strip() for column in reader.fieldnames or ()]
     unknown = next((column for column in columns if column not in COLUMNS), None)
@@ -72,7 +77,7 @@ def _lines(path: Path) -> list[dict[str, str]]:
         if "/" in values.get("domain", ""):
             raise UserError(f"{path}, line {reader.line_num}: domain is '{values['domain']}'; it must have no '/', "
                             "which stands between domain and label in the name of a class")
-        found.append(values)
+        found.append((reader.line_num, values))
     return found
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
 from benchmark.datasets import Dataset, DatasetIndex, names
-from benchmark.datasets.reading import NotThere, class_folders, make_index
+from benchmark.datasets.reading import SUFFIXES, NotThere, class_folders, images_under, make_index, subfolders
 from benchmark.errors import UserError
+
+SIDES = ("train", "test")
 
 
 def own_name(text: str) -> str:
@@ -29,8 +32,8 @@ def read(data: Path, rest: str) -> DatasetIndex:
     if not rest or not root.is_dir():
         raise NotThere(f"there is no folder '{rest}'; give folder:PATH with a folder that has one folder a class")
     train = None
-    if (root / "train").is_dir() and (root / "test").is_dir():
-        sides = {side: class_folders(root / side) for side in ("train", "test")}
+    if _has_sides(root):
+        sides = {side: class_folders(root / side) for side in SIDES}
         both = sorted(set(sides["train"]) & set(sides["test"]))
         if both:
             raise UserError(f"class '{both[0]}' lies in both {root / 'train'} and {root / 'test'} ({len(both)} such "
@@ -45,6 +48,29 @@ def read(data: Path, rest: str) -> DatasetIndex:
         found = class_folders(root)
     return make_index(own_name(root.resolve().name), root, [path for paths in found.values() for path in paths],
                       [name for name, paths in found.items() for _ in paths], where=root, train=train)
+
+
+def _has_sides(root: Path) -> bool:
+    return all((root / side).is_dir() for side in SIDES)
+
+
+def empty_classes(root: Path) -> list[str]:
+    """Folders that should be classes but hold no image, each with what it holds instead."""
+    places = [f"{side}/{name}" for side in SIDES for name in subfolders(root / side)] if _has_sides(root) else \
+        subfolders(root)
+    return [f"{place} ({' '.join(_endings(root / place)) or 'empty'})" for place in places
+            if not images_under(root / place)]
+
+
+def other_endings(root: Path) -> list[str]:
+    """The endings of files in the class folders that are not read as images."""
+    tops = SIDES if _has_sides(root) else subfolders(root)
+    return sorted({ending for top in tops for ending in _endings(root / top)})
+
+
+def _endings(folder: Path) -> list[str]:
+    names = (name for _, _, files in os.walk(folder) for name in files if not name.startswith("."))
+    return sorted({os.path.splitext(name)[1].lower() or "no ending" for name in names} - SUFFIXES)
 
 
 DATASETS = (Dataset(

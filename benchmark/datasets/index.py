@@ -61,6 +61,13 @@ class DatasetIndex:
     domain_names: tuple[str, ...] = ()
     opener: Callable[[int], Image.Image] | None = field(default=None, compare=False)
     """How image i is made where it is no file under `root`; must pickle, as images are read in parallel."""
+    given: str = field(default="", compare=False)
+    """What a dataset of one's own was asked for as, such as folder:PATH; `name` alone does not lead back to it."""
+
+    @property
+    def typed(self) -> str:
+        """The dataset as it can be given to any command."""
+        return self.given or self.name
 
     def __len__(self) -> int:
         return len(self.paths)

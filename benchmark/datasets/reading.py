@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import posixpath
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,6 +26,10 @@ SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", 
 
 class NotThere(UserError):
     """The dataset lies nowhere in the data folder (as against: it is there, but broken)."""
+
+
+class Unreadable(UserError):
+    """The dataset lies there, but the system does not let us read it."""
 
 
 def tree_hint(name: str) -> str:
@@ -123,10 +127,13 @@ def mat(path: Path, *wanted: str, name: str) -> list[Any]:
     return [np.atleast_1d(content[variable]) for variable in wanted]
 
 
-def images_under(folder: Path) -> list[str]:
-    """Paths of all images below a folder, sorted; hidden files and macOS `._` litter do not count."""
+def images_under(folder: Path, onerror: Callable[[OSError], object] | None = None) -> list[str]:
+    """Paths of all images below a folder, sorted; hidden files and macOS `._` litter do not count.
+
+    Folders that cannot be read are passed over, unless `onerror` raises.
+    """
     found = []
-    for here, folders, files in os.walk(folder):
+    for here, folders, files in os.walk(folder, onerror=onerror):
         folders[:] = [f for f in folders if not f.startswith(".") and f != "__MACOSX"]
         inner = Path(here).relative_to(folder).as_posix()
         found += [f if inner == "." else f"{inner}/{f}" for f in files
@@ -137,11 +144,21 @@ def images_under(folder: Path) -> list[str]:
 def class_folders(folder: Path) -> dict[str, list[str]]:
     """The images of each direct subfolder that has any, paths relative to `folder`."""
     found: dict[str, list[str]] = {}
-    for inner in sorted(p.name for p in folder.iterdir() if p.is_dir() and not p.name.startswith((".", "__MACOSX"))):
-        images = [f"{inner}/{path}" for path in images_under(folder / inner)]
+    for inner in subfolders(folder):
+        # A class that cannot be read must not vanish: the dataset would be another one.
+        images = [f"{inner}/{path}" for path in images_under(folder / inner, onerror=_raise)]
         if images:
             found[inner] = images
     return found
+
+
+def subfolders(folder: Path) -> list[str]:
+    """The names of its direct subfolders, sorted, but for hidden ones and macOS litter."""
+    return sorted(p.name for p in folder.iterdir() if p.is_dir() and not p.name.startswith((".", "__MACOSX")))
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def safe(path: str, where: object) -> str:

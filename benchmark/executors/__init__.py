@@ -60,6 +60,8 @@ class Outcome:
     """The exit code of a sweep that a signal stopped, else 0."""
     ended: str = ""
     """Why the sweep ended before its cells, if it was not interrupted."""
+    lacking: int = 0
+    """Cells that were not begun, since their backbone has no weights here."""
     submitted: int = 0
     """Cells handed to a cluster that works on after this process."""
 

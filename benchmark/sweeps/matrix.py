@@ -28,13 +28,17 @@ class Matrix:
     jobs: list[Job] = field(default_factory=list)
     states: dict[str, State] = field(default_factory=dict)
     """State by identity."""
-    splits: dict[str, Split] = field(default_factory=dict)
-    """By their hashes."""
+    ladders: dict[str, Ladder] = field(default_factory=dict)
+    """By dataset, as they are now."""
     indexes: dict[str, DatasetIndex] = field(default_factory=dict)
     skipped: list[str] = field(default_factory=list)
 
     def of(self, *kinds: str) -> list[Job]:
         return [job for job in self.jobs if self.states[job.spec.identity].kind in kinds]
+
+    def split(self, spec: RunSpec) -> Split:
+        """The rung of one of its cells."""
+        return self.ladders[spec.dataset].split(spec.split)
 
 
 @dataclass(frozen=True)
@@ -59,13 +63,13 @@ def gather(study: Study, places: Places, *, breadth: bool = False, command: str 
     problems: dict[str, None] = {}
     unfit: dict[tuple[str, str], dict[str, None]] = {}
     for part in study.parts:
-        for dataset in part.datasets:
+        for dataset in map(_located, part.datasets):
             try:
                 index, ladder = _opened(dataset, places.workspace, matrix)
             except (UserError, OSError) as error:
                 problems[str(error)] = None
                 continue
-            context = Context(_located(dataset), places.workspace.root.absolute(), places.workspace.data.absolute(),
+            context = Context(dataset, places.workspace.root.absolute(), places.workspace.data.absolute(),
                               weights_file=places.weights_file and _absolute(places.weights_file),
                               plugins=tuple(map(_absolute, places.plugins)), command=command)
             for spec in _cells(part, dataset, index, ladder, places, unfit):
@@ -89,7 +93,7 @@ def _opened(dataset: str, workspace: Workspace, matrix: Matrix) -> tuple[Dataset
         matrix.indexes[dataset] = datasets.load(dataset, workspace.data)
     index = matrix.indexes[dataset]
     ladder = ladders.load(workspace, dataset, index)
-    matrix.splits |= {split.hash: split for split in ladder.splits}
+    matrix.ladders[index.name] = ladder
     return index, ladder
 
 

@@ -11,11 +11,10 @@ from typing import Any
 
 import click
 
-from benchmark import executors, images, provenance, weights
+from benchmark import executors, images, provenance, recording, weights
 from benchmark.errors import UserError
 from benchmark.executors import Job, Outcome, Resources
 from benchmark.executors.progress import Progress
-from benchmark.plan import RunSpec
 from benchmark.studies import Study
 from benchmark.sweeps import cost, status
 from benchmark.sweeps.matrix import Matrix, Places, gather
@@ -45,8 +44,7 @@ def show(matrix: Matrix, places: Places, resources: Resources, *, calibrate: boo
     rates = cost.Rates(alike, here)
     # of a device that is not in this machine one is taken
     devices = 1 if rates.device != here else len(set(found)) if cost.is_gpu(here) else len(found)
-    estimates = [rates.estimate(job.spec, _learnt(job, matrix), matrix.splits[job.spec.split_hash].test_images)
-                 for job in todo]
+    estimates = [rates.estimate(job.spec, _learnt(job, matrix), matrix.split(job.spec).test_images) for job in todo]
     for line in cost.summary(estimates, rates, devices, resources.per_gpu):
         say(line)
     if resources.seconds is not None:
@@ -58,7 +56,7 @@ def show(matrix: Matrix, places: Places, resources: Resources, *, calibrate: boo
 
 
 def _learnt(job: Job, matrix: Matrix) -> int:
-    split = matrix.splits[job.spec.split_hash]
+    split = matrix.split(job.spec)
     return cost.learnt(job.spec.protocol, split.train_images, len(split.train))
 
 
@@ -125,6 +123,7 @@ def run(study: Study, places: Places, *, executor: str = "local", resources: Res
         kept = status.set_aside(job.folder)
         if kept is not None:
             say(f"{job.spec.label()}: {matrix.states[job.spec.identity].text}; kept as {kept.name}, done again")
+    _refresh(matrix, say)
     status.save_plan(workspace, matrix.jobs, command)
     todo = matrix.of("missing", "damaged", "running", *(["failed"] if retry_failed else []))
     if counts["failed"] and not retry_failed:
@@ -140,13 +139,20 @@ def run(study: Study, places: Places, *, executor: str = "local", resources: Res
         finally:
             progress.close()
             sys.stdout.flush()
-    outcome.failed += lacking
+    outcome.lacking = lacking
     if study.after and not (outcome.interrupted or outcome.ended or outcome.submitted):
         from benchmark.afterwards import followups  # brings much along that most sweeps do not need
 
         for step in study.after:
             followups.follow(step, matrix.jobs, places.workspace, say)
     return outcome
+
+
+def _refresh(matrix: Matrix, say: Say) -> None:
+    """Bring finished records to the ladder as it is now: their rung has the same classes, the others may have moved."""
+    stale = [job for job in matrix.of("done") if recording.refresh(job.folder, matrix.ladders[job.spec.dataset])]
+    if stale:
+        say(f"{len(stale)} finished runs on a rung of an older ladder, which the new one has too, were brought to it")
 
 
 def _refuse_foreign(matrix: Matrix) -> None:
@@ -157,18 +163,20 @@ def _refuse_foreign(matrix: Matrix) -> None:
                         f"{state.text}; or give another folder with --work DIR")
 
 
-def _with_weights(todo: list[Job], places: Places, say: Say) -> tuple[list[Job], list[tuple[RunSpec, str]]]:
-    """The cells whose backbone has weights, fetched now so that workers need not; the others go with one line each."""
-    wanting: dict[str, str] = {}
+def _with_weights(todo: list[Job], places: Places, say: Say) -> tuple[list[Job], int]:
+    """The cells whose backbone has weights, fetched now so that workers need not, and how many have none.
+
+    One line tells of each backbone without.
+    """
+    wanting = set()
     for name in sorted({job.spec.protocol["backbone"] for job in todo if job.spec.weights.startswith("timm:")}):
         try:
             weights.pretrained(name, places.weights_file)
         except UserError as error:
-            wanting[name] = str(error)
+            wanting.add(name)
             say(f"{name}: its cells are left out: {error}")
-    return ([job for job in todo if job.spec.protocol["backbone"] not in wanting],
-            [(job.spec, wanting[job.spec.protocol["backbone"]]) for job in todo
-             if job.spec.protocol["backbone"] in wanting])
+    ready = [job for job in todo if job.spec.protocol["backbone"] not in wanting]
+    return ready, len(todo) - len(ready)
 
 
 def _prepare(jobs: list[Job], matrix: Matrix, workspace: Workspace) -> None:
