@@ -12,6 +12,7 @@ import click
 import pytest
 
 from benchmark.cli import cli
+from benchmark.commands import columns
 
 ROOT = Path(__file__).parent.parent
 
@@ -140,3 +141,11 @@ def test_a_run_is_done_once_and_reported(work: Path) -> None:
     assert report.returncode == 0, report.stderr
     assert (work / "leaderboard" / "index.html").exists()
     assert "1/2" in report.stdout, "a ladder with one rung missing has no aggregate"
+
+
+def test_tables_are_cut_to_a_terminal_and_whole_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [("name", "what"), ("margin", "A long line. " * 10)]
+    assert list(columns(rows))[1].endswith("A long line.")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "30")
+    assert [len(line) for line in columns(rows)] == [12, 30]

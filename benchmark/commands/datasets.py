@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from benchmark.commands import columns
 from benchmark.workspace import Workspace, workspace_options
 
 if TYPE_CHECKING:
@@ -38,9 +39,8 @@ def _table(workspace: Workspace) -> None:
     for name in datasets.names():
         if not name.endswith(":"):
             rows.append(_row(datasets.get(name), workspace.data, loaded))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
-    for row in rows:
-        click.echo("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths)), row[-1]]).rstrip())
+    for line in columns(rows):
+        click.echo(line)
     click.echo()
     for name in datasets.names():
         if name.endswith(":"):

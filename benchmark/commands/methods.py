@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from benchmark.commands import columns
+
 if TYPE_CHECKING:
     from methods import Entry
 
@@ -46,9 +48,8 @@ def _table(tag: str | None) -> None:
         entry = methods.get(name)
         trains = entry.trains if entry.base is None else f"{entry.trains} ({entry.base.name})"
         rows.append((name, entry.family, " ".join(entry.papers) or "-", trains, entry.summary))
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    for row in rows:
-        click.echo("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths)), row[4]]))
+    for line in columns(rows):
+        click.echo(line)
     click.echo(f"\n{len(names)} methods. `oodml methods show NAME` has the formula, the settings with their sources "
                "and the citation; NAME:BASE puts a method that builds on an objective on another one.")
 
