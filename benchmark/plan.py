@@ -102,15 +102,15 @@ def differences(before: RunSpec, now: RunSpec) -> list[str]:
 def changes(spec: RunSpec) -> dict[str, Any]:
     """How a cell differs from its protocol and method as they are on its dataset: what `--set` or a study changed.
 
-    Of a protocol that is not found any more everything counts.
+    Nothing is known of a protocol that is not of the suite: a spec keeps the name of its file, not its place.
     """
     name, entry = spec.protocol["name"], methods.get(spec.method)
     plain = Overrides()
     try:
         usual = load_protocol(name, spec.dataset, spec.method, plain).identity()
         own, base = (_settings(one, spec.dataset, name, plain) if one else {} for one in (entry, entry.base))
-    except UserError:
-        usual, own, base = {}, {}, {}
+    except (UserError, methods.MethodError):
+        return {}
     return {f"{part}.{key}": value
             for part, now, before in (("protocol", spec.protocol, usual), ("settings", spec.settings, own),
                                       ("base_settings", spec.base_settings, base))
@@ -188,7 +188,7 @@ def _check(protocol: Protocol, entry: methods.Entry) -> None:
 
 def _settings(entry: methods.Entry, dataset: str, protocol: str, overrides: Overrides) -> dict[str, Any]:
     """A method's settings: its own for the dataset and the protocol, what the protocol's file and `--set` change."""
-    own = protocols.settings_of(protocol, entry.name.partition(":")[0], (entry.family, *entry.tags))
+    own = protocols.settings_of(protocol, entry)
     return dataclasses.asdict(entry.settings(dataset, **{**own, **overrides.methods.get(entry.name, {})}))
 
 

@@ -16,6 +16,7 @@ from benchmark.errors import UserError, near
 
 if TYPE_CHECKING:
     from benchmark.pixels.augment import Transform
+    from methods import Entry
 
 FOLDER = Path(__file__).parent / "protocols"
 KINDS = ("dataset", "tag", "method", "both")
@@ -128,7 +129,7 @@ def load(name: str, *, dataset: str = "", method: str = "", tags: tuple[str, ...
     """
     path = path_of(name)
     table = shipped.table(path)
-    _check_tables(path, table, dataset)
+    _check_tables(path, table, dataset, method)
     parts = {kind: table.pop(kind, {}) for kind in KINDS}
     table.pop(SETTINGS, None)
     values = {"name": path.stem, **table, **parts["dataset"].get(dataset, {})}
@@ -148,14 +149,18 @@ def load(name: str, *, dataset: str = "", method: str = "", tags: tuple[str, ...
     return found if found.size else dataclasses.replace(found, size=SIZES.get(found.augmentation, 224))
 
 
-def settings_of(name: str, method: str, tags: tuple[str, ...] = ()) -> dict[str, Any]:
-    """What a protocol changes of a method's own settings, by its tags and by its name.
+def settings_of(name: str, entry: Entry) -> dict[str, Any]:
+    """What a protocol changes of a method's own settings, by its tags, as far as it has them, and by its name.
 
-    >>> settings_of("oodml", "margin"), settings_of("uml", "hyp")
+    >>> import methods
+    >>> settings_of("oodml", methods.get("margin")), settings_of("uml", methods.get("hyp"))
     ({}, {'temperature': 0.1})
     """
     tables = shipped.table(path_of(name)).get(SETTINGS, {})
-    return {key: value for owner in (*tags, method) for key, value in tables.get(owner, {}).items()}
+    known = {field.name for field in dataclasses.fields(entry.cls.Settings)}  # type: ignore[attr-defined]
+    tagged = {key: value for tag in (entry.family, *entry.tags) for key, value in tables.get(tag, {}).items()
+              if key in known}
+    return tagged | tables.get(entry.name.partition(":")[0], {})
 
 
 class Explained(NamedTuple):
@@ -208,15 +213,16 @@ def _tables(path: Path, table: dict[str, Any]) -> Iterator[tuple[str, tuple[str,
                 yield kind, owners, keys
 
 
-def _check_tables(path: Path, table: dict[str, Any], dataset: str) -> None:
+def _check_tables(path: Path, table: dict[str, Any], dataset: str, method: str) -> None:
     """A UserError for an unknown key in a table, or a table whose name is a slip of the pen: it would change nothing.
 
-    Other unknown names are left alone: they may be a plug-in's, or a dataset of one's own.
+    Other unknown names are left alone: they may be a plug-in's, or a dataset of one's own. Names are looked at only
+    when the protocol is read for a method.
     """
     for kind, owners, keys in _tables(path, table):
         for given in keys if kind != SETTINGS else ():
             _check_key(path, given)
-        if path.parent == FOLDER:  # a test holds these, and they are read without the methods, which bring torch
+        if not method or path.parent == FOLDER:  # these a test holds; methods would bring torch, and lack plug-ins
             continue
         for what, owner in zip(("dataset", "method") if kind == "both" else (kind,), owners):
             if meant := shipped.slip(owner, _known(what, dataset)):
@@ -227,11 +233,9 @@ def _check_tables(path: Path, table: dict[str, Any], dataset: str) -> None:
 
 
 def _known(kind: str, dataset: str) -> list[str]:
-    """Whom a table may be for: datasets and the one that is run, methods, tags with families, or the latter two."""
+    """Whom a table may be for: the dataset that is run, methods, tags with families, or the latter two."""
     if kind == "dataset":
-        from benchmark import datasets
-
-        return [name for name in (*datasets.names(), dataset) if name and not name.endswith(":")]
+        return [dataset] if dataset else []
     import methods
 
     names = methods.names()

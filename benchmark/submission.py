@@ -212,4 +212,4 @@ def _all_texts(values: Any) -> bool:
 
 def _clean(name: Any) -> str:
     text = name.decode() if isinstance(name, bytes) else str(name)
-    return text.strip("\r\n").replace("\\", "/").removeprefix("./")  # a folder's name may begin with a space
+    return text.rstrip().replace("\\", "/").removeprefix("./")  # a folder's name may begin with a space

@@ -322,3 +322,12 @@ def test_a_dataset_of_one_s_own_knows_how_it_was_asked_for(tmp_path):
     for given in (own_folder(tmp_path), own_list(tmp_path), own_union(tmp_path)):
         assert datasets.load(given, tmp_path).typed == given
     assert datasets.load("glyphs-arrows", tmp_path).typed == "glyphs-arrows"
+
+
+def test_folders_that_systems_make_are_no_classes(tmp_path):
+    for name in ("a", "b", "c", "d"):
+        layouts.picture(tmp_path / "mine" / name / "1.png", name)
+    before = datasets.load(f"folder:{tmp_path / 'mine'}", tmp_path)
+    for name in ("lost+found", "__MACOSX", "@eaDir", ".thumbnails"):
+        layouts.picture(tmp_path / "mine" / name / "1.png", name)
+    assert datasets.load(f"folder:{tmp_path / 'mine'}", tmp_path).classes == before.classes == ("a", "b", "c", "d")

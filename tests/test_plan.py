@@ -16,7 +16,7 @@ import methods
 from benchmark import ladders
 from benchmark.commands.run import seconds_of
 from benchmark.errors import UserError
-from benchmark.plan import Overrides, RunSpec, differences, parse_ids
+from benchmark.plan import Overrides, RunSpec, changes, differences, parse_ids
 from benchmark.sweeps import status
 from benchmark.sweeps.matrix import Places, gather
 from benchmark.workspace import Workspace
@@ -145,6 +145,17 @@ def test_what_only_a_rehearsal_cannot_build_is_left_to_the_run(made: Workspace) 
                 self.first = torch.ones(1).item()
 
         assert specs(made, "reads-a-weight", set={"dim": 8})
+
+
+def test_what_was_changed_of_a_protocol_is_known_of_the_suite_s_own(made: Workspace, tmp_path: Path) -> None:
+    """A setting that differs by dataset is no change; of a file of one's own only the name is kept."""
+    (plain,) = specs(made, "margin", seeds=1)
+    assert "protocol.lr" in changes(plain)
+    assert "protocol.decay" not in changes(plain)
+    assert not [key for key in changes(plain) if key.startswith("settings")]
+    (other,) = specs(made, "margin", seeds=1, set={"margin.beta": 0.9})
+    assert changes(other).items() - changes(plain).items() == {("settings.beta", 0.9)}
+    assert changes(dataclasses.replace(plain, protocol={**plain.protocol, "name": "mine"})) == {}
 
 
 @pytest.mark.parametrize("name", [*batches.NAMES, "spc-5"])

@@ -11,6 +11,7 @@ import methods
 from benchmark import cli, datasets, protocol
 from benchmark.errors import UserError
 from benchmark.pixels.augment import NAMED, Transform
+from tests import tiny_sweep
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -90,7 +91,7 @@ def test_a_table_that_would_change_nothing_is_refused(tmp_path, text: str, words
     path = tmp_path / "mine.toml"
     path.write_text(GENERAL + text)
     with pytest.raises(UserError, match=re.escape(words)):
-        protocol.load(str(path))
+        protocol.load(str(path), dataset="glyphs-mini" if "glyphs" in text else "cub", method="margin")
 
 
 def test_tables_of_plugins_and_datasets_of_one_s_own_are_not(tmp_path) -> None:
@@ -98,9 +99,28 @@ def test_tables_of_plugins_and_datasets_of_one_s_own_are_not(tmp_path) -> None:
     tables = ("method.my-margin", "method.margin2", "method.softplus-triplet", "dataset.birds", "dataset.cub-small",
               "both.birds.my-margin", "tag.mine", "settings.mine", "settings.regularised", "dataset.cubs")
     path.write_text(GENERAL + "".join(f"[{name}]\nlr=0.2\n" for name in tables))
-    assert protocol.load(str(path), dataset="cubs").lr == 0.2
+    assert protocol.load(str(path), dataset="cubs", method="margin").lr == 0.2
+    assert protocol.load(str(path), dataset="cars", method="margin").lr == 0.1
     with pytest.raises(UserError, match="did you mean 'cub'"):
-        protocol.load(str(path), dataset="cars")
+        protocol.load(str(path), dataset="cub", method="margin")
+
+
+def test_a_protocol_can_be_shown_without_the_plug_in_that_it_names(tmp_path, capsys) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(GENERAL + "[method.margin-x]\nlr=0.2\n[method.margn]\nlr=0.3\n")
+    cli.main(["protocols", "show", str(path)])
+    assert "margin-x" in capsys.readouterr().out
+
+
+def test_a_tag_changes_settings_of_those_that_have_them() -> None:
+    """A plug-in may have the tag of a family and other settings."""
+    with tiny_sweep.registry_as_before():
+        @methods.register("my-tuning", family="test", tags=["parameter-efficient"])
+        class Mine(methods.Objective):
+            """It has no setting of that name."""
+
+        assert protocol.settings_of("uml", methods.get("my-tuning")) == {}
+    assert set(protocol.settings_of("uml", methods.get("puma"))) == {"proxy_rate"}
 
 
 @pytest.mark.parametrize("name", protocol.names())

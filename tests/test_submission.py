@@ -188,6 +188,6 @@ def test_precision_is_no_part_of_a_submission():
 def test_a_folder_may_begin_with_a_space(tmp_path):
     ids = [f" c/{i}.png" for i in range(12)]
     np.save(tmp_path / "a.npy", X)
-    (tmp_path / "a.txt").write_text("\r\n".join(ids))
+    (tmp_path / "a.txt").write_text(" \r\n".join(ids))
     found = submission.read(tmp_path / "a.npy")
     np.testing.assert_array_equal(submission.align(found, ids, ids), X)

@@ -83,8 +83,7 @@ def _settings(entry: Entry) -> None:
     from benchmark import protocol
 
     fields = dataclasses.fields(entry.cls.Settings)  # type: ignore[attr-defined]
-    changed = {name: protocol.settings_of(name, entry.name.partition(":")[0], (entry.family, *entry.tags))
-               for name in protocol.names()}
+    changed = {name: protocol.settings_of(name, entry) for name in protocol.names()}
     own = entry.settings()
     if not fields:
         click.echo("no settings\n")
@@ -111,8 +110,7 @@ def _against_protocols(entry: Entry) -> None:
                    if value != getattr(general, key)]
         objective = entry.objective
         if objective is not None:
-            there = vars(objective.settings(**protocol.settings_of(name, objective.name, (objective.family,
-                                                                                         *objective.tags))))
+            there = vars(objective.settings(**protocol.settings_of(name, objective)))
             rates = {key: value for key, value in there.items() if key.endswith("_lr")}
             changes += [f"{key} {value:g} instead of lr {special.lr:g}" for key, value in rates.items()
                         if value != special.lr]

@@ -22,6 +22,8 @@ from benchmark.errors import UserError
 Key = TypeVar("Key", int, str)
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm"})
+LITTER = ("__MACOSX", "lost+found", "System Volume Information", "$RECYCLE.BIN", "@eaDir")
+"""Folders that an archiver or a file system leaves beside those of the user."""
 
 
 class NotThere(UserError):
@@ -153,8 +155,8 @@ def class_folders(folder: Path) -> dict[str, list[str]]:
 
 
 def subfolders(folder: Path) -> list[str]:
-    """The names of its direct subfolders, sorted, but for hidden ones and macOS litter."""
-    return sorted(p.name for p in folder.iterdir() if p.is_dir() and not p.name.startswith((".", "__MACOSX")))
+    """The names of its direct subfolders, sorted, but for hidden ones and those that systems make by themselves."""
+    return sorted(p.name for p in folder.iterdir() if p.is_dir() and not p.name.startswith((".", *LITTER)))
 
 
 def _raise(error: OSError) -> None:

@@ -98,7 +98,7 @@ def failed(folder: Path) -> tuple[int, str] | None:
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
         return None if facts.get("passing") else (path.stat().st_mtime_ns, str(facts["cause"]).splitlines()[0])
-    except (OSError, ValueError, LookupError):
+    except (OSError, ValueError, LookupError, AttributeError):
         return None
 
 
