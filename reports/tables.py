@@ -227,8 +227,8 @@ def bar_note(board: pd.DataFrame, keys: list[str]) -> str:
         return (f"{told} A range of ranks and everything bold cannot be told apart by these test classes (resampled; "
                 "paired tests, Holm, 5 %); a single seed says nothing of the chance of training.")
     if not bool(board["rank:tested"].all()):
-        return (f"{told} Ranks are not all tested: with a single seed that takes outcomes of queries, which some rows or "
-                "this measure lack.")
+        return (f"{told} Ranks are not all tested: with a single seed that takes outcomes of queries, which some rows "
+                "or this measure lack.")
     drawn = [key for key in keys if f"{key}:high" in board and _by_classes(board, key)]
     how = "classes resampled, seeds; paired tests" if keys[0] in drawn else "tests over seeds alone"
     if drawn and keys[0] not in drawn:
