@@ -13,6 +13,12 @@ EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 75}
 EX_TEMPFAIL of sysexits.h after a cluster's warning."""
 
 
+def hear(*numbers: int) -> None:
+    """Let signals through that whoever started this process may have held back."""
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
+
+
 class Brake:
     """Counts what asks the sweep to end; a context in which signals are counted instead of killing.
 
@@ -45,6 +51,7 @@ class Brake:
     def __enter__(self) -> Brake:
         if threading.current_thread() is threading.main_thread():
             self._before = {number: signal.signal(number, self._ask) for number in EXIT_CODES}
+            hear(*EXIT_CODES)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import methods
 from benchmark.executors import Job, Outcome, Resources
-from benchmark.executors.brake import Brake
+from benchmark.executors.brake import Brake, hear
 from benchmark.executors.cell import failed, write_failure
 from benchmark.executors.locks import LOST, Heart, Watch
 from benchmark.executors.progress import Progress
@@ -283,7 +283,7 @@ def _serve(pipe: Connection, threads: int, stop: Any, pulse: Any, beat: float) -
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the runner decides what Ctrl-C means
     leaving: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: leaving.append(number))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    hear(signal.SIGTERM)
     heart = Heart(pulse, orphan=True, beat=beat)
     heart.start()
     import torch
