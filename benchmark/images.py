@@ -33,6 +33,7 @@ from PIL import Image
 from benchmark.datasets.index import DatasetIndex, upright
 from benchmark.errors import UserError
 from benchmark.journal import GrowingFile, disk_errors, write_json
+from benchmark.signals import deaf
 
 SHORTER_SIDE = 256
 CHUNK = 128
@@ -244,7 +245,7 @@ def _decode_all(index: DatasetIndex, starts: list[int], jobs: int) -> Iterator[t
     # A fresh interpreter for each process: forking one that has threads or a CUDA context can hang.
     with ProcessPoolExecutor(jobs, get_context("spawn"), _start_worker, (index,)) as pool:
         try:
-            with deaf():
+            with deaf(signal.SIGINT):
                 ahead = deque(pool.submit(_work, start) for start in starts[:2 * jobs])
             for start in starts[2 * jobs:]:
                 yield ahead.popleft().result()
@@ -270,19 +271,3 @@ def _work(start: int) -> tuple[list[list[int]], bytes]:
 def cores() -> int:
     """Processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-@contextmanager
-def deaf() -> Iterator[None]:
-    """Processes that are started within never hear Ctrl-C, which goes to all at once: this one ends them."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    from multiprocessing import resource_tracker  # not on every system
-
-    resource_tracker.ensure_running()  # the first process would start it otherwise, and that ends our mask
-    masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, masked)

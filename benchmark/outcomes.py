@@ -10,9 +10,6 @@ import numpy as np
 
 from benchmark.journal import whole
 
-NAME = "queries.npz"
-"""The file beside a record."""
-
 
 @dataclass(frozen=True)
 class Outcomes:

@@ -11,6 +11,7 @@ from benchmark import outcomes, provenance
 from benchmark.scoring import Score
 from benchmark.task import Task
 from reports import records
+from reports.storage.outcomes import NAME as QUERIES
 from splits.manifest import Ladder, Split
 
 
@@ -20,7 +21,7 @@ def write(folder: Path, result: Score, facts: dict[str, Any], *, command: str = 
     `origin` goes to the record's provenance; `command` is what the user typed, where that was elsewhere.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    outcomes.save(folder / outcomes.NAME, result.outcomes)
+    outcomes.save(folder / QUERIES, result.outcomes)
     counted = result.outcomes.counted
     return records.write(folder, {
         "schema": records.SCHEMA, "source": "run", "scores": {"last": result.scores}, "chosen_epochs": {}, "curve": [],

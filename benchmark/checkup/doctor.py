@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import multiprocessing
+import signal
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -18,7 +19,8 @@ from benchmark.datasets import Counts, DatasetIndex, csv_list, folder
 from benchmark.datasets.index import upright
 from benchmark.datasets.reading import images_under
 from benchmark.datasets.union import Members
-from benchmark.images import ImageStore, cores, deaf, shrunk
+from benchmark.images import ImageStore, cores, shrunk
+from benchmark.signals import deaf
 
 CHUNK = 64
 PUT_BACK = {"": "unpack the archive again", "csv": "put them back or take their lines out of the list",
@@ -214,7 +216,7 @@ def _look_at_all(index: DatasetIndex, store: ImageStore | None, jobs: int,
     with ProcessPoolExecutor(min(jobs, len(starts)), multiprocessing.get_context("spawn"), _receive,
                              (index, store)) as pool:
         try:
-            with deaf():
+            with deaf(signal.SIGINT):
                 found = pool.map(_look_at_range, starts, [min(start + CHUNK, len(index)) for start in starts])
             for results in found:
                 yield from results

@@ -8,15 +8,11 @@ import time
 from types import FrameType
 from typing import Any
 
+from benchmark.signals import hear
+
 EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 75}
 """What a command leaves with that was stopped and can go on: 128 + 2 after Ctrl-C, as shells have it;
 EX_TEMPFAIL of sysexits.h after a cluster's warning."""
-
-
-def hear(*numbers: int) -> None:
-    """Let signals through that whoever started this process may have held back."""
-    if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
 
 
 class Brake:

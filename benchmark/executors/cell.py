@@ -135,7 +135,7 @@ def _noted(job: Job, error: Exception) -> Verdict:
     """
     facts = failure_of(error)
     cause = str(facts.pop("cause"))
-    full = _is_full(error)
+    full = cause.startswith(FULL)
     write_failure(job, cause, **facts, passing=full, traceback=traceback.format_exc())
     return Verdict("full" if full else "failed", FULL if full else cause.splitlines()[0])
 

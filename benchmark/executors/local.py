@@ -16,10 +16,11 @@ from typing import Any
 
 import methods
 from benchmark.executors import Job, Outcome, Resources
-from benchmark.executors.brake import Brake, hear
+from benchmark.executors.brake import Brake
 from benchmark.executors.cell import failed, write_failure
 from benchmark.executors.locks import LOST, Heart, Watch
 from benchmark.executors.progress import Progress
+from benchmark.signals import deaf, hear
 
 ATTEMPTS = 2
 """How often a cell is tried whose worker died or hung under it."""
@@ -265,17 +266,15 @@ def _start_server() -> None:
     It looks for modules where it stands, so it must stand at our own packages: in the user's folder a `splits` or
     `methods` may mean something else. Workers go back to that folder by themselves.
     """
-    from multiprocessing import forkserver, resource_tracker  # not on every system
+    from multiprocessing import forkserver  # not on every system
 
-    resource_tracker.ensure_running()  # the server starts it otherwise, and that ends our mask
     here = os.getcwd()
-    masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-    try:
-        os.chdir(Path(methods.__file__).parents[1])
-        forkserver.ensure_running()
-    finally:
-        os.chdir(here)
-        signal.pthread_sigmask(signal.SIG_SETMASK, masked)
+    with deaf(signal.SIGINT, signal.SIGTERM):
+        try:
+            os.chdir(Path(methods.__file__).parents[1])
+            forkserver.ensure_running()
+        finally:
+            os.chdir(here)
 
 
 def _serve(pipe: Connection, threads: int, stop: Any, pulse: Any, beat: float) -> None:
