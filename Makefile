@@ -26,7 +26,7 @@ run: $(READY) ## Train METHODS on the ladder of DATASET with SEEDS seeds
 	$(OODML) run --dataset $(or $(DATASET),glyphs) --methods '$(METHODS)' $(if $(SEEDS),--seeds $(SEEDS))
 
 report: $(READY) ## Build the leaderboard from the finished runs; where there are none, from the published records
-	$(OODML) report $(if $(shell find $(WORK)/runs -name record.json -print -quit 2>/dev/null),,--records reports/records/glyphs)
+	$(OODML) report $(if $(shell find $(WORK)/runs -name record.json -print -quit 2>/dev/null),,--records reports/data/records/glyphs)
 
 test: $(READY) ## Run every test
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest --numprocesses auto --dist loadfile

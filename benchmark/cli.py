@@ -10,7 +10,7 @@ import sys
 import click
 
 from benchmark import commands
-from benchmark.errors import is_users_mistake
+from benchmark.utils.errors import is_users_mistake
 
 
 class Commands(click.Group):

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from methods import register, setting
-from methods.parts.adapters import add_adapters
-from methods.parts.backbones import Backbone
-from methods.parts.tuned import TunedTransformer
+from methods.backbones import Backbone
+from methods.layers.adapters import add_adapters
+from methods.layers.tuned import TunedTransformer
 
 if TYPE_CHECKING:
     from timm.models.vision_transformer import VisionTransformer

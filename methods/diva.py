@@ -10,10 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from methods import Method, MethodError, Objective, Step, register, setting
-from methods.parts.adversary import Decorrelation
+from methods.layers.adversary import Decorrelation
+from methods.layers.momentum import Momentum, Queue, distance_adapted
 from methods.parts.groups import apart
 from methods.parts.miners import within_class
-from methods.parts.momentum import Momentum, Queue, distance_adapted
 from methods.parts.ranked import Ranked
 
 HEADS = ("discriminative", "shared", "selfsimilarity", "intra")

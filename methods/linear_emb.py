@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from torch import nn
 
 from methods import Objective, register, setting
-from methods.parts.tuned import KIM, Tuned
+from methods.layers.tuned import KIM, Tuned
 
 
 @register("linear-emb", family="parameter-efficient", papers=["uml"], tags=["parameter-efficient"],

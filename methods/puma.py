@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from methods import Step, register, setting
-from methods.parts.adapters import add_adapters, add_low_rank
-from methods.parts.backbones import Backbone
-from methods.parts.prompts import Prompt, Prompted, PromptPool
-from methods.parts.tuned import KIM, TunedTransformer
+from methods.backbones import Backbone
+from methods.layers.adapters import add_adapters, add_low_rank
+from methods.layers.prompts import Prompt, Prompted, PromptPool
+from methods.layers.tuned import KIM, TunedTransformer
 
 if TYPE_CHECKING:
     from timm.models.vision_transformer import VisionTransformer

@@ -81,7 +81,7 @@ class Entry:
         if issubclass(self.cls, Objective):
             return ""
         if isinstance(backbone, str):
-            from methods.parts.backbones import sketch
+            from methods.backbones import sketch
 
             backbone = sketch(backbone)
         return self.cls.misfit(backbone)  # type: ignore[attr-defined]
@@ -91,7 +91,7 @@ class Entry:
 
         That is a MethodError; all else may come of this way of building alone and is left to the run.
         """
-        from methods.parts.backbones import sketch
+        from methods.backbones import sketch
 
         try:
             with torch.device("meta"):

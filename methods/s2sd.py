@@ -10,9 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from methods import Method, Objective, Step, register, setting
-from methods.parts.backbones import Backbone
+from methods.backbones import Backbone
+from methods.backbones.examples import small_cnn
 from methods.parts.distances import gram
-from methods.parts.examples import small_cnn
 from methods.parts.groups import Counter, apart
 from methods.parts.local import needs_map
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from methods import Method, Objective, Step, register, setting
-from methods.parts.adversary import Discriminator
+from methods.layers.adversary import Discriminator
 from methods.parts.groups import Counter, apart
 
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from methods import register, setting
-from methods.parts.backbones import Backbone
-from methods.parts.prompts import Prompt, Prompted
-from methods.parts.tuned import TunedTransformer
+from methods.backbones import Backbone
+from methods.layers.prompts import Prompt, Prompted
+from methods.layers.tuned import TunedTransformer
 
 if TYPE_CHECKING:
     from timm.models.vision_transformer import VisionTransformer

@@ -21,11 +21,14 @@ from collections.abc import Callable
 
 import pandas as pd
 
-from reports import ReportError, aggregate, formats, tables, views
+from reports import ReportError, aggregate
 from reports.aggregate import ROW, USUAL
+from reports.analysis import views
+from reports.analysis.results import Results, union_parts
 from reports.records import metrics
-from reports.results import Results, union_parts
-from reports.tables import Column, Table
+from reports.tables import boards as tables
+from reports.tables import formats
+from reports.tables.boards import Column, Table
 
 _FORMS = ("csv", "latex", "md", "json", "text", "macros")
 

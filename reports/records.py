@@ -220,7 +220,7 @@ def failures(folder: Path | str | Iterable[Path | str]) -> pd.DataFrame:
     return scan(folder)[1]
 
 
-HOW = "`make demo` makes some, and `make report` shows those in reports/records"
+HOW = "`make demo` makes some, and `make report` shows those in reports/data/records"
 
 
 def scan_checked(folder: Iterable[Path | str], datasets: list[str] | None = None) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pandas as pd
 
-from reports import views
-from reports.coverage import Study
+from reports.analysis import views
+from reports.analysis.progress import Study
+from reports.analysis.results import Results
 from reports.html import pages, study_pages
 from reports.html.extras import Extras
 from reports.html.rendering import Site
-from reports.results import Results
 
 _LIST = ".oodml-site.json"
 MANY = 24
@@ -42,7 +42,7 @@ def build(results: Results, failures: pd.DataFrame, out: Path, splits: Path | No
     _make(site, work)
     site.finish()
     site.files["data/runs.csv"] = views.tidy(site.runs).to_csv(index=False, lineterminator="\n")
-    for asset in resources.files("reports").joinpath("static").iterdir():
+    for asset in resources.files("reports.html").joinpath("static").iterdir():
         site.files[f"assets/{asset.name}"] = asset.read_text(encoding="utf-8")
     return _write(site.files, Path(out))
 

@@ -22,11 +22,12 @@ import torch
 from torch import Tensor
 
 import methods
-from benchmark import datasets, weights
-from benchmark.errors import UserError
+from benchmark import datasets
+from benchmark.data import weights
+from benchmark.utils.errors import UserError
 from methods import Entry, Method
-from methods.parts import batches
-from methods.parts.backbones import Backbone, create
+from methods.backbones import Backbone, create
+from methods.samplers import batches
 
 LR, WEIGHT_DECAY, DIM = 1e-4, 1e-4, 128
 COMPILED = "s2sd,crt,puma"

@@ -45,6 +45,6 @@ def drawn(count: int, drawing: Drawing | None = None) -> DatasetIndex:
 
 def prepare_slowly(count: int, folder: Path) -> None:
     """Decodes `drawn(count)`, slowly; for processes that are killed or run side by side."""
-    from benchmark import images
+    from benchmark.data.store import open_store
 
-    images.prepare(drawn(count, Drawing(pause=0.002)), folder, jobs=1, progress=False)
+    open_store(drawn(count, Drawing(pause=0.002)), folder, jobs=1, progress=False)

@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 import reports
-from reports import ReportError, aggregate, gains, records, statistics
+from reports import ReportError, aggregate, records
+from reports.analysis import baselines, statistics
 from tests.sample_records import LADDERS, make_record, write_sample
 
-PUBLISHED = Path(reports.__file__).parent / "published"
+PUBLISHED = Path(reports.__file__).parent / "data" / "published"
 
 
 def test_published_ags_values_are_reproduced() -> None:
@@ -191,13 +192,13 @@ def test_a_part_without_a_score_leaves_no_mean_over_the_parts(tmp_path: Path) ->
 def test_gain_and_selection_gap(tmp_path: Path) -> None:
     write_sample(tmp_path, {"frozen": 0.2, "margin": 0.7}, ("glyphs",), seeds=1, union=False)
     runs = records.collect(tmp_path)
-    board = gains.with_costs(aggregate.ags_board(runs), runs).set_index("method")
+    board = baselines.with_costs(aggregate.ags_board(runs), runs).set_index("method")
     assert board.at["margin", "gain"] == pytest.approx(board.at["margin", "mean"] - board.at["frozen", "mean"])
     assert board.at["margin", "gap"] == pytest.approx(0.004)
     assert board.at["margin", "seconds"] == pytest.approx(5 * 14.5)
-    shared = gains.with_costs(aggregate.ags_board(runs), runs.assign(**{"cost:shared": 10})).set_index("method")
+    shared = baselines.with_costs(aggregate.ags_board(runs), runs.assign(**{"cost:shared": 10})).set_index("method")
     assert shared.at["margin", "seconds"] == pytest.approx(5 * 1.45)
-    cells = gains.gain_over_floor(aggregate.rung_scores(runs, "glyphs"))
+    cells = baselines.gain_over_floor(aggregate.rung_scores(runs, "glyphs"))
     ours = cells[cells["method"] == "margin"]
     base = cells[cells["method"] == "frozen"].set_index("split")["score"]
     assert ours["gain"].tolist() == pytest.approx([s - base[i] for i, s in zip(ours["split"], ours["score"])])

@@ -10,8 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from benchmark.commands.audit import command
-from reports import ReportError, audit, exports, records
-from reports.results import Results
+from reports import ReportError, exports, records
+from reports.analysis import audit
+from reports.analysis.results import Results
 from tests.sample_records import write_sample
 
 

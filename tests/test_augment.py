@@ -15,12 +15,9 @@ from torch import Tensor
 from torchvision import transforms as T
 from torchvision.transforms import functional as F
 
-from benchmark import images
-from benchmark.errors import UserError
-from benchmark.images import ImageStore
-from benchmark.pixels import colour, resample
-from benchmark.pixels import loader as loading
-from benchmark.pixels.augment import (
+from benchmark.data import color, resample
+from benchmark.data import loader as loading
+from benchmark.data.augment import (
     DRAWS,
     IMAGENET_MEAN,
     IMAGENET_STD,
@@ -30,7 +27,9 @@ from benchmark.pixels.augment import (
     random_crops,
     uniforms,
 )
-from benchmark.pixels.loader import Loader
+from benchmark.data.loader import Loader
+from benchmark.data.store import ImageStore, open_store, stored_size
+from benchmark.utils.errors import UserError
 from tests.pictures import index_of, picture
 
 SIZES = [(375, 500), (500, 333), (64, 64), (200, 300), (256, 256), (150, 900), (257, 300), (90, 45)]
@@ -47,7 +46,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def store(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> ImageStore:
-    return images.prepare(index_of(photos), tmp_path_factory.mktemp("cache"), progress=False)
+    return open_store(index_of(photos), tmp_path_factory.mktemp("cache"), progress=False)
 
 
 def levels(batch: Tensor) -> Tensor:
@@ -123,7 +122,7 @@ def test_plain_crops_follow_torchvisions_law() -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 2000), st.integers(1, 2000), st.integers(0, 2**31), st.sampled_from(["resized", "plain"]))
 def test_boxes_lie_within_the_image(height: int, width: int, seed: int, crop: str) -> None:
-    stored = np.tile(images.stored_size(height, width), (5, 1))
+    stored = np.tile(stored_size(height, width), (5, 1))
     crops = random_crops(Transform(crop=crop), stored, np.tile([height, width], (5, 1)), uniforms(5, seeded(seed)))
     for some in (crops, center_crops(Transform(), stored, np.tile([height, width], (5, 1)))):
         assert (some.box[:, :2] >= 0).all()
@@ -213,7 +212,7 @@ def test_how_far_training_pixels_are_from_the_original(tmp_path: Path, road: str
     root.mkdir()
     for k, pixels in enumerate(load_sample_images().images):
         Image.fromarray(pixels).save(root / f"{k}.png")
-    store = images.prepare(index_of(root), tmp_path, progress=False)
+    store = open_store(index_of(root), tmp_path, progress=False)
     ids = np.arange(2).repeat(8)
     draws = uniforms(len(ids), seeded(0))
     crops = random_crops(Transform(), store.sizes[ids], store.originals[ids], draws)
@@ -243,9 +242,9 @@ def test_training_without_opencv(store: ImageStore, monkeypatch: pytest.MonkeyPa
     assert (fast - slow).abs().mean() < 3
 
 
-CHANGES = [(colour.brightness, F.adjust_brightness, 0.4), (colour.contrast, F.adjust_contrast, 1.7),
-           (colour.saturation, F.adjust_saturation, 1.9), (colour.saturation, F.adjust_saturation, 0.0),
-           (colour.hue, F.adjust_hue, 0.3), (colour.hue, F.adjust_hue, -0.45)]
+CHANGES = [(color.brightness, F.adjust_brightness, 0.4), (color.contrast, F.adjust_contrast, 1.7),
+           (color.saturation, F.adjust_saturation, 1.9), (color.saturation, F.adjust_saturation, 0.0),
+           (color.hue, F.adjust_hue, 0.3), (color.hue, F.adjust_hue, -0.45)]
 
 
 @pytest.mark.parametrize(("ours", "theirs", "factor"), CHANGES)
@@ -261,7 +260,7 @@ def test_jitter_in_the_order_drawn() -> None:
     transform = Transform.named("adv_released")
     batch = torch.rand(40, 3, 6, 6, generator=seeded(0))
     draws = uniforms(40, seeded(1))
-    ours = colour.colour(batch.clone(), transform, draws)
+    ours = color.colour(batch.clone(), transform, draws)
     steps = (F.adjust_brightness, F.adjust_contrast, F.adjust_saturation, F.adjust_hue)
     grey = draws[:, DRAWS - 9] < 0.2
     assert 0 < grey.sum() < 40

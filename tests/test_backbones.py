@@ -17,11 +17,10 @@ from huggingface_hub import constants, hf_hub_download
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from benchmark import weights
-from benchmark.errors import UserError
-from methods import MethodError
-from methods.parts import backbones
-from methods.parts.backbones import create
+from benchmark.data import weights
+from benchmark.utils.errors import UserError
+from methods import MethodError, backbones
+from methods.backbones import create
 from tests import tiny_runs
 
 
@@ -230,7 +229,7 @@ def test_a_vision_transformer_takes_any_size_and_its_own_unchanged() -> None:
 
 def test_mix_transformer_block_against_its_formulas() -> None:
     """Attention on a reduced map and the Mix-FFN, written out for one image."""
-    from methods.parts.mit import Attention, MixFFN
+    from methods.backbones.mit import Attention, MixFFN
 
     torch.manual_seed(0)
     width, side, ratio = 8, 4, 2

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from methods import MethodError
-from methods.parts import bank_batches, batches
-from methods.parts.label_batches import ClassTable
+from methods.samplers import batches, by_embedding
+from methods.samplers.by_label import ClassTable
 
 LABEL_SAMPLERS = ("spc-2", "spc-4", "spc-8", "spc-r", "random")
 
@@ -190,7 +190,7 @@ def test_the_best_candidate_is_the_one_chosen() -> None:
         heights = [np.histogram(scipy.spatial.distance.pdist(s), 50, (0, high))[0] for s in (x[c.numpy()], x)]
         middles = (np.arange(50) + 0.5) * high / 50
         costs.append(scipy.stats.wasserstein_distance(middles, middles, *heights))
-    assert bank_batches.match_distances(big, candidates) == int(np.argmin(costs))
+    assert by_embedding.match_distances(big, candidates) == int(np.argmin(costs))
 
 
 @pytest.mark.parametrize("dim", [3, 64])
@@ -206,10 +206,10 @@ def test_frechet_matching_in_the_candidates_span_is_exact(dim: int) -> None:
         return frechet(a, b)
 
     costs = [frechet(x[c.numpy()], x) for c in candidates]
-    assert bank_batches.match_frechet(slow)(big, candidates) == int(np.argmin(costs))
+    assert by_embedding.match_frechet(slow)(big, candidates) == int(np.argmin(costs))
     order = sorted(range(10), key=lambda i: costs[i])
     for one, other in itertools.pairwise(order):
-        assert bank_batches.match_frechet(slow)(big, [candidates[other], candidates[one]]) == 1
+        assert by_embedding.match_frechet(slow)(big, [candidates[other], candidates[one]]) == 1
     assert set(asked) == {min(dim, 29)}
 
 
@@ -221,15 +221,15 @@ def test_farthest_first_by_brute_force() -> None:
         nearest = np.linalg.norm(x[:, None] - x[chosen][None], axis=2).min(1)
         nearest[chosen] = -1
         chosen.append(int(nearest.argmax()))
-    assert list(bank_batches.farthest_first(points, 7)) == chosen
-    assert sorted(bank_batches.farthest_first(torch.ones(5, 2))) == list(range(5))
+    assert list(by_embedding.farthest_first(points, 7)) == chosen
+    assert sorted(by_embedding.farthest_first(torch.ones(5, 2))) == list(range(5))
 
 
 @pytest.mark.parametrize("name", ["gc", "ddm", "frd"])
 def test_a_batch_may_be_larger_than_the_usual_big_batch(name: str) -> None:
-    sampler = make(name, torch.arange(1100).repeat(2), 2 * bank_batches.BIG)
+    sampler = make(name, torch.arange(1100).repeat(2), 2 * by_embedding.BIG)
     (ids,) = sampler.epoch(generator())
-    assert len(set(ids.tolist())) == len(ids) == 2 * bank_batches.BIG
+    assert len(set(ids.tolist())) == len(ids) == 2 * by_embedding.BIG
 
 
 def test_gc_keeps_a_positive_for_every_image_where_there_is_one() -> None:

@@ -18,9 +18,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmark import worker
-from benchmark.sweeps import status
-from benchmark.workspace import Workspace
+from benchmark.runs import status, worker
+from benchmark.utils.workspace import Workspace
 from tests import tiny_sweep
 
 SECONDS = float(os.environ.get("OODML_CHAOS_SECONDS", "20"))

@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 import torch
 
-from benchmark.engine import checkpoint
+from benchmark.training import checkpoint
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))]
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from benchmark.engine import compiling
-from benchmark.engine.folding import Folded
+from benchmark.training import compiling
+from benchmark.training.folding import Folded
 from methods import Method
 from methods.margin import Margin
 from methods.method import Step

@@ -7,8 +7,8 @@ import timm
 import torch
 import torch.nn.functional as F
 
-from methods.parts.backbones import create
-from methods.parts.convolutions import StridedDepthwise, thinned
+from methods.backbones import create
+from methods.backbones.convolutions import StridedDepthwise, thinned
 
 
 @pytest.mark.parametrize("size", [7, 8, 13])

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from benchmark import executors, weights, worker
-from benchmark.executors import Job, Outcome, Resources
-from benchmark.plan import Overrides, RunSpec, load_protocol
-from benchmark.sweeps import cost, sweep
-from benchmark.sweeps.cost import Estimate, Measured, Rates
-from benchmark.sweeps.matrix import Places, gather
-from benchmark.workspace import Workspace
-from reports import collection, records
+from benchmark.config.plan import Overrides, RunSpec, load_protocol
+from benchmark.data import weights
+from benchmark.runs import cost, executors, sweep, worker
+from benchmark.runs.cost import Estimate, Measured, Rates
+from benchmark.runs.job import Job, Outcome, Resources
+from benchmark.runs.matrix import Places, gather
+from benchmark.utils.workspace import Workspace
+from reports import packing, records
 from tests import tiny_sweep
 from tests.sample_records import make_record
 
@@ -201,8 +201,8 @@ def test_packed_and_unpacked_records_tell_time_but_not_disk(tmp_path: Path) -> N
     loose, packed, back = (tmp_path / name for name in ("loose", "packed", "back"))
     folder = record(loose / "run", evaluate_seconds=4.0)
     (folder / weights.RUN).write_bytes(b"." * 1000)
-    collection.pack([loose], packed)
-    collection.unpack(packed, back)
+    packing.pack([loose], packed)
+    packing.unpack(packed, back)
     (kept,), (inside,), (again,) = map(cost.measured, (loose, packed, back))
     assert kept.disk == 1000 + (folder / records.RECORD).stat().st_size
     assert inside == again == dataclasses.replace(kept, disk=None)

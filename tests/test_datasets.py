@@ -11,10 +11,10 @@ from click.testing import CliRunner
 from PIL import Image
 
 from benchmark import datasets
-from benchmark.checkup.contact import contact_sheet
 from benchmark.commands.datasets import command
+from benchmark.data.contact_sheet import contact_sheet
 from benchmark.datasets.reading import NotThere, safe
-from benchmark.errors import UserError
+from benchmark.utils.errors import UserError
 from tests import layouts
 
 LAYOUTS = [

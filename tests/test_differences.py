@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from benchmark.commands.diff import command
-from reports import ReportError, differences, records
+from reports import ReportError, records
+from reports.analysis import differences
 from tests.sample_records import make_record, write_sample
 
 

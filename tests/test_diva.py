@@ -12,10 +12,10 @@ from torch import nn
 
 import methods
 from methods import MethodError
-from methods.parts.adversary import Decorrelation, reverse
-from methods.parts.backbones import Backbone
+from methods.backbones import Backbone
+from methods.layers.adversary import Decorrelation, reverse
+from methods.layers.momentum import Momentum, Queue, distance_adapted
 from methods.parts.miners import within_class
-from methods.parts.momentum import Momentum, Queue, distance_adapted
 from tests.conformance import Small, build, glyphs, optimise
 
 

@@ -14,10 +14,10 @@ from click.testing import CliRunner
 from PIL import Image
 
 from benchmark import datasets
-from benchmark.checkup.doctor import CHUNK, examine
 from benchmark.commands.datasets import command
+from benchmark.data.doctor import CHUNK, examine
 from benchmark.datasets import Counts
-from benchmark.signals import deaf
+from benchmark.utils.signals import deaf
 from tests import layouts
 
 

@@ -11,13 +11,16 @@ import numpy as np
 import pytest
 import torch
 
-from benchmark import cli, datasets, images, ladders, worker
-from benchmark.afterwards import ensemble, finished
-from benchmark.errors import UserError
-from benchmark.pixels.loader import Loader
-from benchmark.plan import RunSpec
-from benchmark.worker import transform_of
-from benchmark.workspace import Workspace
+from benchmark import cli, datasets
+from benchmark.config.plan import RunSpec
+from benchmark.data import ladders
+from benchmark.data.loader import Loader
+from benchmark.data.store import open_store
+from benchmark.posthoc import ensemble, finished
+from benchmark.runs import worker
+from benchmark.runs.worker import transform_of
+from benchmark.utils.errors import UserError
+from benchmark.utils.workspace import Workspace
 from tests import tiny_sweep
 
 MEMBERS = ("glyphs-mini", "glyphs-arrows")
@@ -45,7 +48,7 @@ def test_the_mean_of_both_models_is_scored_over_the_union(workspace: Workspace) 
     assert set(record["domains"]) == set(MEMBERS)
     index = datasets.load(UNION, workspace.data)
     test = np.flatnonzero(np.isin(np.array(index.classes)[index.labels], index.test_classes))
-    store = images.prepare(index, workspace.cache)
+    store = open_store(index, workspace.cache)
     total, parameters = 0, 0
     for name in MEMBERS:
         (one,) = finished.find(workspace, name, "proxyanchor")

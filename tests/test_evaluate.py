@@ -15,8 +15,8 @@ from PIL import Image
 
 from benchmark import datasets
 from benchmark.cli import cli
-from benchmark.errors import UserError
-from benchmark.outcomes import load as load_outcomes
+from benchmark.runs.outcomes import load as load_outcomes
+from benchmark.utils.errors import UserError
 from reports import records
 from splits.manifest import Ladder, Split, save
 

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 from torchvision import transforms as T
 
-from benchmark import features, images
+from benchmark.data import features
+from benchmark.data.augment import IMAGENET_MEAN, IMAGENET_STD, Transform
+from benchmark.data.store import ImageStore, open_store
 from benchmark.datasets.index import DatasetIndex
-from benchmark.errors import UserError
-from benchmark.images import ImageStore
-from benchmark.pixels.augment import IMAGENET_MEAN, IMAGENET_STD, Transform
+from benchmark.utils.errors import UserError
 from tests.pictures import Drawing, drawn
 
 COUNT = 50
@@ -49,7 +49,7 @@ def index() -> DatasetIndex:
 
 @pytest.fixture(scope="module")
 def store(index: DatasetIndex, tmp_path_factory: pytest.TempPathFactory) -> ImageStore:
-    return images.prepare(index, tmp_path_factory.mktemp("cache"), progress=False)
+    return open_store(index, tmp_path_factory.mktemp("cache"), progress=False)
 
 
 @pytest.fixture

@@ -13,18 +13,21 @@ import pytest
 import torch
 from scipy import stats
 
-from benchmark import cli, datasets, images, ladders, worker
-from benchmark.afterwards import fewshot, finished
-from benchmark.afterwards.fewshot import Adaptation
-from benchmark.errors import UserError
-from benchmark.task import Side, Task
-from benchmark.weights import RUN
-from benchmark.workspace import Workspace
+from benchmark import cli, datasets
+from benchmark.data import ladders
+from benchmark.data.store import open_store
+from benchmark.data.task import Side, Task
+from benchmark.data.weights import RUN
+from benchmark.posthoc import fewshot, finished
+from benchmark.posthoc.fewshot import Adaptation
+from benchmark.runs import worker
+from benchmark.utils.errors import UserError
+from benchmark.utils.workspace import Workspace
 from methods import Method, MethodError
 from methods.frozen import Frozen
 from methods.margin import Margin
-from reports import collection, records
-from reports.fewshot import collect
+from reports import packing, records
+from reports.analysis.fewshot import collect
 from tests import tiny_runs
 
 NAMES = ("margin", "diva", "crt", "mlp3-emb", "frozen")
@@ -41,7 +44,7 @@ def restored(workspace: Workspace, name: str) -> tuple[Method, torch.Tensor, Tas
     index = datasets.load("glyphs-mini", workspace.data)
     ladder = ladders.load(workspace, "glyphs-mini", index)
     task = Task.of(index, ladder.split(one.spec.split))
-    return *fewshot.restore(one, task, images.prepare(index, workspace.cache), "cpu"), task
+    return *fewshot.restore(one, task, open_store(index, workspace.cache), "cpu"), task
 
 
 def test_zero_and_few_shot_on_the_same_queries(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
@@ -88,14 +91,14 @@ def test_what_cannot_learn_is_left_out_with_a_reason() -> None:
 @pytest.mark.parametrize("name", ["margin", "diva", "crt", "mlp3-emb"])
 def test_features_and_last_layer_give_the_embeddings_of_the_run(workspace: Workspace, name: str) -> None:
     """By another road: the whole method on the images."""
-    from benchmark.pixels.loader import Loader
-    from benchmark.protocol import Protocol
-    from benchmark.worker import transform_of
+    from benchmark.config.protocol import Protocol
+    from benchmark.data.loader import Loader
+    from benchmark.runs.worker import transform_of
 
     method, features, task = restored(workspace, name)
     (one,) = finished.find(workspace, "glyphs-mini", name)
     index = datasets.load("glyphs-mini", workspace.data)
-    loader = Loader(images.prepare(index, workspace.cache), transform_of(Protocol(**one.spec.protocol), method), "cpu")
+    loader = Loader(open_store(index, workspace.cache), transform_of(Protocol(**one.spec.protocol), method), "cpu")
     with torch.no_grad():
         whole = method.embed(loader.evaluate(torch.from_numpy(task.test.ids[:20])))
         cached = torch.nn.functional.normalize(method.project(features[:20]), dim=1)
@@ -166,8 +169,8 @@ def test_mistakes_are_one_line(workspace: Workspace, capsys: pytest.CaptureFixtu
 def test_records_without_weights_are_told_apart_from_none(workspace: Workspace, tmp_path: Path) -> None:
     """Packed and unpacked elsewhere, beside the same ladder."""
     bare = Workspace.at(tmp_path / "work")
-    collection.pack([workspace.runs], tmp_path / "packed")
-    collection.unpack(tmp_path / "packed", bare.runs)
+    packing.pack([workspace.runs], tmp_path / "packed")
+    packing.unpack(tmp_path / "packed", bare.runs)
     shutil.copytree(workspace.splits, bare.splits)
     adapt = lambda chosen, splits="all": fewshot.run(bare, dataset="glyphs-mini", chosen=chosen, shots=(2,),  # noqa: E731
                                                      splits=splits)

@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from benchmark.engine.folding import Folded, folded
-from methods.parts.backbones import create
+from benchmark.training.folding import Folded, folded
+from methods.backbones import create
 
 
 class Block(nn.Module):

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmark import ladders, worker
-from benchmark.afterwards import cross, fewshot, followups
-from benchmark.executors import Resources
-from benchmark.sweeps import sweep
-from benchmark.sweeps.matrix import Places
+from benchmark.data import ladders
+from benchmark.posthoc import fewshot, steps, transfer
+from benchmark.runs import sweep, worker
+from benchmark.runs.job import Resources
+from benchmark.runs.matrix import Places
 from reports import records
 from tests import tiny_sweep
 
@@ -24,8 +24,9 @@ def test_transfer_and_ensemble_follow_from_finished_runs(tmp_path: Path) -> None
                              after=({"step": "cross"}, {"step": "ensemble", "union": union}))
     lines: list[str] = []
     outcome = sweep.run(study, Places(made), resources=Resources(jobs=2), say=lines.append)
+    steps.follow_all(study, outcome, made, lines.append)
     assert len(outcome.done) == 4
-    transfers = {path.parts[-5]: json.loads(path.read_text()) for path in made.runs.rglob(cross.NAME)}
+    transfers = {path.parts[-5]: json.loads(path.read_text()) for path in made.runs.rglob(transfer.NAME)}
     assert set(transfers) == set(members)
     for source, found in transfers.items():
         assert set(found["targets"]) == set(members) - {source}
@@ -40,7 +41,7 @@ def test_transfer_and_ensemble_follow_from_finished_runs(tmp_path: Path) -> None
     assert set(united["domains"]) == set(members)
     assert united["queries"]["count"] == ladders.load(made, union).default.test_images
     before = record.stat().st_mtime_ns
-    sweep.run(study, Places(made), resources=Resources(jobs=2), say=lines.append)
+    steps.follow_all(study, sweep.run(study, Places(made), resources=Resources(jobs=2), say=lines.append), made)
     assert record.stat().st_mtime_ns == before
 
 
@@ -52,9 +53,9 @@ def test_a_union_may_be_among_the_datasets_of_a_transfer(tmp_path: Path) -> None
             for name in (members[1], union)]
     for job in jobs:
         worker.run(job.spec, job.context)
-    cross.run(made, jobs, device="cpu")
+    transfer.run(made, jobs, device="cpu")
     for job, other in zip(jobs, jobs[::-1]):
-        (target,) = json.loads((job.folder / cross.NAME).read_text())["targets"].items()
+        (target,) = json.loads((job.folder / transfer.NAME).read_text())["targets"].items()
         assert target[0] == other.spec.dataset
         assert 0 <= target[1]["scores"]["recall@1"] <= 1
 
@@ -68,7 +69,7 @@ def test_few_shots_follow_on_the_rungs_of_the_study_alone(tmp_path: Path, monkey
         worker.run(job.spec, job.context)
     (foreign,) = tiny_sweep.jobs(made, "margin", seeds=1, splits="2", set={"epochs": 1, "lr": 0.1})
     worker.run(foreign.spec, foreign.context)
-    followups.follow({"step": "fewshot", "datasets": ["glyphs-mini", "glyphs-arrows"], "shots": [2, 3]}, jobs[1:], made)
+    steps.follow({"step": "fewshot", "datasets": ["glyphs-mini", "glyphs-arrows"], "shots": [2, 3]}, jobs[1:], made)
     found = {path.parent: json.loads(path.read_text())["shots"] for path in made.runs.rglob("fewshot.json")}
     assert set(found) == {job.folder for job in jobs[1:]}
     assert all(set(shots) == {"2", "3"} for shots in found.values())

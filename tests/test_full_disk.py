@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmark import datasets, images
-from benchmark.errors import UserError
-from benchmark.executors import Resources
-from benchmark.sweeps import status, sweep
-from benchmark.sweeps.matrix import Places
-from benchmark.workspace import Workspace
+from benchmark import datasets
+from benchmark.data.store import open_store
+from benchmark.runs import status, sweep
+from benchmark.runs.job import Resources
+from benchmark.runs.matrix import Places
+from benchmark.utils.errors import UserError
+from benchmark.utils.workspace import Workspace
 from tests import tiny_sweep
 
 
@@ -38,9 +39,9 @@ def decoding(folder: Path) -> None:
     made.cache.mkdir(parents=True)
     ballast = Ballast(folder, 200_000)
     with pytest.raises(UserError, match=r"needs about 0\.00\d+ GB in .*: free some space"):
-        images.prepare(index, made.cache, progress=False)
+        open_store(index, made.cache, progress=False)
     ballast.drop()
-    assert len(images.prepare(index, made.cache, progress=False)) == len(index)
+    assert len(open_store(index, made.cache, progress=False)) == len(index)
 
 
 def running(folder: Path) -> None:

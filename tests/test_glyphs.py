@@ -15,7 +15,7 @@ from PIL import Image, ImageDraw, ImageFont
 from scipy.spatial.distance import cdist
 
 from benchmark import datasets
-from benchmark.checkup.baseline import raw_pixel_recall
+from benchmark.data.baseline import raw_pixel_recall
 from benchmark.datasets import _glyph_drawing as drawing
 from benchmark.datasets import _glyph_outlines as outlines
 from benchmark.datasets import glyphs

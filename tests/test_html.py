@@ -11,8 +11,8 @@ from xml.etree.ElementTree import Element
 
 import pytest
 
-from reports import collection, site
-from reports.results import Results
+from reports import packing, site
+from reports.analysis.results import Results
 from tests.sample_records import make_record, records, write_sample
 from tests.test_report_studies import write_cross, write_fewshot
 
@@ -47,7 +47,7 @@ def write_everything(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    frame, lost = collection.scan(write_everything(tmp_path_factory.mktemp("work") / "runs"))
+    frame, lost = packing.scan(write_everything(tmp_path_factory.mktemp("work") / "runs"))
     return site.build(Results(frame), lost, tmp_path_factory.mktemp("site")).parent
 
 

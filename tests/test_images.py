@@ -18,10 +18,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from benchmark import images, journal
-from benchmark.checkup.doctor import look_at
+from benchmark.data import store
+from benchmark.data.doctor import look_at
+from benchmark.data.store import open_store
 from benchmark.datasets.index import DatasetIndex
-from benchmark.errors import UserError
+from benchmark.utils import files
+from benchmark.utils.errors import UserError
 from tests.pictures import Drawing, drawn, index_of, picture, prepare_slowly
 
 
@@ -39,7 +41,7 @@ def test_pixels_are_those_of_torchvision_resize(photos: Path, tmp_path: Path) ->
     from torchvision import transforms as T
 
     index = index_of(photos)
-    store = images.prepare(index, tmp_path / "cache", progress=False)
+    store = open_store(index, tmp_path / "cache", progress=False)
     assert len(store) == len(index)
     for i, path in enumerate(index.paths):
         original = Image.open(photos / path).convert("RGB")
@@ -61,7 +63,7 @@ def test_odd_modes_and_orientation(tmp_path: Path) -> None:
     turned[0x0112] = 6
     base.save(root / "turned.jpg", exif=turned)
     index = index_of(root)
-    store = images.prepare(index, tmp_path / "cache", progress=False)
+    store = open_store(index, tmp_path / "cache", progress=False)
     for i, path in enumerate(index.paths):
         if path == "turned.jpg":
             # Orientation 6: the camera was turned, rows of the file run down the right side.
@@ -88,7 +90,7 @@ def test_deep_grey_images_keep_their_brightness(tmp_path: Path) -> None:
     Image.fromarray(np.rot90(deep).astype(np.uint16)).save(root / "g.png", exif=turned)
     index = index_of(root)
     assert {index.open(i).mode for i in range(len(index))} == {"I", "I;16", "I;16B"}
-    store = images.prepare(index, tmp_path / "cache", progress=False)
+    store = open_store(index, tmp_path / "cache", progress=False)
     for i in range(len(index)):
         np.testing.assert_array_equal(store.image(i), np.repeat(grey[:, :, None], 3, axis=2), err_msg=index.paths[i])
 
@@ -111,7 +113,7 @@ def test_an_image_whose_white_is_not_known_is_named(tmp_path: Path, values: np.n
     Image.fromarray(values.reshape(3, 4).astype(kind)).save(root / "odd.tif")
     index = index_of(root)
     with pytest.raises(UserError, match="save it as 8 bit") as caught:
-        images.prepare(index, tmp_path / "cache", progress=False)
+        open_store(index, tmp_path / "cache", progress=False)
     assert str(root / "odd.tif") in str(caught.value)
     assert "original file back" not in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -120,32 +122,32 @@ def test_an_image_whose_white_is_not_known_is_named(tmp_path: Path, values: np.n
 
 def test_second_call_decodes_nothing_and_store_pickles(photos: Path, tmp_path: Path) -> None:
     index = index_of(photos)
-    first = images.prepare(index, tmp_path / "cache", progress=False)
+    first = open_store(index, tmp_path / "cache", progress=False)
     shutil.rmtree(photos)
-    again = images.prepare(index, tmp_path / "cache", progress=False)
-    for other in (again, pickle.loads(pickle.dumps(first)), images.ImageStore(first.folder)):
+    again = open_store(index, tmp_path / "cache", progress=False)
+    for other in (again, pickle.loads(pickle.dumps(first)), store.ImageStore(first.folder)):
         assert other.hash == first.hash
         np.testing.assert_array_equal(other.image(3), first.image(3))
 
 
 def test_number_of_processes_does_not_matter(tmp_path: Path) -> None:
-    index = drawn(3 * images.CHUNK + 5)
-    one = images.prepare(index, tmp_path / "one", jobs=1, progress=False)
-    two = images.prepare(index, tmp_path / "two", jobs=2, progress=False)
+    index = drawn(3 * store.CHUNK + 5)
+    one = open_store(index, tmp_path / "one", jobs=1, progress=False)
+    two = open_store(index, tmp_path / "two", jobs=2, progress=False)
     assert one.hash == two.hash
     assert (one.folder / "pixels.bin").read_bytes() == (two.folder / "pixels.bin").read_bytes()
 
 
 def test_hash_follows_the_pixels(photos: Path, tmp_path: Path) -> None:
     index = index_of(photos)
-    before = images.prepare(index, tmp_path / "a", progress=False).hash
+    before = open_store(index, tmp_path / "a", progress=False).hash
     pixels = np.asarray(Image.open(photos / "2.JPG")).copy()
     Image.fromarray(255 - pixels).save(photos / "2.JPG")
-    assert images.prepare(index, tmp_path / "b", progress=False).hash != before
+    assert open_store(index, tmp_path / "b", progress=False).hash != before
 
 
 def test_resumes_after_sigkill(tmp_path: Path) -> None:
-    count = 4 * images.CHUNK + 9
+    count = 4 * store.CHUNK + 9
     code = (f"from pathlib import Path\nfrom tests.pictures import prepare_slowly\n"
             f"prepare_slowly({count}, Path({str(tmp_path / 'cache')!r}))")
     child = subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parents[1])
@@ -161,23 +163,23 @@ def test_resumes_after_sigkill(tmp_path: Path) -> None:
     with part.open("ab") as half_written:
         half_written.write(b"torn")
     drawing = Drawing()
-    resumed = images.prepare(drawn(count, drawing), tmp_path / "cache", jobs=1, progress=False)
-    whole = images.prepare(drawn(count), tmp_path / "whole", jobs=1, progress=False)
+    resumed = open_store(drawn(count, drawing), tmp_path / "cache", jobs=1, progress=False)
+    whole = open_store(drawn(count), tmp_path / "whole", jobs=1, progress=False)
     assert resumed.hash == whole.hash
-    assert drawing.count <= count - 2 * images.CHUNK + 64
+    assert drawing.count <= count - 2 * store.CHUNK + 64
     resumed.verify()
 
 
 def test_damaged_piece_is_made_again(tmp_path: Path) -> None:
     path = tmp_path / "grown"
-    growing = journal.GrowingFile(path)
+    growing = files.GrowingFile(path)
     for piece in (b"one", b"two", b"three"):
         growing.append(piece)
     growing.close()
     damaged = bytearray(path.read_bytes())
     damaged[4] ^= 1
     path.write_bytes(damaged)
-    again = journal.GrowingFile(path)
+    again = files.GrowingFile(path)
     assert [p["end"] for p in again.pieces] == [3]
     again.append(b"two")
     again.finish(tmp_path / "final")
@@ -193,9 +195,9 @@ def test_two_at_once(tmp_path: Path) -> None:
     for process in both:
         process.join()
         assert process.exitcode == 0
-    store = images.prepare(drawn(200), tmp_path, progress=False)
+    store = open_store(drawn(200), tmp_path, progress=False)
     store.verify()
-    assert store.hash == images.prepare(drawn(200), tmp_path / "alone", progress=False).hash
+    assert store.hash == open_store(drawn(200), tmp_path / "alone", progress=False).hash
 
 
 @pytest.mark.parametrize(("content", "why"), [(b"", "cannot identify"), (b"\xff\xd8\xff not a jpeg", "cannot identify"),
@@ -208,61 +210,61 @@ def test_bad_image_is_named(photos: Path, tmp_path: Path, content: bytes | str |
     else:
         (photos / "3.JPG").write_bytes(content if isinstance(content, bytes) else good[:len(good) // 2])
     with pytest.raises(UserError, match=why) as caught:
-        images.prepare(index, tmp_path / "cache", progress=False)
+        open_store(index, tmp_path / "cache", progress=False)
     assert str(photos / "3.JPG") in str(caught.value)
     assert "oodml datasets check toy" in str(caught.value)
     assert "\n" not in str(caught.value)
     assert not list(tmp_path.glob("cache/*/pixels.bin"))
     (photos / "3.JPG").write_bytes(good)
-    images.prepare(index, tmp_path / "cache", progress=False).verify()
+    open_store(index, tmp_path / "cache", progress=False).verify()
 
 
 def test_empty_dataset(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no images"):
-        images.prepare(drawn(0), tmp_path)
+        open_store(drawn(0), tmp_path)
     assert not list(tmp_path.iterdir())
 
 
 def test_refuses_when_the_disk_is_too_small(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 10**9, 1000))
     with pytest.raises(UserError, match=r"needs about .* GB in .* free"):
-        images.prepare(index_of(photos), tmp_path / "cache", progress=False)
+        open_store(index_of(photos), tmp_path / "cache", progress=False)
 
 
 def test_disk_fills_up_while_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    index = drawn(images.CHUNK + 1)
-    appended = journal.GrowingFile.append
+    index = drawn(store.CHUNK + 1)
+    appended = files.GrowingFile.append
 
-    def full(self: journal.GrowingFile, piece: bytes, **facts: object) -> None:
+    def full(self: files.GrowingFile, piece: bytes, **facts: object) -> None:
         if self.pieces:
-            with journal.disk_errors(self.path):
+            with files.disk_errors(self.path):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         appended(self, piece, **facts)
 
     with monkeypatch.context() as patch:
-        patch.setattr(journal.GrowingFile, "append", full)
+        patch.setattr(files.GrowingFile, "append", full)
         with pytest.raises(UserError, match="disk is full"):
-            images.prepare(index, tmp_path, jobs=1, progress=False)
-    images.prepare(index, tmp_path, jobs=1, progress=False).verify()
+            open_store(index, tmp_path, jobs=1, progress=False)
+    open_store(index, tmp_path, jobs=1, progress=False).verify()
 
 
 def test_damaged_store_is_refused(tmp_path: Path) -> None:
-    store = images.prepare(drawn(3), tmp_path, progress=False)
+    store = open_store(drawn(3), tmp_path, progress=False)
     file = store.folder / "pixels.bin"
     content = bytearray(file.read_bytes())
     content[100] ^= 255
     file.write_bytes(content)
     with pytest.raises(UserError, match="have changed on disk"):
-        images.ImageStore(store.folder).verify()
+        store.ImageStore(store.folder).verify()
     file.write_bytes(content[:-1])
     with pytest.raises(UserError, match="damaged"):
-        images.ImageStore(store.folder)
+        store.ImageStore(store.folder)
     with pytest.raises(UserError, match="no decoded images"):
-        images.ImageStore(tmp_path / "nowhere")
+        store.ImageStore(tmp_path / "nowhere")
 
 
 def test_names_that_are_no_file_names(tmp_path: Path) -> None:
     index = DatasetIndex(**{**vars(drawn(2)), "name": "folder:/some/where else"})
-    store = images.prepare(index, tmp_path, progress=False)
+    store = open_store(index, tmp_path, progress=False)
     assert store.folder.parent == tmp_path
     assert store.folder.name == f"images-folder_some_where_else-{index.hash[:8]}"

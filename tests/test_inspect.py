@@ -13,13 +13,13 @@ from click.testing import CliRunner
 from PIL import Image
 from torch import nn
 
-from benchmark.afterwards import insides, inspect
 from benchmark.commands.inspect import command
 from benchmark.commands.report import command as report
-from benchmark.errors import UserError
-from benchmark.task import Side, Task
-from benchmark.workspace import Workspace
-from methods.parts.prompts import PromptPool
+from benchmark.data.task import Side, Task
+from benchmark.posthoc import embedding_figures, inspect
+from benchmark.utils.errors import UserError
+from benchmark.utils.workspace import Workspace
+from methods.layers.prompts import PromptPool
 from tests import tiny_runs
 
 
@@ -125,13 +125,13 @@ def test_prompt_weights_are_the_means_of_each_dataset(tmp_path: Path) -> None:
     torch.manual_seed(0)
     pool = PromptPool(3, 2, 8)
     method = nn.Sequential(pool)
-    seen = insides.watch(method)  # type: ignore[arg-type]
+    seen = embedding_figures.watch(method)  # type: ignore[arg-type]
     patches = torch.randn(6, 4, 8)
     method(patches[:4])
     method(patches[4:])
     domains = np.array([0, 0, 1, 1, 1, 0])
     task = Task(None, Side(np.arange(6), np.zeros(6, int), ("a",), None, domains), None, ("one", "two"))  # type: ignore[arg-type]
-    (drawn,) = insides.figures(seen, task, None, None, tmp_path, 0)  # type: ignore[arg-type]
+    (drawn,) = embedding_figures.figures(seen, task, None, None, tmp_path, 0)  # type: ignore[arg-type]
     table = pd.DataFrame([row[1:] for row in drawn["rows"]], columns=drawn["heads"][1:]).astype(float)
     with torch.no_grad():
         expected = torch.stack([pool.weights(patch[None])[0] for patch in patches]).numpy()

@@ -17,9 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmark import cli
-from benchmark.executors import locks
-from benchmark.executors.locks import Heart, Lock, Watch
-from benchmark.sweeps import status
+from benchmark.runs import locks, status
+from benchmark.runs.locks import Heart, Lock, Watch
 from tests import tiny_sweep
 
 
@@ -107,7 +106,7 @@ def test_wall_clocks_decide_nothing(tmp_path: Path, jump: float) -> None:
 
 
 def test_a_dead_process_of_this_machine_needs_no_waiting(tmp_path: Path) -> None:
-    code = ("from pathlib import Path; from benchmark.executors.locks import Lock; "
+    code = ("from pathlib import Path; from benchmark.runs.locks import Lock; "
             f"Lock.take(Path({str(tmp_path)!r}), 0)")
     subprocess.run([sys.executable, "-c", code], check=True)
     assert Watch().free(tmp_path) == (1 if locks.machine() else None)

@@ -14,9 +14,9 @@ from torch import nn
 
 import methods
 from methods import MethodError
+from methods.backbones.examples import small_cnn, small_vit
 from methods.crt import Aggregate, CodedResidual
-from methods.parts.adversary import Discriminator
-from methods.parts.examples import small_cnn, small_vit
+from methods.layers.adversary import Discriminator
 from methods.s2sd import similarity_divergence
 from tests.conformance import Small, build, glyphs, optimise, views
 

@@ -12,18 +12,18 @@ import torch
 from torch import nn
 
 import methods
-from benchmark import plan
-from benchmark import protocol as protocols
+from benchmark.config import plan
+from benchmark.config import protocol as protocols
 from methods import MethodError
-from methods.parts.adapters import Adapter, LowRank
-from methods.parts.backbones import create, sketch
-from methods.parts.examples import small_vit
-from methods.parts.prompts import Prompted, PromptPool
+from methods.backbones import create, sketch
+from methods.backbones.examples import small_vit
+from methods.layers.adapters import Adapter, LowRank
+from methods.layers.prompts import Prompted, PromptPool
 from tests.conformance import build, glyphs, optimise
 
 TUNED = methods.names("parameter-efficient")
 VIT = [name for name in TUNED if name not in ("linear-emb", "mlp3-emb")]
-PUBLISHED = Path(__file__).parent.parent / "reports" / "published" / "uml_results.csv"
+PUBLISHED = Path(__file__).parent.parent / "reports" / "data" / "published" / "uml_results.csv"
 
 
 def published_millions() -> dict[tuple[str, str], float]:

@@ -12,8 +12,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
 
-from benchmark.errors import UserError
-from benchmark.metrics import KS, outcomes, retrieval, unit
+from benchmark.metrics.retrieval import KS, outcomes, retrieval, unit
+from benchmark.utils.errors import UserError
 
 MEASURES = ("map@1000", "map@1000_released", "map@r", "map@c_released", "r-precision")
 

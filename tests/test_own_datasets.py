@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from benchmark import cli, datasets, ladders, worker
+from benchmark import cli, datasets
+from benchmark.data import ladders
 from benchmark.datasets.union import unite_indexes
-from benchmark.errors import UserError
-from benchmark.sweeps.matrix import Places, gather
-from benchmark.workspace import Workspace
+from benchmark.runs import worker
+from benchmark.runs.matrix import Places, gather
+from benchmark.utils.errors import UserError
+from benchmark.utils.workspace import Workspace
 from splits import SplitError
 from tests import layouts, tiny_sweep
 

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from benchmark.commands.records import command
 from benchmark.commands.report import command as report
-from reports import ReportError, collection, fewshot, records, site
-from reports.results import Results
+from reports import ReportError, packing, records, site
+from reports.analysis import fewshot
+from reports.analysis.results import Results
 from reports.storage import outcomes, packed
 from tests.sample_records import make_record, write_sample
 from tests.test_report_studies import write_fewshot
@@ -34,7 +35,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def pack(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("pack")
-    collection.pack([runs], out)
+    packing.pack([runs], out)
     return out
 
 
@@ -85,10 +86,10 @@ def test_the_same_records_give_the_same_bytes_in_any_order(runs: Path, pack: Pat
     half = sorted(path.parent for path in (runs / "glyphs").rglob("record.json"))[::2]
     for folder in half:
         shutil.copytree(folder, tmp_path / "half" / folder.relative_to(runs))
-    collection.pack([tmp_path / "half"], tmp_path / "pack")
-    collection.pack([runs], tmp_path / "pack")
+    packing.pack([tmp_path / "half"], tmp_path / "pack")
+    packing.pack([runs], tmp_path / "pack")
     assert contents(tmp_path / "pack") == contents(pack)
-    collection.pack([pack], tmp_path / "again")
+    packing.pack([pack], tmp_path / "again")
     assert contents(tmp_path / "again") == contents(pack)
 
 
@@ -99,7 +100,7 @@ def test_unpacked_runs_stand_where_a_sweep_looks_for_them(runs: Path, pack: Path
     assert there == {path.relative_to(runs) for path in runs.rglob("record.json")}
     again = CliRunner().invoke(command, ["unpack", str(pack), "--work", str(tmp_path)])
     assert f"unpacked 0 runs into {tmp_path / 'runs'}, {len(there)} were there already" in again.output
-    collection.pack([tmp_path / "runs"], tmp_path / "pack")
+    packing.pack([tmp_path / "runs"], tmp_path / "pack")
     assert {k: v for k, v in contents(tmp_path / "pack").items() if "failures" not in k} == {
         k: v for k, v in contents(pack).items() if "failures" not in k}
 
@@ -143,7 +144,7 @@ def test_a_damaged_file_is_told_and_the_others_count(tmp_path: Path, damage: Any
     for method in ("margin", "s2sd"):
         for seed in (0, 1):
             records.write(tmp_path / "runs" / method / str(seed), make_record("glyphs", 1, method, seed, 0.5))
-    collection.pack([tmp_path / "runs"], tmp_path / "pack")
+    packing.pack([tmp_path / "runs"], tmp_path / "pack")
     path = tmp_path / "pack" / "glyphs" / "margin.runs.jsonl"
     text = path.read_text()
     path.write_text(damage(text))
@@ -154,7 +155,7 @@ def test_a_damaged_file_is_told_and_the_others_count(tmp_path: Path, damage: Any
     assert told in lost["cause"].iloc[0]
     assert str(path) in lost["cause"].iloc[0]
     with pytest.raises(ReportError, match=r"margin\.runs"):
-        collection.pack([tmp_path / "runs"], tmp_path / "pack")
+        packing.pack([tmp_path / "runs"], tmp_path / "pack")
 
 
 def failed(folder: Path, split: int, cause: str, **facts: Any) -> Path:
@@ -178,18 +179,18 @@ def test_a_pack_tells_of_failures_until_their_runs_are_done(tmp_path: Path) -> N
     failed(two, 3, "the disk is full", passing=True)
     records.write_failure(one / "glyphs" / "4" / "margin" / "s0-0000", {"cause": "told by its place alone"})
     for folder in (one, two, one):
-        collection.pack([folder], pack)
+        packing.pack([folder], pack)
     assert causes(pack) == ["loss became nan", "out of memory", "told by its place alone"]
     failed(one, 1, "out of memory again")
-    collection.pack([one], pack)
+    packing.pack([one], pack)
     assert causes(pack) == ["loss became nan", "out of memory again", "told by its place alone"]
     records.write(first, make_record("glyphs", 1, "margin", 0, 0.5))
-    collection.pack([one], pack)
+    packing.pack([one], pack)
     assert causes(pack) == ["loss became nan", "told by its place alone"]
     shutil.rmtree(one / "glyphs" / "4")
     records.write(second, make_record("glyphs", 2, "margin", 0, 0.5))
     records.write(two / "other", make_record("glyphs", 4, "margin", 0, 0.5))
-    collection.pack([two], pack)
+    packing.pack([two], pack)
     assert causes(pack) == []
     assert not list(pack.rglob(records.FAILURES))
     assert len(records.collect(pack)) == 5

@@ -13,15 +13,15 @@ import torch
 from safetensors.torch import save_file
 
 import methods
-from benchmark import ladders
 from benchmark.commands.run import seconds_of
-from benchmark.errors import UserError
-from benchmark.plan import Overrides, RunSpec, changes, differences, parse_ids
-from benchmark.sweeps import status
-from benchmark.sweeps.matrix import Places, gather
-from benchmark.workspace import Workspace
-from methods.parts import batches
-from methods.parts.backbones import create
+from benchmark.config.plan import Overrides, RunSpec, changes, differences, parse_ids
+from benchmark.data import ladders
+from benchmark.runs import status
+from benchmark.runs.matrix import Places, gather
+from benchmark.utils.errors import UserError
+from benchmark.utils.workspace import Workspace
+from methods.backbones import create
+from methods.samplers import batches
 from tests import tiny_sweep
 
 

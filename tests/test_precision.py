@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from benchmark import protocol
-from benchmark.engine import precision
+from benchmark.config import protocol
+from benchmark.training import precision
 
 OODML = protocol.load("oodml")
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from benchmark.executors.progress import Progress
+from benchmark.runs.progress import Progress
 
 
 def test_progress_in_a_log_file(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,9 +8,10 @@ import sys
 import pytest
 
 import methods
-from benchmark import cli, datasets, protocol
-from benchmark.errors import UserError
-from benchmark.pixels.augment import NAMED, Transform
+from benchmark import cli, datasets
+from benchmark.config import protocol
+from benchmark.data.augment import NAMED, Transform
+from benchmark.utils.errors import UserError
 from tests import tiny_sweep
 
 if sys.version_info >= (3, 11):

@@ -8,12 +8,13 @@ import pandas as pd
 import pytest
 
 import reports
-from reports import published, records
+from reports import records
+from reports.analysis import published
+from reports.analysis.results import Results
 from reports.html import cards
-from reports.results import Results
 from tests.sample_records import make_record, write_sample
 
-FILES = Path(reports.__file__).parent / "published"
+FILES = Path(reports.__file__).parent / "data" / "published"
 EIGHT = ("cub", "cars", "sop", "inshop", "nabirds", "dogs", "flowers", "aircraft")
 
 

@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from reports import ReportError, aggregate, gains, rankings, records, statistics
-from reports.resampling import Resamples, ags_weights
-from reports.results import Results
+from reports import ReportError, aggregate, records
+from reports.analysis import baselines, significance, statistics
+from reports.analysis.resampling import Resamples, ags_weights
+from reports.analysis.results import Results
 from reports.storage.outcomes import Reader
 from tests.sample_records import LADDERS, make_record, write_outcomes
 
@@ -85,8 +86,8 @@ def test_without_outcomes_the_test_is_welchs() -> None:
     rng = np.random.default_rng(0)
     one, two = rng.normal(0.6, 0.01, 4), rng.normal(0.58, 0.03, 3)
     stds = np.array([one.std(ddof=1), two.std(ddof=1)])
-    found = rankings.errors(np.full((2, 5), np.nan), stds, np.array([4.0, 3.0]), 2)
-    p = rankings.p_values(np.array([one.mean(), two.mean()]), found)
+    found = significance.errors(np.full((2, 5), np.nan), stds, np.array([4.0, 3.0]), 2)
+    p = significance.p_values(np.array([one.mean(), two.mean()]), found)
     assert p[0, 1] == pytest.approx(stats.ttest_ind(one, two, equal_var=False).pvalue)
     half = found.pair_half_widths()[0, 1]
     interval = stats.ttest_ind(one, two, equal_var=False).confidence_interval()
@@ -94,18 +95,18 @@ def test_without_outcomes_the_test_is_welchs() -> None:
 
 
 def test_single_seeds_without_outcomes_cannot_be_tested() -> None:
-    found = rankings.errors(np.full((2, 5), np.nan), np.array([np.nan, 0.01]), np.array([1.0, 3.0]), 2)
+    found = significance.errors(np.full((2, 5), np.nan), np.array([np.nan, 0.01]), np.array([1.0, 3.0]), 2)
     assert np.isnan(found.pair[0, 1])
-    p = rankings.p_values(np.array([0.6, 0.5]), found)
-    assert [side.tolist() for side in rankings.rank_ranges(np.array([0.6, 0.5]), p)] == [[1, 2], [1, 2]]
+    p = significance.p_values(np.array([0.6, 0.5]), found)
+    assert [side.tolist() for side in significance.rank_ranges(np.array([0.6, 0.5]), p)] == [[1, 2], [1, 2]]
 
 
 def test_ranges_and_groups_by_hand() -> None:
     values = np.array([0.9, 0.88, 0.7, 0.69])
     p = np.array([[1, 0.4, 0.01, 0.01], [0.4, 1, 0.2, 0.01], [0.01, 0.2, 1, 0.5], [0.01, 0.01, 0.5, 1.0]])
-    first, last = rankings.rank_ranges(values, p)
+    first, last = significance.rank_ranges(values, p)
     assert list(zip(first.tolist(), last.tolist())) == [(1, 2), (1, 3), (2, 4), (3, 4)]
-    assert rankings.tie_groups(values, p).tolist() == [1, 1, 2, 2]
+    assert significance.tie_groups(values, p).tolist() == [1, 1, 2, 2]
 
 
 @given(st.integers(2, 8), st.integers(0, 10_000))
@@ -115,11 +116,11 @@ def test_a_rank_lies_in_its_range(count: int, seed: int) -> None:
     p = rng.random((count, count))
     p = np.triu(p, 1) + np.triu(p, 1).T + np.eye(count)
     p[values[:, None] == values[None, :]] = 1
-    first, last = rankings.rank_ranges(values, p)
+    first, last = significance.rank_ranges(values, p)
     place = stats.rankdata(-values, method="min")
     assert (first <= place).all()
     assert (place <= last).all()
-    assert rankings.tie_groups(values, p)[np.argmax(values)] == 1
+    assert significance.tie_groups(values, p)[np.argmax(values)] == 1
 
 
 def write_cell(folder: Path, method: str, split: int, hits: np.ndarray, labels: np.ndarray, seed: int = 0,
@@ -226,8 +227,8 @@ def test_equal_methods_of_three_seeds_are_seldom_told_apart(spread: float) -> No
     wrong = 0
     for _ in range(300):
         scores = rng.normal(0.5, 0.01 * np.exp(rng.normal(0, spread, (40, 1))), (40, 3))
-        found = rankings.errors(np.full((40, 2), np.nan), scores.std(axis=1, ddof=1), np.full(40, 3.0), 100)
-        p = rankings.p_values(scores.mean(axis=1), found)
+        found = significance.errors(np.full((40, 2), np.nan), scores.std(axis=1, ddof=1), np.full(40, 3.0), 100)
+        p = significance.p_values(scores.mean(axis=1), found)
         wrong += bool((p[np.triu_indices(40, 1)] < 0.05).any())
     assert wrong / 300 < 0.08
 
@@ -236,21 +237,21 @@ def test_three_seeds_of_many_methods_tell_far_ones_apart() -> None:
     rng = np.random.default_rng(4)
     truth = np.repeat([0.9, 0.5], 15)
     scores = rng.normal(truth[:, None], 0.01, (30, 3))
-    found = rankings.errors(np.full((30, 2), np.nan), scores.std(axis=1, ddof=1), np.full(30, 3.0), 100)
-    first, last = rankings.rank_ranges(scores.mean(axis=1), rankings.p_values(scores.mean(axis=1), found))
+    found = significance.errors(np.full((30, 2), np.nan), scores.std(axis=1, ddof=1), np.full(30, 3.0), 100)
+    first, last = significance.rank_ranges(scores.mean(axis=1), significance.p_values(scores.mean(axis=1), found))
     assert last[:15].max() <= 15 < first[15:].min()
 
 
 def test_stability_counts_places() -> None:
     drawn = np.array([[0.5, 0.5, 0.5, 0.5], [0.4, 0.6, 0.4, 0.4]])
-    places = rankings.stability(drawn.mean(axis=1), drawn, np.array([np.nan, np.nan]), np.array([1.0, 1.0]))
+    places = significance.stability(drawn.mean(axis=1), drawn, np.array([np.nan, np.nan]), np.array([1.0, 1.0]))
     assert places is not None
     assert places.tolist() == [[0.75, 0.25], [0.25, 0.75]]
-    assert rankings.stability(np.array([1.0, 2.0]), np.full((2, 4), np.nan), np.zeros(2), np.ones(2)) is None
+    assert significance.stability(np.array([1.0, 2.0]), np.full((2, 4), np.nan), np.zeros(2), np.ones(2)) is None
 
 
 def test_outcomes_are_read_as_they_were_saved(tmp_path: Path) -> None:
-    from benchmark import outcomes
+    from benchmark.runs import outcomes
 
     first = np.array([1, 2, 0, 7, 1, 300])
     counted = np.array([True, True, True, False, True, True])
@@ -274,7 +275,7 @@ def test_the_distance_at_which_a_method_falls_below_the_floor(tmp_path: Path) ->
         records.write(tmp_path / f"f{split}", make_record("glyphs", split, "frozen", 0, 0.5))
         records.write(tmp_path / f"a{split}", make_record("glyphs", split, "arcface", 0, 0.9))
     cells = aggregate.rung_scores(records.collect(tmp_path), "glyphs")
-    below = gains.falls_below(cells).set_index("method")["below"]
+    below = baselines.falls_below(cells).set_index("method")["below"]
     assert below["margin"] == pytest.approx(164.25 + (214.5 - 164.25) / 4)
     assert math.isinf(below["arcface"])
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.errors import UserError
-from benchmark.executors import Job, Resources, locks
-from benchmark.sweeps import sweep
-from benchmark.sweeps.matrix import Places
-from benchmark.workspace import Workspace
+from benchmark.runs import locks, sweep
+from benchmark.runs.job import Job, Resources
+from benchmark.runs.matrix import Places
+from benchmark.utils.errors import UserError
+from benchmark.utils.workspace import Workspace
 from tests import tiny_sweep
 
 pytest.importorskip("ray")

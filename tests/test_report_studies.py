@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reports import ReportError, comparison, correlations, crossing, exports, fewshot, records, site, variants
+from reports import ReportError, exports, records, site
+from reports.analysis import comparison, correlations, factors, fewshot, transfer
+from reports.analysis.results import Results
 from reports.html import rendering
-from reports.results import Results
-from reports.tables import Table
+from reports.tables.boards import Table
 from tests.sample_records import make_record, write_sample
 
 
@@ -61,8 +62,8 @@ def test_transfer_to_other_datasets(tmp_path: Path) -> None:
     for folder in sorted((tmp_path / "runs" / "cars" / "1" / "s2sd").iterdir()):
         write_cross(folder, {"glyphs": (0.2, 0.25)})
     results = Results(records.collect(tmp_path / "runs"))
-    found = crossing.collect(results.runs)
-    table = crossing.table(found, results.runs, "glyphs", "recall@1").frame.set_index("method")
+    found = transfer.collect(results.runs)
+    table = transfer.table(found, results.runs, "glyphs", "recall@1").frame.set_index("method")
     assert table.at["margin", "cars"] == pytest.approx(0.31)
     assert table.at["margin", "cars:std"] == pytest.approx(np.std([0.3, 0.32], ddof=1))
     assert table.at["margin", "cars:gain"] == pytest.approx(0.06)
@@ -70,7 +71,7 @@ def test_transfer_to_other_datasets(tmp_path: Path) -> None:
     assert np.isnan(table.at["frozen", "birds"])
     own = results.runs.query("dataset == 'glyphs' and split == 1 and method == 'margin'")["recall@1"].mean()
     assert table.at["margin", "own"] == pytest.approx(own)
-    matrix = crossing.matrix(found, results.runs, "recall@1").frame.set_index("trained")
+    matrix = transfer.matrix(found, results.runs, "recall@1").frame.set_index("trained")
     assert matrix.at["glyphs", "cars"] == pytest.approx(0.31)
     assert matrix.at["cars", "glyphs"] == pytest.approx(0.2)
     assert matrix.at["glyphs", "glyphs"] == pytest.approx(own)
@@ -80,7 +81,7 @@ def test_transfer_to_other_datasets(tmp_path: Path) -> None:
     assert "Trained on cars" in (out / "cross.html").read_text()
     (folder / "cross.json").write_text('{"schema": 9}')
     with pytest.raises(ReportError, match="schema 1"):
-        crossing.collect(results.runs)
+        transfer.collect(results.runs)
 
 
 def test_few_shot_gain(tmp_path: Path) -> None:
@@ -107,10 +108,10 @@ def test_backbones_and_samplers_stand_side_by_side(tmp_path: Path) -> None:
         record = make_record("glyphs", 1, "arcface", 0, score, protocol={"name": "demo", "batches": sampler})
         records.write(tmp_path / "runs" / sampler, record)
     results = Results(records.collect(tmp_path / "runs"))
-    (table,) = variants.backbones(results, "recall@1")
+    (table,) = factors.backbones(results, "recall@1")
     assert table.frame[["method", "conv4", "resnet50"]].to_dict("records") == [
         {"method": "margin", "conv4": 0.4, "resnet50": 0.6}]
-    (table,) = variants.samplers(results, "recall@1")
+    (table,) = factors.samplers(results, "recall@1")
     assert table.frame.loc[0, ["fr", "spc-4"]].tolist() == [0.5, 0.45]
     out = site.build(results, records.failures(tmp_path / "runs"), tmp_path / "site").parent
     assert "Backbones" in (out / "backbones.html").read_text()
@@ -182,11 +183,11 @@ def test_backbones_and_samplers_are_not_averaged_over_one_another(tmp_path: Path
         assert [column.key for column in table.columns] == ["method", *keys, *variants_]
         return {tuple(row[key] for key in ("method", *keys)): [row[name] for name in variants_] for row in table.rows}
 
-    (table,) = variants.backbones(results, "recall@1")
+    (table,) = factors.backbones(results, "recall@1")
     ours = found(table, ["study"], ["conv4", "resnet50"])
     assert ours.pop(("arcface", "demo")) == ours.pop(("triplet", "demo")) == [0.4, 0.7]
     assert ours == {("margin", "demo"): [0.4, 0.7], ("margin", "demo[batches=fr]"): [0.5, 0.9]}
-    (table,) = variants.samplers(results, "recall@1")
+    (table,) = factors.samplers(results, "recall@1")
     assert found(table, ["study", "backbone"], ["fr", "own"]) == {
         ("margin", "demo", "conv4"): [0.5, 0.4], ("margin", "demo", "resnet50"): [0.9, 0.7],
         ("margin", "demo[epochs=9]", "conv4"): [0.55, 0.6]}

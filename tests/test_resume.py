@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.engine import checkpoint
-from benchmark.executors.brake import EXIT_CODES
-from benchmark.workspace import Workspace
+from benchmark.runs.interrupt import EXIT_CODES
+from benchmark.training import checkpoint
+from benchmark.utils.workspace import Workspace
 from tests import tiny_runs
 
 CASES = {

@@ -16,16 +16,19 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmark import cli, ladders, provenance, worker
-from benchmark.errors import UserError
-from benchmark.executors import Outcome, Resources, cell, local, locks, slurm
-from benchmark.executors.brake import Brake
-from benchmark.executors.locks import Lock
-from benchmark.executors.progress import Progress
-from benchmark.sweeps import status, sweep
-from benchmark.sweeps.matrix import Places
-from benchmark.train import Interrupted
-from benchmark.workspace import Workspace
+from benchmark import cli
+from benchmark.data import ladders
+from benchmark.runs import cell, locks, status, sweep, worker
+from benchmark.runs.executors import local, slurm
+from benchmark.runs.interrupt import Brake
+from benchmark.runs.job import Outcome, Resources
+from benchmark.runs.locks import Lock
+from benchmark.runs.matrix import Places
+from benchmark.runs.progress import Progress
+from benchmark.training.train import Interrupted
+from benchmark.utils import provenance
+from benchmark.utils.errors import UserError
+from benchmark.utils.workspace import Workspace
 from methods import MethodError
 from reports import ReportError, aggregate, records
 from splits import SplitError

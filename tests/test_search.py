@@ -10,8 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmark.errors import UserError
-from benchmark.search import neighbours, stream
+from benchmark.metrics.search import neighbours, stream
+from benchmark.utils.errors import UserError
 
 
 def by_sorting(queries: np.ndarray, gallery: np.ndarray, k: int, own: np.ndarray | None = None) -> np.ndarray:

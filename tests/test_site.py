@@ -16,8 +16,8 @@ from click.testing import CliRunner
 
 from benchmark.commands.report import command
 from reports import ReportError, records, site
-from reports.plots import drawing
-from reports.results import Results
+from reports.analysis.results import Results
+from reports.figures import drawing
 from tests.sample_records import DOMAINS, make_record, write_sample
 
 VOID = {"meta", "link", "input", "br", "img", "hr", "mspace"}

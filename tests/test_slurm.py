@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.errors import UserError
-from benchmark.executors import Job, Resources, slurm
-from benchmark.executors.progress import Progress
-from benchmark.sweeps import status
-from benchmark.workspace import Workspace
+from benchmark.runs import status
+from benchmark.runs.executors import slurm
+from benchmark.runs.job import Job, Resources
+from benchmark.runs.progress import Progress
+from benchmark.utils.errors import UserError
+from benchmark.utils.workspace import Workspace
 from tests import tiny_sweep
 
 submitit = pytest.importorskip("submitit")

@@ -16,9 +16,9 @@ from scipy.stats import entropy
 from sklearn.cluster import KMeans
 from sklearn.metrics import normalized_mutual_info_score, pair_confusion_matrix
 
-from benchmark import clustering
-from benchmark.clustering import f1, library, lloyd, nmi, nmi_f1
-from benchmark.structure import decay, singular_values, structure
+from benchmark.metrics import clustering
+from benchmark.metrics.clustering import f1, library, lloyd, nmi, nmi_f1
+from benchmark.metrics.structure import decay, singular_values, structure
 
 
 def clouds(n=150, classes=12, d=10, seed=0):

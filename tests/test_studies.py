@@ -10,11 +10,14 @@ import pytest
 from click.testing import CliRunner
 
 import methods
-from benchmark import datasets, protocol, studies
+from benchmark import datasets
 from benchmark.commands.studies import command
-from benchmark.errors import UserError
-from benchmark.plan import Overrides, fitting
-from methods.parts import backbones, batches
+from benchmark.config import protocol
+from benchmark.config import study as studies
+from benchmark.config.plan import Overrides, fitting
+from benchmark.utils.errors import UserError
+from methods import backbones
+from methods.samplers import batches
 from splits.union import EIGHT
 
 SHIPPED = ["capacity", "cross", "crt", "demo", "fewshot", "generic", "glyphs", "glyphs-union", "oodml-all",

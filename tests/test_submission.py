@@ -12,8 +12,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from benchmark import submission
-from benchmark.errors import UserError
+from benchmark.runs import submission
+from benchmark.utils.errors import UserError
 
 IDS = [f"c{c}/{i}.png" for c in (5, 4, 6) for i in range(4)]
 X = np.random.default_rng(0).normal(size=(12, 6)).astype(np.float32)

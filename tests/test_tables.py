@@ -14,9 +14,12 @@ import pytest
 from click.testing import CliRunner
 
 from benchmark.commands.export import command as export_command
-from reports import ReportError, aggregate, exports, formats, records, summary, tables, views
-from reports.results import Results
-from reports.tables import Column, Table
+from reports import ReportError, aggregate, exports, records, terminal
+from reports.analysis import views
+from reports.analysis.results import Results
+from reports.tables import boards as tables
+from reports.tables import formats
+from reports.tables.boards import Column, Table
 from tests.sample_records import make_record, write_sample
 
 
@@ -95,7 +98,7 @@ def test_a_bar_is_named_or_there_is_none(frame: pd.DataFrame) -> None:
 
 
 def test_terminal_summary_names_every_method_and_rank(results: Results) -> None:
-    text = summary.terminal(results, pd.DataFrame(columns=list(records.FAILURE_FACTS)))
+    text = terminal.summary(results, pd.DataFrame(columns=list(records.FAILURE_FACTS)))
     assert re.search(r"1\s+s2sd", text)
     assert re.search(r"floor\s+frozen", text)
     assert "harmonic" in text

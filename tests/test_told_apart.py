@@ -12,9 +12,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from reports import collection, exports, records, site
+from reports import exports, packing, records, site
+from reports.analysis.results import Results
 from reports.html import study_pages
-from reports.results import Results
 from tests.sample_records import make_record, write_sample
 from tests.test_report_studies import write_fewshot
 
@@ -113,7 +113,7 @@ def test_runs_that_keep_their_queries_are_counted_loose_and_packed(tmp_path: Pat
     runs = write_sample(tmp_path / "runs", {"margin": 0.6, "s2sd": 0.7}, ("glyphs",), 1, union=False, queries=True)
     for path in sorted(runs.rglob("queries.npz"))[:3]:
         path.unlink()
-    collection.pack([runs], tmp_path / "pack")
+    packing.pack([runs], tmp_path / "pack")
     assert len(list(runs.rglob("queries.npz"))) == 7
     for folder in (runs, tmp_path / "pack"):
         assert study_pages.keeping_outcomes(records.collect(folder)) == 7

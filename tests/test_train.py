@@ -17,17 +17,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from benchmark import train
-from benchmark.engine import checkpoint, compiling, meter
-from benchmark.engine.meter import Diverged
-from benchmark.images import ImageStore, prepare
-from benchmark.pixels.augment import Transform
-from benchmark.pixels.loader import Loader
-from benchmark.protocol import Protocol
-from benchmark.task import Side
+from benchmark.config.protocol import Protocol
+from benchmark.data.augment import Transform
+from benchmark.data.loader import Loader
+from benchmark.data.store import ImageStore, prepare
+from benchmark.data.task import Side
+from benchmark.training import checkpoint, compiling, meter, train
+from benchmark.training.meter import Diverged
 from methods import Method, Objective
 from methods.margin import Margin
-from methods.parts import batches
+from methods.samplers import batches
 from tests.pictures import Drawing, drawn
 
 PLAIN = Protocol(name="test", backbone="tiny", dim=4, epochs=3, batch_size=4, lr=0.01, weight_decay=0.0, size=8)

@@ -16,14 +16,15 @@ from click.testing import CliRunner
 
 from benchmark.commands.records import command
 from benchmark.commands.report import command as report
-from reports import ReportError, aggregate, coverage, gains, records, site
+from reports import ReportError, aggregate, records, site
+from reports.analysis import baselines, progress
+from reports.analysis.results import Results
+from reports.figures import drawing, inline, ladders, studies
 from reports.html.rendering import Site
-from reports.plots import drawing, figures, small_figures, study_figures
-from reports.results import Results
 from splits import manifest
 from tests.sample_records import LADDERS, make_record, write_outcomes
 
-PUBLISHED = Path(__file__).parent.parent / "reports" / "records"
+PUBLISHED = Path(__file__).parent.parent / "reports" / "data" / "records"
 SCORES = {"frozen": (0.3, 0.3, 0.3, 0.2, 0.2), "margin": (0.8, 0.7, 0.7, 0.6, 0.5), "npair": (0.7, 0.7, 0.6, 0.6, 0.4),
           "supcon": (None, 0.7, 0.6, 0.6, None), "diva": (0.5, None, 0.2, None, None)}
 
@@ -50,10 +51,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_floor_is_that_of_the_same_network(runs: Path) -> None:
-    cells = gains.gain_over_floor(aggregate.rung_scores(records.collect(runs), "glyphs"))
+    cells = baselines.gain_over_floor(aggregate.rung_scores(records.collect(runs), "glyphs"))
     margin = cells[cells["method"] == "margin"].sort_values("split")
     assert margin["gain"].tolist() == pytest.approx([0.5, 0.4, 0.4, 0.4, 0.3])
-    board = gains.with_costs(aggregate.ags_board(records.collect(runs)), records.collect(runs))
+    board = baselines.with_costs(aggregate.ags_board(records.collect(runs)), records.collect(runs))
     ours = board.set_index(["method", "backbone"])["mean"]
     gain = board.set_index(["method", "backbone"])["gain"]
     assert gain["margin", "small"] == pytest.approx(ours["margin", "small"] - ours["frozen", "small"])
@@ -62,13 +63,13 @@ def test_the_floor_is_that_of_the_same_network(runs: Path) -> None:
 def test_without_a_floor_on_its_network_the_best_of_the_protocol_counts() -> None:
     rows = pd.DataFrame([("frozen", "p", "a", 0.2), ("frozen", "p", "b", 0.3), ("margin", "p", "c", 0.9),
                          ("margin", "q", "a", 0.9)], columns=["method", "protocol", "backbone", "score"])
-    found = gains.floor_of(rows, "score", ["protocol"])
+    found = baselines.floor_of(rows, "score", ["protocol"])
     assert found[:3].tolist() == [0.2, 0.3, 0.3]
     assert math.isnan(found[3])
 
 
 def test_no_word_on_the_floor_where_a_rung_is_missing(runs: Path) -> None:
-    below = gains.falls_below(aggregate.rung_scores(records.collect(runs), "glyphs")).set_index("method")["below"]
+    below = baselines.falls_below(aggregate.rung_scores(records.collect(runs), "glyphs")).set_index("method")["below"]
     assert math.isinf(below["margin"])
     assert math.isnan(below["supcon"])
     assert math.isnan(below["diva"])
@@ -99,7 +100,7 @@ def test_a_small_curve_starts_at_the_nearest_split_and_ends_where_its_runs_do(ru
     near, far = LADDERS["glyphs"][0][1], LADDERS["glyphs"][-1][1]
     assert ends["margin"] == pytest.approx(2 + 76)
     assert ends["diva"] == pytest.approx(2 + 76 * (LADDERS["glyphs"][2][1] - near) / (far - near), abs=0.06)
-    assert small_figures.sparkline([1], [1], (0, 1), (0, 1)) == ""
+    assert inline.sparkline([1], [1], (0, 1), (0, 1)) == ""
 
 
 def test_names_stay_inside_the_figure_and_at_the_end_of_their_curve(runs: Path) -> None:
@@ -108,7 +109,7 @@ def test_names_stay_inside_the_figure_and_at_the_end_of_their_curve(runs: Path) 
                           for i, label in enumerate(labels) for split, frd in LADDERS["glyphs"]],
                          columns=["label", "split", "frd", "score", "std", "kind", "floor"])
     short = cells[(cells["label"] != "method-3") | (cells["split"] <= 2)]
-    drawn = figures.ladder_curve(short, drawing.styles(labels), "a", "A", "recall@1", relative=False)
+    drawn = ladders.ladder_curve(short, drawing.styles(labels), "a", "A", "recall@1", relative=False)
     width, height = map(float, re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', drawn)[0])
     places = {}
     for label in labels:
@@ -119,12 +120,12 @@ def test_names_stay_inside_the_figure_and_at_the_end_of_their_curve(runs: Path) 
     assert places["method-3"][0] < 0.5 * width < places["method-0"][0]
 
 
-def study(tmp_path: Path) -> coverage.Study:
+def study(tmp_path: Path) -> progress.Study:
     rows = [(method, "small", 15) for method in (*SCORES, "uniform-prior")] + [("frozen", "large", 15)]
     frame = pd.DataFrame([{"dataset": "glyphs", "method": method, "protocol": "demo", "backbone": backbone,
                            "runs": count} for method, backbone, count in rows])
-    coverage.write(tmp_path, coverage.Study("try", "Every method.", "oodml run --study try", frame))
-    (found,) = coverage.read([tmp_path])
+    progress.write(tmp_path, progress.Study("try", "Every method.", "oodml run --study try", frame))
+    (found,) = progress.read([tmp_path])
     pd.testing.assert_frame_equal(found.rows, frame)
     return found
 
@@ -132,7 +133,7 @@ def study(tmp_path: Path) -> coverage.Study:
 def test_a_study_is_held_against_the_runs_that_are_there(runs: Path, tmp_path: Path) -> None:
     asked = study(tmp_path)
     frame, lost = records.scan(runs)
-    told = coverage.shown(asked, Results(frame).runs)
+    told = progress.shown(asked, Results(frame).runs)
     assert told
     assert (told["done"], told["runs"]) == (5 + 5 + 5 + 3 + 2 + 2, 7 * 15)
     assert told["parts"] == [{"dataset": "glyphs", "backbone": "small", "done": 20, "runs": 90},
@@ -141,10 +142,10 @@ def test_a_study_is_held_against_the_runs_that_are_there(runs: Path, tmp_path: P
     home = site.build(Results(frame), lost, tmp_path / "site", studies=[asked]).read_text()
     assert "20/90" in home
     assert "oodml run --study try" in home
-    assert coverage.shown(asked, frame.iloc[:0]) is None
+    assert progress.shown(asked, frame.iloc[:0]) is None
     (tmp_path / "studies" / "try.json").write_text("{")
     with pytest.raises(ReportError, match=r"try\.json is damaged"):
-        coverage.read([tmp_path])
+        progress.read([tmp_path])
 
 
 def test_the_published_records_are_whole() -> None:
@@ -156,7 +157,7 @@ def test_the_published_records_are_whole() -> None:
             ["home", "dataset"]):
         ladder = manifest.load(home / "splits" / f"{dataset}.json")
         assert set(here["split_hash"]) <= {split.hash for split in ladder.splits}
-    for asked in coverage.read([PUBLISHED]):
+    for asked in progress.read([PUBLISHED]):
         rows = asked.held_against(frame)
         assert (rows["done"] <= rows["runs"]).all()
         assert rows["done"].sum() > 0
@@ -185,7 +186,7 @@ def test_a_report_of_published_records_shows_the_ladder_and_how_far_the_study_is
     page = (tmp_path / "leaderboard" / "dataset" / "glyphs.html").read_text()
     assert "figures/glyphs-progression.svg" in page
     assert (tmp_path / "leaderboard" / "figures" / "glyphs-progression.svg").is_file()
-    unfinished = [asked for asked in coverage.read([PUBLISHED]) if asked.command in result.output]
+    unfinished = [asked for asked in progress.read([PUBLISHED]) if asked.command in result.output]
     home = (tmp_path / "leaderboard" / "index.html").read_text()
     assert all(asked.command in home for asked in unfinished)
 
@@ -205,7 +206,7 @@ def test_names_in_figures_keep_their_digits() -> None:
     label = "margin[margin_lr=0.0005]"
     cells = pd.DataFrame([(label, split, frd, 0.7, math.nan, "swap", False) for split, frd in LADDERS["glyphs"]],
                          columns=["label", "split", "frd", "score", "std", "kind", "floor"])
-    drawn = figures.ladder_curve(cells, drawing.styles([label]), "a", "A 0.1234", "recall@1")
+    drawn = ladders.ladder_curve(cells, drawing.styles([label]), "a", "A 0.1234", "recall@1")
     root = ElementTree.fromstring(drawn)
     told = [element.text or "" for element in root.iter()]
     assert label in told
@@ -233,7 +234,7 @@ def test_the_parts_of_a_union_are_named_apart_and_inside_and_so_are_the_best_row
     board = pd.DataFrame([{"label": label, "floor": False} | {part: 0.9 - 0.01 * i for part in sizes}
                           for i, label in enumerate(labels)])
     look = drawing.styles_of(labels, drawing.styles(labels[20:] + labels[:20]))
-    drawn = figures.size_bias(board, sizes, look, "a", "A", "recall@1")
+    drawn = ladders.size_bias(board, sizes, look, "a", "A", "recall@1")
     found = texts(drawn)
     assert {label for label in found if label.startswith("method")} == set(labels[:8])
     names = [f"{part} {size:,}" for part, size in sizes.items()]
@@ -250,10 +251,10 @@ def test_the_parts_of_a_union_are_named_apart_and_inside_and_so_are_the_best_row
 def test_legends_show_every_dataset_whole() -> None:
     names = [f"glyphs-armenian-{i}" for i in range(12)]
     curve = [{"epoch": epoch, "loss": 1 / epoch, "recall@1": 0.5} for epoch in (1, 2)]
-    trained = small_figures.training_curves([(name, curve) for name in names], "a", "A", "recall@1")
+    trained = inline.training_curves([(name, curve) for name in names], "a", "A", "recall@1")
     points = pd.DataFrame([(name, "default", 0.5, 0.5) for name in names],
                           columns=["dataset", "kind", "recall@1", "rho"])
-    scattered = study_figures.scatters(points, ["rho"], "recall@1", "b", "B")
+    scattered = studies.scatters(points, ["rho"], "recall@1", "b", "B")
     for drawn, em in ((trained, 8.5 * 0.6), (scattered, 8 * 0.6)):
         width, height = map(float, re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', drawn)[0])
         found = texts(drawn)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from benchmark.errors import UserError
-from benchmark.metrics import retrieval
-from benchmark.scoring import score
-from benchmark.task import Side
-from benchmark.universal import ensemble, evaluate
+from benchmark.data.task import Side
+from benchmark.metrics.retrieval import retrieval
+from benchmark.metrics.union import ensemble, evaluate
+from benchmark.runs.scoring import score
+from benchmark.utils.errors import UserError
 
 
 def union(seed=0, n=240, d=6):

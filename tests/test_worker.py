@@ -11,15 +11,16 @@ import numpy as np
 import pytest
 import torch
 
-from benchmark import datasets, protocol, worker
+from benchmark import datasets
+from benchmark.config import protocol
+from benchmark.data.augment import Transform
+from benchmark.data.task import Side
 from benchmark.datasets.index import DatasetIndex
-from benchmark.engine.meter import Diverged
-from benchmark.errors import UserError
-from benchmark.executors import cell
-from benchmark.pixels.augment import Transform
-from benchmark.task import Side
-from benchmark.train import History
-from benchmark.workspace import Workspace
+from benchmark.runs import cell, worker
+from benchmark.training.meter import Diverged
+from benchmark.training.train import History
+from benchmark.utils.errors import UserError
+from benchmark.utils.workspace import Workspace
 from reports import records
 from tests import tiny_runs
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.executors.brake import Brake
-from benchmark.workspace import Workspace
+from benchmark.runs.interrupt import Brake
+from benchmark.utils.workspace import Workspace
 from tests import tiny_sweep
 
 WORDS = ["run", *tiny_sweep.WORDS, "--methods", "margin", "--splits", "1", "--seeds", "1"]

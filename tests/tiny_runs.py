@@ -16,12 +16,15 @@ from typing import Any
 import numpy as np
 
 import methods
-from benchmark import datasets, images, ladders, weights, worker
-from benchmark.executors.brake import Brake
-from benchmark.plan import Overrides, RunSpec, plan
-from benchmark.train import Interrupted
-from benchmark.worker import Context
-from benchmark.workspace import Workspace
+from benchmark import datasets
+from benchmark.config.plan import Overrides, RunSpec, plan
+from benchmark.data import ladders, weights
+from benchmark.data.store import open_store
+from benchmark.runs import worker
+from benchmark.runs.interrupt import Brake
+from benchmark.runs.worker import Context
+from benchmark.training.train import Interrupted
+from benchmark.utils.workspace import Workspace
 from splits.ladder import build_ladder
 
 DATASET = "glyphs-mini"
@@ -46,7 +49,7 @@ def workspace(folder: Path, dataset: str = DATASET) -> Workspace:
     ladder = build_ladder(features, index.labels, index.train_classes, index.test_classes, classes=index.classes,
                           dataset=index.name, dataset_hash=index.hash)
     ladders.save(ladder, made)
-    images.prepare(index, made.cache, progress=False)
+    open_store(index, made.cache, progress=False)
     return made
 
 

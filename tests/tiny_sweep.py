@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 
 import methods
-from benchmark import datasets, images, ladders
-from benchmark.executors import Job
-from benchmark.studies import Part, Study
-from benchmark.sweeps.matrix import Places, gather
-from benchmark.workspace import Workspace
+from benchmark import datasets
+from benchmark.config.study import Part, Study
+from benchmark.data import ladders
+from benchmark.data.store import open_store
+from benchmark.runs.job import Job
+from benchmark.runs.matrix import Places, gather
+from benchmark.utils.workspace import Workspace
 from methods import registry
 from splits.ladder import build_ladder
 
@@ -38,7 +40,7 @@ def workspace(root: Path, names: tuple[str, ...] = ("glyphs-mini",)) -> Workspac
             features = np.random.default_rng(0).normal(size=(len(index), 8)) + index.labels[:, None] % 7
             ladders.save(build_ladder(features, index.labels, index.train_classes, index.test_classes, rungs=3,
                                       classes=index.classes, dataset=index.name, dataset_hash=index.hash), made)
-        images.prepare(index, made.cache, progress=False)
+        open_store(index, made.cache, progress=False)
     return made
 
 

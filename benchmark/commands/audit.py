@@ -19,7 +19,8 @@ def command(files: tuple[Path, ...], everything: bool, form: str) -> None:
     has dataset, metric, method, ags; a union file has the rows `harmonic` or `arithmetic` in its column dataset.
     `oodml export --table ladder`, `ags` and `uml` write such files.
     """
-    from reports import audit, formats
+    from reports.analysis import audit
+    from reports.tables import formats
 
     findings = audit.audit(files or None)
     click.echo(formats.render(audit.audit_table(findings, everything), form), nl=False)

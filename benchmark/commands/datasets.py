@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from benchmark.commands import columns
-from benchmark.workspace import Workspace, workspace_options
+from benchmark.utils.workspace import Workspace, workspace_options
 
 if TYPE_CHECKING:
     from benchmark.datasets import Counts, Dataset, DatasetIndex
@@ -51,10 +51,10 @@ def _table(workspace: Workspace) -> None:
 
 def _row(dataset: Dataset, data: Path, loaded: dict[str, DatasetIndex]) -> tuple[str, ...]:
     from benchmark import datasets
-    from benchmark.checkup.doctor import count
+    from benchmark.data.doctor import count
     from benchmark.datasets.reading import NotThere, Unreadable
     from benchmark.datasets.union import unite_indexes
-    from benchmark.errors import UserError
+    from benchmark.utils.errors import UserError
 
     name, title = dataset.name, dataset.title
     if dataset.embedded and dataset.counts is not None:  # choosing among a thousand drawings would take seconds
@@ -93,8 +93,8 @@ def _sizes(counts: Counts) -> tuple[str, str, str]:
 def show(workspace: Workspace, name: str, sheet: Path | None) -> None:
     """Where a dataset comes from, its tree and its counts."""
     from benchmark import datasets
-    from benchmark.checkup.contact import contact_sheet
-    from benchmark.checkup.doctor import describe
+    from benchmark.data.contact_sheet import contact_sheet
+    from benchmark.data.doctor import describe
     from benchmark.datasets.reading import NotThere
 
     dataset = datasets.get(name)
@@ -116,10 +116,10 @@ def show(workspace: Workspace, name: str, sheet: Path | None) -> None:
         return
     _figures(index)
     if dataset.embedded and index.domains is None:
-        from benchmark import images
-        from benchmark.checkup import baseline
+        from benchmark.data import baseline
+        from benchmark.data.store import open_store
 
-        store = images.prepare(index, workspace.writable().cache)
+        store = open_store(index, workspace.writable().cache)
         click.echo("before anything is learnt, Recall@1 on the default test classes: "
                    f"raw pixels {baseline.raw_pixel_recall(index, store):.2f}, "
                    f"frozen EfficientNet-Lite0 {baseline.frozen_recall(index, store, workspace):.2f}")
@@ -132,7 +132,7 @@ def show(workspace: Workspace, name: str, sheet: Path | None) -> None:
 def _figures(index: DatasetIndex) -> None:
     import numpy as np
 
-    from benchmark.checkup.doctor import count, describe, single_classes
+    from benchmark.data.doctor import count, describe, single_classes
 
     if index.root is not None:
         click.echo(f"found in: {index.root}")
@@ -167,9 +167,10 @@ def check(workspace: Workspace, name: str, jobs: int | None) -> None:
     """
     from tqdm import tqdm
 
-    from benchmark import datasets, images
-    from benchmark.checkup.doctor import count, describe, examine
-    from benchmark.errors import UserError
+    from benchmark import datasets
+    from benchmark.data.doctor import count, describe, examine
+    from benchmark.data.store import kept
+    from benchmark.utils.errors import UserError
 
     dataset = datasets.get(name)
     try:
@@ -179,7 +180,7 @@ def check(workspace: Workspace, name: str, jobs: int | None) -> None:
         _expected(dataset.tree)
         sys.exit(1)
     with tqdm(total=len(index), unit="img", desc=f"decoding {name}", file=sys.stderr, disable=None) as bar:
-        report = examine(index, dataset.counts, jobs, bar.update, images.kept(index, workspace.cache))
+        report = examine(index, dataset.counts, jobs, bar.update, kept(index, workspace.cache))
     problems = report.problems()
     place = "" if index.root is None else f" in {index.root}"
     for problem in problems:
@@ -204,9 +205,10 @@ def _expected(tree: str) -> None:
 @workspace_options
 def prepare(workspace: Workspace, name: str, jobs: int | None) -> None:
     """Decode every image of a dataset once and keep it for training; what is kept already is verified by its hash."""
-    from benchmark import datasets, images
+    from benchmark import datasets
+    from benchmark.data.store import open_store
 
     index = datasets.load(name, workspace.data)
-    store = images.prepare(index, workspace.writable().cache, jobs=jobs, progress=True)
+    store = open_store(index, workspace.writable().cache, jobs=jobs, progress=True)
     store.verify()
     click.echo(f"{name}: {len(store):,} images decoded, {store.nbytes / 1e9:.2f} GB in {store.folder}")

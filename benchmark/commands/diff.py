@@ -20,7 +20,9 @@ def command(a: Path, b: Path, metric: str, tolerance: float, form: str) -> None:
 
     A folder is a working folder or any folder of run records. Exit code 1 if they differ, 0 if not.
     """
-    from reports import differences, formats, records
+    from reports import records
+    from reports.analysis import differences
+    from reports.tables import formats
 
     homes = [folder / "runs" if (folder / "runs").is_dir() else folder for folder in (a, b)]
     sides = [records.scan_checked([home])[0] for home in homes]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from benchmark.errors import UserError
-from benchmark.workspace import Workspace, workspace_options
+from benchmark.utils.errors import UserError
+from benchmark.utils.workspace import Workspace, workspace_options
 
 
 @click.command()
@@ -25,7 +25,7 @@ def command(workspace: Workspace, chosen: str, dataset: str, seeds: int | None, 
     stands among the union's runs as the method ensemble:M, as where a study asks for it.
     """
     import methods
-    from benchmark.afterwards import ensemble
+    from benchmark.posthoc import ensemble
 
     for plugin in plugins:
         methods.load_plugin(plugin)

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from benchmark.workspace import Workspace, workspace_options
+from benchmark.utils.workspace import Workspace, workspace_options
 
 RETRIEVAL = ("recall@1", "recall@2", "recall@4", "recall@8", "map@1000", "map@r", "r-precision")
 MEASURES = (*RETRIEVAL, "nmi", "f1")
@@ -37,7 +37,7 @@ def command(workspace: Workspace, **arguments: Any) -> None:
     dataset; with all training images the structure of the training embeddings is measured too. For a union the scores
     of its members and their harmonic mean follow those over its unified gallery.
     """
-    from benchmark.evaluate import evaluate
+    from benchmark.runs.evaluate import evaluate
 
     result = evaluate(workspace.writable(), **arguments)
     for note in result.notes:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from benchmark.workspace import Workspace, workspace_options
+from benchmark.utils.workspace import Workspace, workspace_options
 
 
 @click.command(name="export")
@@ -28,7 +28,7 @@ def command(workspace: Workspace, name: str, form: str, metric: str, folders: tu
             published: str, out: Path | None) -> None:
     """Write one table of the finished runs, ready to be pasted into a paper."""
     from reports import exports, records
-    from reports.results import Results
+    from reports.analysis.results import Results
 
     frame, _ = records.scan_checked(folders or (workspace.runs,), datasets.split(",") if datasets else None)
     results = Results(frame, with_published=published != "hidden", rank_published=published == "ranked")

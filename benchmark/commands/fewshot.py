@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from benchmark.workspace import Workspace, workspace_options
+from benchmark.utils.workspace import Workspace, workspace_options
 
 
 @click.command()
@@ -30,8 +30,8 @@ def command(workspace: Workspace, chosen: str, dataset: str, shots: str, splits:
     is kept.
     """
     import methods
-    from benchmark.afterwards import fewshot
-    from benchmark.errors import UserError
+    from benchmark.posthoc import fewshot
+    from benchmark.utils.errors import UserError
 
     for plugin in plugins:
         methods.load_plugin(plugin)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from benchmark.workspace import Workspace, workspace_options
+from benchmark.utils.workspace import Workspace, workspace_options
 
 
 @click.command(name="inspect")
@@ -29,8 +29,8 @@ def command(workspace: Workspace, runs: tuple[Path, ...], queries: int, no_umap:
     looked into.
     """
     import methods
-    from benchmark import leaderboard
-    from benchmark.afterwards.inspect import inspect
+    from benchmark.posthoc import leaderboard
+    from benchmark.posthoc.inspect import inspect
 
     for plugin in plugins:
         methods.load_plugin(plugin)

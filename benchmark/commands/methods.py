@@ -38,7 +38,7 @@ def _load(plugins: tuple[Path, ...]) -> None:
 
 def _table(tag: str | None) -> None:
     import methods
-    from benchmark.errors import UserError
+    from benchmark.utils.errors import UserError
 
     names = methods.names(tag)
     if not names:
@@ -80,7 +80,7 @@ def _settings(entry: Entry) -> None:
     """One line for each setting: value, datasets and protocols that differ, source."""
     import dataclasses
 
-    from benchmark import protocol
+    from benchmark.config import protocol
 
     fields = dataclasses.fields(entry.cls.Settings)  # type: ignore[attr-defined]
     changed = {name: protocol.settings_of(name, entry) for name in protocol.names()}
@@ -100,7 +100,7 @@ def _settings(entry: Entry) -> None:
 
 def _against_protocols(entry: Entry) -> None:
     """What the method does otherwise than each protocol's general keys say, or says by its own rates."""
-    from benchmark import protocol
+    from benchmark.config import protocol
 
     lines = []
     for name in protocol.names():
@@ -128,7 +128,7 @@ def _against_protocols(entry: Entry) -> None:
 @click.option("--seed", default=0, show_default=True, help="Start of the networks and order of the points.")
 def toy(out: Path, p: float, seed: int) -> None:
     """Draw the 2-d examples of Revisiting DML: embeddings with and without rho-regularisation, singular values."""
-    from benchmark.errors import UserError
+    from benchmark.utils.errors import UserError
     from methods.parts import toy as examples
 
     if out.suffix not in (".png", ".svg", ".pdf"):

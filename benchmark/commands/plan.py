@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from benchmark.commands.run import show, sweep_options
-from benchmark.workspace import Workspace, workspace_options
+from benchmark.utils.workspace import Workspace, workspace_options
 
 
 @click.command()

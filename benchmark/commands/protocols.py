@@ -11,7 +11,7 @@ import click
 @click.pass_context
 def command(context: click.Context) -> None:
     """List the protocols, or show one with every key, its value, its meaning and where the value comes from."""
-    from benchmark import protocol
+    from benchmark.config import protocol
 
     if context.invoked_subcommand is None:
         for name in protocol.names():
@@ -24,7 +24,7 @@ def command(context: click.Context) -> None:
 @click.argument("name")
 def show(name: str) -> None:
     """Every key of a protocol (or of a .toml file): value, meaning, source."""
-    from benchmark import protocol
+    from benchmark.config import protocol
 
     click.echo(f"{protocol.path_of(name).stem}: {protocol.summary(name)}")
     table = None

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from benchmark.workspace import Workspace, workspace_options
+from benchmark.utils.workspace import Workspace, workspace_options
 
 if TYPE_CHECKING:
-    from reports.coverage import Study
+    from reports.analysis.progress import Study
 
 
 @click.group()
@@ -35,11 +35,12 @@ def pack(workspace: Workspace, out: Path, folders: tuple[Path, ...], datasets: s
     kept to the bit and `oodml report --records OUT` shows them as it shows loose records; weights, logs and outcomes of
     single queries stay behind (their sums by class go along, from which the tests between methods are made).
     """
-    from reports import collection, coverage
+    from reports import packing
+    from reports.analysis import progress
 
-    written, runs = collection.pack(folders or (workspace.runs,), out, datasets.split(",") if datasets else None)
+    written, runs = packing.pack(folders or (workspace.runs,), out, datasets.split(",") if datasets else None)
     written += _ladders(workspace, out)
-    written += [coverage.write(out, _asked(name, workspace)) for name in studies]
+    written += [progress.write(out, _asked(name, workspace)) for name in studies]
     size = sum(path.stat().st_size for path in written)
     click.echo(f"packed {runs} runs in {len(written)} files, {size / 1e6:.2f} MB, into {out}")
 
@@ -71,9 +72,9 @@ def _asked(name: str, workspace: Workspace) -> Study:
     """The runs that a study asks for, by dataset, method, protocol and backbone."""
     import pandas as pd
 
-    from benchmark import studies
-    from benchmark.sweeps import matrix
-    from reports.coverage import Study
+    from benchmark.config import study as studies
+    from benchmark.runs import matrix
+    from reports.analysis.progress import Study
 
     study = studies.load(name)
     jobs = matrix.gather(study, matrix.Places(workspace)).jobs
@@ -92,12 +93,13 @@ def unpack(workspace: Workspace, folder: Path) -> None:
 
     Their ladders go along. A run or a ladder that is there already is kept as it is.
     """
-    from reports import collection, coverage
+    from reports import packing
+    from reports.analysis import progress
 
-    written, there = collection.unpack(folder, workspace.writable().runs)
+    written, there = packing.unpack(folder, workspace.writable().runs)
     click.echo(f"unpacked {written} runs into {workspace.runs}" + (f", {there} were there already" if there else ""))
-    for source in sorted([*folder.glob(f"{coverage.FOLDER}/*.json"), *folder.glob(f"*/{coverage.FOLDER}/*.json")]):
-        _copied(source, workspace.root / coverage.FOLDER / source.name)
+    for source in sorted([*folder.glob(f"{progress.FOLDER}/*.json"), *folder.glob(f"*/{progress.FOLDER}/*.json")]):
+        _copied(source, workspace.root / progress.FOLDER / source.name)
     for source in sorted([*folder.glob("splits/*.json"), *folder.glob("*/splits/*.json")]):
         target = workspace.splits / source.name
         if not target.exists():

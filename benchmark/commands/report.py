@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from benchmark.workspace import Workspace, workspace_options
+from benchmark.utils.workspace import Workspace, workspace_options
 
 
 @click.command(name="report")
@@ -22,9 +22,9 @@ from benchmark.workspace import Workspace, workspace_options
 def command(workspace: Workspace, folders: tuple[Path, ...], out: Path | None, datasets: str | None,
             metric: str, published: str) -> None:
     """Rank the finished runs and write the leaderboard as static pages."""
-    from benchmark import leaderboard
-    from reports import summary
+    from benchmark.posthoc import leaderboard
+    from reports import terminal
 
     board = leaderboard.collect(workspace, folders, datasets.split(",") if datasets else None, published)
-    click.echo(summary.terminal(board.results, board.lost, metric, board.studies))
+    click.echo(terminal.summary(board.results, board.lost, metric, board.studies))
     click.echo(f"\nLeaderboard: {board.build(out).resolve()}")

@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from benchmark.errors import UserError
-from benchmark.workspace import Workspace, workspace_options
+from benchmark.utils.errors import UserError
+from benchmark.utils.workspace import Workspace, workspace_options
 
 
 def sweep_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -74,7 +74,7 @@ def seconds_of(text: str | None) -> float | None:
 
 def study_of(arguments: dict[str, Any]) -> Any:
     """The study that the options name or describe; takes its options out of `arguments`."""
-    from benchmark import studies
+    from benchmark.config import study
 
     given = {"methods": arguments.pop("chosen"), "protocol": arguments.pop("protocol"),
              "splits": arguments.pop("splits"), "seeds": arguments.pop("seeds"),
@@ -95,9 +95,9 @@ def study_of(arguments: dict[str, Any]) -> Any:
         for key, option in (("methods", "--methods"), ("datasets", "--dataset")):
             if not given[key]:
                 raise UserError(f"say what to run: {option} is missing (or give a --study)")
-        part = studies.Part(given["datasets"], given["methods"])
-        return studies.Study(",".join(given["datasets"]), (part,)).changed(**given, set=changes)
-    return studies.load(name).changed(**given, set=changes)
+        part = study.Part(given["datasets"], given["methods"])
+        return study.Study(",".join(given["datasets"]), (part,)).changed(**given, set=changes)
+    return study.load(name).changed(**given, set=changes)
 
 
 def _pairs(option: str, texts: Iterable[str], example: str) -> dict[str, str]:
@@ -113,7 +113,7 @@ def _pairs(option: str, texts: Iterable[str], example: str) -> dict[str, str]:
 
 def resources_of(arguments: dict[str, Any]) -> Any:
     """What the sweep may use; takes its options out of `arguments`."""
-    from benchmark.executors import Resources
+    from benchmark.runs.job import Resources
 
     slurm = _pairs("--slurm", arguments.pop("slurm"), "partition=gpu")
     return Resources(jobs=arguments.pop("jobs"), per_gpu=arguments.pop("per_gpu"),
@@ -123,8 +123,7 @@ def resources_of(arguments: dict[str, Any]) -> Any:
 
 def show(workspace: Workspace, arguments: dict[str, Any]) -> None:
     """What `plan` and `run --dry-run` do."""
-    from benchmark import executors
-    from benchmark.sweeps import matrix, sweep
+    from benchmark.runs import executors, matrix, sweep
 
     executors.get(arguments.pop("executor"))
     study, resources = study_of(arguments), resources_of(arguments)
@@ -149,13 +148,17 @@ def command(workspace: Workspace, dry_run: bool, **arguments: Any) -> None:
         return
     if arguments.pop("calibrate"):
         raise UserError("--calibrate belongs to `oodml plan` or --dry-run")
-    from benchmark.sweeps import sweep
-    from benchmark.sweeps.matrix import Places
+    from benchmark.runs import sweep
+    from benchmark.runs.matrix import Places
 
     study, resources = study_of(arguments), resources_of(arguments)
     places = Places(workspace.writable(), arguments["weights_file"], arguments["plugins"])
     outcome = sweep.run(study, places, executor=arguments["executor"], resources=resources,
                         retry_failed=arguments["retry_failed"], command=shlex.join(["oodml", *sys.argv[1:]]))
+    if study.after:
+        from benchmark.posthoc import steps  # brings much along that most sweeps do not need
+
+        steps.follow_all(study, outcome, workspace, click.echo)
     if outcome.submitted:
         click.echo(f"{outcome.submitted} cells are with the cluster now; `oodml status` tells how they fare"
                    + ("; when they are done, the same command does the rest of the study" if study.after else ""))

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from benchmark.errors import UserError, is_users_mistake
-from benchmark.workspace import Workspace, workspace_options
+from benchmark.utils.errors import UserError, is_users_mistake
+from benchmark.utils.workspace import Workspace, workspace_options
 
 
 @click.group()
@@ -69,7 +69,8 @@ def build(workspace: Workspace, names: tuple[str, ...], rung_iterations: str | N
 
     Of several datasets, one that gets no ladder does not keep the others from theirs.
     """
-    from benchmark import datasets, ladders
+    from benchmark import datasets
+    from benchmark.data import ladders
 
     workspace.writable()
     if not names:
@@ -108,7 +109,7 @@ def _tell(step: Any) -> None:
 @workspace_options
 def show(workspace: Workspace, dataset: str) -> None:
     """The rungs of a ladder: classes, images and distances, beside the i.i.d. baseline."""
-    from benchmark import ladders
+    from benchmark.data import ladders
 
     ladder = ladders.load(workspace, dataset)
     click.echo(ladders.table(ladder))
@@ -125,9 +126,9 @@ def show(workspace: Workspace, dataset: str) -> None:
 @workspace_options
 def plot(workspace: Workspace, dataset: str, umap: bool, out: Path | None, seed: int, **options: Any) -> None:
     """Figures: the distance over iterations, and train and test images of three rungs in the plane."""
-    from benchmark import split_figures
+    from benchmark.data import ladder_figures
 
-    written = split_figures.draw(dataset, workspace.writable(), out or workspace.splits, umap, seed, **options)
+    written = ladder_figures.draw(dataset, workspace.writable(), out or workspace.splits, umap, seed, **options)
     if not written:
         raise UserError(f"nothing to draw: the ladder of {dataset} was not built step by step here, so there is no "
                         "distance over iterations; leave --no-umap out for UMAPs of its rungs")
@@ -141,7 +142,7 @@ def plot(workspace: Workspace, dataset: str, umap: bool, out: Path | None, seed:
 @workspace_options
 def verify(workspace: Workspace, files: tuple[Path, ...], dataset: str | None) -> None:
     """Check manifests: hash, disjoint sides, classes and counts against the dataset on disk."""
-    from benchmark import ladders
+    from benchmark.data import ladders
 
     wrong = 0
     for path in files:
@@ -159,7 +160,8 @@ def verify(workspace: Workspace, files: tuple[Path, ...], dataset: str | None) -
 @workspace_options
 def export(workspace: Workspace, dataset: str, split: str | None, form: str, out: Path | None) -> None:
     """Write the images of each rung as a list that any training code can read."""
-    from benchmark import datasets, ladders
+    from benchmark import datasets
+    from benchmark.data import ladders
     from splits.export import export as lines
 
     index = datasets.load(dataset, workspace.data)
@@ -179,7 +181,7 @@ def export(workspace: Workspace, dataset: str, split: str | None, form: str, out
 @workspace_options
 def import_(workspace: Workspace, file: Path, dataset: str) -> None:
     """Take over a split file released with the ooDML paper; nothing in it is run."""
-    from benchmark import ladders
+    from benchmark.data import ladders
 
     found = ladders.import_released(file, dataset, workspace.writable())
     for what, names in (("classes", found.missing_classes), ("files of few-shot episodes", found.missing_files)):
@@ -198,7 +200,7 @@ def import_(workspace: Workspace, file: Path, dataset: str) -> None:
 @workspace_options
 def cross(workspace: Workspace, names: str, **options: Any) -> None:
     """Distance of each dataset's train set (rows) to each one's test set (columns)."""
-    from benchmark import ladders
+    from benchmark.data import ladders
 
     found = ladders.cross(names.split(","), workspace.writable(), **options)
     width = max(12, *(len(name) + 2 for name in found.names))
@@ -216,8 +218,8 @@ def cross(workspace: Workspace, names: str, **options: Any) -> None:
 @workspace_options
 def compare(workspace: Workspace, dataset: str, backbones: str, out: Path | None, **options: Any) -> None:
     """Does the ladder depend on the backbone? Progressions, order of moves and overlap of rungs."""
-    from benchmark import ladders, split_figures
+    from benchmark.data import ladder_figures, ladders
 
     found = ladders.compare_backbones(dataset, backbones.split(","), workspace.writable(), **options)
-    click.echo(split_figures.comparison_text(found))
-    click.echo(f"wrote {split_figures.comparison(found, dataset, out or workspace.splits)}")
+    click.echo(ladder_figures.comparison_text(found))
+    click.echo(f"wrote {ladder_figures.comparison(found, dataset, out or workspace.splits)}")

@@ -7,7 +7,7 @@ import time
 
 import click
 
-from benchmark.workspace import Workspace, workspace_options
+from benchmark.utils.workspace import Workspace, workspace_options
 
 
 @click.command()
@@ -16,8 +16,7 @@ from benchmark.workspace import Workspace, workspace_options
 @workspace_options
 def command(workspace: Workspace, watch: bool, every: float) -> None:
     """Count done, running, failed and missing cells of the sweeps started here, with causes of failures."""
-    from benchmark.executors import locks
-    from benchmark.sweeps import status
+    from benchmark.runs import locks, status
 
     watching = locks.Watch()
     while True:

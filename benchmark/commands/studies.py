@@ -9,7 +9,7 @@ import click
 @click.pass_context
 def command(context: click.Context) -> None:
     """List the studies, or show the file of one."""
-    from benchmark import studies
+    from benchmark.config import study as studies
 
     if context.invoked_subcommand is None:
         for name in studies.names():
@@ -22,6 +22,7 @@ def command(context: click.Context) -> None:
 @click.argument("name")
 def show(name: str) -> None:
     """The file of a study: its parts, and what follows them."""
-    from benchmark import shipped, studies
+    from benchmark.config import study as studies
+    from benchmark.config import toml
 
-    click.echo(shipped.text(studies.path_of(name)), nl=False)
+    click.echo(toml.text(studies.path_of(name)), nl=False)

@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmark.datasets.index import DatasetIndex
 from benchmark.datasets.reading import Unreadable
-from benchmark.errors import UserError, near
+from benchmark.utils.errors import UserError, near
 
 __all__ = ["Counts", "Dataset", "DatasetIndex", "get", "has_images", "load", "names", "present"]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmark.errors import UserError
+from benchmark.utils.errors import UserError
 
 if TYPE_CHECKING:
     from fontTools.ttLib import TTFont

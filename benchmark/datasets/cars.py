@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmark.datasets import Counts, Dataset, DatasetIndex
 from benchmark.datasets.reading import class_folders, existing, find, make_index, mat, tree_hint
-from benchmark.errors import UserError
+from benchmark.utils.errors import UserError
 
 FOLDERS = ("cars196", "stanford_cars", "cars", "cars_196", "stanford-cars", "stanford-cars-dataset", "StanfordCars")
 DEVKITS = ("devkit", "car_devkit/devkit", "car_devkit", ".")

@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmark.datasets import Dataset, DatasetIndex
 from benchmark.datasets.folder import own_name
 from benchmark.datasets.reading import NotThere, first_half, make_index, safe, text
-from benchmark.errors import UserError, near
+from benchmark.utils.errors import UserError, near
 
 COLUMNS = {"path": None, "label": None, "split": ("train", "test"), "domain": None, "role": ("", "query", "gallery")}
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from benchmark.datasets import Counts, Dataset, DatasetIndex
 from benchmark.datasets.reading import existing, find, image_folder, make_index, mat
-from benchmark.errors import UserError
+from benchmark.utils.errors import UserError
 
 FOLDERS = ("stanford_dogs", "dogs", "StanfordDogs", "stanford-dogs", "stanford-dogs-dataset")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmark.datasets import Dataset, DatasetIndex, names
 from benchmark.datasets.reading import SUFFIXES, NotThere, class_folders, images_under, make_index, subfolders
-from benchmark.errors import UserError
+from benchmark.utils.errors import UserError
 
 SIDES = ("train", "test")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps
 
-from benchmark.errors import UserError
+from benchmark.utils.errors import UserError
 
 
 def upright(image: Image.Image) -> Image.Image:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from benchmark.datasets import Counts, Dataset, DatasetIndex
 from benchmark.datasets.reading import existing, find, make_index, numbers, rows
-from benchmark.errors import UserError
+from benchmark.utils.errors import UserError
 
 FOLDERS = ("inshop", "in-shop", "In-shop Clothes Retrieval Benchmark", "in_shop", "In-shop_Clothes_Retrieval_Benchmark",
            "deepfashion_inshop", "inshop_clothes")

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from benchmark.datasets.index import DatasetIndex
-from benchmark.errors import UserError
+from benchmark.utils.errors import UserError
 
 Key = TypeVar("Key", int, str)
 

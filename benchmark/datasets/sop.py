@@ -6,7 +6,7 @@ from pathlib import Path
 
 from benchmark.datasets import Counts, Dataset, DatasetIndex
 from benchmark.datasets.reading import existing, find, make_index, numbers, rows
-from benchmark.errors import UserError
+from benchmark.utils.errors import UserError
 
 FOLDERS = ("Stanford_Online_Products", "online_products", "sop", "stanford-online-products")
 TRAIN, TEST = "Ebay_train.txt", "Ebay_test.txt"

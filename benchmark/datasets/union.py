@@ -29,7 +29,7 @@ from benchmark.datasets import (
     sop,
 )
 from benchmark.datasets.reading import NotThere
-from benchmark.errors import UserError
+from benchmark.utils.errors import UserError
 from splits.union import EIGHT, STANDARD_FOUR, Member, unite
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import pandas as pd
 
-from reports import aggregate, published
-from reports.tables import Column, Table
+from reports import aggregate
+from reports.analysis import published
+from reports.tables.boards import Column, Table
 
 _ANYHOW = {"--budget": 1, "--per-gpu": 1, "--jobs": 1, "--executor": 1, "--ray-address": 1, "--slurm": 1,
            "--retry-failed": 0}

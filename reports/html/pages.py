@@ -8,15 +8,16 @@ from typing import Any
 
 import pandas as pd
 
-from reports import coverage, tables, views
-from reports.coverage import Study
+from reports.analysis import progress, views
+from reports.analysis.progress import Study
+from reports.analysis.results import union_parts
+from reports.analysis.statistics import kendall_between_rungs
+from reports.figures import inline, ladders
+from reports.figures.drawing import Style, styles_of
 from reports.html import cards
 from reports.html.extras import Extras
 from reports.html.rendering import Site, slug
-from reports.plots import figures, small_figures
-from reports.plots.drawing import Style, styles_of
-from reports.results import union_parts
-from reports.statistics import kendall_between_rungs
+from reports.tables import boards as tables
 
 
 def home(site: Site, studies: Sequence[Study] = ()) -> None:
@@ -39,7 +40,7 @@ def home(site: Site, studies: Sequence[Study] = ()) -> None:
     curves = [(dataset, _curve(site, dataset, site.metrics[0])) for dataset in site.datasets[:4]
               if _has_ladder(site.cells(dataset, site.metrics[0]))]
     covered = [told | {"table": site.table(told["table"])} for study in studies
-               if (told := coverage.shown(study, site.runs))]
+               if (told := progress.shown(study, site.runs))]
     site.page("index.html", "index.html", boards=boards, union_boards=unions, lost=lost, curves=curves,
               covered=covered)
 
@@ -53,7 +54,7 @@ def _curve(site: Site, dataset: str, metric: str, relative: bool = False) -> dic
     name = f"{site.slug(dataset)}-{slug(metric)}-{'difference' if relative else 'curve'}"
     title = f"{metric} along the ladder of {dataset}" + (", difference to the mean" if relative else "")
     cells = site.cells(dataset, metric)
-    return site.once(name, lambda: figures.ladder_curve(cells, site.look, name, title, metric, relative))
+    return site.once(name, lambda: ladders.ladder_curve(cells, site.look, name, title, metric, relative))
 
 
 def _union_tables(site: Site, dataset: str, prefix: str = "",
@@ -104,7 +105,7 @@ def _flips(site: Site, dataset: str, cells: pd.DataFrame) -> dict[str, Any]:
     ends = rungs["split"].iloc[[0, -1]].tolist()
     between = flips[(flips["first"] == ends[0]) & (flips["second"] == ends[1])]
     title = f"Ranks along the ladder of {dataset}"
-    drawing = figures.rank_flips(cells, site.look, f"{short}-flips", title)
+    drawing = ladders.rank_flips(cells, site.look, f"{short}-flips", title)
     table = views.tau_table(flips, rungs, dataset)
     return {"flips": between.to_dict("records"), "bump": site.figure(drawing, f"{short}-flips"),
             "tau": site.table(replace(table, name=f"{short}-tau"))}
@@ -118,14 +119,14 @@ def union(site: Site, dataset: str) -> None:
     board = board.assign(label=site.results.label(board))
     parts, short = union_parts(board), site.slug(dataset)
     look = styles_of(board["label"].tolist(), site.look)
-    drawing = figures.union_dots(board, parts, look, f"{short}-dots", f"recall@1 on the parts of {dataset}",
+    drawing = ladders.union_dots(board, parts, look, f"{short}-dots", f"recall@1 on the parts of {dataset}",
                                  "recall@1")
     known = site.runs.loc[(site.runs["dataset"] == dataset) & site.runs["parts"].notna(), "parts"]
     sizes = {part: int(known.iloc[-1].get(part, 0)) for part in parts} if len(known) else {}
     bias = correlation = None
     if len(sizes) > 1 and all(sizes.values()):
         name = f"{short}-size"
-        bias = site.figure(figures.size_bias(board, sizes, look, name, f"Score and training size on {dataset}",
+        bias = site.figure(ladders.size_bias(board, sizes, look, name, f"Score and training size on {dataset}",
                                              "recall@1"), name)
         correlation = site.table(replace(_bias_table(board, sizes), name=f"{short}-bias"), look=look)
     site.page(f"union/{short}.html", "union.html", dataset=dataset, parts=parts,
@@ -165,7 +166,7 @@ def method(site: Site, label: str, runs: pd.DataFrame, extras: Extras) -> None:
     seed = runs["seed"].min()
     curves = _training(runs[runs["seed"] == seed])
     if curves:
-        drawing = small_figures.training_curves(curves, f"{name}-training", f"Training of {label}", site.metrics[0])
+        drawing = inline.training_curves(curves, f"{name}-training", f"Training of {label}", site.metrics[0])
         numbers = views.curve_table(curves, site.metrics[0], f"{name}-training", f"Training of {label}, seed {seed}")
         drawn = site.figure(drawing, f"{name}-training") | {"table": site.table(numbers)}
     place = site.board[[key == label for key in site.results.label(site.board)]] if len(site.board) else site.board

@@ -12,11 +12,13 @@ import jinja2
 import pandas as pd
 from markupsafe import Markup, escape
 
-from reports import aggregate, formats, views
+from reports import aggregate
 from reports.aggregate import ROW
-from reports.plots import drawing, small_figures
-from reports.results import Results
-from reports.tables import Column, Table
+from reports.analysis import views
+from reports.analysis.results import Results
+from reports.figures import drawing, inline
+from reports.tables import formats
+from reports.tables.boards import Column, Table
 
 ROOT = "\x00"
 """Stands in ready-made cells for the way back to the top, which each page knows for itself."""
@@ -61,7 +63,7 @@ class Site:
         self._drawn: dict[str, dict[str, Any]] = {}
         self._later: list[tuple[str, str, dict[str, Any]]] = []
         self.environment = jinja2.Environment(
-            loader=jinja2.PackageLoader("reports"), autoescape=True, trim_blocks=True, lstrip_blocks=True,
+            loader=jinja2.PackageLoader("reports.html"), autoescape=True, trim_blocks=True, lstrip_blocks=True,
             undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
         self.environment.globals |= {
             "datasets": self.datasets, "members": results.members, "unions": self.unions, "slug": self.slug,
@@ -195,7 +197,7 @@ class Site:
             methods = cells.loc[~cells["floor"], "kept"] if not cells["floor"].all() else cells["kept"]
             up = float(methods.min()), float(methods.max())
             for label, curve in cells[cells["kept"].notna()].groupby("label", sort=False):
-                drawn = small_figures.sparkline(curve["frd"].tolist(), curve["kept"].clip(*up).tolist(), across, up)
+                drawn = inline.sparkline(curve["frd"].tolist(), curve["kept"].clip(*up).tolist(), across, up)
                 found.setdefault(str(label), Markup(drawn))
         return found
 

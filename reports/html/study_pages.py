@@ -9,15 +9,26 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from reports import audit, comparison, correlations, crossing, fewshot, published, rankings, statistics, variants, views
-from reports import tables as tabular
 from reports.aggregate import ROW
-from reports.formats import to_csv
+from reports.analysis import (
+    audit,
+    comparison,
+    correlations,
+    factors,
+    fewshot,
+    published,
+    significance,
+    statistics,
+    transfer,
+    views,
+)
+from reports.figures import studies
 from reports.html import cards
 from reports.html.rendering import Site
-from reports.plots import study_figures
 from reports.storage import outcomes, packed
-from reports.tables import Column, Table
+from reports.tables import boards as tabular
+from reports.tables.boards import Column, Table
+from reports.tables.formats import to_csv
 
 PAIRS_SHOWN = 15
 CELLS_SHOWN = 400
@@ -54,7 +65,7 @@ def statistical(site: Site) -> None:
     test = statistics.friedman(wide)
     diagram = ranks = None
     if test:
-        drawn = study_figures.critical_differences(test, "critical", f"Mean ranks of {metric} over all cells")
+        drawn = studies.critical_differences(test, "critical", f"Mean ranks of {metric} over all cells")
         diagram = site.figure(drawn, "critical")
         order = sorted(test.ranks, key=lambda label: test.ranks[label])
         frame = pd.DataFrame({"label": order, "rank_mean": [test.ranks[label] for label in order]})
@@ -63,7 +74,7 @@ def statistical(site: Site) -> None:
     stable = [(protocol, site.table(table)) for protocol in site.results.protocols
               for table in [_stability(site, protocol, metric)] if table]
     site.later("statistics.html", "Statistics", test=test, diagram=diagram, ranks=ranks, stable=stable, metric=metric,
-               few=study_figures.FEW, cells=wide.shape[1], pairs=site.table(_pair_table(shown)), all_pairs=len(pairs),
+               few=studies.FEW, cells=wide.shape[1], pairs=site.table(_pair_table(shown)), all_pairs=len(pairs),
                significant=int((pairs["holm"] < statistics.ALPHA).sum()),
                resolution=_resolution(site, metric), kept=keeping_outcomes(site.runs))
 
@@ -85,8 +96,8 @@ def _stability(site: Site, protocol: str, metric: str) -> Table | None:
         return None
     covered = [str(key) for key in board if str(key).endswith(":coverage") and board[key].notna().all()]
     datasets = sorted({key.removesuffix(":coverage") for key in covered} - {"mean"})
-    drawn = rankings.board_draws(board, site.results.resamples(metric), site.results.ladders, datasets)
-    places = rankings.stability(board["mean"].to_numpy(float), drawn["mean"], board["mean:std"].to_numpy(float),
+    drawn = significance.board_draws(board, site.results.resamples(metric), site.results.ladders, datasets)
+    places = significance.stability(board["mean"].to_numpy(float), drawn["mean"], board["mean:std"].to_numpy(float),
                                 board["mean:n"].to_numpy(float))
     if places is None:
         return None
@@ -137,7 +148,7 @@ def structural(site: Site) -> None:
     measures = {f"structure:test:{m}": m for m in correlations.MEASURES
                 if f"structure:test:{m}" in points and points[f"structure:test:{m}"].notna().any()}
     if measures:
-        drawn = study_figures.scatters(points.rename(columns=measures), list(measures.values()), metric, "scatter",
+        drawn = studies.scatters(points.rename(columns=measures), list(measures.values()), metric, "scatter",
                                        f"{metric} against the structure of the test embeddings")
         columns = (Column("dataset", "Dataset"), Column("split", "Split"), *tabular.row_columns(points),
                    Column(metric, metric, "score"),
@@ -147,7 +158,7 @@ def structural(site: Site) -> None:
         panels = site.figure(drawn, "scatter") | {"table": _beginning(site, numbers)}
     drawn_matrix = None
     if matrix.shape[0] > 1:
-        drawn_matrix = site.figure(study_figures.matrix(matrix, "metrics", "Correlation between metrics"), "metrics")
+        drawn_matrix = site.figure(studies.matrix(matrix, "metrics", "Correlation between metrics"), "metrics")
     site.later("structure.html", "Structure", table=site.table(table) if table else None, panels=panels,
                matrix=drawn_matrix,
                numbers=site.table(correlations.matrix_table(matrix)) if matrix.shape[0] > 1 else None)
@@ -183,12 +194,12 @@ def few_shot(site: Site) -> None:
 
 def across(site: Site) -> None:
     """Networks on the test sets of datasets that they were not trained on."""
-    found, metric = crossing.collect(site.runs), site.metrics[0]
+    found, metric = transfer.collect(site.runs), site.metrics[0]
     if not (found["metric"] == metric).any():
         return
-    parts = [(dataset, site.table(crossing.table(found, site.runs, dataset, metric)))
+    parts = [(dataset, site.table(transfer.table(found, site.runs, dataset, metric)))
              for dataset in sorted(found["trained"].unique())]
-    site.later("cross.html", "Across datasets", matrix=site.table(crossing.matrix(found, site.runs, metric)),
+    site.later("cross.html", "Across datasets", matrix=site.table(transfer.matrix(found, site.runs, metric)),
                parts=parts, metric=metric)
 
 
@@ -196,9 +207,9 @@ def varied(site: Site) -> None:
     """Backbones and batch samplers, where methods were run with several."""
     for path, head, lead, made in (
             ("backbones.html", "Backbones", "Methods that were run with several backbones, side by side.",
-             variants.backbones(site.results, site.metrics[0])),
+             factors.backbones(site.results, site.metrics[0])),
             ("samplers.html", "Batch samplers", "Methods that were run with several batch samplers, side by side.",
-             variants.samplers(site.results, site.metrics[0]))):
+             factors.samplers(site.results, site.metrics[0]))):
         if made:
             site.later(path, head, template="tables.html", lead=lead, tables=[site.table(table) for table in made])
 

@@ -16,11 +16,11 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from benchmark.data.augment import IMAGENET_MEAN, IMAGENET_STD, Transform
+from benchmark.data.features import extract
+from benchmark.data.loader import Loader
+from benchmark.data.store import ImageStore, prepare
 from benchmark.datasets.index import DatasetIndex
-from benchmark.features import extract
-from benchmark.images import ImageStore, prepare
-from benchmark.pixels.augment import IMAGENET_MEAN, IMAGENET_STD, Transform
-from benchmark.pixels.loader import Loader
 from tests.bench import Row, seconds
 
 BATCH = 112

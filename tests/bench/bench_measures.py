@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from benchmark.clustering import f1, nmi_f1
-from benchmark.metrics import retrieval
-from benchmark.structure import structure
-from benchmark.universal import evaluate
+from benchmark.metrics.clustering import f1, nmi_f1
+from benchmark.metrics.retrieval import retrieval
+from benchmark.metrics.structure import structure
+from benchmark.metrics.union import evaluate
 from tests.bench import Row, seconds
 
 PML = "pytorch-metric-learning"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from reports import collection, records, site
-from reports.results import Results
+from reports import packing, records, site
+from reports.analysis.results import Results
 from tests.bench import Row
 from tests.sample_records import LADDERS, STRENGTH, make_record, write_outcomes, write_sample
 
@@ -26,7 +26,7 @@ def measure(device: str) -> Iterator[Row]:
         yield from _built(home / "many", "site of 9,900 records with outcomes")
         yield Row("its home page", (home / "many-site" / "index.html").stat().st_size / 1e6, unit="MB")
         began = time.process_time()
-        written, _ = collection.pack([home / "many"], home / "pack")
+        written, _ = packing.pack([home / "many"], home / "pack")
         yield Row("packing 9,900 records, CPU", time.process_time() - began)
         yield Row("the packed records", sum(path.stat().st_size for path in written) / 1e6, unit="MB")
         yield from _built(home / "pack", "site of 9,900 packed records")
@@ -35,7 +35,7 @@ def measure(device: str) -> Iterator[Row]:
 def _built(runs: Path, name: str) -> Iterator[Row]:
     """Wall time, CPU time of all processes (which repeats on a shared machine), and the most memory so far."""
     start, before = time.perf_counter(), _cpu()
-    frame, lost = collection.scan(runs)
+    frame, lost = packing.scan(runs)
     site.build(Results(frame), lost, runs.with_name(f"{runs.name}-site"))
     yield Row(f"{name}, wall (aim: 60 s)", time.perf_counter() - start)
     yield Row(f"{name}, CPU", _cpu() - before)

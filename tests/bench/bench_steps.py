@@ -8,7 +8,7 @@ import torch
 
 import methods
 from methods import Method, Objective
-from methods.parts.backbones import create
+from methods.backbones import create
 from tests.bench import Row, seconds
 
 

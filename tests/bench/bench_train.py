@@ -16,15 +16,16 @@ import torch
 from torch.utils.data import DataLoader
 
 import methods
-from benchmark import protocol, train
-from benchmark.images import VERSION, ImageStore
-from benchmark.pixels.loader import Loader
-from benchmark.protocol import Protocol
-from benchmark.task import Side
-from benchmark.worker import transform_of
+from benchmark.config import protocol
+from benchmark.config.protocol import Protocol
+from benchmark.data.loader import Loader
+from benchmark.data.store import VERSION, ImageStore
+from benchmark.data.task import Side
+from benchmark.runs.worker import transform_of
+from benchmark.training import train
 from methods import Method
-from methods.parts import batches
-from methods.parts.backbones import create
+from methods.backbones import create
+from methods.samplers import batches
 from tests.bench import Row
 from tests.bench.bench_data import Decoded, photographs
 

@@ -14,11 +14,11 @@ from click.testing import CliRunner
 
 from benchmark.commands.report import command as report
 from reports import records, site
-from reports.results import Results
+from reports.analysis.results import Results
 from tests.sample_records import make_record, write_sample
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-RECORDS = Path(__file__).parents[2] / "reports" / "records"
+RECORDS = Path(__file__).parents[2] / "reports" / "data" / "records"
 METHODS = {"frozen": 0.23, "margin": 0.66, "s2sd": 0.73, "proxyanchor": 0.70, "multisimilarity": 0.7}
 
 

@@ -9,9 +9,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmark import worker
-from benchmark.sweeps import status
-from benchmark.workspace import Workspace
+from benchmark.runs import status, worker
+from benchmark.utils.workspace import Workspace
 from tests import tiny_sweep
 
 WORDS = ["run", *tiny_sweep.WORDS, "--methods", "margin,arcface", "--splits", "1"]

@@ -1,0 +1,1 @@
+"""What is to be done: protocols, studies, and the run specs that follow from them."""

@@ -1,0 +1,242 @@
+"""Methods x rungs x seeds of one dataset as run specs, each with an identity that says what it depends on."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+import methods
+from benchmark.config import protocol as protocols
+from benchmark.config.protocol import Protocol
+from benchmark.data import weights
+from benchmark.utils.errors import UserError, near
+from benchmark.utils.workspace import Workspace
+from methods import Method
+from methods.backbones import sketch
+from methods.samplers import batches
+from reports import records
+from splits.frechet import frechet_distance
+from splits.manifest import Ladder, Split
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """One cell of the matrix: everything that decides what a run gives.
+
+    Paths are not part of it: the same data, split and weights elsewhere are the same run.
+    """
+
+    dataset: str
+    dataset_hash: str
+    split: int
+    split_hash: str
+    method: str
+    settings: dict[str, Any]
+    base_settings: dict[str, Any]
+    protocol: dict[str, Any]
+    weights: str
+    seed: int
+
+    @cached_property
+    def identity(self) -> str:
+        """SHA-256 over all of it; the split's number in its ladder does not count, its classes do."""
+        facts = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "split"}
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+    def folder(self, workspace: Workspace) -> Path:
+        """Where the run lies."""
+        return records.place(workspace.runs, self.dataset, self.split, self.method, self.seed, self.identity)
+
+    @property
+    def place(self) -> tuple[Any, ...]:
+        """The cell's place in a table of results; cells that differ in settings alone share it."""
+        return (self.dataset, self.split, self.method, self.seed, self.protocol["name"], self.protocol["backbone"])
+
+    def build(self, backbone: nn.Module, classes: int) -> Method:
+        """The method that this cell trains, on a backbone, for so many training classes."""
+        entry = methods.get(self.method)
+        return entry.build(backbone, classes, self.protocol["dim"], *_typed(entry, self.settings, self.base_settings))
+
+    def label(self) -> str:
+        return f"{self.dataset}/{self.split} {self.method} {self.protocol['backbone']} seed {self.seed}"
+
+    @classmethod
+    def read(cls, folder: Path) -> RunSpec | None:
+        """The spec in a run's folder; None where there is none that this version understands."""
+        try:
+            return cls(**json.loads((folder / "spec.json").read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return None
+
+
+def differences(before: RunSpec, now: RunSpec) -> list[str]:
+    """What makes two cells of the same place different runs, one line each.
+
+    >>> facts = dict(dataset="a", dataset_hash="x", split=1, split_hash="y", method="margin", settings={"beta": 1.2},
+    ...              base_settings={}, protocol={"lr": 1e-5}, weights="w", seed=0)
+    >>> differences(RunSpec(**facts), RunSpec(**{**facts, "protocol": {"lr": 1e-4}, "split_hash": "z"}))
+    ['the classes of the split', 'lr 1e-05 -> 0.0001']
+    """
+    named = {"dataset_hash": "the dataset's files", "split_hash": "the classes of the split",
+             "weights": "the backbone's weights", "method": "the method", "seed": "the seed"}
+    lines = [text for key, text in named.items() if getattr(before, key) != getattr(now, key)]
+    for part in ("protocol", "settings", "base_settings"):
+        old, new = getattr(before, part), getattr(now, part)
+        for key in sorted({*old, *new}):
+            # one of them may have been through JSON, which knows no tuples
+            if json.dumps(old.get(key)) != json.dumps(new.get(key)):
+                lines.append(f"{key} {old.get(key)} -> {new.get(key)}")
+    return lines
+
+
+def changes(spec: RunSpec) -> dict[str, Any]:
+    """How a cell differs from its protocol and method as they are on its dataset: what `--set` or a study changed.
+
+    Nothing is known of a protocol that is not of the suite: a spec keeps the name of its file, not its place.
+    """
+    name, entry = spec.protocol["name"], methods.get(spec.method)
+    plain = Overrides()
+    try:
+        usual = load_protocol(name, spec.dataset, spec.method, plain).identity()
+        own, base = (_settings(one, spec.dataset, name, plain) if one else {} for one in (entry, entry.base))
+    except (UserError, methods.MethodError):
+        return {}
+    return {f"{part}.{key}": value
+            for part, now, before in (("protocol", spec.protocol, usual), ("settings", spec.settings, own),
+                                      ("base_settings", spec.base_settings, base))
+            for key, value in now.items() if json.dumps(value) != json.dumps(before.get(key))}
+
+
+@dataclass(frozen=True)
+class Overrides:
+    """What `--set` changes: keys of the protocol, and settings of methods (`margin.beta=0.9`)."""
+
+    protocol: dict[str, str] = dataclasses.field(default_factory=dict)
+    methods: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of(cls, changes: Mapping[str, Any]) -> Overrides:
+        """The changes by what they change; values as they are typed on the command line or stand in a study.
+
+        >>> Overrides.of({"epochs": "3", "margin.beta": 0.9})
+        Overrides(protocol={'epochs': '3'}, methods={'margin': {'beta': '0.9'}})
+        """
+        found = cls()
+        for key, value in changes.items():
+            method, dot, name = key.rpartition(".")
+            if dot:
+                methods.get(method)
+                found.methods.setdefault(method, {})[name] = _text(value)
+            elif key in protocols.FIELDS:
+                found.protocol[key] = _text(value)
+            else:
+                raise UserError(f"--set {key}={_text(value)}: no protocol has a key '{key}'"
+                                f"{near(key, protocols.FIELDS)}; a method's own setting is METHOD.KEY")
+        return found
+
+
+def _text(value: Any) -> str:
+    """A TOML value as it is written after --set KEY=."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
+def plan(ladder: Ladder, index_hash: str, names: Iterable[str], *, protocol: str, seeds: Iterable[int],
+         splits: Iterable[int] | None = None, overrides: Overrides | None = None,
+         weights_file: str | None = None) -> list[RunSpec]:
+    """The run specs of one dataset, ordered so that a part of them is already useful: a seed of everything first."""
+    overrides = overrides or Overrides()
+    chosen = [ladder.split(i) for i in splits] if splits is not None else list(ladder.splits)
+    names = list(names)
+    bases = {entry.base.name for entry in map(methods.get, names) if entry.base is not None}
+    unused = set(overrides.methods) - set(names) - bases
+    if unused:
+        raise UserError(f"--set names {', '.join(sorted(unused))}, which is not among the methods to run")
+    made = []
+    for name in names:
+        entry = methods.get(name)
+        own = load_protocol(protocol, ladder.dataset, name, overrides)
+        settings = _settings(entry, ladder.dataset, protocol, overrides)
+        base = {} if entry.base is None else _settings(entry.base, ladder.dataset, protocol, overrides)
+        _check(own, entry)
+        if "backbone" in overrides.protocol:
+            sketch(own.backbone)
+        if overrides != Overrides():  # what is shipped goes together
+            entry.rehearse(own.backbone, min(len(split.train) for split in chosen), own.dim,
+                           *_typed(entry, settings, base))
+        made.append((name, settings, base, own.identity(), weights.identify(own.backbone, weights_file)))
+    return [RunSpec(ladder.dataset, index_hash, split.id, split.hash, *one, seed)
+            for seed in seeds for one in made for split in chosen]
+
+
+def _check(protocol: Protocol, entry: methods.Entry) -> None:
+    """Make what a worker makes by name: a slip of the pen is to be told now, not by every cell."""
+    protocol.transform()
+    batches.create(protocol.batches or entry.batches, torch.zeros(1), protocol.batch_size, distance=frechet_distance)
+
+
+def _settings(entry: methods.Entry, dataset: str, protocol: str, overrides: Overrides) -> dict[str, Any]:
+    """A method's settings: its own for the dataset and the protocol, what the protocol's file and `--set` change."""
+    own = protocols.settings_of(protocol, entry)
+    return dataclasses.asdict(entry.settings(dataset, **{**own, **overrides.methods.get(entry.name, {})}))
+
+
+def fitting(names: Iterable[str], dataset: str, protocol: str,
+            overrides: Overrides) -> tuple[list[str], dict[str, str]]:
+    """The methods that can stand on the backbone they would get, and why the others cannot."""
+    reasons = {name: methods.get(name).fits(load_protocol(protocol, dataset, name, overrides).backbone)
+               for name in names}
+    return [name for name, reason in reasons.items() if not reason], {n: r for n, r in reasons.items() if r}
+
+
+def load_protocol(name: str, dataset: str, method: str, overrides: Overrides) -> Protocol:
+    """The protocol as this method gets it on this dataset."""
+    entry = methods.get(method)
+    return protocols.load(name, dataset=dataset, method=method, tags=entry.kinds,
+                          overrides=overrides.protocol)
+
+
+def _typed(entry: methods.Entry, settings: Mapping[str, Any], base: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Settings as the method and its base objective take them."""
+    return entry.settings(**settings), None if entry.base is None else entry.base.settings(**base)
+
+
+def split_of(ladder: Ladder, spec: RunSpec) -> Split:
+    """The spec's rung, if the manifest still holds the same classes."""
+    split = ladder.split(spec.split)
+    if split.hash != spec.split_hash:
+        raise UserError(f"split {spec.split} of {ladder.dataset} has changed since it was planned; plan again")
+    return split
+
+
+def parse_ids(text: str) -> list[int]:
+    """Rungs from a list of numbers and ranges.
+
+    >>> parse_ids("1,3-5")
+    [1, 3, 4, 5]
+    """
+    ids: list[int] = []
+    for part in text.split(","):
+        found = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
+        if not found or int(found[2] or found[1]) < int(found[1]):
+            raise UserError(f"--splits {text}: write numbers and rising ranges such as 1,3-5, or default, or all")
+        ids += range(int(found[1]), int(found[2] or found[1]) + 1)
+    return ids
+
+
+def rungs(text: str, ladder: Ladder) -> list[int] | None:
+    """The rungs that `--splits` means; None for all."""
+    if text == "all":
+        return None
+    return [ladder.default.id] if text == "default" else parse_ids(text)

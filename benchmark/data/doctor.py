@@ -1,0 +1,275 @@
+"""The doctor: decodes every image of a dataset and says what is wrong with it."""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import signal
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from benchmark.data.store import ImageStore, cores, shrunk
+from benchmark.datasets import Counts, DatasetIndex, csv_list, folder
+from benchmark.datasets.index import upright
+from benchmark.datasets.reading import images_under
+from benchmark.datasets.union import Members
+from benchmark.utils.signals import deaf
+
+CHUNK = 64
+PUT_BACK = {"": "unpack the archive again", "csv": "put them back or take their lines out of the list",
+            "folder": "put them back", "union": "put them back, or unpack the archive they come from again"}
+"""What mends a missing image, by the family of the dataset."""
+
+
+@dataclass
+class Report:
+    """What was found; `problems` are lines for the user, each with what mends it. Without any the dataset is sound."""
+
+    images: int
+    family: str = ""
+    """csv, folder or union for a dataset of one's own."""
+    missing: list[str] = field(default_factory=list)
+    lines: dict[str, int] = field(default_factory=dict)
+    """Where the user's list names a missing image."""
+    unreadable: dict[str, str] = field(default_factory=dict)
+    """Path to cause."""
+    extra: list[str] = field(default_factory=list)
+    """Image files of an archive, beside the listed ones, that no list names."""
+    empty: list[str] = field(default_factory=list)
+    """Class folders of one's own without an image, and what they hold."""
+    loose: list[str] = field(default_factory=list)
+    """Images in a folder of one's own that lie in no class folder."""
+    unread: list[str] = field(default_factory=list)
+    """Endings of files in its class folders that are not read."""
+    duplicates: list[tuple[str, str]] = field(default_factory=list)
+    """(training image, test image) with the same pixels."""
+    changed: list[str] = field(default_factory=list)
+    """Images that are no longer those that were decoded for training."""
+    store: Path | None = None
+    """Where these lie."""
+    single: list[str] = field(default_factory=list)
+    """Classes of one image, unless the official dataset has them."""
+    counts: str = ""
+    """How the counts differ from the official ones, '' if they do not."""
+
+    @property
+    def sound(self) -> bool:
+        return not self.problems()
+
+    def problems(self, most: int = 5) -> list[str]:
+        """One line for each kind of finding, naming the first few."""
+
+        found = []
+        if self.counts:
+            found.append(f"counts: {self.counts}; unpack the archive again")
+        if self.missing:
+            places = [f"{path} (line {self.lines[path]})" if path in self.lines else path for path in self.missing]
+            found.append(f"missing: {len(places):,} listed images are not there: {first(places, most)}; "
+                         f"{PUT_BACK[self.family]}")
+        if self.unreadable:
+            causes = [f"{path} ({cause})" for path, cause in sorted(self.unreadable.items())]
+            found.append(f"unreadable: {len(causes):,} images cannot be decoded: {first(causes, most)}; replace them")
+        if self.extra:
+            found.append(f"extra: {len(self.extra):,} images are on no list: {first(self.extra, most)}; remove them")
+        if self.empty:
+            found.append(f"empty: {len(self.empty):,} class folders have no image and are no classes: "
+                         f"{first(self.empty, most)}; put images there (JPEG, PNG, ...) or take the folder away")
+        if self.duplicates:
+            pairs = [f"{one} = {other}" for one, other in self.duplicates]
+            found.append(f"duplicates: {len(pairs):,} test images are training images too: {first(pairs, most)}; "
+                         "scores on them measure memory")
+        if self.changed:
+            found.append(f"changed: {len(self.changed):,} images are not those that were decoded for training: "
+                         f"{first(self.changed, most)}; put them back, or delete {self.store} and make ladders "
+                         "and runs anew")
+        if self.single:
+            found.append(f"single: {len(self.single):,} classes have one image, which has nothing to be matched "
+                         f"with: {first(self.single, most)}; add images or remove the class")
+        return found
+
+    def notes(self, most: int = 5) -> list[str]:
+        """What is no fault, but should be known: files that play no part."""
+        found = []
+        if self.loose:
+            found.append(f"{len(self.loose):,} images lie in no class folder and play no part: "
+                         f"{first(self.loose, most)}")
+        if self.unread:
+            found.append(f"files with these endings are not read as images: {first(self.unread, most)}")
+        return found
+
+
+def first(items: list[str], most: int) -> str:
+    """The first few of them, and how many more there are."""
+    return ", ".join(items[:most]) + (f" and {len(items) - most:,} more" if len(items) > most else "")
+
+
+def count(index: DatasetIndex) -> Counts:
+    """The size of the default split."""
+    train = len(index.of_classes(index.train_classes))
+    test = len(index.of_classes(index.test_classes))
+    return Counts(train, len(index.train_classes), test, len(index.test_classes))
+
+
+def single_classes(index: DatasetIndex) -> list[str]:
+    """Classes that have one image only."""
+    return [index.classes[c] for c in np.flatnonzero(np.bincount(index.labels, minlength=len(index.classes)) == 1)]
+
+
+def examine(index: DatasetIndex, official: Counts | None = None, jobs: int | None = None,
+            progress: Callable[[int], object] = lambda done: None, store: ImageStore | None = None) -> Report:
+    """Decodes all images in `jobs` processes; `progress` is called with the number of images just done.
+
+    With the `store` that was made of them each is held against its copy there.
+    """
+    report = Report(len(index), _family(index), store=store.folder if store else None)
+    found = count(index)
+    if official is not None and found != official:
+        report.counts = f"{describe(found)}; official are {describe(official)}"
+    if official is None or found != official:
+        report.single = single_classes(index)
+    digests: dict[int, str] = {}
+    for i, look in enumerate(_look_at_all(index, store, jobs or cores(), progress)):
+        if look.digest:
+            digests[i] = look.digest
+        elif look.cause:
+            report.unreadable[index.paths[i]] = look.cause
+        else:
+            report.missing.append(index.paths[i])
+        if look.changed:
+            report.changed.append(index.paths[i])
+    report.missing.sort()
+    if report.missing and report.family == "csv":
+        report.lines = csv_list.line_numbers(Path(index.given.partition(":")[2]).expanduser())
+    report.extra = _of_members(index, extra_images)
+    report.loose = _of_members(index, loose_images)
+    report.empty = _of_members(index, lambda one: _of_folder(one, folder.empty_classes))
+    report.unread = [ending for one in _members(index) for ending in _of_folder(one, folder.other_endings)]
+    report.duplicates = _across(index, digests)
+    return report
+
+
+def describe(counts: Counts) -> str:
+    return (f"{counts.train_images:,} images of {counts.train_classes:,} classes to train on, "
+            f"{counts.test_images:,} of {counts.test_classes:,} to test on")
+
+
+class Look(NamedTuple):
+    """One image: the hash of its upright RGB pixels, or why there is none ('' where there is no such file)."""
+
+    digest: str = ""
+    cause: str = ""
+    changed: bool = False
+    """Whether it differs from its copy in the store."""
+
+
+def look_at(index: DatasetIndex, i: int, store: ImageStore | None = None) -> Look:
+    """Decodes image i and, with a store, holds it against its copy there."""
+    try:
+        with index.open(i) as opened:
+            image = upright(opened)
+        changed = store is not None and not np.array_equal(shrunk(image), store.image(i))
+        return Look(hashlib.sha256(b"%d %d " % image.size + image.tobytes()).hexdigest(), changed=changed)
+    except FileNotFoundError:
+        return Look()
+    except Image.UnidentifiedImageError:
+        return Look(cause="no image" if _size(index, i) else "empty file")
+    except Exception as error:  # Pillow's decoders raise of all kinds on damaged files, and none may stop the round
+        return Look(cause=str(error).splitlines()[0] if str(error) else type(error).__name__)
+
+
+def _size(index: DatasetIndex, i: int) -> int:
+    if isinstance(index.opener, Members):
+        return _size(*index.opener.place(i))
+    return (index.root / index.paths[i]).stat().st_size if index.root is not None else 1
+
+
+_shared: tuple[DatasetIndex, ImageStore | None]
+
+
+def _receive(index: DatasetIndex, store: ImageStore | None) -> None:
+    global _shared
+    _shared = index, store
+
+
+def _look_at_range(start: int, stop: int) -> list[Look]:
+    index, store = _shared
+    return [look_at(index, i, store) for i in range(start, stop)]
+
+
+def _look_at_all(index: DatasetIndex, store: ImageStore | None, jobs: int,
+                 progress: Callable[[int], object]) -> Iterator[Look]:
+    """A look at every image, in index order."""
+    if jobs == 1 or len(index) <= CHUNK:
+        for i in range(len(index)):
+            yield look_at(index, i, store)
+            progress(1)
+        return
+    starts = range(0, len(index), CHUNK)
+    # spawned, since a process with threads (torch, a progress bar) must not be forked
+    with ProcessPoolExecutor(min(jobs, len(starts)), multiprocessing.get_context("spawn"), _receive,
+                             (index, store)) as pool:
+        try:
+            with deaf(signal.SIGINT):
+                found = pool.map(_look_at_range, starts, [min(start + CHUNK, len(index)) for start in starts])
+            for results in found:
+                yield from results
+                progress(len(results))
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _family(index: DatasetIndex) -> str:
+    return index.given.partition(":")[0]
+
+
+def _members(index: DatasetIndex) -> tuple[DatasetIndex, ...]:
+    return index.opener.indexes if isinstance(index.opener, Members) else (index,)
+
+
+def _of_members(index: DatasetIndex, look: Callable[[DatasetIndex], list[str]]) -> list[str]:
+    if not isinstance(index.opener, Members):
+        return look(index)
+    return [f"{member.name}/{path}" for member in index.opener.indexes for path in look(member)]
+
+
+def _of_folder(index: DatasetIndex, look: Callable[[Path], list[str]]) -> list[str]:
+    return look(index.root) if _family(index) == "folder" and index.root is not None else []
+
+
+def loose_images(index: DatasetIndex) -> list[str]:
+    """Images anywhere in a folder of one's own that are of no class."""
+    return sorted(set(_of_folder(index, images_under)) - set(index.paths))
+
+
+def extra_images(index: DatasetIndex) -> list[str]:
+    """Images on disk, in the top folders that the index uses, that the index does not name.
+
+    Only an archive has none of these: a list of one's own may select.
+    """
+    if index.root is None or _family(index):
+        return []
+    listed = set(index.paths)
+    tops = sorted({path.partition("/")[0] if "/" in path else "." for path in listed})
+    found: set[str] = set()
+    for top in [top for top in tops if "." not in tops or top == "."]:
+        found.update((Path(top) / path).as_posix() for path in images_under(index.root / top))
+    return sorted(found - listed)
+
+
+def _across(index: DatasetIndex, digests: dict[int, str]) -> list[tuple[str, str]]:
+    train: dict[str, int] = {}
+    for i in index.of_classes(index.train_classes).tolist():
+        if i in digests:
+            train.setdefault(digests[i], i)
+    pairs: dict[int, list[int]] = defaultdict(list)
+    for i in index.of_classes(index.test_classes).tolist():
+        if digests.get(i) in train:
+            pairs[train[digests[i]]].append(i)
+    return [(index.paths[one], index.paths[other]) for one in sorted(pairs) for other in pairs[one]]

@@ -1,0 +1,123 @@
+"""Figures of ladders: how the distance grows, where train and test images lie, whether the backbone matters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from benchmark.data import ladders
+from benchmark.utils.workspace import Workspace
+from reports.figures.ladders import GREY, HUES, MARKERS
+from splits import view
+from splits.compare import Comparison
+from splits.manifest import Ladder, Split
+
+NEIGHBOURS = 15
+"""UMAP's own default size of a neighbourhood."""
+
+
+def draw(dataset: str, workspace: Workspace, folder: Path, umap: bool, seed: int, **options: Any) -> list[Path]:
+    """The progression figure and, if wanted, the UMAPs of a dataset's saved ladder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    ladder = ladders.load(workspace, dataset)
+    written = []
+    if ladder.progression:
+        written.append(_save(progression(ladder), folder / f"{ladder.dataset}-progression.svg"))
+    if umap:
+        index, found, _ = ladders.frozen_features(dataset, workspace, **options)
+        figure = umaps(ladder, found, index.labels, index.classes, seed)
+        written.append(_save(figure, folder / f"{ladder.dataset}-umap.png"))
+    return written
+
+
+def progression(ladder: Ladder) -> Figure:
+    """Distance after each swap iteration and, beside it, after each removal (ooDML, figure 1); rungs are marked."""
+    curves = {name: steps for name, steps in view.curves(ladder).items() if steps}
+    figure = Figure(figsize=(4.6 * len(curves), 3.4), layout="constrained")
+    chosen = {(split.kind, split.iteration): split.id for split in ladder.splits}
+    for axes, (name, steps) in zip(np.atleast_1d(figure.subplots(1, len(curves), sharey=True)), curves.items()):
+        place = [0 if name == "removal" and step.kind != "removal" else step.iteration for step in steps]
+        axes.plot(place, [step.frd for step in steps], color=HUES[0], lw=1.8)
+        for x, step in zip(place, steps):
+            if (step.kind, step.iteration) in chosen:
+                axes.plot(x, step.frd, "o", color=HUES[1], ms=5)
+                axes.annotate(str(chosen[step.kind, step.iteration]), (x, step.frd), xytext=(0, 6),
+                              textcoords="offset points", ha="center", fontsize=8)
+        axes.set_xlabel("iterations of class swapping" if name == "swap" else "iterations of class removal")
+        axes.spines[["top", "right"]].set_visible(False)
+        if name == "removal":
+            axes.axhline(steps[0].frd, color=GREY, lw=1, ls=(0, (4, 3)))
+    figure.axes[0].set_ylabel("Fréchet distance (images)")
+    figure.suptitle(f"{ladder.dataset}: rungs 1-{len(ladder.splits)} on the way to harder splits", fontsize=11)
+    return figure
+
+
+def umaps(ladder: Ladder, features: np.ndarray, labels: np.ndarray, classes: tuple[str, ...], seed: int) -> Figure:
+    """Train and test images of an easy, a medium and a hard rung in the plane, one UMAP for all of them."""
+    rungs = view.easy_medium_hard(ladder)
+    shown = [view.points(split, labels, classes, seed=seed) for split in rungs]
+    union = np.unique(np.concatenate([points.images for points in shown]))
+    plane = dict(zip(union.tolist(), to_plane(np.asarray(features[union]), seed)))
+    figure = Figure(figsize=(4.2 * len(rungs), 4.2), layout="constrained")
+    for axes, split, points in zip(np.atleast_1d(figure.subplots(1, len(rungs))), rungs, shown):
+        place = np.array([plane[i] for i in points.images.tolist()])
+        # train and test take turns on top, so that neither hides the other
+        order = np.random.default_rng(seed).permutation(len(place))
+        colours = np.where(points.test, HUES[1], HUES[0])[order]
+        axes.scatter(*place[order].T, c=colours.tolist(), s=1.5, lw=0, alpha=0.6, rasterized=True)
+        axes.set_title(_title(split), fontsize=10)
+        axes.set_xticks([])
+        axes.set_yticks([])
+    handles = [figure.axes[0].scatter([], [], c=hue, s=24, label=name) for hue, name in zip(HUES, ("train", "test"))]
+    figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
+    return figure
+
+
+def comparison(found: Comparison, dataset: str, folder: Path) -> Path:
+    """Normalised progressions of several backbones in one figure (ooDML supplement, figure 1)."""
+    figure = Figure(figsize=(5.6, 3.6), layout="constrained")
+    axes = figure.subplots()
+    for number, (name, line) in enumerate(found.progressions.items()):
+        steps = np.linspace(0, 1, len(line.distance))
+        axes.plot(steps, line.distance, color=HUES[number % 8], marker=MARKERS[number % 8], markevery=0.1, label=name)
+    axes.set_xlabel("share of the iterations, easiest to hardest")
+    axes.set_ylabel("Fréchet distance, min-max-normalised")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False)
+    folder.mkdir(parents=True, exist_ok=True)
+    return _save(figure, folder / f"{dataset.replace(':', '-').replace('/', '-')}-backbones.svg")
+
+
+def comparison_text(found: Comparison) -> str:
+    """Rank correlation of the moves and overlap of the rungs, pair by pair."""
+    lines = []
+    names = found.backbones
+    for i, one in enumerate(names):
+        for j, two in enumerate(names[i + 1:], i + 1):
+            overlaps = ", ".join(f"{rung}: {matrix[i, j]:.2f}" for rung, matrix in found.rung_overlap.items())
+            lines.append(f"{one} and {two}: rank correlation of the moves {found.move_correlation[i, j]:.2f}; "
+                         f"overlap of the rungs' classes {overlaps}")
+    return "\n".join(lines)
+
+
+def to_plane(points: np.ndarray, seed: int) -> np.ndarray:
+    """UMAP of vectors to two dimensions, seeded."""
+    import warnings
+
+    from umap import UMAP
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it warns that a seed costs it its threads, which is what we want
+        return UMAP(n_neighbors=min(NEIGHBOURS, len(points) - 1), random_state=seed).fit_transform(points)
+
+
+def _title(split: Split) -> str:
+    return f"rung {split.id} ({split.kind})" + (f", distance {split.frd:.1f}" if split.frd is not None else "")
+
+
+def _save(figure: Figure, path: Path) -> Path:
+    figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
+    return path

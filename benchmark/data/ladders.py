@@ -1,0 +1,186 @@
+"""From a dataset on disk to its ladder and back: features, the split builder, and the saved manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmark import datasets
+from benchmark.data import features, weights
+from benchmark.data.augment import Transform
+from benchmark.data.store import open_store
+from benchmark.datasets import DatasetIndex
+from benchmark.utils.errors import UserError
+from benchmark.utils.workspace import Workspace
+from splits import SplitError, compare, manifest, official, union
+from splits.compare import Comparison, CrossDistances
+from splits.ladder import build_ladder, default_rung
+from splits.manifest import Ladder, Split
+
+
+def frozen_features(name: str, workspace: Workspace, backbone: str | None = None, weights_file: str | None = None,
+                    device: str | None = None) -> tuple[DatasetIndex, np.ndarray, dict[str, Any]]:
+    """Index, pooled features of every image, and what these were made with.
+
+    The Fréchet ResNet distance uses ResNet-50 at 224 px; embedded datasets use the embedded network at 64 px.
+    """
+    import torch
+
+    device = best_device(device)
+    embedded = datasets.get(name).embedded
+    index = datasets.load(name, workspace.data)
+    backbone = backbone or ("efficientnet_lite0" if embedded else "resnet50")
+    with torch.random.fork_rng(devices=()):
+        torch.manual_seed(0)  # a network without weights is drawn, and must be the same each time
+        network = weights.pretrained(backbone, weights_file)
+    size, resize = (64, 64) if embedded else (224, 256)
+    transform = Transform(size=size, resize=resize, mean=network.mean, std=network.std)  # type: ignore[arg-type]
+    store = open_store(index, workspace.cache)
+    made_with: dict[str, Any] = {
+        "backbone": backbone, "weights": weights.identify(backbone, weights_file), "images": store.hash,
+        "size": size, "resize": resize}
+    found = features.extract(index, store, network, name=backbone, weights_hash=made_with["weights"],
+                             transform=transform, folder=workspace.cache, device=device)
+    return index, found, made_with
+
+
+def best_device(wanted: str | None = None) -> str:
+    """The device that is wanted, if it is here; without a wish the GPU where there is one."""
+    import torch
+
+    gpus = [f"cuda:{i}" for i in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
+    known = ["cpu", *(["cuda", *gpus] if gpus else [])]
+    if wanted is not None and wanted not in known:
+        raise UserError(f"there is no device '{wanted}' here; --device may be {' or '.join(known)}")
+    return wanted or ("cuda" if gpus else "cpu")
+
+
+def build(name: str, workspace: Workspace, *, backbone: str | None = None, weights_file: str | None = None,
+          device: str | None = None, default_only: bool = False, **options: Any) -> Ladder:
+    """The ladder of a dataset; a union gets one rung, its members' default splits.
+
+    With `default_only`, and for datasets that are not meant to have a ladder, it is the default split alone, for which
+    no features are needed. Other options go to `splits.ladder.build_ladder`.
+    """
+    index = datasets.load(name, workspace.data)
+    if index.domains is not None:
+        united = union.Union(index.domain_names, index.classes, index.labels, index.domains, index.train_classes,
+                             index.test_classes, index.roles)
+        return union.union_split(united, dataset=index.name, dataset_hash=index.hash, seed=options.get("seed", 0))
+    if default_only or not datasets.get(name).ladder:
+        return default_rung(index.labels, index.train_classes, index.test_classes, classes=index.classes,
+                            dataset=index.name, dataset_hash=index.hash, seed=options.get("seed", 0))
+    index, found, made_with = frozen_features(name, workspace, backbone, weights_file, device)
+    return build_ladder(found, index.labels, index.train_classes, index.test_classes, classes=index.classes,
+                        dataset=index.name, dataset_hash=index.hash, feature_info=made_with, device=device, **options)
+
+
+def path_of(workspace: Workspace, name: str) -> Path:
+    """Where the ladder of a dataset lies."""
+    return workspace.splits / f"{name}.json"
+
+
+def save(ladder: Ladder, workspace: Workspace) -> Path:
+    """Write the ladder to its place."""
+    path = path_of(workspace, ladder.dataset)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    manifest.save(ladder, path)
+    return path
+
+
+def load(workspace: Workspace, name: str, index: DatasetIndex | None = None) -> Ladder:
+    """The saved ladder of a dataset; with its index, one that was built from other files is refused.
+
+    Of a dataset of one's own (`folder:PATH`) the index is read where it is not given, as others may share its name.
+    """
+    if index is None and ":" in name:
+        index = datasets.load(name, workspace.data)
+    path = path_of(workspace, name if index is None else index.name)
+    mend = f"make it with `oodml splits build --dataset {name}`"
+    if not path.exists():
+        raise UserError(f"{name} has no ladder yet ({path} is not there); {mend}")
+    ladder = manifest.load(path)
+    if index is not None and ladder.dataset_hash != index.hash:
+        raise UserError(f"{path} was built from other files than {name} has now; {mend} again")
+    return ladder
+
+
+def replaced(name: str, workspace: Workspace) -> str:
+    """What to know before the ladder of one's own dataset takes the place of one from other files; '' if none is there.
+
+    Whether the files changed or two datasets share a name cannot be told: a manifest does not say where they lay.
+    """
+    if ":" not in name:
+        return ""
+    index = datasets.load(name, workspace.data)
+    path = path_of(workspace, index.name)
+    try:
+        if manifest.load(path).dataset_hash == index.hash:
+            return ""
+    except SplitError:  # none is there, or none that could be used
+        return ""
+    return (f"{path} was built from other files and will be replaced; if that is another dataset which is named "
+            f"'{index.name}' too, stop here and rename one of the two, or give each a working folder of its own "
+            "(--work DIR)")
+
+
+def rung(ladder: Ladder, split: int | str) -> Split:
+    """The rung of this number, or the default one."""
+    if split == "default":
+        return ladder.default
+    try:
+        number = int(split)
+    except ValueError:
+        raise UserError(f"'{split}' is no split; give the number of a rung or `default`") from None
+    return ladder.split(number)
+
+
+def verify(path: Path, workspace: Workspace, dataset: str | None = None) -> list[str]:
+    """What is wrong with a manifest, held against the dataset on disk, its own or this one; empty if nothing is."""
+    ladder = manifest.load(path)
+    index = datasets.load(dataset or ladder.dataset, workspace.data)
+    return manifest.verify(ladder, index.classes, index.labels, index.hash)
+
+
+def import_released(path: Path, name: str, workspace: Workspace) -> official.Imported:
+    """A released ooDML split file as a ladder of the dataset, with what the local copy lacks."""
+    index = datasets.load(name, workspace.data)
+    return official.import_released(path, dataset=index.name, dataset_hash=index.hash, classes=index.classes,
+                                    labels=index.labels, images=index.paths, train_classes=index.train_classes,
+                                    test_classes=index.test_classes)
+
+
+def cross(names: Sequence[str], workspace: Workspace, **options: Any) -> CrossDistances:
+    """Distances of each dataset's default train set to each one's default test set, all with one backbone."""
+    sets = {}
+    for name in names:
+        index, found, _ = frozen_features(name, workspace, **options)
+        sets[index.name] = tuple(found[index.of_classes(side)] for side in (index.train_classes, index.test_classes))
+    return compare.cross_distances(sets)
+
+
+def compare_backbones(name: str, backbones: Sequence[str], workspace: Workspace, **options: Any) -> Comparison:
+    """Ladders of one dataset from several backbones, side by side; none of them is saved."""
+    different = list(dict.fromkeys(backbones))
+    compare.check_count(different)
+    return compare.compare_ladders({b: build(name, workspace, backbone=b, **options) for b in different})
+
+
+def table(ladder: Ladder) -> str:
+    """The rungs as text: id, kind, iteration, classes and images of each side, both distances."""
+    heads = ("id", "kind", "iteration", "train classes", "images", "test classes", "images", "FRD", "FRD class means")
+    rows = [heads, *((str(s.id), s.kind, str(s.iteration), str(len(s.train)), str(s.train_images), str(len(s.test)),
+                      str(s.test_images), _number(s.frd), _number(s.frd_class_means_released)) for s in ladder.splits)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
+    lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths)) for row in rows]
+    if ladder.iid:
+        lines.append(f"random halves of the same classes (i.i.d.): {ladder.iid['mean']:.2f} ± {ladder.iid['std']:.2f} "
+                     f"(std over {ladder.iid['draws']} draws)")
+    return "\n".join(lines)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"

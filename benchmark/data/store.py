@@ -1,0 +1,273 @@
+"""Decode once: every image of a dataset as upright RGB bytes in one memory-mapped file.
+
+An image is decoded as Pillow does it, turned upright (EXIF), converted to RGB, and its shorter side brought to
+256 pixels with Pillow's antialiased bilinear filter: exactly torchvision's `Resize(256)`, so that evaluation at that
+size needs no resampling at all. A protocol's own filter (bicubic) comes after this one: evaluation of an image that was
+shrunk here is bilinear whatever it names. An image whose shorter side is 256 or less is kept as it is. Images keep
+their own aspect ratio and the size of the original is stored beside them, so random crops can be drawn by the law of
+the original's geometry.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import sys
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from functools import cached_property
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from filelock import FileLock
+from PIL import Image
+
+from benchmark.datasets.index import DatasetIndex, upright
+from benchmark.utils.errors import UserError
+from benchmark.utils.files import GrowingFile, disk_errors, write_json
+from benchmark.utils.signals import deaf
+
+SHORTER_SIDE = 256
+CHUNK = 128
+"""Images a piece of work: what is lost at most, for each process, when preparing is killed."""
+VERSION = 1
+
+
+class ImageStore:
+    """The decoded images of one dataset, read through a memory map. Pickles as its path."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = Path(folder)
+        try:
+            self.facts: dict[str, Any] = json.loads((self.folder / "store.json").read_text())
+            self.geometry: np.ndarray = np.load(self.folder / "geometry.npy")
+        except (OSError, ValueError):
+            raise UserError(f"no decoded images in {self.folder}: `oodml datasets prepare NAME` makes them") from None
+        pixels = self.folder / "pixels.bin"
+        if self.facts["version"] != VERSION or not pixels.is_file() or pixels.stat().st_size != self.facts["nbytes"]:
+            raise UserError(f"the decoded images in {self.folder} are damaged or of another version: "
+                            "delete that folder and run `oodml datasets prepare NAME` again")
+
+    def __len__(self) -> int:
+        return len(self.geometry)
+
+    def __reduce__(self) -> tuple[type[ImageStore], tuple[Path]]:
+        return type(self), (self.folder,)
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 of the content: every pixel and every size, in order."""
+        return self.facts["hash"]
+
+    @property
+    def nbytes(self) -> int:
+        return self.facts["nbytes"]
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Height and width of each image as stored, (n, 2)."""
+        return self.geometry[:, :2]
+
+    @property
+    def originals(self) -> np.ndarray:
+        """Height and width of each original image, upright, (n, 2)."""
+        return self.geometry[:, 2:]
+
+    @cached_property
+    def offsets(self) -> np.ndarray:
+        """Where each image begins in `pixels`, and at last where they end, (n + 1,)."""
+        return np.concatenate([[0], np.cumsum(self.sizes.astype(np.int64).prod(1) * 3)])
+
+    @cached_property
+    def pixels(self) -> np.ndarray:
+        """All bytes, row by row, RGB interleaved, one image after the other; writing to them never reaches the disk."""
+        return np.asarray(np.memmap(self.folder / "pixels.bin", np.uint8, "c"))
+
+    def image(self, i: int) -> np.ndarray:
+        """Image i, (h, w, 3) uint8; a view of the file."""
+        height, width = self.sizes[i]
+        return self.pixels[self.offsets[i]:self.offsets[i + 1]].reshape(height, width, 3)
+
+    def verify(self) -> None:
+        """Reads every byte and raises `UserError` where the hash written at the time does not agree."""
+        starts = [*range(0, len(self), self.facts["chunk"]), len(self)]
+        for first, last, expected in zip(starts, starts[1:], self.facts["pieces"]):
+            found = hashlib.sha256(self.pixels[self.offsets[first]:self.offsets[last]].data).hexdigest()
+            if found != expected:
+                raise UserError(f"the decoded images {first} to {last - 1} in {self.folder} have changed on disk: "
+                                "delete that folder and run `oodml datasets prepare NAME` again")
+
+
+def kept(index: DatasetIndex, folder: Path) -> ImageStore | None:
+    """The decoded images of a dataset below `folder`, if they were made."""
+    home = _home(index, folder)
+    return ImageStore(home) if (home / "pixels.bin").is_file() else None
+
+
+def _home(index: DatasetIndex, folder: Path) -> Path:
+    return folder / f"images-{re.sub(r'[^A-Za-z0-9_.-]+', '_', index.name)}-{index.hash[:8]}"
+
+
+def open_store(index: DatasetIndex, folder: Path, *, jobs: int | None = None, progress: bool = True) -> ImageStore:
+    """The decoded images of a dataset in `folder/images-NAME-HASH8/`, made now if they are not there.
+
+    Work goes on where a killed call stopped, after checking what it left by hash. A second process that asks for
+    the same images waits for the first. `jobs` processes decode (default: one a core, fewer for small sets). They are
+    found again by the names of the files, which are not looked at: `oodml datasets check` tells where one has changed.
+    """
+    found = kept(index, folder)
+    if found is not None:
+        return found
+    home = _home(index, folder)
+    if len(index) == 0:
+        raise UserError(f"dataset '{index.name}' has no images: `oodml datasets check {index.typed}` shows what was "
+                        "expected and where")
+    with disk_errors(home):
+        home.mkdir(parents=True, exist_ok=True)
+    with FileLock(home / "lock"):
+        if not (home / "pixels.bin").is_file():
+            _make(index, home, jobs, progress)
+    return ImageStore(home)
+
+
+def _make(index: DatasetIndex, home: Path, jobs: int | None, progress: bool) -> None:
+    from tqdm import tqdm
+
+    pixels = GrowingFile(home / "pixels.part")
+    try:
+        _check_disk(index, home, pixels.size, progress)
+        todo = list(range(0, len(index), CHUNK))[len(pixels.pieces):]
+        done = sum(len(piece["geometry"]) for piece in pixels.pieces)
+        with tqdm(total=len(index), initial=done, desc=f"decoding {index.name}", unit="img",
+                  disable=not progress) as bar:
+            for sizes, data in _decode_all(index, todo, jobs or min(cores(), -(-len(todo) // 4))):
+                pixels.append(data, geometry=sizes)
+                bar.update(len(sizes))
+        geometry = np.array([row for piece in pixels.pieces for row in piece["geometry"]], np.int32)
+        pieces = [piece["sha256"] for piece in pixels.pieces]
+        content = hashlib.sha256(json.dumps([VERSION, CHUNK, geometry.tolist(), pieces]).encode()).hexdigest()
+        with disk_errors(home):
+            np.save(home / "geometry.npy", geometry)
+        write_json(home / "store.json", {
+            "version": VERSION, "dataset": index.name, "index": index.hash, "images": len(index), "nbytes": pixels.size,
+            "shorter_side": SHORTER_SIDE, "filter": "Pillow bilinear, antialiased", "chunk": CHUNK, "hash": content,
+            "pieces": pieces})
+        # Last, as its presence under the final name says that all is there.
+        pixels.finish(home / "pixels.bin")
+    finally:
+        pixels.close()
+
+
+def _check_disk(index: DatasetIndex, home: Path, present: int, progress: bool) -> None:
+    """Estimates the bytes needed from a sample of image headers and refuses where the disk has not that much."""
+    sample = np.unique(np.linspace(0, len(index) - 1, 64).astype(int))
+    mean = np.mean([np.prod(stored_size(*_header(index, i))) * 3 for i in sample])
+    needed = int(mean * len(index) * 1.05) - present
+    free = shutil.disk_usage(home).free
+    if needed > free:
+        raise UserError(f"decoding '{index.name}' needs about {needed / 1e9:.3g} GB in {home}, where "
+                        f"{free / 1e9:.3g} GB are free: free some space or give another folder with --work DIR")
+    if progress and needed > 1e9:
+        print(f"decoding {len(index):,} images of '{index.name}': about {needed / 1e9:.1f} GB in {home} "
+              f"({free / 1e9:.1f} GB free)", file=sys.stderr)
+
+
+def _header(index: DatasetIndex, i: int) -> tuple[int, int]:
+    """Height and width of an image from its header, not turned upright (the area is the same)."""
+    with opened(index, i) as image:
+        return image.height, image.width
+
+
+def stored_size(height: int, width: int, shorter: int = SHORTER_SIDE) -> tuple[int, int]:
+    """The size at which an image is stored: torchvision's `Resize(256)`, but nothing is enlarged.
+
+    >>> stored_size(512, 1000), stored_size(200, 900)
+    ((256, 500), (200, 900))
+    """
+    if min(height, width) <= shorter:
+        return height, width
+    longer = int(shorter * max(height, width) / min(height, width))
+    return (shorter, longer) if height <= width else (longer, shorter)
+
+
+def decode(index: DatasetIndex, i: int) -> tuple[np.ndarray, tuple[int, int]]:
+    """Image i as it is stored, and the height and width of its original."""
+    with opened(index, i) as file:
+        image = upright(file)
+    return shrunk(image), (image.height, image.width)
+
+
+def shrunk(image: Image.Image) -> np.ndarray:
+    """The pixels of an upright image as they are stored."""
+    height, width = stored_size(image.height, image.width)
+    if (width, height) != image.size:
+        image = image.resize((width, height), Image.Resampling.BILINEAR)
+    return np.asarray(image)
+
+
+@contextmanager
+def opened(index: DatasetIndex, i: int) -> Iterator[Image.Image]:
+    """Image i, opened; whatever goes wrong with it becomes one line that names the file."""
+    try:
+        with index.open(i) as image:
+            yield image
+    # Pillow's readers raise whatever their parsers meet in a broken file: OSError, SyntaxError, struct.error, ...
+    except Exception as error:
+        path = index.paths[i] if index.root is None else index.root / index.paths[i]
+        why = "no such file" if isinstance(error, FileNotFoundError) else str(error) or type(error).__name__
+        mend = "" if isinstance(error, UserError) else "; put the original file back"
+        raise UserError(f"cannot read image {path}: {why}{mend} (`oodml datasets check {index.typed}` lists every bad "
+                        "one) and run again: what is decoded already is kept") from None
+
+
+def _decode_chunk(index: DatasetIndex, start: int) -> tuple[list[list[int]], bytes]:
+    images, geometry = [], []
+    for i in range(start, min(start + CHUNK, len(index))):
+        pixels, original = decode(index, i)
+        images.append(pixels.reshape(-1))
+        geometry.append([*map(int, pixels.shape[:2]), *map(int, original)])
+    return geometry, np.concatenate(images).tobytes()
+
+
+def _decode_all(index: DatasetIndex, starts: list[int], jobs: int) -> Iterator[tuple[list[list[int]], bytes]]:
+    """The chunks in order, decoded in this process or in several, a bounded number of chunks ahead."""
+    if jobs <= 1:
+        yield from (_decode_chunk(index, start) for start in starts)
+        return
+    # A fresh interpreter for each process: forking one that has threads or a CUDA context can hang.
+    with ProcessPoolExecutor(jobs, get_context("spawn"), _start_worker, (index,)) as pool:
+        try:
+            with deaf(signal.SIGINT):
+                ahead = deque(pool.submit(_work, start) for start in starts[:2 * jobs])
+            for start in starts[2 * jobs:]:
+                yield ahead.popleft().result()
+                ahead.append(pool.submit(_work, start))
+            while ahead:
+                yield ahead.popleft().result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+_index: DatasetIndex
+
+
+def _start_worker(index: DatasetIndex) -> None:
+    global _index
+    _index = index
+
+
+def _work(start: int) -> tuple[list[list[int]], bytes]:
+    return _decode_chunk(_index, start)
+
+
+def cores() -> int:
+    """Processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

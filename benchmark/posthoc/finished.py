@@ -1,0 +1,135 @@
+"""Finished runs on disk: which there are, and their trained methods as they were."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from safetensors.torch import load_file
+from torch import Tensor
+
+import methods
+from benchmark.config.plan import RunSpec, split_of
+from benchmark.config.protocol import Protocol
+from benchmark.data import ladders, weights
+from benchmark.data.loader import Loader
+from benchmark.data.store import ImageStore
+from benchmark.data.task import Side, Task, learnt
+from benchmark.datasets import DatasetIndex
+from benchmark.runs.worker import transform_of
+from benchmark.training import train
+from benchmark.utils.errors import UserError
+from benchmark.utils.workspace import Workspace
+from methods import Method
+from methods.backbones import create
+from reports import records
+from splits.manifest import Ladder
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run with a record and the trained method's weights beside it."""
+
+    folder: Path
+    spec: RunSpec
+
+    @classmethod
+    def at(cls, folder: Path) -> Finished:
+        """The run in a folder."""
+        spec = RunSpec.read(folder)
+        if spec is None:
+            raise UserError(f"{folder / 'spec.json'} cannot be read: it is damaged or of another version of oodml; use "
+                            "that version, or move the folder away")
+        return cls(folder, spec)
+
+    @property
+    def protocol(self) -> Protocol:
+        try:
+            return Protocol(**self.spec.protocol)
+        except TypeError as error:
+            raise UserError(f"{self.folder} was made by a version of oodml with other protocols ({error}); use that "
+                            "version, or move the folder away") from None
+
+    @property
+    def dataset(self) -> str:
+        """The dataset as the user named it, such as folder:PATH; its name where an older run kept no more."""
+        try:
+            return str(json.loads((self.folder / "env.json").read_text(encoding="utf-8"))["dataset"])
+        except (OSError, ValueError, KeyError):
+            return self.spec.dataset
+
+    def fits(self, index: DatasetIndex, ladder: Ladder) -> bool:
+        """Whether the dataset still has the files and the ladder the classes that the run saw."""
+        return (index.hash == self.spec.dataset_hash
+                and any((rung.id, rung.hash) == (self.spec.split, self.spec.split_hash) for rung in ladder.splits))
+
+    def task(self, index: DatasetIndex, ladder: Ladder) -> Task:
+        """What the run was trained and measured on, if the dataset still has the same files."""
+        if index.hash != self.spec.dataset_hash:
+            raise UserError(f"{self.folder} was made from other files than {index.name} has now; run it again")
+        return Task.of(index, split_of(ladder, self.spec), hold_out=self.protocol.validation)
+
+    def rebuild(self, classes: int) -> Method:
+        """The trained method, which saw this many classes, in evaluation mode on the CPU; nothing in it trains."""
+        backbone = create(self.protocol.backbone, frozen_norm=self.protocol.frozen_norm)
+        method = self.spec.build(backbone, classes)
+        try:
+            method.load_state_dict(load_file(self.folder / weights.RUN))
+        except (RuntimeError, OSError) as error:
+            raise UserError(f"{self.folder / weights.RUN} does not fit {self.spec.method}: "
+                            f"{str(error).splitlines()[0]}; run it again") from None
+        return method.eval().requires_grad_(False)
+
+    def ready(self, classes: int, store: ImageStore, device: str) -> tuple[Method, Loader]:
+        """The trained method on a device, and what brings it the images of any store as its protocol wants them."""
+        method = self.rebuild(classes).to(device)
+        return method, Loader(store, transform_of(self.protocol, method), device)
+
+    def embed(self, side: Side, store: ImageStore, workspace: Workspace, device: str) -> Tensor:
+        """What the trained method makes of any images, of its own dataset or of another."""
+        split = split_of(ladders.load(workspace, self.spec.dataset), self.spec)
+        method, loader = self.ready(len(learnt(split, self.protocol.validation)), store, device)
+        return train.embed(method, loader, side.ids, self.protocol, device)
+
+
+def on_default(runs: Iterable[Finished], workspace: Workspace) -> list[Finished]:
+    """Those that were trained on the default split of their dataset, as its ladder has it now."""
+    runs = list(runs)
+    defaults = {name: ladders.load(workspace, name).default.hash for name in {run.spec.dataset for run in runs}}
+    return [run for run in runs if run.spec.split_hash == defaults[run.spec.dataset]]
+
+
+def find(workspace: Workspace, dataset: str, chosen: str = "all", splits: list[int] | None = None,
+         seed: int | None = None) -> Iterator[Finished]:
+    """The finished runs on a dataset by methods, rungs and seed; those without kept weights are left out.
+
+    `dataset` is the name in the index: `mine` for folder:PATH/mine.
+    """
+    names = set(methods.select(chosen)) if chosen != "all" else None
+    for folder in _folders(workspace, dataset):
+        if not (folder / weights.RUN).is_file():
+            continue
+        run = Finished.at(folder)
+        if ((names is None or run.spec.method in names) and (splits is None or run.spec.split in splits)
+                and seed in (None, run.spec.seed)):
+            yield run
+
+
+def without_weights(workspace: Workspace, dataset: str, chosen: str = "all",
+                    splits: list[int] | None = None) -> dict[Path, str]:
+    """The finished runs that `find` leaves out: their folders, each with the name of its protocol."""
+    names = set(methods.select(chosen)) if chosen != "all" else None
+    found = {}
+    for folder in _folders(workspace, dataset):
+        if (folder / weights.RUN).is_file():
+            continue
+        record = records.read(folder)  # beside an unpacked record lies no spec
+        if (names is None or record["method"]["name"] in names) and (splits is None or record["split"]["id"] in splits):
+            found[folder] = str(record["protocol"]["name"])
+    return found
+
+
+def _folders(workspace: Workspace, dataset: str) -> list[Path]:
+    return sorted(record.parent for record in (workspace.runs / dataset).glob(f"*/*/*/{records.RECORD}"))

@@ -1,0 +1,210 @@
+"""A finished run looked into: what it finds for sampled and worst queries, its embedding in the plane, its insides.
+
+Writes `inspect/` beside the run's record: small pictures, figures and `inspection.json`, from which `oodml report`
+makes a page. Nothing is trained; the embeddings are made again from the kept weights.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from benchmark import datasets
+from benchmark.config.plan import RunSpec
+from benchmark.data import ladders, weights
+from benchmark.data.store import open_store
+from benchmark.data.task import Side
+from benchmark.datasets import DatasetIndex
+from benchmark.metrics import search
+from benchmark.posthoc import embedding_figures
+from benchmark.posthoc.finished import Finished
+from benchmark.training import train
+from benchmark.utils.errors import UserError
+from benchmark.utils.files import write_json
+from benchmark.utils.workspace import Workspace
+from reports.html.extras import INSPECTION, SCHEMA
+from splits.manifest import Ladder
+
+NEIGHBOURS = 7
+SIDE = 112
+"""Pixels of the longer side of a picture in a gallery."""
+MOST_POINTS = 3000
+"""Test images that the plane shows."""
+
+
+@dataclass(frozen=True)
+class Retrieved:
+    """For each query its place on the test side, its nearest images (places, similarities), and how badly it fails.
+
+    `failure` is the similarity of the nearest wrong image less that of the nearest right one: above zero, the first
+    answer is wrong.
+    """
+
+    queries: np.ndarray
+    found: np.ndarray
+    similarities: np.ndarray
+    failure: np.ndarray
+
+
+def opened(folder: Path) -> Finished:
+    """The run in a folder; a UserError where it is none, is not finished or kept no weights."""
+    if not (folder / "record.json").is_file():
+        raise UserError(f"{folder} is not the folder of a finished run, such as WORK/runs/DATASET/SPLIT/METHOD/s0-HASH")
+    if not (folder / weights.RUN).is_file():
+        raise UserError(f"{folder} kept no weights (nothing was trained, or they were deleted): nothing to look into")
+    return Finished.at(folder)
+
+
+def indexed(run: Finished, workspace: Workspace, dataset: str | None) -> DatasetIndex:
+    """The images of a run, read as the user names them now or named them then."""
+    try:
+        return datasets.load(dataset or run.dataset, workspace.data)
+    except UserError as error:
+        if dataset:
+            raise
+        raise UserError(f"the images of {run.folder} were not found: {error}; for a dataset of your own, "
+                        "`--dataset folder:PATH` (or csv:, union:) says where they are") from None
+
+
+def with_ends(run: Finished, index: DatasetIndex, ladder: Ladder, workspace: Workspace) -> list[Finished]:
+    """The run, and the same method and seed on the nearest and the farthest rung where these are finished."""
+    def kind(spec: RunSpec) -> tuple[Any, ...]:
+        return spec.settings, spec.base_settings, spec.protocol, spec.weights
+
+    rungs = sorted((split for split in ladder.splits if split.frd is not None), key=lambda split: split.frd or 0.0)
+    wanted = {rungs[0].id, rungs[-1].id} - {run.spec.split} if rungs else set()
+    found = {run.spec.split: run}
+    for split in sorted(wanted):
+        home = workspace.runs / run.spec.dataset / str(split) / run.folder.parent.name
+        for folder in sorted(home.glob(f"s{run.spec.seed}-*")):
+            if (folder / "record.json").is_file() and (folder / weights.RUN).is_file():
+                other = opened(folder)
+                if kind(other.spec) == kind(run.spec) and other.fits(index, ladder):
+                    found[split] = other
+    return [found[split] for split in sorted(found)]
+
+
+def inspect(workspace: Workspace, folder: Path, *, queries: int = 8, plane: bool = True, ends: bool = True,
+            dataset: str | None = None, device: str | None = None, seed: int = 0) -> list[Path]:
+    """Look into the run in `folder` (and its fellows on the nearest and farthest rung); the files written come back.
+
+    `dataset` says where its images are, if they are not where they were when it was run.
+    """
+    run = opened(folder)
+    device = ladders.best_device(device)
+    index = indexed(run, workspace, dataset)
+    ladder = ladders.load(workspace, dataset or run.dataset, index)
+    store = open_store(index, workspace.cache, progress=False)
+    written = []
+    for one in with_ends(run, index, ladder, workspace) if ends else [run]:
+        task = one.task(index, ladder)
+        method, loader = one.ready(len(task.train.classes), store, device)
+        watched = embedding_figures.watch(method)
+        embeddings = train.embed(method, loader, task.test.ids, one.protocol, device)
+        home = one.folder / INSPECTION.rpartition("/")[0]
+        shutil.rmtree(home, ignore_errors=True)
+        home.mkdir()
+        retrieved = retrieve(task.test, embeddings)
+        galleries = [gallery(task.test, retrieved, kind, queries, seed) for kind in ("sampled", "worst")]
+        shown = sorted({image for part in galleries for row in part["rows"]
+                        for image in (row["query"]["id"], *(each["id"] for each in row["neighbours"]))})
+        for image in shown:
+            picture(store.image(image)).save(home / _name(image))
+        figures = []
+        if plane:
+            named = _first_classes(galleries[0])
+            figures.append(embedding_figures.plane(task, embeddings, home, named, MOST_POINTS, seed))
+        figures += embedding_figures.figures(watched, task, store, loader, home, seed)
+        names = sorted(path.name for path in home.iterdir())
+        right = float((task.test.labels[retrieved.found[:, 0]] == task.test.labels[retrieved.queries]).mean())
+        write_json(one.folder / INSPECTION, {
+            "schema": SCHEMA, "run": one.spec.identity, "side": SIDE, "galleries": galleries, "figures": figures,
+            "files": names, "lead": f"{len(retrieved.queries):,} queries among {len(task.test):,} images of "
+                                    f"{len(task.test.classes):,} classes that were not trained on; the first answer is "
+                                    f"right for {100 * right:.1f} % of them."})
+        written.append(one.folder / INSPECTION)
+    return written
+
+
+def retrieve(side: Side, embeddings: Tensor) -> Retrieved:
+    """The nearest images of every query and how badly it fails; queries without a second image of their class left out.
+
+    Query and gallery of a side with roles are different images; otherwise every image is both, but not its own answer.
+    """
+    roles = np.full(len(side), "") if side.roles is None else side.roles
+    asks, answers = np.flatnonzero(roles != "gallery"), np.flatnonzero(roles != "query")
+    place = np.full(len(side), -1)
+    place[answers] = np.arange(len(answers))
+    own = torch.from_numpy(place[asks])
+    gallery_ = embeddings[torch.from_numpy(answers).to(embeddings.device)]
+    asked = embeddings[torch.from_numpy(asks).to(embeddings.device)]
+    found, similarities = search.neighbours(asked, gallery_, NEIGHBOURS, exclude_self=own)
+    labels = torch.from_numpy(side.labels)
+    failure = _failures(asked, gallery_, labels[asks], labels[answers], own)
+    counts = failure < np.inf  # of a single class no answer is wrong
+    return Retrieved(asks[counts], answers[found.cpu().numpy()][counts], similarities.cpu().numpy()[counts],
+                     failure[counts])
+
+
+def _failures(asked: Tensor, gallery_: Tensor, labels: Tensor, known: Tensor, own: Tensor) -> np.ndarray:
+    """Similarity of the nearest wrong image less that of the nearest right one; none where there is no right one."""
+    parts = []
+    for start in range(0, len(asked), 1024):
+        rows = slice(start, start + 1024)
+        products = (asked[rows].float() @ gallery_.float().T).cpu()
+        inside = (own[rows] >= 0).nonzero().squeeze(1)
+        same = labels[rows, None] == known[None, :]
+        wrong = products.masked_fill(same, -torch.inf).amax(1)
+        products[inside, own[rows][inside]] = -torch.inf
+        parts.append(wrong - products.masked_fill(~same, -torch.inf).amax(1))
+    return torch.cat(parts).numpy()
+
+
+def gallery(side: Side, found: Retrieved, kind: str, count: int, seed: int) -> dict[str, Any]:
+    """Some queries with their neighbours: drawn at random, or those that fail worst, one a class."""
+    if kind == "sampled":
+        chosen = np.sort(np.random.default_rng(seed).permutation(len(found.queries))[:count])
+        title, note = "Sampled queries", "Drawn at random."
+    else:
+        order = np.argsort(-found.failure, kind="stable")
+        classes = side.labels[found.queries[order]]
+        first = np.sort(np.unique(classes, return_index=True)[1])
+        chosen = order[first[:count]]
+        title, note = "Worst queries", "The wrong answer is nearest compared with the right one; one query a class."
+    rows = []
+    for i in chosen:
+        own = side.labels[found.queries[i]]
+        rows.append({"query": _shot(side, found.queries[i]), "neighbours": [
+            _shot(side, place) | {"right": bool(side.labels[place] == own), "similarity": float(similarity)}
+            for place, similarity in zip(found.found[i], found.similarities[i]) if np.isfinite(similarity)]})
+    return {"kind": kind, "title": title, "note": note, "neighbours": NEIGHBOURS, "rows": rows}
+
+
+def _shot(side: Side, place: int) -> dict[str, Any]:
+    image = int(side.ids[place])
+    return {"id": image, "image": _name(image), "class": side.classes[side.labels[place]]}
+
+
+def _name(image: int) -> str:
+    return f"image-{image}.png"
+
+
+def picture(pixels: np.ndarray) -> Image.Image:
+    """A small copy for a gallery; small images are enlarged in whole steps, so that their pixels stay square."""
+    image = Image.fromarray(np.ascontiguousarray(pixels))
+    step = SIDE // max(image.size)
+    if step > 1:
+        return image.resize((image.width * step, image.height * step), Image.Resampling.NEAREST)
+    image.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
+    return image
+
+
+def _first_classes(shown: dict[str, Any], most: int = 7) -> list[str]:
+    return list(dict.fromkeys(row["query"]["class"] for row in shown["rows"]))[:most]

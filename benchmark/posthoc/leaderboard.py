@@ -1,0 +1,62 @@
+"""From the records of a working folder, or of packed ones, to the leaderboard: one way for every command."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pandas as pd
+
+from benchmark.data import ladder_figures
+from benchmark.utils.workspace import Workspace
+from reports import records, site
+from reports.analysis import progress
+from reports.analysis.progress import Study
+from reports.analysis.results import Results
+from reports.figures.drawing import drawing
+from splits import manifest
+
+
+@dataclass(frozen=True)
+class Leaderboard:
+    """Everything that the pages show, and where the ladders behind it may lie."""
+
+    results: Results
+    lost: pd.DataFrame
+    """Runs without a result."""
+    studies: Sequence[Study]
+    workspace: Workspace
+    ladders: Sequence[Path]
+
+    def build(self, out: Path | None = None) -> Path:
+        """Writes the pages, by default into the working folder, and returns their `index.html`."""
+        with TemporaryDirectory() as figures:
+            self._draw(Path(figures))
+            return site.build(self.results, self.lost, out or self.workspace.leaderboard, Path(figures), self.studies)
+
+    def _draw(self, out: Path) -> None:
+        """Puts the figures of the ladders that the runs were made on into a folder: those there are, or drawn now."""
+        for dataset in self.results.datasets:
+            hashes = set(self.results.runs.loc[self.results.runs["dataset"] == dataset, "split_hash"])
+            for home in self.ladders:
+                path = home / f"{dataset}.json"
+                if not path.is_file() or not hashes <= {split.hash for split in manifest.load(path).splits}:
+                    continue
+                with drawing(dataset):  # the same bytes each time
+                    ladder_figures.draw(dataset, Workspace.at(home.parent), out, umap=False, seed=0)
+                for made in home.glob(f"{dataset}-*"):
+                    shutil.copyfile(made, out / made.name)
+                break
+
+
+def collect(workspace: Workspace, folders: Sequence[Path] = (), datasets: list[str] | None = None,
+            published: str = "shown") -> Leaderboard:
+    """What the working folder holds, or other folders of records; `published` rows are shown, ranked or hidden."""
+    frame, lost = records.scan_checked(folders or (workspace.runs,), datasets)
+    results = Results(frame, with_published=published != "hidden", rank_published=published == "ranked")
+    packed = [path for folder in folders for path in (folder / "splits", *sorted(folder.glob("*/splits")))]
+    return Leaderboard(results, lost, progress.read(folders or (workspace.root,)), workspace,
+                       packed or [workspace.splits])

@@ -1,0 +1,36 @@
+"""What a study computes from its finished runs: few-shot adaptation, transfer to other datasets, ensembles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from benchmark.config.study import Study
+from benchmark.data import weights
+from benchmark.posthoc import ensemble, fewshot, transfer
+from benchmark.posthoc.finished import Finished
+from benchmark.runs.job import Job, Outcome
+from benchmark.utils.workspace import Workspace
+
+
+def follow_all(study: Study, outcome: Outcome, workspace: Workspace, say: Callable[[str], None] = print) -> None:
+    """Do the steps of a study after a sweep that went to its end."""
+    if not (outcome.interrupted or outcome.ended or outcome.submitted):
+        for step in study.after:
+            follow(step, outcome.jobs, workspace, say)
+
+
+def follow(step: dict[str, Any], jobs: list[Job], workspace: Workspace, say: Callable[[str], None] = print) -> None:
+    """Do one step of a study on those of its runs that are finished; what was done already is kept."""
+    done = [job for job in jobs if job.done]
+    trained = {job.folder: Finished(job.folder, job.spec) for job in done if (job.folder / weights.RUN).is_file()}
+    if step["step"] == "fewshot":
+        for name in step["datasets"]:
+            here = [trained[job.folder] for job in done if job.context.dataset == name and job.folder in trained]
+            if here:
+                fewshot.run(workspace, dataset=name, shots=tuple(step["shots"]), runs=here, tell=say)
+        return
+    if step["step"] == "cross":
+        transfer.run(workspace, done, tell=say)
+        return
+    ensemble.run(workspace, step["union"], trained.values(), tell=say)

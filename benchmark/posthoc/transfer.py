@@ -1,0 +1,110 @@
+"""Transfer to other datasets: a trained network measured on the default test sets of others (ooDML, supplement C).
+
+Beside the record of each run on a default split lies `cross.json`:
+
+    {"schema": 1, "run": IDENTITY, "dataset": TRAINED_ON, "split": ID, "method": NAME, "seed": SEED,
+     "targets": {DATASET: {"test": HASH, "images": COUNT, "scores": {METRIC: FRACTION},
+                           "floor": {"backbone": NAME, "scores": {METRIC: FRACTION}} or null}}}
+
+`test` stands for the files and classes of the target's test set, `floor` is what a frozen backbone reaches on it: the
+run's own backbone where that was run, else the one that was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmark import datasets
+from benchmark.data import ladders, store, weights
+from benchmark.data.store import open_store
+from benchmark.data.task import Side, Task
+from benchmark.posthoc.finished import Finished, on_default
+from benchmark.runs.job import Job
+from benchmark.runs.scoring import score
+from benchmark.utils.errors import UserError
+from benchmark.utils.files import write_json
+from benchmark.utils.workspace import Workspace
+from reports import records
+from reports.analysis.transfer import NAME, SCHEMA
+
+
+@dataclass(frozen=True)
+class Target:
+    """The default test set of a dataset: its name, images, pixels, and what stands for its content."""
+
+    name: str
+    side: Side
+    store: store.ImageStore
+    hash: str
+    domain_names: tuple[str, ...] = ()
+    """The members of a union."""
+
+    @classmethod
+    def of(cls, dataset: str, workspace: Workspace) -> Target:
+        index = datasets.load(dataset, workspace.data)
+        task = Task.of(index, ladders.load(workspace, dataset, index).default)
+        side = task.test
+        content = hashlib.sha256(json.dumps([index.hash, *side.classes]).encode()).hexdigest()
+        return cls(index.name, side, open_store(index, workspace.cache, progress=False), content,
+                   task.domain_names)
+
+
+def run(workspace: Workspace, jobs: Iterable[Job], *, device: str | None = None,
+        tell: Callable[[str], None] = lambda line: None) -> list[Path]:
+    """Measure every trained network of these finished runs on the other datasets among them; the files come back."""
+    jobs = list(jobs)
+    device = ladders.best_device(device)
+    targets = [Target.of(name, workspace) for name in dict.fromkeys(job.context.dataset for job in jobs)]
+    runs = on_default((Finished(job.folder, job.spec) for job in jobs), workspace)
+    floors = {(one.spec.dataset, one.spec.protocol["backbone"]): records.read(one.folder)["scores"]["last"]
+              for one in runs if one.spec.method == "frozen"}
+    written = []
+    for one in runs:
+        if not (one.folder / weights.RUN).is_file():
+            continue
+        found = _read(one.folder / NAME)
+        for target in targets:
+            if target.name == one.spec.dataset:
+                continue
+            before = found.get(target.name, {})
+            scores = before["scores"] if before.get("test") == target.hash else score(
+                target.side, one.embed(target.side, target.store, workspace, device), target.domain_names).scores
+            floor = _floor(floors, target.name, one.spec.protocol["backbone"])
+            found[target.name] = {"test": target.hash, "images": len(target.side), "scores": scores, "floor": floor}
+            beside = f" (frozen {floor['scores']['recall@1']:.4f})" if floor else ""
+            if before.get("test") != target.hash:
+                tell(f"{one.spec.label()} on {target.name}: recall@1 {scores['recall@1']:.4f}{beside}")
+        spec = one.spec
+        write_json(one.folder / NAME, {"schema": SCHEMA, "run": spec.identity, "dataset": spec.dataset,
+                                       "split": spec.split, "method": spec.method, "seed": spec.seed, "targets": found})
+        written.append(one.folder / NAME)
+    return written
+
+
+def _floor(floors: dict[tuple[str, str], dict[str, float]], dataset: str, backbone: str) -> dict[str, Any] | None:
+    """The frozen backbone's scores on a dataset, of this backbone rather than of another.
+
+    >>> _floor({("cub", "resnet50"): {"recall@1": 0.4}}, "cub", "conv4")
+    {'backbone': 'resnet50', 'scores': {'recall@1': 0.4}}
+    """
+    here = [name for of, name in floors if of == dataset]
+    chosen = backbone if backbone in here else min(here, default=None)
+    return None if chosen is None else {"backbone": chosen, "scores": floors[dataset, chosen]}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The targets that were measured already; a file of a newer version is left alone."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        version, targets = content["schema"], content["targets"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+    if version > SCHEMA:
+        raise UserError(f"{path} is of schema {version}, this version of oodml writes {SCHEMA}: update oodml, or move "
+                        "the file away")
+    return targets

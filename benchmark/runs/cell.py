@@ -1,0 +1,144 @@
+"""One cell from lock to record, wherever it runs."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from benchmark.runs import worker
+from benchmark.runs.job import Job
+from benchmark.runs.locks import Heart, Lock, Watch
+from benchmark.training.meter import Diverged
+from benchmark.training.train import Interrupted
+from benchmark.utils.errors import is_users_mistake
+from reports import records
+
+FULL = "the disk is full"
+
+
+class Verdict(NamedTuple):
+    """How a cell ended: done, found (done by another), busy (another has it), stopped (saved), failed, full (disk)."""
+
+    kind: str
+    text: str = ""
+
+
+def do(job: Job, heart: Heart, *, stop: Callable[[], bool] = lambda: False,
+       tell: Callable[[dict[str, Any]], None] = lambda event: None) -> Verdict:
+    """Take the cell's lock, do it, and give the lock back; a failure is written down, never raised."""
+    folder = job.folder
+    if job.done:
+        return Verdict("found")
+    try:
+        lock = Lock.take(folder, job.after)
+    except OSError as error:  # nothing is written down: the folder may be another runner's
+        return Verdict("full", FULL) if _is_full(error) else Verdict("failed", f"{folder}: {error.strerror}")
+    if lock is None:
+        return Verdict("busy")
+    heart.lock, heart.busy = lock, True
+    verdict = Verdict("stopped")
+    try:
+        if job.done:
+            verdict = Verdict("found")
+        else:
+            worker.run(job.spec, job.context, stop=stop, tell=tell)
+            verdict = Verdict("done")
+    except Interrupted as pause:
+        verdict = Verdict("stopped", str(pause))
+    except Exception as error:
+        verdict = _noted(job, error)
+    finally:
+        heart.lock, heart.busy = None, False
+        if verdict.kind in ("done", "found"):
+            lock.done()
+        else:
+            lock.release()
+    return verdict
+
+
+def do_alone(job: Job, *, stop: Callable[[], bool] = lambda: False,
+             tell: Callable[[dict[str, Any]], None] = lambda event: None) -> Verdict:
+    """`do` where no runner watches: with a heart of its own, after waiting whether the owner of the lock is dead."""
+    watch, heart = Watch(), Heart()
+    heart.start()
+    try:
+        patience = 2 * watch.stale
+        while (after := watch.free(job.folder)) is None and not job.done:
+            if patience <= 0:
+                return Verdict("busy")
+            patience -= watch.stale / 12
+            time.sleep(watch.stale / 12)
+        return do(replace(job, after=after or 0), heart, stop=stop, tell=tell)
+    finally:
+        heart.stop()
+
+
+def write_failure(job: Job, cause: str, **facts: Any) -> None:
+    """Put `failure.json` with what is known of the cell into its folder, if there is room for it."""
+    spec = job.spec
+    with contextlib.suppress(OSError):
+        records.write_failure(job.folder, {
+            "cause": cause, "dataset": spec.dataset, "split": spec.split, "method": spec.method, "seed": spec.seed,
+            "protocol": spec.protocol["name"], "backbone": spec.protocol["backbone"], "identity": spec.identity,
+            "label": spec.label(), **facts})
+
+
+def failed(folder: Path) -> tuple[int, str] | None:
+    """When and why the last attempt at a cell failed; None if it did not, or if the cause passes by itself."""
+    path = folder / records.FAILURE
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        return None if facts.get("passing") else (path.stat().st_mtime_ns, str(facts["cause"]).splitlines()[0])
+    except (OSError, ValueError, LookupError, AttributeError):
+        return None
+
+
+def failure_of(error: BaseException) -> dict[str, Any]:
+    """What `failure.json` says of an error that ended a run: cause, what to try, the error's kind, and the step.
+
+    >>> failure_of(OSError(28, "No space left on device"))["cause"]
+    'the disk is full'
+    """
+    text = str(error).strip()
+    cause, remedy = text or type(error).__name__, ""
+    if isinstance(error, Diverged):
+        remedy = "lower the learning rate (--set lr=...) or clip gradients (--set clip_norm=1)"
+    elif isinstance(error, torch.cuda.OutOfMemoryError):
+        cause = "the GPU ran out of memory"
+        remedy = ("a smaller batch (--set batch_size=...), fewer runs a GPU (--per-gpu 1), or nothing compiled "
+                  "(--no-compile)")
+    elif isinstance(error, MemoryError) or "can't allocate memory" in text:
+        cause = "main memory ran out"
+        remedy = "a smaller batch (--set batch_size=...), or fewer runs at once (--jobs 1)"
+    elif (isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)) or "No space left" in text:
+        cause, remedy = FULL, "free some space or give another folder (--work DIR), then run again"
+    elif "CUDA error" in text:
+        cause, remedy = f"the GPU failed: {text.splitlines()[0]}", "run again; if it stays, try --no-compile"
+    elif not is_users_mistake(error):
+        cause = f"{type(error).__name__}: {cause}" if text else cause
+    return {"cause": cause, "remedy": remedy, "kind": type(error).__name__, "step": getattr(error, "step", None)}
+
+
+def _noted(job: Job, error: Exception) -> Verdict:
+    """The verdict on a cell that failed, after writing down why.
+
+    A full disk is no cell's fault: it is marked as passing, so that the next sweep does the cell without being told.
+    """
+    facts = failure_of(error)
+    cause = str(facts.pop("cause"))
+    full = cause.startswith(FULL)
+    write_failure(job, cause, **facts, passing=full, traceback=traceback.format_exc())
+    return Verdict("full" if full else "failed", FULL if full else cause.splitlines()[0])
+
+
+def _is_full(error: Exception) -> bool:
+    return str(failure_of(error)["cause"]).startswith(FULL)

@@ -1,0 +1,20 @@
+"""Ways to run many cells: each module here takes jobs and does every cell that is not done yet.
+
+`execute(jobs, resources, progress) -> Outcome` is the whole interface; `cell.do` is what all of them run.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from benchmark.utils.errors import UserError, near
+
+NAMES = ("local", "ray", "slurm")
+
+
+def get(name: str) -> Any:
+    """The executor of this name."""
+    if name not in NAMES:
+        raise UserError(f"unknown executor '{name}'{near(name, NAMES)}; there are {', '.join(NAMES)}")
+    return importlib.import_module(f"benchmark.runs.executors.{name}")

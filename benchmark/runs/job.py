@@ -1,0 +1,66 @@
+"""A cell to do, what a sweep may use for its cells, and how a sweep ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmark.config.plan import RunSpec
+from benchmark.runs.worker import Context
+
+
+@dataclass(frozen=True)
+class Job:
+    """A cell to do: its spec, where things are, and the generation of its lock that may be followed."""
+
+    spec: RunSpec
+    context: Context
+    after: int = 0
+
+    @property
+    def folder(self) -> Path:
+        return self.spec.folder(self.context.workspace)
+
+    @property
+    def done(self) -> bool:
+        return (self.folder / "record.json").exists()
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a sweep may use: processes, places on a GPU, a cluster, time."""
+
+    jobs: int | None = None
+    """Processes on a CPU, or cells at the same time on a cluster; None: as many as there is room for."""
+    per_gpu: int = 1
+    seconds: float | None = None
+    """Time after which running cells save and no new one starts."""
+    ray_address: str | None = None
+    slurm: dict[str, Any] = field(default_factory=dict)
+    """Parameters of the job array, as submitit calls them."""
+
+
+@dataclass
+class Outcome:
+    """How a sweep ended: what was done, what failed and why, and whether somebody stopped it."""
+
+    done: list[RunSpec] = field(default_factory=list)
+    failed: list[tuple[RunSpec, str]] = field(default_factory=list)
+    """Each with its cause, in words."""
+    interrupted: int = 0
+    """The exit code of a sweep that a signal stopped, else 0."""
+    ended: str = ""
+    """Why the sweep ended before its cells, if it was not interrupted."""
+    lacking: int = 0
+    """Cells that were not begun, since their backbone has no weights here."""
+    submitted: int = 0
+    """Cells handed to a cluster that works on after this process."""
+    jobs: list[Job] = field(default_factory=list)
+    """Every cell of the sweep, those done earlier too."""
+
+    def open(self, jobs: Iterable[Job]) -> bool:
+        """Whether any of these cells was neither done nor failed."""
+        failed = {spec.identity for spec, _ in self.failed}
+        return any(not job.done and job.spec.identity not in failed for job in jobs)

@@ -1,0 +1,53 @@
+"""The record of a result, put together alike whoever made the embeddings: a run, an ensemble, somebody else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmark.data.task import Task
+from benchmark.runs import outcomes
+from benchmark.runs.scoring import Score
+from benchmark.utils import provenance
+from reports import records
+from reports.storage.outcomes import NAME as QUERIES
+from splits.manifest import Ladder, Split
+
+
+def write(folder: Path, result: Score, facts: dict[str, Any], *, command: str = "", **origin: Any) -> Path:
+    """Writes `queries.npz` and then the record, which is the done mark: `facts` over what all records have alike.
+
+    `origin` goes to the record's provenance; `command` is what the user typed, where that was elsewhere.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    outcomes.save(folder / QUERIES, result.outcomes)
+    counted = result.outcomes.counted
+    return records.write(folder, {
+        "schema": records.SCHEMA, "source": "run", "scores": {"last": result.scores}, "chosen_epochs": {}, "curve": [],
+        "domains": result.domains, "queries": {"count": int(counted.sum()), "left_out": int((~counted).sum())},
+        "provenance": {**provenance.facts(command), "date": provenance.now(), **origin}, **facts})
+
+
+def split_facts(split: Split, ladder: Ladder, task: Task | None = None) -> dict[str, Any]:
+    """What a record says of its split; of a union also the training images of each member."""
+    facts: dict[str, Any] = {"id": split.id, "kind": split.kind, "iteration": split.iteration, "frd": split.frd,
+            "frd_class_means_released": split.frd_class_means_released, "hash": split.hash,
+            "train_classes": len(split.train), "test_classes": len(split.test),
+            "train_images": split.train_images, "test_images": split.test_images,
+            "ladder": [[rung.id, rung.frd] for rung in ladder.splits if rung.frd is not None]}
+    if task is not None and task.train.domains is not None:
+        counts = np.bincount(task.train.domains, minlength=len(task.domain_names))
+        facts["parts"] = dict(zip(task.domain_names, counts.tolist()))
+    return facts
+
+
+def refresh(folder: Path, ladder: Ladder) -> bool:
+    """Make a record tell its rung as the ladder has it now, which must have the same classes; whether it did not."""
+    record = records.read(folder)
+    facts = {**record["split"], **split_facts(ladder.split(record["split"]["id"]), ladder)}
+    if facts == record["split"] or facts["hash"] != record["split"]["hash"]:
+        return False
+    records.write(folder, {**record, "split": facts})
+    return True

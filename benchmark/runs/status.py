@@ -1,0 +1,199 @@
+"""What has become of cells: done, running, failed or missing, read off the working folder alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmark.config.plan import RunSpec, differences
+from benchmark.runs import locks
+from benchmark.runs.job import Job
+from benchmark.runs.progress import duration
+from benchmark.runs.worker import Context
+from benchmark.utils.errors import UserError
+from benchmark.utils.files import write_json
+from benchmark.utils.workspace import Workspace
+from reports import ReportError, records
+from reports.storage.migration import Foreign
+
+SCHEMA = 1
+KINDS = ("done", "running", "failed", "missing")
+
+
+@dataclass(frozen=True)
+class State:
+    """The state of one cell: one of KINDS, `damaged` (unreadable record) or `foreign` (record of another version)."""
+
+    kind: str
+    text: str = ""
+    """Why there is no result; also of a missing cell whose last attempt met a full disk."""
+    begun: bool = False
+    """Whether a checkpoint waits to be taken up."""
+    remedy: str = ""
+
+
+def look(folder: Path) -> State:
+    """The state of the cell in this folder."""
+    if (folder / records.RECORD).exists():
+        return _recorded(folder)
+    begun = any(folder.glob("checkpoint-*"))
+    holder = locks.newest(folder)
+    if holder is not None and not holder.released and not holder.gone:
+        return State("running", _heard(holder), begun)
+    try:
+        failure = json.loads((folder / records.FAILURE).read_text(encoding="utf-8"))
+        return State("missing" if failure.get("passing") else "failed", str(failure.get("cause", "?")).splitlines()[0],
+                     begun, str(failure.get("remedy") or ""))
+    except FileNotFoundError:
+        return State("missing", begun=begun)
+    except (OSError, ValueError, AttributeError):
+        return State("failed", "its failure.json cannot be read", begun)
+
+
+def _heard(holder: locks.Holder) -> str:
+    if holder.age < 2 * locks.STALE:
+        return f"{holder.owner}, heartbeat {max(0, holder.age):.0f} s ago"
+    return (f"{holder.owner}, no heartbeat for {duration(holder.age)}: if it is dead, the command that started it "
+            "takes the cell over")
+
+
+def _recorded(folder: Path) -> State:
+    try:
+        records.read(folder)
+    except Foreign as error:
+        return State("foreign", str(error))
+    except ReportError as error:
+        return State("damaged", str(error))
+    return State("done")
+
+
+def set_aside(folder: Path) -> Path | None:
+    """Keep a damaged record under another name, so that its cell can be done again; None where another runner did."""
+    if look(folder).kind != "damaged":
+        return None
+    number = 1 + len(list(folder.glob("damaged-*.json")))
+    target = folder / f"damaged-{number}.json"
+    try:
+        (folder / records.RECORD).rename(target)
+    except FileNotFoundError:
+        return None
+    return target
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A sweep that was started here: its command and its cells."""
+
+    command: str
+    jobs: tuple[Job, ...]
+
+
+def save_plan(workspace: Workspace, jobs: Iterable[Job], command: str) -> Path:
+    """Write down what a sweep will do, for `oodml status` and for workers on other machines; the newest is last."""
+    cells = [{"spec": dataclasses.asdict(job.spec), "dataset": job.context.dataset,
+              "weights_file": job.context.weights_file, "plugins": list(job.context.plugins)} for job in jobs]
+    folder = workspace.plans
+    folder.mkdir(parents=True, exist_ok=True)
+    name = hashlib.sha256("".join(sorted(job.spec.identity for job in jobs)).encode()).hexdigest()[:12]
+    for old in folder.glob(f"*-{name}.json"):
+        old.unlink(missing_ok=True)
+    numbers = [int(path.name.partition("-")[0]) for path in folder.glob("[0-9]*-*.json")]
+    path = folder / f"{max(numbers, default=0) + 1:06d}-{name}.json"
+    write_json(path, {"schema": SCHEMA, "command": command, "cells": cells})
+    return path
+
+
+def plans(workspace: Workspace) -> Iterator[Planned]:
+    """The sweeps that were started here, the newest first."""
+    for path in sorted(workspace.plans.glob("[0-9]*-*.json"), reverse=True):
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            if content["schema"] != SCHEMA:
+                raise UserError(f"{path} is of another version of oodml (schema {content['schema']}, this one reads "
+                                f"{SCHEMA}): use that version, or move the file away and start the sweep again")
+            yield Planned(content["command"], tuple(
+                Job(RunSpec(**cell["spec"]), Context(cell["dataset"], workspace.root.absolute(),
+                                                     workspace.data.absolute(), weights_file=cell["weights_file"],
+                                                     plugins=tuple(cell["plugins"]))) for cell in content["cells"]))
+        except (ValueError, KeyError, TypeError):
+            continue  # cut while it was written, or of a version with other specs: the runs themselves remain
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A planned cell, its state and the command that planned it."""
+
+    spec: RunSpec
+    folder: Path
+    state: State
+    command: str
+
+
+def survey(workspace: Workspace) -> tuple[list[Cell], list[str]]:
+    """The cells of all sweeps started here, and what changed since earlier runs of the same place.
+
+    Of several sweeps with a cell in the same place the newest counts.
+    """
+    owner: dict[tuple[Any, ...], int] = {}
+    cells: dict[str, Cell] = {}
+    changes: Counter[str] = Counter()
+    for number, planned in enumerate(plans(workspace)):
+        for job in planned.jobs:
+            if owner.setdefault(job.spec.place, number) == number and job.spec.identity not in cells:
+                cells[job.spec.identity] = Cell(job.spec, job.folder, look(job.folder), planned.command)
+    for cell in cells.values():
+        for before in earlier(cell.spec, cell.folder, set(cells)):
+            changes[f"{cell.spec.dataset}, {cell.spec.method}: {'; '.join(differences(before, cell.spec))}"] += 1
+    return list(cells.values()), [f"{text} ({count} earlier runs are kept)" for text, count in sorted(changes.items())]
+
+
+def earlier(spec: RunSpec, folder: Path, known: set[str]) -> Iterator[RunSpec]:
+    """Finished runs of the same place that depend on something else and belong to no plan of now."""
+    for record in folder.parent.glob(f"s{spec.seed}-*/{records.RECORD}"):
+        before = RunSpec.read(record.parent)
+        if before is not None and before.place == spec.place and before.identity not in known:
+            yield before
+
+
+def table(cells: Iterable[Cell]) -> str:
+    """Counts of each state per dataset and method.
+
+    A cell whose record is damaged or of another version is not done and stands among the failed.
+    """
+    counts: dict[tuple[str, str], Counter[str]] = {}
+    for cell in cells:
+        row = counts.setdefault((cell.spec.dataset, cell.spec.method), Counter())
+        row[cell.state.kind if cell.state.kind in KINDS else "failed"] += 1
+        row["begun"] += cell.state.begun and cell.state.kind == "missing"
+    total = sum(counts.values(), Counter())
+    rows: list[tuple[str, ...]] = [("dataset", "method", *KINDS, "of which begun")]
+    rows += [(*key, *(str(row[kind]) for kind in (*KINDS, "begun"))) for key, row in sorted(counts.items())]
+    rows.append(("all", "", *(str(total[kind]) for kind in (*KINDS, "begun"))))
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return "\n".join("  ".join(cell.ljust(width) if i < 2 else cell.rjust(width)
+                               for i, (cell, width) in enumerate(zip(row, widths))).rstrip() for row in rows)
+
+
+def failures(cells: Iterable[Cell]) -> list[str]:
+    """Each cell without a result: its cause, what may help and the command that tries again."""
+    lines = []
+    for cell in cells:
+        if cell.state.kind in ("failed", "damaged", "foreign") or (cell.state.text and cell.state.kind == "missing"):
+            lines.append(f"{cell.spec.label()}: {cell.state.text}")
+            if cell.state.remedy:
+                lines.append(f"    may help: {cell.state.remedy}")
+            if cell.state.kind in ("failed", "missing"):
+                lines.append(f"    again: {retry(cell.command) if cell.state.kind == 'failed' else cell.command}")
+            lines.append(f"    {cell.folder}")
+    return lines
+
+
+def retry(command: str) -> str:
+    """The command that tries failed cells again."""
+    return command if "--retry-failed" in command.split() else f"{command} --retry-failed"

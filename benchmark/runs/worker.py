@@ -1,0 +1,224 @@
+"""One run spec in, one record out: the whole line from images to measures for a single cell."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import gc
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.functional import normalize
+
+import methods
+from benchmark import datasets
+from benchmark.config.plan import RunSpec, split_of
+from benchmark.config.protocol import Protocol
+from benchmark.data import features, ladders, store, weights
+from benchmark.data.augment import Transform
+from benchmark.data.loader import Loader
+from benchmark.data.store import open_store
+from benchmark.data.task import Side, Task
+from benchmark.datasets import DatasetIndex
+from benchmark.metrics import structure
+from benchmark.metrics.clustering import library, nmi_f1
+from benchmark.runs import recording
+from benchmark.runs.scoring import score
+from benchmark.training import checkpoint, precision, train
+from benchmark.training.meter import peak_memory, write_line
+from benchmark.utils import provenance
+from benchmark.utils.files import write_json
+from benchmark.utils.workspace import Workspace
+from methods import Method
+from methods.backbones import Backbone
+from methods.samplers import batches
+from reports import records
+from splits.episodes import training_subset
+from splits.frechet import frechet_distance
+from splits.manifest import Ladder
+
+HEADLINE = "recall@1"
+"""The measure by which the rules other than `last` choose an epoch."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a worker must know beside the spec: places and devices, none of which changes a result."""
+
+    dataset: str
+    work: Path
+    data: Path
+    device: str = "cpu"
+    weights_file: str | None = None
+    plugins: tuple[str, ...] = ()
+    command: str = ""
+    """What the user typed: on a cluster a worker's own command line says nothing."""
+    shared: int = 1
+    """Runs at a time on the device."""
+
+    @property
+    def workspace(self) -> Workspace:
+        return Workspace(self.work, self.data)
+
+
+def run(spec: RunSpec, context: Context, *, stop: Callable[[], bool] = lambda: False,
+        tell: Callable[[dict[str, Any]], None] = lambda event: None) -> Path:
+    """Do one cell and write its record; the path of the record comes back. A finished cell is left as it is."""
+    folder = spec.folder(context.workspace)
+    if (folder / records.RECORD).exists():
+        return folder / records.RECORD
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / records.FAILURE).unlink(missing_ok=True)  # what an earlier attempt met
+    write_json(folder / "spec.json", dataclasses.asdict(spec))
+    write_json(folder / "env.json", {**provenance.facts(context.command), "dataset": context.dataset})
+    began = time.perf_counter()
+    if context.device.startswith("cuda"):
+        # streams and events are those of the current device
+        torch.cuda.set_device(torch.device(context.device).index or 0)
+    index, store, ladder = _opened(context.dataset, context.work, context.data)
+    split = split_of(ladder, spec)
+    protocol = Protocol(**spec.protocol)
+    task = Task.of(index, split, hold_out=protocol.validation)
+    learnt = few(task.train, index, protocol.train_shots) if protocol.train_shots else task.train
+
+    method = _build(spec, context, protocol, len(task.train.classes))
+    transform = transform_of(protocol, method)
+    loader = Loader(store, transform, context.device)
+    if context.device.startswith("cuda"):
+        gc.collect()  # recorded graphs of the cell before refer to themselves
+        torch.cuda.reset_peak_memory_stats(context.device)
+    sampler = batches.create(protocol.batches or methods.get(spec.method).batches, torch.from_numpy(learnt.labels),
+                             protocol.batch_size, distance=frechet_distance)
+
+    trains = bool(method.groups(protocol.lr, protocol.weight_decay))
+    # Where nothing trains, the features that the ladder was built from serve every rung and seed.
+    cached = None if trains or spec.weights == weights.SCRATCH else features.extract(
+        index, store, method.backbone, name=protocol.backbone, weights_hash=spec.weights, transform=transform,
+        folder=context.workspace.cache, device=context.device, progress=False)
+
+    def embed(ids: np.ndarray) -> torch.Tensor:
+        if cached is None:
+            return train.embed(method, loader, ids, protocol, context.device)
+        return normalize(method.project(torch.from_numpy(cached[ids])), dim=-1).to(context.device)
+
+    last: dict[str, Any] = {}
+
+    def clustered() -> dict[str, float]:
+        return nmi_f1(last["embeddings"], task.test.labels, spec.seed)
+
+    def evaluate(_: Method) -> dict[str, Any]:
+        last["embeddings"] = embed(task.test.ids)
+        last["score"] = score(task.test, last["embeddings"], task.domain_names)
+        found = {"test": last["score"].scores}
+        if protocol.clustering == "every":
+            found["test"] |= clustered()
+        if task.validation is not None:
+            found["validation"] = score(task.validation, embed(task.validation.ids), task.domain_names).scores
+        return found
+
+    with provenance.Energy(context.device) as energy:
+        history = train.train(method, learnt, loader, sampler, protocol, seed=spec.seed, device=context.device,
+                              folder=folder, evaluate=evaluate, stop=stop, tell=tell,
+                              spent=lambda: {"seconds": time.perf_counter() - began, "joules": energy.so_far or 0.0})
+    if not last:  # killed between the last checkpoint and the record
+        evaluate(method)
+    if protocol.clustering == "last":
+        history.epochs[-1]["test"] |= clustered()
+    scores, chosen = choose(history)
+    write_line(folder, {"event": "end", "chosen_epochs": chosen})
+    if trains:
+        checkpoint.save_weights(folder / weights.RUN, method.state_dict())
+    seen = structure.structure(embed(learnt.ids), learnt.labels) if protocol.train_structure else {}
+    path = recording.write(folder, last["score"], {
+        "identity": spec.identity, "dataset": spec.dataset, "dataset_hash": spec.dataset_hash,
+        "split": recording.split_facts(split, ladder, task), "method": _method_facts(spec, method),
+        "protocol": spec.protocol, "backbone": {"name": protocol.backbone, "weights": spec.weights}, "seed": spec.seed,
+        "scores": scores, "chosen_epochs": chosen, "curve": _curve(history),
+        "structure": {"train": seen, "test": structure.structure(last["embeddings"], task.test.labels)},
+        "cost": {**_cost(history, time.perf_counter() - began, energy.joules, context),
+                 "precision": precision.of(protocol, context.device)},
+    }, command=context.command, kmeans=None if protocol.clustering == "no" else library(context.device))
+    checkpoint.remove(folder)
+    return path
+
+
+def choose(history: train.History) -> tuple[dict[str, dict[str, float]], dict[str, int]]:
+    """Test measures by each rule that picks an epoch, and the epoch it picks.
+
+    `last` is the headline. `best-test` looks at the test set, as the papers' tables do; `validation` looks at
+    held-out classes and is there only if some were held out.
+    """
+    evaluated = [entry for entry in history.epochs if "test" in entry]
+    picks = {"last": evaluated[-1], "best-test": max(evaluated, key=lambda entry: entry["test"][HEADLINE])}
+    if "validation" in evaluated[-1]:
+        picks["validation"] = max(evaluated, key=lambda entry: entry["validation"][HEADLINE])
+    return ({rule: entry["test"] for rule, entry in picks.items()},
+            {rule: entry["epoch"] for rule, entry in picks.items()})
+
+
+def transform_of(protocol: Protocol, method: Method) -> Transform:
+    """How images reach this network: the augmentation as the protocol changes it, its weights' pixel statistics."""
+    return protocol.transform(mean=method.backbone.mean, std=method.backbone.std)
+
+
+def few(side: Side, index: DatasetIndex, shots: int) -> Side:
+    """The side with so many images of each class, as in the few-shot experiment of UML; its classes stay the same."""
+    kept = np.isin(side.ids, training_subset(index.paths, index.labels, index.classes, side.classes, shots).images)
+    return dataclasses.replace(side, ids=side.ids[kept], labels=side.labels[kept],
+                               roles=None if side.roles is None else side.roles[kept],
+                               domains=None if side.domains is None else side.domains[kept])
+
+
+@cache
+def _opened(dataset: str, work: Path, data: Path) -> tuple[DatasetIndex, store.ImageStore, Ladder]:
+    """Index, pixels and ladder of a dataset, opened once in each worker process."""
+    workspace = Workspace(work, data)
+    index = datasets.load(dataset, data)
+    return index, open_store(index, workspace.cache, progress=False), ladders.load(workspace, dataset, index)
+
+
+def _build(spec: RunSpec, context: Context, protocol: Protocol, classes: int) -> Method:
+    for plugin in context.plugins:
+        methods.load_plugin(plugin)
+    torch.manual_seed(spec.seed)
+    make = weights.pretrained if spec.weights == weights.SCRATCH else _pretrained
+    backbone = copy.deepcopy(make(protocol.backbone, context.weights_file, frozen_norm=protocol.frozen_norm))
+    torch.manual_seed(spec.seed)  # what is built on it does not depend on whether it was made just now
+    return spec.build(backbone, classes)
+
+
+@lru_cache(maxsize=1)
+def _pretrained(name: str, file: str | None, *, frozen_norm: bool) -> Backbone:
+    """A pretrained backbone, kept for the next cell of this process."""
+    return weights.pretrained(name, file, frozen_norm=frozen_norm)
+
+
+def _method_facts(spec: RunSpec, method: Method) -> dict[str, Any]:
+    entry = methods.get(spec.method)
+    return {"name": spec.method, "family": entry.family, "papers": list(entry.papers), "tags": list(entry.tags),
+            "summary": entry.summary, "cite": entry.cite, "settings": {**spec.settings, **spec.base_settings},
+            "trains": entry.trains,
+            "trainable_parameters": sum(p.numel() for p in method.parameters() if p.requires_grad),
+            "total_parameters": sum(p.numel() for p in method.parameters())}
+
+
+def _cost(history: train.History, seconds: float, joules: float | None, context: Context) -> dict[str, Any]:
+    """What the run took, the attempts before this one included."""
+    return {"seconds": history.earlier.get("seconds", 0.0) + seconds, "train_seconds": history.seconds,
+            "evaluate_seconds": history.evaluating, "steps": history.steps,
+            "images_per_second": history.images / history.seconds if history.seconds else 0.0,
+            "peak_memory_bytes": peak_memory(context.device),
+            "energy_joules": joules and history.earlier.get("joules", 0.0) + joules,
+            "device": provenance.device_name(context.device), "shared": context.shared}
+
+
+def _curve(history: train.History) -> list[dict[str, Any]]:
+    """Loss and headline score an epoch, for the training curve."""
+    return [{"epoch": entry["epoch"], **({"loss": entry["loss"]} if "loss" in entry else {}),
+             **({HEADLINE: entry["test"][HEADLINE]} if "test" in entry else {})} for entry in history.epochs]

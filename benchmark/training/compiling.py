@@ -1,0 +1,185 @@
+"""The backbone, compiled or recorded for training where that pays and plain everywhere else."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from benchmark.config.protocol import Protocol
+from benchmark.training.folding import folded
+from methods import Method
+
+log = logging.getLogger(__name__)
+
+WORTHWHILE = 1000
+"""Steps that a run must still have ahead: compiling takes up to a minute, and a step saves some ten milliseconds."""
+RECORDABLE = 30
+"""Steps that a run must have ahead for CUDA graphs without a compiler: recording them takes about a second."""
+GRAPHED = 256 * 224 ** 2
+"""Pixels a step up to which CUDA graphs pay: beyond, the GPU is busy longer than launching its kernels takes."""
+TRIAL = 3
+"""Steps of the trial: the first compiles, the second records a CUDA graph, the third replays it."""
+
+_last: tuple[object, ...] = ()
+
+
+class Compiled:
+    """A method's backbone in two forms; inside the context the fast one is called, outside the plain one.
+
+    Only `forward` is exchanged, and put back: the names in a state dict, and evaluation in batches of other sizes,
+    never see the compiled form. `mode` is empty where nothing is compiled, and the context then changes nothing.
+    """
+
+    def __init__(self, method: Method, fast: Callable[..., object] | None = None, mode: str = "") -> None:
+        self.backbone, self.mode = method.backbone, mode
+        self._fast = fast
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        if self._fast is None:
+            yield
+            return
+        if self.mode == "reduce-overhead":
+            torch.compiler.cudagraph_mark_step_begin()
+        if isinstance(self._fast, Recorded):
+            self._fast.called = False
+        self.backbone.forward = self._fast  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            del self.backbone.forward
+
+
+class Recorded:
+    """A backbone's forward and backward pass, each recorded as one CUDA graph at the first call and then replayed.
+
+    No compiler is needed: it is ready in a second and frees small networks of the time that launching hundreds of
+    kernels takes. A replay overwrites the activations of the one before, so a step may call it only once.
+    """
+
+    def __init__(self, backbone: nn.Module) -> None:
+        self.backbone = backbone
+        self.called = False
+        self._graphs: dict[tuple[torch.Size, bool], Callable[[Tensor], object]] = {}
+
+    def __call__(self, images: Tensor, local: bool = False) -> object:
+        if not torch.is_grad_enabled():
+            return type(self.backbone).forward(self.backbone, images, local)
+        if self.called:
+            raise RuntimeError("its method calls it more than once a step")
+        self.called = True
+        key = (images.shape, local)
+        if key not in self._graphs:
+            self._graphs[key] = self._record(images, local)
+        return self._graphs[key](images)
+
+    def _record(self, images: Tensor, local: bool) -> Callable[[Tensor], object]:
+        if hasattr(torch.autograd.graph, "set_warn_on_accumulate_grad_stream_mismatch"):
+            # gradients are recorded on a stream of their own by design
+            torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
+        # what autocast keeps between calls would be recorded as it is now
+        with torch.cuda.device(images.device), torch.autocast(
+                "cuda", torch.get_autocast_dtype("cuda"), torch.is_autocast_enabled("cuda"), cache_enabled=False):
+            return torch.cuda.make_graphed_callables(_Plain(self.backbone, local), (images.clone(),),
+                                                     allow_unused_input=True)
+
+
+class _Plain(nn.Module):
+    """A backbone under its own `forward`, whatever stands in its place now."""
+
+    def __init__(self, backbone: nn.Module, local: bool) -> None:
+        super().__init__()
+        self.backbone, self.local = backbone, local
+
+    def forward(self, images: Tensor) -> object:
+        return type(self.backbone).forward(self.backbone, images, self.local)
+
+
+def wanted(compile_: str, steps: int) -> str:
+    """yes, graphs or no: what a protocol's `compile` asks for on a GPU, where `auto` goes by the steps ahead.
+
+    >>> wanted("auto", 10), wanted("auto", 100), wanted("auto", 10_000), wanted("graphs", 10_000)
+    ('no', 'graphs', 'yes', 'graphs')
+    """
+    if compile_ != "auto":
+        return compile_
+    return "yes" if steps >= WORTHWHILE else "graphs" if steps >= RECORDABLE else "no"
+
+
+def mode_of(protocol: Protocol, method: Method, device: str, steps: int) -> str:
+    """How the backbone is made fast: 'reduce-overhead' (compiled, with CUDA graphs), 'plain' (compiled), 'graphs'
+    (recorded, not compiled), or '' for not at all.
+
+    `auto` does so on CUDA only: it compiles where enough steps are ahead, and records where there are fewer, unless
+    the method says that its network does not compile.
+    """
+    cuda = device.startswith("cuda")
+    small = protocol.batch_size * method.views * (protocol.size or 224) ** 2 <= GRAPHED
+    how = wanted(protocol.compile, steps) if cuda or protocol.compile != "auto" else "no"
+    if how == "no" or not method.compiles:
+        return ""
+    if how == "graphs":
+        return "graphs" if cuda and small else ""
+    return "reduce-overhead" if cuda and small else "plain"
+
+
+def compiled(method: Method, mode: str, images: Callable[[], Tensor], step: Callable[[Tensor], object]) -> Compiled:
+    """The method's backbone compiled, after a trial; plain, with a line in the log, where the compiler fails.
+
+    `images` gives a batch like those to come, and `step` does one training step with it up to its gradients. What it
+    changes in the method is put back; what it draws from torch's generators is not.
+    """
+    if not mode:
+        return Compiled(method)
+    _forget_others((method.backbone.name, type(method), mode))
+    state = {name: value.detach().clone() for name, value in method.state_dict().items()}
+    batch = images()
+    try:
+        fast = Compiled(method, _fast(method.backbone, mode, batch), mode)
+        learning = _learning(method, lambda: step(batch)) if mode == "graphs" else set()
+        for _ in range(TRIAL):
+            method.zero_grad(set_to_none=True)
+            with fast():
+                step(batch)
+        if mode == "graphs" and _with_gradient(method) != learning:
+            raise RuntimeError("part of what its method trains lies outside of what was recorded")
+    except torch.cuda.OutOfMemoryError:
+        raise
+    except Exception as error:  # a compiler raises anything, and a run without it is as good
+        log.warning("the backbone %s stays as it is: %s", method.backbone.name,
+                    (str(error) or type(error).__name__).splitlines()[0])
+        fast = Compiled(method)
+    finally:
+        method.zero_grad(set_to_none=True)
+        method.load_state_dict(state)
+    return fast
+
+
+def _fast(backbone: nn.Module, mode: str, images: Tensor) -> Callable[..., object]:
+    if mode == "graphs":
+        return Recorded(backbone)
+    network = folded(backbone, images.flatten(0, -4)[:2])
+    return torch.compile(network.forward, dynamic=False, mode=None if mode == "plain" else mode)
+
+
+def _learning(method: Method, step: Callable[[], object]) -> set[str]:
+    """The parameters that a plain step gives a gradient."""
+    method.zero_grad(set_to_none=True)
+    step()
+    return _with_gradient(method)
+
+
+def _with_gradient(method: Method) -> set[str]:
+    return {name for name, parameter in method.named_parameters() if parameter.grad is not None}
+
+
+def _forget_others(kind: tuple[object, ...]) -> None:
+    """Drop what was compiled for a network of another kind: the compiler keeps few, and their memory."""
+    global _last
+    if _last not in ((), kind):
+        torch.compiler.reset()
+    _last = kind

@@ -1,0 +1,260 @@
+"""One training run, from top to bottom.
+
+Every epoch starts from random states that depend on the seed and the epoch's number alone, every batch's crops on
+its number as well. A run that was killed goes on from its last checkpoint, which is of a whole epoch, and ends, on a
+CPU bit for bit, as if nothing had happened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import hashlib
+import time
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmark.config.protocol import Protocol
+from benchmark.data.loader import Loader
+from benchmark.data.task import Side
+from benchmark.training import checkpoint, compiling, precision
+from benchmark.training.meter import Meter, peak_memory, write_line
+from methods import Method
+from methods.samplers.batches import BatchSampler
+
+Evaluate = Callable[[Method], dict[str, Any]]
+"""Measures of the method as it is now, by side: {'test': {...}, 'validation': {...}}."""
+Tell = Callable[[dict[str, Any]], None]
+
+GRACE = 10.0
+"""Seconds: a run that is asked to stop finishes an epoch that takes no longer than this, with its evaluation; a longer
+one it leaves."""
+
+
+class Interrupted(Exception):
+    """Somebody asked the run to stop; it can go on from its last checkpoint."""
+
+
+@dataclass
+class History:
+    """What a run has been through: one entry an epoch, with the measures where it was evaluated."""
+
+    epochs: list[dict[str, Any]] = field(default_factory=list)
+    seconds: float = 0.0
+    images: int = 0
+    steps: int = 0
+    evaluating: float = 0.0
+    """Seconds of all evaluations; `seconds` are those of training."""
+    earlier: dict[str, float] = field(default_factory=dict)
+    """What the attempts before this one spent, up to the checkpoint that was taken up."""
+
+
+def train(method: Method, side: Side, loader: Loader, sampler: BatchSampler, protocol: Protocol, *, seed: int,
+          device: str, folder: Path, evaluate: Evaluate, stop: Callable[[], bool] = lambda: False,
+          tell: Tell = lambda event: None, spent: Callable[[], dict[str, float]] = dict) -> History:
+    """Train `method` on one side's images and measure it along the way.
+
+    `folder` keeps the checkpoint and `log.jsonl`; `stop` is asked after every step; `tell` hears of every epoch and,
+    in between, now and then, with the number of whole epochs so far; `spent` is asked for each checkpoint what this
+    attempt has cost, so that a run which is taken up again knows the whole.
+    """
+    groups = method.groups(protocol.lr, protocol.weight_decay)
+    history = History()
+    if not groups or protocol.epochs == 0:
+        began = time.perf_counter()
+        history.epochs.append({"epoch": 0, **evaluate(method)})
+        history.evaluating = time.perf_counter() - began
+        return history
+
+    method.to(device).to(memory_format=torch.channels_last)
+    optimiser = _optimiser(groups, protocol, device)
+    rates = [group["lr"] for group in optimiser.param_groups]
+    ids, labels = torch.from_numpy(side.ids), torch.from_numpy(side.labels).to(device)
+    start = _resume(folder, method, optimiser, sampler, history)
+    tell({"epoch": start})
+    if sampler.needs_bank and start == 0:
+        sampler.start(embed(method, loader, side.ids, protocol, device))
+    length = min(len(sampler), protocol.steps_per_epoch or len(sampler))
+
+    def gradients(images: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
+        with precision.forward(protocol, device):
+            loss, embeddings = method.step(images, labels[_to(chosen, device)])
+        with precision.backward(protocol, device):
+            loss.backward()
+        return loss, embeddings
+
+    def sample() -> Tensor:
+        (_, images), = loader.prefetch([ids[:sampler.batch_size]], _generators(seed, 0), views=method.views)
+        return images
+
+    # The first epoch that trains the backbone is the first that can use it compiled.
+    ahead = (protocol.epochs - max(start, protocol.warmup)) * length
+    mode = compiling.mode_of(protocol, method, device, ahead)
+    fast, plain = None, compiling.Compiled(method)
+    write_line(folder, {"event": "start", "epoch": start, "images": loader.describe(),
+                        "precision": precision.of(protocol, device), "compile": mode or "no"})
+
+    due = 0.0
+    with _step_of(history), contextlib.closing(checkpoint.Saver(folder)) as saver:
+        for epoch in range(start + 1, protocol.epochs + 1):
+            evaluated = epoch % protocol.evaluate_every == 0 or epoch == protocol.epochs
+            method.train()
+            _set_rates(optimiser, rates, protocol, epoch)
+            if fast is None and epoch > protocol.warmup:
+                saver.settle()
+                fast = compiling.compiled(method, mode, sample,
+                                          lambda images: gradients(images, torch.arange(sampler.batch_size)))
+            generator = _seed_everything(seed, epoch)
+            supply = _images(loader, ids, islice(sampler.epoch(generator), length), seed, epoch, method.views)
+            gauge = Meter(folder, device, epoch, history.steps, tell)
+            with contextlib.closing(supply):
+                for chosen, images in supply:
+                    with (fast or plain)():
+                        loss, embeddings = gradients(images, chosen)
+                    _clip(method, protocol)
+                    optimiser.step()
+                    optimiser.zero_grad(set_to_none=True)
+                    method.after_step()
+                    sampler.remember(chosen, embeddings)
+                    history.steps += 1
+                    gauge.add(loss, len(chosen), optimiser.param_groups[0]["lr"])
+                    if stop() and gauge.left(length) + evaluated * due > GRACE:
+                        raise Interrupted(f"stopped within epoch {epoch} of {protocol.epochs}")
+                mean_loss = gauge.end()
+            seconds = time.perf_counter() - gauge.began
+            history.seconds += seconds
+            history.images += gauge.images
+            entry: dict[str, Any] = {"epoch": epoch, "loss": mean_loss}
+            if evaluated:
+                entry |= evaluate(method)
+            evaluating = time.perf_counter() - gauge.began - seconds
+            history.evaluating += evaluating
+            due = evaluating if evaluated else due
+            history.epochs.append(entry)
+            write_line(folder, {"event": "epoch", **entry, "step": history.steps, "lr": optimiser.param_groups[0]["lr"],
+                                "seconds": seconds, "images_per_second": gauge.images / seconds,
+                                "evaluate_seconds": evaluating,
+                                "memory": peak_memory(device)})
+            stopped = stop() and epoch < protocol.epochs
+            saver.save({"method": method.state_dict(), "optimiser": optimiser.state_dict(),
+                        "sampler": sampler.state_dict()},
+                       {"epoch": epoch, "history": {**copy.deepcopy(vars(history)), "earlier": {
+                           key: history.earlier.get(key, 0.0) + value for key, value in spent().items()}}},
+                       whole=stopped or epoch == protocol.epochs)
+            tell(entry)
+            if stopped:
+                raise Interrupted(f"stopped after epoch {epoch} of {protocol.epochs}")
+    return history
+
+
+@torch.no_grad()
+def embed(method: Method, loader: Loader, ids: np.ndarray, protocol: Protocol, device: str) -> Tensor:
+    """The normalised float32 embeddings of these images, on the device."""
+    method.to(device).to(memory_format=torch.channels_last).eval()
+    # 512 images of 224 px fill a GPU, and as many pixels of smaller images do
+    batch = 512 * max(1, (224 // loader.transform.size) ** 2) if device.startswith("cuda") else 512
+    parts = []
+    for _, images in loader.prefetch(torch.from_numpy(ids).split(batch), thread=loader.placement != "device"):
+        with precision.forward(protocol, device):
+            parts.append(method.embed(images).float())
+    return torch.cat(parts)
+
+
+def _mixed(*facts: int) -> int:
+    """A seed of 63 bits from several numbers."""
+    return int.from_bytes(hashlib.sha256(":".join(map(str, facts)).encode()).digest()[:8], "big") >> 1
+
+
+def _seed_everything(seed: int, epoch: int) -> torch.Generator:
+    """Seeds torch's global state (mining, dropout) and gives the generator of the epoch's batches."""
+    torch.manual_seed(_mixed(seed, epoch))
+    return torch.Generator().manual_seed(_mixed(seed, epoch))
+
+
+def _generators(seed: int, epoch: int) -> Callable[[int], torch.Generator]:
+    """The generator of each batch's crops, so that they do not depend on how far ahead batches are made."""
+    return lambda k: torch.Generator().manual_seed(_mixed(seed, epoch, k))
+
+
+def _images(loader: Loader, ids: Tensor, batches: Iterator[Tensor], seed: int, epoch: int,
+            views: int) -> Generator[tuple[Tensor, Tensor], None, None]:
+    """Each batch's positions in the training set and its augmented images.
+
+    Where the pixels lie on the GPU itself their kernels queue up behind the step's; otherwise a thread fetches them.
+    """
+    places: list[Tensor] = []
+
+    def noted() -> Iterator[Tensor]:
+        for chosen in batches:
+            places.append(chosen)
+            yield ids[chosen]
+
+    for _, images in loader.prefetch(noted(), _generators(seed, epoch), views=views,
+                                     thread=loader.placement != "device"):
+        yield places.pop(0), images
+
+
+def _to(chosen: Tensor, device: str) -> Tensor:
+    """Positions on the device; from pageable memory the copy would wait for the GPU."""
+    return chosen.pin_memory().to(device, non_blocking=True) if device.startswith("cuda") else chosen
+
+
+def _optimiser(groups: list[dict[str, Any]], protocol: Protocol, device: str) -> torch.optim.Optimizer:
+    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[protocol.optimiser]
+    return kind(groups, lr=protocol.lr, fused=device.startswith("cuda"))
+
+
+def _set_rates(optimiser: torch.optim.Optimizer, rates: list[float], protocol: Protocol, epoch: int) -> None:
+    """Milestones act on every group; during warm-up the backbone rests."""
+    factor = protocol.decay ** sum(epoch > milestone for milestone in protocol.milestones)
+    for group, rate in zip(optimiser.param_groups, rates):
+        group["lr"] = rate * factor
+        if protocol.warmup and group["name"] == "backbone":
+            for parameter in group["params"]:
+                parameter.requires_grad_(epoch > protocol.warmup)
+
+
+def _clip(method: Method, protocol: Protocol) -> None:
+    if protocol.clip_value:
+        torch.nn.utils.clip_grad_value_(method.parameters(), protocol.clip_value)
+    if protocol.clip_norm:
+        torch.nn.utils.clip_grad_norm_(method.parameters(), protocol.clip_norm)
+
+
+@contextlib.contextmanager
+def _step_of(history: History) -> Iterator[None]:
+    """An error that passes learns at which step of the run it came, for `failure.json`."""
+    try:
+        yield
+    except Exception as error:
+        error.step = history.steps  # type: ignore[attr-defined]
+        raise
+
+
+def _resume(folder: Path, method: Method, optimiser: torch.optim.Optimizer, sampler: BatchSampler,
+            history: History) -> int:
+    """Take up the last checkpoint if there is one; returns the number of finished epochs."""
+    found = checkpoint.load(folder)
+    if found is None:
+        return 0
+    tensors, state = found
+    method.load_state_dict(tensors["method"])
+    optimiser.load_state_dict(tensors["optimiser"])
+    sampler.load_state_dict(tensors["sampler"])
+    for group in optimiser.param_groups:
+        for parameter in group["params"]:
+            kept = optimiser.state.get(parameter, {})
+            for key, value in kept.items():
+                # files know no channels-last, and the fused optimisers want all of a kind
+                if isinstance(value, Tensor) and value.shape == parameter.shape:
+                    kept[key] = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
+    for key, value in state["history"].items():
+        setattr(history, key, value)
+    return int(state["epoch"])

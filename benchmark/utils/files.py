@@ -1,0 +1,133 @@
+"""A file that grows piece by piece and survives kill -9: each piece is marked in a journal with its hash."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmark.utils.errors import UserError
+
+_BLOCK = 1 << 24
+
+
+@contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """Turns a full disk, or one that cannot be written, into one line that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise UserError(f"the disk is full while writing {path}: free some space or give another folder with "
+                            "--work DIR, then run again; what is already there is kept") from None
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise UserError(f"cannot write {path}: {error.strerror}; give another folder with --work DIR") from None
+        raise
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    """Another name to write to, which becomes `path` once all is written: a file is there whole or not at all."""
+    # a name of its own: two runners may write the same file at the same moment
+    part = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")
+    try:
+        yield part
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def write_json(path: Path, facts: dict[str, Any]) -> None:
+    """Writes a JSON file in one step."""
+    with disk_errors(path), whole(path) as part:
+        part.write_text(json.dumps(facts, indent=1) + "\n")
+
+
+class GrowingFile:
+    """Pieces appended to `path` one after the other, each with a line in `path.journal`.
+
+    A piece counts once its journal line is whole. Opening an interrupted file checks the hash of every piece
+    and cuts off whatever does not agree, so that work goes on after the last good piece.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.pieces: list[dict[str, Any]] = []
+        self._journal_path = path.with_name(path.name + ".journal")
+        with disk_errors(path):
+            self._recover()
+            self._data = path.open("ab", buffering=0)
+            self._journal = self._journal_path.open("ab", buffering=0)
+
+    @property
+    def size(self) -> int:
+        """Bytes in whole pieces."""
+        return self.pieces[-1]["end"] if self.pieces else 0
+
+    def append(self, piece: bytes | memoryview, **facts: Any) -> None:
+        """Adds a piece and marks it done, together with JSON facts about it."""
+        line = {"end": self.size + len(piece), "sha256": hashlib.sha256(piece).hexdigest(), **facts}
+        with disk_errors(self.path):
+            view = memoryview(piece)
+            while view:
+                view = view[self._data.write(view):]
+            self._journal.write(json.dumps(line).encode() + b"\n")
+        self.pieces.append(line)
+
+    def finish(self, path: Path) -> None:
+        """Gives the whole file its final name and drops the journal."""
+        with disk_errors(path):
+            os.fsync(self._data.fileno())
+            self.close()
+            os.replace(self.path, path)
+            self._journal_path.unlink()
+
+    def discard(self) -> None:
+        """Forgets every piece."""
+        self.pieces = []
+        self._data.truncate(0)
+        self._journal.truncate(0)
+
+    def close(self) -> None:
+        self._data.close()
+        self._journal.close()
+
+    def _recover(self) -> None:
+        self.path.touch()
+        self._journal_path.touch()
+        good = 0
+        with self.path.open("rb") as data:
+            for line in self._journal_path.read_bytes().splitlines(keepends=True):
+                piece = _parse(line)
+                if piece is None or _hash(data, piece["end"] - self.size) != piece["sha256"]:
+                    break
+                self.pieces.append(piece)
+                good += len(line)
+        os.truncate(self.path, self.size)
+        os.truncate(self._journal_path, good)
+
+
+def _parse(line: bytes) -> dict[str, Any] | None:
+    """A journal line, or None where the process died while writing it."""
+    try:
+        return json.loads(line) if line.endswith(b"\n") else None
+    except ValueError:
+        return None
+
+
+def _hash(data: Any, count: int) -> str | None:
+    """SHA-256 of the next bytes of an open file, None where there are fewer."""
+    digest = hashlib.sha256()
+    while count > 0:
+        block = data.read(min(count, _BLOCK))
+        if not block:
+            return None
+        digest.update(block)
+        count -= len(block)
+    return digest.hexdigest()

@@ -1,0 +1,5 @@
+"""Backbones: the networks that methods train, from timm, torchvision and this folder."""
+
+from methods.backbones.backbone import CENTRED, TIMM, Backbone, create, select, sketch
+
+__all__ = ["CENTRED", "TIMM", "Backbone", "create", "select", "sketch"]

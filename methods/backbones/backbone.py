@@ -1,0 +1,228 @@
+"""Backbones: images in, pooled features and the last map out. Weights are handed in by whoever builds them."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from methods.backbones.convolutions import mend
+from methods.method import MethodError, near
+
+TIMM = {
+    "efficientnet_lite0": "tf_efficientnet_lite0.in1k",
+    "efficientnet_lite2": "tf_efficientnet_lite2.in1k",
+    "efficientnet_b0": "efficientnet_b0.ra_in1k",
+    "resnet18": "resnet18.tv_in1k",
+    "resnet50": "resnet50.tv_in1k",
+    "resnet101": "resnet101.tv_in1k",
+    "vit_small": "vit_small_patch16_224.augreg_in21k_ft_in1k",
+    "vit_base": "vit_base_patch16_224.augreg_in21k_ft_in1k",
+    "vit_large": "vit_large_patch16_224.augreg_in21k_ft_in1k",
+    "deit_small": "deit_small_patch16_224.fb_in1k",
+}
+"""Short names of the papers' backbones and the timm models they stand for; any other timm name works as it is."""
+
+OWN = ("conv4", "googlenet", "bninception", "mit_b1", "mit_b2")
+"""Backbones that timm lacks: GoogLeNet is torchvision's, the others are written here."""
+
+LISTS = {
+    "generic": ("resnet50", "resnet50.swav", "vit_base_patch32_clip_224.openai", "resnetv2_50x1_bit.goog_in21k_ft_in1k",
+                "resnetv2_50x1_bit.goog_in21k", "efficientnet_b0", "vit_small_patch14_dinov2.lvd142m"),
+    "capacity": ("resnet18", "resnet50", "resnet101", "bninception"),
+}
+"""Backbones that are run together: the generic representations of ooDML's figure 6 (its BiT is timm's BiT-M, with and
+without ImageNet-1k after ImageNet-21k) with DINOv2 added, and networks of different capacity."""
+
+UNTAGGED = ("resnet50.swav",)
+"""timm networks with weights that timm does not carry: the authors' files, given as a file."""
+
+FLEXIBLE = ("vision_transformer", "deit", "eva")
+"""timm's modules whose networks take images of any size, their position embeddings interpolated to it."""
+
+CLASSIFIER = ("classifier.", "fc.", "head.", "head_drop.", "head_dist.", "last_linear.", "aux1.", "aux2.",
+              "projection_head.", "prototypes.")
+"""Prefixes of what stood on the features in pretraining, which a checkpoint may hold and a backbone does not."""
+
+WITHIN = "backbone.network."
+"""Prefix of a backbone's weights in the state of a method."""
+
+
+class Backbone(nn.Module):
+    """A network up to its pooled features, with what the data path must know of it.
+
+    `dim` is the width of the pooled features and `local_dim` that of the last map; `mean` and `std` are the pixel
+    statistics that its weights expect. With `frozen_norm` its batch-norm statistics stay as loaded while their scale
+    and shift still train, as is usual in metric learning.
+    """
+
+    def __init__(self, name: str, network: nn.Module, dim: int, mean: tuple[float, ...], std: tuple[float, ...],
+                 frozen_norm: bool) -> None:
+        super().__init__()
+        self.name = name
+        self.network = network
+        self.dim = dim
+        self.local_dim = int(network.num_features)  # type: ignore[arg-type]
+        self.mean = mean
+        self.std = std
+        self.frozen_norm = frozen_norm
+
+    def forward(self, images: Tensor, local: bool = False) -> Tensor | tuple[Tensor, Tensor]:
+        """Pooled features (b, dim); with `local` also the last map as (b, places, local_dim).
+
+        One entry for both, so that a compiled backbone serves whoever asks.
+        """
+        if not local:
+            return self.network(images)
+        maps = self.network.forward_features(images)  # type: ignore[operator]
+        return self.network.forward_head(maps), self.places(maps)  # type: ignore[operator]
+
+    def places(self, maps: Tensor) -> Tensor:
+        """A map (b, c, h, w) or (b, h, w, c), or a transformer's tokens, as (b, places, c) without class tokens."""
+        if maps.ndim == 3:
+            return maps[:, getattr(self.network, "num_prefix_tokens", 0):]
+        if maps.shape[1] == self.local_dim:
+            return maps.flatten(2).transpose(1, 2)
+        return maps.flatten(1, 2)
+
+    def train(self, mode: bool = True) -> Backbone:
+        super().train(mode)
+        if self.frozen_norm:
+            for module in self.modules():
+                if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                    module.eval()
+        return self
+
+    def load(self, state: dict[str, Tensor], source: str, by_order: bool = False) -> None:
+        """Take the weights of a checkpoint, or refuse it with the first keys that differ.
+
+        Of a whole trained method's state the backbone's part is taken. With `by_order` names may differ and tensors
+        are matched one by one: same order, shape and last name.
+        """
+        own = self.network.state_dict()
+        if any(key.startswith(WITHIN) for key in state):
+            state = {key.removeprefix(WITHIN): value for key, value in state.items() if key.startswith(WITHIN)}
+        given = {key.removeprefix("module."): value for key, value in state.items()}
+        given = {key: value for key, value in given.items() if not key.startswith(CLASSIFIER)
+                 and not (by_order and key.startswith("_fc."))}
+        if by_order and len(own) == len(given):
+            given = {key: value for key, (other, value) in zip(own, given.items())
+                     if key.rsplit(".")[-1] == other.rsplit(".")[-1] and value.shape == own[key].shape}
+        wrong = [f"{key} {tuple(value.shape)}" for key, value in own.items()
+                 if key not in given or given[key].shape != value.shape]
+        extra = [key for key in given if key not in own]
+        if wrong or extra:
+            raise MethodError(f"{source} does not fit {self.name}: missing or of another shape {wrong[:3]}, "
+                              f"unknown {extra[:3]} ({len(wrong)} and {len(extra)} in all)")
+        self.network.load_state_dict(given)
+
+
+class Conv4(nn.Module):
+    """Four blocks of 3x3 convolution, batch norm, ReLU and 2x2 max pooling: the few-shot literature's ConvNet.
+
+    The last map is pooled to 2x2 and flattened, so that coarse position survives; a last batch norm without scale
+    centres the features, as those behind a ReLU all point the same way and proxies could not tell them apart.
+    """
+
+    widths = (16, 32, 64, 128)
+    num_features = widths[-1]
+
+    def __init__(self) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        for before, after in zip((3, *self.widths), self.widths):
+            layers += [nn.Conv2d(before, after, 3, padding=1, bias=False), nn.BatchNorm2d(after), nn.ReLU(inplace=True),
+                       nn.MaxPool2d(2)]
+        self.layers = nn.Sequential(*layers)
+        self.norm = nn.BatchNorm1d(4 * self.widths[-1], affine=False)
+
+    def forward_features(self, images: Tensor) -> Tensor:
+        return self.layers(images)
+
+    def forward_head(self, maps: Tensor) -> Tensor:
+        return self.norm(nn.functional.adaptive_avg_pool2d(maps, 2).flatten(1))
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.forward_head(self.forward_features(images))
+
+
+IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+CENTRED = ((0.5,) * 3, (0.5,) * 3)
+
+
+def _own(name: str, frozen_norm: bool) -> Backbone:
+    if name == "conv4":
+        # learnt from scratch: its batch-norm statistics must move
+        return Backbone(name, Conv4(), 512, *CENTRED, frozen_norm=False)
+    if name.startswith("mit_"):
+        from methods.backbones.mit import MixTransformer
+
+        return Backbone(name, MixTransformer(name), MixTransformer.num_features, *IMAGENET, frozen_norm)
+    from methods.backbones.inceptions import BNInception, GoogLeNet
+
+    if name == "googlenet":
+        # torchvision's weights come from TensorFlow and want pixels in [-1, 1]
+        return Backbone(name, GoogLeNet(), GoogLeNet.num_features, *CENTRED, frozen_norm)
+    # means of Caffe in red, green, blue order, and no division: the network wants 0 .. 255
+    return Backbone(name, BNInception(), BNInception.num_features, (128 / 255, 117 / 255, 104 / 255), (1 / 255,) * 3,
+                    frozen_norm)
+
+
+def create(name: str, *, frozen_norm: bool = True) -> Backbone:
+    """A backbone by short name or timm name, with random weights.
+
+    Vision transformers take images of any size: position embeddings are interpolated, and an image that its patches
+    do not divide is padded.
+
+    >>> create("conv4").dim
+    512
+    """
+    if name in OWN:
+        return _own(name, frozen_norm)
+    import timm
+
+    tag = TIMM.get(name, name)
+    arch, _, weights = tag.partition(".")
+    if not timm.is_model(arch):
+        known = [*TIMM, *OWN, *timm.list_models()]
+        raise MethodError(f"unknown backbone '{name}'{near(name, known)}; timm.list_models() names all")
+    tagged = timm.list_models(f"{arch}.*", pretrained=True)
+    if weights and tag not in tagged and tag not in UNTAGGED:
+        raise MethodError(f"timm has no weights '{weights}' of {arch}{near(tag, tagged)}; it has {', '.join(tagged)}")
+    flexible = timm.models.is_model_in_modules(arch, FLEXIBLE)
+    options: dict[str, Any] = {"dynamic_img_size": True, "dynamic_img_pad": True} if flexible else {}
+    network: Any = timm.create_model(arch if tag in UNTAGGED else tag, pretrained=False, num_classes=0, **options)
+    mend(network)
+    # num_features is not always the width after pooling (MobileNets widen it in the head)
+    dim = getattr(network, "head_hidden_size", None) or network.num_features
+    facts = network.pretrained_cfg
+    return Backbone(name, network, dim, tuple(facts["mean"]), tuple(facts["std"]), frozen_norm)
+
+
+@cache
+def sketch(name: str) -> Backbone:
+    """The backbone without memory behind its weights: its shape, to ask what fits it.
+
+    >>> sketch("vit_large").dim
+    1024
+    """
+    with torch.device("meta"):
+        return create(name)
+
+
+def select(text: str) -> list[str]:
+    """The backbones of a comma-separated list of names and of the lists in `LISTS`.
+
+    >>> select("capacity,vit_small")
+    ['resnet18', 'resnet50', 'resnet101', 'bninception', 'vit_small']
+    """
+    chosen: dict[str, None] = {}
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        for name in LISTS.get(part, (part,)):
+            sketch(name)
+            chosen[name] = None
+    if not chosen:
+        raise MethodError(f"'{text}' names no backbone; there are the lists {', '.join(LISTS)} and any timm name")
+    return list(chosen)

@@ -1,0 +1,1 @@
+"""Batch samplers: which training images come together in a batch."""

@@ -1,0 +1,148 @@
+"""Recomputes every aggregate of a table from the values it claims to summarise and says which do not follow.
+
+A printed number stands for all numbers that round to it, so an aggregate *follows* if some choice of the values
+behind it, each within its rounding, gives the printed one within its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from importlib import resources
+from pathlib import Path
+
+import pandas as pd
+
+from reports import ReportError
+from reports.aggregate import ROW, ags, harmonic_mean
+from reports.tables.boards import Column, Table
+
+AGGREGATES = ("unified", "harmonic", "arithmetic")
+FINDING = ["kind", "where", "printed", "recomputed", "low", "high", "verdict"]
+_VALUES = {"value", "score", "std", "n", "train_params_m", "total_params_m"}
+
+
+def half_unit(numbers: Iterable[str]) -> float:
+    """Half a unit of the last decimal that a column prints; a column written from binary fractions gets 1e-9.
+
+    >>> half_unit(["71.2", "70"]), half_unit(["8.25", "3.1"])
+    (0.05, 0.005)
+    """
+    digits = max((len(text.partition(".")[2]) for text in numbers if "e" not in text), default=0)
+    return 1e-9 if digits > 6 else 0.5 * 10.0**-digits
+
+
+def ags_bounds(fids: Sequence[float], scores: Sequence[float], fid_half: float,
+               score_half: float) -> tuple[float, float]:
+    """The least and the greatest AGS that rounded scores and, to first order, rounded distances allow.
+
+    AGS rises with every score, and its weights sum to one: the scores add `score_half` each way. A distance d_i
+    adds |dAGS / dd_i| `fid_half`, taken by a central difference.
+    """
+    centre, slack = ags(fids, scores), score_half
+    step = max(fid_half, 1e-6)
+    for i in range(len(fids)):
+        moved = [[fid + sign * step * (i == j) for j, fid in enumerate(fids)] for sign in (-1, 1)]
+        slack += abs(ags(moved[1], scores) - ags(moved[0], scores)) / (2 * step) * fid_half
+    return centre - slack, centre + slack
+
+
+def _verdict(printed: float, half: float, low: float, high: float) -> str:
+    return "follows" if printed + half >= low - 1e-9 and printed - half <= high + 1e-9 else "does not follow"
+
+
+def audit_ags(ladder: pd.DataFrame, board: pd.DataFrame) -> pd.DataFrame:
+    """Each printed AGS against the scores along its ladder; both tables with their numbers as text."""
+    ladder = ladder.rename(columns={"frd": "fid", "score": "value"})
+    keys = [key for key in ("dataset", "metric", *ROW) if key in ladder and key in board]
+    rungs = {name: sorted(set(group["split"])) for name, group in ladder.groupby("dataset")}
+    cells = {key: group for key, group in ladder.groupby(keys, dropna=False)}
+    halves = half_unit(ladder["fid"].dropna()), half_unit(ladder["value"].dropna()), half_unit(board["ags"].dropna())
+    found = []
+    for row in board[board["ags"].notna()].to_dict("records"):
+        group = cells.get(tuple(row[key] for key in keys), ladder.iloc[:0])
+        where, printed = " ".join(str(row[key]) for key in keys), float(row["ags"])
+        group = group[group["value"].notna()]
+        if sorted(group["split"]) != rungs.get(row["dataset"]):
+            missing = f"incomplete: {len(group)}/{len(rungs.get(row['dataset'], []))} rungs printed"
+            found.append(("AGS", where, printed, math.nan, math.nan, math.nan, missing))
+            continue
+        fids, scores = group["fid"].astype(float).tolist(), group["value"].astype(float).tolist()
+        low, high = ags_bounds(fids, scores, halves[0], halves[1])
+        found.append(("AGS", where, printed, ags(fids, scores), low, high, _verdict(printed, halves[2], low, high)))
+    return pd.DataFrame(found, columns=FINDING)
+
+
+def audit_harmonic(table: pd.DataFrame) -> pd.DataFrame:
+    """Each printed harmonic or arithmetic mean against the parts of its row; the table with its numbers as text."""
+    value = "value" if "value" in table else "score"
+    keys = [key for key in table.columns if key not in _VALUES | {"dataset"}]
+    half = half_unit(table[value].dropna())
+    means = {"harmonic": harmonic_mean, "arithmetic": lambda values: math.fsum(values) / len(values)}
+    found = []
+    for key, group in table[table[value].notna()].groupby(keys, sort=False, dropna=False):
+        numbers = dict(zip(group["dataset"], group[value].astype(float)))
+        parts = [number for name, number in numbers.items() if name not in AGGREGATES]
+        for kind, mean in means.items():
+            if kind in numbers and parts:
+                low, high = (mean([max(0.0, part + sign * half) for part in parts]) for sign in (-1, 1))
+                verdict = _verdict(numbers[kind], half, low, high)
+                where = " ".join(str(part) for part in key)
+                found.append((f"{kind} mean", where, numbers[kind], mean(parts), low, high, verdict))
+    return pd.DataFrame(found, columns=FINDING)
+
+
+def published() -> list[Path]:
+    """The tables of the papers that come with this package."""
+    return sorted(Path(str(path)) for path in resources.files("reports").joinpath("data/published").iterdir()
+                  if path.name.endswith(".csv"))
+
+
+def audit(files: Iterable[Path] | None = None) -> pd.DataFrame:
+    """The findings on CSV files, by default on the published ones: one row an aggregate, with its verdict.
+
+    A file with `split` and a distance is a ladder, one with `ags` claims aggregates of the ladders given with it,
+    one whose `dataset` column holds `harmonic` is a table of a union; in others there is nothing to recompute.
+    """
+    paths = [Path(path) for path in files or published()]
+    read = {}
+    for path in paths:
+        try:
+            read[path] = pd.read_csv(path, dtype=str)
+        except (OSError, ValueError) as error:
+            raise ReportError(f"cannot read {path}: {error}") from None
+    ladders = [table for table in read.values() if {"split", "dataset", "method"} <= set(table)]
+    findings = []
+    for path, table in read.items():
+        if {"ags", "dataset", "method"} <= set(table):
+            if not ladders:
+                raise ReportError(f"{path} claims aggregates of a ladder; give the file of its scores too")
+            findings.append(audit_ags(pd.concat(ladders), table).assign(file=path.name))
+        elif {"dataset", "method"} <= set(table) and table["dataset"].isin(("harmonic", "arithmetic")).any():
+            findings.append(audit_harmonic(table).assign(file=path.name))
+    if not findings:
+        raise ReportError(f"no aggregate in {', '.join(str(path) for path in paths)}: nothing to recompute")
+    return pd.concat(findings, ignore_index=True)[["file", *FINDING]]
+
+
+def summary(findings: pd.DataFrame) -> list[str]:
+    """One line a file and kind: how many aggregates follow, how many do not, how many cannot be checked."""
+    lines = []
+    for (file, kind), group in findings.groupby(["file", "kind"], sort=True):
+        complete = group[~group["verdict"].str.startswith("incomplete")]
+        follow = int((complete["verdict"] == "follows").sum())
+        rest = f"; {len(group) - len(complete)} cannot be checked" if len(group) > len(complete) else ""
+        lines.append(f"{file}: {follow} of {len(complete)} printed values of {kind} follow{rest}")
+    return lines
+
+
+def audit_table(findings: pd.DataFrame, everything: bool = False) -> Table:
+    """The findings as a table; those that do not follow, or all of them."""
+    shown = findings if everything else findings[findings["verdict"] == "does not follow"]
+    columns = (Column("file", "File"), Column("kind", "Aggregate"), Column("where", "Row"),
+               Column("printed", "Printed", "number", digits=2), Column("recomputed", "Recomputed", "number", digits=2),
+               Column("low", "At least", "number", "Within the rounding of the values behind it", 2),
+               Column("high", "At most", "number", "Within the rounding of the values behind it", 2),
+               Column("verdict", "Verdict"))
+    return Table("audit", "Printed aggregates that do not follow from the values they summarise", columns,
+                 shown.reset_index(drop=True), "Rounding of every printed number is taken into account.")

@@ -1,0 +1,73 @@
+"""What the structure of an embedding has to do with its scores, and how the metrics agree with each other.
+
+Spearman's rank correlation over cells (method x rung, seeds averaged), as in figure 4 of ooDML and figures 4 and 5 of
+Revisiting DML. Within a dataset scores and measures are first ranked, so that easy datasets do not make a correlation.
+"""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from reports.aggregate import ROW, is_union
+from reports.records import metrics
+from reports.tables.boards import Column, Table
+
+MEASURES = ("pi_intra", "pi_inter", "density", "rho")
+SCORES = ("recall@1", "map@1000")
+
+
+def cells(runs: pd.DataFrame) -> pd.DataFrame:
+    """One row a method and rung of single datasets: mean over seeds of all metrics and measures of structure."""
+    single = runs[~is_union(runs)]
+    numbers = [column for column in single.columns if column.startswith("structure:")] + metrics(single)
+    keys = ["dataset", "split", "kind", *ROW]
+    return single.groupby(keys, sort=True)[numbers].mean().reset_index()
+
+
+def _correlations(points: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
+    """Spearman's correlation of every two columns, after ranking within each dataset (as shares of its cells)."""
+    ranks = points.groupby("dataset")[columns].rank(pct=True)
+    return ranks.corr(method="spearman", min_periods=3)
+
+
+def structure_table(points: pd.DataFrame) -> Table | None:
+    """Correlation of each measure with each score, over all rungs and on default splits only; None without measures."""
+    rows = []
+    measured = [name for name in points.columns if name.startswith("structure:") and points[name].notna().sum() > 2]
+    scores = [name for name in SCORES if name in points]
+    where = {"all": points, "default": points[points["kind"] == "default"]}
+    found = {name: _correlations(some, [*measured, *scores]) for name, some in where.items()}
+    for column in measured:
+        _, side, measure = column.split(":")
+        row: dict[str, object] = {"measure": measure, "side": side}
+        for score in scores:
+            row |= {f"{score}:{name}": found[name].at[column, score] for name in where}
+            row |= {f"{name}:cells": int(some[[column, score]].notna().all(axis=1).sum())
+                    for name, some in where.items()}
+        rows.append(row)
+    if not rows:
+        return None
+    frame = pd.DataFrame(rows)
+    released = frame["measure"].str.contains("released")
+    frame = pd.concat([frame[~released], frame[released]], ignore_index=True)
+    columns = [Column("measure", "Measure"), Column("side", "Side")]
+    for score in scores:
+        columns += [Column(f"{score}:all", f"{score}, all splits", "number", digits=2),
+                    Column(f"{score}:default", f"{score}, default", "number", digits=2)]
+    columns += [Column("all:cells", "Cells", "number", digits=0),
+                Column("default:cells", "Cells, default", "number", digits=0)]
+    return Table("structure", "Spearman correlation of structure and score", tuple(columns), frame,
+                 "Ranked within each dataset. Cells are methods on splits, seeds averaged.")
+
+
+def metric_matrix(points: pd.DataFrame) -> pd.DataFrame:
+    """Spearman correlations between all metrics over the cells, ranked within each dataset."""
+    names = [name for name in metrics(points) if points[name].nunique() > 1]
+    return _correlations(points, names)
+
+
+def matrix_table(values: pd.DataFrame) -> Table:
+    """The matrix as a table, for the numbers behind its figure."""
+    frame = values.reset_index(names="metric")
+    columns = (Column("metric", "Metric"), *(Column(str(name), str(name), "number", digits=2) for name in values))
+    return Table("metrics", "Spearman correlation between metrics", columns, frame, "Ranked within each dataset.")

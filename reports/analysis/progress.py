@@ -1,0 +1,82 @@
+"""How far a study is: the runs that it asks for, as a file beside the records tells, against those that are there.
+
+`studies/NAME.json` is {"study": NAME, "summary": ..., "command": ..., "rows": [{"dataset": ..., "method": ...,
+"protocol": ..., "backbone": ..., "runs": how many}, ...]}.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from reports import ReportError
+from reports.tables.boards import Column, Table
+
+FOLDER = "studies"
+_ROW = ["dataset", "method", "protocol", "backbone"]
+
+
+@dataclass(frozen=True)
+class Study:
+    """What a study asks for: `rows` has the columns dataset, method, protocol, backbone and runs."""
+
+    name: str
+    summary: str
+    command: str
+    rows: pd.DataFrame
+
+    def held_against(self, runs: pd.DataFrame) -> pd.DataFrame:
+        """The rows with `done`, how many of their runs are among the collected ones."""
+        found = runs.assign(**{key: runs[key].str.split("[").str[0] for key in _ROW})
+        done = found.groupby(_ROW)["identity"].nunique().rename("done").reset_index()
+        rows = self.rows.merge(done, how="left", on=_ROW)
+        return rows.assign(done=rows["done"].fillna(0).astype(int).clip(upper=rows["runs"]))
+
+
+def write(folder: Path, study: Study) -> Path:
+    """Puts a study as `studies/NAME.json` into a folder of packed records, a row a line."""
+    head = json.dumps({"study": study.name, "summary": study.summary, "command": study.command}, ensure_ascii=False)
+    rows = ",\n".join(json.dumps(row, ensure_ascii=False) for row in study.rows.to_dict("records"))
+    path = folder / FOLDER / f"{study.name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f'{head[:-1]}, "rows": [\n{rows}\n]}}\n', encoding="utf-8")
+    return path
+
+
+def read(folders: Iterable[Path | str]) -> list[Study]:
+    """The studies that lie in some folders of packed records, or in folders of such, by name."""
+    found: dict[str, Study] = {}
+    for folder in folders:
+        for path in sorted([*Path(folder).glob(f"{FOLDER}/*.json"), *Path(folder).glob(f"*/{FOLDER}/*.json")]):
+            try:
+                told = json.loads(path.read_text(encoding="utf-8"))
+                rows = pd.DataFrame(told["rows"])[[*_ROW, "runs"]]
+                found.setdefault(told["study"], Study(told["study"], told["summary"], told["command"], rows))
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                raise ReportError(f"{path} is damaged ({error}); pack the study again") from None
+    return [found[name] for name in sorted(found)]
+
+
+def shown(study: Study, runs: pd.DataFrame) -> dict[str, Any] | None:
+    """What a page says of a study: runs done and asked for, overall and by dataset and backbone, and a table of rows.
+
+    None where no run of it is there.
+    """
+    rows = study.held_against(runs)
+    done, asked = int(rows["done"].sum()), int(rows["runs"].sum())
+    if not done:
+        return None
+    parts = rows.groupby(["dataset", "backbone"], sort=False)[["done", "runs"]].sum().reset_index()
+    rows = rows.assign(missing=rows["runs"] - rows["done"], share=rows["done"] / rows["runs"])
+    rows = rows.sort_values(["share", "dataset", "backbone", "method"], kind="stable").reset_index(drop=True)
+    columns = (Column("method", "Method"), Column("dataset", "Dataset"), Column("backbone", "Backbone"),
+               Column("done", "Done", "number", digits=0), Column("runs", "Of", "number", digits=0),
+               Column("missing", "To come", "number", digits=0))
+    table = Table(f"study-{study.name}", f"Runs of the study {study.name}", columns,
+                  rows[[column.key for column in columns]], marked=False)
+    return {"study": study, "done": done, "runs": asked, "parts": parts.to_dict("records"), "table": table}

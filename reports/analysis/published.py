@@ -1,0 +1,183 @@
+"""The papers' own tables: as boards, as rows beside ours, and as what a paper says of one method.
+
+They are shown as *published* and take no part in the ranks of runs unless somebody asks for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import pandas as pd
+
+from reports.aggregate import harmonic_mean
+from reports.tables.boards import Column, Table
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper whose tables come with the package."""
+
+    key: str
+    title: str
+    authors: str
+    venue: str
+
+
+PAPERS = {
+    "oodml": Paper("oodml", "Characterizing Generalization under Out-Of-Distribution Shifts in Deep Metric Learning",
+                   "Milbich, Roth, Sinha, Schmidt, Ghassemi, Ommer", "NeurIPS 2021"),
+    "revisiting": Paper("revisiting", "Revisiting Training Strategies and Generalization Performance in Deep Metric "
+                        "Learning", "Roth, Milbich, Sinha, Gupta, Ommer, Cohen", "ICML 2020"),
+    "uml": Paper("uml", "Universal Metric Learning with Parameter-Efficient Transfer Learning", "Kim, Kim, Kwak",
+                 "WACV 2025"),
+    "crt": Paper("crt", "Coded Residual Transform for Generalizable Deep Metric Learning",
+                 "Kan, Liang, Li, Cen, Wang, He", "NeurIPS 2022"),
+}
+GROUPS = {"dataset-specific": "dataset-specific", "universal-full": "full", "universal-peft": "parameter-efficient"}
+_MEANS = ("unified", "harmonic")
+
+
+@cache
+def read(name: str) -> pd.DataFrame:
+    """One of the CSV files of `published/`."""
+    with resources.files("reports").joinpath(f"data/published/{name}.csv").open(encoding="utf-8") as file:
+        return pd.read_csv(file)
+
+
+def method_name(printed: str) -> str:
+    """The name by which this suite knows a method that a paper prints.
+
+    >>> method_name("Margin (D, $\\\\beta = 1.2$ )"), method_name("R-Triplet (D, $p = 0.4$ )"), method_name("ArcFace")
+    ('margin', 'r-triplet', 'arcface')
+    """
+    name = re.sub(r"\s*[(\[].*", "", printed).lower()
+    return {"imagenet": "frozen", "softmax": "normsoftmax", "uniform-prior": "uniform-prior"}.get(name, name)
+
+
+def _row(method: str, backbone: str, **more: Any) -> dict[str, Any]:
+    return {"method": method, "protocol": "published", "backbone": backbone, "source": "published", "family": "",
+            "floor": False, **more}
+
+
+def ags_rows(datasets: Sequence[str], metric: str) -> pd.DataFrame:
+    """Rows of an `ags_board` as the ooDML paper prints them, if it has any of these datasets; AGS as fractions."""
+    printed = read("oodml_ags")
+    printed = printed[printed["metric"].eq(metric) & printed["dataset"].isin(list(datasets))]
+    rungs = read("oodml_split_fid").groupby("dataset")["split"].nunique()
+    rows = []
+    for method, group in printed.groupby("method", sort=False):
+        row = _row(str(method), "resnet50", covered=0, cells=0)
+        values, stds = dict(zip(group["dataset"], group["ags"] / 100)), dict(zip(group["dataset"], group["std"] / 100))
+        for dataset in datasets:
+            there = dataset in values
+            row[dataset] = values.get(dataset, float("nan"))
+            row[f"{dataset}:std"] = stds.get(dataset, float("nan"))
+            row[f"{dataset}:n"] = 5 if there else 0
+            row[f"{dataset}:coverage"] = f"{rungs[dataset]}/{rungs[dataset]}" if there else "–"
+            row["covered"] += there
+            row["cells"] += 1
+        row["mean"] = sum(row[dataset] for dataset in datasets) / len(datasets)
+        row |= {"mean:std": float("nan"), "mean:n": 5, "mean:coverage": f"{row['covered']}/{row['cells']}"}
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def union_rows(parts: Sequence[str], metric: str) -> pd.DataFrame:
+    """Rows of a `union_board` from UML's tables 2 and 12, if the union is of exactly its eight datasets.
+
+    The harmonic mean is the printed one; the audit tells which of them do not follow from their rows.
+    """
+    printed = read("uml_results")
+    printed = printed[printed["table"].isin((2, 12)) & printed["metric"].eq(metric)]
+    if printed.empty or not set(parts) <= set(printed["dataset"]) or len(parts) < 8:
+        return pd.DataFrame()
+    rows = []
+    for (setting, method), group in printed.groupby(["setting", "method"], sort=False):
+        values = dict(zip(group["dataset"], group["value"] / 100))
+        row = _row(str(method), "vit_s16", group=GROUPS[str(setting)], covered=len(parts), cells=len(parts),
+                   parameters=float(group["train_params_m"].iloc[0]) * 1e6)
+        shown = [values[part] for part in parts]
+        means = {"arithmetic": sum(shown) / len(shown), "unified": values.get("unified", float("nan")),
+                 "harmonic": values.get("harmonic", harmonic_mean(shown))}
+        for name, value in {**{part: values[part] for part in parts}, **means}.items():
+            row |= {name: value, f"{name}:std": float("nan"), f"{name}:n": 1, f"{name}:coverage": "8/8"}
+        row["weakest"] = min(parts, key=lambda part: (values[part], part))
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def union_datasets() -> list[str]:
+    """The eight datasets of UML's union."""
+    return sorted(set(read("uml_results")["dataset"]) - set(_MEANS))
+
+
+def says(method: str) -> pd.DataFrame:
+    """Every score that the papers print for a method: paper, dataset, what, metric, value as a fraction, std."""
+    whole = _printed()
+    found = whole[whole["method"].eq(method)]
+    columns = ["paper", "dataset", "what", "metric", "value", "std", "detail"]
+    return found.assign(value=found["value"] / 100, std=found["std"] / 100)[columns].reset_index(drop=True)
+
+
+@cache
+def _printed() -> pd.DataFrame:
+    parts = []
+    frame = read("oodml_ags").rename(columns={"ags": "value"})
+    parts.append(frame.assign(paper="oodml", what="AGS"))
+    frame = read("revisiting_methods")
+    parts.append(frame.assign(paper="revisiting", what="default split", detail=frame["method"],
+                              method=frame["method"].map(method_name)))
+    frame = read("uml_results")
+    frame = frame[frame["table"].eq(2)].assign(paper="uml", detail=lambda rows: rows["setting"])
+    parts.append(frame.assign(what=["union" if setting != "dataset-specific" else "default split"
+                                    for setting in frame["setting"]]))
+    frame = read("crt_results")
+    parts.append(frame[frame["method"].str.lower().str.startswith("crt")].assign(
+        paper="crt", what="default split", detail=lambda rows: rows["method"], method="crt"))
+    return pd.concat(parts, ignore_index=True)
+
+
+def _wide(frame: pd.DataFrame, rows: list[str], across: list[str], digits: int, name: str, caption: str) -> Table:
+    """A long table of percentages as one with a column for each of its datasets or metrics, in their order."""
+    frame = frame.assign(column=frame[across].astype(str).agg(" ".join, axis=1), value=frame["value"] / 100)
+    keys = list(dict.fromkeys(frame["column"]))
+    wide = frame.pivot_table(index=rows, columns="column", values="value", sort=False)[keys]
+    if "std" in frame and frame["std"].notna().any():
+        stds = frame.assign(std=frame["std"] / 100).pivot_table(index=rows, columns="column", values="std", sort=False)
+        wide = wide.join(stds.add_suffix(":std"))
+    heads = {"method": "Method", "setting": "Setting", "dim": "Dimensions", "sampler": "Sampler"}
+    columns = (*(Column(key, heads[key]) for key in rows), *(Column(key, key, "score", digits=digits) for key in keys))
+    return Table(name, caption, columns, wide.reset_index(), "As printed.")
+
+
+def boards() -> list[tuple[Paper, list[Table]]]:
+    """The papers with their tables, as printed."""
+    ags = read("oodml_ags").rename(columns={"ags": "value"})
+    oodml = [_wide(ags[ags["metric"] == metric], ["method"], ["dataset"], 1, f"published-ags-{metric}",
+                   f"AGS of {metric} (supplement, table 3)") for metric in ("recall@1", "map@1000")]
+    ladder = read("oodml_ladder").dropna(subset=["value"])
+    ladder = ladder.assign(column=["split " + str(s) for s in ladder["split"]])
+    for number, dataset in ((4, "cub"), (5, "cars"), (6, "sop")):
+        here = ladder[(ladder["dataset"] == dataset) & (ladder["metric"] == "recall@1")]
+        oodml.append(_wide(here, ["method"], ["column"], 2, f"published-ladder-{dataset}",
+                           f"recall@1 on each split of {dataset} (supplement, table {number})"))
+    methods, samplers = read("revisiting_methods"), read("revisiting_batch_samplers")
+    here = methods[methods["metric"].isin(("recall@1", "nmi"))]
+    revisiting = [_wide(here, ["method"], ["dataset", "metric"], 2, "published-revisiting",
+                        "Objectives on the default splits (tables 4 to 6)"),
+                  _wide(samplers[samplers["metric"] == "recall@1"], ["method", "sampler"], ["dataset"], 2,
+                        "published-samplers", "recall@1 with different batch samplers (tables 7 to 9)")]
+    uml = read("uml_results")
+    universal = [_wide(uml[uml["table"] == table], ["setting", "method"], ["dataset"], 1, f"published-uml-{table}",
+                       f"recall@1 (table {table})") for table in (2, 4, 5, 6, 7, 8, 10)]
+    precise = uml[(uml["table"] == 12) & (uml["metric"] == "map@r")]
+    universal.append(_wide(precise, ["setting", "method"], ["dataset"], 1, "published-uml-12", "map@r (table 12)"))
+    crt = read("crt_results")
+    residual = [_wide(crt[(crt["table"] == table) & (crt["metric"] == "recall@1")], ["method", "dim"], ["dataset"], 2,
+                      f"published-crt-{table}", f"recall@1 (table {table})") for table in (3, 4, 5)]
+    return list(zip(PAPERS.values(), (oodml, revisiting, universal, residual)))

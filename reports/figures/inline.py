@@ -1,0 +1,91 @@
+"""Figures drawn by hand, without a plotting library, because a site holds one or more of them for every method."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+from matplotlib.ticker import MaxNLocator
+
+from reports.figures.drawing import GRID, HUES, INK
+
+_DASHES = ("", "5 1.5", "1 1.5", "4 1.5 1 1.5")
+
+
+def sparkline(xs: Sequence[float], ys: Sequence[float], across: tuple[float, float], up: tuple[float, float]) -> str:
+    """A ladder curve the size of a word, in a frame that is the same for all rows."""
+    if len(xs) < 2:
+        return ""
+    (left, right), (low, high) = across, up
+    width, range_ = (right - left) or 1.0, (high - low) or 1.0
+    points = [(2 + 76 * (x - left) / width, 20 - 16 * (y - low) / range_) for x, y in zip(xs, ys)]
+    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    end = f'<circle cx="{points[-1][0]:.1f}" cy="{points[-1][1]:.1f}" r="2"/>'
+    return f'<svg class="spark" viewBox="0 0 82 24" aria-hidden="true"><polyline points="{line}"/>{end}</svg>'
+
+
+def training_curves(curves: Sequence[tuple[str, list[dict[str, Any]]]], name: str, title: str, metric: str) -> str:
+    """Loss and score over epochs, a line for each run of a method."""
+    parts = []
+    for left, key, head, scale in ((34, "loss", "training loss", 1), (266, metric, f"{metric}, percent", 100)):
+        lines = [[(point["epoch"], scale * point[key]) for point in curve
+                  if point.get(key) is not None and point.get("epoch") is not None] for _, curve in curves]
+        parts.append(_panel(lines, left, head))
+    for i, (label, _) in enumerate(curves):
+        y = 36 + 15 * i
+        parts.append(f'<path d="M470 {y}h16" {_stroke(i)}/>' + _text(491, y + 3, label, 8.5))
+    about = f"Loss and {metric} over epochs of {len(curves)} runs."
+    width = max(560, 497 + 5.6 * max((len(label) for label, _ in curves), default=0))
+    height = max(194, 36 + 15 * len(curves))
+    return (f'<svg viewBox="0 0 {width:.0f} {height}" xmlns="http://www.w3.org/2000/svg" version="1.1" '
+            f'font-family="DejaVu Sans, sans-serif" role="img" aria-labelledby="{name}-title {name}-desc">'
+            f'<title id="{name}-title">{escape(title)}</title><desc id="{name}-desc">{escape(about)}</desc>'
+            f'{"".join(parts)}</svg>\n')
+
+
+def _panel(lines: list[list[tuple[float, float]]], left: int, head: str) -> str:
+    """Axes with ticks and a line for each list of points."""
+    top, width, height = 30, 190, 126
+    known = [point for line in lines for point in line]
+    found = [_text(left, 18, head, 10)]
+    if not known:
+        return "".join(found)
+    xs, ys = zip(*known)
+    x_low, x_high = min(xs), max(xs) if max(xs) > min(xs) else min(xs) + 1
+    y_ticks = MaxNLocator(5).tick_values(min(ys), max(ys) if max(ys) > min(ys) else min(ys) + 1)
+    y_low, y_high = float(y_ticks[0]), float(y_ticks[-1])
+
+    def place(x: float, y: float) -> str:
+        return (f"{left + 4 + (width - 8) * (x - x_low) / (x_high - x_low):.1f},"
+                f"{top + height * (y_high - y) / (y_high - y_low):.1f}")
+
+    for tick in y_ticks:
+        y = float(place(x_low, tick).split(",")[1])
+        found.append(f'<path d="M{left} {y}h{width}" stroke="{GRID}" stroke-width="0.8"/>'
+                     + _text(left - 4, y + 3, f"{tick:.4g}", 8.5, "end"))
+    for tick in MaxNLocator(6, integer=True).tick_values(x_low, x_high):
+        if x_low <= tick <= x_high:
+            found.append(_text(float(place(tick, y_low).split(",")[0]), top + height + 13, f"{tick:.0f}", 8.5,
+                               "middle"))
+    found.append(f'<path d="M{left} {top}v{height}h{width}" fill="none" stroke="{INK}" stroke-width="0.8"/>'
+                 + _text(left + width / 2, top + height + 28, "epoch", 10, "middle"))
+    for i, line in enumerate(lines):
+        points = [place(*point) for point in line]
+        if points:
+            found.append(f'<polyline points="{" ".join(points)}" {_stroke(i)}/>')
+        if len(points) < 12:
+            found += [f'<circle cx="{x}" cy="{y}" r="1.6" fill="{HUES[i % 7]}"/>'
+                      for x, y in (point.split(",") for point in points)]
+    return "".join(found)
+
+
+def _stroke(number: int) -> str:
+    dash = _DASHES[number % 4]
+    return (f'fill="none" stroke="{HUES[number % 7]}" stroke-width="1.4" stroke-linejoin="round"'
+            + (f' stroke-dasharray="{dash}"' if dash else ""))
+
+
+def _text(x: float, y: float, text: str, size: float, anchor: str = "start") -> str:
+    return (f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}" fill="{INK}">'
+            f"{escape(text)}</text>")

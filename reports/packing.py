@@ -1,0 +1,146 @@
+"""Loose records to packed ones and back.
+
+Packed records are small enough to be committed and travel with their project. What is kept is kept bit for bit; left
+out are outcomes of single queries (summed by class instead, from which every test of recall@1 is made), the values of
+single episodes, the name of the host, and of training curves all but a few points.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from reports import ReportError, records
+from reports.analysis import fewshot, transfer
+from reports.records import FAILURES, read, scan, scan_checked
+from reports.storage import outcomes, packed
+
+POINTS = 16
+"""Points of a training curve that are packed."""
+
+
+def thinned(curve: list[dict[str, Any]], most: int = POINTS) -> list[dict[str, Any]]:
+    """At most so many points of a training curve, those with a score before others, numbers to five digits.
+
+    >>> thinned([{"epoch": 1, "loss": 2.123456}, {"epoch": 2, "loss": 1.0, "recall@1": 0.5}])
+    [{'epoch': 2, 'loss': 1.0, 'recall@1': 0.5}]
+    """
+    scored = [point for point in curve if set(point) - {"epoch", "loss"}] or list(curve)
+    if len(scored) > most:
+        scored = [scored[round(i * (len(scored) - 1) / (most - 1))] for i in range(most)]
+    return [{key: float(f"{value:.5g}") if isinstance(value, float) else value for key, value in point.items()}
+            for point in scored]
+
+
+def _entry(run: Path, record: dict[str, Any], sides: dict[str, Any]) -> packed.Entry:
+    """A record with what lies beside it, as it is packed."""
+    keys = sorted({key for point in record["curve"] for key in point})
+    curve = thinned(record["curve"])
+    columns: Any = {key: [point.get(key) for point in curve] for key in keys}
+    made = {key: value for key, value in record["provenance"].items() if key != "host"}
+    entry = {"record": record | {"curve": columns, "provenance": made}, "beside": {}}
+    for name in (fewshot.NAME, transfer.NAME):
+        found = packed.beside(run, name)
+        if found is not None:
+            entry["beside"][name] = _without_values(found)
+    summed = outcomes.summed(run)
+    if summed:
+        key = outcomes.side_name(summed["side"])
+        sides[key] = summed["side"]
+        entry["beside"][outcomes.SUMMED] = summed | {"side": key}
+    return entry
+
+
+def _without_values(found: Any) -> Any:
+    if isinstance(found, dict):
+        return {key: _without_values(value) for key, value in found.items() if key != "values"}
+    return found
+
+
+def pack(folders: Iterable[Path | str], out: Path, datasets: list[str] | None = None) -> tuple[list[Path], int]:
+    """Writes the records below some folders to OUT/DATASET/METHOD.runs.jsonl; (the files, how many runs they hold).
+
+    What OUT holds already stays; a run that is there already is replaced, and a failure by what came of its cell
+    since. The same records give the same bytes.
+    """
+    frame, lost = scan_checked(folders, datasets)
+    lost = lost[(lost["state"] == "failed") & ~lost["path"].map(_passes).astype(bool)]
+    earlier = lost.iloc[:0]
+    if Path(out).is_dir():
+        before, earlier = scan(out)
+        frame = pd.concat([frame, before[before["dataset"].isin(frame["dataset"])]]).drop_duplicates("identity")
+        if (earlier["state"] == "damaged").any():
+            raise ReportError(str(earlier.loc[earlier["state"] == "damaged", "cause"].iloc[0]))
+    lost = _open(lost, frame)
+    lost = pd.concat([lost, _open(earlier, frame, lost)])
+    written: list[Path] = []
+    for dataset, here in frame.groupby("dataset", sort=True):
+        sides: dict[str, Any] = {}
+        files: dict[str, list[packed.Entry]] = {}
+        for run in here["path"]:
+            record = read(run)
+            files.setdefault(record["method"]["name"].replace(":", "@"), []).append(_entry(Path(run), record, sides))
+        home = Path(out) / str(dataset)
+        home.mkdir(parents=True, exist_ok=True)
+        texts = {f"{method}{packed.ENDING}": packed.to_text(entries) for method, entries in files.items()}
+        if sides:
+            texts[outcomes.SIDES] = json.dumps(sides, sort_keys=True, ensure_ascii=False, separators=(",", ":")) + "\n"
+        failed = lost[lost["dataset"] == dataset].drop(columns="path")
+        lines = {json.dumps({k: v for k, v in row.items() if pd.notna(v)}, sort_keys=True, ensure_ascii=False)
+                 for row in failed.to_dict("records")}
+        if lines:
+            texts[FAILURES] = "\n".join(sorted(lines)) + "\n"
+        else:
+            (home / FAILURES).unlink(missing_ok=True)
+        for name, text in sorted(texts.items()):
+            (home / name).write_text(text, encoding="utf-8")
+            written.append(home / name)
+    return written, len(frame)
+
+
+def _passes(run: str) -> bool:
+    """Whether a failure passes by itself, as that of a full disk: the next sweep does the cell, and nobody need know.
+    """
+    found = packed.beside(run, records.FAILURE)
+    return isinstance(found, dict) and bool(found.get("passing"))
+
+
+def _cells(told: pd.DataFrame) -> list[tuple[str, ...]]:
+    """The cell of each run or failure, as far as it is told: dataset, split, method, seed, protocol, backbone."""
+    rows = told[["dataset", "split", "method", "seed", "protocol", "backbone"]].itertuples(index=False, name=None)
+    return [tuple(str(part) for part in row if pd.notna(part)) for row in rows]
+
+
+def _open(failed: pd.DataFrame, *known: pd.DataFrame) -> pd.DataFrame:
+    """The failures whose cells are not among the known ones; not every failure tells its cell beyond the seed."""
+    cells = {part for some in known for cell in _cells(some) for part in (cell, cell[:4])}
+    return failed[np.array([cell not in cells for cell in _cells(failed)], bool)]
+
+
+def unpack(folder: Path, runs: Path) -> tuple[int, int]:
+    """Puts every packed run below a folder as a run's own folder below `runs`; (how many, how many were there)."""
+    frame, _ = scan_checked([folder])
+    written = there = 0
+    for run in frame["path"]:
+        if not os.path.dirname(run).endswith(packed.ENDING):
+            continue
+        record = read(run)
+        to = records.place(Path(runs), record["dataset"], record["split"]["id"], record["method"]["name"],
+                           record["seed"], record["identity"])
+        if (to / records.RECORD).exists():
+            there += 1
+            continue
+        to.mkdir(parents=True, exist_ok=True)
+        beside = {name: packed.beside(run, name) for name in (fewshot.NAME, transfer.NAME)}
+        for name, content in (beside | {outcomes.SUMMED: outcomes.summed(run)}).items():
+            if content is not None:
+                (to / name).write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        records.write(to, record)
+        written += 1
+    return written, there

@@ -1,0 +1,1 @@
+"""One kind of table for pages, terminal and files, and the formats it is written in."""
