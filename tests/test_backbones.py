@@ -292,3 +292,25 @@ def test_the_authors_file_of_swav_loads(tmp_path) -> None:
     state = {f"module.{key}": value for key, value in create("resnet50.swav").network.state_dict().items()}
     state |= {"module.projection_head.0.weight": torch.zeros(2, 2), "module.prototypes.weight": torch.zeros(2, 2)}
     create("resnet50.swav").load(state, "swav_800ep_pretrain.pth.tar")
+
+
+def test_resnet50_v1_halves_the_map_where_he_et_al_do(tmp_path) -> None:
+    """Names and shapes of both layouts agree, features do not; ImageNet weights of either are refused by the other."""
+    own, other = create("resnet50_v1"), create("resnet50")
+    state = other.network.state_dict()
+    own.network.load_state_dict(state)
+    images = torch.randn(1, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        ours, theirs = (network.eval().network.forward_features(images) for network in (own, other))
+    assert ours.shape == theirs.shape
+    assert not torch.allclose(ours, theirs, atol=1e-3)
+    state["layer1.0.conv1.weight"].flatten()[:4] = torch.tensor([0.08689, 0.01357, -0.02777, 0.0474])
+    torch.save(state, tmp_path / "he.pth")
+    weights.pretrained("resnet50_v1", tmp_path / "he.pth")
+    with pytest.raises(MethodError, match="resnet50_v1"):
+        weights.pretrained("resnet50", tmp_path / "he.pth")
+    state["layer1.0.conv1.weight"].flatten()[0] = 0.1
+    torch.save(state, tmp_path / "other.pth")
+    weights.pretrained("resnet50", tmp_path / "other.pth")
+    with pytest.raises(MethodError, match="--backbone resnet50"):
+        weights.pretrained("resnet50_v1", tmp_path / "other.pth")

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from methods.backbones.convolutions import mend
+from methods.backbones.resnet_v1 import NAME as RESNET_V1
+from methods.backbones.resnet_v1 import check_layout, resnet50_v1
 from methods.method import MethodError, near
 
 TIMM = {
@@ -25,8 +27,8 @@ TIMM = {
 }
 """Short names of the papers' backbones and the timm models they stand for; any other timm name works as it is."""
 
-OWN = ("conv4", "googlenet", "bninception", "mit_b1", "mit_b2")
-"""Backbones that timm lacks: GoogLeNet is torchvision's, the others are written here."""
+OWN = ("conv4", "googlenet", "bninception", "mit_b1", "mit_b2", "resnet50_v1")
+"""Backbones that timm lacks: GoogLeNet is torchvision's, `resnet50_v1` timm's with other strides, the rest are ours."""
 
 LISTS = {
     "generic": ("resnet50", "resnet50.swav", "vit_base_patch32_clip_224.openai", "resnetv2_50x1_bit.goog_in21k_ft_in1k",
@@ -104,6 +106,8 @@ class Backbone(nn.Module):
         own = self.network.state_dict()
         if any(key.startswith(WITHIN) for key in state):
             state = {key.removeprefix(WITHIN): value for key, value in state.items() if key.startswith(WITHIN)}
+        else:
+            check_layout(self.name, state, source)
         given = {key.removeprefix("module."): value for key, value in state.items()}
         given = {key: value for key, value in given.items() if not key.startswith(CLASSIFIER)
                  and not (by_order and key.startswith("_fc."))}
@@ -156,6 +160,8 @@ def _own(name: str, frozen_norm: bool) -> Backbone:
     if name == "conv4":
         # learnt from scratch: its batch-norm statistics must move
         return Backbone(name, Conv4(), 512, *CENTRED, frozen_norm=False)
+    if name == RESNET_V1:
+        return Backbone(name, resnet50_v1(), 2048, *IMAGENET, frozen_norm)
     if name.startswith("mit_"):
         from methods.backbones.mit import MixTransformer
 
