@@ -1,7 +1,8 @@
 """ResNet-50 as He et al. published it: stages 2 to 4 halve the map in their first 1x1 convolution, not in the 3x3 one.
 
-Caffe's and Keras's weights belong to this layout, torchvision's and timm's to the other. Names and shapes are the same in
-both, so a checkpoint loads into the wrong one without complaint and computes wrong features: weights are told by a probe.
+Caffe's and Keras's weights belong to this layout, torchvision's and timm's to the other. Names and shapes are the same
+in both, so that a checkpoint would load into the wrong one without complaint and compute wrong features; a probe of its
+first convolution tells whose weights it holds.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ def check_layout(name: str, state: dict[str, Tensor], source: str) -> None:
     probed = state.get(PROBE[0], torch.zeros(4)).flatten()[:4].float()
     he = probed.shape == (4,) and torch.allclose(probed, torch.tensor(PROBE[1]), atol=2e-4)
     if he and name != NAME:
-        raise MethodError(f"{source} holds the weights of He et al., which {name} would compute wrong features with: their "
-                          f"stages halve the map in another convolution; take --backbone {NAME}")
+        raise MethodError(f"{source} holds the weights of He et al., with which {name} would compute wrong features: "
+                          f"its stages halve the map in another convolution; take --backbone {NAME}")
     if name == NAME and not he:
-        raise MethodError(f"{source} does not hold He et al.'s ImageNet weights (Caffe's or Keras's), the only ones known "
-                          f"to have the layout of {NAME}; for torchvision's or timm's take --backbone resnet50")
+        raise MethodError(f"{source} does not hold He et al.'s ImageNet weights (Caffe's or Keras's), the only ones "
+                          f"known to have the layout of {NAME}; for torchvision's or timm's take --backbone resnet50")
