@@ -57,7 +57,9 @@ class S2SD(Method):
     from it; all train the backbone by the base objective. With `pool` targets and h see average plus maximum of the
     last map, phi the average. Feature distillation starts after `delay` steps. In the released runs of ooDML the
     base is margin loss from 0.6 with a switch probability of .4 (CUB), .3 (Cars) and none on SOP, where `r-margin` has
-    .4, .35 and .15: `--set r-margin.p=0.3`. There the targets' betas train at the network's rate; here at their own.
+    .4, .35 and .15: `--set r-margin.p=0.3`. As released, the betas of margin loss train at the network's rate
+    and so stay near where they began (`own_beta_rate`: at theirs, as in `r-margin`). The released balance with the
+    divergences is that of `r-margin.released_divisor=true`.
     """
 
     example_backbone = staticmethod(small_cnn)
@@ -72,6 +74,7 @@ class S2SD(Method):
         feature_weight: float = setting(50.0, "ooDML, released runs", sop=5.0)
         delay: int = setting(0, "ooDML, released runs; the code's default 1000 on SOP", sop=1000)
         pool: bool = setting(True, "ooDML, released runs", sop=False)
+        own_beta_rate: bool = setting(False, "released code: betas at the network's rate")
 
     @classmethod
     def misfit(cls, backbone: nn.Module) -> str:
@@ -104,7 +107,9 @@ class S2SD(Method):
         self.steps.count += 1
 
     def groups(self, lr: float, weight_decay: float) -> list[dict[str, Any]]:
-        """The targets' layers do not decay (released code)."""
+        """The targets' layers do not decay, and all boundaries beta train at the network's rate (released code)."""
         groups = super().groups(lr, weight_decay)
+        if not self.settings.own_beta_rate:
+            groups = [{**group, "lr": lr} if group["name"].endswith(".beta") else group for group in groups]
         layers = nn.ModuleList(target.layers for target in self.targets)  # type: ignore[misc]
         return apart(groups, "targets", layers, lr=lr, weight_decay=0.0)
