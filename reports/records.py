@@ -99,7 +99,7 @@ def _load(path: Path) -> Any:
 def read(path: Path | str) -> dict[str, Any]:
     """The record in a file, in a run's folder or in a pack (FILE/RUN), of an older schema as today's would have it.
 
-    What is cut or damaged is a ReportError, what is of a newer schema `migration.Foreign`.
+    What is cut or damaged is a ReportError, what is of a newer schema `migration.IncompatibleRecord`.
     """
     path = Path(path)
     inside = path.parent.name.endswith(packed.ENDING)

@@ -17,7 +17,7 @@ from benchmark import datasets
 from benchmark.commands.datasets import command
 from benchmark.data.doctor import CHUNK, examine
 from benchmark.datasets import Counts
-from benchmark.utils.signals import deaf
+from benchmark.utils.signals import block_signals
 from tests import layouts
 
 
@@ -277,7 +277,7 @@ def heard(_: int) -> bool:
 @pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="needs signal masks")
 def test_processes_that_decode_do_not_hear_ctrl_c():
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
-        with deaf(signal.SIGINT):
+        with block_signals(signal.SIGINT):
             found = pool.map(heard, range(2))
         assert list(found) == [False, False]
     assert heard(0)

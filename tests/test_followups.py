@@ -10,8 +10,7 @@ import pytest
 from benchmark.data import ladders
 from benchmark.posthoc import fewshot, steps, transfer
 from benchmark.runs import sweep, worker
-from benchmark.runs.job import Resources
-from benchmark.runs.matrix import Places
+from benchmark.runs.job import Resources, SweepOptions
 from reports import records
 from tests import tiny_sweep
 
@@ -23,7 +22,8 @@ def test_transfer_and_ensemble_follow_from_finished_runs(tmp_path: Path) -> None
     study = tiny_sweep.study("margin,frozen", datasets=members, seeds=1, splits="default", set={"epochs": 1},
                              after=({"step": "cross"}, {"step": "ensemble", "union": union}))
     lines: list[str] = []
-    outcome = sweep.run(study, Places(made), resources=Resources(jobs=2), say=lines.append)
+    options = SweepOptions(made, resources=Resources(jobs=2))
+    outcome = sweep.run(study, options, lines.append)
     steps.follow_all(study, outcome, made, lines.append)
     assert len(outcome.done) == 4
     transfers = {path.parts[-5]: json.loads(path.read_text()) for path in made.runs.rglob(transfer.NAME)}
@@ -41,7 +41,7 @@ def test_transfer_and_ensemble_follow_from_finished_runs(tmp_path: Path) -> None
     assert set(united["domains"]) == set(members)
     assert united["queries"]["count"] == ladders.load(made, union).default.test_images
     before = record.stat().st_mtime_ns
-    steps.follow_all(study, sweep.run(study, Places(made), resources=Resources(jobs=2), say=lines.append), made)
+    steps.follow_all(study, sweep.run(study, options, lines.append), made)
     assert record.stat().st_mtime_ns == before
 
 

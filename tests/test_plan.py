@@ -17,7 +17,8 @@ from benchmark.commands.run import seconds_of
 from benchmark.config.plan import Overrides, RunSpec, changes, differences, parse_ids
 from benchmark.data import ladders
 from benchmark.runs import status
-from benchmark.runs.matrix import Places, gather
+from benchmark.runs.job import Resources, SweepOptions
+from benchmark.runs.matrix import gather
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from methods.backbones import create
@@ -69,8 +70,9 @@ def test_one_seed_of_everything_comes_first(made: Workspace) -> None:
 def test_breadth_goes_over_datasets(tmp_path: Path) -> None:
     made = tiny_sweep.workspace(tmp_path, ("glyphs-mini", "glyphs-armenian"))
     study = tiny_sweep.study("margin", datasets=("glyphs-mini", "glyphs-armenian"))
-    deep = [(job.spec.dataset, job.spec.seed) for job in gather(study, Places(made)).jobs]
-    wide = [(job.spec.dataset, job.spec.seed) for job in gather(study, Places(made), breadth=True).jobs]
+    deep = [(job.spec.dataset, job.spec.seed) for job in gather(study, SweepOptions(made)).jobs]
+    limited = SweepOptions(made, resources=Resources(seconds=3600))
+    wide = [(job.spec.dataset, job.spec.seed) for job in gather(study, limited).jobs]
     assert deep == [("glyphs-mini", 0), ("glyphs-mini", 1), ("glyphs-armenian", 0), ("glyphs-armenian", 1)]
     assert wide == [("glyphs-mini", 0), ("glyphs-armenian", 0), ("glyphs-mini", 1), ("glyphs-armenian", 1)]
 
@@ -86,7 +88,8 @@ def test_seeds_are_the_protocols_unless_said(made: Workspace) -> None:
 
 
 def test_methods_that_do_not_fit_the_backbone_are_listed(made: Workspace) -> None:
-    found = gather(tiny_sweep.study("margin,vpt,lora", seeds=1, backbones="conv4,efficientnet_lite0"), Places(made))
+    study = tiny_sweep.study("margin,vpt,lora", seeds=1, backbones="conv4,efficientnet_lite0")
+    found = gather(study, SweepOptions(made))
     assert {job.spec.method for job in found.jobs} == {"margin"}
     assert len(found.skipped) == 2, "one line a reason"
     assert all(line.startswith("left out on glyphs-mini: vpt, lora: ") for line in found.skipped)
@@ -101,7 +104,7 @@ def test_variations_and_backbones_are_cells_of_their_own(made: Workspace) -> Non
 
 def test_one_weights_file_is_not_for_two_backbones(made: Workspace) -> None:
     with pytest.raises(UserError, match="OODML_WEIGHTS"):
-        gather(tiny_sweep.study(backbones="conv4,resnet18"), Places(made, weights_file="some.pth"))
+        gather(tiny_sweep.study(backbones="conv4,resnet18"), SweepOptions(made, weights_file="some.pth"))
 
 
 def test_an_unknown_change_is_refused() -> None:
@@ -171,7 +174,7 @@ def test_rungs_that_mean_nothing_are_refused(text: str) -> None:
 
 def test_all_missing_datasets_are_named_at_once(made: Workspace) -> None:
     with pytest.raises(UserError) as caught:
-        gather(tiny_sweep.study(datasets=("cub", "cars")), Places(made))
+        gather(tiny_sweep.study(datasets=("cub", "cars")), SweepOptions(made))
     assert len(str(caught.value).splitlines()) >= 2
 
 
@@ -208,10 +211,10 @@ def test_workers_that_stand_elsewhere_find_the_users_files(made: Workspace, tmp_
     weights = methods.get("margin").build(create("conv4"), 2, 16).state_dict()
     save_file({key: value.contiguous() for key, value in weights.items()}, "some.safetensors")
     study = tiny_sweep.study("margin", seeds=1)
-    context = gather(study, Places(made, weights_file="some.safetensors"), command="oodml x").jobs[0].context
+    context = gather(study, SweepOptions(made, "some.safetensors", command="oodml x")).jobs[0].context
     assert context.weights_file == str(tmp_path / "some.safetensors")
     assert context.command == "oodml x"
-    scratch = gather(study, Places(made, weights_file="scratch"))
+    scratch = gather(study, SweepOptions(made, weights_file="scratch"))
     assert scratch.jobs[0].context.weights_file == "scratch"
 
 

@@ -73,11 +73,12 @@ def _asked(name: str, workspace: Workspace) -> Study:
     import pandas as pd
 
     from benchmark.config import study as studies
-    from benchmark.runs import matrix
+    from benchmark.runs.job import SweepOptions
+    from benchmark.runs.matrix import gather
     from reports.analysis.progress import Study
 
     study = studies.load(name)
-    jobs = matrix.gather(study, matrix.Places(workspace)).jobs
+    jobs = gather(study, SweepOptions(workspace)).jobs
     facts = [(job.spec.dataset, job.spec.method, job.spec.protocol["name"], job.spec.protocol["backbone"])
              for job in jobs]
     rows = pd.DataFrame(facts, columns=["dataset", "method", "protocol", "backbone"])

@@ -15,12 +15,13 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
-from benchmark.data.store import ImageStore, cores, shrunk
+from benchmark.data.store import ImageStore, shrunk
 from benchmark.datasets import Counts, DatasetIndex, csv_list, folder
 from benchmark.datasets.index import upright
 from benchmark.datasets.reading import images_under
 from benchmark.datasets.union import Members
-from benchmark.utils.signals import deaf
+from benchmark.utils.processors import cores
+from benchmark.utils.signals import block_signals
 
 CHUNK = 64
 PUT_BACK = {"": "unpack the archive again", "csv": "put them back or take their lines out of the list",
@@ -216,7 +217,7 @@ def _look_at_all(index: DatasetIndex, store: ImageStore | None, jobs: int,
     with ProcessPoolExecutor(min(jobs, len(starts)), multiprocessing.get_context("spawn"), _receive,
                              (index, store)) as pool:
         try:
-            with deaf(signal.SIGINT):
+            with block_signals(signal.SIGINT):
                 found = pool.map(_look_at_range, starts, [min(start + CHUNK, len(index)) for start in starts])
             for results in found:
                 yield from results

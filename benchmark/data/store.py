@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import shutil
 import signal
@@ -33,7 +32,8 @@ from PIL import Image
 from benchmark.datasets.index import DatasetIndex, upright
 from benchmark.utils.errors import UserError
 from benchmark.utils.files import GrowingFile, disk_errors, write_json
-from benchmark.utils.signals import deaf
+from benchmark.utils.processors import cores
+from benchmark.utils.signals import block_signals
 
 SHORTER_SIDE = 256
 CHUNK = 128
@@ -245,7 +245,7 @@ def _decode_all(index: DatasetIndex, starts: list[int], jobs: int) -> Iterator[t
     # A fresh interpreter for each process: forking one that has threads or a CUDA context can hang.
     with ProcessPoolExecutor(jobs, get_context("spawn"), _start_worker, (index,)) as pool:
         try:
-            with deaf(signal.SIGINT):
+            with block_signals(signal.SIGINT):
                 ahead = deque(pool.submit(_work, start) for start in starts[:2 * jobs])
             for start in starts[2 * jobs:]:
                 yield ahead.popleft().result()
@@ -266,8 +266,3 @@ def _start_worker(index: DatasetIndex) -> None:
 
 def _work(start: int) -> tuple[list[list[int]], bytes]:
     return _decode_chunk(_index, start)
-
-
-def cores() -> int:
-    """Processor cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

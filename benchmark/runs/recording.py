@@ -1,4 +1,4 @@
-"""The record of a result, put together alike whoever made the embeddings: a run, an ensemble, somebody else."""
+"""The record of a result, in one form whoever made the embeddings: a run, an ensemble, a submission."""
 
 from __future__ import annotations
 
@@ -19,7 +19,15 @@ from splits.manifest import Ladder, Split
 def write(folder: Path, result: Score, facts: dict[str, Any], *, command: str = "", **origin: Any) -> Path:
     """Writes `queries.npz` and then the record, which is the done mark: `facts` over what all records have alike.
 
-    `origin` goes to the record's provenance; `command` is what the user typed, where that was elsewhere.
+    Args:
+        folder: of the run; made if it is not there.
+        result: scores and query outcomes.
+        facts: keys of the record that all records do not have alike.
+        command: what the user typed, where this process has another command line.
+        origin: further keys of the record's provenance.
+
+    Returns:
+        The path of the record.
     """
     folder.mkdir(parents=True, exist_ok=True)
     outcomes.save(folder / QUERIES, result.outcomes)
@@ -44,7 +52,7 @@ def split_facts(split: Split, ladder: Ladder, task: Task | None = None) -> dict[
 
 
 def refresh(folder: Path, ladder: Ladder) -> bool:
-    """Make a record tell its rung as the ladder has it now, which must have the same classes; whether it did not."""
+    """Update the split in a record to the ladder as it is now, if its classes are the same; whether it changed."""
     record = records.read(folder)
     facts = {**record["split"], **split_facts(ladder.split(record["split"]["id"]), ladder)}
     if facts == record["split"] or facts["hash"] != record["split"]["hash"]:

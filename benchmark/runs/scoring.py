@@ -28,7 +28,7 @@ class Score:
 def score(side: Side, embeddings: Tensor, domain_names: tuple[str, ...] = ()) -> Score:
     """Scores of one side's embeddings. A union is scored over its unified gallery, and member by member.
 
-    A side's labels already tell the classes of different members apart, so the unified search needs nothing more.
+    Labels of a side already differ between members, so the unified search needs nothing more.
     """
     whole = outcomes(embeddings, side.labels, roles=side.roles)
     queries = slice(None) if side.roles is None else side.roles != "gallery"

@@ -1,4 +1,4 @@
-"""The mistakes of users: one line, no traceback, exit code 2."""
+"""Errors that a user can correct: one line, no traceback, exit code 2."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 class UserError(Exception):
-    """Something the user can mend; the message says what was wrong, where, and what mends it."""
+    """Something the user can correct; the message says what was wrong, where, and what to do."""
 
 
 def is_users_mistake(error: BaseException) -> bool:
