@@ -31,12 +31,8 @@ from reports.analysis.fewshot import collect
 from tests import tiny_runs
 
 NAMES = ("margin", "diva", "crt", "mlp3-emb", "frozen")
+RUNS = {name: (0,) for name in NAMES}
 QUICK = Adaptation(iterations=3, episodes=2)
-
-
-@pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    return tiny_runs.finished(tmp_path_factory.mktemp("work"), {name: (0,) for name in NAMES})
 
 
 def restored(workspace: Workspace, name: str) -> tuple[Method, torch.Tensor, Task]:

@@ -51,5 +51,5 @@ def _spread(items: tuple | list, count: int) -> list:
     >>> _spread([1, 2, 3, 4, 5], 3)
     [1, 3, 5]
     """
-    places = np.linspace(0, len(items) - 1, min(count, len(items))).round().astype(int)
-    return [items[i] for i in places]
+    positions = np.linspace(0, len(items) - 1, min(count, len(items))).round().astype(int)
+    return [items[i] for i in positions]

@@ -67,21 +67,22 @@ def run(workspace: Workspace, jobs: Iterable[Job], *, device: str | None = None,
     for one in runs:
         if not (one.folder / weights.RUN).is_file():
             continue
-        found = _read(one.folder / NAME)
+        measured = _read(one.folder / NAME)
         for target in targets:
             if target.name == one.spec.dataset:
                 continue
-            before = found.get(target.name, {})
+            before = measured.get(target.name, {})
             scores = before["scores"] if before.get("test") == target.hash else score(
                 target.side, one.embed(target.side, target.store, workspace, device), target.domain_names).scores
             floor = _floor(floors, target.name, one.spec.protocol["backbone"])
-            found[target.name] = {"test": target.hash, "images": len(target.side), "scores": scores, "floor": floor}
+            measured[target.name] = {"test": target.hash, "images": len(target.side), "scores": scores, "floor": floor}
             beside = f" (frozen {floor['scores']['recall@1']:.4f})" if floor else ""
             if before.get("test") != target.hash:
                 tell(f"{one.spec.label()} on {target.name}: recall@1 {scores['recall@1']:.4f}{beside}")
         spec = one.spec
         write_json(one.folder / NAME, {"schema": SCHEMA, "run": spec.identity, "dataset": spec.dataset,
-                                       "split": spec.split, "method": spec.method, "seed": spec.seed, "targets": found})
+                                       "split": spec.split, "method": spec.method, "seed": spec.seed,
+                                       "targets": measured})
         written.append(one.folder / NAME)
     return written
 
