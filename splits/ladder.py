@@ -30,8 +30,8 @@ def build_ladder(features: Any, labels: Any, train_classes: Sequence[str], test_
                  progress: Callable[[Iteration], None] | None = None) -> Ladder:
     """Splits of rising Fréchet distance, made from a dataset's default split by moving and removing whole classes.
 
-    `features` is an (n, d) array, memory map or tensor, `labels[i]` the position of image i's class in `classes`;
-    `train_classes` and `test_classes` name the default split.
+    Each split of the ladder is called a rung. `features` is an (n, d) array, memory map or tensor, `labels[i]` the
+    position of image i's class in `classes`; `train_classes` and `test_classes` name the default split.
 
     From the default split, each iteration exchanges S classes by eq. 2-3,
     C* = arg max ||mu_C - mu_own||_2 - ||mu_C - mu_other||_2, until the distance has not risen for `patience` iterations

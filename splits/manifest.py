@@ -122,7 +122,7 @@ class Ladder:
             for split in self.splits:
                 if split.kind == kind:
                     return split
-        raise SplitError(f"the ladder of {self.dataset or 'this dataset'} has no default split; name its rungs, "
+        raise SplitError(f"the ladder of {self.dataset or 'this dataset'} has no default split; name its splits, "
                          f"1-{len(self.splits)}, by number or make one that has it with `oodml splits build`")
 
     @cached_property

@@ -170,11 +170,10 @@ def test_records_without_weights_are_told_apart_from_none(workspace: Workspace, 
     shutil.copytree(workspace.splits, bare.splits)
     adapt = lambda chosen, splits="all": fewshot.run(bare, dataset="glyphs-mini", chosen=chosen, shots=(2,),  # noqa: E731
                                                      splits=splits)
-    with pytest.raises(UserError, match=r"^1 finished run has no kept weights, since only records.*in a new "
-                                        "folder: `oodml run --dataset glyphs-mini --methods margin --splits all "
-                                        "--protocol demo --work DIR`$"):
+    with pytest.raises(UserError, match=r"^1 finished run .*weights.*--dataset glyphs-mini --methods margin "
+                                        "--splits all --protocol demo --work DIR"):
         adapt("margin")
-    with pytest.raises(UserError, match=f"^{len(NAMES)} finished runs have no kept weights, since"):
+    with pytest.raises(UserError, match=f"^{len(NAMES)} finished runs .*weights"):
         adapt("all")
     with pytest.raises(UserError, match="no finished run of triplet"):
         adapt("triplet")

@@ -33,6 +33,7 @@ def folder_of(workspace: Workspace, method: str) -> Path:
 def inspected(workspace: Workspace) -> str:
     """What `oodml inspect` prints, in a folder that also holds the progress of a study."""
     rows = [{"dataset": "glyphs-mini", "method": "margin", "protocol": "demo", "backbone": "conv4", "runs": 9}]
+    (workspace.root / "studies").mkdir()
     write_json(workspace.root / "studies" / "try.json",
                {"study": "try", "summary": "A try.", "command": "oodml run --study try", "rows": rows})
     arguments = [str(folder_of(workspace, "margin")), "--no-umap", "--queries", "3", "--device", "cpu",

@@ -169,13 +169,13 @@ def test_where_ids_may_stand_is_said(tmp_path):
     np.savez(tmp_path / "a.npz", embeddings=X, paths=IDS)
     pd.DataFrame(X, index=IDS, columns=[f"d{i}" for i in range(6)]).to_parquet(tmp_path / "b.parquet")
     for name in ("a.npz", "b.parquet"):
-        with pytest.raises(UserError, match="names none under id, ids, image, path, and there is no file"):
+        with pytest.raises(UserError, match="id, ids, image, path"):
             submission.read(tmp_path / name)
     np.savez(tmp_path / "c.npz", embeddings=X, ids=np.array(IDS, dtype=object))
     with pytest.raises(UserError, match="save the ids as strings"):
         submission.read(tmp_path / "c.npz")
     np.savez(tmp_path / "d.npz", vectors=X)
-    with pytest.raises(UserError, match=r"d\.npz: no array 'embeddings'; it has vectors$"):
+    with pytest.raises(UserError, match=r"d\.npz.*'embeddings'.*vectors"):
         submission.read(tmp_path / "d.npz")
 
 

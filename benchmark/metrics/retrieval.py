@@ -41,6 +41,19 @@ def retrieval(embeddings: Array, labels: Array, *, gallery: Array | None = None,
               backend: search.Backend = "torch", chunk: int | None = None) -> dict[str, float]:
     """Recall@k, mAP@1000, MAP@R, R-precision and their `_released` variants; `outcomes` has the formulas.
 
+    Args:
+        embeddings: one row an image, an array or a tensor on any device; of any length, see `similarity`.
+        labels: the class of each row, numbers or names.
+        gallery, gallery_labels: what is searched, if not the embeddings themselves.
+        roles: 'query', 'gallery' or '' (both) of each row, where one set holds queries and gallery.
+        ks: the k of Recall@k.
+        similarity: 'cosine', or 'dot' for the inner product.
+        backend: what searches, 'torch' or 'faiss'; both give the same neighbours.
+        chunk: queries searched at once [default: as many as fit a fixed amount of memory].
+
+    Returns:
+        Each measure as a fraction of 1, and the number of `queries` and of those `left_out`.
+
     >>> scores = retrieval(np.eye(4)[[0, 0, 1, 1]], [7, 7, 8, 8], ks=(1,))
     >>> scores["recall@1"], scores["map@r"], scores["map@1000_released"], scores["queries"]
     (1.0, 1.0, 0.5, 4)

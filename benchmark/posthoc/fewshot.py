@@ -61,10 +61,17 @@ class Adaptation:
 def run(workspace: Workspace, *, dataset: str, shots: tuple[int, ...], chosen: str = "all", splits: str = "all",
         runs: Iterable[Finished] | None = None, adaptation: Adaptation | None = None, device: str | None = None,
         tell: Callable[[str], None] = lambda line: None) -> list[Path]:
-    """Adapt every finished run of these methods and splits, or these `runs`; the paths of their files.
+    """Adapt every finished run of these methods and splits, or these `runs`.
 
-    `splits` is written as for `oodml run`: numbers and ranges, `default` or `all`. Runs of other files or of another
-    ladder are passed over.
+    Args:
+        dataset: as the user names it.
+        shots: support images of each test class, one adaptation for each number.
+        chosen: methods, written as for `oodml run`.
+        splits: numbers and ranges, `default` or `all`, as for `oodml run`.
+        runs: these finished runs instead; those of other files or of another ladder are passed over.
+
+    Returns:
+        The path of `fewshot.json` of each run, whether written now or before.
     """
     adaptation = adaptation or Adaptation()
     index = datasets.load(dataset, workspace.data)
