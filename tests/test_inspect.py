@@ -83,16 +83,16 @@ def test_retrieval_is_that_of_a_loop() -> None:
     x /= np.linalg.norm(x, axis=1, keepdims=True)
     labels = np.repeat(np.arange(8), 5)
     side = Side(np.arange(40), labels, tuple("abcdefgh"))
-    found = inspect.retrieve(side, torch.from_numpy(x.astype(np.float32)))
+    retrieved = inspect.retrieve(side, torch.from_numpy(x.astype(np.float32)))
     for i in range(40):
         order = sorted((j for j in range(40) if j != i), key=lambda j: -float(x[i] @ x[j]))
-        assert found.neighbours[i].tolist() == order[:7]
+        assert retrieved.neighbours[i].tolist() == order[:7]
         wrong = max(float(x[i] @ x[j]) for j in order if labels[j] != labels[i])
         right = max(float(x[i] @ x[j]) for j in order if labels[j] == labels[i])
-        assert found.failure[i] == pytest.approx(wrong - right, abs=1e-5)
-    worst = inspect.gallery(side, found, "worst", 4, 0)["rows"]
+        assert retrieved.failure[i] == pytest.approx(wrong - right, abs=1e-5)
+    worst = inspect.gallery(side, retrieved, "worst", 4, 0)["rows"]
     assert len({row["query"]["class"] for row in worst}) == 4
-    assert worst[0]["query"]["id"] == int(np.argmax(found.failure))
+    assert worst[0]["query"]["id"] == int(np.argmax(retrieved.failure))
 
 
 def test_a_single_class_and_ties_are_no_failures() -> None:
@@ -110,9 +110,9 @@ def test_query_and_gallery_are_different_images() -> None:
     x = torch.from_numpy(rng.normal(size=(12, 4)).astype(np.float32))
     roles = np.array(["query", "gallery"] * 6)
     side = Side(np.arange(12), np.arange(12) // 4, tuple("abc"), roles)
-    found = inspect.retrieve(side, x)
-    assert found.queries.tolist() == [0, 2, 4, 6, 8, 10]
-    assert set((found.neighbours % 2).ravel().tolist()) == {1}
+    retrieved = inspect.retrieve(side, x)
+    assert retrieved.queries.tolist() == [0, 2, 4, 6, 8, 10]
+    assert set((retrieved.neighbours % 2).ravel().tolist()) == {1}
 
 
 def test_maps_of_prototypes(workspace: Workspace) -> None:

@@ -28,9 +28,9 @@ def test_transfer_and_ensemble_follow_from_finished_runs(tmp_path: Path) -> None
     assert len(outcome.done) == 4
     transfers = {path.parts[-5]: json.loads(path.read_text()) for path in made.runs.rglob(transfer.NAME)}
     assert set(transfers) == set(members)
-    for source, found in transfers.items():
-        assert set(found["targets"]) == set(members) - {source}
-        for target, entry in found["targets"].items():
+    for source, entries in transfers.items():
+        assert set(entries["targets"]) == set(members) - {source}
+        for target, entry in entries["targets"].items():
             floor = records.read(next((made.runs / target).glob("*/frozen/*/record.json")))
             assert entry["floor"] == {"backbone": "conv4", "scores": floor["scores"]["last"]}
             assert entry["images"] == floor["split"]["test_images"]
@@ -70,6 +70,6 @@ def test_few_shots_follow_on_the_rungs_of_the_study_alone(tmp_path: Path, monkey
     (foreign,) = tiny_sweep.jobs(made, "margin", seeds=1, splits="2", set={"epochs": 1, "lr": 0.1})
     worker.run(foreign.spec, foreign.context)
     steps.follow({"step": "fewshot", "datasets": ["glyphs-mini", "glyphs-arrows"], "shots": [2, 3]}, jobs[1:], made)
-    found = {path.parent: json.loads(path.read_text())["shots"] for path in made.runs.rglob("fewshot.json")}
-    assert set(found) == {job.folder for job in jobs[1:]}
-    assert all(set(shots) == {"2", "3"} for shots in found.values())
+    entries = {path.parent: json.loads(path.read_text())["shots"] for path in made.runs.rglob("fewshot.json")}
+    assert set(entries) == {job.folder for job in jobs[1:]}
+    assert all(set(shots) == {"2", "3"} for shots in entries.values())

@@ -32,25 +32,25 @@ def unit(x):
 def test_distances_from_the_formulas():
     x, y = clouds()
     y[0] = 99  # a class of one image has no pair
-    found, x = structure(x, y), unit(x)
+    measured, x = structure(x, y), unit(x)
     pairs = [np.linalg.norm(x[i] - x[j]) for i, j in itertools.permutations(range(len(x)), 2) if y[i] == y[j]]
     means = [x[y == c].mean(axis=0) for c in np.unique(y)]
     between = [np.linalg.norm(a - b) for a, b in itertools.permutations(means, 2)]
-    assert found["pi_intra"] == pytest.approx(np.mean(pairs), abs=1e-6)
-    assert found["pi_inter"] == pytest.approx(np.mean(between), abs=1e-6)
-    assert found["density"] == pytest.approx(np.mean(pairs) / np.mean(between), abs=1e-6)
+    assert measured["pi_intra"] == pytest.approx(np.mean(pairs), abs=1e-6)
+    assert measured["pi_inter"] == pytest.approx(np.mean(between), abs=1e-6)
+    assert measured["density"] == pytest.approx(np.mean(pairs) / np.mean(between), abs=1e-6)
 
 
 def test_released_distances_are_cosine_and_averaged_over_classes():
     x, y = clouds(seed=1)
-    found, x = structure(x, y), unit(x)
+    measured, x = structure(x, y), unit(x)
     classes = [np.mean([1 - x[i] @ x[j] for i, j in itertools.permutations(np.flatnonzero(y == c), 2)])
                for c in np.unique(y)]
     directions = [unit(x[y == c].mean(axis=0)) for c in np.unique(y)]
     between = np.mean([1 - a @ b for a, b in itertools.permutations(directions, 2)])
-    assert found["pi_intra_released"] == pytest.approx(np.mean(classes), abs=1e-6)
-    assert found["pi_inter_released"] == pytest.approx(between, abs=1e-6)
-    assert found["density_released"] == pytest.approx(np.mean(classes) / between, abs=1e-6)
+    assert measured["pi_intra_released"] == pytest.approx(np.mean(classes), abs=1e-6)
+    assert measured["pi_inter_released"] == pytest.approx(between, abs=1e-6)
+    assert measured["density_released"] == pytest.approx(np.mean(classes) / between, abs=1e-6)
 
 
 def released_rho(x, k):
@@ -64,12 +64,12 @@ def released_rho(x, k):
 @pytest.mark.parametrize(("n", "d"), [(150, 12), (20, 40), (9000, 11)])
 def test_spectral_decay(n, d):
     x, y = clouds(n, d=d, seed=2)
-    found, x = structure(x, y), unit(x)
-    assert found["rho"] == pytest.approx(released_rho(x, 2), rel=1e-5)
+    measured, x = structure(x, y), unit(x)
+    assert measured["rho"] == pytest.approx(released_rho(x, 2), rel=1e-5)
     for k in (-1, 1, 2, 10):
-        assert found[f"rho_released@{k}"] == pytest.approx(released_rho(x, k), rel=1e-5), k
+        assert measured[f"rho_released@{k}"] == pytest.approx(released_rho(x, k), rel=1e-5), k
     large = [x[y == c] for c in np.unique(y) if (y == c).sum() > 2]
-    assert found["rho_class"] == pytest.approx(np.mean([released_rho(part, 2) for part in large]), rel=1e-4)
+    assert measured["rho_class"] == pytest.approx(np.mean([released_rho(part, 2) for part in large]), rel=1e-4)
 
 
 def test_a_collapsed_space_decays_more_than_a_full_one():
@@ -107,9 +107,9 @@ def test_large_and_small_numbers_change_nothing(factor, kind):
     x, y = clouds(seed=6)
     other = (x * factor).astype(kind)
     assert structure(other, y) == pytest.approx(structure(x, y), abs=1e-5, nan_ok=True)
-    found = structure(other, y)["pi_intra"]
+    measured = structure(other, y)["pi_intra"]
     pairs = [np.linalg.norm(unit(x)[i] - unit(x)[j]) for i, j in itertools.permutations(range(60), 2) if y[i] == y[j]]
-    assert structure(other[:60], y[:60])["pi_intra"] == pytest.approx(np.mean(pairs), abs=1e-6) != found
+    assert structure(other[:60], y[:60])["pi_intra"] == pytest.approx(np.mean(pairs), abs=1e-6) != measured
     assert nmi_f1(np.eye(8)[y[:60] % 8] * factor, y[:60] % 8, seed=0) == {"nmi": pytest.approx(1), "f1": 1}
 
 

@@ -113,6 +113,11 @@ def _nearest(similarities: Tensor, k: int) -> tuple[Tensor, Tensor]:
         return similarities[:, :0].long(), similarities[:, :0]
     if similarities.device.type == "cpu":
         return _nearest_by_threshold(similarities.numpy(), k)
+    return _nearest_by_topk(similarities, k)
+
+
+def _nearest_by_topk(similarities: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The same on any device: `topk`, then the ties among and at the end of what it took put in order."""
     values, indices = similarities.topk(min(k + 1, similarities.shape[1]), dim=1)
     cut = (values[:, k - 1] == values[:, k]).nonzero().squeeze(1) if k < values.shape[1] else indices[:0, 0]
     values, indices = values[:, :k].contiguous(), indices[:, :k].contiguous()
