@@ -26,6 +26,14 @@ def tiny(tiny_base: Path, tmp_path: Path) -> Workspace:
     return Workspace.at(tmp_path / "work")
 
 
+@pytest.fixture(scope="module")
+def workspace(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """A working folder with the finished runs that the test file asks for: RUNS = {METHOD: (rung, ...)}."""
+    from tests import tiny_runs
+
+    return tiny_runs.finished(tmp_path_factory.mktemp("work"), request.module.RUNS)
+
+
 @pytest.fixture
 def plugins_forgotten() -> Iterator[None]:
     """Takes away the methods that plug-ins registered in the test."""

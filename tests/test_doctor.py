@@ -197,7 +197,8 @@ def test_files_changed_under_the_same_names_are_noticed(own, tmp_path, jobs):
     done = CliRunner().invoke(command, ["check", name, "--data", str(own), *work])
     assert done.exit_code == 1
     (line,) = [line for line in done.output.splitlines() if ": changed: " in line]
-    assert "2 images are not those that were decoded for training: b/2.jpg, c/0.jpg; put them back" in line
+    assert "2 images" in line
+    assert "b/2.jpg, c/0.jpg" in line
     assert str(tmp_path / "work" / "cache") in line
 
 
@@ -217,7 +218,8 @@ def test_what_of_a_folder_is_no_class_is_told(own):
     assert findings(own) == {"empty": ["nothing (empty)", "phone (.heic)"], "unread": [".heic"]}
     result = check(f"folder:{own}", own)
     assert result.exit_code == 1
-    assert "2 class folders have no image and are no classes: nothing (empty), phone (.heic); put" in result.output
+    assert "empty: 2 class folders" in result.output
+    assert "nothing (empty), phone (.heic)" in result.output
 
 
 def test_files_that_play_no_part_are_no_fault(own):

@@ -287,7 +287,8 @@ def test_a_dataset_without_a_ladder_does_not_keep_the_next_from_its_own(tmp_path
     told = capsys.readouterr()
     last = told.err.strip().splitlines()[-1]
     assert "at least four classes" in told.err
-    assert last == f"oodml: no ladder was made for {few}; the cause of each stands above"
+    assert few in last
+    assert mine not in last
     assert (tmp_path / "work" / "splits" / "mine.json").is_file()
     with pytest.raises(SystemExit):
         cli.main([*words, "--dataset", few])

@@ -20,6 +20,7 @@ from benchmark.data import features, weights
 from benchmark.data.augment import Transform
 from benchmark.data.task import Side
 from benchmark.datasets.index import DatasetIndex
+from benchmark.metrics.clustering import KMEANS
 from benchmark.runs import worker
 from benchmark.runs.job import SweepOptions
 from benchmark.runs.matrix import gather
@@ -63,7 +64,7 @@ def test_clusters_are_measured_when_the_protocol_says(made: Workspace, when: str
     for rule, epoch in record["chosen_epochs"].items():
         assert ("nmi" in record["scores"][rule]) == (when == "every" or (when == "last" and epoch == 4))
         assert ("f1" in record["scores"][rule]) == ("nmi" in record["scores"][rule])
-    assert record["provenance"]["kmeans"] == (None if when == "no" else "faiss")
+    assert record["provenance"]["kmeans"] == (None if when == "no" else KMEANS)
 
 
 def test_by_default_all_classes_train_and_nothing_is_chosen_by_validation(made: Workspace) -> None:

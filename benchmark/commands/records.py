@@ -46,7 +46,7 @@ def pack(workspace: Workspace, out: Path, folders: tuple[Path, ...], datasets: s
 
 
 def _ladders(workspace: Workspace, out: Path) -> list[Path]:
-    """Copies the manifests that the packed runs were made on; another one of the same dataset is told and left."""
+    """Copies the manifests that the packed runs were made on; one of other runs is named and left out."""
     from reports import records
     from splits import manifest
 

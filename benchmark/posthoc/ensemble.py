@@ -72,7 +72,7 @@ def _union(workspace: Workspace, name: str) -> DatasetIndex:
 
 def _grouped(runs: Iterable[Finished], names: tuple[str, ...],
              workspace: Workspace) -> dict[tuple[Any, ...], dict[str, Finished]]:
-    """Runs that can be one ensemble, by dataset; of several that could take one place the newest."""
+    """Runs that can be one ensemble, by dataset; of several on one dataset the newest."""
     groups: dict[tuple[Any, ...], dict[str, Finished]] = {}
     fitting = finished.on_default((one for one in runs if one.spec.dataset in names), workspace)
     for one in sorted(fitting, key=lambda one: (one.folder / records.RECORD).stat().st_mtime_ns):

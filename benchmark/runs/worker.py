@@ -27,7 +27,7 @@ from benchmark.data.store import open_store
 from benchmark.data.task import Side, Task
 from benchmark.datasets import DatasetIndex
 from benchmark.metrics import structure
-from benchmark.metrics.clustering import library, nmi_f1
+from benchmark.metrics.clustering import KMEANS, nmi_f1
 from benchmark.runs import recording
 from benchmark.runs.scoring import score
 from benchmark.training import checkpoint, precision, train
@@ -154,7 +154,7 @@ def run(spec: RunSpec, context: RunContext, *, should_stop: Callable[[], bool] =
         "structure": {"train": seen, "test": structure.structure(last["embeddings"], task.test.labels)},
         "cost": {**_cost(history, time.perf_counter() - began, energy.joules, context),
                  "precision": precision.of(protocol, context.device)},
-    }, command=context.command, kmeans=None if protocol.clustering == "no" else library(context.device))
+    }, command=context.command, kmeans=None if protocol.clustering == "no" else KMEANS)
     checkpoint.remove(folder)
     return path
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from methods.backbones.convolutions import mend
+from methods.backbones.convolutions import replace_strided_depthwise
 from methods.backbones.resnet_v1 import NAME as RESNET_V1
 from methods.backbones.resnet_v1 import check_layout, resnet50_v1
 from methods.method import MethodError, near
@@ -200,7 +200,7 @@ def create(name: str, *, frozen_norm: bool = True) -> Backbone:
     flexible = timm.models.is_model_in_modules(arch, FLEXIBLE)
     options: dict[str, Any] = {"dynamic_img_size": True, "dynamic_img_pad": True} if flexible else {}
     network: Any = timm.create_model(arch if tag in UNTAGGED else tag, pretrained=False, num_classes=0, **options)
-    mend(network)
+    replace_strided_depthwise(network)
     # num_features is not always the width after pooling (MobileNets widen it in the head)
     dim = getattr(network, "head_hidden_size", None) or network.num_features
     facts = network.pretrained_cfg
