@@ -78,7 +78,7 @@ class Crew:
         self.start: Any = multiprocessing.get_context("forkserver" if "forkserver" in kinds else "spawn")
         if "forkserver" in kinds:
             own = [module.name for module in pkgutil.iter_modules(methods.__path__)]
-            self.start.set_forkserver_preload(["benchmark.runs.cell", *(f"methods.{name}" for name in own)])
+            self.start.set_forkserver_preload(["oodml", "benchmark.runs.cell", *(f"methods.{name}" for name in own)])
         # no lock around it: a process killed while it holds one would stop all others
         self.stop = self.start.RawValue("b", 0)
         self.threads = max(1, cores() // max(1, len(self.places)))
