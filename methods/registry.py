@@ -235,6 +235,29 @@ def get(name: str) -> Entry:
     return dataclasses.replace(entry, name=name, base=base)
 
 
+def create(name: str, backbone: nn.Module | str, *, classes: int, dim: int = 128, dataset: str = "",
+           **settings: Any) -> Method:
+    """A method ready to be trained, by name: a network whose `step(images, labels)` gives loss and embeddings.
+
+    Args:
+        name: as in `get`.
+        backbone: a network with its weights, or the name of one, which then has random weights.
+        classes: how many training classes there are; labels are 0 .. classes - 1.
+        dim: the dimension of an embedding.
+        dataset: whose settings are taken where the paper has one for each dataset.
+        settings: the method's own hyper-parameters that differ from the paper's.
+
+    >>> create("margin", "conv4", classes=10, dim=64, beta=0.6).embed(torch.zeros(2, 3, 32, 32)).shape
+    torch.Size([2, 64])
+    """
+    entry = get(name)
+    if isinstance(backbone, str):
+        from methods import backbones
+
+        backbone = backbones.create(backbone)
+    return entry.build(backbone, classes, dim, entry.settings(dataset, **settings))
+
+
 def select(text: str) -> list[str]:
     """Names chosen by a list of names, globs, `tag:X`, `all` and exclusions.
 

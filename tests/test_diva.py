@@ -13,10 +13,10 @@ from torch import nn
 import methods
 from methods import MethodError
 from methods.backbones import Backbone
+from methods.checks.example import Small, build, glyphs, optimise
 from methods.layers.adversary import Decorrelation, reverse
 from methods.layers.momentum import Momentum, Queue, distance_adapted
 from methods.parts.miners import within_class
-from tests.conformance import Small, build, glyphs, optimise
 
 
 def test_reversal_turns_the_sign() -> None:

@@ -134,13 +134,12 @@ def test_what_failed_elsewhere_meanwhile_is_not_tried_again(tiny: Workspace) -> 
 
 
 def test_the_users_folder_does_not_matter_and_the_command_is_written_down(tiny: Workspace, tmp_path: Path) -> None:
-    place = tmp_path / "elsewhere"
-    for name in ("splits", "methods", "benchmark"):  # names that mean something else there
-        (place / name).mkdir(parents=True)
-    (place / "methods" / "__init__.py").touch()
+    folder = tmp_path / "elsewhere"
+    for name in ("splits", "methods", "benchmark", "reports"):  # names that mean something else there
+        (folder / name).mkdir(parents=True)
+    (folder / "methods" / "__init__.py").touch()
     words = [*WORDS, "--work", str(tiny.root)]
-    script = "import sys; sys.path.pop(0); from benchmark.cli import main; main()"
-    runner = subprocess.run([sys.executable, "-c", script, *words], cwd=place, capture_output=True, text=True,
+    runner = subprocess.run([sys.executable, "-m", "oodml", *words], cwd=folder, capture_output=True, text=True,
                             check=False)
     assert runner.returncode == 0, runner.stdout + runner.stderr
     (path,) = tiny.runs.rglob("record.json")

@@ -15,10 +15,10 @@ from torch import nn
 import methods
 from methods import MethodError
 from methods.backbones.examples import small_cnn, small_vit
+from methods.checks.example import Small, build, glyphs, optimise, views
 from methods.crt import Aggregate, CodedResidual
 from methods.layers.adversary import Discriminator
 from methods.s2sd import similarity_divergence
-from tests.conformance import Small, build, glyphs, optimise, views
 
 NAMES = ("s2sd", "diva", "uniform-prior", "crt")
 

@@ -17,9 +17,9 @@ from benchmark.config import protocol as protocols
 from methods import MethodError
 from methods.backbones import create, sketch
 from methods.backbones.examples import small_vit
+from methods.checks.example import build, glyphs, optimise
 from methods.layers.adapters import Adapter, LowRank
 from methods.layers.prompts import Prompted, PromptPool
-from tests.conformance import build, glyphs, optimise
 
 TUNED = methods.names("parameter-efficient")
 VIT = [name for name in TUNED if name not in ("linear-emb", "mlp3-emb")]

@@ -75,7 +75,7 @@ class WorkerPool:
         if "forkserver" in kinds:
             own = [module.name for module in pkgutil.iter_modules(methods.__path__)]
             # optimisers import torch._dynamo at their first step, which takes seconds
-            self.processes.set_forkserver_preload(["benchmark.runs.cell", "torch._dynamo",
+            self.processes.set_forkserver_preload(["oodml", "benchmark.runs.cell", "torch._dynamo",
                                                    *(f"methods.{name}" for name in own)])
         # no lock around it: a process killed while it holds one would stop all others
         self.stopping = self.processes.RawValue("b", 0)
