@@ -95,7 +95,7 @@ def board(tmp_path: Path) -> pd.DataFrame:
     write_ladder(tmp_path, "arcface", {0: flat | {1: 0.6}})
     write_ladder(tmp_path, "diva", {0: {split: 0.99 for split in (1, 2, 3)}})
     write_ladder(tmp_path, "frozen", {0: {split: 0.95 for split in flat}})
-    return aggregate.ags_board(aggregate.select(records.collect(tmp_path))[0])
+    return aggregate.ags_board(selection.select(records.collect(tmp_path))[0])
 
 
 def test_the_board_has_means_over_seeds_ranks_and_coverage(board: pd.DataFrame) -> None:
@@ -133,12 +133,12 @@ def test_protocols_are_ranked_apart_and_settings_named(tmp_path: Path) -> None:
     write_ladder(tmp_path, "arcface", {0: {split: 0.4 for split in flat}}, protocol={"name": "oodml", "epochs": 200})
     method = make_record(method="margin")["method"]
     write_ladder(tmp_path, "margin", {1: flat}, method=method | {"settings": {"margin": 0.2, "beta": 0.6}})
-    runs, notes = aggregate.select(records.collect(tmp_path))
+    runs, notes = selection.select(records.collect(tmp_path))
     board = aggregate.ags_board(runs).set_index("method")
     assert board["rank"].to_dict() == {"margin[beta=0.6]": 1, "margin[beta=1.2]": 1, "arcface": 1}
     assert notes == []
     write_ladder(tmp_path, "margin", {2: flat})  # now one of them is usual
-    runs, _ = aggregate.select(records.collect(tmp_path))
+    runs, _ = selection.select(records.collect(tmp_path))
     assert runs.groupby("method")["seed"].unique().map(sorted).to_dict() == {
         "arcface": [0], "margin": [0, 2], "margin[beta=0.6]": [1]}
 
@@ -150,7 +150,7 @@ def test_the_newest_run_of_a_cell_and_the_newest_ladder_count(tmp_path: Path) ->
     write_ladder(tmp_path, "margin", {0: {1: 0.9}}, provenance=made | {"date": "2026-01-03"})
     old = make_record("glyphs", 1, "arcface", provenance=made | {"date": "2026-01-01"}, dataset_hash="e" * 64)
     records.write(tmp_path / "old", old)
-    runs, notes = aggregate.select(records.collect(tmp_path))
+    runs, notes = selection.select(records.collect(tmp_path))
     assert runs.loc[runs["split"] == 1, "recall@1"].tolist() == [0.9]
     assert set(runs["method"]) == {"margin"}
     assert notes == ["1 runs on an older ladder of glyphs are set aside.",
@@ -198,7 +198,7 @@ def test_gain_and_selection_gap(tmp_path: Path) -> None:
     assert board.at["margin", "seconds"] == pytest.approx(5 * 14.5)
     shared = baselines.with_costs(aggregate.ags_board(runs), runs.assign(**{"cost:shared": 10})).set_index("method")
     assert shared.at["margin", "seconds"] == pytest.approx(5 * 1.45)
-    cells = baselines.gain_over_floor(aggregate.rung_scores(runs, "glyphs"))
+    cells = baselines.gain_over_frozen(aggregate.rung_scores(runs, "glyphs"))
     ours = cells[cells["method"] == "margin"]
     base = cells[cells["method"] == "frozen"].set_index("split")["score"]
     assert ours["gain"].tolist() == pytest.approx([s - base[i] for i, s in zip(ours["split"], ours["score"])])

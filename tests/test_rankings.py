@@ -16,8 +16,8 @@ from reports import ReportError, aggregate, records
 from reports.analysis import baselines, significance, statistics
 from reports.analysis.resampling import Resamples, ags_weights
 from reports.analysis.results import Results
-from reports.storage.outcomes import Reader
-from tests.sample_records import LADDERS, make_record, write_outcomes
+from reports.storage.queries import Reader
+from tests.sample_records import LADDERS, make_record, write_queries
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
@@ -127,7 +127,7 @@ def write_cell(folder: Path, method: str, split: int, hits: np.ndarray, labels: 
                classes: list[str] | None = None) -> None:
     path = folder / method / str(split) / f"s{seed}"
     records.write(path, make_record("glyphs", split, method, seed, float(hits.mean())))
-    write_outcomes(path, labels, hits, classes)
+    write_queries(path, labels, hits, classes)
 
 
 def test_the_error_by_resampled_classes_is_the_cluster_error(tmp_path: Path) -> None:
@@ -287,7 +287,7 @@ def test_the_unified_score_of_a_union_errs_as_its_classes_do(tmp_path: Path) -> 
     hits = rng.random(len(labels)) < chance
     record = make_record("glyphs-union", 1, "margin", 0, float(hits.mean()), {"latin": 0.6, "greek": 0.5})
     records.write(tmp_path / "a", record)
-    write_outcomes(tmp_path / "a", labels, hits)
+    write_queries(tmp_path / "a", labels, hits)
     (row,) = Results(records.collect(tmp_path)).universal("glyphs-union", "demo").to_dict("records")
     means = hits.reshape(40, 25).mean(1)
     error = np.std([rng.choice(means, 40).mean() for _ in range(4000)])

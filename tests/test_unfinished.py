@@ -22,7 +22,7 @@ from reports.analysis.results import Results
 from reports.figures import drawing, inline, ladders, studies
 from reports.html.rendering import Site
 from splits import manifest
-from tests.sample_records import LADDERS, make_record, write_outcomes
+from tests.sample_records import LADDERS, make_record, write_queries
 
 PUBLISHED = Path(__file__).parent.parent / "reports" / "data" / "records"
 SCORES = {"frozen": (0.3, 0.3, 0.3, 0.2, 0.2), "margin": (0.8, 0.7, 0.7, 0.6, 0.5), "npair": (0.7, 0.7, 0.6, 0.6, 0.4),
@@ -44,14 +44,14 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
             if score is not None:
                 to = folder / "glyphs" / str(split) / method / "s0-small"
                 records.write(to, record(split, method, score))
-                write_outcomes(to, labels, np.random.default_rng(split).random(300) < score)
+                write_queries(to, labels, np.random.default_rng(split).random(300) < score)
     for split, score in ((1, 0.4), (2, 0.4)):
         records.write(folder / "glyphs" / str(split) / "frozen" / "s0-large", record(split, "frozen", score, "large"))
     return folder
 
 
 def test_the_floor_is_that_of_the_same_network(runs: Path) -> None:
-    cells = baselines.gain_over_floor(aggregate.rung_scores(records.collect(runs), "glyphs"))
+    cells = baselines.gain_over_frozen(aggregate.rung_scores(records.collect(runs), "glyphs"))
     margin = cells[cells["method"] == "margin"].sort_values("split")
     assert margin["gain"].tolist() == pytest.approx([0.5, 0.4, 0.4, 0.4, 0.3])
     board = baselines.with_costs(aggregate.ags_board(records.collect(runs)), records.collect(runs))
@@ -63,7 +63,7 @@ def test_the_floor_is_that_of_the_same_network(runs: Path) -> None:
 def test_without_a_floor_on_its_network_the_best_of_the_protocol_counts() -> None:
     rows = pd.DataFrame([("frozen", "p", "a", 0.2), ("frozen", "p", "b", 0.3), ("margin", "p", "c", 0.9),
                          ("margin", "q", "a", 0.9)], columns=["method", "protocol", "backbone", "score"])
-    found = baselines.floor_of(rows, "score", ["protocol"])
+    found = baselines.frozen_score(rows, "score", ["protocol"])
     assert found[:3].tolist() == [0.2, 0.3, 0.3]
     assert math.isnan(found[3])
 
@@ -124,7 +124,7 @@ def study(tmp_path: Path) -> progress.Study:
     rows = [(method, "small", 15) for method in (*SCORES, "uniform-prior")] + [("frozen", "large", 15)]
     frame = pd.DataFrame([{"dataset": "glyphs", "method": method, "protocol": "demo", "backbone": backbone,
                            "runs": count} for method, backbone, count in rows])
-    progress.write(tmp_path, progress.Study("try", "Every method.", "oodml run --study try", frame))
+    progress.write(tmp_path, progress.StudyProgress("try", "Every method.", "oodml run --study try", frame))
     (found,) = progress.read([tmp_path])
     pd.testing.assert_frame_equal(found.rows, frame)
     return found

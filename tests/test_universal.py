@@ -65,9 +65,9 @@ def test_the_side_of_a_split_is_scored_the_same():
         assert scores["recall@1"] == pytest.approx(recall)
         assert scores["map@r"] == pytest.approx(precision)
         assert "queries" not in scores
-    assert len(found.outcomes.first_hit) == (roles != "gallery").sum()
-    assert found.outcomes.labels.tolist() == codes[roles != "gallery"].tolist()
-    assert found.outcomes.hits(1).mean() == pytest.approx(found.scores["recall@1"])
+    assert len(found.queries.first_hit) == (roles != "gallery").sum()
+    assert found.queries.labels.tolist() == codes[roles != "gallery"].tolist()
+    assert found.queries.hits(1).mean() == pytest.approx(found.scores["recall@1"])
     alone = score(Side(np.arange(len(x)), labels, tuple(map(str, range(7)))), torch.from_numpy(x))
     assert alone.domains == {}
 
