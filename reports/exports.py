@@ -129,7 +129,7 @@ def _recall_tables(results: Results, tidy: pd.DataFrame) -> list[Table]:
         rows = rows.assign(baseline=[key in baselines for key in rows[ROW].itertuples(index=False, name=None)])
         scores = [metric for metric in metrics(runs) if rows[metric].notna().any()]
         columns = (*(Column(key, key) for key in ("dataset", *ROW)), *(Column(key, key, "score") for key in scores),
-                   *(column for column in tables.row_columns(rows) if column.key == "overrides"))
+                   *((Column("overrides", "overrides"),) if rows["overrides"].ne("").any() else ()))
         made.append(Table(f"recall-{dataset}", f"Scores on the default split of {dataset}", columns,
                           rows.reset_index(drop=True)))
     return made

@@ -92,7 +92,7 @@ def test_few_shot_gain(tmp_path: Path) -> None:
     cells = fewshot.cells(results.fewshot, "recall@1", 2)
     assert cells["gain"].tolist() == pytest.approx([0.11])
     assert cells["gain:std"].tolist() == pytest.approx([np.std([0.1, 0.12], ddof=1)])
-    board = results.ags("recall@1", "demo").set_index("method")
+    board = results.ags("recall@1", "demo").rows.set_index("method")
     assert board.at["margin", "fewshot"] == pytest.approx(0.11)
     assert np.isnan(board.at["s2sd", "fewshot"])
     assert exports.export(results, "fewshot", "csv").count("\n") == 3

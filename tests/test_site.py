@@ -287,7 +287,8 @@ def test_a_dataset_with_one_split_is_ranked_by_it_and_speaks_of_one(tmp_path: Pa
     out = build(tmp_path / "runs", tmp_path / "site").parent
     page = Page(out / "dataset" / "plain.html")
     rows = [row for row in page.rows["table-plain-recall-1"] if row]
-    assert [(row[0], row[1]) for row in rows] == [("1", "margin"), ("2", "s2sd"), ("3", "arcface"), ("baseline", "frozen")]
+    assert [(row[0], row[1]) for row in rows] == [("1", "margin"), ("2", "s2sd"), ("3", "arcface"),
+                                                  ("baseline", "frozen")]
     assert 'class="incomplete"' not in page.text
     assert not re.search("further apart|headed by|on every split|The splits<", page.text)
     assert "ranked by the score on split 1" in page.text
