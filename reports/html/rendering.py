@@ -162,7 +162,7 @@ class Site:
         grouped = table.grouped if len({row["group"] for row in rows}) > 1 else ""
         return {"name": name, "caption": table.caption, "note": table.note, "columns": columns, "rows": rows,
                 "meanings": [c for c in columns if c.about and not c.heat], "grouped": grouped,
-                "csv": f"data/{name}.csv"}
+                "csv": f"data/{name}.csv", "names": formats.headers(column.key for column in columns)}
 
     def figure(self, drawn: str, name: str) -> dict[str, Any]:
         """A figure for the page, and the same as a file of its own with fixed colours."""
