@@ -65,9 +65,10 @@ def test_the_side_of_a_split_is_scored_the_same():
         assert scores["recall@1"] == pytest.approx(recall)
         assert scores["map@r"] == pytest.approx(precision)
         assert "queries" not in scores
-    assert len(measured.outcomes.first_hit) == (roles != "gallery").sum()
-    assert measured.outcomes.labels.tolist() == codes[roles != "gallery"].tolist()
-    assert measured.outcomes.hits(1).mean() == pytest.approx(measured.scores["recall@1"])
+    assert len(measured.queries.first_hit) == (roles != "gallery").sum()
+    assert measured.queries.labels.tolist() == codes[roles != "gallery"].tolist()
+    hits = (measured.queries.first_hit == 1)[measured.queries.counted]
+    assert hits.mean() == pytest.approx(measured.scores["recall@1"])
     alone = score(Side(np.arange(len(x)), labels, tuple(map(str, range(7)))), torch.from_numpy(x))
     assert alone.domains == {}
 

@@ -11,7 +11,7 @@ import click
 from benchmark.utils.workspace import Workspace, workspace_options
 
 if TYPE_CHECKING:
-    from reports.analysis.progress import Study
+    from reports.analysis.progress import StudyProgress
 
 
 @click.group()
@@ -68,14 +68,14 @@ def _copied(source: Path, target: Path) -> Path:
     return Path(shutil.copyfile(source, target))
 
 
-def _asked(name: str, workspace: Workspace) -> Study:
+def _asked(name: str, workspace: Workspace) -> StudyProgress:
     """The runs that a study asks for, by dataset, method, protocol and backbone."""
     import pandas as pd
 
     from benchmark.config import study as studies
     from benchmark.runs.job import SweepOptions
     from benchmark.runs.matrix import gather
-    from reports.analysis.progress import Study
+    from reports.analysis.progress import StudyProgress
 
     study = studies.load(name)
     jobs = gather(study, SweepOptions(workspace)).jobs
@@ -83,7 +83,7 @@ def _asked(name: str, workspace: Workspace) -> Study:
              for job in jobs]
     rows = pd.DataFrame(facts, columns=["dataset", "method", "protocol", "backbone"])
     counted = rows.groupby(list(rows), sort=False).size().rename("runs").reset_index()
-    return Study(study.name, study.summary, f"oodml run --study {name}", counted)
+    return StudyProgress(study.name, study.summary, f"oodml run --study {name}", counted)
 
 
 @command.command()

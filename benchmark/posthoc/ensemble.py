@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmark import datasets
+from benchmark.config import overrides
 from benchmark.config.plan import changes
 from benchmark.data import ladders
 from benchmark.data.store import open_store
@@ -106,7 +107,8 @@ def _made(runs: list[Finished], index: DatasetIndex, ladder: Ladder, workspace: 
         "protocol": spec.protocol, "backbone": {"name": spec.protocol["backbone"], "weights": spec.weights},
         "seed": spec.seed, "structure": {"test": structure.structure(mean, task.test.labels)},
         "cost": {"seconds": time.perf_counter() - began, "device": provenance.device_name(device)},
-    }, members={one.spec.dataset: one.spec.identity for one in runs})
+    }, overrides=overrides.of_run(spec.protocol, spec.method, spec.dataset, {**spec.settings, **spec.base_settings}),
+        members={one.spec.dataset: one.spec.identity for one in runs})
 
 
 def _method_facts(name: str, runs: list[Finished]) -> dict[str, Any]:

@@ -194,7 +194,7 @@ def _note(values: dict[str, list[float]], method: Method, features: Tensor, test
     result = score(side, embeddings)
     for name, value in result.scores.items():
         values.setdefault(name, []).append(value)
-    return bool(result.outcomes.counted.any())
+    return bool(result.queries.counted.any())
 
 
 def _summary(values: list[float]) -> dict[str, Any]:

@@ -71,7 +71,7 @@ def evaluate(workspace: Workspace, *, embeddings: Path, dataset: str, split: int
         notes.append(f"{idle} of {len(there)} embeddings are of images that split {rung.id} does not use")
 
     result = score(sides["test"], parts["test"], index.domain_names)
-    if not result.outcomes.counted.any():
+    if not result.queries.counted.any():
         roles = sides["test"].roles
         why = (f"every test image of split {rung.id} is a query, there is no gallery"
                if roles is not None and (roles == "query").all() else

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from benchmark.config import overrides
 from benchmark.data.task import Task
-from benchmark.runs import outcomes
 from benchmark.runs.scoring import Score
 from benchmark.utils import provenance
+from benchmark.utils.files import whole
 from reports import records
-from reports.storage.outcomes import NAME as QUERIES
+from reports.storage import queries
 from splits.manifest import Ladder, Split
 
 
@@ -30,12 +31,20 @@ def write(folder: Path, result: Score, facts: dict[str, Any], *, command: str = 
         The path of the record.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    outcomes.save(folder / QUERIES, result.outcomes)
-    counted = result.outcomes.counted
+    with whole(folder / queries.NAME) as part:
+        result.queries.save(part)
+    counted = result.queries.counted
     return records.write(folder, {
         "schema": records.SCHEMA, "source": "run", "scores": {"last": result.scores}, "chosen_epochs": {}, "curve": [],
         "domains": result.domains, "queries": {"count": int(counted.sum()), "left_out": int((~counted).sum())},
-        "provenance": {**provenance.facts(command), "date": provenance.now(), **origin}, **facts})
+        "provenance": {**provenance.facts(command), "date": provenance.now(), **origin, **_overrides(facts)}, **facts})
+
+
+def _overrides(facts: dict[str, Any]) -> dict[str, Any]:
+    """What differs from the file of the protocol, where that file is known."""
+    method = facts["method"]
+    changed = overrides.of_run(facts["protocol"], method["name"], facts["dataset"], method["settings"])
+    return {} if changed is None else {"overrides": changed}
 
 
 def split_facts(split: Split, ladder: Ladder, task: Task | None = None) -> dict[str, Any]:
