@@ -327,7 +327,7 @@ def test_a_backbone_without_weights_leaves_the_others_to_go_on(made: Workspace, 
     monkeypatch.setenv("OODML_WEIGHTS", str(tmp_path))
     lines: list[str] = []
     outcome = run(made, "fine", lines, seeds=1, backbones="resnet18,conv4")
-    assert [spec.protocol["backbone"] for spec in outcome.done] == ["conv4"]
+    assert [spec.protocol.backbone for spec in outcome.done] == ["conv4"]
     assert (outcome.lacking, outcome.failed) == (1, [])
     assert any(line.startswith("resnet18: its cells are left out: no weights") for line in lines)
 

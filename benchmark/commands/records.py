@@ -78,7 +78,7 @@ def _asked(name: str, workspace: Workspace) -> Study:
 
     study = studies.load(name)
     jobs = matrix.gather(study, matrix.Places(workspace)).jobs
-    facts = [(job.spec.dataset, job.spec.method, job.spec.protocol["name"], job.spec.protocol["backbone"])
+    facts = [(job.spec.dataset, job.spec.method, job.spec.protocol.name, job.spec.protocol.backbone)
              for job in jobs]
     rows = pd.DataFrame(facts, columns=["dataset", "method", "protocol", "backbone"])
     counted = rows.groupby(list(rows), sort=False).size().rename("runs").reset_index()

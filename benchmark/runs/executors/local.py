@@ -133,7 +133,7 @@ class Crew:
             worker = self.workers[place] = self._hire(self.places[place])
         worker.job = job
         self.watch.forget(worker.process.pid)
-        self.progress.start(job.spec.identity, job.spec.label(), int(job.spec.protocol["epochs"]))
+        self.progress.start(job.spec.identity, job.spec.label(), job.spec.protocol.epochs)
         with contextlib.suppress(OSError):  # it died while idle: its end of the pipe tells
             device = self.places[place]
             shared = self.places.count(device) if device.startswith("cuda") else 1
