@@ -14,7 +14,6 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -62,28 +61,23 @@ class Entry:
         return getattr(self.objective.cls if self.objective else self.cls, "batches", "spc-2")
 
     def settings(self, dataset: str = "", **changes: Any) -> Any:
-        """This method's hyper-parameters for a dataset, with what a protocol or the user changes on top.
+        """This method's hyper-parameters for a dataset, with what a protocol or the user changes on top."""
+        from pydantic import TypeAdapter, ValidationError  # a list of methods does without it
 
-        >>> get("margin").settings(beta="0.9").beta
-        0.9
-        """
         fields = {f.name: f for f in dataclasses.fields(self.cls.Settings)}  # type: ignore[attr-defined]
         values = {key: f.metadata["per_dataset"][dataset] for key, f in fields.items()
                   if dataset in f.metadata.get("per_dataset", {})}
         values |= dict(self.defaults)
-        for key in changes:
+        for key, value in changes.items():
             if key not in fields:
                 raise MethodError(f"method {self.name} has no setting '{key}'{near(key, fields)}")
-        values |= {key: value.split(",") if isinstance(value, str) and isinstance(fields[key].default, tuple) else value
-                   for key, value in changes.items()}
-        from pydantic import ValidationError  # lists of methods do without it
-
+            several = isinstance(value, str) and isinstance(fields[key].default, tuple)
+            values[key] = value.split(",") if several else value
         try:
-            typed = _adapter(self.cls.Settings).validate_python(values)  # type: ignore[attr-defined]
+            typed: Any = TypeAdapter(self.cls.Settings).validate_python(values)  # type: ignore[attr-defined]
         except ValidationError as error:
             first = error.errors()[0]
-            key = ".".join(map(str, first["loc"]))
-            raise MethodError(f"{self.name}.{key} = {first['input']!r}: {first['msg']}") from None
+            raise MethodError(f"{self.name}.{first['loc'][0]} = {first['input']!r}: {first['msg']}") from None
         # a run's identity has a number as it was written, 1 or 1.0
         return dataclasses.replace(typed, **{k: v for k, v in values.items() if isinstance(v, (int, float))})
 
@@ -133,13 +127,6 @@ class Entry:
         if base is not None:
             objective = base.cls(base.settings() if base_settings is None else base_settings, classes, dim)
         return self.cls(backbone, objective, dim, settings)  # type: ignore[call-arg, return-value]
-
-
-@cache
-def _adapter(settings: type) -> Any:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(settings)
 
 
 def register(name: str, *, family: str, papers: Iterable[str] = (), tags: Iterable[str] = (), cite: str = "",

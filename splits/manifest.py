@@ -18,8 +18,6 @@ from splits import SplitError
 
 SCHEMA = 1
 KINDS = ("reverse", "default", "swap", "removal", "union", "imported")
-_CLOSED = {"extra": "forbid"}
-"""For pydantic: a manifest has no other fields than these."""
 
 
 def digest(facts: Any) -> str:
@@ -67,7 +65,7 @@ class Split:
     frd_class_means_released: float | None
     """The same over class means, as the script released with the ooDML paper computes it."""
 
-    __pydantic_config__ = _CLOSED
+    __pydantic_config__ = {"extra": "forbid"}
 
     @cached_property
     def hash(self) -> str:
@@ -95,7 +93,7 @@ class Iteration:
     test_images: int
     kept: bool = True
 
-    __pydantic_config__ = _CLOSED
+    __pydantic_config__ = {"extra": "forbid"}
 
 
 @dataclass(frozen=True)
@@ -113,7 +111,7 @@ class Ladder:
     episodes: dict[str, Any] = field(default_factory=dict)
     """Few-shot episodes that came with a released split file: {split id: {shots: {episode: {class: files}}}}."""
 
-    __pydantic_config__ = _CLOSED
+    __pydantic_config__ = {"extra": "forbid"}
 
     def split(self, id: int) -> Split:
         """The rung of this id."""

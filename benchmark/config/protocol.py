@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
@@ -237,27 +236,15 @@ def _check_owners(path: Path, places: Iterable[tuple[str, ...]], dataset: str, m
     """
     if not method or path.parent == FOLDER:  # these a test holds; methods would bring torch, and lack plug-ins
         return
+    import methods
+
+    names = methods.names()
+    tags = sorted({tag for name in names for tag in methods.get(name).kinds})
+    known = {"dataset": [dataset] if dataset else [], "method": names, "tag": tags, SETTINGS: [*names, *tags]}
     for kind, *owners in filter(None, places):
         for what, owner in zip(("dataset", "method") if kind == "both" else (kind,), owners):
-            if meant := toml.misspelt(owner, _known(what, dataset)):
+            if meant := toml.misspelt(owner, known[what]):
                 mend = "give it a name less like that" if what == "dataset" else "load it with --plugin FILE"
                 raise UserError(f"protocol {path}: [{'.'.join((kind, *owners))}] changes nothing: there is no "
                                 f"{'method or tag' if what == SETTINGS else what} '{owner}' (did you mean '{meant}'?); "
                                 f"if it is your own, {mend}")
-
-
-def _known(kind: str, dataset: str) -> list[str]:
-    """Whom a table may be for: the dataset that is run, methods, tags with families, or the latter two."""
-    if kind == "dataset":
-        return [dataset] if dataset else []
-    import methods
-
-    names = methods.names()
-    return {"method": names, "tag": _tags(*names), SETTINGS: [*names, *_tags(*names)]}[kind]
-
-
-@cache
-def _tags(*names: str) -> list[str]:
-    import methods
-
-    return sorted({tag for name in names for tag in methods.get(name).kinds})
