@@ -121,4 +121,4 @@ def _step(where: str, step: dict[str, Any]) -> dict[str, Any]:
     if keys != STEPS[kind]:
         raise UserError(f"{where}: the step {kind} takes {', '.join(sorted(STEPS[kind])) or 'no keys'}, "
                         f"not {', '.join(sorted(keys)) or 'none'}")
-    return step
+    return {**step}

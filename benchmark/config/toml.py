@@ -64,11 +64,12 @@ def _one_edit_apart(name: str, other: str) -> bool:
 
 def table(path: Path) -> dict[str, Any]:
     """The keys and tables of a file, which is read again only once it has changed; not to be written to."""
-    return _table(path, path.stat().st_mtime_ns)
+    facts = path.stat()
+    return _table(path.absolute(), facts.st_mtime_ns, facts.st_size)
 
 
 @cache
-def _table(path: Path, changed: int) -> dict[str, Any]:
+def _table(path: Path, changed: int, size: int) -> dict[str, Any]:
     try:
         return tomllib.loads(text(path))
     except tomllib.TOMLDecodeError as error:

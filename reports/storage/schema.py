@@ -37,7 +37,8 @@ def _typed(name: str, keys: dict[str, Any]) -> Any:
     """A table of keys and kinds as a type that pydantic checks; tables within it likewise."""
     kinds = {key: _typed(key, kind) if isinstance(kind, dict) else kind for key, kind in keys.items()}
     table: Any = TypedDict(name, kinds)  # type: ignore[misc]
-    table.__pydantic_config__ = ConfigDict(strict=True, extra="allow" if name in _OPEN else "forbid")
+    extra: Any = "allow" if name in _OPEN else "forbid"
+    table.__pydantic_config__ = ConfigDict(strict=True, extra=extra)  # type: ignore[attr-defined]
     return table
 
 
