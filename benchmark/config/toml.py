@@ -105,7 +105,7 @@ def build(cls: type[T], values: Mapping[str, Any], where: str) -> T:
         known = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
         raise UserError(f"{where}: {'; '.join(_line(dict(one), known) for one in error.errors())}") from None
     for key, value in values.items():
-        if isinstance(value, bool) and not isinstance(getattr(made, key), bool):  # pydantic takes true for 1
+        if isinstance(value, bool) and type(getattr(made, key)) in (int, float):  # pydantic takes true for 1
             raise UserError(f"{where}: {key} = {str(value).lower()}: input should be a number")
     return made
 
