@@ -60,45 +60,54 @@ class Entry:
     def batches(self) -> str:
         return getattr(self.objective.cls if self.objective else self.cls, "batches", "spc-2")
 
-    def settings(self, dataset: str = "", **given: Any) -> Any:
-        """This method's hyper-parameters for a dataset, with those given by a protocol or the user on top."""
+    def settings(self, dataset: str = "", **changes: Any) -> Any:
+        """This method's hyper-parameters for a dataset, with what a protocol or the user changes on top."""
+        from pydantic import TypeAdapter, ValidationError  # a list of methods does without it
+
         fields = {f.name: f for f in dataclasses.fields(self.cls.Settings)}  # type: ignore[attr-defined]
         values = {key: f.metadata["per_dataset"][dataset] for key, f in fields.items()
                   if dataset in f.metadata.get("per_dataset", {})}
         values |= dict(self.defaults)
-        for key, value in given.items():
+        for key, value in changes.items():
             if key not in fields:
                 raise MethodError(f"method {self.name} has no setting '{key}'{near(key, fields)}")
-            values[key] = coerce(value, fields[key], f"{self.name}.{key}")
-        return self.cls.Settings(**values)  # type: ignore[attr-defined]
+            several = isinstance(value, str) and isinstance(fields[key].default, tuple)
+            values[key] = value.split(",") if several else value
+        try:
+            typed: Any = TypeAdapter(self.cls.Settings).validate_python(values)  # type: ignore[attr-defined]
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise MethodError(f"{self.name}.{first['loc'][0]} = {first['input']!r}: {first['msg']}") from None
+        # a run's identity has a number as it was written, 1 or 1.0
+        return dataclasses.replace(typed, **{k: v for k, v in values.items() if isinstance(v, (int, float))})
 
-    def fits(self, backbone: nn.Module | str) -> str:
+    def misfit(self, backbone: nn.Module | str) -> str:
         """Why the method cannot stand on a backbone, given or by name; empty if it can.
 
-        >>> get("margin").fits("resnet18")
+        >>> get("margin").misfit("resnet18")
         ''
         """
         if issubclass(self.cls, Objective):
             return ""
         if isinstance(backbone, str):
-            from methods.backbones import sketch
+            from methods.backbones import skeleton
 
-            backbone = sketch(backbone)
+            backbone = skeleton(backbone)
         return self.cls.misfit(backbone)  # type: ignore[attr-defined]
 
-    def rehearse(self, backbone: str, classes: int, dim: int, settings: Any, base_settings: Any = None) -> None:
-        """Build the method without memory behind its weights, so that what does not go together is told early.
+    def check_build(self, backbone: str, classes: int, dim: int, settings: Any, base_settings: Any = None) -> None:
+        """Build the method without memory behind its weights, so that what does not go together is an error early.
 
         That is a MethodError; all else may come of this way of building alone and is left to the run.
         """
-        from methods.backbones import sketch
+        from methods.backbones import skeleton
 
         try:
             with torch.device("meta"):
                 if issubclass(self.cls, Objective):
                     self.cls(settings, classes, dim)
                 else:
-                    self.build(copy.deepcopy(sketch(backbone)), classes, dim, settings, base_settings)
+                    self.build(copy.deepcopy(skeleton(backbone)), classes, dim, settings, base_settings)
         except MethodError:
             raise
         except Exception:  # such as a number that is read off a weight
@@ -107,7 +116,7 @@ class Entry:
     def build(self, backbone: nn.Module, classes: int, dim: int, settings: Any = None,
               base_settings: Any = None) -> Method:
         """The trainable module, for `classes` training classes and embeddings of `dim` numbers."""
-        reason = self.fits(backbone)
+        reason = self.misfit(backbone)
         if reason:
             raise MethodError(f"method {self.name}: {reason}")
         settings = self.settings() if settings is None else settings
@@ -118,22 +127,6 @@ class Entry:
         if base is not None:
             objective = base.cls(base.settings() if base_settings is None else base_settings, classes, dim)
         return self.cls(backbone, objective, dim, settings)  # type: ignore[call-arg, return-value]
-
-
-def coerce(value: Any, field: dataclasses.Field, where: str) -> Any:
-    """A command-line text as the type of the setting's default."""
-    default: Any = field.default
-    kind = type(default)
-    if not isinstance(value, str) or kind is str:
-        return value
-    try:
-        if kind is bool:
-            return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[value.lower()]
-        if kind is tuple:
-            return tuple(type(default[0])(v) for v in value.split(","))
-        return kind(value)
-    except (ValueError, KeyError):
-        raise MethodError(f"{where}: '{value}' is not a {kind.__name__} such as its default {default}") from None
 
 
 def register(name: str, *, family: str, papers: Iterable[str] = (), tags: Iterable[str] = (), cite: str = "",
@@ -268,16 +261,17 @@ def select(text: str) -> list[str]:
     for part in filter(None, (p.strip() for p in text.split(","))):
         exclude, part = part.startswith("-"), part.lstrip("-")
         if part == "all":
-            found = names()
+            matches = names()
         elif part.startswith("tag:"):
-            found = names(part[4:])
+            matches = names(part[4:])
         elif any(c in part for c in "*?["):
-            found = fnmatch.filter(names(), part)
+            matches = fnmatch.filter(names(), part)
         else:
-            found = [get(part).name]
-        if not found:
+            matches = [get(part).name]
+        if not matches:
             raise MethodError(f"'{part}' matches no method; `oodml methods` lists all")
-        chosen = [n for n in chosen if n not in found] if exclude else chosen + [n for n in found if n not in chosen]
+        chosen = ([n for n in chosen if n not in matches] if exclude else
+                  chosen + [n for n in matches if n not in chosen])
     if not chosen:
         raise MethodError(f"'{text}' leaves no method to run")
     return chosen

@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -65,6 +65,8 @@ class Split:
     frd_class_means_released: float | None
     """The same over class means, as the script released with the ooDML paper computes it."""
 
+    __pydantic_config__ = {"extra": "forbid"}
+
     @cached_property
     def hash(self) -> str:
         """Of the class names alone, so that a result keeps its key when other rungs change."""
@@ -91,6 +93,8 @@ class Iteration:
     test_images: int
     kept: bool = True
 
+    __pydantic_config__ = {"extra": "forbid"}
+
 
 @dataclass(frozen=True)
 class Ladder:
@@ -106,6 +110,8 @@ class Ladder:
     """Distance of random halves of the same classes: mean, std, draws."""
     episodes: dict[str, Any] = field(default_factory=dict)
     """Few-shot episodes that came with a released split file: {split id: {shots: {episode: {class: files}}}}."""
+
+    __pydantic_config__ = {"extra": "forbid"}
 
     def split(self, id: int) -> Split:
         """The rung of this id."""
@@ -173,6 +179,8 @@ def save(ladder: Ladder, path: str | Path) -> None:
 
 def load(path: str | Path) -> Ladder:
     """Reads a manifest and checks its schema, its hash, and that no class is on both sides."""
+    from pydantic import TypeAdapter, ValidationError  # who only builds a ladder does without it
+
     remedy = "build it anew with `oodml splits build`"
     try:
         facts = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -186,11 +194,10 @@ def load(path: str | Path) -> Ladder:
         raise SplitError(f"{path} is not of schema version {SCHEMA}; {remedy}")
     stated = facts.pop("hash", None)
     try:
-        splits = tuple(_from(Split, s) for s in facts.pop("splits"))
-        progression = tuple(_from(Iteration, i) for i in facts.pop("progression"))
-        ladder = Ladder(splits=splits, progression=progression, **facts)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise SplitError(f"{path} lacks or misnames a field of a split manifest ({error}); {remedy}") from None
+        ladder: Ladder = TypeAdapter(Ladder).validate_python(facts)
+    except ValidationError as error:
+        problems = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()[:3])
+        raise SplitError(f"{path} lacks or misnames a field of a split manifest ({problems}); {remedy}") from None
     if ladder.hash != stated:
         raise SplitError(f"{path} was changed after it was written: its hash does not match; {remedy}")
     return check(ladder, str(path))
@@ -212,13 +219,6 @@ def verify(ladder: Ladder, classes: Sequence[str], labels: np.ndarray, dataset_h
             if counted != stated:
                 problems.append(f"split {split.id}: {side} should have {stated} images, on disk are {counted}")
     return problems
-
-
-def _from(kind: type, facts: dict[str, Any]) -> Any:
-    known = {f.name for f in fields(kind)}
-    if set(facts) != known:
-        raise KeyError(", ".join(sorted(set(facts) ^ known)))
-    return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in facts.items()})
 
 
 def _some(names: set[str]) -> str:

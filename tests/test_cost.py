@@ -24,12 +24,12 @@ GPU = "NVIDIA H200"
 
 
 def spec(method: str = "margin", dataset: str = "cub", protocol: str = "oodml", **changes: Any) -> RunSpec:
-    found = load_protocol(protocol, dataset, method, Overrides()).identity() | changes
-    return RunSpec(dataset, "d", 1, "s", method, {}, {}, found, "w", 0)
+    found = load_protocol(protocol, dataset, method, Overrides())
+    return RunSpec(dataset, "d", 1, "s", method, {}, {}, dataclasses.replace(found, **changes), "w", 0)
 
 
 def ran(like: RunSpec, **facts: Any) -> Measured:
-    given = {"batch": like.protocol["batch_size"], "compile": "yes", "device": GPU, "speed": 6200.0, "pace": 1 / 20_000,
+    given = {"batch": like.protocol.batch_size, "compile": "yes", "device": GPU, "speed": 6200.0, "pace": 1 / 20_000,
              "rest": 20.0, "memory": 9e9, "disk": 98e6}
     own = {"network": cost.network(like.protocol), "dataset": like.dataset, "method": like.method}
     return Measured(**{**own, **given, **facts})
@@ -94,7 +94,7 @@ def test_of_like_runs_those_on_the_same_dataset_tell() -> None:
     def found(one: RunSpec, runs: list[Measured]) -> tuple[float, float | None]:
         estimate = Rates(runs, GPU).estimate(one, 20 * 112, 0)
         assert estimate.seconds is not None
-        return one.protocol["epochs"] * 20 * 112 / estimate.seconds, estimate.memory
+        return one.protocol.epochs * 20 * 112 / estimate.seconds, estimate.memory
 
     for order in (1, -1):
         assert found(cub, (other + own)[::order]) == pytest.approx((1.0, 8e9))
@@ -155,7 +155,7 @@ def test_what_the_lines_say() -> None:
 
 def record(folder: Path, method: str = "margin", **changes: Any) -> Path:
     found = make_record("cub", method=method)
-    found["protocol"] = spec().protocol | {"epochs": 4, "evaluate_every": 2}
+    found["protocol"] = spec().protocol.identity() | {"epochs": 4, "evaluate_every": 2}
     found["split"] |= {"train_images": 1120, "test_images": 100}
     found["cost"] = {"seconds": 30.0, "train_seconds": 16.0, "images_per_second": 280.0, "peak_memory_bytes": 5,
                      "device": GPU} | changes
@@ -234,7 +234,7 @@ def test_a_calibration_takes_epochs_of_the_cells_length_up_to_fifty_steps(tiny: 
     for device, own, expected in (("cpu", 2, 2), ("cpu", 0, 10), ("cuda:0", 20, 20), ("cuda:0", 0, 50),
                                   ("cuda:0", 99, 50)):
         (one, *_), _ = calibrated(tiny, monkeypatch, device, "margin", set={"steps_per_epoch": own})
-        assert one.protocol["steps_per_epoch"] == expected
+        assert one.protocol.steps_per_epoch == expected
 
 
 def test_a_calibration_repeats_the_run_that_compiles(tiny: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,7 +251,7 @@ def test_a_calibration_says_which_weights_are_missing(tiny: Workspace, monkeypat
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setenv("OODML_WEIGHTS", str(tmp_path))
     found, lines = calibrated(tiny, monkeypatch, "cpu", "margin", backbones="resnet18,conv4")
-    assert [one.protocol["backbone"] for one in found] == ["conv4"]
+    assert [one.protocol.backbone for one in found] == ["conv4"]
     missing, measuring = lines
     assert missing.startswith("resnet18: ")
     assert "no weights" in missing

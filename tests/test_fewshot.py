@@ -87,14 +87,13 @@ def test_what_cannot_learn_is_left_out_with_a_reason() -> None:
 @pytest.mark.parametrize("name", ["margin", "diva", "crt", "mlp3-emb"])
 def test_features_and_last_layer_give_the_embeddings_of_the_run(workspace: Workspace, name: str) -> None:
     """By another road: the whole method on the images."""
-    from benchmark.config.protocol import Protocol
     from benchmark.data.loader import Loader
     from benchmark.runs.worker import transform_of
 
     method, features, task = restored(workspace, name)
     (one,) = finished.find(workspace, "glyphs-mini", name)
     index = datasets.load("glyphs-mini", workspace.data)
-    loader = Loader(open_store(index, workspace.cache), transform_of(Protocol(**one.spec.protocol), method), "cpu")
+    loader = Loader(open_store(index, workspace.cache), transform_of(one.spec.protocol, method), "cpu")
     with torch.no_grad():
         whole = method.embed(loader.evaluate(torch.from_numpy(task.test.ids[:20])))
         cached = torch.nn.functional.normalize(method.project(features[:20]), dim=1)

@@ -192,7 +192,7 @@ def test_crt_reads_maps_of_both_kinds() -> None:
 
 @pytest.mark.parametrize("name", ["s2sd", "crt"])
 def test_a_backbone_without_maps_is_refused_in_a_line(name: str) -> None:
-    assert methods.get(name).fits("conv4") == methods.get(name).fits("vit_small") == ""
+    assert methods.get(name).misfit("conv4") == methods.get(name).misfit("vit_small") == ""
     with pytest.raises(MethodError, match="works on the last map"):
         methods.get(name).build(Small(), 6, 8)
 

@@ -171,7 +171,7 @@ def test_a_backbone_without_weights_leaves_the_others_to_go_on(tiny: Workspace, 
     monkeypatch.setenv("OODML_WEIGHTS", str(tmp_path))
     lines: list[str] = []
     result = run(tiny, "fine", lines, seeds=1, backbones="resnet18,conv4")
-    assert [spec.protocol["backbone"] for spec in result.done] == ["conv4"]
+    assert [spec.protocol.backbone for spec in result.done] == ["conv4"]
     assert (result.lacking, result.failed) == (1, [])
     assert any(line.startswith("resnet18: ") and "no weights" in line for line in lines)
 

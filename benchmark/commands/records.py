@@ -79,7 +79,7 @@ def _asked(name: str, workspace: Workspace) -> StudyProgress:
 
     study = studies.load(name)
     jobs = gather(study, SweepOptions(workspace)).jobs
-    facts = [(job.spec.dataset, job.spec.method, job.spec.protocol["name"], job.spec.protocol["backbone"])
+    facts = [(job.spec.dataset, job.spec.method, job.spec.protocol.name, job.spec.protocol.backbone)
              for job in jobs]
     rows = pd.DataFrame(facts, columns=["dataset", "method", "protocol", "backbone"])
     counted = rows.groupby(list(rows), sort=False).size().rename("runs").reset_index()

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from benchmark.utils.errors import UserError, is_users_mistake
+from benchmark.utils.errors import UserError, is_user_error
 from benchmark.utils.workspace import Workspace, workspace_options
 
 
@@ -94,7 +94,7 @@ def build(workspace: Workspace, names: tuple[str, ...], rung_iterations: str | N
             ladder = ladders.build(name, workspace, rung_iterations=chosen, progress=_tell, **options)
             path = ladders.save(ladder, workspace)
         except Exception as error:
-            if len(names) == 1 or not is_users_mistake(error):
+            if len(names) == 1 or not is_user_error(error):
                 raise
             failed.append(name)
             click.echo(f"{name}: {error}", err=True)

@@ -17,12 +17,13 @@ from torch import nn
 
 import methods
 from benchmark.config import protocol as protocols
+from benchmark.config import toml
 from benchmark.config.protocol import Protocol
 from benchmark.data import weights
 from benchmark.utils.errors import UserError, near
 from benchmark.utils.workspace import Workspace
 from methods import Method
-from methods.backbones import sketch
+from methods.backbones import skeleton
 from methods.samplers import batches
 from reports import records
 from splits.frechet import frechet_distance
@@ -43,14 +44,26 @@ class RunSpec:
     method: str
     settings: dict[str, Any]
     base_settings: dict[str, Any]
-    protocol: dict[str, Any]
+    protocol: Protocol
     weights: str
     seed: int
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def facts(self) -> dict[str, Any]:
+        """All of it as JSON has it, for `of`."""
+        facts = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {**facts, "protocol": self.protocol.identity()}
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> RunSpec:
+        """The spec that was written as such facts; a ValueError if they are of a version with other keys."""
+        return toml.adapter(cls).validate_python(facts)
 
     @cached_property
     def identity(self) -> str:
         """SHA-256 over all of it; the split's number in its ladder does not count, its classes do."""
-        facts = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "split"}
+        facts = {key: value for key, value in self.facts().items() if key != "split"}
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
     def folder(self, workspace: Workspace) -> Path:
@@ -60,21 +73,21 @@ class RunSpec:
     @property
     def place(self) -> tuple[Any, ...]:
         """The cell's place in a table of results; cells that differ in settings alone share it."""
-        return (self.dataset, self.split, self.method, self.seed, self.protocol["name"], self.protocol["backbone"])
+        return (self.dataset, self.split, self.method, self.seed, self.protocol.name, self.protocol.backbone)
 
     def build(self, backbone: nn.Module, classes: int) -> Method:
         """The method that this cell trains, on a backbone, for so many training classes."""
         entry = methods.get(self.method)
-        return entry.build(backbone, classes, self.protocol["dim"], *_typed(entry, self.settings, self.base_settings))
+        return entry.build(backbone, classes, self.protocol.dim, *_typed(entry, self.settings, self.base_settings))
 
     def label(self) -> str:
-        return f"{self.dataset}/{self.split} {self.method} {self.protocol['backbone']} seed {self.seed}"
+        return f"{self.dataset}/{self.split} {self.method} {self.protocol.backbone} seed {self.seed}"
 
     @classmethod
     def read(cls, folder: Path) -> RunSpec | None:
         """The spec in a run's folder; None where there is none that this version understands."""
         try:
-            return cls(**json.loads((folder / "spec.json").read_text(encoding="utf-8")))
+            return cls.of(json.loads((folder / "spec.json").read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
             return None
 
@@ -82,16 +95,16 @@ class RunSpec:
 def differences(before: RunSpec, now: RunSpec) -> list[str]:
     """What makes two cells of the same place different runs, one line each.
 
-    >>> facts = dict(dataset="a", dataset_hash="x", split=1, split_hash="y", method="margin", settings={"beta": 1.2},
-    ...              base_settings={}, protocol={"lr": 1e-5}, weights="w", seed=0)
-    >>> differences(RunSpec(**facts), RunSpec(**{**facts, "protocol": {"lr": 1e-4}, "split_hash": "z"}))
+    >>> now = RunSpec("a", "x", 1, "y", "margin", {"beta": 1.2}, {}, protocols.load("oodml"), "w", 0)
+    >>> faster = dataclasses.replace(now.protocol, lr=1e-4)
+    >>> differences(now, dataclasses.replace(now, protocol=faster, split_hash="z"))
     ['the classes of the split', 'lr 1e-05 -> 0.0001']
     """
     named = {"dataset_hash": "the dataset's files", "split_hash": "the classes of the split",
              "weights": "the backbone's weights", "method": "the method", "seed": "the seed"}
     lines = [text for key, text in named.items() if getattr(before, key) != getattr(now, key)]
     for part in ("protocol", "settings", "base_settings"):
-        old, new = getattr(before, part), getattr(now, part)
+        old, new = before.facts()[part], now.facts()[part]
         for key in sorted({*old, *new}):
             # one of them may have been through JSON, which knows no tuples
             if json.dumps(old.get(key)) != json.dumps(new.get(key)):
@@ -104,7 +117,7 @@ def changes(spec: RunSpec) -> dict[str, Any]:
 
     Nothing is known of a protocol that is not of the suite: a spec keeps the name of its file, not its place.
     """
-    name, entry = spec.protocol["name"], methods.get(spec.method)
+    name, entry = spec.protocol.name, methods.get(spec.method)
     plain = Overrides()
     try:
         usual = load_protocol(name, spec.dataset, spec.method, plain).identity()
@@ -112,7 +125,7 @@ def changes(spec: RunSpec) -> dict[str, Any]:
     except (UserError, methods.MethodError):
         return {}
     return {f"{part}.{key}": value
-            for part, now, before in (("protocol", spec.protocol, usual), ("settings", spec.settings, own),
+            for part, now, before in (("protocol", spec.protocol.identity(), usual), ("settings", spec.settings, own),
                                       ("base_settings", spec.base_settings, base))
             for key, value in now.items() if json.dumps(value) != json.dumps(before.get(key))}
 
@@ -131,18 +144,18 @@ class Overrides:
         >>> Overrides.of({"epochs": "3", "margin.beta": 0.9})
         Overrides(protocol={'epochs': '3'}, methods={'margin': {'beta': '0.9'}})
         """
-        found = cls()
+        overrides = cls()
         for key, value in changes.items():
             method, dot, name = key.rpartition(".")
             if dot:
                 methods.get(method)
-                found.methods.setdefault(method, {})[name] = _text(value)
+                overrides.methods.setdefault(method, {})[name] = _text(value)
             elif key in protocols.FIELDS:
-                found.protocol[key] = _text(value)
+                overrides.protocol[key] = _text(value)
             else:
                 raise UserError(f"--set {key}={_text(value)}: no protocol has a key '{key}'"
                                 f"{near(key, protocols.FIELDS)}; a method's own setting is METHOD.KEY")
-        return found
+        return overrides
 
 
 def _text(value: Any) -> str:
@@ -171,17 +184,17 @@ def plan(ladder: Ladder, index_hash: str, names: Iterable[str], *, protocol: str
         base = {} if entry.base is None else _settings(entry.base, ladder.dataset, protocol, overrides)
         _check(own, entry)
         if "backbone" in overrides.protocol:
-            sketch(own.backbone)
-        if overrides != Overrides():  # what is shipped goes together
-            entry.rehearse(own.backbone, min(len(split.train) for split in chosen), own.dim,
-                           *_typed(entry, settings, base))
-        made.append((name, settings, base, own.identity(), weights.identify(own.backbone, weights_file)))
+            skeleton(own.backbone)
+        if overrides != Overrides():  # the suite's own protocols and methods go together
+            entry.check_build(own.backbone, min(len(split.train) for split in chosen), own.dim,
+                              *_typed(entry, settings, base))
+        made.append((name, settings, base, own, weights.identify(own.backbone, weights_file)))
     return [RunSpec(ladder.dataset, index_hash, split.id, split.hash, *one, seed)
             for seed in seeds for one in made for split in chosen]
 
 
 def _check(protocol: Protocol, entry: methods.Entry) -> None:
-    """Make what a worker makes by name: a slip of the pen is to be told now, not by every cell."""
+    """Make what a worker makes by name, so that a wrong name is an error now and not in every cell."""
     protocol.transform()
     batches.create(protocol.batches or entry.batches, torch.zeros(1), protocol.batch_size, distance=frechet_distance)
 
@@ -195,7 +208,7 @@ def _settings(entry: methods.Entry, dataset: str, protocol: str, overrides: Over
 def fitting(names: Iterable[str], dataset: str, protocol: str,
             overrides: Overrides) -> tuple[list[str], dict[str, str]]:
     """The methods that can stand on the backbone they would get, and why the others cannot."""
-    reasons = {name: methods.get(name).fits(load_protocol(protocol, dataset, name, overrides).backbone)
+    reasons = {name: methods.get(name).misfit(load_protocol(protocol, dataset, name, overrides).backbone)
                for name in names}
     return [name for name, reason in reasons.items() if not reason], {n: r for n, r in reasons.items() if r}
 
@@ -228,10 +241,10 @@ def parse_ids(text: str) -> list[int]:
     """
     ids: list[int] = []
     for part in text.split(","):
-        found = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
-        if not found or int(found[2] or found[1]) < int(found[1]):
+        numbers = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
+        if not numbers or int(numbers[2] or numbers[1]) < int(numbers[1]):
             raise UserError(f"--splits {text}: write numbers and rising ranges such as 1,3-5, or default, or all")
-        ids += range(int(found[1]), int(found[2] or found[1]) + 1)
+        ids += range(int(numbers[1]), int(numbers[2] or numbers[1]) + 1)
     return ids
 
 

@@ -78,8 +78,8 @@ def _grouped(runs: Iterable[Finished], names: tuple[str, ...],
     fitting = finished.on_default((one for one in runs if one.spec.dataset in names), workspace)
     for one in sorted(fitting, key=lambda one: (one.folder / records.RECORD).stat().st_mtime_ns):
         # a protocol may differ between datasets by itself, so what was changed must be alike, not all that it says
-        kind = (one.spec.method, one.spec.seed, *(one.spec.protocol[key] for key in ("name", "backbone", "dim")),
-                json.dumps(changes(one.spec), sort_keys=True))
+        kind = (one.spec.method, one.spec.seed, one.spec.protocol.name, one.spec.protocol.backbone,
+                one.spec.protocol.dim, json.dumps(changes(one.spec), sort_keys=True))
         groups.setdefault(kind, {})[one.spec.dataset] = one
     return groups
 
@@ -104,10 +104,10 @@ def _made(runs: list[Finished], index: DatasetIndex, ladder: Ladder, workspace: 
     return recording.write(folder, result, {
         "identity": identity, "dataset": index.name, "dataset_hash": index.hash,
         "split": recording.split_facts(split, ladder), "method": _method_facts(name, runs),
-        "protocol": spec.protocol, "backbone": {"name": spec.protocol["backbone"], "weights": spec.weights},
+        "protocol": spec.protocol.identity(), "backbone": {"name": spec.protocol.backbone, "weights": spec.weights},
         "seed": spec.seed, "structure": {"test": structure.structure(mean, task.test.labels)},
         "cost": {"seconds": time.perf_counter() - began, "device": provenance.device_name(device)},
-    }, overrides=overrides.of_run(spec.protocol, spec.method, spec.dataset, {**spec.settings, **spec.base_settings}),
+    }, overrides=overrides.of_run(spec.facts()["protocol"], spec.method, spec.dataset, {**spec.settings, **spec.base_settings}),
         members={one.spec.dataset: one.spec.identity for one in runs})
 
 

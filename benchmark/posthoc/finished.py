@@ -46,11 +46,7 @@ class Finished:
 
     @property
     def protocol(self) -> Protocol:
-        try:
-            return Protocol(**self.spec.protocol)
-        except TypeError as error:
-            raise UserError(f"{self.folder} was made by a version of oodml with other protocols ({error}); use that "
-                            "version, or move the folder away") from None
+        return self.spec.protocol
 
     @property
     def dataset(self) -> str:

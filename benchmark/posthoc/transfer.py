@@ -61,7 +61,7 @@ def run(workspace: Workspace, jobs: Iterable[Job], *, device: str | None = None,
     device = ladders.best_device(device)
     targets = [Target.of(name, workspace) for name in dict.fromkeys(job.context.dataset for job in jobs)]
     runs = on_default((Finished(job.folder, job.spec) for job in jobs), workspace)
-    frozen = {(one.spec.dataset, one.spec.protocol["backbone"]): records.read(one.folder)["scores"]["last"]
+    frozen = {(one.spec.dataset, one.spec.protocol.backbone): records.read(one.folder)["scores"]["last"]
               for one in runs if one.spec.method == "frozen"}
     written = []
     for one in runs:
@@ -74,7 +74,7 @@ def run(workspace: Workspace, jobs: Iterable[Job], *, device: str | None = None,
             before = measured.get(target.name, {})
             scores = before["scores"] if before.get("test") == target.hash else score(
                 target.side, one.embed(target.side, target.store, workspace, device), target.domain_names).scores
-            baseline = _baseline(frozen, target.name, one.spec.protocol["backbone"])
+            baseline = _baseline(frozen, target.name, one.spec.protocol.backbone)
             measured[target.name] = {"test": target.hash, "images": len(target.side), "scores": scores,
                                      "floor": baseline}
             beside = f" (frozen {baseline['scores']['recall@1']:.4f})" if baseline else ""

@@ -19,7 +19,7 @@ from benchmark.runs.job import Job
 from benchmark.runs.locks import Heartbeat, Lock, Watch
 from benchmark.training.meter import Diverged
 from benchmark.training.train import Interrupted
-from benchmark.utils.errors import is_users_mistake
+from benchmark.utils.errors import is_user_error
 from reports import records
 
 FULL = "the disk is full"
@@ -95,7 +95,7 @@ def write_failure(job: Job, cause: str, **facts: Any) -> None:
     with contextlib.suppress(OSError):
         records.write_failure(job.folder, {
             "cause": cause, "dataset": spec.dataset, "split": spec.split, "method": spec.method, "seed": spec.seed,
-            "protocol": spec.protocol["name"], "backbone": spec.protocol["backbone"], "identity": spec.identity,
+            "protocol": spec.protocol.name, "backbone": spec.protocol.backbone, "identity": spec.identity,
             "label": spec.label(), **facts})
 
 
@@ -130,7 +130,7 @@ def failure_of(error: BaseException) -> dict[str, Any]:
         cause, remedy = FULL, "free some space or give another folder (--work DIR), then run again"
     elif "CUDA error" in text:
         cause, remedy = f"the GPU failed: {text.splitlines()[0]}", "run again; if it stays, try --no-compile"
-    elif not is_users_mistake(error):
+    elif not is_user_error(error):
         cause = f"{type(error).__name__}: {cause}" if text else cause
     return {"cause": cause, "remedy": remedy, "kind": type(error).__name__, "step": getattr(error, "step", None)}
 

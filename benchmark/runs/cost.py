@@ -14,6 +14,7 @@ from typing import Any
 
 import methods
 from benchmark.config.plan import RunSpec
+from benchmark.config.protocol import FIELDS, Protocol
 from benchmark.data import weights
 from benchmark.training import compiling
 from reports import records
@@ -91,12 +92,12 @@ class Rates:
         The lower median of the runs counts, since one in a sweep compiles for all: of two it is the one that did not.
         """
         protocol, trained = spec.protocol, trains(spec)
-        own = {"method": spec.method, "batch": protocol["batch_size"], "compile": compile_of(protocol, train_images)}
+        own = {"method": spec.method, "batch": protocol.batch_size, "compile": compile_of(protocol, train_images)}
         runs = self._alike(own, spec, trained) or ([] if trained else self._alike(own, spec, True))
         if not runs:
             return Estimate()
         # what trains nothing has no speed, and another's says nothing of it
-        training = protocol["epochs"] * _steps(protocol, train_images) * protocol["batch_size"] if trained else 0
+        training = protocol.epochs * _steps(protocol, train_images) * protocol.batch_size if trained else 0
 
         def seconds(run: Measured) -> float:
             evaluating = run.pace * _evaluations(protocol, trained) * test_images
@@ -116,7 +117,7 @@ class Rates:
 
 def trains(spec: RunSpec) -> bool:
     """Whether a cell trains anything."""
-    return methods.get(spec.method).trains != "nothing" and spec.protocol["epochs"] > 0
+    return methods.get(spec.method).trains != "nothing" and spec.protocol.epochs > 0
 
 
 def measured(runs: Path, calibration: Path | None = None) -> list[Measured]:
@@ -137,7 +138,9 @@ def _rows(folder: Path) -> list[dict[str, Any]]:
 
 def _measure(row: dict[str, Any], last: dict[str, float] | None = None) -> Measured:
     """The measurements in a record; those of the `last` epoch alone, if that is given."""
-    protocol, tests = row["protocol_settings"], max(1, int(row["test_images"]))
+    # a record of another version may have keys that are unknown now
+    protocol = Protocol(**{key: value for key, value in row["protocol_settings"].items() if key in FIELDS})
+    tests = max(1, int(row["test_images"]))
     speed = float(row["cost:images_per_second"])
     outside = max(0.0, float(row["cost:seconds"]) - float(row["cost:train_seconds"]))
     # earlier versions did not separate evaluation from the rest, or left 0 where nothing was trained
@@ -145,7 +148,7 @@ def _measure(row: dict[str, Any], last: dict[str, float] | None = None) -> Measu
     pace = evaluating / _evaluations(protocol, speed > 0) / tests
     if last is not None:
         speed, pace = last["images_per_second"], last["evaluate_seconds"] / tests
-    return Measured(network(protocol), row["dataset"], row["method"], protocol["batch_size"],
+    return Measured(network(protocol), row["dataset"], row["method"], protocol.batch_size,
                     compile_of(protocol, images_used(protocol, int(row["train_images"]), int(row["train_classes"]))),
                     row["device"], speed, pace, outside - evaluating,
                     row["cost:peak_memory_bytes"], _disk(Path(row["path"]), speed > 0),
@@ -167,36 +170,37 @@ def _last_epoch(row: dict[str, Any]) -> dict[str, float] | None:
         return None
 
 
-def network(protocol: dict[str, Any]) -> tuple[Any, ...]:
+def network(protocol: Protocol) -> tuple[Any, ...]:
     """What decides the speed of a step beside method, batch size and compilation."""
-    return tuple(protocol.get(key) for key in ("backbone", "size", "precision"))
+    return protocol.backbone, protocol.size, protocol.precision
 
 
-def compile_of(protocol: dict[str, Any], train_images: int) -> str:
+def compile_of(protocol: Protocol, train_images: int) -> str:
     """How a run makes its network fast on a GPU, where `auto` goes by its length."""
-    steps = (protocol["epochs"] - protocol["warmup"]) * _steps(protocol, train_images)
-    return compiling.wanted(protocol["compile"], steps)
+    steps = (protocol.epochs - protocol.warmup) * _steps(protocol, train_images)
+    return compiling.wanted(protocol.compile, steps)
 
 
-def images_used(protocol: dict[str, Any], train_images: int, train_classes: int) -> int:
+def images_used(protocol: Protocol, train_images: int, train_classes: int) -> int:
     """How many images a run trains on, of those on the training side of its split.
 
-    >>> images_used({"train_shots": 0}, 5864, 100), images_used({"train_shots": 2}, 5864, 100)
+    >>> from benchmark.config.protocol import load
+    >>> images_used(load("oodml"), 5864, 100), images_used(load("oodml", overrides={"train_shots": 2}), 5864, 100)
     (5864, 200)
     """
-    shots = int(protocol.get("train_shots", 0))
+    shots = protocol.train_shots
     return min(train_images, shots * train_classes) if shots else train_images
 
 
-def _steps(protocol: dict[str, Any], train_images: int) -> int:
+def _steps(protocol: Protocol, train_images: int) -> int:
     """Of an epoch: whole batches; a ladder's validation classes, where they are held out, have their part of images."""
-    left = int(train_images * (1 - HELD_OUT)) if protocol["validation"] else train_images
-    whole = max(1, left // int(protocol["batch_size"]))
-    return min(whole, int(protocol["steps_per_epoch"])) or whole
+    left = int(train_images * (1 - HELD_OUT)) if protocol.validation else train_images
+    whole = max(1, left // protocol.batch_size)
+    return min(whole, protocol.steps_per_epoch) or whole
 
 
-def _evaluations(protocol: dict[str, Any], trains: bool) -> int:
-    return -(-int(protocol["epochs"]) // int(protocol["evaluate_every"])) if trains else 1
+def _evaluations(protocol: Protocol, trains: bool) -> int:
+    return -(-protocol.epochs // protocol.evaluate_every) if trains else 1
 
 
 def _disk(folder: Path, trained: bool) -> int | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 from collections import Counter
@@ -100,7 +99,7 @@ def save_plan(workspace: Workspace, jobs: Iterable[Job], command: str) -> Path:
     Returns:
         The path of the plan. An earlier one of the same cells is replaced.
     """
-    cells = [{"spec": dataclasses.asdict(job.spec), "dataset": job.context.dataset,
+    cells = [{"spec": job.spec.facts(), "dataset": job.context.dataset,
               "weights_file": job.context.weights_file, "plugins": list(job.context.plugins)} for job in jobs]
     folder = workspace.plans
     folder.mkdir(parents=True, exist_ok=True)
@@ -122,9 +121,9 @@ def plans(workspace: Workspace) -> Iterator[Planned]:
                 raise UserError(f"{path} is of another version of oodml (schema {content['schema']}, this one reads "
                                 f"{SCHEMA}): use that version, or move the file away and start the sweep again")
             yield Planned(content["command"], tuple(
-                Job(RunSpec(**cell["spec"]), RunContext(cell["dataset"], workspace.root.absolute(),
-                                                     workspace.data.absolute(), weights_file=cell["weights_file"],
-                                                     plugins=tuple(cell["plugins"]))) for cell in content["cells"]))
+                Job(RunSpec.of(cell["spec"]), RunContext(cell["dataset"], workspace.root.absolute(),
+                                                         workspace.data.absolute(), weights_file=cell["weights_file"],
+                                                         plugins=tuple(cell["plugins"]))) for cell in content["cells"]))
         except (ValueError, KeyError, TypeError):
             continue  # cut while it was written, or of a version with other specs: the runs themselves remain
 

@@ -88,12 +88,13 @@ def _calibrate(todo: list[Job], matrix: Matrix, options: SweepOptions, echo: Ech
     for job in todo:
         own = job.spec.protocol
         # long enough to record CUDA graphs; what would be compiled in a long run is compiled in the short one too
-        short = {**own, "epochs": 4 + own["warmup"], "steps_per_epoch": min(own["steps_per_epoch"] or longest, longest),
-                 "evaluate_every": 2, "clustering": "no",
-                 "compile": cost.compile_of(own, _images_used(job, matrix)) if gpu else own["compile"]}
+        compiled: Any = cost.compile_of(own, _images_used(job, matrix)) if gpu else own.compile
+        short = dataclasses.replace(own, epochs=4 + own.warmup, evaluate_every=2, clustering="no",
+                                    steps_per_epoch=min(own.steps_per_epoch or longest, longest),
+                                    compile=compiled)
         spec = dataclasses.replace(job.spec, protocol=short, seed=0)
         context = dataclasses.replace(job.context, work=root)
-        network = (*cost.network(short), short["batch_size"], short["compile"])
+        network = (*cost.network(short), short.batch_size, short.compile)
         kinds.setdefault((spec.method, *network, spec.dataset), Job(spec, context))
         if gpu:
             kinds.setdefault((cost.trains(spec), *network), Job(dataclasses.replace(spec, seed=1), context))
@@ -102,7 +103,7 @@ def _calibrate(todo: list[Job], matrix: Matrix, options: SweepOptions, echo: Ech
         return
     echo(f"measuring a few steps in {len(jobs)} short runs")
     _prepare(jobs, matrix, workspace)
-    progress = Progress(len(jobs), sum(int(job.spec.protocol["epochs"]) for job in jobs))
+    progress = Progress(len(jobs), sum(job.spec.protocol.epochs for job in jobs))
     try:
         executors.get("local").execute(jobs, Resources(jobs=1), progress)
     finally:
@@ -143,7 +144,7 @@ def run(study: Study, options: SweepOptions, echo: Echo = click.echo) -> SweepRe
     result = SweepResult()
     if todo:
         _prepare(todo, matrix, workspace)
-        progress = Progress(len(todo), sum(int(job.spec.protocol["epochs"]) for job in todo))
+        progress = Progress(len(todo), sum(job.spec.protocol.epochs for job in todo))
         try:
             result = engine.execute(todo, options.resources, progress)
         finally:
@@ -176,13 +177,13 @@ def _with_weights(todo: list[Job], weights_file: str | None, echo: Echo) -> tupl
     One line names each backbone without.
     """
     without = set()
-    for name in sorted({job.spec.protocol["backbone"] for job in todo if job.spec.weights.startswith("timm:")}):
+    for name in sorted({job.spec.protocol.backbone for job in todo if job.spec.weights.startswith("timm:")}):
         try:
             weights.pretrained(name, weights_file)
         except UserError as error:
             without.add(name)
             echo(f"{name}: its runs are left out: {error}")
-    ready = [job for job in todo if job.spec.protocol["backbone"] not in without]
+    ready = [job for job in todo if job.spec.protocol.backbone not in without]
     return ready, len(todo) - len(ready)
 
 

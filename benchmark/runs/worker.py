@@ -85,7 +85,7 @@ def run(spec: RunSpec, context: RunContext, *, should_stop: Callable[[], bool] =
         return folder / records.RECORD
     folder.mkdir(parents=True, exist_ok=True)
     (folder / records.FAILURE).unlink(missing_ok=True)  # what an earlier attempt met
-    write_json(folder / "spec.json", dataclasses.asdict(spec))
+    write_json(folder / "spec.json", spec.facts())
     write_json(folder / "env.json", {**provenance.facts(context.command), "dataset": context.dataset})
     began = time.perf_counter()
     if context.device.startswith("cuda"):
@@ -93,7 +93,7 @@ def run(spec: RunSpec, context: RunContext, *, should_stop: Callable[[], bool] =
         torch.cuda.set_device(torch.device(context.device).index or 0)
     index, store, ladder = _opened(context.dataset, context.work, context.data)
     split = split_of(ladder, spec)
-    protocol = Protocol(**spec.protocol)
+    protocol = spec.protocol
     task = Task.of(index, split, hold_out=protocol.validation)
     training = subsample(task.train, index, protocol.train_shots) if protocol.train_shots else task.train
 
@@ -149,7 +149,8 @@ def run(spec: RunSpec, context: RunContext, *, should_stop: Callable[[], bool] =
     path = recording.write(folder, last["score"], {
         "identity": spec.identity, "dataset": spec.dataset, "dataset_hash": spec.dataset_hash,
         "split": recording.split_facts(split, ladder, task), "method": _method_facts(spec, method),
-        "protocol": spec.protocol, "backbone": {"name": protocol.backbone, "weights": spec.weights}, "seed": spec.seed,
+        "protocol": protocol.identity(), "backbone": {"name": protocol.backbone, "weights": spec.weights},
+        "seed": spec.seed,
         "scores": scores, "chosen_epochs": chosen, "curve": _curve(history),
         "structure": {"train": seen, "test": structure.structure(last["embeddings"], task.test.labels)},
         "cost": {**_cost(history, time.perf_counter() - began, energy.joules, context),

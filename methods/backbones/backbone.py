@@ -208,10 +208,10 @@ def create(name: str, *, frozen_norm: bool = True) -> Backbone:
 
 
 @cache
-def sketch(name: str) -> Backbone:
+def skeleton(name: str) -> Backbone:
     """The backbone without memory behind its weights: its shape, to ask what fits it.
 
-    >>> sketch("vit_large").dim
+    >>> skeleton("vit_large").dim
     1024
     """
     with torch.device("meta"):
@@ -227,7 +227,7 @@ def select(text: str) -> list[str]:
     chosen: dict[str, None] = {}
     for part in filter(None, (p.strip() for p in text.split(","))):
         for name in LISTS.get(part, (part,)):
-            sketch(name)
+            skeleton(name)
             chosen[name] = None
     if not chosen:
         raise MethodError(f"'{text}' names no backbone; there are the lists {', '.join(LISTS)} and any timm name")

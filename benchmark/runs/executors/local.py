@@ -131,7 +131,7 @@ class WorkerPool:
             worker = self.workers[slot] = self._spawn()
         worker.job = job
         self.watch.forget(worker.process.pid)
-        self.progress.start(job.spec.identity, job.spec.label(), int(job.spec.protocol["epochs"]))
+        self.progress.start(job.spec.identity, job.spec.label(), job.spec.protocol.epochs)
         with contextlib.suppress(OSError):  # it died while idle: its end of the pipe is closed
             device = self.devices[slot]
             shared = self.devices.count(device) if device.startswith("cuda") else 1

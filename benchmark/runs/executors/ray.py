@@ -103,7 +103,7 @@ def _drive(ray: Any, jobs: list[Job], resources: Resources, progress: Progress, 
         while waiting and len(running) < room and not (stopping or result.ended):
             job = waiting.pop()
             running[remote.remote(job, channel, 1, resources.per_gpu)] = job
-            progress.start(job.spec.identity, job.spec.label(), int(job.spec.protocol["epochs"]))
+            progress.start(job.spec.identity, job.spec.label(), job.spec.protocol.epochs)
         if not running:
             break
         ready, _ = ray.wait(list(running), timeout=0.5)
