@@ -107,7 +107,8 @@ def _made(runs: list[Finished], index: DatasetIndex, ladder: Ladder, workspace: 
         "protocol": spec.protocol.identity(), "backbone": {"name": spec.protocol.backbone, "weights": spec.weights},
         "seed": spec.seed, "structure": {"test": structure.structure(mean, task.test.labels)},
         "cost": {"seconds": time.perf_counter() - began, "device": provenance.device_name(device)},
-    }, overrides=overrides.of_run(spec.facts()["protocol"], spec.method, spec.dataset, {**spec.settings, **spec.base_settings}),
+    }, overrides=overrides.of_run(spec.protocol.identity(), spec.method, spec.dataset,
+                                  {**spec.settings, **spec.base_settings}),
         members={one.spec.dataset: one.spec.identity for one in runs})
 
 
