@@ -171,7 +171,9 @@ def _facts(frame: pd.DataFrame) -> dict[Any, dict[str, Any]]:
     for key, group in typed(frame).groupby(ROW, sort=True):
         last = group.iloc[-1]
         facts[key] = {name: last[name] for name in (*ROW, "family", "base_method", "baseline")}
-        facts[key]["overrides"] = overrides_text(each for each in group["overrides"] if each is not None)
+        # the backbone has a column of its own
+        facts[key]["overrides"] = overrides_text({name: pair for name, pair in each.items() if name != "backbone"}
+                                                 for each in group["overrides"] if each is not None)
     return facts
 
 

@@ -36,7 +36,7 @@ def home(site: Site, studies: Sequence[StudyProgress] = ()) -> None:
                 name = f"ags-{metric}" if len(results.protocols) == 1 else f"ags-{protocol}-{metric}"
                 by_metric.append((metric, site.table(replace(tables.ags_table(board, metric), name=name), sparks)))
         if by_metric:
-            boards.append((protocol + tables.differing(results.ags(by_metric[0][0], protocol)), by_metric))
+            boards.append((protocol, tables.differing(results.ags(by_metric[0][0], protocol)), by_metric))
     for dataset in site.unions:
         unions.append((dataset, _union_tables(site, dataset, "home-")))
     lost = site.table(views.failure_table(site.failures)) if len(site.failures) else None
@@ -61,8 +61,8 @@ def _curve(site: Site, dataset: str, metric: str, relative: bool = False) -> dic
 
 
 def _union_tables(site: Site, dataset: str, prefix: str = "",
-                  look: dict[str, Style] | None = None) -> list[tuple[str, dict[str, Any]]]:
-    """(protocol, table) of a union, one for each protocol it was run with."""
+                  look: dict[str, Style] | None = None) -> list[tuple[str, str, dict[str, Any]]]:
+    """(protocol, in what its runs differ from it, table) of a union, one for each protocol it was run with."""
     boards = {protocol: site.results.universal(dataset, protocol) for protocol in site.results.protocols}
     boards = {protocol: board for protocol, board in boards.items() if len(board)}
     made = []
@@ -71,7 +71,7 @@ def _union_tables(site: Site, dataset: str, prefix: str = "",
         table = tables.union_table(board, "recall@1")
         table = tables.without_parts(table) if prefix else table
         shown = site.table(replace(table, name=prefix + name), look=look)
-        made.append((protocol + tables.differing(board), shown))
+        made.append((protocol, tables.differing(board), shown))
     return made
 
 

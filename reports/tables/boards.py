@@ -154,8 +154,7 @@ def row_columns(board: pd.DataFrame) -> list[Column]:
     names = {"method": "Method", "protocol": "Protocol", "backbone": "Backbone", "source": "Source"}
     ours = board[board["source"] != "published"]
     varying = {key for key in ROW if (board if key == "source" else ours)[key].nunique() > 1}
-    # the backbone is among the overrides, and has a column of its own
-    changed = "overrides" in board and (ours.groupby("backbone")["overrides"].nunique() > 1).any()
+    changed = "overrides" in board and ours["overrides"].nunique() > 1
     return [*(Column(key, names[key]) for key in ROW if key == "method" or key in varying),
             *([Column("overrides", "Differs", "text", "Keys that differ from the protocol's file")] if changed else [])]
 
