@@ -72,7 +72,11 @@ class Objective(nn.Module):
         raise NotImplementedError
 
     def rates(self) -> dict[str, float]:
-        """Learning rates of parameters that do not use the protocol's, by their name in this module."""
+        """Learning rates of parameters that do not use the protocol's lr, as multiples of it, by their name in this module.
+
+        A paper's absolute rate is that of its own lr: 5e-4 for beta at 1e-5 is 50. A protocol with another lr
+        then keeps the ratio.
+        """
         return {}
 
     def sibling(self, dim: int) -> Objective:
@@ -157,7 +161,7 @@ class Method(nn.Module):
             if holder is None:
                 own["backbone" if name.startswith("backbone.") else "head"].append(parameter)
             else:
-                rate = objectives[holder].rates().get(name.removeprefix(f"{holder}."), lr)
-                theirs.append({"name": name, "params": [parameter], "lr": rate, "weight_decay": 0.0})
+                times = objectives[holder].rates().get(name.removeprefix(f"{holder}."), 1.0)
+                theirs.append({"name": name, "params": [parameter], "lr": times * lr, "weight_decay": 0.0})
         return [{"name": name, "params": parameters, "lr": lr, "weight_decay": weight_decay}
                 for name, parameters in own.items() if parameters] + theirs

@@ -86,7 +86,7 @@ def test_s2sd_settings_of_the_released_runs() -> None:
     assert method.targets[0].layers[0].in_features == small_cnn().dim
     # each target ranks with boundaries of its own, at the rate of the objective
     rates = {g["name"]: g["lr"] for g in method.groups(1e-5, 0.0)}
-    assert rates["targets.0.objective.beta"] == rates["objective.beta"] == 5e-4
+    assert rates["targets.0.objective.beta"] == rates["objective.beta"] == pytest.approx(5e-4)
 
 
 def test_discriminator_and_features_learn_against_each_other() -> None:

@@ -113,15 +113,17 @@ def test_a_protocol_can_be_shown_without_the_plug_in_that_it_names(tmp_path, cap
     assert "margin-x" in capsys.readouterr().out
 
 
-def test_a_tag_changes_settings_of_those_that_have_them() -> None:
+def test_a_tag_changes_settings_of_those_that_have_them(tmp_path) -> None:
     """A plug-in may have the tag of a family and other settings."""
     with tiny_sweep.registry_as_before():
         @methods.register("my-tuning", family="test", tags=["parameter-efficient"])
         class Mine(methods.Objective):
             """It has no setting of that name."""
 
-        assert protocol.settings_of("uml", methods.get("my-tuning")) == {}
-    assert set(protocol.settings_of("uml", methods.get("puma"))) == {"proxy_rate"}
+        path = tmp_path / "mine.toml"
+        path.write_text(GENERAL + "[settings.parameter-efficient]\nrate = 5.0\n")
+        assert protocol.settings_of(str(path), methods.get("my-tuning")) == {}
+        assert protocol.settings_of(str(path), methods.get("puma")) == {"rate": 5.0}
 
 
 @pytest.mark.parametrize("name", protocol.names())

@@ -65,7 +65,7 @@ class RunSpec:
     def build(self, backbone: nn.Module, classes: int) -> Method:
         """The method that this cell trains, on a backbone, for so many training classes."""
         entry = methods.get(self.method)
-        return entry.build(backbone, classes, self.protocol["dim"], *_typed(entry, self.settings, self.base_settings))
+        return entry.build(backbone, classes, self.protocol["dim"], *_typed(entry, *_in_multiples(self)))
 
     def label(self) -> str:
         return f"{self.dataset}/{self.split} {self.method} {self.protocol['backbone']} seed {self.seed}"
@@ -108,7 +108,8 @@ def changes(spec: RunSpec) -> dict[str, Any]:
     plain = Overrides()
     try:
         usual = load_protocol(name, spec.dataset, spec.method, plain).identity()
-        own, base = (_settings(one, spec.dataset, name, plain) if one else {} for one in (entry, entry.base))
+        own = _settings(entry, spec.dataset, name, plain)
+        base = base_settings(entry, spec.dataset, name, plain)
     except (UserError, methods.MethodError):
         return {}
     return {f"{part}.{key}": value
@@ -168,7 +169,7 @@ def plan(ladder: Ladder, index_hash: str, names: Iterable[str], *, protocol: str
         entry = methods.get(name)
         own = load_protocol(protocol, ladder.dataset, name, overrides)
         settings = _settings(entry, ladder.dataset, protocol, overrides)
-        base = {} if entry.base is None else _settings(entry.base, ladder.dataset, protocol, overrides)
+        base = base_settings(entry, ladder.dataset, protocol, overrides)
         _check(own, entry)
         if "backbone" in overrides.protocol:
             sketch(own.backbone)
@@ -192,6 +193,11 @@ def _settings(entry: methods.Entry, dataset: str, protocol: str, overrides: Over
     return dataclasses.asdict(entry.settings(dataset, **{**own, **overrides.methods.get(entry.name, {})}))
 
 
+def base_settings(entry: methods.Entry, dataset: str, protocol: str, overrides: Overrides) -> dict[str, Any]:
+    """Settings of the objective that a network method stands on; none for an objective."""
+    return {} if entry.base is None else _settings(entry.base, dataset, protocol, overrides)
+
+
 def fitting(names: Iterable[str], dataset: str, protocol: str,
             overrides: Overrides) -> tuple[list[str], dict[str, str]]:
     """The methods that can stand on the backbone they would get, and why the others cannot."""
@@ -205,6 +211,23 @@ def load_protocol(name: str, dataset: str, method: str, overrides: Overrides) ->
     entry = methods.get(method)
     return protocols.load(name, dataset=dataset, method=method, tags=entry.kinds,
                           overrides=overrides.protocol)
+
+
+def _in_multiples(spec: RunSpec) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A spec's settings with every rate as a multiple of lr; older specs hold absolute ones, such as `beta_lr`."""
+    entry, lr = methods.get(spec.method), spec.protocol["lr"] or 1.0
+    of_both = dict(spec.settings), dict(spec.base_settings)
+    for one, settings in zip((entry, entry.base), of_both):
+        known = {} if one is None else {field.name for field in dataclasses.fields(one.cls.Settings)}  # type: ignore[attr-defined]
+        for key in ("beta", "proxy"):
+            if f"{key}_lr" in settings and f"{key}_rate" in known:
+                settings[f"{key}_rate"] = float(f"{settings.pop(f'{key}_lr') / lr:.12g}")
+        # parameter-efficient methods had a factor of their own for the proxies of the objective
+        if one is entry and "proxy_rate" in settings and "proxy_rate" not in known:
+            factor = settings.pop("proxy_rate")
+            if "proxy_lr" in of_both[1]:
+                of_both[1]["proxy_lr"] *= factor
+    return of_both
 
 
 def _typed(entry: methods.Entry, settings: Mapping[str, Any], base: Mapping[str, Any]) -> tuple[Any, Any]:

@@ -26,12 +26,14 @@ SETTINGS = "settings"
 SIZES = {"big": 256}
 """Image sizes of augmentations that have one of their own; of all others it is 224."""
 LEAST = {"epochs": 0, "lr": 0, "weight_decay": 0, "batch_size": 2, "dim": 1, "steps_per_epoch": 0, "size": 0,
-         "resize": 1, "flip": 0, "decay": 0, "warmup": 0, "clip_value": 0, "clip_norm": 0, "evaluate_every": 1,
+         "resize": 1, "flip": 0, "decay": 0, "warmup": 0, "head_rate": 0, "clip_value": 0, "clip_norm": 0, "evaluate_every": 1,
          "train_shots": 0, "seeds": 1}
 MOST = {"flip": 1}
 CHOICES = {"optimiser": ("adam", "adamw"), "precision": ("auto", "fp32", "bf16"),
            "compile": ("auto", "yes", "graphs", "no"), "interpolation": ("bilinear", "bicubic"),
            "clustering": ("no", "last", "every")}
+LATER = {"clustering": "no", "head_rate": 1.0}
+"""Keys that came later, with the value at which a run is the same as those before them: then they do not count."""
 FORMS = {"int": ("a whole number", "200"), "float": ("a number", "0.1"), "bool": ("true or false", "true"),
          "tuple[float, float]": ("two numbers", "0.2,1.0"), "tuple[int, ...]": ("whole numbers", "100,150")}
 """What the types of keys are called, and how a value is written after `--set KEY=`."""
@@ -56,9 +58,10 @@ class Protocol:
     dim: int = key("numbers in an embedding")
     epochs: int = key("passes over the training set")
     batch_size: int = key("images in a batch")
-    lr: float = key("learning rate of the network; proxies and the like have their own in the method")
+    lr: float = key("learning rate of the network; the method has those of proxies and the like, as multiples of it")
     weight_decay: float = key("weight decay of the network; proxies and the like have none")
     optimiser: str = key("adam or adamw", "adam")
+    head_rate: float = key("learning rate of the embedding layer, times lr", 1.0)
     batches: str = key("batch sampler; empty: the method's own", "")
     steps_per_epoch: int = key("at most so many batches an epoch; 0: all whole ones that the training set has", 0)
     train_shots: int = key("images of each training class that are trained on; 0: all", 0)
@@ -94,8 +97,9 @@ class Protocol:
         """
         facts = dataclasses.asdict(self)
         del facts["seeds"]
-        if self.clustering == "no":  # the key came later: runs without it are the same as those before it
-            del facts["clustering"]
+        for late, usual in LATER.items():
+            if facts[late] == usual:
+                del facts[late]
         return facts
 
     def transform(self, **pixels: Any) -> Transform:
@@ -177,8 +181,8 @@ def explain(name: str) -> Iterator[Explained]:
     """Every key of a protocol with its value, its meaning and the comment behind it in the file.
 
     >>> next(line for line in explain("oodml") if line.key == "lr")
-    Explained(table='', key='lr', value=1e-05, meaning='learning rate of the network; proxies and the like have their \
-own in the method', source='supplement B')
+    Explained(table='', key='lr', value=1e-05, meaning='learning rate of the network; the method has those of \
+proxies and the like, as multiples of it', source='supplement B')
     """
     path = path_of(name)
     general, table, comments = load(name), toml.table(path), _comments(path)

@@ -65,7 +65,7 @@ def train(method: Method, side: Side, loader: Loader, sampler: BatchSampler, pro
     in between, now and then, with the number of whole epochs so far; `spent` is asked for each checkpoint what this
     attempt has cost, so that a run which is taken up again knows the whole.
     """
-    groups = method.groups(protocol.lr, protocol.weight_decay)
+    groups = groups_of(method, protocol)
     history = History()
     if not groups or protocol.epochs == 0:
         began = time.perf_counter()
@@ -165,6 +165,12 @@ def embed(method: Method, loader: Loader, ids: np.ndarray, protocol: Protocol, d
         with precision.forward(protocol, device):
             parts.append(method.embed(images).float())
     return torch.cat(parts)
+
+
+def groups_of(method: Method, protocol: Protocol) -> list[dict[str, Any]]:
+    """The method's parameter groups at the protocol's rates, its last layer at `head_rate` times lr."""
+    return [{**group, "lr": group["lr"] * protocol.head_rate} if group["name"] == "head" else group
+            for group in method.groups(protocol.lr, protocol.weight_decay)]
 
 
 def _mixed(*facts: int) -> int:
