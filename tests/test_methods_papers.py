@@ -105,3 +105,106 @@ def test_specs_with_absolute_rates_are_still_built() -> None:
     assert built(old).objective.settings.proxy_rate == pytest.approx(1e4)
     assert old.identity != spec.identity
     assert "proxy_lr" in old.base_settings  # the spec itself stays as it was written
+
+
+DISTANCE = {"cutoff": 0.5}  # Revisiting DML, appendix A.2 (lambda)
+REVISITING: dict[str, dict[str, Any]] = {  # appendix A.1, the same on every dataset
+    "contrastive": {"margin": 1.0, **DISTANCE},
+    "triplet": {"margin": 0.2, "miner": "distance", **DISTANCE},
+    "triplet-random": {"margin": 0.2, "miner": "random"},
+    "triplet-semihard": {"margin": 0.2, "miner": "semihard"},
+    "triplet-softhard": {"margin": 0.2, "miner": "softhard"},
+    "genlifted": {"margin": 1.0, "nu": 0.005},
+    "npair": {"nu": 0.005},
+    "angular": {"alpha": 45.0, "weight": 2.0, "nu": 0.005},
+    "arcface": {"scale": 16.0, "margin": 0.5},
+    "margin": {"beta": 1.2, "margin": 0.2, **DISTANCE},
+    "margin-b06": {"beta": 0.6, "margin": 0.2, **DISTANCE},
+    "multisimilarity": {"alpha": 2.0, "beta": 40.0, "threshold": 0.5, "epsilon": 0.1},
+    "proxynca": {"scale": 3.0},  # released code
+    "quadruplet": {"margin1": 1.0, "margin2": 0.5, **DISTANCE},
+    "snr": {"margin": 0.2, "nu": 0.005, **DISTANCE},
+    "softtriple": {"centres": 2, "scale": 8.0, "tau": 0.2, "delta": 0.01, "gamma": 0.1},
+    "normsoftmax": {"temperature": 0.05},
+    "histogram": {},  # by dataset, below
+    "r-contrastive": {"margin": 1.0}, "r-triplet": {"margin": 0.2}, "r-snr": {"margin": 0.2},
+    "r-margin": {"beta": 0.6, "margin": 0.2}, "r-margin-b12": {"beta": 1.2, "margin": 0.2},
+    "manifold-mixup": {"alpha": 2.0}, "manifold-mixup-triplet": {"alpha": 2.0},  # appendix F
+    "manifold-mixup-margin": {"alpha": 2.0},
+    "frozen": {}, "random": {},
+}
+BY_DATASET: dict[tuple[str, str], dict[str, Any]] = {
+    ("cub", "histogram"): {"nodes": 65}, ("cars", "histogram"): {"nodes": 65}, ("sop", "histogram"): {"nodes": 11},
+    # tables 4, 5 and 6: p in the names of the rows
+    ("cub", "r-contrastive"): {"p": 0.4}, ("cub", "r-margin"): {"p": 0.4}, ("cub", "r-margin-b12"): {"p": 0.35},
+    ("cub", "r-snr"): {"p": 0.3}, ("cub", "r-triplet"): {"p": 0.4},
+    **{("cars", name): {"p": 0.35} for name in ("r-contrastive", "r-margin", "r-margin-b12", "r-snr", "r-triplet")},
+    **{("sop", name): {"p": 0.15} for name in ("r-contrastive", "r-margin", "r-margin-b12", "r-snr", "r-triplet")},
+}
+# ooDML, released runs (OOD-Study_ZeroShot.sh); of S2SD and DiVA the base objective after a stroke
+OODML: dict[str, dict[str, dict[str, Any]]] = {
+    "margin": {name: {"beta": 1.2, "margin": 0.2, "cutoff": 0.5} for name in ("cub", "cars", "sop")},
+    "multisimilarity": {name: {"alpha": 2.0, "beta": 40.0, "threshold": 0.5, "epsilon": 0.1}
+                        for name in ("cub", "cars", "sop")},
+    "arcface": {name: {"scale": 16.0, "margin": 0.5} for name in ("cub", "cars", "sop")},
+    "proxyanchor": {name: {"alpha": 32.0, "delta": 0.1} for name in ("cub", "cars", "sop")},
+    "r-margin": {"cub": {"beta": 0.6, "p": 0.4}, "cars": {"beta": 0.6, "p": 0.35}, "sop": {"beta": 0.9, "p": 0.15}},
+    "uniform-prior": {"cub": {"weight": 0.2, "every": 10, "hidden": 100}, "cars": {"weight": 0.2, "every": 10, "hidden": 100},
+                      "sop": {"weight": 0.02, "every": 200, "hidden": 50}},
+    "uniform-prior/base": {name: {"beta": 1.2} for name in ("cub", "cars", "sop")},
+    "diva": {"cub": {"decorrelation": 1500.0, "shared": 0.3, "selfsimilarity": 0.3, "intra": 0.3},
+             "cars": {"decorrelation": 100.0, "shared": 0.15, "selfsimilarity": 0.15, "intra": 0.15},
+             "sop": {"decorrelation": 150.0, "shared": 0.2, "selfsimilarity": 0.2, "intra": 0.2}},
+    "diva/base": {name: {"beta": 1.2} for name in ("cub", "cars", "sop")},
+    "s2sd": {"cub": {"weight": 50.0, "feature_weight": 50.0, "pool": True, "delay": 0},
+             "cars": {"weight": 50.0, "feature_weight": 50.0, "pool": True, "delay": 0},
+             "sop": {"weight": 5.0, "feature_weight": 5.0, "pool": False, "delay": 1000}},
+}
+# UML: appendix A (s and m of CurricularFace), else the defaults in losses.py of the released code
+UML: dict[str, dict[str, Any]] = {
+    "curricularface": {"scale": 32.0, "margin": 0.3}, "proxyanchor": {"alpha": 32.0, "delta": 0.1},
+    "cosface": {"scale": 64.0, "margin": 0.35}, "arcface": {"scale": 64.0, "margin": 0.5},
+    "softtriple": {"centres": 10, "scale": 20.0, "gamma": 0.1, "delta": 0.01},
+    "multisimilarity": {"alpha": 2.0, "beta": 50.0, "threshold": 0.5},
+    "multisimilarity-xbm": {"alpha": 2.0, "beta": 50.0, "threshold": 0.5, "size": 4096},
+    "margin": {"beta": 1.2, "margin": 0.2, "beta_rate": 0.0},  # the library's default does not learn beta
+    "hyp": {"temperature": 0.1, "curvature": 0.1, "radius": 2.3},
+    "puma": {"bottleneck": 128, "keep": 0.5, "prompts": 20, "length": 8},  # section 5.1
+}
+CRT = {"cub": 0.1, "cars": 0.1, "sop": 0.9, "inshop": 0.9}  # section 4: weight of the second branch
+
+
+def differing(settings: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
+    return {key: settings.get(key) for key, value in wanted.items() if settings.get(key) != value}
+
+
+@pytest.mark.parametrize("dataset", ["cub", "cars", "sop"])
+def test_revisiting_has_the_settings_of_its_appendix(dataset: str) -> None:
+    assert set(REVISITING) == {name for name in methods.names() if "revisiting" in methods.get(name).papers}
+    for name, wanted in REVISITING.items():
+        settings = resolved("revisiting", dataset, name).settings
+        assert not differing(settings, {**wanted, **BY_DATASET.get((dataset, name), {})}), name
+
+
+@pytest.mark.parametrize("dataset", ["cub", "cars", "sop"])
+def test_oodml_has_the_settings_of_its_released_runs(dataset: str) -> None:
+    assert {name.partition("/")[0] for name in OODML} == set(methods.names("oodml-study"))
+    for name, wanted in OODML.items():
+        spec = resolved("oodml", dataset, name.partition("/")[0])
+        assert not differing(spec.base_settings if "/" in name else spec.settings, wanted[dataset]), name
+
+
+@pytest.mark.parametrize("dataset", ["uml", "uml-4", "cub", "inshop"])
+def test_uml_has_the_settings_of_its_released_code(dataset: str) -> None:
+    for name, wanted in UML.items():
+        assert not differing(resolved("uml", dataset, name).settings, wanted), name
+        if name != "puma":  # and the same under PUMA
+            assert not differing(resolved("uml", dataset, f"puma:{name}").base_settings, wanted), name
+
+
+@pytest.mark.parametrize("dataset", CRT)
+def test_crt_has_the_settings_of_its_section_4(dataset: str) -> None:
+    spec = resolved("crt", dataset, "crt")
+    assert not differing(spec.settings, {"weight": 1.0, "consistency": 0.9, "wide_weight": CRT[dataset],
+                                         "prototypes": 49, "wide_prototypes": 64, "wide_dim": 1024})
+    assert spec.protocol["batch_size"] == (80 if dataset in ("cub", "cars") else 180)
