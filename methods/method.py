@@ -32,10 +32,11 @@ def near(name: str, options: Iterable[str]) -> str:
     return f" (did you mean '{close[0]}'?)" if close else ""
 
 
-def setting(default: Any, source: str, **per_dataset: Any) -> Any:
+def setting(default: Any, source: str, *, later: bool = False, **per_dataset: Any) -> Any:
     """One hyper-parameter: its default, where that comes from, and the values of datasets that differ.
 
-    What differs under a protocol stands in the protocol's file, `[settings.NAME]`.
+    What differs under a protocol stands in the protocol's file, `[settings.NAME]`. A switch that a published method
+    gets `later` does not count while it is at its default: runs from before it are the same runs.
 
     >>> @dataclass(frozen=True)
     ... class Settings:
@@ -43,7 +44,7 @@ def setting(default: Any, source: str, **per_dataset: Any) -> Any:
     >>> Settings().p, dataclasses.fields(Settings)[0].metadata["per_dataset"]
     (0.2, {'sop': 0.15})
     """
-    return dataclasses.field(default=default, metadata={"source": source, "per_dataset": per_dataset})
+    return dataclasses.field(default=default, metadata={"source": source, "per_dataset": per_dataset, "later": later})
 
 
 @dataclass(frozen=True)

@@ -72,6 +72,13 @@ class Entry:
             values[key] = coerce(value, fields[key], f"{self.name}.{key}")
         return self.cls.Settings(**values)  # type: ignore[attr-defined]
 
+    def stored(self, dataset: str = "", **given: Any) -> dict[str, Any]:
+        """The same as a run's spec holds them: without what came later and is at its default."""
+        settings = self.settings(dataset, **given)
+        return {key: value for key, value in dataclasses.asdict(settings).items()
+                if not (settings.__dataclass_fields__[key].metadata.get("later")
+                        and value == settings.__dataclass_fields__[key].default)}
+
     def fits(self, backbone: nn.Module | str) -> str:
         """Why the method cannot stand on a backbone, given or by name; empty if it can.
 

@@ -208,3 +208,42 @@ def test_crt_has_the_settings_of_its_section_4(dataset: str) -> None:
     assert not differing(spec.settings, {"weight": 1.0, "consistency": 0.9, "wide_weight": CRT[dataset],
                                          "prototypes": 49, "wide_prototypes": 64, "wide_dim": 1024})
     assert spec.protocol["batch_size"] == (80 if dataset in ("cub", "cars") else 180)
+
+
+@pytest.mark.parametrize("loss", ["triplet", "multisimilarity"])
+def test_table_8_of_uml_differs_by_the_memory_alone(loss: str) -> None:
+    """With a memory that never joins, the objective with one is the objective without, in value and in gradient."""
+    torch.manual_seed(0)
+    labels = torch.arange(6).repeat_interleave(4)
+    points = torch.nn.functional.normalize(torch.randn(24, 8), dim=1).requires_grad_()
+    both = []
+    for name, changes in ((loss, {}), (f"{loss}-xbm", {"start": 10**9})):
+        entry = methods.get(name)
+        objective = entry.cls(entry.settings(**{**resolved("uml", "uml", name).settings, **changes}), 6, 8)
+        value = objective(points, labels)
+        both.append((value, *torch.autograd.grad(value, points)))
+    torch.testing.assert_close(both[0][0], both[1][0])
+    # the gradient along the sphere: a distance and a cosine differ by a part along the radius, which is lost
+    along = [gradient - (gradient * points).sum(1, keepdim=True) * points for _, gradient in both]
+    torch.testing.assert_close(*along, rtol=1e-4, atol=1e-6)
+    specs = [resolved("uml", "uml", f"puma:{name}") for name in (loss, f"{loss}-xbm")]
+    assert specs[0].protocol == specs[1].protocol
+
+
+def test_the_triplets_of_uml_are_those_of_the_library() -> None:
+    """The released code's own calls: batch-hard triplets, cosine similarities, the library's margin and mean."""
+    from pytorch_metric_learning import distances, losses, miners
+
+    torch.manual_seed(1)
+    labels = torch.arange(5).repeat_interleave(3)
+    points = torch.nn.functional.normalize(torch.randn(15, 6), dim=1)
+    released = losses.TripletMarginLoss(distance=distances.CosineSimilarity())
+    entry = methods.get("triplet")
+    ours = entry.cls(entry.settings(**resolved("uml", "uml", "triplet").settings), 5, 6)
+    torch.testing.assert_close(ours(points, labels), released(points, labels, miners.BatchHardMiner()(points, labels)))
+
+
+def test_a_switch_that_came_later_leaves_runs_without_it_the_same() -> None:
+    plain = resolved("revisiting", "cub", "triplet").settings
+    assert not {"cosine", "active"} & set(plain)
+    assert {"cosine", "active"} <= set(resolved("uml", "cub", "triplet").settings)

@@ -190,7 +190,7 @@ def _check(protocol: Protocol, entry: methods.Entry) -> None:
 def _settings(entry: methods.Entry, dataset: str, protocol: str, overrides: Overrides) -> dict[str, Any]:
     """A method's settings: its own for the dataset and the protocol, what the protocol's file and `--set` change."""
     own = protocols.settings_of(protocol, entry)
-    return dataclasses.asdict(entry.settings(dataset, **{**own, **overrides.methods.get(entry.name, {})}))
+    return entry.stored(dataset, **{**own, **overrides.methods.get(entry.name, {})})
 
 
 def base_settings(entry: methods.Entry, dataset: str, protocol: str, overrides: Overrides) -> dict[str, Any]:
