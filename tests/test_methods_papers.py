@@ -247,3 +247,25 @@ def test_a_switch_that_came_later_leaves_runs_without_it_the_same() -> None:
     plain = resolved("revisiting", "cub", "triplet").settings
     assert not {"cosine", "active"} & set(plain)
     assert {"cosine", "active"} <= set(resolved("uml", "cub", "triplet").settings)
+
+
+@pytest.mark.parametrize(("cell", "backbone", "head"), [
+    # UML, released code: the last layer at 10 times lr in both regimes, additions too
+    (("uml", "uml", "cosface"), 3e-5, 3e-4), (("uml", "cub", "triplet"), 3e-5, 3e-4),
+    (("uml", "uml", "linear-emb"), None, 1e-3), (("uml", "uml", "puma"), None, 1e-3),
+    # ooDML and Revisiting DML: one rate for the network
+    (("oodml", "cub", "margin"), 1e-5, 1e-5), (("revisiting", "sop", "margin"), 1e-5, 1e-5),
+    (("crt", "cub", "crt"), 3e-5, 3e-5), (("glyphs", "glyphs", "margin"), 3e-4, 3e-4),
+])
+def test_the_network_trains_at_the_papers_rates(cell: tuple[str, str, str], backbone: float | None,
+                                                head: float) -> None:
+    protocol = plan.load_protocol(*cell, Overrides())
+    rates = {group["name"]: group["lr"] for group in train.groups_of(built(resolved(*cell)), protocol)}
+    assert rates.get("backbone") == (None if backbone is None else pytest.approx(backbone))
+    assert rates["head"] == pytest.approx(head)
+
+
+def test_a_run_at_one_rate_is_the_run_that_it_was() -> None:
+    """`head_rate` came later: at 1 it is not part of a run's identity."""
+    assert "head_rate" not in resolved("oodml", "cub", "margin").protocol
+    assert resolved("uml", "cub", "cosface").protocol["head_rate"] == 10
