@@ -23,7 +23,7 @@ else:
 def test_the_oodml_protocol_is_the_papers() -> None:
     p = protocol.load("oodml")
     assert (p.backbone, p.dim, p.lr, p.weight_decay, p.batch_size, p.epochs) == ("resnet50", 512, 1e-5, 4e-4, 112, 200)
-    assert (p.size, p.resize, p.frozen_norm, p.seeds) == (224, 256, True, 5)
+    assert (p.size, p.resize, p.frozen_norm, p.seeds) == (224, 256, "statistics", 5)
 
 
 def test_the_other_protocols_are_their_papers() -> None:
@@ -168,7 +168,8 @@ def test_every_shipped_protocol_loads_and_explains_every_key(name: str) -> None:
     ({"epochs": 2.5}, "must be a whole number"),
     ({"epochs": True}, "must be a whole number"),
     ({"lr": "-1"}, "must be at least 0"),
-    ({"frozen_norm": "perhaps"}, "must be true or false"),
+    ({"frozen_norm": "perhaps"}, "is none of statistics, no, all"),
+    ({"validation": "perhaps"}, "must be true or false"),
     ({"precision": "fp16"}, "none of auto, fp32, bf16"),
     ({"optimiser": "adm"}, "did you mean 'adam'"),
     ({"scale": "0.5"}, "must be two numbers, such as --set scale=0.2,1.0"),
@@ -276,3 +277,20 @@ def test_values_that_could_only_train_wrongly_are_refused(key: str, value: str, 
 def test_settings_of_methods_are_not_explained_by_keys_of_the_same_name() -> None:
     (line,) = [line for line in protocol.explain("demo") if (line.table, line.key) == ("settings.arcface", "scale")]
     assert line.meaning == ""
+
+
+def test_frozen_norm_has_three_values_and_identities_keep_the_two_old_ones(tmp_path) -> None:
+    """Papers and codes: FACTS.md; runs from before `all` are the same runs, and their specs are read."""
+    assert {name: protocol.load(name).frozen_norm for name in protocol.names()} == {
+        "oodml": "statistics", "revisiting": "all", "crt": "statistics", "uml": "statistics", "glyphs": "statistics",
+        "demo": "no", "pretrain": "no"}
+    assert protocol.load("oodml").identity()["frozen_norm"] is True
+    assert protocol.load("demo").identity()["frozen_norm"] is False
+    assert protocol.load("revisiting").identity()["frozen_norm"] == "all"
+    for name in protocol.names():
+        facts = protocol.load(name).identity()
+        assert protocol.Protocol(**facts).identity() == facts
+    for text, wanted in (("true", "statistics"), ("false", "no"), ('"all"', "all")):
+        path = tmp_path / "mine.toml"
+        path.write_text(GENERAL + f"frozen_norm = {text}\n")
+        assert protocol.load(str(path)).frozen_norm == wanted

@@ -29,9 +29,11 @@ LEAST = {"epochs": 0, "lr": 0, "weight_decay": 0, "batch_size": 2, "dim": 1, "st
          "resize": 1, "flip": 0, "decay": 0, "warmup": 0, "head_rate": 0, "clip_value": 0, "clip_norm": 0, "evaluate_every": 1,
          "train_shots": 0, "seeds": 1}
 MOST = {"flip": 1}
+FROZEN_NORM = {True: "statistics", False: "no"}
+"""What `frozen_norm` was called before `all` came; identities still call it so."""
 CHOICES = {"optimiser": ("adam", "adamw"), "precision": ("auto", "fp32", "bf16"),
            "compile": ("auto", "yes", "graphs", "no"), "interpolation": ("bilinear", "bicubic"),
-           "clustering": ("no", "last", "every")}
+           "clustering": ("no", "last", "every"), "frozen_norm": tuple(FROZEN_NORM.values()) + ("all",)}
 LATER = {"clustering": "no", "head_rate": 1.0}
 """Keys that came later, with the value at which a run is the same as those before them: then they do not count."""
 FORMS = {"int": ("a whole number", "200"), "float": ("a number", "0.1"), "bool": ("true or false", "true"),
@@ -72,7 +74,8 @@ class Protocol:
                                             "not given: the augmentation's own", None)
     flip: float | None = key("probability of a horizontal flip; not given: the augmentation's own", None)
     interpolation: str = key("filter of resizing: bilinear or bicubic", "bilinear")
-    frozen_norm: bool = key("keep the batch-norm statistics of the pretrained network", True)
+    frozen_norm: str = key("what of the pretrained network's batch norm stays: its statistics, all (scale and shift "
+                           "too), or no", "statistics")
     milestones: tuple[int, ...] = key("epochs after which all learning rates are multiplied by `decay`", ())
     decay: float = key("factor of the milestones", 0.1)
     warmup: int = key("first epochs in which only the embedding layer and the objective train", 0)
@@ -89,6 +92,10 @@ class Protocol:
     compile: str = key("yes, graphs (CUDA graphs alone), no, or auto: on CUDA torch.compile for long runs, graphs for "
                        "short ones", "auto")
 
+    def __post_init__(self) -> None:
+        if isinstance(self.frozen_norm, bool):  # of a run's spec
+            object.__setattr__(self, "frozen_norm", FROZEN_NORM[self.frozen_norm])
+
     def identity(self) -> dict[str, Any]:
         """What of it changes a result; seeds are counted per run.
 
@@ -97,6 +104,7 @@ class Protocol:
         """
         facts = dataclasses.asdict(self)
         del facts["seeds"]
+        facts["frozen_norm"] = {new: old for old, new in FROZEN_NORM.items()}.get(self.frozen_norm, self.frozen_norm)
         for late, usual in LATER.items():
             if facts[late] == usual:
                 del facts[late]
@@ -273,6 +281,8 @@ def _comments(path: Path) -> dict[tuple[str, str], str]:
 def _typed(name: str, value: Any, where: str) -> Any:
     """A TOML value or command-line text as the type that the key is declared with."""
     kind = str(FIELDS[name].type).removesuffix(" | None")
+    if name == "frozen_norm":
+        value = {"true": FROZEN_NORM[True], "false": FROZEN_NORM[False]}.get(str(value).lower(), value)
     try:
         if kind == "bool":
             return value if isinstance(value, bool) else {"true": True, "false": False}[str(value).lower()]
