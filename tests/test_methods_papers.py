@@ -159,6 +159,7 @@ OODML: dict[str, dict[str, dict[str, Any]]] = {
     "s2sd": {"cub": {"weight": 50.0, "feature_weight": 50.0, "pool": True, "delay": 0},
              "cars": {"weight": 50.0, "feature_weight": 50.0, "pool": True, "delay": 0},
              "sop": {"weight": 5.0, "feature_weight": 5.0, "pool": False, "delay": 1000}},
+    "s2sd/base": {"cub": {"beta": 0.6, "p": 0.4}, "cars": {"beta": 0.6, "p": 0.3}, "sop": {"beta": 0.9, "p": 0.0}},
 }
 # UML: appendix A (s and m of CurricularFace), else the defaults in losses.py of the released code
 UML: dict[str, dict[str, Any]] = {
@@ -192,6 +193,15 @@ def test_oodml_has_the_settings_of_its_released_runs(dataset: str) -> None:
     for name, wanted in OODML.items():
         spec = resolved("oodml", dataset, name.partition("/")[0])
         assert not differing(spec.base_settings if "/" in name else spec.settings, wanted[dataset]), name
+
+
+def test_s2sd_on_another_objective_or_under_another_protocol_has_that_one_s_settings() -> None:
+    """The table is of the usual base on that dataset alone, and `--set` stands above it."""
+    assert resolved("oodml", "cars", "r-margin").settings["p"] == 0.35
+    assert resolved("oodml", "cars", "s2sd:r-triplet").base_settings["p"] == 0.35
+    assert resolved("revisiting", "cars", "s2sd").base_settings["p"] == 0.35
+    changed = Overrides(methods={"r-margin": {"p": "0.1"}})
+    assert plan.base_settings(methods.get("s2sd"), "cars", "oodml", changed)["p"] == 0.1
 
 
 @pytest.mark.parametrize("dataset", ["uml", "uml-4", "cub", "inshop"])

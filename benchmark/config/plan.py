@@ -187,15 +187,21 @@ def _check(protocol: Protocol, entry: methods.Entry) -> None:
     batches.create(protocol.batches or entry.batches, torch.zeros(1), protocol.batch_size, distance=frechet_distance)
 
 
-def _settings(entry: methods.Entry, dataset: str, protocol: str, overrides: Overrides) -> dict[str, Any]:
-    """A method's settings: its own for the dataset and the protocol, what the protocol's file and `--set` change."""
-    own = protocols.settings_of(protocol, entry)
+def _settings(entry: methods.Entry, dataset: str, protocol: str, overrides: Overrides,
+              below: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """A method's settings: its own for the dataset and the protocol, what the protocol's file and `--set` change.
+
+    `below`: what the protocol changes of an objective under another method.
+    """
+    own = {**protocols.settings_of(protocol, entry), **(below or {})}
     return entry.stored(dataset, **{**own, **overrides.methods.get(entry.name, {})})
 
 
 def base_settings(entry: methods.Entry, dataset: str, protocol: str, overrides: Overrides) -> dict[str, Any]:
     """Settings of the objective that a network method stands on; none for an objective."""
-    return {} if entry.base is None else _settings(entry.base, dataset, protocol, overrides)
+    if entry.base is None:
+        return {}
+    return _settings(entry.base, dataset, protocol, overrides, protocols.base_settings_of(protocol, entry, dataset))
 
 
 def fitting(names: Iterable[str], dataset: str, protocol: str,

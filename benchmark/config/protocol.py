@@ -23,6 +23,8 @@ KINDS = ("dataset", "tag", "method", "both")
 """Tables of a file whose keys replace the general ones, in this order."""
 SETTINGS = "settings"
 """The table that changes methods' own settings: [settings.margin]."""
+BASE = "base"
+"""The table that changes settings of the objective under a method on a dataset: [base.cars.s2sd]."""
 SIZES = {"big": 256}
 """Image sizes of augmentations that have one of their own; of all others it is 224."""
 LEAST = {"epochs": 0, "lr": 0, "weight_decay": 0, "batch_size": 2, "dim": 1, "steps_per_epoch": 0, "size": 0,
@@ -143,7 +145,8 @@ def load(name: str, *, dataset: str = "", method: str = "", tags: tuple[str, ...
     table = toml.table(path)
     _check_tables(path, table, dataset, method)
     parts = {kind: table.pop(kind, {}) for kind in KINDS}
-    table.pop(SETTINGS, None)
+    for own in (SETTINGS, BASE):
+        table.pop(own, None)
     values = {"name": path.stem, **table, **parts["dataset"].get(dataset, {})}
     for tag in tags:
         values |= parts["tag"].get(tag, {})
@@ -175,6 +178,18 @@ def settings_of(name: str, entry: Entry) -> dict[str, Any]:
     return tagged | tables.get(entry.name.partition(":")[0], {})
 
 
+def base_settings_of(name: str, entry: Entry, dataset: str) -> dict[str, Any]:
+    """What a protocol changes of the objective under a method on a dataset, if it is the method's usual one.
+
+    >>> import methods
+    >>> base_settings_of("oodml", methods.get("s2sd"), "cars")
+    {'p': 0.3}
+    """
+    usual = entry.base is not None and entry.base.name == entry.default_base
+    tables = toml.table(path_of(name)).get(BASE, {}).get(dataset, {}) if usual else {}
+    return tables.get(entry.name.partition(":")[0], {})
+
+
 class Explained(NamedTuple):
     """One line of a protocol: in which table (empty: the general keys), and where the value comes from."""
 
@@ -201,7 +216,7 @@ proxies and the like, as multiples of it', source='supplement B')
     for kind, owners, changes in _tables(path, table):
         place = ".".join((kind, *owners))
         for given, value in changes.items():
-            meaning = FIELDS[given].metadata["meaning"] if kind != SETTINGS else ""
+            meaning = FIELDS[given].metadata["meaning"] if kind in KINDS else ""
             yield Explained(place, given, value, meaning, comments.get((place, given), ""))
 
 
@@ -212,14 +227,15 @@ def summary(name: str) -> str:
 
 def _tables(path: Path, table: dict[str, Any]) -> Iterator[tuple[str, tuple[str, ...], dict[str, Any]]]:
     """Every table of a file: its kind, whom it is for, and its keys."""
-    for kind in (*KINDS, SETTINGS):
-        form = f"write [{kind}.{'DATASET.METHOD' if kind == 'both' else 'NAME'}] above its keys"
+    for kind in (*KINDS, SETTINGS, BASE):
+        double = kind in ("both", BASE)
+        form = f"write [{kind}.{'DATASET.METHOD' if double else 'NAME'}] above its keys"
         if not isinstance(table.get(kind, {}), dict):
             raise UserError(f"protocol {path}: {kind} = {table[kind]!r} is no table; {form}")
         for owner, changes in table.get(kind, {}).items():
-            inner = changes.items() if kind == "both" and isinstance(changes, dict) else [("", changes)]
+            inner = changes.items() if double and isinstance(changes, dict) else [("", changes)]
             for method, keys in inner:
-                owners = (owner, method) if kind == "both" else (owner,)
+                owners = (owner, method) if double else (owner,)
                 if not isinstance(keys, dict):
                     raise UserError(f"protocol {path}: {'.'.join((kind, *owners))} is no table; {form}")
                 yield kind, owners, keys
@@ -232,11 +248,11 @@ def _check_tables(path: Path, table: dict[str, Any], dataset: str, method: str) 
     when the protocol is read for a method.
     """
     for kind, owners, keys in _tables(path, table):
-        for given in keys if kind != SETTINGS else ():
+        for given in keys if kind in KINDS else ():
             _check_key(path, given)
         if not method or path.parent == FOLDER:  # these a test holds; methods would bring torch, and lack plug-ins
             continue
-        for what, owner in zip(("dataset", "method") if kind == "both" else (kind,), owners):
+        for what, owner in zip(("dataset", "method") if len(owners) == 2 else (kind,), owners):
             if meant := toml.slip(owner, _known(what, dataset)):
                 mend = "give it a name less like that" if what == "dataset" else "load it with --plugin FILE"
                 raise UserError(f"protocol {path}: [{'.'.join((kind, *owners))}] changes nothing: there is no "
@@ -263,7 +279,7 @@ def _tags(*names: str) -> list[str]:
 
 def _check_key(path: Path, given: str) -> None:
     if given not in FIELDS:
-        raise UserError(f"protocol {path.stem} has no key '{given}'{near(given, (*FIELDS, *KINDS, SETTINGS))}; "
+        raise UserError(f"protocol {path.stem} has no key '{given}'{near(given, (*FIELDS, *KINDS, SETTINGS, BASE))}; "
                         "`oodml protocols show oodml` lists them all")
 
 
