@@ -21,9 +21,9 @@ from methods.samplers import batches
 from reports.analysis import published
 from splits.union import EIGHT
 
-SHIPPED = ["capacity", "cross", "crt", "demo", "fewshot", "generic", "glyphs", "glyphs-union", "oodml-all",
-           "oodml-cars", "oodml-cub", "oodml-sop", "precision", "revisiting", "revisiting-parameters",
-           "revisiting-samplers", "uml-4", "uml-8"]
+SHIPPED = ["capacity", "cross", "crt", "crt-ablation", "demo", "fewshot", "generic", "glyphs", "glyphs-union",
+           "oodml-all", "oodml-cars", "oodml-cub", "oodml-sop", "precision", "revisiting", "revisiting-mixup",
+           "revisiting-parameters", "revisiting-samplers", "revisiting-switch", "uml-4", "uml-8", "uml-ablation"]
 
 
 def test_all_are_there() -> None:
@@ -48,6 +48,9 @@ def test_shipped_studies_name_what_exists(name: str) -> None:
                     protocol.load(used, dataset=dataset, overrides=overrides.protocol)
                     fitted, _ = fitting(methods.select(part.methods), dataset, used, overrides)
                     assert fitted
+                    for method, settings in overrides.methods.items():
+                        assert method in fitted
+                        methods.get(method).settings(dataset, **settings)
     for step in study.after:
         if step["step"] == "ensemble":
             specific = {dataset for part in study.parts for dataset in part.datasets}
@@ -121,6 +124,8 @@ def test_the_command_line_changes_a_study() -> None:
     ('datasets = ["cub"]\nmethods = "margin"\nseeds = 0', "seeds = 0 must be a whole number of at least 1"),
     ('datasets = ["cub"]\nmethods = "margin"\nseeds = true', "whole number"),
     ('datasets = ["cub"]\nmethods = "margin"\n[vary]\nbatchsize = [3]', "did you mean 'batch_size'"),
+    ('datasets = ["cub"]\nmethods = "margin"\n[vary]\nmargin.beta = [3]', 'in quotes, "margin.beta" = '),
+    ('datasets = ["cub"]\nmethods = "margin"\n[vary]\n"margin.beta" = 3', "must be a key of protocols, or METHOD.KEY"),
     ('datasets = ["cub"]\nmethods = "margin"\n[[after]]\nstep = "ensembles"', "did you mean 'ensemble'"),
     ('datasets = ["cub"]\nmethods = "margin"\n[[after]]\nkind = "fewsht"',
      r"lacks the key 'step'; write step = \"NAME\" \(did you mean 'fewshot'\?\), one of fewshot, cross, ensemble"),

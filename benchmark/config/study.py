@@ -42,15 +42,15 @@ class Part:
     set: dict[str, Any] = field(default_factory=dict)
     """Keys of the protocol and METHOD.KEY, for every cell."""
     vary: dict[str, tuple[Any, ...]] = field(default_factory=dict)
-    """Keys of the protocol and their values, one changed at a time; without a run of the plain protocol if `plain` is
-    false."""
+    """Keys of the protocol and METHOD.KEY with their values, one changed at a time; without a run of the plain protocol
+    if `plain` is false. A method's setting varies that method; of the others of the part nothing is run twice."""
     plain: bool = True
 
     def variations(self) -> Iterator[dict[str, Any]]:
         """The changes of each variation on top of `set`.
 
-        >>> list(Part(("cub",), "margin", vary={"dim": (64, 128)}).variations())
-        [{}, {'dim': 64}, {'dim': 128}]
+        >>> list(Part(("cub",), "r-margin", vary={"dim": (64, 128), "r-margin.p": (0.1,)}).variations())
+        [{}, {'dim': 64}, {'dim': 128}, {'r-margin.p': 0.1}]
         """
         if self.plain or not self.vary:
             yield {}
@@ -123,8 +123,11 @@ def _part(study: str, values: dict[str, Any]) -> Part:
         if wrong or (key == "seeds" and value < 1):
             raise UserError(f"study {study}: {key} = {value!r} must be {form}")
     for key, options in values.get("vary", {}).items():
-        if key not in protocols.FIELDS or not isinstance(options, list):
-            raise UserError(f"study {study}: vary.{key} must be a key of protocols with a list of values"
+        if isinstance(options, dict):
+            raise UserError(f"study {study}: write a method's setting under [vary] in quotes, "
+                            f'"{key}.{next(iter(options), "KEY")}" = [...]')
+        if (key not in protocols.FIELDS and "." not in key) or not isinstance(options, list):
+            raise UserError(f"study {study}: vary.{key} must be a key of protocols, or METHOD.KEY, with a list of values"
                             f"{near(key, protocols.FIELDS)}")
     return Part(**{**values, "datasets": tuple(values["datasets"]),
                    "vary": {key: tuple(options) for key, options in values.get("vary", {}).items()}})
