@@ -35,8 +35,8 @@ class CodedResidual(nn.Module):
 
         r_k = sum_j log(1 + exp(x_j . c_k)) (x_j - c_k),   Gamma_k(r) = V_k GELU(U_k r),   f = 1/K sum_k Gamma_k(r_k)
 
-    Kan et al. 2022, eq. 1-2. `forward` gives GELU(U_k r_k); V_k and the mean are `Aggregate`. With `shared` there is one
-    Gamma for all prototypes.
+    Kan et al. 2022, eq. 1-2. `forward` gives GELU(U_k r_k); V_k and the mean are `Aggregate`. With `shared` one Gamma
+    is of all prototypes.
     """
 
     def __init__(self, prototypes: int, width: int, hidden: int, shared: bool = False) -> None:

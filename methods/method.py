@@ -73,7 +73,7 @@ class Objective(nn.Module):
         raise NotImplementedError
 
     def rates(self) -> dict[str, float]:
-        """Learning rates of parameters that do not use the protocol's lr, as multiples of it, by their name in this module.
+        """Learning rates of parameters that do not use the protocol's lr, as multiples of it, by their name here.
 
         A paper's absolute rate is that of its own lr: 5e-4 for beta at 1e-5 is 50. A protocol with another lr
         then keeps the ratio.

@@ -43,8 +43,8 @@ class NormalisedSoftmax(Classification):
     @dataclass(frozen=True)
     class Settings:
         temperature: float = setting(0.05, "Revisiting DML, appendix A.1 (T)")
-        proxy_rate: float = setting(1.0, "times lr: Revisiting DML, appendix A.1, 1e-5 at 1e-5; its released run for SOP "
-                                    ".002", sop=200.0)
+        proxy_rate: float = setting(1.0, "times lr: Revisiting DML, appendix A.1, 1e-5 at 1e-5; its released run for "
+                                    "SOP .002", sop=200.0)
 
     def __init__(self, settings: Any, classes: int, dim: int) -> None:
         super().__init__(settings, classes, dim)

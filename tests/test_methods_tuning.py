@@ -218,7 +218,8 @@ def test_three_layers_as_released() -> None:
     states = x.tolist()
     layers = [module for module in method.embedding.modules() if isinstance(module, nn.Linear)]
     for place, layer in enumerate(layers):
-        states = [sum(w * s for w, s in zip(row, states)) + b for row, b in zip(layer.weight.tolist(), layer.bias.tolist())]
+        states = [sum(w * s for w, s in zip(row, states)) + b
+                  for row, b in zip(layer.weight.tolist(), layer.bias.tolist())]
         if place < 2:
             states = [s * (1 + math.erf(s / 2**0.5)) / 2 for s in states]
     length = sum(s * s for s in states)**0.5
@@ -246,8 +247,9 @@ def test_rates_are_multiplied_as_released() -> None:
 @pytest.mark.parametrize("dataset", ["uml", "uml-4", "cub"])
 def test_the_universal_study_has_its_settings_on_every_dataset(dataset: str) -> None:
     """Proxies at 1e4 times the rate; the scales and temperatures of its released code."""
-    expected = {"proxyanchor": ("proxy_rate", 1e4), "softtriple": ("proxy_rate", 1e4), "curricularface": ("proxy_rate", 1e4),
-                "cosface": ("proxy_rate", 1e4), "arcface": ("scale", 64.0), "multisimilarity": ("beta", 50.0),
+    expected = {"proxyanchor": ("proxy_rate", 1e4), "softtriple": ("proxy_rate", 1e4),
+                "curricularface": ("proxy_rate", 1e4), "cosface": ("proxy_rate", 1e4), "arcface": ("scale", 64.0),
+                "multisimilarity": ("beta", 50.0),
                 "hyp": ("temperature", 0.1)}
     for name, (key, value) in expected.items():
         assert plan._settings(methods.get(name), dataset, "uml", plan.Overrides())[key] == value, name

@@ -112,7 +112,8 @@ def _against_protocols(entry: Entry) -> None:
         if objective is not None:
             there = vars(objective.settings(**protocol.settings_of(name, objective)))
             rates = {key: value for key, value in there.items() if key.endswith("_rate")}
-            changes += [f"{key} {value:g} times lr: {value * special.lr:g}" for key, value in rates.items() if value != 1]
+            changes += [f"{key} {value:g} times lr: {value * special.lr:g}" for key, value in rates.items()
+                        if value != 1]
         if special.batches and special.batches != entry.batches:
             changes.append(f"the protocol's batches {special.batches} replace {entry.batches}")
         lines.append(f"  {name:12} {'; '.join(changes) or 'its defaults'}")

@@ -28,14 +28,15 @@ BASE = "base"
 SIZES = {"big": 256}
 """Image sizes of augmentations that have one of their own; of all others it is 224."""
 LEAST = {"epochs": 0, "lr": 0, "weight_decay": 0, "batch_size": 2, "dim": 1, "steps_per_epoch": 0, "size": 0,
-         "resize": 1, "flip": 0, "decay": 0, "warmup": 0, "head_rate": 0, "clip_value": 0, "clip_norm": 0, "evaluate_every": 1,
+         "head_rate": 0,
+         "resize": 1, "flip": 0, "decay": 0, "warmup": 0, "clip_value": 0, "clip_norm": 0, "evaluate_every": 1,
          "train_shots": 0, "seeds": 1}
 MOST = {"flip": 1}
 FROZEN_NORM = {True: "statistics", False: "no"}
 """What `frozen_norm` was called before `all` came; identities still call it so."""
 CHOICES = {"optimiser": ("adam", "adamw"), "precision": ("auto", "fp32", "bf16"),
            "compile": ("auto", "yes", "graphs", "no"), "interpolation": ("bilinear", "bicubic"),
-           "clustering": ("no", "last", "every"), "frozen_norm": tuple(FROZEN_NORM.values()) + ("all",)}
+           "clustering": ("no", "last", "every"), "frozen_norm": (*FROZEN_NORM.values(), "all")}
 LATER = {"clustering": "no", "head_rate": 1.0}
 """Keys that came later, with the value at which a run is the same as those before them: then they do not count."""
 FORMS = {"int": ("a whole number", "200"), "float": ("a number", "0.1"), "bool": ("true or false", "true"),

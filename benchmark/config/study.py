@@ -127,8 +127,8 @@ def _part(study: str, values: dict[str, Any]) -> Part:
             raise UserError(f"study {study}: write a method's setting under [vary] in quotes, "
                             f'"{key}.{next(iter(options), "KEY")}" = [...]')
         if (key not in protocols.FIELDS and "." not in key) or not isinstance(options, list):
-            raise UserError(f"study {study}: vary.{key} must be a key of protocols, or METHOD.KEY, with a list of values"
-                            f"{near(key, protocols.FIELDS)}")
+            raise UserError(f"study {study}: vary.{key} must be a key of protocols, or METHOD.KEY, with a list of "
+                            f"values{near(key, protocols.FIELDS)}")
     return Part(**{**values, "datasets": tuple(values["datasets"]),
                    "vary": {key: tuple(options) for key, options in values.get("vary", {}).items()}})
 
