@@ -98,6 +98,8 @@ def test_specs_with_absolute_rates_are_still_built() -> None:
     settings = {key: value for key, value in spec.settings.items() if key != "beta_rate"} | {"beta_lr": 5e-4}
     old = RunSpec(**{**vars_of(spec), "settings": settings})
     assert built(old).objective.settings == built(spec).objective.settings
+    assert old.identity == spec.identity
+    assert plan.changes(old) == plan.changes(spec) == {}
 
     spec = resolved("uml", "uml", "linear-emb")
     base = {key: value for key, value in spec.base_settings.items() if key != "proxy_rate"} | {"proxy_lr": 0.3}
@@ -280,3 +282,34 @@ def test_a_run_at_one_rate_is_the_run_that_it_was() -> None:
     """`head_rate` came later: at 1 it is not part of a run's identity."""
     assert "head_rate" not in resolved("oodml", "cub", "margin").protocol
     assert resolved("uml", "cub", "cosface").protocol["head_rate"] == 10
+
+
+# as the version before multiples of lr computed them, without a dataset, split and weights
+IDENTITIES = {
+    ("oodml", "cub", "margin"): "103a3cc118c3f6d1",
+    ("oodml", "sop", "r-margin"): "88abfcc8fee278b4",
+    ("oodml", "cars", "arcface"): "aea5b2da5102c4a3",
+    ("oodml", "cub", "proxyanchor"): "c936b5d0e2373a3e",
+    ("oodml", "cub", "uniform-prior"): "b731ab066eff85bf",
+    ("oodml", "cub", "s2sd"): "f409c4fdee680616",
+    ("oodml", "cub", "diva"): "93496ba8f33f8c2a",
+    ("oodml", "cub", "multisimilarity"): "351c16d0d060af1a",
+    ("demo", "glyphs", "arcface"): "455116bf5db1d61a",
+    ("demo", "glyphs", "margin"): "f2ff20c7fa9510b9",
+    ("crt", "cub", "crt"): "6986f8b549382a85",
+    ("glyphs", "glyphs", "triplet"): "bb1aaf7d417ff9d4",
+}
+
+
+@pytest.mark.parametrize("cell", IDENTITIES, ids="-".join)
+def test_runs_that_train_as_before_keep_their_identity(cell: tuple[str, str, str]) -> None:
+    assert resolved(*cell).identity.startswith(IDENTITIES[cell])
+
+
+@pytest.mark.parametrize("cell", [("glyphs", "glyphs", "margin"), ("revisiting", "cub", "triplet"),
+                                  ("uml", "cub", "cosface"), ("oodml", "cars", "s2sd")], ids="-".join)
+def test_runs_that_train_otherwise_are_other_runs(cell: tuple[str, str, str]) -> None:
+    """A rate, a frozen norm, a last layer and a base objective that differ from before."""
+    before = {("glyphs", "glyphs", "margin"): "3b0315096b9ad72d", ("revisiting", "cub", "triplet"): "356edec91c0602af",
+              ("uml", "cub", "cosface"): "bd78d7695611cd0d", ("oodml", "cars", "s2sd"): "0142ed7b9a208f15"}
+    assert not resolved(*cell).identity.startswith(before[cell])

@@ -49,8 +49,12 @@ class RunSpec:
 
     @cached_property
     def identity(self) -> str:
-        """SHA-256 over all of it; the split's number in its ladder does not count, its classes do."""
+        """SHA-256 over all of it; the split's number in its ladder does not count, its classes do.
+
+        Rates of loss parameters count by their absolute value: a run whose rates are the same is the same run.
+        """
         facts = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "split"}
+        facts |= {part: _in_absolutes(facts[part], self.protocol.get("lr")) for part in ("settings", "base_settings")}
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
     def folder(self, workspace: Workspace) -> Path:
@@ -112,9 +116,10 @@ def changes(spec: RunSpec) -> dict[str, Any]:
         base = base_settings(entry, spec.dataset, name, plain)
     except (UserError, methods.MethodError):
         return {}
+    mine, below = _in_multiples(spec)
     return {f"{part}.{key}": value
-            for part, now, before in (("protocol", spec.protocol, usual), ("settings", spec.settings, own),
-                                      ("base_settings", spec.base_settings, base))
+            for part, now, before in (("protocol", spec.protocol, usual), ("settings", mine, own),
+                                      ("base_settings", below, base))
             for key, value in now.items() if json.dumps(value) != json.dumps(before.get(key))}
 
 
@@ -219,13 +224,30 @@ def load_protocol(name: str, dataset: str, method: str, overrides: Overrides) ->
                           overrides=overrides.protocol)
 
 
+RATED = ("beta", "proxy")
+"""What has a rate of its own: `beta_rate`, times lr, was `beta_lr`."""
+
+
+def _in_absolutes(settings: dict[str, Any], lr: float | None) -> dict[str, Any]:
+    """Settings with absolute rates, as specs of earlier versions hold them.
+
+    >>> _in_absolutes({"beta": 1.2, "beta_rate": 50.0}, 1e-5)
+    {'beta': 1.2, 'beta_lr': 0.0005}
+    """
+    if lr is None or "rate" in settings:  # an earlier parameter-efficient method's, whose `proxy_rate` was a factor
+        return settings
+    rates = {f"{key}_rate": f"{key}_lr" for key in RATED}
+    return {rates.get(key, key): float(f"{value * lr:.12g}") if key in rates else value
+            for key, value in settings.items()}
+
+
 def _in_multiples(spec: RunSpec) -> tuple[dict[str, Any], dict[str, Any]]:
     """A spec's settings with every rate as a multiple of lr; older specs hold absolute ones, such as `beta_lr`."""
     entry, lr = methods.get(spec.method), spec.protocol["lr"] or 1.0
     of_both = dict(spec.settings), dict(spec.base_settings)
     for one, settings in zip((entry, entry.base), of_both):
         known = {} if one is None else {field.name for field in dataclasses.fields(one.cls.Settings)}  # type: ignore[attr-defined]
-        for key in ("beta", "proxy"):
+        for key in RATED:
             if f"{key}_lr" in settings and f"{key}_rate" in known:
                 settings[f"{key}_rate"] = float(f"{settings.pop(f'{key}_lr') / lr:.12g}")
         # parameter-efficient methods had a factor of their own for the proxies of the objective
