@@ -10,7 +10,7 @@ import sys
 import click
 
 from benchmark import commands
-from benchmark.utils.errors import is_users_mistake
+from benchmark.utils.errors import is_user_error
 
 
 class Commands(click.Group):
@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> None:
         click.echo(f"oodml: {error.strerror or error}{where}", err=True)
         sys.exit(2)
     except Exception as error:
-        if not is_users_mistake(error):
+        if not is_user_error(error):
             raise
         click.echo(f"oodml: {error}", err=True)
         sys.exit(2)

@@ -21,6 +21,8 @@ from torch import Tensor, nn
 class MethodError(ValueError):
     """A mistake in the choice of a method or of its settings, worded for its user."""
 
+    user_error = True
+
 
 def near(name: str, options: Iterable[str]) -> str:
     """A hint at the option that was probably meant, ready to stand behind the wrong name.

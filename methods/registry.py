@@ -60,52 +60,61 @@ class Entry:
     def batches(self) -> str:
         return getattr(self.objective.cls if self.objective else self.cls, "batches", "spc-2")
 
-    def settings(self, dataset: str = "", **given: Any) -> Any:
-        """This method's hyper-parameters for a dataset, with those given by a protocol or the user on top."""
+    def settings(self, dataset: str = "", **changes: Any) -> Any:
+        """This method's hyper-parameters for a dataset, with what a protocol or the user changes on top."""
+        from pydantic import TypeAdapter, ValidationError  # a list of methods does without it
+
         fields = {f.name: f for f in dataclasses.fields(self.cls.Settings)}  # type: ignore[attr-defined]
         values = {key: f.metadata["per_dataset"][dataset] for key, f in fields.items()
                   if dataset in f.metadata.get("per_dataset", {})}
         values |= dict(self.defaults)
-        for key, value in given.items():
+        for key, value in changes.items():
             if key not in fields:
                 raise MethodError(f"method {self.name} has no setting '{key}'{near(key, fields)}")
-            values[key] = coerce(value, fields[key], f"{self.name}.{key}")
-        return self.cls.Settings(**values)  # type: ignore[attr-defined]
+            several = isinstance(value, str) and isinstance(fields[key].default, tuple)
+            values[key] = value.split(",") if several else value
+        try:
+            typed: Any = TypeAdapter(self.cls.Settings).validate_python(values)  # type: ignore[attr-defined]
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise MethodError(f"{self.name}.{first['loc'][0]} = {first['input']!r}: {first['msg']}") from None
+        # a run's identity has a number as it was written, 1 or 1.0
+        return dataclasses.replace(typed, **{k: v for k, v in values.items() if isinstance(v, (int, float))})
 
-    def stored(self, dataset: str = "", **given: Any) -> dict[str, Any]:
+    def stored(self, dataset: str = "", **changes: Any) -> dict[str, Any]:
         """The same as a run's spec holds them: without what came later and is at its default."""
-        settings = self.settings(dataset, **given)
+        settings = self.settings(dataset, **changes)
         return {key: value for key, value in dataclasses.asdict(settings).items()
                 if not (settings.__dataclass_fields__[key].metadata.get("later")
                         and value == settings.__dataclass_fields__[key].default)}
 
-    def fits(self, backbone: nn.Module | str) -> str:
+    def misfit(self, backbone: nn.Module | str) -> str:
         """Why the method cannot stand on a backbone, given or by name; empty if it can.
 
-        >>> get("margin").fits("resnet18")
+        >>> get("margin").misfit("resnet18")
         ''
         """
         if issubclass(self.cls, Objective):
             return ""
         if isinstance(backbone, str):
-            from methods.backbones import sketch
+            from methods.backbones import skeleton
 
-            backbone = sketch(backbone)
+            backbone = skeleton(backbone)
         return self.cls.misfit(backbone)  # type: ignore[attr-defined]
 
-    def rehearse(self, backbone: str, classes: int, dim: int, settings: Any, base_settings: Any = None) -> None:
-        """Build the method without memory behind its weights, so that what does not go together is told early.
+    def check_build(self, backbone: str, classes: int, dim: int, settings: Any, base_settings: Any = None) -> None:
+        """Build the method without memory behind its weights, so that what does not go together is an error early.
 
         That is a MethodError; all else may come of this way of building alone and is left to the run.
         """
-        from methods.backbones import sketch
+        from methods.backbones import skeleton
 
         try:
             with torch.device("meta"):
                 if issubclass(self.cls, Objective):
                     self.cls(settings, classes, dim)
                 else:
-                    self.build(copy.deepcopy(sketch(backbone)), classes, dim, settings, base_settings)
+                    self.build(copy.deepcopy(skeleton(backbone)), classes, dim, settings, base_settings)
         except MethodError:
             raise
         except Exception:  # such as a number that is read off a weight
@@ -114,7 +123,7 @@ class Entry:
     def build(self, backbone: nn.Module, classes: int, dim: int, settings: Any = None,
               base_settings: Any = None) -> Method:
         """The trainable module, for `classes` training classes and embeddings of `dim` numbers."""
-        reason = self.fits(backbone)
+        reason = self.misfit(backbone)
         if reason:
             raise MethodError(f"method {self.name}: {reason}")
         settings = self.settings() if settings is None else settings
@@ -125,22 +134,6 @@ class Entry:
         if base is not None:
             objective = base.cls(base.settings() if base_settings is None else base_settings, classes, dim)
         return self.cls(backbone, objective, dim, settings)  # type: ignore[call-arg, return-value]
-
-
-def coerce(value: Any, field: dataclasses.Field, where: str) -> Any:
-    """A command-line text as the type of the setting's default."""
-    default: Any = field.default
-    kind = type(default)
-    if not isinstance(value, str) or kind is str:
-        return value
-    try:
-        if kind is bool:
-            return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[value.lower()]
-        if kind is tuple:
-            return tuple(type(default[0])(v) for v in value.split(","))
-        return kind(value)
-    except (ValueError, KeyError):
-        raise MethodError(f"{where}: '{value}' is not a {kind.__name__} such as its default {default}") from None
 
 
 def register(name: str, *, family: str, papers: Iterable[str] = (), tags: Iterable[str] = (), cite: str = "",
@@ -242,6 +235,29 @@ def get(name: str) -> Entry:
     return dataclasses.replace(entry, name=name, base=base)
 
 
+def create(name: str, backbone: nn.Module | str, *, classes: int, dim: int = 128, dataset: str = "",
+           **settings: Any) -> Method:
+    """A method ready to be trained, by name: a network whose `step(images, labels)` gives loss and embeddings.
+
+    Args:
+        name: as in `get`.
+        backbone: a network with its weights, or the name of one, which then has random weights.
+        classes: how many training classes there are; labels are 0 .. classes - 1.
+        dim: the dimension of an embedding.
+        dataset: whose settings are taken where the paper has one for each dataset.
+        settings: the method's own hyper-parameters that differ from the paper's.
+
+    >>> create("margin", "conv4", classes=10, dim=64, beta=0.6).embed(torch.zeros(2, 3, 32, 32)).shape
+    torch.Size([2, 64])
+    """
+    entry = get(name)
+    if isinstance(backbone, str):
+        from methods import backbones
+
+        backbone = backbones.create(backbone)
+    return entry.build(backbone, classes, dim, entry.settings(dataset, **settings))
+
+
 def select(text: str) -> list[str]:
     """Names chosen by a list of names, globs, `tag:X`, `all` and exclusions.
 
@@ -252,16 +268,17 @@ def select(text: str) -> list[str]:
     for part in filter(None, (p.strip() for p in text.split(","))):
         exclude, part = part.startswith("-"), part.lstrip("-")
         if part == "all":
-            found = names()
+            matches = names()
         elif part.startswith("tag:"):
-            found = names(part[4:])
+            matches = names(part[4:])
         elif any(c in part for c in "*?["):
-            found = fnmatch.filter(names(), part)
+            matches = fnmatch.filter(names(), part)
         else:
-            found = [get(part).name]
-        if not found:
+            matches = [get(part).name]
+        if not matches:
             raise MethodError(f"'{part}' matches no method; `oodml methods` lists all")
-        chosen = [n for n in chosen if n not in found] if exclude else chosen + [n for n in found if n not in chosen]
+        chosen = ([n for n in chosen if n not in matches] if exclude else
+                  chosen + [n for n in matches if n not in chosen])
     if not chosen:
         raise MethodError(f"'{text}' leaves no method to run")
     return chosen

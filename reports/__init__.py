@@ -3,3 +3,5 @@
 
 class ReportError(ValueError):
     """A mistake in records or in the choice of a table, worded for its user."""
+
+    user_error = True

@@ -4,14 +4,16 @@ Scores are fractions in CSV and JSON, percent with one decimal elsewhere. The ti
 
     ags        dataset metric method protocol backbone source rank rank:low rank:high ags std n low high coverage
     ladder     dataset metric method protocol backbone source split kind frd score std n low high
-    uml        union metric method protocol backbone source group dataset score std n   (dataset: a part or a mean)
+    uml        union metric method protocol backbone source group dataset statistic score std n   (dataset: a part or a
+               mean; statistic: recall of a part, or unified, harmonic, arithmetic)
     recall     dataset method protocol backbone source, then a column for each metric, on the default split
     fewshot    dataset split frd method protocol backbone source seed shots metric zero few episodes
     structure  dataset split frd method protocol backbone source seed, the metric, then a column for each measure
     runs       one row a run, every plain column of the records
 
 `std` is over seeds with n - 1, `low` and `high` bound the 95 % interval over resampled classes and seeds, and
-`rank:low` to `rank:high` are the ranks that cannot be told apart.
+`rank:low` to `rank:high` are the ranks among which a row does not differ significantly. The last column of each,
+`overrides`, names the keys in which the runs of a row differ from the file of their protocol.
 """
 
 from __future__ import annotations
@@ -21,11 +23,12 @@ from collections.abc import Callable
 
 import pandas as pd
 
-from reports import ReportError, aggregate
-from reports.aggregate import ROW, USUAL
+from reports import ReportError
+from reports.aggregate import Board
 from reports.analysis import views
-from reports.analysis.results import Results, union_parts
+from reports.analysis.results import Results
 from reports.records import metrics
+from reports.selection import ROW, USUAL, on_ladder
 from reports.tables import boards as tables
 from reports.tables import formats
 from reports.tables.boards import Column, Table
@@ -34,13 +37,19 @@ _FORMS = ("csv", "latex", "md", "json", "text", "macros")
 
 
 def _tidy_ags(results: Results, metric: str) -> pd.DataFrame:
-    rows = []
-    for dataset in sorted(aggregate.on_ladder(results.runs)["dataset"].unique()):
-        board = views.heat_table(results, dataset, metric).frame
-        named = {dataset: "ags"} | {f"{dataset}:{what}": what for what in ("std", "n", "low", "high", "coverage")}
-        rows.append(board.rename(columns=named).assign(dataset=dataset, metric=metric))
+    boards = [_scores(views.rung_board(results, dataset, metric), "ags")
+              for dataset in sorted(on_ladder(results.runs)["dataset"].unique())]
     columns = ["dataset", "metric", *ROW, "rank", "rank:low", "rank:high", "ags", "std", "n", "low", "high", "coverage"]
-    return _joined(rows, columns)
+    return _joined([board.rename(columns={"part": "dataset", "score": "ags"}).assign(metric=metric)
+                    for board in boards], columns)
+
+
+def _scores(board: Board, *statistics: str) -> pd.DataFrame:
+    """The scores of some statistics with the facts of their rows, row by row."""
+    scores = board.scores[board.scores["statistic"].isin(statistics)]
+    place = {row: i for i, row in enumerate(board.rows.index)}
+    scores = scores.sort_values("row", key=lambda rows: rows.map(place), kind="stable")
+    return scores.join(board.rows.drop(columns="group", errors="ignore").rename(columns={"dataset": "union"}), on="row")
 
 
 def _tidy_ladder(results: Results, metric: str) -> pd.DataFrame:
@@ -56,16 +65,14 @@ def _tidy_ladder(results: Results, metric: str) -> pd.DataFrame:
 def _tidy_union(results: Results, metric: str) -> pd.DataFrame:
     rows = []
     for board in _union_boards(results, metric):
-        for row in board.to_dict("records"):
-            for part in [*union_parts(board), "unified", "harmonic", "arithmetic"]:
-                if pd.notna(row[part]):
-                    rows.append({key: row[key] for key in (*ROW, "group")} | {
-                        "union": row["dataset"], "metric": metric, "dataset": part, "score": row[part],
-                        "std": row[f"{part}:std"], "n": int(row[f"{part}:n"])})
-    return _joined([pd.DataFrame(rows)], ["union", "metric", *ROW, "group", "dataset", "score", "std", "n"])
+        scores = _scores(board, "recall", "unified", "harmonic", "arithmetic").dropna(subset=["score"])
+        group = scores["row"].map(board.rows["group"])
+        rows.append(scores.assign(metric=metric, group=group, n=scores["n"].astype(int),
+                                  dataset=scores["part"].where(scores["part"] != "", scores["statistic"])))
+    return _joined(rows, ["union", "metric", *ROW, "group", "dataset", "statistic", "score", "std", "n"])
 
 
-def _union_boards(results: Results, metric: str) -> list[pd.DataFrame]:
+def _union_boards(results: Results, metric: str) -> list[Board]:
     boards = [results.universal(dataset, protocol, metric) for dataset in results.unions
               for protocol in results.protocols]
     return [board for board in boards if len(board)]
@@ -115,17 +122,17 @@ def _shaped(results: Results, name: str, metric: str, tidy: pd.DataFrame) -> lis
 
 
 def _recall_tables(results: Results, tidy: pd.DataFrame) -> list[Table]:
-    """A table a dataset, for scores on other images are not better or worse; floors are known, and never the best."""
-    runs, found = results.runs, []
-    floor = runs["family"].eq("floor") | runs["method"].str.split("[").str[0].isin(aggregate.FLOORS)
-    floors = set(runs.loc[floor, ROW].itertuples(index=False, name=None))
+    """A table a dataset: scores on other images are not better or worse; baselines are known, and never the best."""
+    runs, made = results.runs, []
+    baselines = set(runs.loc[runs["baseline"], ROW].itertuples(index=False, name=None))
     for dataset, rows in tidy.groupby("dataset", sort=True):
-        rows = rows.assign(floor=[key in floors for key in rows[ROW].itertuples(index=False, name=None)])
+        rows = rows.assign(baseline=[key in baselines for key in rows[ROW].itertuples(index=False, name=None)])
         scores = [metric for metric in metrics(runs) if rows[metric].notna().any()]
-        columns = (*(Column(key, key) for key in ("dataset", *ROW)), *(Column(key, key, "score") for key in scores))
-        found.append(Table(f"recall-{dataset}", f"Scores on the default split of {dataset}", columns,
-                           rows.reset_index(drop=True)))
-    return found
+        columns = (*(Column(key, key) for key in ("dataset", *ROW)), *(Column(key, key, "score") for key in scores),
+                   *((Column("overrides", "overrides"),) if rows["overrides"].ne("").any() else ()))
+        made.append(Table(f"recall-{dataset}", f"Scores on the default split of {dataset}", columns,
+                          rows.reset_index(drop=True)))
+    return made
 
 
 def macro_name(*words: str) -> str:
@@ -135,7 +142,7 @@ def macro_name(*words: str) -> str:
     ('oodmlCubSTwoSDAgs', 'oodmlCarsProxyAnchorRecallOne')
     """
     digits = ("Zero", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")
-    text = re.sub(r"\d", lambda found: f"-{digits[int(found[0])]}-", "-".join(words))
+    text = re.sub(r"\d", lambda digit: f"-{digits[int(digit[0])]}-", "-".join(words))
     parts = [part for part in re.split(r"[^A-Za-z]+", text) if part]
     return "oodml" + "".join(part.upper() if len(part) < 3 else part[:1].upper() + part[1:] for part in parts)
 
@@ -154,8 +161,9 @@ def _macros(results: Results, tidy: pd.DataFrame, name: str, metric: str) -> str
         again = 2
         while key in lines:
             key, again = f"{base}{macro_name(str(again)).removeprefix('oodml')}", again + 1
-        lines[key] = f"{100 * row[value]:.1f}", " ".join(map(str, words))
-    return "".join(f"\\newcommand{{\\{key}}}{{{text}}} % {told}\n" for key, (text, told) in sorted(lines.items()))
+        differs = f" ({row['overrides']})" if row["overrides"] else ""
+        lines[key] = f"{100 * row[value]:.1f}", " ".join(map(str, words)) + differs
+    return "".join(f"\\newcommand{{\\{key}}}{{{text}}} % {about}\n" for key, (text, about) in sorted(lines.items()))
 
 
 def export(results: Results, name: str, form: str, metric: str = "recall@1") -> str:
@@ -168,6 +176,9 @@ def export(results: Results, name: str, form: str, metric: str = "recall@1") -> 
     if tidy.empty:
         makes = "oodml fewshot" if name == "fewshot" else "oodml run"
         raise ReportError(f"no run has what the table '{name}' shows; `{makes}` makes it")
+    if "overrides" not in tidy:
+        tidy = tidy.assign(overrides=[results.overrides.get(key, "") for key in
+                                      tidy[ROW].itertuples(index=False, name=None)])
     if form == "macros":
         return _macros(results, tidy, name, metric)
     if form in ("csv", "json"):

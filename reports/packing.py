@@ -1,7 +1,7 @@
 """Loose records to packed ones and back.
 
 Packed records are small enough to be committed and travel with their project. What is kept is kept bit for bit; left
-out are outcomes of single queries (summed by class instead, from which every test of recall@1 is made), the values of
+out are results of single queries (summed by class instead, from which every test of recall@1 is made), the values of
 single episodes, the name of the host, and of training curves all but a few points.
 """
 
@@ -19,7 +19,7 @@ import pandas as pd
 from reports import ReportError, records
 from reports.analysis import fewshot, transfer
 from reports.records import FAILURES, read, scan, scan_checked
-from reports.storage import outcomes, packed
+from reports.storage import packed, queries
 
 POINTS = 16
 """Points of a training curve that are packed."""
@@ -46,21 +46,21 @@ def _entry(run: Path, record: dict[str, Any], sides: dict[str, Any]) -> packed.E
     made = {key: value for key, value in record["provenance"].items() if key != "host"}
     entry = {"record": record | {"curve": columns, "provenance": made}, "beside": {}}
     for name in (fewshot.NAME, transfer.NAME):
-        found = packed.beside(run, name)
-        if found is not None:
-            entry["beside"][name] = _without_values(found)
-    summed = outcomes.summed(run)
+        content = packed.beside(run, name)
+        if content is not None:
+            entry["beside"][name] = _without_values(content)
+    summed = queries.summed(run)
     if summed:
-        key = outcomes.side_name(summed["side"])
+        key = queries.side_name(summed["side"])
         sides[key] = summed["side"]
-        entry["beside"][outcomes.SUMMED] = summed | {"side": key}
+        entry["beside"][queries.SUMMED] = summed | {"side": key}
     return entry
 
 
-def _without_values(found: Any) -> Any:
-    if isinstance(found, dict):
-        return {key: _without_values(value) for key, value in found.items() if key != "values"}
-    return found
+def _without_values(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {key: _without_values(value) for key, value in content.items() if key != "values"}
+    return content
 
 
 def pack(folders: Iterable[Path | str], out: Path, datasets: list[str] | None = None) -> tuple[list[Path], int]:
@@ -90,7 +90,7 @@ def pack(folders: Iterable[Path | str], out: Path, datasets: list[str] | None = 
         home.mkdir(parents=True, exist_ok=True)
         texts = {f"{method}{packed.ENDING}": packed.to_text(entries) for method, entries in files.items()}
         if sides:
-            texts[outcomes.SIDES] = json.dumps(sides, sort_keys=True, ensure_ascii=False, separators=(",", ":")) + "\n"
+            texts[queries.SIDES] = json.dumps(sides, sort_keys=True, ensure_ascii=False, separators=(",", ":")) + "\n"
         failed = lost[lost["dataset"] == dataset].drop(columns="path")
         lines = {json.dumps({k: v for k, v in row.items() if pd.notna(v)}, sort_keys=True, ensure_ascii=False)
                  for row in failed.to_dict("records")}
@@ -107,13 +107,13 @@ def pack(folders: Iterable[Path | str], out: Path, datasets: list[str] | None = 
 def _passes(run: str) -> bool:
     """Whether a failure passes by itself, as that of a full disk: the next sweep does the cell, and nobody need know.
     """
-    found = packed.beside(run, records.FAILURE)
-    return isinstance(found, dict) and bool(found.get("passing"))
+    failure = packed.beside(run, records.FAILURE)
+    return isinstance(failure, dict) and bool(failure.get("passing"))
 
 
-def _cells(told: pd.DataFrame) -> list[tuple[str, ...]]:
-    """The cell of each run or failure, as far as it is told: dataset, split, method, seed, protocol, backbone."""
-    rows = told[["dataset", "split", "method", "seed", "protocol", "backbone"]].itertuples(index=False, name=None)
+def _cells(runs: pd.DataFrame) -> list[tuple[str, ...]]:
+    """The cell of each run or failure, as far as it is known: dataset, split, method, seed, protocol, backbone."""
+    rows = runs[["dataset", "split", "method", "seed", "protocol", "backbone"]].itertuples(index=False, name=None)
     return [tuple(str(part) for part in row if pd.notna(part)) for row in rows]
 
 
@@ -138,7 +138,7 @@ def unpack(folder: Path, runs: Path) -> tuple[int, int]:
             continue
         to.mkdir(parents=True, exist_ok=True)
         beside = {name: packed.beside(run, name) for name in (fewshot.NAME, transfer.NAME)}
-        for name, content in (beside | {outcomes.SUMMED: outcomes.summed(run)}).items():
+        for name, content in (beside | {queries.SUMMED: queries.summed(run)}).items():
             if content is not None:
                 (to / name).write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         records.write(to, record)

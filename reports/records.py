@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import math
 import os
+import shlex
 import warnings
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,7 @@ FACTS = (
     "path", "iteration", "frd_class_means_released", "dataset_hash", "split_hash", "train_classes", "test_classes",
     "train_images", "test_images", "ladder", "parts", "members", "weights", "papers", "tags", "summary", "cite",
     "settings", "trains", "trainable_parameters", "total_parameters", "protocol_settings", "chosen_epochs", "curve",
-    "queries", "left_out", "device", "date", "commit", "dirty", "version", "command",
+    "queries", "left_out", "device", "date", "commit", "dirty", "version", "command", "overrides",
 )
 FAILURE_FACTS = ("dataset", "split", "method", "seed", "protocol", "backbone", "kind", "cause", "remedy", "state",
                  "path")
@@ -99,7 +101,7 @@ def _load(path: Path) -> Any:
 def read(path: Path | str) -> dict[str, Any]:
     """The record in a file, in a run's folder or in a pack (FILE/RUN), of an older schema as today's would have it.
 
-    What is cut or damaged is a ReportError, what is of a newer schema `migration.Foreign`.
+    What is cut or damaged is a ReportError, what is of a newer schema `migration.IncompatibleRecord`.
     """
     path = Path(path)
     inside = path.parent.name.endswith(packed.ENDING)
@@ -112,8 +114,8 @@ def read(path: Path | str) -> dict[str, Any]:
         raise type(error)(message if str(path) in message else f"{path}: {message}") from None
 
 
-def _found(folder: str) -> Iterator[tuple[str, str]]:
-    """Every (folder, name of a file that tells of runs) below a folder, in a stated order; a record outranks a failure.
+def _files(folder: str) -> Iterator[tuple[str, str]]:
+    """Every (folder, name of a file about runs) below a folder, in a stated order; a record outranks a failure.
     """
     for root, folders, files in os.walk(folder):
         folders.sort()
@@ -146,6 +148,7 @@ def _row(record: dict[str, Any], path: Path, shared: dict[str, Any]) -> dict[str
     row |= {key: one(method[key]) for key in ("papers", "tags", "summary", "cite", "settings", "trains",
                                               "trainable_parameters", "total_parameters")}
     row |= {key: made.get(key) for key in ("date", "commit", "dirty", "version", "command")}
+    row["overrides"] = one(made["overrides"] if "overrides" in made else _overrides(record["source"], made))
     for rule, scores in record["scores"].items():
         row |= scores if rule == "last" else {f"{rule}:{metric}": value for metric, value in scores.items()}
     for domain, scores in record["domains"].items():
@@ -153,6 +156,25 @@ def _row(record: dict[str, Any], path: Path, shared: dict[str, Any]) -> dict[str
     for side, values in record["structure"].items():
         row |= {f"structure:{side}:{name}": v for name, v in (values or {}).items() if isinstance(v, _MAYBE)}
     return row | {f"cost:{name}": value for name, value in record["cost"].items() if isinstance(value, _MAYBE)}
+
+
+def _overrides(source: str, made: dict[str, Any]) -> dict[str, list[Any]] | None:
+    """{key: [None, value]} that the command of a run changed; None where a study may have, or no command is known.
+
+    >>> _overrides("run", {"command": "oodml run --protocol oodml --set epochs=30"}), _overrides("run", {})
+    ({'epochs': [None, '30']}, None)
+    """
+    if source != "run":
+        return {}
+    try:
+        words = shlex.split(str(made.get("command") or ""))
+    except ValueError:
+        return None
+    if "run" not in words[:2] or any(word.partition("=")[0] == "--study" for word in words):
+        return None
+    pairs = [word.removeprefix("--set=") for before, word in pairwise(["", *words])
+             if before == "--set" or word.startswith("--set=")]
+    return {key: [None, value] for key, _, value in (pair.partition("=") for pair in pairs)}
 
 
 def _failure(folder: Path, root: Path, cause: dict[str, Any], state: str) -> dict[str, Any]:
@@ -178,7 +200,7 @@ def scan(folder: Path | str | Iterable[Path | str]) -> tuple[pd.DataFrame, pd.Da
     lost: list[dict[str, Any]] = []
     shared: dict[str, Any] = {}
     for top in folders:
-        for name, mark in _found(str(top)):
+        for name, mark in _files(str(top)):
             path = Path(name) / mark
             try:
                 if mark == RECORD:

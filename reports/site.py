@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 
 from reports.analysis import views
-from reports.analysis.progress import Study
+from reports.analysis.progress import StudyProgress
 from reports.analysis.results import Results
 from reports.html import pages, study_pages
 from reports.html.extras import Extras
@@ -25,7 +25,7 @@ MANY = 24
 
 
 def build(results: Results, failures: pd.DataFrame, out: Path, splits: Path | None = None,
-          studies: Sequence[Study] = ()) -> Path:
+          studies: Sequence[StudyProgress] = ()) -> Path:
     """Writes the site of some results into a folder and returns its `index.html`.
 
     The same records give the same bytes; pages of an earlier build that are no longer made are removed. Figures of

@@ -7,38 +7,41 @@ from collections.abc import Sequence
 import pandas as pd
 
 from reports.analysis import progress
-from reports.analysis.progress import Study
+from reports.analysis.progress import StudyProgress
 from reports.analysis.results import Results
 from reports.tables import boards as tables
 from reports.tables import formats
 
 
-def summary(results: Results, lost: pd.DataFrame, metric: str = "recall@1", studies: Sequence[Study] = ()) -> str:
+def summary(results: Results, lost: pd.DataFrame, metric: str = "recall@1",
+            studies: Sequence[StudyProgress] = ()) -> str:
     """The AGS board of each protocol, the board of each union, and lines on studies and on runs without a result."""
     blocks = []
     for protocol in results.protocols:
         board = results.ags(metric, protocol)
         if len(board):
-            title = f"AGS of {metric} along the ladder, protocol {protocol} (percent, higher is better)"
+            title = (f"AGS of {metric} along the ladder, protocol {protocol} (percent, higher is better)"
+                     f"{tables.differing(board)}")
             blocks.append(f"{title}\n\n{formats.to_text(tables.ags_table(board, metric))}")
         for dataset in results.unions:
             part = results.universal(dataset, protocol, metric)
             if len(part):
-                title = f"{metric} on {dataset}, protocol {protocol}, ranked by the harmonic mean (percent)"
+                title = (f"{metric} on {dataset}, protocol {protocol}, ranked by the harmonic mean (percent)"
+                         f"{tables.differing(part)}")
                 blocks.append(f"{title}\n\n{formats.to_text(tables.without_parts(tables.union_table(part, metric)))}")
     if not blocks:
         count = len(results.runs)
         blocks.append(f"No ladder and no union among {count} runs: nothing to rank, the pages show their scores.\n")
     lines = [*results.notes]
     for study in studies:
-        told = progress.shown(study, results.runs)
-        if told and told["done"] < told["runs"]:
+        shown = progress.shown(study, results.runs)
+        if shown and shown["done"] < shown["runs"]:
             parts = ", ".join(f"{part['dataset']} on {part['backbone']} {part['done']}/{part['runs']}"
-                              for part in told["parts"])
+                              for part in shown["parts"])
             lines.append(f"The study {study.name} is not finished: {parts}. `{study.command}` does the rest.")
     for row in lost.head(5).to_dict("records"):
         run = " ".join(str(row[key]) for key in ("dataset", "split", "method") if row[key])
-        lines.append(f"{row['state']}: {run}: {str(row['cause'] or 'not told').splitlines()[0]}")
+        lines.append(f"{row['state']}: {run}: {str(row['cause'] or 'no cause recorded').splitlines()[0]}")
     if len(lost) > 5:
         lines.append(f"... and {len(lost) - 5} more runs without a result")
     return "\n".join([*blocks, *lines])

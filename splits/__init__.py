@@ -3,3 +3,5 @@
 
 class SplitError(ValueError):
     """A mistake in features, labels or a manifest, worded for its user."""
+
+    user_error = True

@@ -112,11 +112,9 @@ def first_moves(ladder: Ladder) -> np.ndarray:
 
 
 def _spearman(a: np.ndarray, b: np.ndarray) -> float:
-    from scipy.stats import rankdata
+    from scipy.stats import spearmanr
 
-    if not np.ptp(a) or not np.ptp(b):
-        return float("nan")
-    return float(np.corrcoef(rankdata(a), rankdata(b))[0, 1])
+    return float(spearmanr(a, b).statistic) if np.ptp(a) and np.ptp(b) else float("nan")
 
 
 def _overlap(one: Split, two: Split) -> float:

@@ -52,14 +52,14 @@ def few_shot_episodes(images: Sequence[str], labels: np.ndarray, classes: Sequen
     groups = _groups(images, labels, classes, test_classes)
     for k in shots:
         _check_shots(k)
-        too_small = tuple(name for name, places in groups.items() if len(places) <= k)
+        too_small = tuple(name for name, members in groups.items() if len(members) <= k)
         for number in range(episodes):
             support, query = [], []
-            for name, places in groups.items():
-                if len(places) > k:
-                    order = seeded_order([images[i] for i in places], "episode", seed, k, number, name)
-                    support.append(places[order[:k]])
-                    query.append(places[order[k:]])
+            for name, members in groups.items():
+                if len(members) > k:
+                    order = seeded_order([images[i] for i in members], "episode", seed, k, number, name)
+                    support.append(members[order[:k]])
+                    query.append(members[order[k:]])
             yield Episode(k, number, _sorted(support), _sorted(query), too_small)
 
 
@@ -75,8 +75,8 @@ def training_subset(images: Sequence[str], labels: np.ndarray, classes: Sequence
     """
     _check_shots(shots)
     groups = _groups(images, labels, classes, train_classes)
-    chosen = [places[seeded_order([images[i] for i in places], "training", seed, name)[:shots]]
-              for name, places in groups.items()]
+    chosen = [members[seeded_order([images[i] for i in members], "training", seed, name)[:shots]]
+              for name, members in groups.items()]
     return TrainingSubset(shots, _sorted(chosen), tuple(name for name, p in groups.items() if len(p) < shots))
 
 
@@ -85,13 +85,13 @@ def _groups(images: Sequence[str], labels: np.ndarray, classes: Sequence[str],
     labels = np.asarray(labels)
     if len(labels) != len(images):
         raise SplitError(f"there are {len(images)} images but {len(labels)} labels; both must have one entry an image")
-    place = {name: i for i, name in enumerate(classes)}
-    unknown = [name for name in wanted if name not in place]
+    position = {name: i for i, name in enumerate(classes)}
+    unknown = [name for name in wanted if name not in position]
     if unknown:
         raise SplitError(f"class '{unknown[0]}' of the split is not among the dataset's classes")
     order = np.argsort(labels, kind="stable")
     parts = np.split(order, np.cumsum(np.bincount(labels, minlength=len(classes)))[:-1])
-    return {name: parts[place[name]] for name in wanted}
+    return {name: parts[position[name]] for name in wanted}
 
 
 def _check_shots(shots: int) -> None:

@@ -15,9 +15,9 @@ def random_halves(labels: np.ndarray, generator: np.random.Generator) -> np.ndar
     """Marks a random half of every class; of an odd class the larger half falls to either side by chance."""
     order = np.lexsort((generator.random(len(labels)), labels))
     _, start, inverse = np.unique(labels[order], return_index=True, return_inverse=True)
-    place = np.arange(len(labels)) - start[inverse]
+    rank = np.arange(len(labels)) - start[inverse]
     first = np.empty(len(labels), dtype=bool)
-    first[order] = (place + generator.integers(0, 2, len(start))[inverse]) % 2 == 0
+    first[order] = (rank + generator.integers(0, 2, len(start))[inverse]) % 2 == 0
     return first
 
 
@@ -35,15 +35,15 @@ def iid_distance(features: Any, labels: np.ndarray, draws: int = 10, seed: int =
     vectors = Vectors(features, (), device)
     generator = np.random.default_rng(seed)
     whole = None
-    found = []
+    distances = []
     for _ in range(draws):
         first = random_halves(np.asarray(labels), generator)
         one, two = np.flatnonzero(first), np.flatnonzero(~first)
         if min(len(one), len(two)) > vectors.dimensions:
             whole = whole or vectors.moments(np.arange(len(labels)))
             half = vectors.moments(one)
-            found.append(frechet_distance(half, whole - half, LADDER))
+            distances.append(frechet_distance(half, whole - half, LADDER))
         else:
-            found.append(frechet_distance(vectors.take(one), vectors.take(two), LADDER))
-    return {"mean": float(f"{np.mean(found):.10g}"), "std": float(f"{np.std(found, ddof=1):.10g}"),
+            distances.append(frechet_distance(vectors.take(one), vectors.take(two), LADDER))
+    return {"mean": float(f"{np.mean(distances):.10g}"), "std": float(f"{np.std(distances, ddof=1):.10g}"),
             "draws": draws, "seed": seed}

@@ -30,8 +30,8 @@ def build_ladder(features: Any, labels: Any, train_classes: Sequence[str], test_
                  progress: Callable[[Iteration], None] | None = None) -> Ladder:
     """Splits of rising Fréchet distance, made from a dataset's default split by moving and removing whole classes.
 
-    `features` is an (n, d) array, memory map or tensor, `labels[i]` the position of image i's class in `classes`;
-    `train_classes` and `test_classes` name the default split.
+    Each split of the ladder is called a rung. `features` is an (n, d) array, memory map or tensor, `labels[i]` the
+    position of image i's class in `classes`; `train_classes` and `test_classes` name the default split.
 
     From the default split, each iteration exchanges S classes by eq. 2-3,
     C* = arg max ||mu_C - mu_own||_2 - ||mu_C - mu_other||_2, until the distance has not risen for `patience` iterations
@@ -58,8 +58,8 @@ def build_ladder(features: Any, labels: Any, train_classes: Sequence[str], test_
     names, order, labels = _checked(features, labels, classes, train_classes, test_classes)
     vectors = Vectors.grouped(features, order[labels], len(names), device)
     means = class_means(vectors, names)
-    place = {name: i for i, name in enumerate(names)}
-    train, test = (np.array(sorted(place[n] for n in side)) for side in (train_classes, test_classes))
+    position = {name: i for i, name in enumerate(names)}
+    train, test = (np.array(sorted(position[n] for n in side)) for side in (train_classes, test_classes))
     # On few class means the work is too small for a GPU.
     by_class = Vectors.grouped(means, np.arange(len(names)), len(names),
                                device if len(names) > 2 * means.shape[1] else None)
@@ -68,21 +68,21 @@ def build_ladder(features: Any, labels: Any, train_classes: Sequence[str], test_
     none = np.empty(0, dtype=np.int64)
     default = Step("default", 0, start.train, start.test, *start.distances(), none, none)
 
-    def told(step: Step) -> None:
+    def report(step: Step) -> None:
         if progress is not None:
             progress(_iteration(step, names, vectors))
 
-    told(default)
+    report(default)
     iid = _iid(vectors, order[labels], np.concatenate([train, test]), iid_draws, seed, device)
     if reverse is None:
         reverse = iid is not None and default.frd > FAR_FROM_IID * iid["mean"]
     fixed = np.flatnonzero([len(rows) == 1 for rows in vectors.rows])
     settings: dict[str, Any] = {"swaps": swaps, "guard": guard, "patience": patience, "iterations": iterations,
-                                "rerank": rerank, "fixed": fixed, "progress": told}
+                                "rerank": rerank, "fixed": fixed, "progress": report}
     easier = swap(start, default, sign=-1, **settings)[0] if reverse else []
     harder, hardest = swap(start, default, sign=1, **settings)
     fewer = remove(hardest, swaps=swaps, share=remaining, iterations=None, fixed=fixed,
-                   progress=told) if removal else []
+                   progress=report) if removal else []
     steps = [*reversed(easier), default, *harder, *fewer]
 
     count = rungs if rungs is not None else 9 if reverse else 8
@@ -150,8 +150,8 @@ def _checked(features: Any, labels: Any, classes: Sequence[str], train: Sequence
         raise SplitError("a ladder needs at least four classes of two or more images, two a side; there are "
                          f"{sides[0]} such train and {sides[1]} such test classes: add images or classes")
     names = tuple(sorted(classes))
-    place = {name: i for i, name in enumerate(names)}
-    return names, np.array([place[name] for name in classes]), labels.astype(np.int64)
+    position = {name: i for i, name in enumerate(names)}
+    return names, np.array([position[name] for name in classes]), labels.astype(np.int64)
 
 
 def _uniform(steps: list[Step], count: int) -> list[Step]:

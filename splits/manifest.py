@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -65,6 +65,8 @@ class Split:
     frd_class_means_released: float | None
     """The same over class means, as the script released with the ooDML paper computes it."""
 
+    __pydantic_config__ = {"extra": "forbid"}
+
     @cached_property
     def hash(self) -> str:
         """Of the class names alone, so that a result keeps its key when other rungs change."""
@@ -91,6 +93,8 @@ class Iteration:
     test_images: int
     kept: bool = True
 
+    __pydantic_config__ = {"extra": "forbid"}
+
 
 @dataclass(frozen=True)
 class Ladder:
@@ -107,6 +111,8 @@ class Ladder:
     episodes: dict[str, Any] = field(default_factory=dict)
     """Few-shot episodes that came with a released split file: {split id: {shots: {episode: {class: files}}}}."""
 
+    __pydantic_config__ = {"extra": "forbid"}
+
     def split(self, id: int) -> Split:
         """The rung of this id."""
         for split in self.splits:
@@ -122,7 +128,7 @@ class Ladder:
             for split in self.splits:
                 if split.kind == kind:
                     return split
-        raise SplitError(f"the ladder of {self.dataset or 'this dataset'} has no default split; name its rungs, "
+        raise SplitError(f"the ladder of {self.dataset or 'this dataset'} has no default split; name its splits, "
                          f"1-{len(self.splits)}, by number or make one that has it with `oodml splits build`")
 
     @cached_property
@@ -173,26 +179,27 @@ def save(ladder: Ladder, path: str | Path) -> None:
 
 def load(path: str | Path) -> Ladder:
     """Reads a manifest and checks its schema, its hash, and that no class is on both sides."""
-    mend = "build it anew with `oodml splits build`"
+    from pydantic import TypeAdapter, ValidationError  # who only builds a ladder does without it
+
+    remedy = "build it anew with `oodml splits build`"
     try:
         facts = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        raise SplitError(f"cannot read {path}: {error.strerror}; {mend}") from None
+        raise SplitError(f"cannot read {path}: {error.strerror}; {remedy}") from None
     except ValueError as error:
-        raise SplitError(f"{path} is not a split manifest ({error}); {mend}") from None
+        raise SplitError(f"{path} is not a split manifest ({error}); {remedy}") from None
     if not isinstance(facts, dict) or "schema" not in facts:
-        raise SplitError(f"{path} is not a split manifest (no schema version); {mend}")
+        raise SplitError(f"{path} is not a split manifest (no schema version); {remedy}")
     if facts.pop("schema") != SCHEMA:
-        raise SplitError(f"{path} is not of schema version {SCHEMA}; {mend}")
+        raise SplitError(f"{path} is not of schema version {SCHEMA}; {remedy}")
     stated = facts.pop("hash", None)
     try:
-        splits = tuple(_from(Split, s) for s in facts.pop("splits"))
-        progression = tuple(_from(Iteration, i) for i in facts.pop("progression"))
-        ladder = Ladder(splits=splits, progression=progression, **facts)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise SplitError(f"{path} lacks or misnames a field of a split manifest ({error}); {mend}") from None
+        ladder: Ladder = TypeAdapter(Ladder).validate_python(facts)
+    except ValidationError as error:
+        problems = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()[:3])
+        raise SplitError(f"{path} lacks or misnames a field of a split manifest ({problems}); {remedy}") from None
     if ladder.hash != stated:
-        raise SplitError(f"{path} was changed after it was written: its hash does not match; {mend}")
+        raise SplitError(f"{path} was changed after it was written: its hash does not match; {remedy}")
     return check(ladder, str(path))
 
 
@@ -208,17 +215,10 @@ def verify(ladder: Ladder, classes: Sequence[str], labels: np.ndarray, dataset_h
             missing = {name for name in names if name not in images}
             if missing:
                 problems.append(f"split {split.id}: {side} has {_some(missing)}, not on disk")
-            found = sum(images.get(name, 0) for name in names)
-            if found != stated:
-                problems.append(f"split {split.id}: {side} should have {stated} images, on disk are {found}")
+            counted = sum(images.get(name, 0) for name in names)
+            if counted != stated:
+                problems.append(f"split {split.id}: {side} should have {stated} images, on disk are {counted}")
     return problems
-
-
-def _from(kind: type, facts: dict[str, Any]) -> Any:
-    known = {f.name for f in fields(kind)}
-    if set(facts) != known:
-        raise KeyError(", ".join(sorted(set(facts) ^ known)))
-    return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in facts.items()})
 
 
 def _some(names: set[str]) -> str:

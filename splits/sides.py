@@ -44,16 +44,16 @@ class Vectors:
     def take(self, rows: np.ndarray) -> Any:
         """These rows: a tensor if there is a device or they are one, else an array."""
         if isinstance(self.values, np.ndarray):
-            found = np.asarray(self.values[rows])
+            chosen = np.asarray(self.values[rows])
             if self.device is None or self.device == "cpu":
-                return found
+                return chosen
             import torch
 
-            return torch.from_numpy(found).to(self.device)
+            return torch.from_numpy(chosen).to(self.device)
         import torch
 
-        found = self.values[torch.from_numpy(rows).to(self.values.device)]
-        return found if self.device is None else found.to(self.device)
+        chosen = self.values[torch.from_numpy(rows).to(self.values.device)]
+        return chosen if self.device is None else chosen.to(self.device)
 
     def chunks(self, rows: np.ndarray) -> Iterator[Any]:
         for start in range(0, len(rows), CHUNK):
@@ -83,7 +83,7 @@ class Sides:
         return cls(vectors, np.sort(train), np.sort(test), moments)  # type: ignore[arg-type]
 
     def exchange(self, leave_train: np.ndarray, leave_test: np.ndarray) -> Sides:
-        """The sides after these classes changed places."""
+        """The sides after these classes were exchanged."""
         train = np.sort(np.append(np.setdiff1d(self.train, leave_train), leave_test))
         test = np.sort(np.append(np.setdiff1d(self.test, leave_test), leave_train))
         return self._with(train, test, leave_train, leave_test, lambda own, gone, come: own + come - gone)
@@ -147,8 +147,8 @@ def class_means(vectors: Vectors, names: tuple[str, ...]) -> np.ndarray:
     low, high = np.inf, -np.inf
     for classes in _batches(vectors):
         rows = np.concatenate([vectors.rows[c] for c in classes])
-        found = vectors.take(rows)
-        values = np.asarray(found.cpu() if hasattr(found, "cpu") else found, dtype=np.float64)
+        batch = vectors.take(rows)
+        values = np.asarray(batch.cpu() if hasattr(batch, "cpu") else batch, dtype=np.float64)
         if not np.isfinite(values).all():
             bad = rows[np.flatnonzero(~np.isfinite(values).all(axis=1))[0]]
             name = next(names[c] for c in classes if bad in vectors.rows[c])

@@ -1,4 +1,4 @@
-"""What is shown of a ladder: the rows of its table, its progression, and the images of a scatter plot."""
+"""What is drawn of a ladder: its progression and the images of a scatter plot."""
 
 from __future__ import annotations
 
@@ -8,29 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from splits.manifest import Iteration, Ladder, Split
-
-
-@dataclass(frozen=True)
-class Row:
-    """One rung in the table of a ladder."""
-
-    id: int
-    kind: str
-    iteration: int
-    train_classes: int
-    test_classes: int
-    validation_classes: int
-    train_images: int
-    test_images: int
-    frd: float | None
-    frd_class_means_released: float | None
-    hash: str
-
-
-def rows(ladder: Ladder) -> list[Row]:
-    """The table of a ladder, easiest rung first."""
-    return [Row(s.id, s.kind, s.iteration, len(s.train), len(s.test), len(s.validation), s.train_images, s.test_images,
-                s.frd, s.frd_class_means_released, s.hash) for s in ladder.splits]
 
 
 def curves(ladder: Ladder) -> dict[str, tuple[Iteration, ...]]:

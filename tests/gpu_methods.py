@@ -89,7 +89,7 @@ def glyphs(name: str, size: int, limit: int, device: str) -> tuple[Tensor, Tenso
 
 def backbone_of(entry: Entry, wanted: str, transformer: str) -> Backbone:
     """The wanted backbone, or the transformer for methods that need one; pretrained where that costs no download."""
-    name = transformer if entry.fits(wanted) else wanted
+    name = transformer if entry.misfit(wanted) else wanted
     if name in weights.EMBEDDED:
         with contextlib.suppress(UserError):
             return weights.pretrained(name, frozen_norm=True)

@@ -67,7 +67,7 @@ def make_record(dataset: str = "glyphs", split: int = 1, method: str = "margin",
     return record | changes
 
 
-def write_outcomes(folder: Path, labels: np.ndarray, hits: np.ndarray, classes: list[str] | None = None) -> None:
+def write_queries(folder: Path, labels: np.ndarray, hits: np.ndarray, classes: list[str] | None = None) -> None:
     """A `queries.npz` as runs leave it: a hit at rank 1, or at rank 5."""
     named = {} if classes is None else {"classes": np.array(classes)}
     np.savez_compressed(folder / "queries.npz", first_hit=np.where(hits, 1, 5).astype(np.uint8),
@@ -78,7 +78,7 @@ def _queries(folder: Path, score: float, rng: np.random.Generator, classes: int 
     """Outcomes whose mean is near the score, with classes that are easier and harder than others."""
     labels = np.repeat(np.arange(classes), each)
     ease = np.random.default_rng(7).normal(0, 0.15, classes)[labels]
-    write_outcomes(folder, labels, rng.random(len(labels)) < np.clip(score + ease, 0, 1))
+    write_queries(folder, labels, rng.random(len(labels)) < np.clip(score + ease, 0, 1))
 
 
 def write_sample(folder: Path, methods: dict[str, float] = STRENGTH, datasets: tuple[str, ...] = ("glyphs", "cars"),

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 import reports
-from reports import ReportError, aggregate, records
+from reports import ReportError, aggregate, records, selection
 from reports.analysis import baselines, statistics
 from tests.sample_records import LADDERS, make_record, write_sample
 
@@ -95,7 +95,7 @@ def board(tmp_path: Path) -> pd.DataFrame:
     write_ladder(tmp_path, "arcface", {0: flat | {1: 0.6}})
     write_ladder(tmp_path, "diva", {0: {split: 0.99 for split in (1, 2, 3)}})
     write_ladder(tmp_path, "frozen", {0: {split: 0.95 for split in flat}})
-    return aggregate.ags_board(aggregate.select(records.collect(tmp_path))[0])
+    return aggregate.ags_board(selection.select(records.collect(tmp_path))[0]).wide()
 
 
 def test_the_board_has_means_over_seeds_ranks_and_coverage(board: pd.DataFrame) -> None:
@@ -103,28 +103,28 @@ def test_the_board_has_means_over_seeds_ranks_and_coverage(board: pd.DataFrame) 
     rows = board.set_index("method")
     flat = {split: 0.5 for split, _ in LADDERS["glyphs"]}
     seeds = [hand_ags(flat | {1: first}) for first in (0.9, 0.7)]
-    assert rows.at["margin", "glyphs"] == pytest.approx(sum(seeds) / 2)
-    assert rows.at["margin", "glyphs:std"] == pytest.approx(abs(seeds[0] - seeds[1]) / math.sqrt(2))
-    assert rows.at["margin", "glyphs:n"] == 2
+    assert rows.at["margin", "ags:glyphs"] == pytest.approx(sum(seeds) / 2)
+    assert rows.at["margin", "ags:glyphs:std"] == pytest.approx(abs(seeds[0] - seeds[1]) / math.sqrt(2))
+    assert rows.at["margin", "ags:glyphs:n"] == 2
     assert (rows.at["margin", "rank"], rows.at["arcface", "rank"]) == (1, 2)
-    assert math.isnan(rows.at["arcface", "glyphs:std"])
-    assert rows.at["frozen", "floor"]
+    assert math.isnan(rows.at["arcface", "ags:glyphs:std"])
+    assert rows.at["frozen", "baseline"]
     assert math.isnan(rows.at["frozen", "rank"])
 
 
 def test_an_incomplete_ladder_has_no_aggregate_and_no_rank(board: pd.DataFrame) -> None:
     row = board.set_index("method").loc["diva"]
-    assert math.isnan(row["glyphs"])
+    assert math.isnan(row["ags:glyphs"])
     assert math.isnan(row["mean"])
     assert math.isnan(row["rank"])
-    assert row["glyphs:coverage"] == "3/5"
+    assert row["ags:glyphs:coverage"] == "3/5"
 
 
 def test_a_seed_with_gaps_does_not_count(tmp_path: Path) -> None:
     whole = {split: 0.5 for split, _ in LADDERS["glyphs"]}
     write_ladder(tmp_path, "margin", {0: whole, 1: {1: 0.9, 2: 0.9}})
-    row = aggregate.ags_board(records.collect(tmp_path)).iloc[0]
-    assert (row["glyphs"], row["glyphs:n"]) == (pytest.approx(0.5), 1)
+    row = aggregate.ags_board(records.collect(tmp_path)).wide().iloc[0]
+    assert (row["ags:glyphs"], row["ags:glyphs:n"]) == (pytest.approx(0.5), 1)
 
 
 def test_protocols_are_ranked_apart_and_settings_named(tmp_path: Path) -> None:
@@ -133,12 +133,12 @@ def test_protocols_are_ranked_apart_and_settings_named(tmp_path: Path) -> None:
     write_ladder(tmp_path, "arcface", {0: {split: 0.4 for split in flat}}, protocol={"name": "oodml", "epochs": 200})
     method = make_record(method="margin")["method"]
     write_ladder(tmp_path, "margin", {1: flat}, method=method | {"settings": {"margin": 0.2, "beta": 0.6}})
-    runs, notes = aggregate.select(records.collect(tmp_path))
-    board = aggregate.ags_board(runs).set_index("method")
+    runs, notes = selection.select(records.collect(tmp_path))
+    board = aggregate.ags_board(runs).wide().set_index("method")
     assert board["rank"].to_dict() == {"margin[beta=0.6]": 1, "margin[beta=1.2]": 1, "arcface": 1}
     assert notes == []
     write_ladder(tmp_path, "margin", {2: flat})  # now one of them is usual
-    runs, _ = aggregate.select(records.collect(tmp_path))
+    runs, _ = selection.select(records.collect(tmp_path))
     assert runs.groupby("method")["seed"].unique().map(sorted).to_dict() == {
         "arcface": [0], "margin": [0, 2], "margin[beta=0.6]": [1]}
 
@@ -150,7 +150,7 @@ def test_the_newest_run_of_a_cell_and_the_newest_ladder_count(tmp_path: Path) ->
     write_ladder(tmp_path, "margin", {0: {1: 0.9}}, provenance=made | {"date": "2026-01-03"})
     old = make_record("glyphs", 1, "arcface", provenance=made | {"date": "2026-01-01"}, dataset_hash="e" * 64)
     records.write(tmp_path / "old", old)
-    runs, notes = aggregate.select(records.collect(tmp_path))
+    runs, notes = selection.select(records.collect(tmp_path))
     assert runs.loc[runs["split"] == 1, "recall@1"].tolist() == [0.9]
     assert set(runs["method"]) == {"margin"}
     assert notes == ["1 runs on an older ladder of glyphs are set aside.",
@@ -163,13 +163,13 @@ def test_the_union_board(tmp_path: Path) -> None:
         records.write(tmp_path / f"m{seed}", make_record("u", 1, "margin", seed, 0.3, domains))
     records.write(tmp_path / "a", make_record("u", 1, "arcface", 0, 0.9, {"latin": 0.9}))
     records.write(tmp_path / "f", make_record("u", 1, "frozen", 0, 0.1, {"latin": 0.0, "greek": 0.5}))
-    board = aggregate.union_board(records.collect(tmp_path)).set_index("method")
+    board = aggregate.union_board(records.collect(tmp_path)).wide().set_index("method")
     row = board.loc["margin"]
     assert row["harmonic"] == pytest.approx(2 / (1 / 0.3 + 1 / 0.7))
     seeds = [2 / (1 / 0.2 + 1 / 0.8), 2 / (1 / 0.4 + 1 / 0.6)]
     assert row["harmonic:std"] == pytest.approx(abs(seeds[0] - seeds[1]) / math.sqrt(2))
     assert (row["arithmetic"], row["unified"], row["weakest"]) == (pytest.approx(0.5), pytest.approx(0.3), "latin")
-    assert row["latin:n"] == 2
+    assert row["recall:latin:n"] == 2
     assert board.at["frozen", "harmonic"] == 0
     assert board.at["arcface", "harmonic:coverage"] == "1/2"
     assert math.isnan(board.at["arcface", "harmonic"])
@@ -182,23 +182,24 @@ def test_a_part_without_a_score_leaves_no_mean_over_the_parts(tmp_path: Path) ->
     record = make_record("u", 1, "margin", 0, 0.3, {"latin": 0.2, "greek": 0.8})
     record["domains"]["gamma"] = {}
     records.write(tmp_path / "m", record)
-    (row,) = aggregate.union_board(records.collect(tmp_path)).to_dict("records")
+    (row,) = aggregate.union_board(records.collect(tmp_path)).wide().to_dict("records")
     assert (row["harmonic:coverage"], row["weakest"]) == ("2/3", "")
     assert math.isnan(row["harmonic"])
     assert math.isnan(row["rank"])
-    assert row["latin"] == 0.2
+    assert row["recall:latin"] == 0.2
 
 
 def test_gain_and_selection_gap(tmp_path: Path) -> None:
     write_sample(tmp_path, {"frozen": 0.2, "margin": 0.7}, ("glyphs",), seeds=1, union=False)
     runs = records.collect(tmp_path)
-    board = baselines.with_costs(aggregate.ags_board(runs), runs).set_index("method")
+    board = baselines.with_costs(aggregate.ags_board(runs), runs).wide().set_index("method")
     assert board.at["margin", "gain"] == pytest.approx(board.at["margin", "mean"] - board.at["frozen", "mean"])
     assert board.at["margin", "gap"] == pytest.approx(0.004)
     assert board.at["margin", "seconds"] == pytest.approx(5 * 14.5)
-    shared = baselines.with_costs(aggregate.ags_board(runs), runs.assign(**{"cost:shared": 10})).set_index("method")
+    shared = baselines.with_costs(aggregate.ags_board(runs), runs.assign(**{"cost:shared": 10}))
+    shared = shared.rows.set_index("method")
     assert shared.at["margin", "seconds"] == pytest.approx(5 * 1.45)
-    cells = baselines.gain_over_floor(aggregate.rung_scores(runs, "glyphs"))
+    cells = baselines.gain_over_frozen(aggregate.rung_scores(runs, "glyphs"))
     ours = cells[cells["method"] == "margin"]
     base = cells[cells["method"] == "frozen"].set_index("split")["score"]
     assert ours["gain"].tolist() == pytest.approx([s - base[i] for i, s in zip(ours["split"], ours["score"])])

@@ -211,7 +211,7 @@ def test_what_of_the_batch_norm_moves_in_a_step(frozen_norm: str) -> None:
     ("vit_large", 1024, 303.3), ("deit_small", 384, 21.665664)])
 def test_the_papers_backbones_have_their_published_size(name: str, dim: int, millions: float) -> None:
     """Torchvision's, pretrainedmodels' and timm's counts less the classifier; SegFormer's table 1 for MiT."""
-    backbone = backbones.sketch(name)
+    backbone = backbones.skeleton(name)
     assert backbone.dim == dim
     count = sum(p.numel() for p in backbone.parameters()) / 1e6
     assert count == pytest.approx(millions, rel=3e-4 if millions in (13.15, 24.20, 303.3) else 1e-9)

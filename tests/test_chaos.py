@@ -32,15 +32,15 @@ CELLS = 6
 
 def family(leader: int) -> list[int]:
     """The processes of a session but for its leader."""
-    found = []
+    members = []
     for path in Path("/proc").glob("[0-9]*"):
         try:
             state, _, _, session = (path / "stat").read_text().rpartition(")")[2].split()[:4]
         except OSError:
             continue
         if int(session) == leader and int(path.name) != leader and state != "Z":
-            found.append(int(path.name))
-    return sorted(found)
+            members.append(int(path.name))
+    return sorted(members)
 
 
 def strike(runner: subprocess.Popen[str], made: Workspace, dice: random.Random) -> str:
@@ -84,10 +84,8 @@ def undisturbed(root: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the test finds processes in /proc")
-def test_nothing_is_lost_or_done_twice(tmp_path: Path) -> None:
-    quiet = tiny_sweep.workspace(tmp_path / "quiet")
-    shutil.copytree(quiet.root, tmp_path / "wild")
-    wild = Workspace.at(tmp_path / "wild")
+def test_nothing_is_lost_or_done_twice(tiny_base: Path, tmp_path: Path) -> None:
+    quiet, wild = (Workspace.at(shutil.copytree(tiny_base, tmp_path / name)) for name in ("quiet", "wild"))
     # In a process of its own: another test may have switched this one to other kernels, whose last bits differ.
     reference = multiprocessing.get_context("spawn").Process(target=undisturbed, args=(quiet.root,))
     reference.start()

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
 import pytest
 
-from benchmark.cli import cli
+from benchmark.cli import cli, main
 from benchmark.commands import columns
 
 ROOT = Path(__file__).parent.parent
@@ -23,14 +24,20 @@ def oodml(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProce
                           env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"})
 
 
-def refused(*arguments: str, cwd: Path | None = None) -> str:
-    """The one line that a refused call prints."""
-    done = oodml(*arguments, cwd=cwd)
-    assert done.returncode == 2, done.stderr
-    assert "Traceback" not in done.stderr
-    lines = [line for line in done.stderr.splitlines() if line and not line.startswith(("Usage:", "Try "))]
-    assert len(lines) == 1, done.stderr
-    return lines[0]
+@pytest.fixture
+def refused(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """The one line that a refused call prints; in this process, where any other error is one of the test."""
+
+    def call(*arguments: str) -> str:
+        with pytest.raises(SystemExit) as caught:
+            main(list(arguments))
+        error = capsys.readouterr().err
+        assert caught.value.code == 2, error
+        lines = [line for line in error.splitlines() if line and not line.startswith(("Usage:", "Try "))]
+        assert len(lines) == 1, error
+        return lines[0]
+
+    return call
 
 
 @pytest.fixture(scope="module")
@@ -53,50 +60,64 @@ def every_command(group: click.Group, words: tuple[str, ...] = ()) -> Iterator[t
         yield from every_command(inner, (*words, name)) if isinstance(inner, click.Group) else [(*words, name)]
 
 
-@pytest.mark.parametrize("command", every_command(cli), ids=" ".join)
-def test_help_imports_nothing_heavy(command: tuple[str, ...]) -> None:
-    """What makes help slow is importing the libraries of training and drawing; so none of them may be loaded."""
+def test_help_imports_nothing_heavy() -> None:
+    """What makes help slow is importing the libraries of training and drawing; so no command may load them.
+
+    One process asks every command in turn: the first that loads one is named.
+    """
+    commands = list(every_command(cli))
     code = ("import sys; from benchmark.cli import cli\n"
-            f"try: cli.main({[*command, '--help']!r}, prog_name='oodml')\n"
-            "except SystemExit: pass\n"
-            f"print('LOADED', [m for m in {HEAVY!r} if m in sys.modules])")
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert "LOADED []" in done.stdout, done.stdout + done.stderr
-    assert "Usage: oodml" in done.stdout
+            f"for words in {commands!r}:\n"
+            "    try: cli.main([*words, '--help'], prog_name='oodml')\n"
+            "    except SystemExit as done: assert done.code == 0, words\n"
+            f"    loaded = [module for module in {HEAVY!r} if module in sys.modules]\n"
+            "    assert not loaded, (words, loaded)")
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    for words in commands:
+        assert re.search(rf"^Usage: {' '.join(['oodml', *words])}\b", done.stdout, re.MULTILINE), words
 
 
-def test_an_unknown_method_is_refused_with_the_near_one(work: Path) -> None:
+def test_an_unknown_method_is_refused_with_the_near_one(refused: Callable[..., str], work: Path) -> None:
     line = refused("run", "--methods", "margn", "--dataset", "glyphs-mini", "--work", str(work))
     assert "unknown method 'margn'" in line
     assert "did you mean 'margin'" in line
 
 
-def test_an_unknown_dataset_is_refused_with_the_near_one(tmp_path: Path) -> None:
+def test_a_mistake_ends_a_process_with_code_2_and_without_a_traceback(tmp_path: Path) -> None:
+    done = oodml("splits", "show", "--dataset", "glyph", "--work", str(tmp_path))
+    assert done.returncode == 2
+    assert "glyphs" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_unknown_dataset_is_refused_with_the_near_one(refused: Callable[..., str], tmp_path: Path) -> None:
     line = refused("run", "--methods", "margin", "--dataset", "glyph", "--work", str(tmp_path))
     assert "unknown dataset 'glyph'" in line
     assert "glyphs" in line
 
 
-def test_a_dataset_without_a_ladder_says_which_command_makes_it(tmp_path: Path) -> None:
+def test_a_dataset_without_a_ladder_says_which_command_makes_it(refused: Callable[..., str], tmp_path: Path) -> None:
     line = refused("run", "--methods", "margin", "--dataset", "glyphs-mini", "--work", str(tmp_path))
     assert "oodml splits build --dataset glyphs-mini" in line
 
 
 @pytest.mark.parametrize(("content", "words"), [("{", "glyphs-mini.json"), ('{"schema": 99}', "glyphs-mini.json")])
-def test_a_broken_manifest_is_named(tmp_path: Path, content: str, words: str) -> None:
+def test_a_broken_manifest_is_named(refused: Callable[..., str], tmp_path: Path, content: str, words: str) -> None:
     (tmp_path / "splits").mkdir()
     (tmp_path / "splits" / "glyphs-mini.json").write_text(content)
     assert words in refused("run", "--methods", "margin", "--dataset", "glyphs-mini", "--work", str(tmp_path))
 
 
-def test_a_manifest_whose_classes_were_changed_by_hand_is_refused(work: Path, tmp_path: Path) -> None:
+def test_a_manifest_whose_classes_were_changed_by_hand_is_refused(refused: Callable[..., str], work: Path,
+                                                                  tmp_path: Path) -> None:
     (tmp_path / "splits").mkdir()
     text = (work / "splits" / "glyphs-mini.json").read_text()
     (tmp_path / "splits" / "glyphs-mini.json").write_text(text.replace('"iteration": 0', '"iteration": 1', 1))
     assert "hash" in refused("splits", "show", "--dataset", "glyphs-mini", "--work", str(tmp_path))
 
 
-def test_an_unwritable_folder_is_named(tmp_path: Path) -> None:
+def test_an_unwritable_folder_is_named(refused: Callable[..., str], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     line = refused("splits", "build", "--dataset", "glyphs-mini", "--work", str(tmp_path / "file" / "work"))
     assert "cannot write" in line
@@ -107,7 +128,7 @@ def test_an_unwritable_folder_is_named(tmp_path: Path) -> None:
     ("epoch=3", "did you mean 'epochs'"), ("margin.bta=1", "did you mean 'beta'"), ("epochs", "KEY=VALUE"),
     ("=3", "KEY=VALUE"), ("margin.beta=high", "margin.beta"), ("arcface.scale=3", "not among the methods"),
 ])
-def test_a_wrong_set_is_explained(work: Path, change: str, words: str) -> None:
+def test_a_wrong_set_is_explained(refused: Callable[..., str], work: Path, change: str, words: str) -> None:
     line = refused("run", "--methods", "margin", "--dataset", "glyphs-mini", "--set", change, "--work", str(work))
     assert words in line
 

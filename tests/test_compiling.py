@@ -103,11 +103,11 @@ def test_who_calls_it_twice_a_step_gets_the_plain_one(caplog: pytest.LogCaptureF
 
 def test_parameters_outside_of_the_recording_are_noticed(monkeypatch: pytest.MonkeyPatch,
                                                          caplog: pytest.LogCaptureFixture) -> None:
-    class Deaf(compiling._Plain):
+    class Detached(compiling._Plain):
         def forward(self, images: Tensor) -> Any:
             return super().forward(images).detach().requires_grad_()  # type: ignore[attr-defined]
 
-    monkeypatch.setattr(compiling.Recorded, "_record", lambda self, images, local: Deaf(self.backbone, local))
+    monkeypatch.setattr(compiling.Recorded, "_record", lambda self, images, local: Detached(self.backbone, local))
     with caplog.at_level(logging.WARNING):
         assert steps(built(), "graphs").mode == ""
     assert "outside of what was recorded" in caplog.text

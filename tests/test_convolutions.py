@@ -26,7 +26,7 @@ def test_thinning_out_is_a_stride(size: int, kernel: int, stride: tuple[int, int
 
 
 @pytest.mark.parametrize("name", ["efficientnet_lite0", "efficientnet_b0"])
-def test_a_mended_network_is_timms(name: str) -> None:
+def test_a_network_with_replaced_convolutions_is_timms(name: str) -> None:
     backbone = create(name).eval()
     slow = [module for module in backbone.modules() if isinstance(module, StridedDepthwise)]
     assert len(slow) == 4

@@ -17,7 +17,7 @@ from benchmark import datasets
 from benchmark.commands.datasets import command
 from benchmark.data.doctor import CHUNK, examine
 from benchmark.datasets import Counts
-from benchmark.utils.signals import deaf
+from benchmark.utils.signals import block_signals
 from tests import layouts
 
 
@@ -197,7 +197,8 @@ def test_files_changed_under_the_same_names_are_noticed(own, tmp_path, jobs):
     done = CliRunner().invoke(command, ["check", name, "--data", str(own), *work])
     assert done.exit_code == 1
     (line,) = [line for line in done.output.splitlines() if ": changed: " in line]
-    assert "2 images are not those that were decoded for training: b/2.jpg, c/0.jpg; put them back" in line
+    assert "2 images" in line
+    assert "b/2.jpg, c/0.jpg" in line
     assert str(tmp_path / "work" / "cache") in line
 
 
@@ -217,7 +218,8 @@ def test_what_of_a_folder_is_no_class_is_told(own):
     assert findings(own) == {"empty": ["nothing (empty)", "phone (.heic)"], "unread": [".heic"]}
     result = check(f"folder:{own}", own)
     assert result.exit_code == 1
-    assert "2 class folders have no image and are no classes: nothing (empty), phone (.heic); put" in result.output
+    assert "empty: 2 class folders" in result.output
+    assert "nothing (empty), phone (.heic)" in result.output
 
 
 def test_files_that_play_no_part_are_no_fault(own):
@@ -277,7 +279,7 @@ def heard(_: int) -> bool:
 @pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="needs signal masks")
 def test_processes_that_decode_do_not_hear_ctrl_c():
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
-        with deaf(signal.SIGINT):
+        with block_signals(signal.SIGINT):
             found = pool.map(heard, range(2))
         assert list(found) == [False, False]
     assert heard(0)

@@ -81,7 +81,7 @@ def test_runs_of_other_settings_are_another_ensemble(workspace: Workspace, tmp_p
     for path in made(other):
         record = json.loads(path.read_text())
         found = [RunSpec.read(run.parent) for run in other.runs.rglob("proxyanchor/*/record.json")]
-        own = {spec.protocol["epochs"] for spec in found if spec and spec.identity in
+        own = {spec.protocol.epochs for spec in found if spec and spec.identity in
                record["provenance"]["members"].values()}
         assert own == {record["protocol"]["epochs"]}
         epochs += own

@@ -64,15 +64,15 @@ def extract(index: DatasetIndex, store: ImageStore, tmp_path: Path) -> Any:
 
 def test_equal_to_one_image_at_a_time(extract: Any, index: DatasetIndex) -> None:
     backbone = Backbone()
-    found = extract(backbone)
-    assert isinstance(found, np.memmap)
-    assert found.shape == (COUNT, 6)
-    assert found.dtype == np.float32
+    extracted = extract(backbone)
+    assert isinstance(extracted, np.memmap)
+    assert extracted.shape == (COUNT, 6)
+    assert extracted.dtype == np.float32
     pipeline = T.Compose([T.Resize(36), T.CenterCrop(32), T.ToTensor(), T.Normalize(IMAGENET_MEAN, IMAGENET_STD)])
     backbone.eval()
     with torch.no_grad():
         expected = torch.cat([backbone(pipeline(index.open(i))[None]) for i in range(COUNT)])
-    np.testing.assert_allclose(found, expected.numpy(), atol=1e-3)
+    np.testing.assert_allclose(extracted, expected.numpy(), atol=1e-3)
 
 
 def test_kept_and_mode_put_back(extract: Any) -> None:
@@ -134,6 +134,6 @@ def test_refused(extract: Any, store: ImageStore, tmp_path: Path) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_on_cuda(extract: Any, tmp_path: Path) -> None:
     expected = extract(Backbone(), folder=tmp_path / "cpu")
-    found = extract(Backbone(), folder=tmp_path / "cuda", device="cuda")
-    np.testing.assert_allclose(found, expected, atol=0.03)
-    assert np.linalg.norm(found - expected) / np.linalg.norm(expected) < 0.01
+    extracted = extract(Backbone(), folder=tmp_path / "cuda", device="cuda")
+    np.testing.assert_allclose(extracted, expected, atol=0.03)
+    assert np.linalg.norm(extracted - expected) / np.linalg.norm(expected) < 0.01

@@ -64,12 +64,12 @@ def test_closed_form_also_where_covariances_are_singular(live_x: int, live_y: in
 def test_properties(n: int, m: int, d: int, seed: int, shift: float) -> None:
     x, y = sets(n, m, d, seed)
     scale = np.square(x).sum() + np.square(y).sum()
-    found = frechet_distance(x, y)
+    computed = frechet_distance(x, y)
     rng = np.random.default_rng(seed)
-    assert frechet_distance(y, x) == pytest.approx(found, rel=1e-9, abs=1e-9 * scale)
-    assert frechet_distance(x[rng.permutation(n)], y) == pytest.approx(found, rel=1e-9, abs=1e-9 * scale)
-    assert frechet_distance(x + shift, y + shift) == pytest.approx(found, rel=1e-6, abs=1e-9 * scale)
-    assert frechet_distance(Moments.of(x), Moments.of(y)) == pytest.approx(found, rel=1e-7, abs=1e-7 * scale)
+    assert frechet_distance(y, x) == pytest.approx(computed, rel=1e-9, abs=1e-9 * scale)
+    assert frechet_distance(x[rng.permutation(n)], y) == pytest.approx(computed, rel=1e-9, abs=1e-9 * scale)
+    assert frechet_distance(x + shift, y + shift) == pytest.approx(computed, rel=1e-6, abs=1e-9 * scale)
+    assert frechet_distance(Moments.of(x), Moments.of(y)) == pytest.approx(computed, rel=1e-7, abs=1e-7 * scale)
     assert frechet_distance(x, x.copy()) == pytest.approx(0, abs=1e-12 * scale)
     assert frechet_distance(Moments.of(x), Moments.of(x)) == pytest.approx(0, abs=1e-12 * scale)
 
@@ -124,8 +124,8 @@ def test_the_tensor_road_without_a_gpu(n: int, m: int, d: int, monkeypatch: pyte
     expected = frechet_distance(x, y), frd_class_means_released(x, y), frechet_distance(Moments.of(x), Moments.of(y))
     monkeypatch.setattr(frechet, "float64", lambda rows: torch.as_tensor(rows).double())
     assert isinstance(Moments.of(x).covariance, torch.Tensor)
-    found = frechet_distance(x, y), frd_class_means_released(x, y), frechet_distance(Moments.of(x), Moments.of(y))
-    assert found == pytest.approx(expected, rel=1e-8)
+    computed = frechet_distance(x, y), frd_class_means_released(x, y), frechet_distance(Moments.of(x), Moments.of(y))
+    assert computed == pytest.approx(expected, rel=1e-8)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -13,8 +13,7 @@ import pytest
 from benchmark import datasets
 from benchmark.data.store import open_store
 from benchmark.runs import status, sweep
-from benchmark.runs.job import Resources
-from benchmark.runs.matrix import Places
+from benchmark.runs.job import Resources, SweepOptions
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from tests import tiny_sweep
@@ -25,8 +24,8 @@ class Ballast:
 
     def __init__(self, folder: Path, room: int) -> None:
         self.file = folder / "ballast"
-        found = os.statvfs(folder)
-        self.file.write_bytes(bytes(found.f_bavail * found.f_bsize - room))
+        disk = os.statvfs(folder)
+        self.file.write_bytes(bytes(disk.f_bavail * disk.f_bsize - room))
 
     def drop(self) -> None:
         self.file.unlink()
@@ -45,11 +44,12 @@ def decoding(folder: Path) -> None:
 
 
 def running(folder: Path) -> None:
-    """Two cells find no room for their checkpoints: both say why, and the next sweep does them without being told."""
+    """Two cells find no room for their checkpoints: both say why, and the next sweep does them."""
     made = tiny_sweep.workspace(folder / "work")
-    study, places, lines = tiny_sweep.study(seeds=1), Places(made), list[str]()
+    study, lines = tiny_sweep.study(seeds=1), list[str]()
+    options = SweepOptions(made, resources=Resources(jobs=2), command="oodml run")
     ballast = Ballast(folder, 200_000)
-    first = sweep.run(study, places, resources=Resources(jobs=2), command="oodml run", say=lines.append)
+    first = sweep.run(study, options, lines.append)
     assert "the disk is full" in first.ended
     assert not first.done
     assert not first.failed
@@ -61,7 +61,7 @@ def running(folder: Path) -> None:
     assert not list(made.runs.rglob(".*.json*"))  # nothing half written is left
     assert "again: oodml run\n" in "\n".join(status.failures(status.survey(made)[0]))
     ballast.drop()
-    second = sweep.run(study, places, resources=Resources(jobs=2), say=lines.append)
+    second = sweep.run(study, options, lines.append)
     assert len(second.done) == 2
     assert not list(made.runs.rglob("failure.json"))
 

@@ -54,8 +54,8 @@ def others() -> datasets.DatasetIndex:
 
 def test_golden_images() -> None:
     same_fonts()
-    found = {key: hashlib.sha256(drawing.draw(key[0], ord(key[1]), key[2]).tobytes()).hexdigest() for key in GOLDEN}
-    assert found == GOLDEN
+    computed = {key: hashlib.sha256(drawing.draw(key[0], ord(key[1]), key[2]).tobytes()).hexdigest() for key in GOLDEN}
+    assert computed == GOLDEN
 
 
 def test_another_process_draws_the_same_bytes_in_another_order(mini: datasets.DatasetIndex) -> None:
@@ -86,8 +86,8 @@ def test_the_filled_outline_is_what_freetype_draws(face: str, character: str) ->
     canvas = Image.new("L", (room, room))
     canvas.paste(large.crop((left, top, right, bottom)), corner)
     expected = np.asarray(canvas, float).reshape(drawing.SIDE, 16, drawing.SIDE, 16).mean(axis=(1, 3)) / 255
-    found = drawing.coverage(edges) / 4096
-    assert np.abs(found - expected).sum() < 0.06 * expected.sum()
+    computed = drawing.coverage(edges) / 4096
+    assert np.abs(computed - expected).sum() < 0.06 * expected.sum()
 
 
 def test_rotation_turns_counterclockwise_and_shift_moves_right_and_down() -> None:

@@ -18,26 +18,33 @@ from benchmark.commands.report import command as report
 from benchmark.data.task import Side, Task
 from benchmark.posthoc import embedding_figures, inspect
 from benchmark.utils.errors import UserError
+from benchmark.utils.files import write_json
 from benchmark.utils.workspace import Workspace
 from methods.layers.prompts import PromptPool
-from tests import tiny_runs
 
-
-@pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    return tiny_runs.finished(tmp_path_factory.mktemp("work"), {"margin": (0, -1), "frozen": (0, -1), "crt": (0,)})
+RUNS = {"margin": (0, -1), "frozen": (0, -1), "crt": (0,)}
 
 
 def folder_of(workspace: Workspace, method: str) -> Path:
     return sorted(workspace.runs.glob(f"*/*/{method}/s0-*"))[0]
 
 
-def test_galleries_and_pages_of_the_nearest_and_farthest_rung(workspace: Workspace) -> None:
+@pytest.fixture(scope="module")
+def inspected(workspace: Workspace) -> str:
+    """What `oodml inspect` prints, in a folder that also holds the progress of a study."""
+    rows = [{"dataset": "glyphs-mini", "method": "margin", "protocol": "demo", "backbone": "conv4", "runs": 9}]
+    (workspace.root / "studies").mkdir()
+    write_json(workspace.root / "studies" / "try.json",
+               {"study": "try", "summary": "A try.", "command": "oodml run --study try", "rows": rows})
     arguments = [str(folder_of(workspace, "margin")), "--no-umap", "--queries", "3", "--device", "cpu",
                  "--work", str(workspace.root)]
     result = CliRunner().invoke(command, arguments, catch_exceptions=False)
     assert result.exit_code == 0, result.output
-    assert result.output.count("looked into") == 2
+    return result.output
+
+
+def test_galleries_and_pages_of_the_nearest_and_farthest_rung(workspace: Workspace, inspected: str) -> None:
+    assert inspected.count("looked into") == 2
     pages = sorted((workspace.leaderboard / "inspect").glob("*.html"))
     assert len(pages) == 2
     assert "inspect/" in (workspace.leaderboard / "method" / "margin.html").read_text()
@@ -57,18 +64,12 @@ def test_galleries_and_pages_of_the_nearest_and_farthest_rung(workspace: Workspa
             assert max(picture.size) <= inspect.SIDE
 
 
+@pytest.mark.usefixtures("inspected")
 def test_the_leaderboard_is_that_of_a_report(workspace: Workspace, tmp_path: Path) -> None:
     """With the progress of studies and the figures of ladders, none of which `oodml splits plot` made before."""
-    rows = [{"dataset": "glyphs-mini", "method": "margin", "protocol": "demo", "backbone": "conv4", "runs": 9}]
-    (workspace.root / "studies").mkdir()
-    (workspace.root / "studies" / "try.json").write_text(json.dumps(
-        {"study": "try", "summary": "A try.", "command": "oodml run --study try", "rows": rows}))
-    where = ["--work", str(workspace.root)]
-    CliRunner().invoke(command, [str(folder_of(workspace, "margin")), "--no-umap", "--only", "--device", "cpu", *where],
-                       catch_exceptions=False)
     assert "2/9" in (workspace.leaderboard / "index.html").read_text()
     assert list((workspace.leaderboard / "figures").glob("glyphs-mini-progression.svg"))
-    CliRunner().invoke(report, ["--out", str(tmp_path), *where], catch_exceptions=False)
+    CliRunner().invoke(report, ["--out", str(tmp_path), "--work", str(workspace.root)], catch_exceptions=False)
 
     def pages(folder: Path) -> dict[str, bytes]:
         return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
@@ -82,16 +83,16 @@ def test_retrieval_is_that_of_a_loop() -> None:
     x /= np.linalg.norm(x, axis=1, keepdims=True)
     labels = np.repeat(np.arange(8), 5)
     side = Side(np.arange(40), labels, tuple("abcdefgh"))
-    found = inspect.retrieve(side, torch.from_numpy(x.astype(np.float32)))
+    retrieved = inspect.retrieve(side, torch.from_numpy(x.astype(np.float32)))
     for i in range(40):
         order = sorted((j for j in range(40) if j != i), key=lambda j: -float(x[i] @ x[j]))
-        assert found.found[i].tolist() == order[:7]
+        assert retrieved.neighbours[i].tolist() == order[:7]
         wrong = max(float(x[i] @ x[j]) for j in order if labels[j] != labels[i])
         right = max(float(x[i] @ x[j]) for j in order if labels[j] == labels[i])
-        assert found.failure[i] == pytest.approx(wrong - right, abs=1e-5)
-    worst = inspect.gallery(side, found, "worst", 4, 0)["rows"]
+        assert retrieved.failure[i] == pytest.approx(wrong - right, abs=1e-5)
+    worst = inspect.gallery(side, retrieved, "worst", 4, 0)["rows"]
     assert len({row["query"]["class"] for row in worst}) == 4
-    assert worst[0]["query"]["id"] == int(np.argmax(found.failure))
+    assert worst[0]["query"]["id"] == int(np.argmax(retrieved.failure))
 
 
 def test_a_single_class_and_ties_are_no_failures() -> None:
@@ -101,7 +102,7 @@ def test_a_single_class_and_ties_are_no_failures() -> None:
     assert len(alone.queries) == 6
     even = inspect.retrieve(Side(np.arange(6), np.arange(6) % 2, ("a", "b")), torch.ones(6, 3))
     assert len(even.queries) == 6
-    assert even.found[:, 0].tolist() == [1, 0, 0, 0, 0, 0]
+    assert even.neighbours[:, 0].tolist() == [1, 0, 0, 0, 0, 0]
 
 
 def test_query_and_gallery_are_different_images() -> None:
@@ -109,9 +110,9 @@ def test_query_and_gallery_are_different_images() -> None:
     x = torch.from_numpy(rng.normal(size=(12, 4)).astype(np.float32))
     roles = np.array(["query", "gallery"] * 6)
     side = Side(np.arange(12), np.arange(12) // 4, tuple("abc"), roles)
-    found = inspect.retrieve(side, x)
-    assert found.queries.tolist() == [0, 2, 4, 6, 8, 10]
-    assert set((found.found % 2).ravel().tolist()) == {1}
+    retrieved = inspect.retrieve(side, x)
+    assert retrieved.queries.tolist() == [0, 2, 4, 6, 8, 10]
+    assert set((retrieved.neighbours % 2).ravel().tolist()) == {1}
 
 
 def test_maps_of_prototypes(workspace: Workspace) -> None:

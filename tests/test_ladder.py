@@ -20,7 +20,7 @@ from splits.iid import iid_distance, random_halves
 from splits.ladder import build_ladder, default_rung
 from splits.manifest import Ladder
 from splits.rungs import choose_rungs, rising
-from splits.view import curves, easy_medium_hard, points, rows
+from splits.view import curves, easy_medium_hard, points
 
 Data = tuple[Any, Any, list[str]]
 
@@ -175,10 +175,10 @@ def test_the_tensor_road_without_a_gpu(d: int, monkeypatch: pytest.MonkeyPatch) 
     features, labels, names = data(d=d)
     expected = build((features, labels, names), reverse=True, iid_draws=2)
     monkeypatch.setattr(frechet, "float64", lambda rows: torch.as_tensor(rows).double())
-    found = build((torch.from_numpy(features), labels, names), reverse=True, iid_draws=2)
-    assert [s.hash for s in found.splits] == [s.hash for s in expected.splits]
-    assert [s.frd for s in found.progression] == pytest.approx([s.frd for s in expected.progression], rel=1e-8)
-    assert found.iid == pytest.approx(expected.iid, rel=1e-7)
+    computed = build((torch.from_numpy(features), labels, names), reverse=True, iid_draws=2)
+    assert [s.hash for s in computed.splits] == [s.hash for s in expected.splits]
+    assert [s.frd for s in computed.progression] == pytest.approx([s.frd for s in expected.progression], rel=1e-8)
+    assert computed.iid == pytest.approx(expected.iid, rel=1e-7)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -192,8 +192,8 @@ def test_on_a_gpu(d: int) -> None:
 
 def test_rungs_can_be_named_by_iteration() -> None:
     ladder = build(data(), rung_iterations=[2, -1, "R1"], reverse=True, iterations=3)
-    found = {(s.kind, s.iteration) for s in ladder.splits}
-    assert found == {("reverse", -1), ("default", 0), ("swap", 2), ("removal", 1)}
+    computed = {(s.kind, s.iteration) for s in ladder.splits}
+    assert computed == {("reverse", -1), ("default", 0), ("swap", 2), ("removal", 1)}
     with pytest.raises(SplitError, match="no iteration 77, R99"):
         build(data(), rung_iterations=[77, "R99"])
 
@@ -229,12 +229,12 @@ def test_iid_halves_share_their_classes() -> None:
         assert (np.abs(2 * np.bincount(labels[first], minlength=12) - sizes) == sizes % 2).all()
     for d in (3, 60):
         features = data(classes=12, d=d)[0]
-        found = iid_distance(features, labels, draws=4, seed=3)
+        computed = iid_distance(features, labels, draws=4, seed=3)
         rng = np.random.default_rng(3)
         halves = [random_halves(labels, rng) for _ in range(4)]
         expected = [frechet_distance(features[h], features[~h]) for h in halves]
-        assert found["mean"] == pytest.approx(np.mean(expected), rel=1e-8)
-        assert found["std"] == pytest.approx(np.std(expected, ddof=1), rel=1e-6)
+        assert computed["mean"] == pytest.approx(np.mean(expected), rel=1e-8)
+        assert computed["std"] == pytest.approx(np.std(expected, ddof=1), rel=1e-6)
     ladder = build(data(classes=12), iid_draws=10)
     assert ladder.iid is not None
     assert ladder.iid["mean"] < ladder.default.frd  # type: ignore[operator]
@@ -242,10 +242,10 @@ def test_iid_halves_share_their_classes() -> None:
 
 def test_cross_distances() -> None:
     sets = {name: (data(d=4, seed=i)[0], data(d=4, seed=i + 9)[0]) for i, name in enumerate("abc")}
-    found = cross_distances(sets)
+    computed = cross_distances(sets)
     for i, one in enumerate("abc"):
         for j, two in enumerate("abc"):
-            assert found.matrix[i, j] == pytest.approx(frechet_distance(sets[one][0], sets[two][1]), rel=1e-9)
+            assert computed.matrix[i, j] == pytest.approx(frechet_distance(sets[one][0], sets[two][1]), rel=1e-9)
     with pytest.raises(SplitError, match="different widths"):
         cross_distances({"a": (np.eye(3), np.eye(3)), "b": (np.eye(4), np.eye(4))})
 
@@ -255,19 +255,19 @@ def test_backbones_side_by_side() -> None:
     noise = np.random.default_rng(5).normal(size=features.shape)
     ladders = {"one": build((features, labels, names)), "same": build((3 * features, labels, names)),
                "other": build((features + 2 * noise, labels, names))}
-    found = compare_ladders(ladders)
-    assert found.move_correlation[0, 1] == pytest.approx(1)
-    np.testing.assert_allclose(found.progressions["one"].distance, found.progressions["same"].distance, atol=1e-7)
-    assert found.progressions["other"].distance.min() == 0
-    assert found.progressions["other"].distance.max() == 1
+    computed = compare_ladders(ladders)
+    assert computed.move_correlation[0, 1] == pytest.approx(1)
+    np.testing.assert_allclose(computed.progressions["one"].distance, computed.progressions["same"].distance, atol=1e-7)
+    assert computed.progressions["other"].distance.min() == 0
+    assert computed.progressions["other"].distance.max() == 1
 
     def first(ladder: Ladder) -> list[float]:
         return [min((s.iteration for s in ladder.progression
                      if s.kind == "swap" and name in (*s.moved_train, *s.moved_test)), default=1000) for name in names]
 
     expected = spearmanr(first(ladders["one"]), first(ladders["other"])).statistic
-    assert found.move_correlation[0, 2] == pytest.approx(expected)
-    for id, overlap in found.rung_overlap.items():
+    assert computed.move_correlation[0, 2] == pytest.approx(expected)
+    for id, overlap in computed.rung_overlap.items():
         a, b = ladders["one"].split(id), ladders["other"].split(id)
         jaccard = [len(set(x) & set(y)) / len(set(x) | set(y)) for x, y in ((a.train, b.train), (a.test, b.test))]
         assert overlap[2, 0] == pytest.approx(sum(jaccard) / 2)
@@ -280,8 +280,7 @@ def test_what_is_shown() -> None:
     of = data()
     _, labels, names = of
     ladder = build(of, reverse=True)
-    assert [r.id for r in rows(ladder)] == [s.id for s in ladder.splits]
-    assert all(r.train_images == len(side(of, set(s.train))) for r, s in zip(rows(ladder), ladder.splits))
+    assert all(s.train_images == len(side(of, set(s.train))) for s in ladder.splits)
     parts = curves(ladder)
     assert [s.iteration for s in parts["swap"]] == sorted(s.iteration for s in parts["swap"])
     assert parts["removal"][0].frd == max(s.frd for s in parts["swap"] if s.kept)

@@ -6,8 +6,6 @@ import errno
 import json
 import multiprocessing
 import os
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -18,7 +16,8 @@ from hypothesis import strategies as st
 
 from benchmark import cli
 from benchmark.runs import locks, status
-from benchmark.runs.locks import Heart, Lock, Watch
+from benchmark.runs.locks import Heartbeat, Lock, Watch
+from benchmark.utils.workspace import Workspace
 from tests import tiny_sweep
 
 
@@ -32,7 +31,7 @@ class Clock:
         return self.now
 
 
-def foreign(folder: Path) -> None:
+def from_elsewhere(folder: Path) -> None:
     """Make the newest lock look like that of another machine."""
     path = max(folder.glob("lock.*"), key=lambda path: int(path.suffix[1:]))
     beat, _, facts = path.read_text().partition("\n")
@@ -41,11 +40,11 @@ def foreign(folder: Path) -> None:
 
 def look(watch: Watch, clock: Clock, folder: Path, seconds: float, every: float = 5.0) -> int | None:
     """Look again and again for some time; what the last look said."""
-    found = watch.free(folder)
+    free = watch.free(folder)
     for _ in range(int(seconds / every)):
         clock.now += every
-        found = watch.free(folder)
-    return found
+        free = watch.free(folder)
+    return free
 
 
 def test_one_owner_at_a_time(tmp_path: Path) -> None:
@@ -69,7 +68,7 @@ def test_a_standing_count_is_taken_over_and_its_owner_learns_it(tmp_path: Path) 
     watch = Watch(stale=60, clock=clock)
     lock = Lock.take(tmp_path, 0)
     assert lock is not None
-    foreign(tmp_path)
+    from_elsewhere(tmp_path)
     assert look(watch, clock, tmp_path, 50) is None
     lock.beat()
     assert look(watch, clock, tmp_path, 55) is None
@@ -85,7 +84,7 @@ def test_a_watcher_that_was_stopped_has_seen_nothing(tmp_path: Path) -> None:
     clock = Clock()
     watch = Watch(stale=60, clock=clock)
     Lock.take(tmp_path, 0)
-    foreign(tmp_path)
+    from_elsewhere(tmp_path)
     watch.free(tmp_path)
     clock.now += 10_000
     assert watch.free(tmp_path) is None
@@ -97,7 +96,7 @@ def test_wall_clocks_decide_nothing(tmp_path: Path, jump: float) -> None:
     watch = Watch(stale=60, clock=clock)
     lock = Lock.take(tmp_path, 0)
     assert lock is not None
-    foreign(tmp_path)
+    from_elsewhere(tmp_path)
     for _ in range(30):
         clock.now += 5
         lock.beat()
@@ -106,9 +105,10 @@ def test_wall_clocks_decide_nothing(tmp_path: Path, jump: float) -> None:
 
 
 def test_a_dead_process_of_this_machine_needs_no_waiting(tmp_path: Path) -> None:
-    code = ("from pathlib import Path; from benchmark.runs.locks import Lock; "
-            f"Lock.take(Path({str(tmp_path)!r}), 0)")
-    subprocess.run([sys.executable, "-c", code], check=True)
+    owner = multiprocessing.get_context("fork").Process(target=Lock.take, args=(tmp_path, 0))
+    owner.start()
+    owner.join()
+    assert owner.exitcode == 0
     assert Watch().free(tmp_path) == (1 if locks.machine() else None)
 
 
@@ -141,16 +141,15 @@ def test_a_full_disk_leaves_no_lock_behind(tmp_path: Path, monkeypatch: pytest.M
     assert Watch().free(tmp_path) == 0
 
 
-def test_a_silent_owner_is_told_and_not_watched_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                                                        capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_silent_owner_is_shown_and_not_watched_for_ever(tiny: Workspace, monkeypatch: pytest.MonkeyPatch,
+                                                          capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(locks, "STALE", 0.5)
-    made = tiny_sweep.workspace(tmp_path)
-    (job,) = tiny_sweep.jobs(made, "margin", seeds=1)
+    (job,) = tiny_sweep.jobs(tiny, "margin", seeds=1)
     Lock.take(job.folder, 0)
-    foreign(job.folder)
+    from_elsewhere(job.folder)
     os.utime(job.folder / "lock.1", (0, 0))
-    status.save_plan(made, [job], "oodml run")
-    cli.main(["status", "--watch", "--every", "0.1", "--work", str(tmp_path)])
+    status.save_plan(tiny, [job], "oodml run")
+    cli.main(["status", "--watch", "--every", "0.1", "--work", str(tiny.root)])
     assert "no heartbeat for" in capsys.readouterr().out
 
 
@@ -187,7 +186,7 @@ def test_at_most_one_believes_to_be_owner(tmp_path_factory: pytest.TempPathFacto
             after = watch.free(folder)
             lock = Lock.take(folder, after) if after is not None else None
             if lock is not None:
-                foreign(folder)
+                from_elsewhere(folder)
                 owners.append(lock)
         elif action == "stall":
             look(watch, clock, folder, 70)
@@ -204,27 +203,27 @@ def test_at_most_one_believes_to_be_owner(tmp_path_factory: pytest.TempPathFacto
         assert sum(owner.beat() for owner in owners) <= 1
 
 
-def test_the_heart_beats_for_the_cell_and_for_the_parent(tmp_path: Path) -> None:
+def test_heartbeats_go_to_the_lock_and_to_the_parent(tmp_path: Path) -> None:
     lock = Lock.take(tmp_path, 0)
-    pulse = multiprocessing.get_context("spawn").RawValue("Q", 0)
-    heart = Heart(pulse, beat=0.01)
-    heart.lock = lock
-    heart.start()
+    counter = multiprocessing.get_context("spawn").RawValue("Q", 0)
+    heartbeat = Heartbeat(counter, beat=0.01)
+    heartbeat.lock = lock
+    heartbeat.start()
     deadline = time.monotonic() + 10
-    while pulse.value < 5 and time.monotonic() < deadline:
+    while counter.value < 5 and time.monotonic() < deadline:
         time.sleep(0.01)
-    heart.stop()
-    assert pulse.value >= 5
+    heartbeat.stop()
+    assert counter.value >= 5
     assert int(locks.newest(tmp_path).beat) >= 4  # type: ignore[union-attr]
 
 
 def test_a_busy_main_thread_that_does_nothing_gets_no_heartbeat() -> None:
     if locks._main_thread_seconds() is None:
         pytest.skip("this system does not tell the time of one thread")
-    heart = Heart(beat=10, hung=0.05)
-    heart.busy = True
+    heartbeat = Heartbeat(beat=10, hung=0.05)
+    heartbeat.busy = True
     seen: list[bool] = []
-    watcher = threading.Thread(target=lambda: (heart._moving(), time.sleep(0.3), seen.append(heart._moving())))
+    watcher = threading.Thread(target=lambda: (heartbeat._moving(), time.sleep(0.3), seen.append(heartbeat._moving())))
     watcher.start()
     watcher.join()
     assert seen == [False]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +15,12 @@ from scipy.stats import mannwhitneyu
 
 import methods
 from benchmark.commands.methods import command
+from methods import registry
+from methods.checks import CHECKS, example
 from methods.parts import toy
 from tests.test_methods import PLUGIN
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def invoke(*arguments: str) -> str:
@@ -47,8 +52,6 @@ def test_every_method_can_be_shown(name: str) -> None:
 
 
 def test_a_plugin_is_listed_and_shown(tmp_path: Path) -> None:
-    from methods import registry
-
     file = tmp_path / "mine.py"
     file.write_text(PLUGIN.replace("my-pairs", "listed-pairs"), encoding="utf-8")
     try:
@@ -56,6 +59,67 @@ def test_a_plugin_is_listed_and_shown(tmp_path: Path) -> None:
         assert "@misc{me}" in invoke("show", "listed-pairs", "--plugin", str(file))
     finally:
         registry._ENTRIES.pop("listed-pairs", None)
+
+
+@pytest.fixture
+def registered() -> Iterator[dict[str, methods.Entry]]:
+    """The register, put back as it was."""
+    methods.names()  # discovered now, so that what is put back is whole
+    before = dict(registry._ENTRIES)
+    yield registry._ENTRIES
+    registry._ENTRIES.clear()
+    registry._ENTRIES.update(before)
+
+
+def test_the_suite_runs_over_a_plugin_without_pytest(tmp_path: Path) -> None:
+    """From a folder of one's own, as an author does who has installed the package and nothing else."""
+    (tmp_path / "mine.py").write_text(PLUGIN, encoding="utf-8")
+    script = f"""
+import sys
+sys.modules["pytest"] = None  # any import of it fails
+sys.path.insert(0, {str(ROOT)!r})
+from benchmark.cli import main
+main(["methods", "check", "mine.py", "random"])
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    *lines, last = done.stdout.splitlines()
+    assert last == "all passed"
+    assert lines == [f"ok    {name}: {check.replace('_', ' ')}" for name in ("my-pairs", "random") for check in CHECKS]
+
+
+def test_a_plugin_that_breaks_the_rules_fails_the_suite(tmp_path: Path, registered: dict[str, methods.Entry]) -> None:
+    file = tmp_path / "broken.py"
+    file.write_text(PLUGIN.replace("my-pairs", "broken").replace("self.settings.weight *", "torch.inf *"),
+                    encoding="utf-8")
+    done = CliRunner().invoke(command, ["check", str(file)])
+    assert done.exit_code == 1
+    lines = done.output.splitlines()
+    failed = [line for line in lines if line.startswith("FAIL")]
+    assert len(lines) == len(CHECKS) + 1
+    assert lines[-1] == f"{len(failed)} failed"
+    assert "FAIL  broken: gradients are finite: assert torch.isfinite(loss)" in failed
+    assert "Traceback" in CliRunner().invoke(command, ["check", "broken", "--traceback"]).output
+
+
+def test_what_cannot_be_checked_is_named(tmp_path: Path) -> None:
+    with pytest.raises(methods.MethodError, match=r"no such file"):
+        invoke("check", str(tmp_path / "absent.py"))
+    with pytest.raises(methods.MethodError, match="did you mean 'margin'"):
+        invoke("check", "marginn")
+
+
+def test_the_pictures_of_the_suite_are_glyphs() -> None:
+    """Kept in a file; drawn from another version of the fonts they may differ by little."""
+    from benchmark import datasets
+
+    index = datasets.get("glyphs-mini").read(Path())  # type: ignore[call-arg]
+    images, labels = example.glyphs()
+    for label in range(example.CLASSES):
+        first = np.flatnonzero(index.labels == label * (len(index.classes) // example.CLASSES))[0]
+        drawn = np.asarray(index.open(int(first)).convert("RGB").resize((example.SIDE, example.SIDE)), np.float32)
+        kept = images[labels == label][0].permute(1, 2, 0).numpy()
+        assert np.abs(drawn / 127.5 - 1 - kept).mean() < 0.05
 
 
 def test_an_installed_package_that_breaks_takes_no_other_method_with_it(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from benchmark.config import plan
 from benchmark.config.plan import Overrides, RunSpec
 from benchmark.training import train
 from methods import Method
-from tests import conformance
+from methods.checks import example
 
 
 def resolved(protocol: str, dataset: str, method: str) -> RunSpec:
@@ -20,7 +21,7 @@ def resolved(protocol: str, dataset: str, method: str) -> RunSpec:
     entry, plain = methods.get(method), Overrides()
     return RunSpec(dataset, "", 1, "", method, plan._settings(entry, dataset, protocol, plain),
                    plan.base_settings(entry, dataset, protocol, plain),
-                   plan.load_protocol(protocol, dataset, method, plain).identity(), "", 0)
+                   plan.load_protocol(protocol, dataset, method, plain), "", 0)
 
 
 def built(spec: RunSpec) -> Method:
@@ -28,12 +29,8 @@ def built(spec: RunSpec) -> Method:
     entry = methods.get(spec.method)
     torch.manual_seed(0)
     settings = {**spec.settings, **getattr(entry.cls, "example_settings", {})}
-    small = RunSpec(**{**vars_of(spec), "settings": settings, "protocol": {**spec.protocol, "dim": conformance.DIM}})
-    return small.build(getattr(entry.cls, "example_backbone", conformance.Small)(), conformance.CLASSES)
-
-
-def vars_of(spec: RunSpec) -> dict[str, Any]:
-    return {name: getattr(spec, name) for name in RunSpec.__dataclass_fields__}
+    small = dataclasses.replace(spec, settings=settings, protocol=dataclasses.replace(spec.protocol, dim=example.DIM))
+    return small.build(getattr(entry.cls, "example_backbone", example.Small)(), example.CLASSES)
 
 
 # (protocol, dataset, method): absolute rate of the objective's own parameter, and where it is printed
@@ -96,14 +93,14 @@ def test_specs_with_absolute_rates_are_still_built() -> None:
     """As runs of earlier versions hold them: `beta_lr`, `proxy_lr`, and a factor for proxies in `puma`."""
     spec = resolved("oodml", "cub", "margin")
     settings = {key: value for key, value in spec.settings.items() if key != "beta_rate"} | {"beta_lr": 5e-4}
-    old = RunSpec(**{**vars_of(spec), "settings": settings})
+    old = dataclasses.replace(spec, settings=settings)
     assert built(old).objective.settings == built(spec).objective.settings
     assert old.identity == spec.identity
     assert plan.changes(old) == plan.changes(spec) == {}
 
     spec = resolved("uml", "uml", "linear-emb")
     base = {key: value for key, value in spec.base_settings.items() if key != "proxy_rate"} | {"proxy_lr": 0.3}
-    old = RunSpec(**{**vars_of(spec), "settings": {**spec.settings, "proxy_rate": 1 / 0.3}, "base_settings": base})
+    old = dataclasses.replace(spec, settings={**spec.settings, "proxy_rate": 1 / 0.3}, base_settings=base)
     assert built(old).objective.settings.proxy_rate == pytest.approx(1e4)
     assert old.identity != spec.identity
     assert "proxy_lr" in old.base_settings  # the spec itself stays as it was written
@@ -203,8 +200,38 @@ def test_s2sd_on_another_objective_or_under_another_protocol_has_that_one_s_sett
     assert resolved("oodml", "cars", "r-margin").settings["p"] == 0.35
     assert resolved("oodml", "cars", "s2sd:r-triplet").base_settings["p"] == 0.35
     assert resolved("revisiting", "cars", "s2sd").base_settings["p"] == 0.35
-    changed = Overrides(methods={"r-margin": {"p": "0.1"}})
-    assert plan.base_settings(methods.get("s2sd"), "cars", "oodml", changed)["p"] == 0.1
+    changed = Overrides(methods={"r-margin": {"p": "0.1", "limit": "1.4"}})
+    base = plan.base_settings(methods.get("s2sd"), "cars", "oodml", changed)
+    assert (base["p"], base["limit"], base["released_divisor"]) == (0.1, 1.4, True)
+
+
+@pytest.mark.parametrize("dataset", ["cub", "cars", "sop", "uml"])
+def test_only_diva_and_s2sd_have_the_released_balance_and_only_under_oodml(dataset: str) -> None:
+    """What the network's own losses are weighed against: triplets with an active pair, at any distance."""
+    for name in methods.names():
+        if methods.get(name).base is not None or "released_divisor" in resolved("oodml", dataset, name).settings:
+            spec = resolved("oodml", dataset, name)
+            used = spec.base_settings or spec.settings
+            wanted = (True, 2.0) if name in ("diva", "s2sd") else (False, 1.4)
+            if "released_divisor" in used:
+                assert (used["released_divisor"], used["limit"]) == wanted, name
+    for method in ("diva", "s2sd"):
+        assert built(resolved("oodml", dataset, method)).objective.settings.released_divisor
+        assert not resolved("revisiting", dataset, method).base_settings["released_divisor"]
+    assert not resolved("oodml", dataset, "diva:margin-b06").base_settings["released_divisor"]
+    assert resolved("oodml", dataset, "diva").settings["limit"] == 1.4  # of L_self, the method's own
+
+
+def test_all_boundaries_of_s2sd_train_at_the_network_s_rate() -> None:
+    """Released code: those of the source and of every target, whatever lr is; at 50 times that with `own_beta_rate`."""
+    spec = resolved("oodml", "cub", "s2sd")
+    for own, rate in ((False, 1e-5), (True, 5e-4)):
+        method = built(dataclasses.replace(spec, settings={**spec.settings, "own_beta_rate": own}))
+        rates = {group["name"]: group["lr"] for group in train.groups_of(method, spec.protocol)}
+        betas = {name: lr for name, lr in rates.items() if name.endswith(".beta")}
+        assert set(betas) == {"objective.beta", *(f"targets.{i}.objective.beta" for i in range(len(method.targets)))}
+        assert list(betas.values()) == pytest.approx([rate] * len(betas))
+        assert rates["backbone"] == rates["head"] == rates["targets"] == 1e-5
 
 
 @pytest.mark.parametrize("dataset", ["uml", "uml-4", "cub", "inshop"])
@@ -220,7 +247,7 @@ def test_crt_has_the_settings_of_its_section_4(dataset: str) -> None:
     spec = resolved("crt", dataset, "crt")
     assert not differing(spec.settings, {"weight": 1.0, "consistency": 0.9, "wide_weight": CRT[dataset],
                                          "prototypes": 49, "wide_prototypes": 64, "wide_dim": 1024})
-    assert spec.protocol["batch_size"] == (80 if dataset in ("cub", "cars") else 180)
+    assert spec.protocol.batch_size == (80 if dataset in ("cub", "cars") else 180)
 
 
 @pytest.mark.parametrize("loss", ["triplet", "multisimilarity"])
@@ -280,8 +307,8 @@ def test_the_network_trains_at_the_papers_rates(cell: tuple[str, str, str], back
 
 def test_a_run_at_one_rate_is_the_run_that_it_was() -> None:
     """`head_rate` came later: at 1 it is not part of a run's identity."""
-    assert "head_rate" not in resolved("oodml", "cub", "margin").protocol
-    assert resolved("uml", "cub", "cosface").protocol["head_rate"] == 10
+    assert "head_rate" not in resolved("oodml", "cub", "margin").protocol.identity()
+    assert resolved("uml", "cub", "cosface").protocol.identity()["head_rate"] == 10
 
 
 # as the version before multiples of lr computed them, without a dataset, split and weights
@@ -291,8 +318,6 @@ IDENTITIES = {
     ("oodml", "cars", "arcface"): "aea5b2da5102c4a3",
     ("oodml", "cub", "proxyanchor"): "c936b5d0e2373a3e",
     ("oodml", "cub", "uniform-prior"): "b731ab066eff85bf",
-    ("oodml", "cub", "s2sd"): "f409c4fdee680616",
-    ("oodml", "cub", "diva"): "93496ba8f33f8c2a",
     ("oodml", "cub", "multisimilarity"): "351c16d0d060af1a",
     ("demo", "glyphs", "arcface"): "455116bf5db1d61a",
     ("demo", "glyphs", "margin"): "f2ff20c7fa9510b9",
@@ -307,9 +332,11 @@ def test_runs_that_train_as_before_keep_their_identity(cell: tuple[str, str, str
 
 
 @pytest.mark.parametrize("cell", [("glyphs", "glyphs", "margin"), ("revisiting", "cub", "triplet"),
-                                  ("uml", "cub", "cosface"), ("oodml", "cars", "s2sd")], ids="-".join)
+                                  ("uml", "cub", "cosface"), ("oodml", "cars", "s2sd"), ("oodml", "cub", "s2sd"),
+                                  ("oodml", "cub", "diva")], ids="-".join)
 def test_runs_that_train_otherwise_are_other_runs(cell: tuple[str, str, str]) -> None:
     """A rate, a frozen norm, a last layer and a base objective that differ from before."""
     before = {("glyphs", "glyphs", "margin"): "3b0315096b9ad72d", ("revisiting", "cub", "triplet"): "356edec91c0602af",
-              ("uml", "cub", "cosface"): "bd78d7695611cd0d", ("oodml", "cars", "s2sd"): "0142ed7b9a208f15"}
+              ("uml", "cub", "cosface"): "bd78d7695611cd0d", ("oodml", "cars", "s2sd"): "0142ed7b9a208f15",
+              ("oodml", "cub", "s2sd"): "f409c4fdee680616", ("oodml", "cub", "diva"): "93496ba8f33f8c2a"}
     assert not resolved(*cell).identity.startswith(before[cell])

@@ -16,11 +16,11 @@ import methods
 from benchmark.config import plan
 from benchmark.config import protocol as protocols
 from methods import MethodError
-from methods.backbones import create, sketch
+from methods.backbones import create, skeleton
 from methods.backbones.examples import small_vit
+from methods.checks.example import build, glyphs, optimise
 from methods.layers.adapters import Adapter, LowRank
 from methods.layers.prompts import Prompted, PromptPool
-from tests.conformance import build, glyphs, optimise
 
 TUNED = methods.names("parameter-efficient")
 VIT = [name for name in TUNED if name not in ("linear-emb", "mlp3-emb")]
@@ -37,10 +37,10 @@ def published_millions() -> dict[tuple[str, str], float]:
 def trainable(name: str, backbone: str, dim: int = 128, **settings: object) -> int:
     """Trainable parameters of the network, the objective's left out as in the paper."""
     entry = methods.get(name)
-    sketch.cache_clear()  # a method changes the backbone it is given
+    skeleton.cache_clear()  # a method changes the backbone it is given
     with torch.device("meta"):
-        method = entry.build(sketch(backbone), 2, dim, entry.settings(**settings))
-    sketch.cache_clear()
+        method = entry.build(skeleton(backbone), 2, dim, entry.settings(**settings))
+    skeleton.cache_clear()
     return sum(p.numel() for n, p in method.named_parameters() if p.requires_grad and not n.startswith("objective."))
 
 
@@ -71,7 +71,7 @@ def test_small_parameter_counts_are_those_of_table_3() -> None:
 def test_the_whole_network_has_the_paper_s_size() -> None:
     """24.2 M in all for PUMA on ViT-S/16, 90.8 M on ViT-B/16 (tables 2 and 4)."""
     for backbone, total in (("vit_small", 24.2), ("vit_base", 90.8)):
-        frozen = sum(p.numel() for p in sketch(backbone).parameters())
+        frozen = sum(p.numel() for p in skeleton(backbone).parameters())
         assert round((frozen + trainable("puma", backbone)) / 1e6, 1) == pytest.approx(total, abs=0.051)
 
 
@@ -276,14 +276,14 @@ def test_a_pair_loss_has_pairs_in_its_batches_whatever_stands_around_it(name: st
 @pytest.mark.parametrize("name", VIT)
 def test_a_backbone_that_is_no_vision_transformer_is_refused_in_a_line(name: str) -> None:
     entry = methods.get(name)
-    assert "resnet18 is not" in entry.fits("resnet18")
-    assert entry.fits("vit_small") == entry.fits("deit_small") == ""
+    assert "resnet18 is not" in entry.misfit("resnet18")
+    assert entry.misfit("vit_small") == entry.misfit("deit_small") == ""
     with pytest.raises(MethodError, match=r"method .*: it adapts the blocks of a plain vision transformer"):
         entry.build(create("conv4"), 2, 8)
 
 
 def test_probes_stand_on_any_backbone() -> None:
-    assert methods.get("linear-emb").fits("resnet18") == methods.get("mlp3-emb").fits("conv4") == ""
+    assert methods.get("linear-emb").misfit("resnet18") == methods.get("mlp3-emb").misfit("conv4") == ""
 
 
 def test_any_objective_can_be_the_base() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from reports import records
 from reports.storage import migration
-from reports.storage.migration import Foreign
+from reports.storage.migration import IncompatibleRecord
 from tests.sample_records import make_record
 
 
@@ -55,7 +55,7 @@ def test_steps_change_nothing_that_they_are_given() -> None:
 def test_other_versions_are_refused_in_one_line(tmp_path: Path, schema: object) -> None:
     path = tmp_path / "record.json"
     path.write_text(json.dumps(make_record() | {"schema": schema}))
-    with pytest.raises(Foreign) as error:
+    with pytest.raises(IncompatibleRecord) as error:
         records.read(tmp_path)
     assert str(path) in str(error.value)
     assert "\n" not in str(error.value)

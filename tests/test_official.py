@@ -136,7 +136,7 @@ def test_the_split_that_the_dataset_comes_with_is_the_default(tmp_path: Path) ->
     file = released(tmp_path / "s.pkl")
     assert import_released(file, train_classes="ab", test_classes="dc").ladder.default.id == 1
     for sides in ({}, {"train_classes": "ab", "test_classes": "cde"}, {"train_classes": "cd", "test_classes": "ab"}):
-        with pytest.raises(SplitError, match=r"no default split; name its rungs, 1-1, by number or .* splits build"):
+        with pytest.raises(SplitError, match=r"no default split.*1-1.*splits build"):
             _ = import_released(file, **sides).ladder.default
 
 

@@ -16,7 +16,8 @@ from benchmark import cli, datasets
 from benchmark.data import ladders
 from benchmark.datasets.union import unite_indexes
 from benchmark.runs import worker
-from benchmark.runs.matrix import Places, gather
+from benchmark.runs.job import SweepOptions
+from benchmark.runs.matrix import gather
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from splits import SplitError
@@ -259,7 +260,7 @@ def test_an_ensemble_over_a_folder_by_a_method_of_one_s_own(tmp_path, capsys):
     words = ["ensemble", "--dataset", union, "--methods", "mine-too", "--device", "cpu", "--work", str(made.root)]
     study = tiny_sweep.study("mine-too", datasets=("glyphs-arrows", mine), splits="default", seeds=1, set={"epochs": 1})
     with tiny_sweep.registry_as_before():
-        jobs = gather(study, Places(made, plugins=(str(plugin),))).jobs
+        jobs = gather(study, SweepOptions(made, plugins=(str(plugin),))).jobs
         worker.run(jobs[0].spec, jobs[0].context)
         with pytest.raises(SystemExit):
             cli.main([*words, "--plugin", str(plugin)])
@@ -286,7 +287,8 @@ def test_a_dataset_without_a_ladder_does_not_keep_the_next_from_its_own(tmp_path
     told = capsys.readouterr()
     last = told.err.strip().splitlines()[-1]
     assert "at least four classes" in told.err
-    assert last == f"oodml: no ladder was made for {few}; the cause of each stands above"
+    assert few in last
+    assert mine not in last
     assert (tmp_path / "work" / "splits" / "mine.json").is_file()
     with pytest.raises(SystemExit):
         cli.main([*words, "--dataset", few])

@@ -17,7 +17,7 @@ from benchmark.commands.report import command as report
 from reports import ReportError, packing, records, site
 from reports.analysis import fewshot
 from reports.analysis.results import Results
-from reports.storage import outcomes, packed
+from reports.storage import packed, queries
 from tests.sample_records import make_record, write_sample
 from tests.test_report_studies import write_fewshot
 
@@ -105,17 +105,17 @@ def test_unpacked_runs_stand_where_a_sweep_looks_for_them(runs: Path, pack: Path
         k: v for k, v in contents(pack).items() if "failures" not in k}
 
 
-def test_outcomes_by_class_are_those_of_the_queries(runs: Path, pack: Path) -> None:
+def test_results_by_class_are_those_of_the_queries(runs: Path, pack: Path) -> None:
     loose = records.scan(runs)[0].set_index("identity")["path"]
     for identity, path in records.scan(pack)[0].set_index("identity")["path"].items():
-        one, two = outcomes.Reader().read(loose[identity]), outcomes.Reader().read(path)
+        one, two = queries.Reader().read(loose[identity]), queries.Reader().read(path)
         if one is None:
             assert two is None
         else:
             assert two is not None
             for key in ("keys", "queries", "hits"):
                 assert getattr(one, key).tolist() == getattr(two, key).tolist()
-    assert outcomes.Reader(2).read(path) is None
+    assert queries.Reader(2).read(path) is None
 
 
 def test_what_is_not_needed_stays_behind(pack: Path) -> None:

@@ -14,10 +14,12 @@ from safetensors.torch import save_file
 
 import methods
 from benchmark.commands.run import seconds_of
+from benchmark.config import protocol
 from benchmark.config.plan import Overrides, RunSpec, changes, differences, parse_ids
 from benchmark.data import ladders
 from benchmark.runs import status
-from benchmark.runs.matrix import Places, gather
+from benchmark.runs.job import Resources, SweepOptions
+from benchmark.runs.matrix import gather
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from methods.backbones import create
@@ -45,16 +47,39 @@ def test_identity_is_what_a_run_depends_on(made: Workspace) -> None:
 
 def test_identity_survives_json_and_the_rungs_number(made: Workspace) -> None:
     (one,) = specs(made, seeds=1, set={"scale": "0.5,1.0", "milestones": "1,2"})
-    again = RunSpec(**json.loads(json.dumps(dataclasses.asdict(one))))
+    again = RunSpec.of(json.loads(json.dumps(one.facts())))
     assert again.identity == one.identity
     assert dataclasses.replace(one, split=7).identity == one.identity
+
+
+@pytest.mark.parametrize(("overrides", "identity"), [
+    ({}, "7581e02e2c1b9bcaad956664281a271e58e6bf87c176f57d4ca6d38b6675fb4e"),
+    ({"scale": "0.5,1", "milestones": "1,2", "flip": "0", "clustering": "last", "precision": "fp32",
+      "validation": "true", "clip_norm": "2"}, "eb6a677c5c69e02c5496818cdccbf838673593003c0c9f041069c47d2ab21926"),
+    ({"augmentation": "big", "lr": ".5", "epochs": "7", "batches": "spc-4"},
+     "b88b8b3221a9a4c61e51d41821308e4730cf1081c018fb855bdeb4bffdce3c46"),
+])
+def test_identities_are_those_of_runs_made_before_the_protocol_was_typed(tmp_path: Path, overrides: dict[str, str],
+                                                                         identity: str) -> None:
+    (tmp_path / "mine.toml").write_text('backbone="conv4"\ndim=8\nepochs=3\nbatch_size=4\nlr=0.1\nweight_decay=0.0\n')
+    own = protocol.load(str(tmp_path / "mine.toml"), dataset="toy", method="margin", overrides=overrides)
+    spec = RunSpec("toy", "d" * 8, 2, "s" * 8, "puma:margin", {"prompts": 20, "rate": 1}, {"beta": 1.2, "miner": "x"},
+                   own, "w", 3)
+    assert spec.identity == identity
+    (tmp_path / "spec.json").write_text(json.dumps(spec.facts()))
+    again = RunSpec.read(tmp_path)
+    assert again is not None
+    assert (again.identity, again.protocol) == (identity, own)
+    assert "seeds" not in spec.facts()["protocol"]
+    (tmp_path / "spec.json").write_text(json.dumps({**spec.facts(), "mood": "good"}))
+    assert RunSpec.read(tmp_path) is None
 
 
 def test_what_changed_is_named(made: Workspace) -> None:
     (one,) = specs(made, seeds=1)
     (two,) = specs(made, seeds=1, set={"lr": 0.5, "margin.beta": 0.9})
     assert differences(one, two) == ["lr 0.002 -> 0.5", "beta 1.2 -> 0.9"]
-    assert differences(one, RunSpec(**json.loads(json.dumps(dataclasses.asdict(one))))) == []
+    assert differences(one, RunSpec.of(json.loads(json.dumps(one.facts())))) == []
 
 
 def test_one_seed_of_everything_comes_first(made: Workspace) -> None:
@@ -69,8 +94,9 @@ def test_one_seed_of_everything_comes_first(made: Workspace) -> None:
 def test_breadth_goes_over_datasets(tmp_path: Path) -> None:
     made = tiny_sweep.workspace(tmp_path, ("glyphs-mini", "glyphs-armenian"))
     study = tiny_sweep.study("margin", datasets=("glyphs-mini", "glyphs-armenian"))
-    deep = [(job.spec.dataset, job.spec.seed) for job in gather(study, Places(made)).jobs]
-    wide = [(job.spec.dataset, job.spec.seed) for job in gather(study, Places(made), breadth=True).jobs]
+    deep = [(job.spec.dataset, job.spec.seed) for job in gather(study, SweepOptions(made)).jobs]
+    limited = SweepOptions(made, resources=Resources(seconds=3600))
+    wide = [(job.spec.dataset, job.spec.seed) for job in gather(study, limited).jobs]
     assert deep == [("glyphs-mini", 0), ("glyphs-mini", 1), ("glyphs-armenian", 0), ("glyphs-armenian", 1)]
     assert wide == [("glyphs-mini", 0), ("glyphs-armenian", 0), ("glyphs-mini", 1), ("glyphs-armenian", 1)]
 
@@ -86,7 +112,8 @@ def test_seeds_are_the_protocols_unless_said(made: Workspace) -> None:
 
 
 def test_methods_that_do_not_fit_the_backbone_are_listed(made: Workspace) -> None:
-    found = gather(tiny_sweep.study("margin,vpt,lora", seeds=1, backbones="conv4,efficientnet_lite0"), Places(made))
+    study = tiny_sweep.study("margin,vpt,lora", seeds=1, backbones="conv4,efficientnet_lite0")
+    found = gather(study, SweepOptions(made))
     assert {job.spec.method for job in found.jobs} == {"margin"}
     assert len(found.skipped) == 2, "one line a reason"
     assert all(line.startswith("left out on glyphs-mini: vpt, lora: ") for line in found.skipped)
@@ -94,14 +121,14 @@ def test_methods_that_do_not_fit_the_backbone_are_listed(made: Workspace) -> Non
 
 def test_variations_and_backbones_are_cells_of_their_own(made: Workspace) -> None:
     found = specs(made, seeds=1, vary={"dim": (8, 16), "batch_size": (12,)})
-    assert [(spec.protocol["dim"], spec.protocol["batch_size"]) for spec in found] == [(16, 24), (8, 24), (16, 12)]
+    assert [(spec.protocol.dim, spec.protocol.batch_size) for spec in found] == [(16, 24), (8, 24), (16, 12)]
     found = specs(made, seeds=1, backbones="conv4,efficientnet_lite0")
-    assert [spec.protocol["backbone"] for spec in found] == ["conv4", "efficientnet_lite0"]
+    assert [spec.protocol.backbone for spec in found] == ["conv4", "efficientnet_lite0"]
 
 
 def test_one_weights_file_is_not_for_two_backbones(made: Workspace) -> None:
     with pytest.raises(UserError, match="OODML_WEIGHTS"):
-        gather(tiny_sweep.study(backbones="conv4,resnet18"), Places(made, weights_file="some.pth"))
+        gather(tiny_sweep.study(backbones="conv4,resnet18"), SweepOptions(made, weights_file="some.pth"))
 
 
 def test_an_unknown_change_is_refused() -> None:
@@ -132,7 +159,7 @@ def test_settings_that_do_not_go_together_are_refused_too(made: Workspace, metho
         specs(made, method, set=changes)
 
 
-def test_what_only_a_rehearsal_cannot_build_is_left_to_the_run(made: Workspace) -> None:
+def test_what_cannot_be_built_without_memory_is_left_to_the_run(made: Workspace) -> None:
     """A plug-in may read a number off a weight, or want more than two classes."""
     with tiny_sweep.registry_as_before():
         @methods.register("reads-a-weight", family="test")
@@ -155,12 +182,12 @@ def test_what_was_changed_of_a_protocol_is_known_of_the_suite_s_own(made: Worksp
     assert not [key for key in changes(plain) if key.startswith("settings")]
     (other,) = specs(made, "margin", seeds=1, set={"margin.beta": 0.9})
     assert changes(other).items() - changes(plain).items() == {("settings.beta", 0.9)}
-    assert changes(dataclasses.replace(plain, protocol={**plain.protocol, "name": "mine"})) == {}
+    assert changes(dataclasses.replace(plain, protocol=dataclasses.replace(plain.protocol, name="mine"))) == {}
 
 
 @pytest.mark.parametrize("name", [*batches.NAMES, "spc-5"])
 def test_every_batch_sampler_can_be_planned(made: Workspace, name: str) -> None:
-    assert {spec.protocol["batches"] for spec in specs(made, set={"batches": name})} == {name}
+    assert {spec.protocol.batches for spec in specs(made, set={"batches": name})} == {name}
 
 
 @pytest.mark.parametrize("text", ["5-3", "3-", "-3", "1,2-1", "1 2", "", "1-2-3"])
@@ -171,7 +198,7 @@ def test_rungs_that_mean_nothing_are_refused(text: str) -> None:
 
 def test_all_missing_datasets_are_named_at_once(made: Workspace) -> None:
     with pytest.raises(UserError) as caught:
-        gather(tiny_sweep.study(datasets=("cub", "cars")), Places(made))
+        gather(tiny_sweep.study(datasets=("cub", "cars")), SweepOptions(made))
     assert len(str(caught.value).splitlines()) >= 2
 
 
@@ -208,10 +235,10 @@ def test_workers_that_stand_elsewhere_find_the_users_files(made: Workspace, tmp_
     weights = methods.get("margin").build(create("conv4"), 2, 16).state_dict()
     save_file({key: value.contiguous() for key, value in weights.items()}, "some.safetensors")
     study = tiny_sweep.study("margin", seeds=1)
-    context = gather(study, Places(made, weights_file="some.safetensors"), command="oodml x").jobs[0].context
+    context = gather(study, SweepOptions(made, "some.safetensors", command="oodml x")).jobs[0].context
     assert context.weights_file == str(tmp_path / "some.safetensors")
     assert context.command == "oodml x"
-    scratch = gather(study, Places(made, weights_file="scratch"))
+    scratch = gather(study, SweepOptions(made, weights_file="scratch"))
     assert scratch.jobs[0].context.weights_file == "scratch"
 
 
@@ -247,9 +274,9 @@ def test_a_study_varies_methods_settings(made: Workspace) -> None:
     study = tiny_sweep.study("margin,contrastive,uniform-prior", seeds=1, splits="default",
                              vary={"margin.beta": (0.3, 0.9)})
     found = [(job.spec.method, {**job.spec.settings, **job.spec.base_settings}.get("beta"))
-             for job in gather(study, Places(made)).jobs]
+             for job in gather(study, SweepOptions(made)).jobs]
     assert sorted(found, key=str) == sorted([("contrastive", None), *(
         (name, beta) for name in ("margin", "uniform-prior") for beta in (1.2, 0.3, 0.9))], key=str)
     wrong = tiny_sweep.study("margin", seeds=1, vary={"margin.betta": (0.3,)})
     with pytest.raises(methods.MethodError, match="did you mean 'beta'"):
-        gather(wrong, Places(made))
+        gather(wrong, SweepOptions(made))

@@ -10,7 +10,7 @@ from benchmark.runs.progress import Progress
 
 
 def test_progress_in_a_log_file(capsys: pytest.CaptureFixture[str]) -> None:
-    progress = Progress(2, 8, terminal=False, pulse=0)
+    progress = Progress(2, 8, terminal=False, interval=0)
     progress.start("a", "first", 4)
     progress.epoch("a", {"epoch": 3, "loss": 1.0})
     assert (progress.position, progress.fresh) == (3, 1)

@@ -39,16 +39,16 @@ def test_every_shown_number_is_printed_in_its_file() -> None:
 def test_published_rows_stand_on_the_board_without_a_rank(tmp_path: Path) -> None:
     write_sample(tmp_path, {"margin": 0.66, "s2sd": 0.73}, ("cars",), seeds=2, union=False)
     frame = records.collect(tmp_path)
-    board = Results(frame).ags("recall@1", "demo")
+    board = Results(frame).ags("recall@1", "demo").wide()
     said = board[board["source"] == "published"].set_index("method")
-    assert said.at["s2sd", "cars"] == pytest.approx(0.802)
+    assert said.at["s2sd", "ags:cars"] == pytest.approx(0.802)
     assert said["rank"].isna().all()
     ours = board[board["source"] == "run"].set_index("method")
     assert ours["rank"].to_dict() == {"s2sd": 1, "margin": 2}
-    hidden = Results(frame, with_published=False).ags("recall@1", "demo")
+    hidden = Results(frame, with_published=False).ags("recall@1", "demo").wide()
     assert set(hidden["source"]) == {"run"}
-    assert hidden.set_index("method").at["margin", "cars"] == ours.at["margin", "cars"]
-    ranked = Results(frame, rank_published=True).ags("recall@1", "demo")
+    assert hidden.set_index("method").at["margin", "ags:cars"] == ours.at["margin", "ags:cars"]
+    ranked = Results(frame, rank_published=True).ags("recall@1", "demo").wide()
     assert ranked["rank"].notna().all()
     assert ranked.sort_values("rank").iloc[0]["source"] == "published"
 
@@ -56,20 +56,20 @@ def test_published_rows_stand_on_the_board_without_a_rank(tmp_path: Path) -> Non
 def test_the_universal_board_takes_table_2_along(tmp_path: Path) -> None:
     parts = {name: 0.7 for name in EIGHT}
     records.write(tmp_path / "a", make_record("uml", 1, "puma", 0, 0.6, parts))
-    board = Results(records.collect(tmp_path)).universal("uml", "demo")
+    board = Results(records.collect(tmp_path)).universal("uml", "demo").wide()
     said = board[board["source"] == "published"]
     assert said["group"].value_counts().to_dict() == {"full": 9, "dataset-specific": 9, "parameter-efficient": 6}
     anchor = said[(said["method"] == "proxyanchor") & (said["group"] == "full")].iloc[0]
     assert anchor["harmonic"] == pytest.approx(0.71)
     assert said["rank"].isna().all()
     small = Results(records.collect(tmp_path).rename(columns={"domain:cub:recall@1": "domain:owls:recall@1"}))
-    assert set(small.universal("uml", "demo")["source"]) == {"run"}
+    assert set(small.universal("uml", "demo").rows["source"]) == {"run"}
 
 
 def test_what_papers_say_stands_beside_what_we_got(tmp_path: Path) -> None:
     write_sample(tmp_path, {"margin": 0.66}, ("cars",), seeds=2, union=False)
     runs = Results(records.collect(tmp_path)).runs
-    table = cards.paper_says(runs, "margin", "x")
+    table = cards.paper_says(runs, runs.iloc[0].to_dict(), "x")
     assert table is not None
     rows = table.frame[(table.frame["what"] == "AGS") & (table.frame["metric"] == "recall@1")]
     assert rows["paper_value"].tolist() == [0.745]
@@ -78,4 +78,4 @@ def test_what_papers_say_stands_beside_what_we_got(tmp_path: Path) -> None:
     mean = runs.loc[runs["kind"] == "default", "recall@1"].mean()
     assert default["ours"].tolist() == pytest.approx([mean] * 3)
     assert (default["difference"] - (default["ours"] - default["paper_value"])).abs().max() < 1e-12
-    assert cards.paper_says(runs, "nobody", "x") is None
+    assert cards.paper_says(runs, {"base_method": "nobody"}, "x") is None

@@ -16,8 +16,8 @@ from reports import ReportError, aggregate, records
 from reports.analysis import baselines, significance, statistics
 from reports.analysis.resampling import Resamples, ags_weights
 from reports.analysis.results import Results
-from reports.storage.outcomes import Reader
-from tests.sample_records import LADDERS, make_record, write_outcomes
+from reports.storage.queries import QueryResults, Reader
+from tests.sample_records import LADDERS, make_record, write_queries
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
@@ -82,7 +82,7 @@ def test_ags_is_the_weighted_mean(points: list[tuple[float, float]]) -> None:
     assert float(ags_weights(fids) @ np.array(scores)) == pytest.approx(aggregate.ags(fids, scores), abs=1e-9)
 
 
-def test_without_outcomes_the_test_is_welchs() -> None:
+def test_without_queries_the_test_is_welchs() -> None:
     rng = np.random.default_rng(0)
     one, two = rng.normal(0.6, 0.01, 4), rng.normal(0.58, 0.03, 3)
     stds = np.array([one.std(ddof=1), two.std(ddof=1)])
@@ -94,7 +94,7 @@ def test_without_outcomes_the_test_is_welchs() -> None:
     assert half == pytest.approx((interval.high - interval.low) / 2)
 
 
-def test_single_seeds_without_outcomes_cannot_be_tested() -> None:
+def test_single_seeds_without_queries_cannot_be_tested() -> None:
     found = significance.errors(np.full((2, 5), np.nan), np.array([np.nan, 0.01]), np.array([1.0, 3.0]), 2)
     assert np.isnan(found.pair[0, 1])
     p = significance.p_values(np.array([0.6, 0.5]), found)
@@ -127,7 +127,7 @@ def write_cell(folder: Path, method: str, split: int, hits: np.ndarray, labels: 
                classes: list[str] | None = None) -> None:
     path = folder / method / str(split) / f"s{seed}"
     records.write(path, make_record("glyphs", split, method, seed, float(hits.mean())))
-    write_outcomes(path, labels, hits, classes)
+    write_queries(path, labels, hits, classes)
 
 
 def test_the_error_by_resampled_classes_is_the_cluster_error(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_methods_that_differ_by_chance_share_a_range(tmp_path: Path) -> None:
         for split, _ in LADDERS["glyphs"]:
             write_cell(tmp_path, method, split, rng.random(len(labels)) < strength, labels)
     results = Results(records.collect(tmp_path))
-    board = results.ags("recall@1", "demo").set_index("method")
+    board = results.ags("recall@1", "demo").wide().set_index("method")
     assert (board.at["a", "rank:low"], board.at["a", "rank:high"]) == (1, 2)
     assert (board.at["c", "rank:low"], board.at["c", "rank:high"]) == (3, 3)
     assert board["mean:group"].to_dict() == {"a": 1, "b": 1, "c": 2}
@@ -187,13 +187,13 @@ def test_the_interval_of_an_ags_over_seeds_is_scipys(tmp_path: Path) -> None:
             for split, _ in LADDERS["glyphs"]:
                 record = make_record("glyphs", split, method, seed, value)
                 records.write(tmp_path / f"{method}-{split}-{seed}", record)
-    board = Results(records.collect(tmp_path)).ags("recall@1", "demo").set_index("method")
+    board = Results(records.collect(tmp_path)).ags("recall@1", "demo").wide().set_index("method")
     values = scores["a"]
     low, high = stats.t.interval(0.95, 3, loc=np.mean(values), scale=stats.sem(values))
-    found = board.loc["a", ["glyphs", "glyphs:low", "glyphs:high"]].tolist()
+    found = board.loc["a", ["ags:glyphs", "ags:glyphs:low", "ags:glyphs:high"]].tolist()
     assert found == pytest.approx([np.mean(values), low, high])
-    assert board["glyphs:n"].to_dict() == {"a": 4, "b": 1}
-    assert math.isnan(board.at["b", "glyphs:low"])
+    assert board["ags:glyphs:n"].to_dict() == {"a": 4, "b": 1}
+    assert math.isnan(board.at["b", "ags:glyphs:low"])
 
 
 def test_moderated_variances_find_what_they_were_drawn_from() -> None:
@@ -250,25 +250,23 @@ def test_stability_counts_places() -> None:
     assert significance.stability(np.array([1.0, 2.0]), np.full((2, 4), np.nan), np.zeros(2), np.ones(2)) is None
 
 
-def test_outcomes_are_read_as_they_were_saved(tmp_path: Path) -> None:
-    from benchmark.runs import outcomes
-
+def test_results_of_queries_are_read_as_they_were_saved(tmp_path: Path) -> None:
     first = np.array([1, 2, 0, 7, 1, 300])
     counted = np.array([True, True, True, False, True, True])
     labels = np.array([3, 3, 0, 0, 5, 5])
-    outcomes.save(tmp_path / "queries.npz", outcomes.Outcomes(first, counted, labels))
+    QueryResults(first, counted, labels).save(tmp_path / "queries.npz")
     found = Reader(2).read(tmp_path)
     assert found is not None
     assert dict(zip(found.keys.tolist(), zip(found.queries.tolist(), found.hits.tolist()))) == {
         0: (1, 0), 3: (2, 2), 5: (2, 1)}
-    assert found.score == pytest.approx(outcomes.load(tmp_path / "queries.npz").hits(2).mean())
+    assert found.hits.sum() == np.isin(first[counted], (1, 2)).sum()
     assert Reader().read(tmp_path / "none") is None
     (tmp_path / "queries.npz").write_bytes(b"PK\x03\x04 cut")
     with pytest.raises(ReportError, match="damaged"):
         Reader().read(tmp_path)
 
 
-def test_the_distance_at_which_a_method_falls_below_the_floor(tmp_path: Path) -> None:
+def test_the_distance_at_which_a_method_falls_below_the_frozen_network(tmp_path: Path) -> None:
     """On a ladder 164.25, 214.5: gains of +0.1 and -0.3 cross zero a quarter of the way."""
     for split, ours in ((1, 0.6), (2, 0.2)):
         records.write(tmp_path / f"m{split}", make_record("glyphs", split, "margin", 0, ours))
@@ -280,15 +278,15 @@ def test_the_distance_at_which_a_method_falls_below_the_floor(tmp_path: Path) ->
     assert math.isinf(below["arcface"])
 
 
-def test_the_unified_score_of_a_union_errs_as_its_classes_do(tmp_path: Path) -> None:
+def test_the_unified_score_of_a_union_has_the_error_of_its_classes(tmp_path: Path) -> None:
     """One seed, so that the interval is that of classes drawn anew: against a plain bootstrap of the class means."""
     rng = np.random.default_rng(5)
     labels, chance = np.repeat(np.arange(40), 25), np.repeat(rng.uniform(0.2, 0.9, 40), 25)
     hits = rng.random(len(labels)) < chance
     record = make_record("glyphs-union", 1, "margin", 0, float(hits.mean()), {"latin": 0.6, "greek": 0.5})
     records.write(tmp_path / "a", record)
-    write_outcomes(tmp_path / "a", labels, hits)
-    (row,) = Results(records.collect(tmp_path)).universal("glyphs-union", "demo").to_dict("records")
+    write_queries(tmp_path / "a", labels, hits)
+    (row,) = Results(records.collect(tmp_path)).universal("glyphs-union", "demo").wide().to_dict("records")
     means = hits.reshape(40, 25).mean(1)
     error = np.std([rng.choice(means, 40).mean() for _ in range(4000)])
     assert (row["unified:high"] - row["unified:low"]) / 2 == pytest.approx(stats.t.ppf(0.975, 39) * error, rel=0.1)

@@ -64,19 +64,19 @@ def test_transfer_to_other_datasets(tmp_path: Path) -> None:
     results = Results(records.collect(tmp_path / "runs"))
     found = transfer.collect(results.runs)
     table = transfer.table(found, results.runs, "glyphs", "recall@1").frame.set_index("method")
-    assert table.at["margin", "cars"] == pytest.approx(0.31)
-    assert table.at["margin", "cars:std"] == pytest.approx(np.std([0.3, 0.32], ddof=1))
-    assert table.at["margin", "cars:gain"] == pytest.approx(0.06)
-    assert table.at["frozen", "cars"] == 0.25
-    assert np.isnan(table.at["frozen", "birds"])
+    assert table.at["margin", "target:cars"] == pytest.approx(0.31)
+    assert table.at["margin", "target:cars:std"] == pytest.approx(np.std([0.3, 0.32], ddof=1))
+    assert table.at["margin", "target:cars:gain"] == pytest.approx(0.06)
+    assert table.at["frozen", "target:cars"] == 0.25
+    assert np.isnan(table.at["frozen", "target:birds"])
     own = results.runs.query("dataset == 'glyphs' and split == 1 and method == 'margin'")["recall@1"].mean()
     assert table.at["margin", "own"] == pytest.approx(own)
     matrix = transfer.matrix(found, results.runs, "recall@1").frame.set_index("trained")
-    assert matrix.at["glyphs", "cars"] == pytest.approx(0.31)
-    assert matrix.at["cars", "glyphs"] == pytest.approx(0.2)
-    assert matrix.at["glyphs", "glyphs"] == pytest.approx(own)
+    assert matrix.at["glyphs", "target:cars"] == pytest.approx(0.31)
+    assert matrix.at["cars", "target:glyphs"] == pytest.approx(0.2)
+    assert matrix.at["glyphs", "target:glyphs"] == pytest.approx(own)
     assert matrix["above"].tolist()[:2] == ["0/1", "1/1"]
-    assert matrix.at["nothing (frozen)", "glyphs"] == 0.25
+    assert matrix.at["nothing (frozen)", "target:glyphs"] == 0.25
     out = site.build(results, records.failures(tmp_path / "runs"), tmp_path / "site").parent
     assert "Trained on cars" in (out / "cross.html").read_text()
     (folder / "cross.json").write_text('{"schema": 9}')
@@ -92,7 +92,7 @@ def test_few_shot_gain(tmp_path: Path) -> None:
     cells = fewshot.cells(results.fewshot, "recall@1", 2)
     assert cells["gain"].tolist() == pytest.approx([0.11])
     assert cells["gain:std"].tolist() == pytest.approx([np.std([0.1, 0.12], ddof=1)])
-    board = results.ags("recall@1", "demo").set_index("method")
+    board = results.ags("recall@1", "demo").rows.set_index("method")
     assert board.at["margin", "fewshot"] == pytest.approx(0.11)
     assert np.isnan(board.at["s2sd", "fewshot"])
     assert exports.export(results, "fewshot", "csv").count("\n") == 3
@@ -109,10 +109,10 @@ def test_backbones_and_samplers_stand_side_by_side(tmp_path: Path) -> None:
         records.write(tmp_path / "runs" / sampler, record)
     results = Results(records.collect(tmp_path / "runs"))
     (table,) = factors.backbones(results, "recall@1")
-    assert table.frame[["method", "conv4", "resnet50"]].to_dict("records") == [
-        {"method": "margin", "conv4": 0.4, "resnet50": 0.6}]
+    assert table.frame[["method", "variant:conv4", "variant:resnet50"]].to_dict("records") == [
+        {"method": "margin", "variant:conv4": 0.4, "variant:resnet50": 0.6}]
     (table,) = factors.samplers(results, "recall@1")
-    assert table.frame.loc[0, ["fr", "spc-4"]].tolist() == [0.5, 0.45]
+    assert table.frame.loc[0, ["variant:fr", "variant:spc-4"]].tolist() == [0.5, 0.45]
     out = site.build(results, records.failures(tmp_path / "runs"), tmp_path / "site").parent
     assert "Backbones" in (out / "backbones.html").read_text()
     assert "spc-4" in (out / "samplers.html").read_text()
@@ -179,9 +179,10 @@ def test_backbones_and_samplers_are_not_averaged_over_one_another(tmp_path: Path
             records.write(tmp_path / f"{backbone}-{sampler}-{epochs}-{method}", made)
     results = Results(records.collect(tmp_path))
 
-    def found(table: Table, keys: list[str], variants_: list[str]) -> dict[tuple[str, ...], list[float]]:
-        assert [column.key for column in table.columns] == ["method", *keys, *variants_]
-        return {tuple(row[key] for key in ("method", *keys)): [row[name] for name in variants_] for row in table.rows}
+    def found(table: Table, keys: list[str], names: list[str]) -> dict[tuple[str, ...], list[float]]:
+        assert [column.key for column in table.columns] == ["method", *keys, *(f"variant:{name}" for name in names)]
+        return {tuple(row[key] for key in ("method", *keys)): [row[f"variant:{name}"] for name in names]
+                for row in table.rows}
 
     (table,) = factors.backbones(results, "recall@1")
     ours = found(table, ["study"], ["conv4", "resnet50"])

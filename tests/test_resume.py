@@ -26,8 +26,8 @@ CASES = {
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    return tiny_runs.workspace(tmp_path_factory.mktemp("work"))
+def made(tiny_base: Path, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    return Workspace.at(shutil.copytree(tiny_base, tmp_path_factory.mktemp("runs") / "work"))
 
 
 @pytest.mark.parametrize("case", CASES)

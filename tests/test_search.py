@@ -10,6 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmark.metrics import search
 from benchmark.metrics.search import neighbours, stream
 from benchmark.utils.errors import UserError
 
@@ -70,8 +71,18 @@ def test_large_galleries_in_any_layout(layout, k):
     elif layout == "negative":
         gallery = -1 - np.abs(gallery)
     queries = np.concatenate([np.abs(gallery[:4]), -np.abs(gallery[:2])])
-    found, _ = neighbours(torch.tensor(queries), torch.tensor(gallery), k, exclude_self=False)
-    np.testing.assert_array_equal(found.numpy(), by_sorting(queries, gallery, k))
+    nearest, _ = neighbours(torch.tensor(queries), torch.tensor(gallery), k, exclude_self=False)
+    np.testing.assert_array_equal(nearest.numpy(), by_sorting(queries, gallery, k))
+
+
+@pytest.mark.parametrize("k", [1, 8, 40, 299, 300])
+def test_the_road_of_the_cpu_and_that_of_the_gpu_agree(k):
+    random = np.random.default_rng(k)
+    rows = random.integers(-3, 4, (20, 300)).astype(np.float32)  # full of ties
+    rows[:5] = random.normal(size=(5, 300))
+    rows[5], rows[6, 7] = 1, -np.inf
+    for one, two in zip(search._nearest_by_threshold(rows, k), search._nearest_by_topk(torch.from_numpy(rows), k)):
+        torch.testing.assert_close(one, two, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("backend", ["torch", "faiss"])
@@ -98,9 +109,9 @@ def test_equal_rows_are_ties_wherever_they_stand(n, backend):
     # products of equal columns differ in the last bit at the edge of a block; 2-fold and 3-fold copies at odd places
     distinct = torch.nn.functional.normalize(torch.randn(n // 2, 33, generator=torch.Generator().manual_seed(1)))
     source = torch.cat([torch.arange(n // 2), torch.arange(n - n // 2) % (n // 2)])
-    found, _ = neighbours(distinct[source], k=40, exclude_self=True, backend=backend, chunk=29)
-    for i, row in enumerate(source[found].tolist()):
-        here = found[i].tolist()
+    nearest, _ = neighbours(distinct[source], k=40, exclude_self=True, backend=backend, chunk=29)
+    for i, row in enumerate(source[nearest].tolist()):
+        here = nearest[i].tolist()
         for a, b, left, right in zip(row, row[1:], here, here[1:]):
             assert a != b or left < right
         copies = [j for j in torch.nonzero(source == source[i]).flatten().tolist() if j != i]
@@ -139,8 +150,8 @@ def test_faiss_differs_only_within_rounding():
 def test_on_cuda(k):
     random = np.random.default_rng(k)
     gallery, queries = random.integers(-6, 7, (1500, 5)), random.integers(-6, 7, (20, 5))
-    found, _ = neighbours(torch.tensor(queries).cuda(), torch.tensor(gallery).cuda(), k, exclude_self=False)
-    np.testing.assert_array_equal(found.cpu().numpy(), by_sorting(queries, gallery, k))
+    nearest, _ = neighbours(torch.tensor(queries).cuda(), torch.tensor(gallery).cuda(), k, exclude_self=False)
+    np.testing.assert_array_equal(nearest.cpu().numpy(), by_sorting(queries, gallery, k))
 
 
 def test_precision_around_does_not_matter():

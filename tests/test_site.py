@@ -167,7 +167,7 @@ def test_incomplete_and_failed_runs_are_shown_as_such(pages: dict[str, Page]) ->
     rows = {row[1].strip(): row for row in pages["index.html"].rows["table-ags-recall-1"] if row}
     assert rows["diva"][0] == "–"
     assert "1/8" in rows["diva"]
-    assert rows["frozen"][0] == "floor"
+    assert rows["frozen"][0] == "baseline"
     assert [row[0] for row in pages["index.html"].rows["table-ags-recall-1"] if row][:3] == ["1", "2", "3"]
     assert "loss became &lt;nan&gt;" in pages["index.html"].text
 
@@ -287,7 +287,8 @@ def test_a_dataset_with_one_split_is_ranked_by_it_and_speaks_of_one(tmp_path: Pa
     out = build(tmp_path / "runs", tmp_path / "site").parent
     page = Page(out / "dataset" / "plain.html")
     rows = [row for row in page.rows["table-plain-recall-1"] if row]
-    assert [(row[0], row[1]) for row in rows] == [("1", "margin"), ("2", "s2sd"), ("3", "arcface"), ("floor", "frozen")]
+    assert [(row[0], row[1]) for row in rows] == [("1", "margin"), ("2", "s2sd"), ("3", "arcface"),
+                                                  ("baseline", "frozen")]
     assert 'class="incomplete"' not in page.text
     assert not re.search("further apart|headed by|on every split|The splits<", page.text)
     assert "ranked by the score on split 1" in page.text

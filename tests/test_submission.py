@@ -29,10 +29,10 @@ def test_every_format_reads_the_same(tmp_path):
     (tmp_path / "ids.lst").write_text("\n".join(ids))
     read = [submission.read(tmp_path / name) for name in ("a.npz", "b.npy", "c.safetensors")]
     read.append(submission.read(tmp_path / "d.safetensors", tmp_path / "ids.lst"))
-    for found in read:
-        assert found.ids == tuple(ids)
-        np.testing.assert_array_equal(found.embeddings, x)
-    assert len({found.hash for found in read}) == 1
+    for sent in read:
+        assert sent.ids == tuple(ids)
+        np.testing.assert_array_equal(sent.embeddings, x)
+    assert len({sent.hash for sent in read}) == 1
 
 
 @pytest.mark.parametrize("wide", [True, False])
@@ -42,9 +42,9 @@ def test_parquet(tmp_path, wide):
     frame = pd.DataFrame(x, columns=[f"d{i}" for i in range(6)]) if wide else pd.DataFrame({"embedding": list(x)})
     frame.insert(0, "image", ids)
     frame.to_parquet(tmp_path / "a.parquet")
-    found = submission.read(tmp_path / "a.parquet")
-    assert found.ids == tuple(ids)
-    np.testing.assert_array_equal(found.embeddings, x)
+    sent = submission.read(tmp_path / "a.parquet")
+    assert sent.ids == tuple(ids)
+    np.testing.assert_array_equal(sent.embeddings, x)
 
 
 def test_parquet_without_its_library_is_one_line(tmp_path, monkeypatch):
@@ -169,13 +169,13 @@ def test_where_ids_may_stand_is_said(tmp_path):
     np.savez(tmp_path / "a.npz", embeddings=X, paths=IDS)
     pd.DataFrame(X, index=IDS, columns=[f"d{i}" for i in range(6)]).to_parquet(tmp_path / "b.parquet")
     for name in ("a.npz", "b.parquet"):
-        with pytest.raises(UserError, match="names none under id, ids, image, path, and there is no file"):
+        with pytest.raises(UserError, match="id, ids, image, path"):
             submission.read(tmp_path / name)
     np.savez(tmp_path / "c.npz", embeddings=X, ids=np.array(IDS, dtype=object))
     with pytest.raises(UserError, match="save the ids as strings"):
         submission.read(tmp_path / "c.npz")
     np.savez(tmp_path / "d.npz", vectors=X)
-    with pytest.raises(UserError, match=r"d\.npz: no array 'embeddings'; it has vectors$"):
+    with pytest.raises(UserError, match=r"d\.npz.*'embeddings'.*vectors"):
         submission.read(tmp_path / "d.npz")
 
 
@@ -189,5 +189,5 @@ def test_a_folder_may_begin_with_a_space(tmp_path):
     ids = [f" c/{i}.png" for i in range(12)]
     np.save(tmp_path / "a.npy", X)
     (tmp_path / "a.txt").write_text(" \r\n".join(ids))
-    found = submission.read(tmp_path / "a.npy")
-    np.testing.assert_array_equal(submission.align(found, ids, ids), X)
+    sent = submission.read(tmp_path / "a.npy")
+    np.testing.assert_array_equal(submission.align(sent, ids, ids), X)

@@ -43,9 +43,9 @@ def table(frame: pd.DataFrame) -> Table:
 def test_what_a_cell_shows() -> None:
     table = Table("t", "t", (Column("a", "A", "score"), Column("rank", "Rank", "rank")), pd.DataFrame([
         {"a": 0.71349, "a:std": 0.00449, "rank": 1.0}, {"a": 0.5, "a:std": math.nan, "rank": 2.0},
-        {"a": math.nan, "a:coverage": "7/9", "rank": math.nan}, {"a": 0.2, "floor": True, "rank": math.nan}]))
+        {"a": math.nan, "a:coverage": "7/9", "rank": math.nan}, {"a": 0.2, "baseline": True, "rank": math.nan}]))
     shown = [[table.text(row, column) for column in table.columns] for row in table.rows]
-    assert shown == [["71.3 ± 0.4", "1"], ["50.0", "2"], ["7/9", "–"], ["20.0", "floor"]]
+    assert shown == [["71.3 ± 0.4", "1"], ["50.0", "2"], ["7/9", "–"], ["20.0", "baseline"]]
 
 
 def test_best_and_second_leave_floors_out(table: Table) -> None:
@@ -100,7 +100,7 @@ def test_a_bar_is_named_or_there_is_none(frame: pd.DataFrame) -> None:
 def test_terminal_summary_names_every_method_and_rank(results: Results) -> None:
     text = terminal.summary(results, pd.DataFrame(columns=list(records.FAILURE_FACTS)))
     assert re.search(r"1\s+s2sd", text)
-    assert re.search(r"floor\s+frozen", text)
+    assert re.search(r"baseline\s+frozen", text)
     assert "harmonic" in text
 
 
@@ -117,8 +117,8 @@ def test_macros_are_letters_and_equal_the_table(frame: pd.DataFrame, results: Re
     text = exports.export(results, "ags", "macros")
     found = dict(re.findall(r"\\newcommand\{\\([A-Za-z]+)\}\{([0-9.]+)\} % ", text))
     assert len(found) == len(text.splitlines()) == 8
-    board = aggregate.ags_board(frame).set_index("method")
-    assert found["oodmlGlyphsSTwoSDAgs"] == f"{100 * board.at['s2sd', 'glyphs']:.1f}"
+    board = aggregate.ags_board(frame).wide().set_index("method")
+    assert found["oodmlGlyphsSTwoSDAgs"] == f"{100 * board.at['s2sd', 'ags:glyphs']:.1f}"
 
 
 def test_unknown_names_are_refused(results: Results) -> None:
@@ -155,7 +155,7 @@ def test_one_row_of_another_protocol_takes_no_interval_from_the_others(tmp_path:
 
 
 def test_the_note_says_whether_classes_or_seeds_were_tested(tmp_path: Path) -> None:
-    """recall@1 is tested over classes as long as the outcomes of queries are there; nothing else ever is."""
+    """recall@1 is tested over classes as long as the results of queries are there; nothing else ever is."""
     folder = write_sample(tmp_path / "runs", {"margin": 0.66, "s2sd": 0.73}, ("glyphs",), seeds=2, queries=True)
 
     def notes() -> list[str]:
@@ -163,7 +163,7 @@ def test_the_note_says_whether_classes_or_seeds_were_tested(tmp_path: Path) -> N
         union = tables.union_table(results.universal("glyphs-union", "demo"), "recall@1")
         boards = [tables.ags_table(results.ags(metric, "demo"), metric) for metric in ("recall@1", "map@1000")]
         heats = [views.heat_table(results, "glyphs", metric) for metric in ("recall@1", "map@1000")]
-        return [table.note.partition("told apart (")[2] for table in (*boards, *heats, union)]
+        return [table.note.partition("differ significantly (")[2] for table in (*boards, *heats, union)]
 
     seeds, both = "tests over seeds alone, Holm, 5 %).", "classes resampled, seeds; paired tests, Holm, 5 %)."
     mixed = "tests over seeds alone, in unified with classes resampled as well, Holm, 5 %)."

@@ -116,4 +116,4 @@ def test_runs_that_keep_their_queries_are_counted_loose_and_packed(tmp_path: Pat
     packing.pack([runs], tmp_path / "pack")
     assert len(list(runs.rglob("queries.npz"))) == 7
     for folder in (runs, tmp_path / "pack"):
-        assert study_pages.keeping_outcomes(records.collect(folder)) == 7
+        assert study_pages.keeping_queries(records.collect(folder)) == 7

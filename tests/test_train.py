@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from benchmark.config.protocol import Protocol
 from benchmark.data.augment import Transform
 from benchmark.data.loader import Loader
-from benchmark.data.store import ImageStore, prepare
+from benchmark.data.store import ImageStore, open_store
 from benchmark.data.task import Side
 from benchmark.training import checkpoint, compiling, meter, train
 from benchmark.training.meter import Diverged
@@ -48,7 +48,7 @@ class Tiny(nn.Module):
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> ImageStore:
-    return prepare(drawn(24, Drawing(height=12, width=12)), tmp_path_factory.mktemp("cache"), progress=False)
+    return open_store(drawn(24, Drawing(height=12, width=12)), tmp_path_factory.mktemp("cache"), progress=False)
 
 
 @pytest.fixture
@@ -62,19 +62,19 @@ def fit(store: ImageStore, tmp_path: Path) -> Any:
         method = Method(Tiny(), objective or Margin(Margin.Settings(), 8, 4), 4)
         place = tmp_path / folder
         place.mkdir(exist_ok=True)
-        told: list[dict[str, Any]] = []
+        events: list[dict[str, Any]] = []
         error = None
         history = None
-        arguments = {"seed": 0, "device": "cpu", "folder": place, "evaluate": lambda m: {"test": {"recall@1": 0.5}},
-                     "tell": told.append, **options}
+        fields = {"seed": 0, "device": "cpu", "folder": place, "evaluate": lambda m: {"test": {"recall@1": 0.5}},
+                  "report": events.append, **options}
         try:
-            history = train.train(method, Side(np.arange(24), labels, tuple("abcdefgh")),
-                                  Loader(store, Transform(size=8, resize=8)),
-                                  batches.create("spc-2", torch.from_numpy(labels), 4), protocol, **arguments)
+            history = train.train(method, train.TrainContext(
+                Side(np.arange(24), labels, tuple("abcdefgh")), Loader(store, Transform(size=8, resize=8)),
+                batches.create("spc-2", torch.from_numpy(labels), 4), protocol, **fields))
         except (Diverged, train.Interrupted, RuntimeError) as caught:
             error = caught
         log = [json.loads(line) for line in (place / "log.jsonl").read_text().splitlines()]
-        return SimpleNamespace(method=method, history=history, log=log, told=told, error=error, folder=place)
+        return SimpleNamespace(method=method, history=history, log=log, events=events, error=error, folder=place)
 
     return call
 
@@ -131,7 +131,7 @@ def test_the_log_and_the_progress(fit: Any, monkeypatch: pytest.MonkeyPatch) -> 
         assert {"loss", "lr", "images_per_second", "memory"} <= set(line)
         assert line["images_per_second"] > 0
     # between epochs the number of whole ones is told, so that a progress bar can count
-    assert [event["epoch"] for event in done.told] == [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3]
+    assert [event["epoch"] for event in done.events] == [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3]
     means = [np.mean([line["loss"] for line in of(done.log, "steps")[3 * e:3 * e + 3]]) for e in range(3)]
     assert means == pytest.approx([entry["loss"] for entry in done.history.epochs], rel=1e-4)
 
@@ -169,11 +169,11 @@ def test_any_error_knows_its_step(fit: Any) -> None:
 
 def test_asked_to_stop_it_finishes_a_short_epoch_and_leaves_a_long_one(fit: Any,
                                                                        monkeypatch: pytest.MonkeyPatch) -> None:
-    done = fit(stop=lambda: True)
+    done = fit(should_stop=lambda: True)
     assert isinstance(done.error, train.Interrupted)
     assert checkpoint.load(done.folder)[1]["epoch"] == 1
     monkeypatch.setattr(train, "GRACE", 0.0)
-    done = fit(stop=lambda: True, folder="long")
+    done = fit(should_stop=lambda: True, folder="long")
     assert "within epoch 1" in str(done.error)
     assert checkpoint.load(done.folder) is None
 
@@ -191,7 +191,7 @@ def test_asked_to_stop_it_counts_the_evaluation_that_is_due(fit: Any, monkeypatc
     monkeypatch.setattr(train, "GRACE", 1000.0)
     questions = 6 + 1  # after each of six steps, and after the epoch
     done = fit(replace(PLAIN, epochs=4, evaluate_every=2), evaluate=evaluate,
-               stop=lambda: next(asked) >= 3 * questions)
+               should_stop=lambda: next(asked) >= 3 * questions)
     assert "within epoch 4" in str(done.error)
     assert checkpoint.load(done.folder)[1]["epoch"] in (2, 3)  # one that comes while another is written is left out
 

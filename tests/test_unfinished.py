@@ -22,7 +22,7 @@ from reports.analysis.results import Results
 from reports.figures import drawing, inline, ladders, studies
 from reports.html.rendering import Site
 from splits import manifest
-from tests.sample_records import LADDERS, make_record, write_outcomes
+from tests.sample_records import LADDERS, make_record, write_queries
 
 PUBLISHED = Path(__file__).parent.parent / "reports" / "data" / "records"
 SCORES = {"frozen": (0.3, 0.3, 0.3, 0.2, 0.2), "margin": (0.8, 0.7, 0.7, 0.6, 0.5), "npair": (0.7, 0.7, 0.6, 0.6, 0.4),
@@ -44,31 +44,31 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
             if score is not None:
                 to = folder / "glyphs" / str(split) / method / "s0-small"
                 records.write(to, record(split, method, score))
-                write_outcomes(to, labels, np.random.default_rng(split).random(300) < score)
+                write_queries(to, labels, np.random.default_rng(split).random(300) < score)
     for split, score in ((1, 0.4), (2, 0.4)):
         records.write(folder / "glyphs" / str(split) / "frozen" / "s0-large", record(split, "frozen", score, "large"))
     return folder
 
 
-def test_the_floor_is_that_of_the_same_network(runs: Path) -> None:
-    cells = baselines.gain_over_floor(aggregate.rung_scores(records.collect(runs), "glyphs"))
+def test_the_frozen_network_is_that_of_the_same_network(runs: Path) -> None:
+    cells = baselines.gain_over_frozen(aggregate.rung_scores(records.collect(runs), "glyphs"))
     margin = cells[cells["method"] == "margin"].sort_values("split")
     assert margin["gain"].tolist() == pytest.approx([0.5, 0.4, 0.4, 0.4, 0.3])
-    board = baselines.with_costs(aggregate.ags_board(records.collect(runs)), records.collect(runs))
+    board = baselines.with_costs(aggregate.ags_board(records.collect(runs)), records.collect(runs)).wide()
     ours = board.set_index(["method", "backbone"])["mean"]
     gain = board.set_index(["method", "backbone"])["gain"]
     assert gain["margin", "small"] == pytest.approx(ours["margin", "small"] - ours["frozen", "small"])
 
 
-def test_without_a_floor_on_its_network_the_best_of_the_protocol_counts() -> None:
+def test_without_a_frozen_run_of_its_network_the_best_of_the_protocol_counts() -> None:
     rows = pd.DataFrame([("frozen", "p", "a", 0.2), ("frozen", "p", "b", 0.3), ("margin", "p", "c", 0.9),
-                         ("margin", "q", "a", 0.9)], columns=["method", "protocol", "backbone", "score"])
-    found = baselines.floor_of(rows, "score", ["protocol"])
+                         ("margin", "q", "a", 0.9)], columns=["base_method", "protocol", "backbone", "score"])
+    found = baselines.frozen_score(rows, "score", ["protocol"])
     assert found[:3].tolist() == [0.2, 0.3, 0.3]
     assert math.isnan(found[3])
 
 
-def test_no_word_on_the_floor_where_a_rung_is_missing(runs: Path) -> None:
+def test_nothing_is_said_of_falling_below_where_a_rung_is_missing(runs: Path) -> None:
     below = baselines.falls_below(aggregate.rung_scores(records.collect(runs), "glyphs")).set_index("method")["below"]
     assert math.isinf(below["margin"])
     assert math.isnan(below["supcon"])
@@ -107,7 +107,7 @@ def test_names_stay_inside_the_figure_and_at_the_end_of_their_curve(runs: Path) 
     labels = [f"method-{i}" for i in range(12)]
     cells = pd.DataFrame([(label, split, frd, 0.7 - 0.001 * i, math.nan, "swap", False)
                           for i, label in enumerate(labels) for split, frd in LADDERS["glyphs"]],
-                         columns=["label", "split", "frd", "score", "std", "kind", "floor"])
+                         columns=["label", "split", "frd", "score", "std", "kind", "baseline"])
     short = cells[(cells["label"] != "method-3") | (cells["split"] <= 2)]
     drawn = ladders.ladder_curve(short, drawing.styles(labels), "a", "A", "recall@1", relative=False)
     width, height = map(float, re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', drawn)[0])
@@ -120,11 +120,11 @@ def test_names_stay_inside_the_figure_and_at_the_end_of_their_curve(runs: Path) 
     assert places["method-3"][0] < 0.5 * width < places["method-0"][0]
 
 
-def study(tmp_path: Path) -> progress.Study:
+def study(tmp_path: Path) -> progress.StudyProgress:
     rows = [(method, "small", 15) for method in (*SCORES, "uniform-prior")] + [("frozen", "large", 15)]
     frame = pd.DataFrame([{"dataset": "glyphs", "method": method, "protocol": "demo", "backbone": backbone,
                            "runs": count} for method, backbone, count in rows])
-    progress.write(tmp_path, progress.Study("try", "Every method.", "oodml run --study try", frame))
+    progress.write(tmp_path, progress.StudyProgress("try", "Every method.", "oodml run --study try", frame))
     (found,) = progress.read([tmp_path])
     pd.testing.assert_frame_equal(found.rows, frame)
     return found
@@ -205,7 +205,7 @@ def test_a_rung_with_floors_alone_is_no_rung_of_the_methods(tmp_path: Path) -> N
 def test_names_in_figures_keep_their_digits() -> None:
     label = "margin[margin_lr=0.0005]"
     cells = pd.DataFrame([(label, split, frd, 0.7, math.nan, "swap", False) for split, frd in LADDERS["glyphs"]],
-                         columns=["label", "split", "frd", "score", "std", "kind", "floor"])
+                         columns=["label", "split", "frd", "score", "std", "kind", "baseline"])
     drawn = ladders.ladder_curve(cells, drawing.styles([label]), "a", "A 0.1234", "recall@1")
     root = ElementTree.fromstring(drawn)
     told = [element.text or "" for element in root.iter()]
@@ -231,7 +231,7 @@ def texts(drawn: str) -> dict[str, tuple[float, float]]:
 def test_the_parts_of_a_union_are_named_apart_and_inside_and_so_are_the_best_rows() -> None:
     sizes = {"glyphs-georgian": 288, "glyphs-greek": 288, "glyphs-armenian": 312, "glyphs-latin": 1440}
     labels = [f"method-{i:02d}" for i in range(30)]
-    board = pd.DataFrame([{"label": label, "floor": False} | {part: 0.9 - 0.01 * i for part in sizes}
+    board = pd.DataFrame([{"label": label, "baseline": False} | {f"recall:{part}": 0.9 - 0.01 * i for part in sizes}
                           for i, label in enumerate(labels)])
     look = drawing.styles_of(labels, drawing.styles(labels[20:] + labels[:20]))
     drawn = ladders.size_bias(board, sizes, look, "a", "A", "recall@1")

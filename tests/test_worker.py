@@ -1,33 +1,39 @@
-"""One cell: what its record says, by which rules, and how failures are named."""
+"""One cell: what its record says, and by which rules."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
+from safetensors.torch import save_file
 
+import methods
 from benchmark import datasets
 from benchmark.config import protocol
+from benchmark.data import features, weights
 from benchmark.data.augment import Transform
 from benchmark.data.task import Side
 from benchmark.datasets.index import DatasetIndex
-from benchmark.runs import cell, worker
-from benchmark.training.meter import Diverged
+from benchmark.metrics.clustering import KMEANS
+from benchmark.runs import worker
+from benchmark.runs.job import SweepOptions
+from benchmark.runs.matrix import gather
 from benchmark.training.train import History
-from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
+from methods.backbones import create
 from reports import records
-from tests import tiny_runs
+from tests import tiny_runs, tiny_sweep
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    return tiny_runs.workspace(tmp_path_factory.mktemp("work"))
+def made(tiny_base: Path, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    return Workspace.at(shutil.copytree(tiny_base, tmp_path_factory.mktemp("runs") / "work"))
 
 
 def run(made: Workspace, *words: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -58,7 +64,7 @@ def test_clusters_are_measured_when_the_protocol_says(made: Workspace, when: str
     for rule, epoch in record["chosen_epochs"].items():
         assert ("nmi" in record["scores"][rule]) == (when == "every" or (when == "last" and epoch == 4))
         assert ("f1" in record["scores"][rule]) == ("nmi" in record["scores"][rule])
-    assert record["provenance"]["kmeans"] == (None if when == "no" else "faiss")
+    assert record["provenance"]["kmeans"] == (None if when == "no" else KMEANS)
 
 
 def test_by_default_all_classes_train_and_nothing_is_chosen_by_validation(made: Workspace) -> None:
@@ -67,6 +73,24 @@ def test_by_default_all_classes_train_and_nothing_is_chosen_by_validation(made: 
     assert record["cost"]["precision"] == "fp32"
     assert record["cost"]["steps"] == 12
     assert [line["event"] for line in log] == ["start", *["epoch"] * 4, "end"]
+
+
+def test_cached_features_of_a_frozen_network_score_as_its_embeddings(tiny: Workspace, tmp_path: Path,
+                                                                     monkeypatch: pytest.MonkeyPatch) -> None:
+    state = methods.get("margin").build(create("conv4"), 2, 16).state_dict()
+    save_file({name: value.contiguous() for name, value in state.items()}, tmp_path / "conv4.safetensors")
+    options = SweepOptions(tiny, str(tmp_path / "conv4.safetensors"))
+    (job,) = gather(tiny_sweep.study("frozen", seeds=1), options).jobs
+    extracted: list[str] = []
+    extract = features.extract
+    monkeypatch.setattr(features, "extract", lambda *a, **k: extracted.append(k["name"]) or extract(*a, **k))
+    cached = records.read(worker.run(job.spec, job.context).parent)
+    assert extracted == ["conv4"]
+    shutil.rmtree(job.folder)
+    monkeypatch.setattr(weights, "SCRATCH", job.spec.weights)  # random weights are not cached
+    plain = records.read(worker.run(job.spec, job.context).parent)
+    assert extracted == ["conv4"]
+    assert cached["scores"]["last"] == pytest.approx(plain["scores"]["last"], abs=1e-6)
 
 
 def test_equal_scores_choose_the_earlier_epoch() -> None:
@@ -80,12 +104,12 @@ def test_few_images_of_every_training_class() -> None:
     index: DatasetIndex = datasets.load(tiny_runs.DATASET, None)
     side = Side.of(index, index.train_classes)
     for shots in (1, 5, 100):
-        few = worker.few(side, index, shots)
+        few = worker.subsample(side, index, shots)
         counts = np.bincount(few.labels, minlength=len(side.classes))
         assert counts.tolist() == np.minimum(np.bincount(side.labels), shots).tolist()
         assert (index.labels[few.ids] == index.labels[side.ids[np.searchsorted(side.ids, few.ids)]]).all()
         assert few.classes == side.classes
-    assert set(worker.few(side, index, 1).ids) <= set(worker.few(side, index, 5).ids)
+    assert set(worker.subsample(side, index, 1).ids) <= set(worker.subsample(side, index, 5).ids)
 
 
 def test_scale_and_flip_are_the_augmentations_unless_given() -> None:
@@ -97,28 +121,3 @@ def test_scale_and_flip_are_the_augmentations_unless_given() -> None:
     assert (changed.scale, changed.flip, changed.interpolation) == ((0.5, 1.0), 0.0, "bicubic")
     big = worker.transform_of(protocol.load("oodml", overrides={"augmentation": "big"}), method)
     assert (big.size, big.resize) == (256, 256)
-
-
-def stepped(error: Exception, step: int) -> Exception:
-    error.step = step  # type: ignore[attr-defined]
-    return error
-
-
-@pytest.mark.parametrize(("error", "cause", "remedy"), [
-    (Diverged("the loss is nan in epoch 2, at step 9"), "the loss is nan", "lr="),
-    (torch.cuda.OutOfMemoryError("CUDA out of memory. Tried 2 GiB"), "GPU ran out of memory", "batch_size="),
-    (MemoryError(), "main memory ran out", "batch_size="),
-    (RuntimeError("[enforce fail] CPUAllocator: can't allocate memory: you tried 9 bytes"), "main memory", "--jobs"),
-    (OSError(28, "No space left on device"), "the disk is full", "free some space"),
-    (RuntimeError("Error while serializing: No space left on device (os error 28)"), "disk is full", "--work"),
-    (RuntimeError("CUDA error: device-side assert\nmore"), "the GPU failed: CUDA error: device-side assert", "again"),
-    (UserError("no weights for resnet50: give them"), "no weights for resnet50", ""),
-    (KeyError("margin"), "KeyError: 'margin'", ""),
-    (ValueError(), "ValueError", ""),
-])
-def test_a_failure_names_cause_remedy_kind_and_step(error: Exception, cause: str, remedy: str) -> None:
-    found = cell.failure_of(stepped(error, 7))
-    assert cause in found["cause"]
-    assert remedy in found["remedy"]
-    assert (found["kind"], found["step"]) == (type(error).__name__, 7)
-    assert cell.failure_of(type(error)("x"))["step"] is None

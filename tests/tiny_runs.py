@@ -21,8 +21,8 @@ from benchmark.config.plan import Overrides, RunSpec, plan
 from benchmark.data import ladders, weights
 from benchmark.data.store import open_store
 from benchmark.runs import worker
-from benchmark.runs.interrupt import Brake
-from benchmark.runs.worker import Context
+from benchmark.runs.interrupt import StopRequest
+from benchmark.runs.worker import RunContext
 from benchmark.training.train import Interrupted
 from benchmark.utils.workspace import Workspace
 from splits.ladder import build_ladder
@@ -57,9 +57,9 @@ def spec(made: Workspace, method: str, *changes: str, seed: int = 0, split: int 
     """The run of a method on one rung."""
     index = datasets.load(DATASET, made.data)
     ladder = ladders.load(made, DATASET, index)
-    (found,) = plan(ladder, index.hash, [method], protocol="demo", seeds=[seed], splits=[split],
+    (run,) = plan(ladder, index.hash, [method], protocol="demo", seeds=[seed], splits=[split],
                     overrides=Overrides.of(dict(text.split("=") for text in (*SMALL, *changes))))
-    return found
+    return run
 
 
 def finished(folder: Path, wanted: dict[str, tuple[int, ...]]) -> Workspace:
@@ -73,30 +73,30 @@ def finished(folder: Path, wanted: dict[str, tuple[int, ...]]) -> Workspace:
     return made
 
 
-def context(made: Workspace) -> Context:
-    return Context(DATASET, made.root, made.data)
+def context(made: Workspace) -> RunContext:
+    return RunContext(DATASET, made.root, made.data)
 
 
-def attempt(given: RunSpec, made: Workspace, die_at: int | None = None, terminate_at: int | None = None) -> None:
+def attempt(run: RunSpec, made: Workspace, die_at: int | None = None, terminate_at: int | None = None) -> None:
     """What another process does: the run, with SIGKILL or SIGTERM to itself at a step; exits as a worker does."""
     import torch
 
     torch.set_num_threads(1)
     steps = iter(range(1, 10**9))
 
-    with Brake() as brake:
-        def stop() -> bool:
+    with StopRequest() as request:
+        def should_stop() -> bool:
             step = next(steps)
             if step == die_at:
                 os.kill(os.getpid(), signal.SIGKILL)
             if step == terminate_at:
                 os.kill(os.getpid(), signal.SIGTERM)
-            return brake.pressed
+            return request.requested
 
         try:
-            worker.run(given, context(made), stop=stop)
+            worker.run(run, context(made), should_stop=should_stop)
         except Interrupted:
-            sys.exit(brake.exit_code)
+            sys.exit(request.exit_code)
 
 
 def process(*arguments: Any, **named: Any) -> Any:

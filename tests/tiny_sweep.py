@@ -18,8 +18,8 @@ from benchmark import datasets
 from benchmark.config.study import Part, Study
 from benchmark.data import ladders
 from benchmark.data.store import open_store
-from benchmark.runs.job import Job
-from benchmark.runs.matrix import Places, gather
+from benchmark.runs.job import Job, SweepOptions
+from benchmark.runs.matrix import gather
 from benchmark.utils.workspace import Workspace
 from methods import registry
 from splits.ladder import build_ladder
@@ -44,15 +44,15 @@ def workspace(root: Path, names: tuple[str, ...] = ("glyphs-mini",)) -> Workspac
     return made
 
 
-def study(names: str = "margin,arcface", *, after: tuple[dict[str, Any], ...] = (), **given: Any) -> Study:
+def study(names: str = "margin,arcface", *, after: tuple[dict[str, Any], ...] = (), **fields: Any) -> Study:
     """A study of one part over glyphs-mini."""
-    changes = {**SMALL, **given.pop("set", {})}
-    given = {"datasets": ("glyphs-mini",), "protocol": "demo", "splits": "1", "seeds": 2, **given}
-    return Study("tiny", (Part(methods=names, set=changes, **given),), after)
+    changes = {**SMALL, **fields.pop("set", {})}
+    fields = {"datasets": ("glyphs-mini",), "protocol": "demo", "splits": "1", "seeds": 2, **fields}
+    return Study("tiny", (Part(methods=names, set=changes, **fields),), after)
 
 
-def jobs(made: Workspace, names: str = "margin,arcface", **given: Any) -> list[Job]:
-    return gather(study(names, **given), Places(made)).jobs
+def jobs(made: Workspace, names: str = "margin,arcface", **fields: Any) -> list[Job]:
+    return gather(study(names, **fields), SweepOptions(made)).jobs
 
 
 def oodml(made: Workspace, *words: str, stdout: Any = subprocess.PIPE, **environment: str) -> subprocess.Popen[str]:
@@ -76,9 +76,9 @@ def registry_as_before() -> Iterator[None]:
 
 def results(made: Workspace) -> dict[str, Any]:
     """Every record below the folder without what differs from day to day: cost and provenance."""
-    found = {}
+    records = {}
     for path in sorted(made.runs.glob("*/*/*/*/record.json")):
         record = json.loads(path.read_text(encoding="utf-8"))
-        found[str(path.parent.relative_to(made.runs))] = {key: value for key, value in record.items()
+        records[str(path.parent.relative_to(made.runs))] = {key: value for key, value in record.items()
                                                           if key not in ("cost", "provenance")}
-    return found
+    return records

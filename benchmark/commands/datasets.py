@@ -74,10 +74,11 @@ def _row(dataset: Dataset, data: Path, loaded: dict[str, DatasetIndex]) -> tuple
     except UserError as error:
         return name, "broken", "", "", "", "", str(error)
     loaded[name] = index
-    found = count(index)
-    official = "" if dataset.counts is None else "official" if found == dataset.counts else "not official"
+    counts = count(index)
+    official = "" if dataset.counts is None else "official" if counts == dataset.counts else "not official"
     where = "" if index.root is None else f"; {index.root}"
-    return (name, "present" if datasets.has_images(index) else "no images", *_sizes(found), official, f"{title}{where}")
+    state = "present" if datasets.has_images(index) else "no images"
+    return name, state, *_sizes(counts), official, f"{title}{where}"
 
 
 def _sizes(counts: Counts) -> tuple[str, str, str]:
@@ -182,11 +183,11 @@ def check(workspace: Workspace, name: str, jobs: int | None) -> None:
     with tqdm(total=len(index), unit="img", desc=f"decoding {name}", file=sys.stderr, disable=None) as bar:
         report = examine(index, dataset.counts, jobs, bar.update, kept(index, workspace.cache))
     problems = report.problems()
-    place = "" if index.root is None else f" in {index.root}"
+    where = "" if index.root is None else f" in {index.root}"
     for problem in problems:
-        click.echo(f"{name}{place}: {problem}")
+        click.echo(f"{name}{where}: {problem}")
     for note in report.notes():
-        click.echo(f"{name}{place}: note: {note}")
+        click.echo(f"{name}{where}: note: {note}")
     if problems:
         _expected(dataset.tree)
         sys.exit(1)

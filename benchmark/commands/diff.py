@@ -26,15 +26,15 @@ def command(a: Path, b: Path, metric: str, tolerance: float, form: str) -> None:
 
     homes = [folder / "runs" if (folder / "runs").is_dir() else folder for folder in (a, b)]
     sides = [records.scan_checked([home])[0] for home in homes]
-    found = differences.cells(sides[0], sides[1], metric, tolerance / 100)
+    changed = differences.cells(sides[0], sides[1], metric, tolerance / 100)
     if form in ("csv", "json"):
-        click.echo(formats.render(differences.cell_table(found, metric), form), nl=False)
+        click.echo(formats.render(differences.cell_table(changed, metric), form), nl=False)
     else:
         means = differences.boards(sides[0], sides[1], metric)
         if len(means):
             click.echo(f"AGS of {metric}\n\n{formats.render(differences.board_table(means, metric), form)}")
-        if len(found):
-            click.echo(f"Cells\n\n{formats.render(differences.cell_table(found, metric), form)}")
-        click.echo(differences.summary(found, differences.shared(sides[0], sides[1])))
-    if len(found):
+        if len(changed):
+            click.echo(f"Cells\n\n{formats.render(differences.cell_table(changed, metric), form)}")
+        click.echo(differences.summary(changed, differences.shared(sides[0], sides[1])))
+    if len(changed):
         raise SystemExit(1)

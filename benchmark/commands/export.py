@@ -27,11 +27,13 @@ from benchmark.utils.workspace import Workspace, workspace_options
 def command(workspace: Workspace, name: str, form: str, metric: str, folders: tuple[Path, ...], datasets: str | None,
             published: str, out: Path | None) -> None:
     """Write one table of the finished runs, ready to be pasted into a paper."""
+    from benchmark.config import overrides
     from reports import exports, records
     from reports.analysis.results import Results
 
     frame, _ = records.scan_checked(folders or (workspace.runs,), datasets.split(",") if datasets else None)
-    results = Results(frame, with_published=published != "hidden", rank_published=published == "ranked")
+    results = Results(frame, with_published=published != "hidden", rank_published=published == "ranked",
+                      derive=overrides.of_run)
     text = exports.export(results, name, form, metric)
     if out is None:
         click.echo(text, nl=False)

@@ -14,7 +14,7 @@ from benchmark.utils.workspace import Workspace, workspace_options
 @click.option("--shots", default="2,5", show_default=True, metavar="LIST", help="Support images of each test class.")
 @click.option("--splits", default="all", show_default=True, metavar="IDS", help="Rungs, such as 1,3-5, or `default`.")
 @click.option("--episodes", type=click.IntRange(1), default=10, show_default=True,
-              help="Draws of support images a rung.")
+              help="Draws of support images for each split.")
 @click.option("--iterations", type=click.IntRange(1),
               help="Steps of adaptation [default: 1000 for 2 shots, 1500 for more].")
 @click.option("--lr", type=float, default=1e-4, show_default=True, help="Learning rate of the last layer.")

@@ -13,7 +13,7 @@ from benchmark.utils.workspace import Workspace, workspace_options
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path, file_okay=False))
 @click.option("--queries", type=click.IntRange(1, 50), default=8, show_default=True, help="Rows of each gallery.")
 @click.option("--no-umap", is_flag=True, help="Leave the embedding in the plane out (it takes longest).")
-@click.option("--only", is_flag=True, help="Not also the same method on the nearest and the farthest rung.")
+@click.option("--only", is_flag=True, help="Not also the same method on the splits of least and greatest distance.")
 @click.option("--dataset", metavar="NAME",
               help="Where the images are, such as folder:PATH [default: as they were named for `oodml run`].")
 @click.option("--device", help="cpu, cuda or cuda:N [default: the GPU where there is one].")

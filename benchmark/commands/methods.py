@@ -1,4 +1,4 @@
-"""`oodml methods`: which methods there are, what each is and where its settings come from; and the toy figure."""
+"""`oodml methods`: which methods there are, what each is and where its settings come from, checks, the toy figure."""
 
 from __future__ import annotations
 
@@ -74,6 +74,34 @@ def show(name: str, plugins: tuple[Path, ...]) -> None:
     _against_protocols(entry)
     if entry.cite:
         click.echo(entry.cite)
+
+
+@command.command()
+@click.argument("targets", nargs=-1, required=True, metavar="FILE|NAME...")
+@click.option("--traceback", "whole", is_flag=True, help="Show where in the code each failed check stopped.")
+def check(targets: tuple[str, ...], whole: bool) -> None:
+    """Put methods through the conformance suite: those that a Python FILE registers (it is run), or by NAME.
+
+    One line for each check; the exit code is 1 if one failed. NAME may be a list, a glob, tag:X or all.
+    """
+    import traceback
+
+    import methods
+    from methods.checks import check_method
+
+    names = [name for target in targets for name in (
+        methods.load_plugin(target) if target.endswith(".py") or Path(target).is_file() else methods.select(target))]
+    failed = 0
+    for name in dict.fromkeys(names):
+        for result in check_method(methods.get(name)):
+            title = result.check.replace("_", " ")
+            click.echo(f"ok    {name}: {title}" if result.passed else f"FAIL  {name}: {title}: {result.reason}")
+            if whole and result.error is not None:
+                click.echo("".join(traceback.format_exception(result.error)))
+            failed += not result.passed
+    click.echo(f"{failed} failed" if failed else "all passed")
+    if failed:
+        raise click.exceptions.Exit(1)
 
 
 def _settings(entry: Entry) -> None:

@@ -14,7 +14,7 @@ from benchmark.utils.workspace import Workspace, workspace_options
 @sweep_options
 @workspace_options
 def command(workspace: Workspace, **arguments: Any) -> None:
-    """Show the cells of a sweep (done, running, failed, missing) and the time, memory and disk that the rest will take.
+    """Show the runs of a sweep (done, running, failed, missing) and the time, memory and disk that the rest will take.
 
     Takes the same options as `oodml run`; nothing is trained, unless --calibrate asks for a few steps.
     """

@@ -11,7 +11,7 @@ import click
 from benchmark.utils.workspace import Workspace, workspace_options
 
 if TYPE_CHECKING:
-    from reports.analysis.progress import Study
+    from reports.analysis.progress import StudyProgress
 
 
 @click.group()
@@ -46,7 +46,7 @@ def pack(workspace: Workspace, out: Path, folders: tuple[Path, ...], datasets: s
 
 
 def _ladders(workspace: Workspace, out: Path) -> list[Path]:
-    """Copies the manifests that the packed runs were made on; another one of the same dataset is told and left."""
+    """Copies the manifests that the packed runs were made on; one of other runs is named and left out."""
     from reports import records
     from splits import manifest
 
@@ -68,21 +68,22 @@ def _copied(source: Path, target: Path) -> Path:
     return Path(shutil.copyfile(source, target))
 
 
-def _asked(name: str, workspace: Workspace) -> Study:
+def _asked(name: str, workspace: Workspace) -> StudyProgress:
     """The runs that a study asks for, by dataset, method, protocol and backbone."""
     import pandas as pd
 
     from benchmark.config import study as studies
-    from benchmark.runs import matrix
-    from reports.analysis.progress import Study
+    from benchmark.runs.job import SweepOptions
+    from benchmark.runs.matrix import gather
+    from reports.analysis.progress import StudyProgress
 
     study = studies.load(name)
-    jobs = matrix.gather(study, matrix.Places(workspace)).jobs
-    facts = [(job.spec.dataset, job.spec.method, job.spec.protocol["name"], job.spec.protocol["backbone"])
+    jobs = gather(study, SweepOptions(workspace)).jobs
+    facts = [(job.spec.dataset, job.spec.method, job.spec.protocol.name, job.spec.protocol.backbone)
              for job in jobs]
     rows = pd.DataFrame(facts, columns=["dataset", "method", "protocol", "backbone"])
     counted = rows.groupby(list(rows), sort=False).size().rename("runs").reset_index()
-    return Study(study.name, study.summary, f"oodml run --study {name}", counted)
+    return StudyProgress(study.name, study.summary, f"oodml run --study {name}", counted)
 
 
 @command.command()

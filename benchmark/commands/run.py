@@ -6,22 +6,26 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace, workspace_options
 
+if TYPE_CHECKING:  # they bring torch along, and help must be quick
+    from benchmark.config.study import Study
+    from benchmark.runs.job import SweepOptions, SweepResult
+
 
 def sweep_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds what `run` and `plan` have in common: which cells, and what they may use."""
+    """Adds the options that `run` and `plan` have in common: which runs, and what they may use."""
     for option in reversed((
         click.option("--study", metavar="NAME", help="A study of the suite, or the path of a .toml file; the other "
                                                      "options change it."),
-        click.option("--methods", "chosen", metavar="LIST",
+        click.option("--methods", metavar="LIST",
                      help="Names, globs, tag:NAME, all; a leading minus takes away. See `oodml methods`."),
-        click.option("--dataset", "chosen_datasets", multiple=True, metavar="LIST",
+        click.option("--dataset", "datasets", multiple=True, metavar="LIST",
                      help="Datasets whose ladders are run, with commas between them. May be repeated. See "
                           "`oodml datasets`."),
         click.option("--protocol", help="How to train [default: the dataset's own]. See `oodml protocols`."),
@@ -39,20 +43,20 @@ def sweep_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--plugin", "plugins", multiple=True,
                      help="A Python file that registers methods; it is run: load only what you trust."),
         click.option("--jobs", type=click.IntRange(1),
-                     help="Worker processes on a CPU [default: one a core, at most 4]; on a cluster: cells at a time."),
+                     help="Worker processes on a CPU [default: one a core, at most 4]; on a cluster: runs at a time."),
         click.option("--per-gpu", type=click.IntRange(1), default=1, show_default=True,
-                     help="Cells at a time on one GPU."),
+                     help="Runs at a time on one GPU."),
         click.option("--budget", metavar="TIME",
-                     help="Such as 12h or 90m: one seed of everything first; when the time is over, no new cell starts "
+                     help="Such as 12h or 90m: one seed of everything first; when the time is over, no new run starts "
                           "and running ones stop as after Ctrl-C."),
         click.option("--executor", default="local", show_default=True, help="local, ray or slurm."),
         click.option("--ray-address", help="Address of a Ray cluster [default: one is started on this machine]."),
         click.option("--slurm", multiple=True, metavar="KEY=VALUE",
                      help="A parameter of the Slurm job array, such as partition=gpu or time=24:00:00. May be "
                           "repeated."),
-        click.option("--retry-failed", is_flag=True, help="Also try cells again that failed earlier."),
+        click.option("--retry-failed", is_flag=True, help="Also try runs again that failed earlier."),
         click.option("--calibrate", is_flag=True,
-                     help="With plan or --dry-run: measure a few steps of each kind of cell."),
+                     help="With plan or --dry-run: measure a few steps of each kind of run."),
     )):
         command = option(command)
     return command
@@ -66,110 +70,104 @@ def seconds_of(text: str | None) -> float | None:
     """
     if text is None:
         return None
-    found = re.fullmatch("".join(rf"(?:(\d+(?:\.\d+)?){unit})?" for unit in "dhms"), text.strip())
-    if not found or not any(found.groups()):
+    match = re.fullmatch("".join(rf"(?:(\d+(?:\.\d+)?){unit})?" for unit in "dhms"), text.strip())
+    if not match or not any(match.groups()):
         raise UserError(f"--budget {text}: write a time such as 12h, 90m or 1d12h")
-    return sum(float(part or 0) * unit for part, unit in zip(found.groups(), (86400, 3600, 60, 1)))
+    return sum(float(part or 0) * unit for part, unit in zip(match.groups(), (86400, 3600, 60, 1)))
 
 
-def study_of(arguments: dict[str, Any]) -> Any:
-    """The study that the options name or describe; takes its options out of `arguments`."""
-    from benchmark.config import study
+def study_of(*, study: str | None, methods: str | None, datasets: Iterable[str], protocol: str | None,
+             splits: str | None, seeds: int | None, backbones: str | None, changes: Iterable[str],
+             batches: str | None, precision: str | None, no_compile: bool, **_: Any) -> Study:
+    """The study that the options of the command line name or describe."""
+    from benchmark.config import study as studies
 
-    given = {"methods": arguments.pop("chosen"), "protocol": arguments.pop("protocol"),
-             "splits": arguments.pop("splits"), "seeds": arguments.pop("seeds"),
-             "backbones": arguments.pop("backbones")}
     # the colon of `union:a,b` begins a list of its own
-    named = (name for text in arguments.pop("chosen_datasets")
-             for name in ([text] if ":" in text else filter(None, text.split(","))))
-    given["datasets"] = tuple(dict.fromkeys(named)) or None
-    changes = _pairs("--set", arguments.pop("changes"), "epochs=3, or METHOD.KEY=VALUE for a method's own setting")
-    for key in ("batches", "precision"):
-        value = arguments.pop(key)
-        if value:
-            changes[key] = value
-    if arguments.pop("no_compile"):
-        changes["compile"] = "no"
-    name = arguments.pop("study")
-    if name is None:
-        for key, option in (("methods", "--methods"), ("datasets", "--dataset")):
-            if not given[key]:
-                raise UserError(f"say what to run: {option} is missing (or give a --study)")
-        part = study.Part(given["datasets"], given["methods"])
-        return study.Study(",".join(given["datasets"]), (part,)).changed(**given, set=changes)
-    return study.load(name).changed(**given, set=changes)
+    names = (name for text in datasets for name in ([text] if ":" in text else filter(None, text.split(","))))
+    fields: dict[str, Any] = {"methods": methods, "datasets": tuple(dict.fromkeys(names)) or None,
+                              "protocol": protocol, "splits": splits, "seeds": seeds, "backbones": backbones}
+    own = {"batches": batches, "precision": precision, "compile": "no" if no_compile else None}
+    fields["set"] = {**_pairs("--set", changes, "epochs=3, or METHOD.KEY=VALUE for a method's own setting"),
+                     **{key: value for key, value in own.items() if value}}
+    if study is not None:
+        return studies.load(study).changed(**fields)
+    for key, option in (("methods", "--methods"), ("datasets", "--dataset")):
+        if not fields[key]:
+            raise UserError(f"say what to run: {option} is missing (or give a --study)")
+    part = studies.Part(fields["datasets"], fields["methods"])
+    return studies.Study(",".join(fields["datasets"]), (part,)).changed(**fields)
+
+
+def options_of(workspace: Workspace, *, weights_file: str | None, plugins: tuple[str, ...], executor: str,
+               jobs: int | None, per_gpu: int, budget: str | None, ray_address: str | None, slurm: Iterable[str],
+               retry_failed: bool, calibrate: bool, **_: Any) -> SweepOptions:
+    """The options of the command line that are not about the study."""
+    from benchmark.runs.job import Resources, SweepOptions
+
+    resources = Resources(jobs=jobs, per_gpu=per_gpu, seconds=seconds_of(budget), ray_address=ray_address,
+                          slurm=_pairs("--slurm", slurm, "partition=gpu"))
+    return SweepOptions(workspace, weights_file, plugins, executor, resources, retry_failed, calibrate,
+                        command=shlex.join(["oodml", *sys.argv[1:]]))
 
 
 def _pairs(option: str, texts: Iterable[str], example: str) -> dict[str, str]:
     """The KEY=VALUE texts of an option that may be repeated."""
-    found = {}
+    values = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key:
             raise UserError(f"{option} {text}: write KEY=VALUE, such as {example}")
-        found[key] = value
-    return found
-
-
-def resources_of(arguments: dict[str, Any]) -> Any:
-    """What the sweep may use; takes its options out of `arguments`."""
-    from benchmark.runs.job import Resources
-
-    slurm = _pairs("--slurm", arguments.pop("slurm"), "partition=gpu")
-    return Resources(jobs=arguments.pop("jobs"), per_gpu=arguments.pop("per_gpu"),
-                     seconds=seconds_of(arguments.pop("budget")), slurm=slurm,
-                     ray_address=arguments.pop("ray_address"))
+        values[key] = value
+    return values
 
 
 def show(workspace: Workspace, arguments: dict[str, Any]) -> None:
     """What `plan` and `run --dry-run` do."""
-    from benchmark.runs import executors, matrix, sweep
+    from benchmark.runs import sweep
 
-    executors.get(arguments.pop("executor"))
-    study, resources = study_of(arguments), resources_of(arguments)
-    places = matrix.Places(workspace, arguments["weights_file"], arguments["plugins"])
-    sweep.show(matrix.gather(study, places, breadth=resources.seconds is not None), places, resources,
-               calibrate=arguments["calibrate"], retry_failed=arguments["retry_failed"])
+    sweep.show(study_of(**arguments), options_of(workspace, **arguments))
 
 
 @click.command()
 @sweep_options
-@click.option("--dry-run", is_flag=True, help="Only say what would be done and what it costs, as `oodml plan`.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be done and what it costs, as `oodml plan`.")
 @workspace_options
 def command(workspace: Workspace, dry_run: bool, **arguments: Any) -> None:
     """Train methods on every rung of the ladders of datasets; what is done already is skipped.
 
-    A run that was stopped goes on from its last checkpoint, saved between epochs. Ctrl-C once finishes an epoch that
-    has at most 10 s left, its evaluation included, and saves it; a longer one is left. Twice ends at once (exit code
-    130; 75 after SIGTERM, a cluster's warning). Cells that failed are left alone until --retry-failed.
+    A run that was stopped resumes from its last checkpoint, saved between epochs. Ctrl-C once finishes an epoch that
+    has at most 10 s left, its evaluation included, and saves it; a longer one is abandoned. Twice ends at once (exit
+    code 130; 75 after SIGTERM, a cluster's warning). Runs that failed are left alone until --retry-failed.
     """
     if dry_run:
         show(workspace, arguments)
         return
-    if arguments.pop("calibrate"):
+    if arguments["calibrate"]:
         raise UserError("--calibrate belongs to `oodml plan` or --dry-run")
     from benchmark.runs import sweep
-    from benchmark.runs.matrix import Places
 
-    study, resources = study_of(arguments), resources_of(arguments)
-    places = Places(workspace.writable(), arguments["weights_file"], arguments["plugins"])
-    outcome = sweep.run(study, places, executor=arguments["executor"], resources=resources,
-                        retry_failed=arguments["retry_failed"], command=shlex.join(["oodml", *sys.argv[1:]]))
+    study = study_of(**arguments)
+    result = sweep.run(study, options_of(workspace.writable(), **arguments))
     if study.after:
         from benchmark.posthoc import steps  # brings much along that most sweeps do not need
 
-        steps.follow_all(study, outcome, workspace, click.echo)
-    if outcome.submitted:
-        click.echo(f"{outcome.submitted} cells are with the cluster now; `oodml status` tells how they fare"
+        steps.follow_all(study, result, workspace, click.echo)
+    _summarise(study, result)
+
+
+def _summarise(study: Study, result: SweepResult) -> None:
+    """Print what is left to do, and leave with the exit code of the sweep."""
+    if result.submitted:
+        click.echo(f"{result.submitted} runs are with the cluster now; `oodml status` shows their states"
                    + ("; when they are done, the same command does the rest of the study" if study.after else ""))
-    if outcome.lacking:
-        click.echo(f"{outcome.lacking} cells wait for the weights that are missing")
-    if outcome.failed:
-        click.echo(f"{len(outcome.failed)} cells failed; `oodml status` tells why and how to try again")
-    if outcome.interrupted:
-        click.echo("Stopped. The same command goes on from here.")
-        raise SystemExit(outcome.interrupted)
-    if outcome.ended:
-        click.echo(f"Ended early: {outcome.ended}. The same command goes on from here.")
-    if outcome.failed or outcome.lacking or (outcome.ended and "--budget" not in outcome.ended):
+    if result.lacking:
+        click.echo(f"{result.lacking} runs wait for the weights that are missing")
+    if result.failed:
+        click.echo(f"{len(result.failed)} runs failed; `oodml status` shows why and how to try again")
+    if result.interrupted:
+        click.echo("Stopped. The same command resumes.")
+        raise SystemExit(result.interrupted)
+    if result.ended:
+        click.echo(f"Ended early: {result.ended}. The same command resumes.")
+    if result.failed or result.lacking or (result.ended and "--budget" not in result.ended):
         raise SystemExit(1)

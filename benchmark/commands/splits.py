@@ -8,13 +8,17 @@ from typing import Any
 
 import click
 
-from benchmark.utils.errors import UserError, is_users_mistake
+from benchmark.utils.errors import UserError, is_user_error
 from benchmark.utils.workspace import Workspace, workspace_options
 
 
 @click.group()
 def command() -> None:
-    """Build, show, plot, check, import and export ladders of splits."""
+    """Build, show, plot, check, import and export ladders of splits.
+
+    A ladder holds several train/test splits of the classes of one dataset, from easy to hard: the Fréchet distance
+    between train and test images rises from one to the next. Each of these splits is called a rung.
+    """
 
 
 def _feature_options(function: Any) -> Any:
@@ -35,10 +39,12 @@ def _ladder_options(function: Any) -> Any:
         click.option("--rerank", is_flag=True, help="Rank anew after every single exchange."),
         click.option("--removal/--no-removal", default=True, help="Remove classes once swapping no longer helps.",
                      show_default=True),
-        click.option("--reverse/--no-reverse", default=None, help="Also easier rungs [default: if far from i.i.d.]."),
+        click.option("--reverse/--no-reverse", default=None,
+                     help="Also splits easier than the default one [default: if that is far from i.i.d.]."),
         click.option("--iterations", type=click.IntRange(1), help="A fixed number of swap iterations."),
         click.option("--swaps", "swaps_per_iteration", type=click.IntRange(1), help="Classes exchanged an iteration."),
-        click.option("--rungs", type=click.IntRange(2), help="Number of rungs [default: 8, or 9 with easier ones]."),
+        click.option("--rungs", type=click.IntRange(2),
+                     help="Number of rungs, the splits of the ladder [default: 8, or 9 with --reverse]."),
     ):
         function = option(function)
     return function
@@ -59,13 +65,14 @@ def _iterations(text: str) -> list[int | str]:
 
 @command.command()
 @click.option("--dataset", "names", multiple=True, help="May be repeated [default: every dataset that is present].")
-@click.option("--rung-iterations", metavar="LIST", help="Choose rungs by iteration: -10,0,6,R22 (R: removal).")
+@click.option("--rung-iterations", metavar="LIST",
+              help="Take the splits of these iterations: -10,0,6,R22 (R: removal).")
 @click.option("--default-only", is_flag=True, help="The default split alone: no features, no distance.")
 @_ladder_options
 @_feature_options
 @workspace_options
 def build(workspace: Workspace, names: tuple[str, ...], rung_iterations: str | None, **options: Any) -> None:
-    """Build the ladder of a dataset: features, distances, class swapping and removal, a manifest.
+    """Build the ladder of a dataset, its splits from easy to hard, by swapping and removing classes.
 
     Of several datasets, one that gets no ladder does not keep the others from theirs.
     """
@@ -87,7 +94,7 @@ def build(workspace: Workspace, names: tuple[str, ...], rung_iterations: str | N
             ladder = ladders.build(name, workspace, rung_iterations=chosen, progress=_tell, **options)
             path = ladders.save(ladder, workspace)
         except Exception as error:
-            if len(names) == 1 or not is_users_mistake(error):
+            if len(names) == 1 or not is_user_error(error):
                 raise
             failed.append(name)
             click.echo(f"{name}: {error}", err=True)
@@ -108,7 +115,7 @@ def _tell(step: Any) -> None:
 @click.option("--dataset", required=True)
 @workspace_options
 def show(workspace: Workspace, dataset: str) -> None:
-    """The rungs of a ladder: classes, images and distances, beside the i.i.d. baseline."""
+    """The rungs (splits) of a ladder: classes, images and distances, beside the i.i.d. baseline."""
     from benchmark.data import ladders
 
     ladder = ladders.load(workspace, dataset)
@@ -119,19 +126,19 @@ def show(workspace: Workspace, dataset: str) -> None:
 
 @command.command()
 @click.option("--dataset", required=True)
-@click.option("--umap/--no-umap", default=True, help="Also UMAPs of an easy, a medium and a hard rung.")
+@click.option("--umap/--no-umap", default=True, help="Also UMAPs of an easy, a medium and a hard split.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder [default: WORK/splits].")
 @click.option("--seed", type=int, default=0)
 @_feature_options
 @workspace_options
 def plot(workspace: Workspace, dataset: str, umap: bool, out: Path | None, seed: int, **options: Any) -> None:
-    """Figures: the distance over iterations, and train and test images of three rungs in the plane."""
+    """Figures: the distance over iterations, and train and test images of three splits in the plane."""
     from benchmark.data import ladder_figures
 
     written = ladder_figures.draw(dataset, workspace.writable(), out or workspace.splits, umap, seed, **options)
     if not written:
         raise UserError(f"nothing to draw: the ladder of {dataset} was not built step by step here, so there is no "
-                        "distance over iterations; leave --no-umap out for UMAPs of its rungs")
+                        "distance over iterations; leave --no-umap out for UMAPs of its splits")
     for path in written:
         click.echo(f"wrote {path}")
 
@@ -146,20 +153,21 @@ def verify(workspace: Workspace, files: tuple[Path, ...], dataset: str | None) -
 
     wrong = 0
     for path in files:
-        found = ladders.verify(path, workspace, dataset)
-        wrong += len(found)
-        click.echo("\n".join([f"{path}: {'sound' if not found else 'NOT sound'}", *(f"  {line}" for line in found)]))
+        problems = ladders.verify(path, workspace, dataset)
+        wrong += len(problems)
+        verdict = "NOT sound" if problems else "sound"
+        click.echo("\n".join([f"{path}: {verdict}", *(f"  {line}" for line in problems)]))
     raise SystemExit(1 if wrong else 0)
 
 
 @command.command()
 @click.option("--dataset", required=True)
-@click.option("--split", metavar="ID", help="Rung, or `default` [default: all].")
+@click.option("--split", metavar="ID", help="Number of a split in the ladder, or `default` [default: all].")
 @click.option("--format", "form", type=click.Choice(["csv", "json", "txt"]), default="csv")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder [default: WORK/splits].")
 @workspace_options
 def export(workspace: Workspace, dataset: str, split: str | None, form: str, out: Path | None) -> None:
-    """Write the images of each rung as a list that any training code can read."""
+    """Write the images of each split as a list that any training code can read."""
     from benchmark import datasets
     from benchmark.data import ladders
     from splits.export import export as lines
@@ -183,15 +191,15 @@ def import_(workspace: Workspace, file: Path, dataset: str) -> None:
     """Take over a split file released with the ooDML paper; nothing in it is run."""
     from benchmark.data import ladders
 
-    found = ladders.import_released(file, dataset, workspace.writable())
-    for what, names in (("classes", found.missing_classes), ("files of few-shot episodes", found.missing_files)):
+    imported = ladders.import_released(file, dataset, workspace.writable())
+    for what, names in (("classes", imported.missing_classes), ("files of few-shot episodes", imported.missing_files)):
         if names:
             click.echo(f"{len(names)} {what} are not in the local copy of {dataset}: {', '.join(names[:5])}"
                        f"{' ...' if names[5:] else ''}")
-    click.echo(ladders.table(found.ladder))
-    if found.missing_classes:
+    click.echo(ladders.table(imported.ladder))
+    if imported.missing_classes:
         raise click.ClickException("nothing was written, as runs would miss these classes")
-    click.echo(f"wrote {ladders.save(found.ladder, workspace)}")
+    click.echo(f"wrote {ladders.save(imported.ladder, workspace)}")
 
 
 @command.command()
@@ -202,10 +210,10 @@ def cross(workspace: Workspace, names: str, **options: Any) -> None:
     """Distance of each dataset's train set (rows) to each one's test set (columns)."""
     from benchmark.data import ladders
 
-    found = ladders.cross(names.split(","), workspace.writable(), **options)
-    width = max(12, *(len(name) + 2 for name in found.names))
-    click.echo("".join(text.rjust(width) for text in ("train \\ test", *found.names)))
-    for name, row in zip(found.names, found.matrix):
+    distances = ladders.cross(names.split(","), workspace.writable(), **options)
+    width = max(12, *(len(name) + 2 for name in distances.names))
+    click.echo("".join(text.rjust(width) for text in ("train \\ test", *distances.names)))
+    for name, row in zip(distances.names, distances.matrix):
         click.echo(name.rjust(width) + "".join(f"{value:{width}.2f}" for value in row))
 
 
@@ -217,9 +225,9 @@ def cross(workspace: Workspace, names: str, **options: Any) -> None:
 @_ladder_options
 @workspace_options
 def compare(workspace: Workspace, dataset: str, backbones: str, out: Path | None, **options: Any) -> None:
-    """Does the ladder depend on the backbone? Progressions, order of moves and overlap of rungs."""
+    """Does the ladder depend on the backbone? Distances over iterations, order of moves and overlap of splits."""
     from benchmark.data import ladder_figures, ladders
 
-    found = ladders.compare_backbones(dataset, backbones.split(","), workspace.writable(), **options)
-    click.echo(ladder_figures.comparison_text(found))
-    click.echo(f"wrote {ladder_figures.comparison(found, dataset, out or workspace.splits)}")
+    compared = ladders.compare_backbones(dataset, backbones.split(","), workspace.writable(), **options)
+    click.echo(ladder_figures.comparison_text(compared))
+    click.echo(f"wrote {ladder_figures.comparison(compared, dataset, out or workspace.splits)}")

@@ -1,4 +1,4 @@
-"""`oodml status`: how the sweeps of a working folder fare."""
+"""`oodml status`: the states of the sweeps of a working folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmark.utils.workspace import Workspace, workspace_options
 @click.option("--every", type=float, default=10.0, show_default=True, help="Seconds between two looks.")
 @workspace_options
 def command(workspace: Workspace, watch: bool, every: float) -> None:
-    """Count done, running, failed and missing cells of the sweeps started here, with causes of failures."""
+    """Count done, running, failed and missing runs of the sweeps started here, with causes of failures."""
     from benchmark.runs import locks, status
 
     watching = locks.Watch()
@@ -34,7 +34,7 @@ def command(workspace: Workspace, watch: bool, every: float) -> None:
             click.echo(f"changed {line}")
         for line in status.failures(cells):
             click.echo(line)
-        # an owner on another machine may be dead: a lock whose count stands still is nobody's
+        # an owner on another machine may be dead: a lock whose heartbeats stand still has no owner
         if not watch or all(cell.state.kind != "running" or watching.free(cell.folder) is not None for cell in cells):
             return
         time.sleep(every)

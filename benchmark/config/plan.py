@@ -17,12 +17,13 @@ from torch import nn
 
 import methods
 from benchmark.config import protocol as protocols
+from benchmark.config import rates, toml
 from benchmark.config.protocol import Protocol
 from benchmark.data import weights
 from benchmark.utils.errors import UserError, near
 from benchmark.utils.workspace import Workspace
 from methods import Method
-from methods.backbones import sketch
+from methods.backbones import skeleton
 from methods.samplers import batches
 from reports import records
 from splits.frechet import frechet_distance
@@ -43,9 +44,21 @@ class RunSpec:
     method: str
     settings: dict[str, Any]
     base_settings: dict[str, Any]
-    protocol: dict[str, Any]
+    protocol: Protocol
     weights: str
     seed: int
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def facts(self) -> dict[str, Any]:
+        """All of it as JSON has it, for `of`."""
+        facts = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {**facts, "protocol": self.protocol.identity()}
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> RunSpec:
+        """The spec that was written as such facts; a ValueError if they are of a version with other keys."""
+        return toml.adapter(cls).validate_python(facts)
 
     @cached_property
     def identity(self) -> str:
@@ -53,8 +66,8 @@ class RunSpec:
 
         Rates of loss parameters count by their absolute value: a run whose rates are the same is the same run.
         """
-        facts = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "split"}
-        facts |= {part: _in_absolutes(facts[part], self.protocol.get("lr")) for part in ("settings", "base_settings")}
+        facts = {key: value for key, value in self.facts().items() if key != "split"}
+        facts |= {part: rates.in_absolutes(facts[part], self.protocol.lr) for part in ("settings", "base_settings")}
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
     def folder(self, workspace: Workspace) -> Path:
@@ -64,21 +77,25 @@ class RunSpec:
     @property
     def place(self) -> tuple[Any, ...]:
         """The cell's place in a table of results; cells that differ in settings alone share it."""
-        return (self.dataset, self.split, self.method, self.seed, self.protocol["name"], self.protocol["backbone"])
+        return (self.dataset, self.split, self.method, self.seed, self.protocol.name, self.protocol.backbone)
 
     def build(self, backbone: nn.Module, classes: int) -> Method:
         """The method that this cell trains, on a backbone, for so many training classes."""
         entry = methods.get(self.method)
-        return entry.build(backbone, classes, self.protocol["dim"], *_typed(entry, *_in_multiples(self)))
+        return entry.build(backbone, classes, self.protocol.dim, *_typed(entry, *self.settings_in_multiples()))
+
+    def settings_in_multiples(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The settings and those of the base with every rate as a multiple of lr, whatever version wrote them."""
+        return rates.in_multiples(methods.get(self.method), self.settings, self.base_settings, self.protocol.lr)
 
     def label(self) -> str:
-        return f"{self.dataset}/{self.split} {self.method} {self.protocol['backbone']} seed {self.seed}"
+        return f"{self.dataset}/{self.split} {self.method} {self.protocol.backbone} seed {self.seed}"
 
     @classmethod
     def read(cls, folder: Path) -> RunSpec | None:
         """The spec in a run's folder; None where there is none that this version understands."""
         try:
-            return cls(**json.loads((folder / "spec.json").read_text(encoding="utf-8")))
+            return cls.of(json.loads((folder / "spec.json").read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
             return None
 
@@ -86,16 +103,16 @@ class RunSpec:
 def differences(before: RunSpec, now: RunSpec) -> list[str]:
     """What makes two cells of the same place different runs, one line each.
 
-    >>> facts = dict(dataset="a", dataset_hash="x", split=1, split_hash="y", method="margin", settings={"beta": 1.2},
-    ...              base_settings={}, protocol={"lr": 1e-5}, weights="w", seed=0)
-    >>> differences(RunSpec(**facts), RunSpec(**{**facts, "protocol": {"lr": 1e-4}, "split_hash": "z"}))
+    >>> now = RunSpec("a", "x", 1, "y", "margin", {"beta": 1.2}, {}, protocols.load("oodml"), "w", 0)
+    >>> faster = dataclasses.replace(now.protocol, lr=1e-4)
+    >>> differences(now, dataclasses.replace(now, protocol=faster, split_hash="z"))
     ['the classes of the split', 'lr 1e-05 -> 0.0001']
     """
     named = {"dataset_hash": "the dataset's files", "split_hash": "the classes of the split",
              "weights": "the backbone's weights", "method": "the method", "seed": "the seed"}
     lines = [text for key, text in named.items() if getattr(before, key) != getattr(now, key)]
     for part in ("protocol", "settings", "base_settings"):
-        old, new = getattr(before, part), getattr(now, part)
+        old, new = before.facts()[part], now.facts()[part]
         for key in sorted({*old, *new}):
             # one of them may have been through JSON, which knows no tuples
             if json.dumps(old.get(key)) != json.dumps(new.get(key)):
@@ -108,7 +125,7 @@ def changes(spec: RunSpec) -> dict[str, Any]:
 
     Nothing is known of a protocol that is not of the suite: a spec keeps the name of its file, not its place.
     """
-    name, entry = spec.protocol["name"], methods.get(spec.method)
+    name, entry = spec.protocol.name, methods.get(spec.method)
     plain = Overrides()
     try:
         usual = load_protocol(name, spec.dataset, spec.method, plain).identity()
@@ -116,9 +133,9 @@ def changes(spec: RunSpec) -> dict[str, Any]:
         base = base_settings(entry, spec.dataset, name, plain)
     except (UserError, methods.MethodError):
         return {}
-    mine, below = _in_multiples(spec)
+    mine, below = spec.settings_in_multiples()
     return {f"{part}.{key}": value
-            for part, now, before in (("protocol", spec.protocol, usual), ("settings", mine, own),
+            for part, now, before in (("protocol", spec.protocol.identity(), usual), ("settings", mine, own),
                                       ("base_settings", below, base))
             for key, value in now.items() if json.dumps(value) != json.dumps(before.get(key))}
 
@@ -137,18 +154,18 @@ class Overrides:
         >>> Overrides.of({"epochs": "3", "margin.beta": 0.9})
         Overrides(protocol={'epochs': '3'}, methods={'margin': {'beta': '0.9'}})
         """
-        found = cls()
+        overrides = cls()
         for key, value in changes.items():
             method, dot, name = key.rpartition(".")
             if dot:
                 methods.get(method)
-                found.methods.setdefault(method, {})[name] = _text(value)
+                overrides.methods.setdefault(method, {})[name] = _text(value)
             elif key in protocols.FIELDS:
-                found.protocol[key] = _text(value)
+                overrides.protocol[key] = _text(value)
             else:
                 raise UserError(f"--set {key}={_text(value)}: no protocol has a key '{key}'"
                                 f"{near(key, protocols.FIELDS)}; a method's own setting is METHOD.KEY")
-        return found
+        return overrides
 
 
 def _text(value: Any) -> str:
@@ -177,17 +194,17 @@ def plan(ladder: Ladder, index_hash: str, names: Iterable[str], *, protocol: str
         base = base_settings(entry, ladder.dataset, protocol, overrides)
         _check(own, entry)
         if "backbone" in overrides.protocol:
-            sketch(own.backbone)
-        if overrides != Overrides():  # what is shipped goes together
-            entry.rehearse(own.backbone, min(len(split.train) for split in chosen), own.dim,
-                           *_typed(entry, settings, base))
-        made.append((name, settings, base, own.identity(), weights.identify(own.backbone, weights_file)))
+            skeleton(own.backbone)
+        if overrides != Overrides():  # the suite's own protocols and methods go together
+            entry.check_build(own.backbone, min(len(split.train) for split in chosen), own.dim,
+                              *_typed(entry, settings, base))
+        made.append((name, settings, base, own, weights.identify(own.backbone, weights_file)))
     return [RunSpec(ladder.dataset, index_hash, split.id, split.hash, *one, seed)
             for seed in seeds for one in made for split in chosen]
 
 
 def _check(protocol: Protocol, entry: methods.Entry) -> None:
-    """Make what a worker makes by name: a slip of the pen is to be told now, not by every cell."""
+    """Make what a worker makes by name, so that a wrong name is an error now and not in every cell."""
     protocol.transform()
     batches.create(protocol.batches or entry.batches, torch.zeros(1), protocol.batch_size, distance=frechet_distance)
 
@@ -212,7 +229,7 @@ def base_settings(entry: methods.Entry, dataset: str, protocol: str, overrides: 
 def fitting(names: Iterable[str], dataset: str, protocol: str,
             overrides: Overrides) -> tuple[list[str], dict[str, str]]:
     """The methods that can stand on the backbone they would get, and why the others cannot."""
-    reasons = {name: methods.get(name).fits(load_protocol(protocol, dataset, name, overrides).backbone)
+    reasons = {name: methods.get(name).misfit(load_protocol(protocol, dataset, name, overrides).backbone)
                for name in names}
     return [name for name, reason in reasons.items() if not reason], {n: r for n, r in reasons.items() if r}
 
@@ -222,40 +239,6 @@ def load_protocol(name: str, dataset: str, method: str, overrides: Overrides) ->
     entry = methods.get(method)
     return protocols.load(name, dataset=dataset, method=method, tags=entry.kinds,
                           overrides=overrides.protocol)
-
-
-RATED = ("beta", "proxy")
-"""What has a rate of its own: `beta_rate`, times lr, was `beta_lr`."""
-
-
-def _in_absolutes(settings: dict[str, Any], lr: float | None) -> dict[str, Any]:
-    """Settings with absolute rates, as specs of earlier versions hold them.
-
-    >>> _in_absolutes({"beta": 1.2, "beta_rate": 50.0}, 1e-5)
-    {'beta': 1.2, 'beta_lr': 0.0005}
-    """
-    if lr is None or "rate" in settings:  # an earlier parameter-efficient method's, whose `proxy_rate` was a factor
-        return settings
-    rates = {f"{key}_rate": f"{key}_lr" for key in RATED}
-    return {rates.get(key, key): float(f"{value * lr:.12g}") if key in rates else value
-            for key, value in settings.items()}
-
-
-def _in_multiples(spec: RunSpec) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A spec's settings with every rate as a multiple of lr; older specs hold absolute ones, such as `beta_lr`."""
-    entry, lr = methods.get(spec.method), spec.protocol["lr"] or 1.0
-    of_both = dict(spec.settings), dict(spec.base_settings)
-    for one, settings in zip((entry, entry.base), of_both):
-        known = {} if one is None else {field.name for field in dataclasses.fields(one.cls.Settings)}  # type: ignore[attr-defined]
-        for key in RATED:
-            if f"{key}_lr" in settings and f"{key}_rate" in known:
-                settings[f"{key}_rate"] = float(f"{settings.pop(f'{key}_lr') / lr:.12g}")
-        # parameter-efficient methods had a factor of their own for the proxies of the objective
-        if one is entry and "proxy_rate" in settings and "proxy_rate" not in known:
-            factor = settings.pop("proxy_rate")
-            if "proxy_lr" in of_both[1]:
-                of_both[1]["proxy_lr"] *= factor
-    return of_both
 
 
 def _typed(entry: methods.Entry, settings: Mapping[str, Any], base: Mapping[str, Any]) -> tuple[Any, Any]:
@@ -279,10 +262,10 @@ def parse_ids(text: str) -> list[int]:
     """
     ids: list[int] = []
     for part in text.split(","):
-        found = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
-        if not found or int(found[2] or found[1]) < int(found[1]):
+        numbers = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
+        if not numbers or int(numbers[2] or numbers[1]) < int(numbers[1]):
             raise UserError(f"--splits {text}: write numbers and rising ranges such as 1,3-5, or default, or all")
-        ids += range(int(found[1]), int(found[2] or found[1]) + 1)
+        ids += range(int(numbers[1]), int(numbers[2] or numbers[1]) + 1)
     return ids
 
 

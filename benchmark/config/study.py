@@ -6,7 +6,9 @@ import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from annotated_types import Ge, MinLen
 
 from benchmark.config import protocol as protocols
 from benchmark.config import toml
@@ -15,27 +17,20 @@ from benchmark.utils.errors import UserError, near
 FOLDER = Path(__file__).parent / "studies"
 STEPS = {"fewshot": {"datasets", "shots"}, "cross": set(), "ensemble": {"union"}}
 """What may follow once the runs of a study are done, and the keys of each."""
-LEAST = {"datasets": '["cub"]', "methods": '"margin,arcface"'}
-"""What every part must say, with an example of it."""
-TEXT = (str, "a text in quotes")
-FORMS: dict[str, tuple[type, str]] = {
-    "datasets": (list, 'a list such as ["cub", "cars"]'), "methods": TEXT, "protocol": TEXT, "splits": TEXT,
-    "seeds": (int, "a whole number of at least 1"), "backbones": TEXT, "set": (dict, "a table, [set]"),
-    "vary": (dict, "a table, [vary]"), "plain": (bool, "true or false")}
 
 
 @dataclass(frozen=True)
 class Part:
     """A block of cells: datasets x methods x splits x seeds, in every variation."""
 
-    datasets: tuple[str, ...]
-    methods: str
+    datasets: Annotated[tuple[str, ...], MinLen(1)]
+    methods: Annotated[str, MinLen(1)]
     """Names, globs, tag:NAME or all, as for `--methods`."""
     protocol: str | None = None
     """None: each dataset's own."""
     splits: str = "all"
     """all, default, or numbers and ranges."""
-    seeds: int | None = None
+    seeds: Annotated[int, Ge(1)] | None = None
     """None: as many as the protocol says."""
     backbones: str | None = None
     """Names and lists of backbones with commas between them; None: the protocol's."""
@@ -45,6 +40,8 @@ class Part:
     """Keys of the protocol and METHOD.KEY with their values, one changed at a time; without a run of the plain protocol
     if `plain` is false. A method's setting varies that method; of the others of the part nothing is run twice."""
     plain: bool = True
+
+    __pydantic_config__ = {"extra": "forbid"}
 
     def variations(self) -> Iterator[dict[str, Any]]:
         """The changes of each variation on top of `set`.
@@ -69,11 +66,10 @@ class Study:
     summary: str = ""
     source: str = ""
 
-    def changed(self, **given: Any) -> Study:
+    def changed(self, *, set: dict[str, Any] | None = None, **changes: Any) -> Study:
         """The study with what the command line says instead of its own; None leaves things as they are."""
-        extra = {**given.pop("set", {})}
-        known = {key: value for key, value in given.items() if value is not None}
-        parts = tuple(dataclasses.replace(part, **known, set={**part.set, **extra}) for part in self.parts)
+        changes = {key: value for key, value in changes.items() if value is not None}
+        parts = tuple(dataclasses.replace(part, **changes, set={**part.set, **(set or {})}) for part in self.parts)
         return dataclasses.replace(self, parts=parts)
 
 
@@ -94,54 +90,41 @@ def load(name: str) -> Study:
     ('cub',)
     """
     path = path_of(name)
-    return _study(path.stem, toml.table(path))
+    file, where = toml.table(path), f"study {path.stem}"
+    for kind in ("part", "after"):
+        if not isinstance(file.get(kind, []), list):
+            raise UserError(f"{where}: write every {kind} as [[{kind}]], with two brackets")
+    general = {key: value for key, value in file.items() if key not in ("summary", "source", "part", "after")}
+    return Study(path.stem, tuple(_part(where, {**general, **part}) for part in file.get("part", [{}])),
+                 tuple(_step(where, step) for step in file.get("after", [])),
+                 str(file.get("summary", "")), str(file.get("source", "")))
 
 
-def _study(name: str, table: dict[str, Any]) -> Study:
-    own = {key: table.pop(key) for key in ("summary", "source") if key in table}
-    after = table.pop("after", [])
-    if not isinstance(after, list):
-        raise UserError(f"study {name}: write every step as [[after]], with two brackets")
-    parts = table.pop("part", [{}])
-    if not isinstance(parts, list):
-        raise UserError(f"study {name}: write every part as [[part]], with two brackets")
-    return Study(name, tuple(_part(name, {**table, **part}) for part in parts),
-                 tuple(_step(name, step) for step in after), **own)
+def summary(name: str) -> str:
+    """What a study's file says of itself in one line."""
+    return str(toml.table(path_of(name)).get("summary", ""))
 
 
-def _part(study: str, values: dict[str, Any]) -> Part:
-    known = {f.name: f for f in dataclasses.fields(Part)}
-    for key in values:
-        if key not in known:
-            raise UserError(f"study {study} has no key '{key}'{near(key, known)}; there are {', '.join(known)}")
-    for key, example in LEAST.items():
-        if not values.get(key):
-            raise UserError(f"study {study}: a part lacks '{key}'; write {key} = {example} into it or above all parts")
-    for key, value in values.items():
-        kind, form = FORMS[key]
-        wrong = type(value) is not kind
-        if wrong or (key == "seeds" and value < 1):
-            raise UserError(f"study {study}: {key} = {value!r} must be {form}")
-    for key, options in values.get("vary", {}).items():
+def _part(where: str, values: dict[str, Any]) -> Part:
+    vary = values.get("vary", {})
+    for key, options in vary.items() if isinstance(vary, dict) else ():
         if isinstance(options, dict):
-            raise UserError(f"study {study}: write a method's setting under [vary] in quotes, "
+            raise UserError(f"{where}: write a method's setting under [vary] in quotes, "
                             f'"{key}.{next(iter(options), "KEY")}" = [...]')
-        if (key not in protocols.FIELDS and "." not in key) or not isinstance(options, list):
-            raise UserError(f"study {study}: vary.{key} must be a key of protocols, or METHOD.KEY, with a list of "
-                            f"values{near(key, protocols.FIELDS)}")
-    return Part(**{**values, "datasets": tuple(values["datasets"]),
-                   "vary": {key: tuple(options) for key, options in values.get("vary", {}).items()}})
+    part = toml.build(Part, values, where)
+    for key in part.vary:
+        if key not in protocols.FIELDS and "." not in key:
+            raise UserError(f"{where}: vary.{key} must be a key of protocols, or METHOD.KEY"
+                            f"{near(key, protocols.FIELDS)}")
+    return part
 
 
-def _step(study: str, step: dict[str, Any]) -> dict[str, Any]:
-    choices = ", ".join(STEPS)
-    if "step" not in step:
-        hint = next(filter(None, (near(str(value), STEPS) for value in step.values())), "")
-        raise UserError(f"study {study}: [[after]] lacks the key 'step'; write step = \"NAME\"{hint}, one of {choices}")
-    kind = step["step"]
+def _step(where: str, step: dict[str, Any]) -> dict[str, Any]:
+    kind, keys = step.get("step"), {*step} - {"step"}
     if not isinstance(kind, str) or kind not in STEPS:
-        raise UserError(f"study {study}: unknown step = {kind!r}{near(str(kind), STEPS)}; there are {choices}")
-    if set(step) - {"step"} != STEPS[kind]:
-        raise UserError(f"study {study}: the step {kind} takes {', '.join(sorted(STEPS[kind])) or 'no keys'}, "
-                        f"not {', '.join(sorted(set(step) - {'step'})) or 'none'}")
-    return step
+        hint = next(filter(None, (near(str(value), STEPS) for value in step.values())), "")
+        raise UserError(f"{where}: every [[after]] has the key step, one of {', '.join(STEPS)}, not {kind!r}{hint}")
+    if keys != STEPS[kind]:
+        raise UserError(f"{where}: the step {kind} takes {', '.join(sorted(STEPS[kind])) or 'no keys'}, "
+                        f"not {', '.join(sorted(keys)) or 'none'}")
+    return {**step}

@@ -1,12 +1,15 @@
-"""TOML files that come with the suite, protocols and studies: by name, or any other by its path."""
+"""TOML files of protocols and studies, by name or by path, and their tables as frozen dataclasses."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import sys
+from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from benchmark.utils.errors import UserError, near
 
@@ -14,6 +17,12 @@ if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+T = TypeVar("T")
+_ADAPTERS: dict[type, TypeAdapter[Any]] = {}
 
 
 def names(folder: Path) -> list[str]:
@@ -34,23 +43,37 @@ def find(folder: Path, kind: str, name: str) -> Path:
     return path
 
 
-def slip(given: str, known: list[str]) -> str:
-    """The known name of which an unknown one is a slip of the pen, else nothing.
+def misspelt(name: str, known: Iterable[str]) -> str:
+    """The known name of which an unknown one is a misspelling, else nothing.
 
     A letter is missing, too many or wrong, two are swapped, or case and joints differ; other digits make a variant.
 
-    >>> slip("margn", ["margin"]), slip("Proxy_Anchor", ["proxyanchor"]), slip("margin2", ["margin"])
+    >>> misspelt("margn", ["margin"]), misspelt("Proxy_Anchor", ["proxyanchor"]), misspelt("margin2", ["margin"])
     ('margin', 'proxyanchor', '')
     """
-    return "" if given in known else next((name for name in known if _near(given, name)), "")
+    return "" if name in known else next((other for other in known if _one_edit_apart(name, other)), "")
 
 
-def _near(given: str, known: str) -> bool:
-    one, two = (re.sub("[-_ ]", "", name.lower()) for name in (given, known))
+def _one_edit_apart(name: str, other: str) -> bool:
+    one, two = (re.sub("[-_ ]", "", text.lower()) for text in (name, other))
     for _ in range(2):  # what is left without the common beginning and end
         same = next((i for i, (a, b) in enumerate(zip(one, two)) if a != b), min(len(one), len(two)))
         one, two = one[same:][::-1], two[same:][::-1]
     return not (one + two).isdigit() and (max(len(one), len(two)) < 2 or (len(one) == 2 and one == two[::-1]))
+
+
+def table(path: Path) -> dict[str, Any]:
+    """The keys and tables of a file, which is read again only once it has changed; not to be written to."""
+    facts = path.stat()
+    return _table(path.absolute(), facts.st_mtime_ns, facts.st_size)
+
+
+@cache
+def _table(path: Path, changed: int, size: int) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{path} is not valid TOML: {error}") from None
 
 
 def text(path: Path) -> str:
@@ -61,9 +84,49 @@ def text(path: Path) -> str:
         raise UserError(f"{path}: {error}; save it as UTF-8") from None
 
 
-def table(path: Path) -> dict[str, Any]:
-    """The keys and tables of a file."""
+def build(cls: type[T], values: Mapping[str, Any], where: str) -> T:
+    """The values as a frozen dataclass of their declared types, ranges and choices.
+
+    Args:
+        cls: A dataclass; its annotations say what is allowed.
+        values: By the names of its fields; numbers and switches may be text, as they are typed after `--set`.
+        where: What the values are of, for the UserError that names every key which is unknown, missing or wrong.
+
+    >>> from benchmark.config.study import Part
+    >>> build(Part, {"datasets": ["cub"], "methods": "margin", "seed": 3}, "study mine")
+    Traceback (most recent call last):
+    benchmark.utils.errors.UserError: study mine: no key 'seed' (did you mean 'seeds'?)
+    """
+    from pydantic import ValidationError  # a tenth of a second, which lists of names do not need
+
     try:
-        return tomllib.loads(text(path))
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{path} is not valid TOML: {error}") from None
+        made = adapter(cls).validate_python(values)
+    except ValidationError as error:
+        known = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+        raise UserError(f"{where}: {'; '.join(_line(dict(one), known) for one in error.errors())}") from None
+    for key, value in values.items():
+        if isinstance(value, bool) and type(getattr(made, key)) in (int, float):  # pydantic takes true for 1
+            raise UserError(f"{where}: {key} = {str(value).lower()}: input should be a number")
+    return made
+
+
+def adapter(cls: type[T]) -> TypeAdapter[T]:
+    """What reads a dataclass from a table."""
+    from pydantic import TypeAdapter
+
+    if cls not in _ADAPTERS:
+        _ADAPTERS[cls] = TypeAdapter(cls)
+    return _ADAPTERS[cls]
+
+
+def _line(error: dict[str, Any], known: list[str]) -> str:
+    """What is wrong with one key, from what pydantic says of it."""
+    # of several types that a key may have, pydantic names each behind the key
+    parts = [str(part) for part in error["loc"] if part != "bool" and not str(part).startswith("literal[")]
+    key, message = ".".join(parts), error["msg"].replace("tuple", "list")  # as TOML calls it
+    if error["type"] == "missing":
+        return f"missing {key}"
+    if error["type"] == "unexpected_keyword_argument":
+        return f"no key '{key}'{near(key, known)}"
+    choices = re.findall("'([^']*)'", error.get("ctx", {}).get("expected", ""))
+    return f"{key} = {error['input']!r}: {message[0].lower()}{message[1:]}{near(str(error['input']), choices)}"

@@ -147,13 +147,13 @@ def _resized_crop(image: np.ndarray, u: np.ndarray, where: np.ndarray, transform
     fits = ((tried > 0) & (tried <= image[:, None])).all(2)
     chosen = tried[np.arange(len(u)), fits.argmax(1)]
     top_left = np.floor(where * (image - chosen + 1))
-    found = np.any(fits, axis=1, keepdims=True)
+    fitted = np.any(fits, axis=1, keepdims=True)
 
     height, width = image.T
     of_image = width / height
     middle = np.stack([np.where(of_image < low, np.rint(width / low), height),
                        np.where(of_image > high, np.rint(height * high), width)], axis=1)
-    return np.hstack([np.where(found, top_left, (image - middle) // 2), np.where(found, chosen, middle)])
+    return np.hstack([np.where(fitted, top_left, (image - middle) // 2), np.where(fitted, chosen, middle)])
 
 
 def center_crops(transform: Transform, sizes: np.ndarray, originals: np.ndarray) -> Crops:

@@ -47,9 +47,9 @@ def _jitter(images: Tensor, strengths: tuple[float, ...], u: Tensor, order: Tens
     low = torch.tensor([*(max(0.0, 1 - s) for s in strengths[:3]), -strengths[3]], dtype=torch.float64)
     high = torch.tensor([*(1 + s for s in strengths[:3]), strengths[3]], dtype=torch.float64)
     factors = (low + u * (high - low)).to(images.device, images.dtype)
-    for place in range(4):
+    for turn in range(4):
         for change in range(4):
-            rows = (order[:, place] == change).nonzero()[:, 0].to(images.device)
+            rows = (order[:, turn] == change).nonzero()[:, 0].to(images.device)
             if strengths[change] and len(rows):
                 images[rows] = CHANGES[change](images[rows], factors[rows, change].view(-1, 1, 1, 1))
 

@@ -9,6 +9,7 @@ from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from benchmark.data.store import opened
 from benchmark.datasets.index import DatasetIndex, upright
+from benchmark.utils.files import whole
 
 TILE, GAP, CAPTION = 96, 4, 18
 
@@ -32,12 +33,8 @@ def contact_sheet(index: DatasetIndex, path: Path, columns: int = 8, rows: int =
                 tile = ImageOps.pad(upright(image), (TILE, TILE), color="lightgray")
             sheet.paste(tile, (GAP + column * (TILE + GAP), top + CAPTION))
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")
-    try:
+    with whole(path) as part:
         sheet.save(part, format="PNG")
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
     return path
 
 
@@ -51,5 +48,5 @@ def _spread(items: tuple | list, count: int) -> list:
     >>> _spread([1, 2, 3, 4, 5], 3)
     [1, 3, 5]
     """
-    places = np.linspace(0, len(items) - 1, min(count, len(items))).round().astype(int)
-    return [items[i] for i in places]
+    positions = np.linspace(0, len(items) - 1, min(count, len(items))).round().astype(int)
+    return [items[i] for i in positions]

@@ -15,12 +15,13 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
-from benchmark.data.store import ImageStore, cores, shrunk
+from benchmark.data.store import ImageStore, shrunk
 from benchmark.datasets import Counts, DatasetIndex, csv_list, folder
 from benchmark.datasets.index import upright
 from benchmark.datasets.reading import images_under
 from benchmark.datasets.union import Members
-from benchmark.utils.signals import deaf
+from benchmark.utils.processors import cores
+from benchmark.utils.signals import block_signals
 
 CHUNK = 64
 PUT_BACK = {"": "unpack the archive again", "csv": "put them back or take their lines out of the list",
@@ -30,7 +31,7 @@ PUT_BACK = {"": "unpack the archive again", "csv": "put them back or take their 
 
 @dataclass
 class Report:
-    """What was found; `problems` are lines for the user, each with what mends it. Without any the dataset is sound."""
+    """The findings; `problems` are lines for the user, each with what mends it. Without any the dataset is sound."""
 
     images: int
     family: str = ""
@@ -66,43 +67,44 @@ class Report:
     def problems(self, most: int = 5) -> list[str]:
         """One line for each kind of finding, naming the first few."""
 
-        found = []
+        problems = []
         if self.counts:
-            found.append(f"counts: {self.counts}; unpack the archive again")
+            problems.append(f"counts: {self.counts}; unpack the archive again")
         if self.missing:
-            places = [f"{path} (line {self.lines[path]})" if path in self.lines else path for path in self.missing]
-            found.append(f"missing: {len(places):,} listed images are not there: {first(places, most)}; "
+            missing = [f"{path} (line {self.lines[path]})" if path in self.lines else path for path in self.missing]
+            problems.append(f"missing: {len(missing):,} listed images are not there: {first(missing, most)}; "
                          f"{PUT_BACK[self.family]}")
         if self.unreadable:
             causes = [f"{path} ({cause})" for path, cause in sorted(self.unreadable.items())]
-            found.append(f"unreadable: {len(causes):,} images cannot be decoded: {first(causes, most)}; replace them")
+            problems.append(f"unreadable: {len(causes):,} images cannot be decoded: {first(causes, most)}; "
+                            "replace them")
         if self.extra:
-            found.append(f"extra: {len(self.extra):,} images are on no list: {first(self.extra, most)}; remove them")
+            problems.append(f"extra: {len(self.extra):,} images are on no list: {first(self.extra, most)}; remove them")
         if self.empty:
-            found.append(f"empty: {len(self.empty):,} class folders have no image and are no classes: "
+            problems.append(f"empty: {len(self.empty):,} class folders have no image and are no classes: "
                          f"{first(self.empty, most)}; put images there (JPEG, PNG, ...) or take the folder away")
         if self.duplicates:
             pairs = [f"{one} = {other}" for one, other in self.duplicates]
-            found.append(f"duplicates: {len(pairs):,} test images are training images too: {first(pairs, most)}; "
+            problems.append(f"duplicates: {len(pairs):,} test images are training images too: {first(pairs, most)}; "
                          "scores on them measure memory")
         if self.changed:
-            found.append(f"changed: {len(self.changed):,} images are not those that were decoded for training: "
+            problems.append(f"changed: {len(self.changed):,} images are not those that were decoded for training: "
                          f"{first(self.changed, most)}; put them back, or delete {self.store} and make ladders "
                          "and runs anew")
         if self.single:
-            found.append(f"single: {len(self.single):,} classes have one image, which has nothing to be matched "
+            problems.append(f"single: {len(self.single):,} classes have one image, which has nothing to be matched "
                          f"with: {first(self.single, most)}; add images or remove the class")
-        return found
+        return problems
 
     def notes(self, most: int = 5) -> list[str]:
         """What is no fault, but should be known: files that play no part."""
-        found = []
+        notes = []
         if self.loose:
-            found.append(f"{len(self.loose):,} images lie in no class folder and play no part: "
+            notes.append(f"{len(self.loose):,} images lie in no class folder and play no part: "
                          f"{first(self.loose, most)}")
         if self.unread:
-            found.append(f"files with these endings are not read as images: {first(self.unread, most)}")
-        return found
+            notes.append(f"files with these endings are not read as images: {first(self.unread, most)}")
+        return notes
 
 
 def first(items: list[str], most: int) -> str:
@@ -129,10 +131,10 @@ def examine(index: DatasetIndex, official: Counts | None = None, jobs: int | Non
     With the `store` that was made of them each is held against its copy there.
     """
     report = Report(len(index), _family(index), store=store.folder if store else None)
-    found = count(index)
-    if official is not None and found != official:
-        report.counts = f"{describe(found)}; official are {describe(official)}"
-    if official is None or found != official:
+    counts = count(index)
+    if official is not None and counts != official:
+        report.counts = f"{describe(counts)}; official are {describe(official)}"
+    if official is None or counts != official:
         report.single = single_classes(index)
     digests: dict[int, str] = {}
     for i, look in enumerate(_look_at_all(index, store, jobs or cores(), progress)):
@@ -146,7 +148,7 @@ def examine(index: DatasetIndex, official: Counts | None = None, jobs: int | Non
             report.changed.append(index.paths[i])
     report.missing.sort()
     if report.missing and report.family == "csv":
-        report.lines = csv_list.line_numbers(Path(index.given.partition(":")[2]).expanduser())
+        report.lines = csv_list.line_numbers(Path(index.reference.partition(":")[2]).expanduser())
     report.extra = _of_members(index, extra_images)
     report.loose = _of_members(index, loose_images)
     report.empty = _of_members(index, lambda one: _of_folder(one, folder.empty_classes))
@@ -186,7 +188,7 @@ def look_at(index: DatasetIndex, i: int, store: ImageStore | None = None) -> Loo
 
 def _size(index: DatasetIndex, i: int) -> int:
     if isinstance(index.opener, Members):
-        return _size(*index.opener.place(i))
+        return _size(*index.opener.locate(i))
     return (index.root / index.paths[i]).stat().st_size if index.root is not None else 1
 
 
@@ -216,9 +218,9 @@ def _look_at_all(index: DatasetIndex, store: ImageStore | None, jobs: int,
     with ProcessPoolExecutor(min(jobs, len(starts)), multiprocessing.get_context("spawn"), _receive,
                              (index, store)) as pool:
         try:
-            with deaf(signal.SIGINT):
-                found = pool.map(_look_at_range, starts, [min(start + CHUNK, len(index)) for start in starts])
-            for results in found:
+            with block_signals(signal.SIGINT):
+                looked_at = pool.map(_look_at_range, starts, [min(start + CHUNK, len(index)) for start in starts])
+            for results in looked_at:
                 yield from results
                 progress(len(results))
         finally:
@@ -226,7 +228,7 @@ def _look_at_all(index: DatasetIndex, store: ImageStore | None, jobs: int,
 
 
 def _family(index: DatasetIndex) -> str:
-    return index.given.partition(":")[0]
+    return index.reference.partition(":")[0]
 
 
 def _members(index: DatasetIndex) -> tuple[DatasetIndex, ...]:
@@ -257,10 +259,10 @@ def extra_images(index: DatasetIndex) -> list[str]:
         return []
     listed = set(index.paths)
     tops = sorted({path.partition("/")[0] if "/" in path else "." for path in listed})
-    found: set[str] = set()
+    present: set[str] = set()
     for top in [top for top in tops if "." not in tops or top == "."]:
-        found.update((Path(top) / path).as_posix() for path in images_under(index.root / top))
-    return sorted(found - listed)
+        present.update((Path(top) / path).as_posix() for path in images_under(index.root / top))
+    return sorted(present - listed)
 
 
 def _across(index: DatasetIndex, digests: dict[int, str]) -> list[tuple[str, str]]:

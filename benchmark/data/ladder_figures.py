@@ -27,8 +27,8 @@ def draw(dataset: str, workspace: Workspace, folder: Path, umap: bool, seed: int
     if ladder.progression:
         written.append(_save(progression(ladder), folder / f"{ladder.dataset}-progression.svg"))
     if umap:
-        index, found, _ = ladders.frozen_features(dataset, workspace, **options)
-        figure = umaps(ladder, found, index.labels, index.classes, seed)
+        index, vectors, _ = ladders.frozen_features(dataset, workspace, **options)
+        figure = umaps(ladder, vectors, index.labels, index.classes, seed)
         written.append(_save(figure, folder / f"{ladder.dataset}-umap.png"))
     return written
 
@@ -39,9 +39,9 @@ def progression(ladder: Ladder) -> Figure:
     figure = Figure(figsize=(4.6 * len(curves), 3.4), layout="constrained")
     chosen = {(split.kind, split.iteration): split.id for split in ladder.splits}
     for axes, (name, steps) in zip(np.atleast_1d(figure.subplots(1, len(curves), sharey=True)), curves.items()):
-        place = [0 if name == "removal" and step.kind != "removal" else step.iteration for step in steps]
-        axes.plot(place, [step.frd for step in steps], color=HUES[0], lw=1.8)
-        for x, step in zip(place, steps):
+        iterations = [0 if name == "removal" and step.kind != "removal" else step.iteration for step in steps]
+        axes.plot(iterations, [step.frd for step in steps], color=HUES[0], lw=1.8)
+        for x, step in zip(iterations, steps):
             if (step.kind, step.iteration) in chosen:
                 axes.plot(x, step.frd, "o", color=HUES[1], ms=5)
                 axes.annotate(str(chosen[step.kind, step.iteration]), (x, step.frd), xytext=(0, 6),
@@ -63,11 +63,11 @@ def umaps(ladder: Ladder, features: np.ndarray, labels: np.ndarray, classes: tup
     plane = dict(zip(union.tolist(), to_plane(np.asarray(features[union]), seed)))
     figure = Figure(figsize=(4.2 * len(rungs), 4.2), layout="constrained")
     for axes, split, points in zip(np.atleast_1d(figure.subplots(1, len(rungs))), rungs, shown):
-        place = np.array([plane[i] for i in points.images.tolist()])
+        positions = np.array([plane[i] for i in points.images.tolist()])
         # train and test take turns on top, so that neither hides the other
-        order = np.random.default_rng(seed).permutation(len(place))
+        order = np.random.default_rng(seed).permutation(len(positions))
         colours = np.where(points.test, HUES[1], HUES[0])[order]
-        axes.scatter(*place[order].T, c=colours.tolist(), s=1.5, lw=0, alpha=0.6, rasterized=True)
+        axes.scatter(*positions[order].T, c=colours.tolist(), s=1.5, lw=0, alpha=0.6, rasterized=True)
         axes.set_title(_title(split), fontsize=10)
         axes.set_xticks([])
         axes.set_yticks([])
@@ -76,11 +76,11 @@ def umaps(ladder: Ladder, features: np.ndarray, labels: np.ndarray, classes: tup
     return figure
 
 
-def comparison(found: Comparison, dataset: str, folder: Path) -> Path:
+def comparison(compared: Comparison, dataset: str, folder: Path) -> Path:
     """Normalised progressions of several backbones in one figure (ooDML supplement, figure 1)."""
     figure = Figure(figsize=(5.6, 3.6), layout="constrained")
     axes = figure.subplots()
-    for number, (name, line) in enumerate(found.progressions.items()):
+    for number, (name, line) in enumerate(compared.progressions.items()):
         steps = np.linspace(0, 1, len(line.distance))
         axes.plot(steps, line.distance, color=HUES[number % 8], marker=MARKERS[number % 8], markevery=0.1, label=name)
     axes.set_xlabel("share of the iterations, easiest to hardest")
@@ -91,14 +91,14 @@ def comparison(found: Comparison, dataset: str, folder: Path) -> Path:
     return _save(figure, folder / f"{dataset.replace(':', '-').replace('/', '-')}-backbones.svg")
 
 
-def comparison_text(found: Comparison) -> str:
+def comparison_text(compared: Comparison) -> str:
     """Rank correlation of the moves and overlap of the rungs, pair by pair."""
     lines = []
-    names = found.backbones
+    names = compared.backbones
     for i, one in enumerate(names):
         for j, two in enumerate(names[i + 1:], i + 1):
-            overlaps = ", ".join(f"{rung}: {matrix[i, j]:.2f}" for rung, matrix in found.rung_overlap.items())
-            lines.append(f"{one} and {two}: rank correlation of the moves {found.move_correlation[i, j]:.2f}; "
+            overlaps = ", ".join(f"{rung}: {matrix[i, j]:.2f}" for rung, matrix in compared.rung_overlap.items())
+            lines.append(f"{one} and {two}: rank correlation of the moves {compared.move_correlation[i, j]:.2f}; "
                          f"overlap of the rungs' classes {overlaps}")
     return "\n".join(lines)
 

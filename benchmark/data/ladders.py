@@ -42,9 +42,9 @@ def frozen_features(name: str, workspace: Workspace, backbone: str | None = None
     made_with: dict[str, Any] = {
         "backbone": backbone, "weights": weights.identify(backbone, weights_file), "images": store.hash,
         "size": size, "resize": resize}
-    found = features.extract(index, store, network, name=backbone, weights_hash=made_with["weights"],
+    vectors = features.extract(index, store, network, name=backbone, weights_hash=made_with["weights"],
                              transform=transform, folder=workspace.cache, device=device)
-    return index, found, made_with
+    return index, vectors, made_with
 
 
 def best_device(wanted: str | None = None) -> str:
@@ -73,8 +73,8 @@ def build(name: str, workspace: Workspace, *, backbone: str | None = None, weigh
     if default_only or not datasets.get(name).ladder:
         return default_rung(index.labels, index.train_classes, index.test_classes, classes=index.classes,
                             dataset=index.name, dataset_hash=index.hash, seed=options.get("seed", 0))
-    index, found, made_with = frozen_features(name, workspace, backbone, weights_file, device)
-    return build_ladder(found, index.labels, index.train_classes, index.test_classes, classes=index.classes,
+    index, vectors, made_with = frozen_features(name, workspace, backbone, weights_file, device)
+    return build_ladder(vectors, index.labels, index.train_classes, index.test_classes, classes=index.classes,
                         dataset=index.name, dataset_hash=index.hash, feature_info=made_with, device=device, **options)
 
 
@@ -84,7 +84,7 @@ def path_of(workspace: Workspace, name: str) -> Path:
 
 
 def save(ladder: Ladder, workspace: Workspace) -> Path:
-    """Write the ladder to its place."""
+    """Write the ladder to its file, WORK/splits/NAME.json."""
     path = path_of(workspace, ladder.dataset)
     path.parent.mkdir(parents=True, exist_ok=True)
     manifest.save(ladder, path)
@@ -99,17 +99,17 @@ def load(workspace: Workspace, name: str, index: DatasetIndex | None = None) -> 
     if index is None and ":" in name:
         index = datasets.load(name, workspace.data)
     path = path_of(workspace, name if index is None else index.name)
-    mend = f"make it with `oodml splits build --dataset {name}`"
+    remedy = f"make it with `oodml splits build --dataset {name}`"
     if not path.exists():
-        raise UserError(f"{name} has no ladder yet ({path} is not there); {mend}")
+        raise UserError(f"{name} has no ladder yet ({path} is not there); {remedy}")
     ladder = manifest.load(path)
     if index is not None and ladder.dataset_hash != index.hash:
-        raise UserError(f"{path} was built from other files than {name} has now; {mend} again")
+        raise UserError(f"{path} was built from other files than {name} has now; {remedy} again")
     return ladder
 
 
 def replaced(name: str, workspace: Workspace) -> str:
-    """What to know before the ladder of one's own dataset takes the place of one from other files; '' if none is there.
+    """What to know before the ladder of one's own dataset replaces one from other files; '' if none is there.
 
     Whether the files changed or two datasets share a name cannot be told: a manifest does not say where they lay.
     """
@@ -134,7 +134,7 @@ def rung(ladder: Ladder, split: int | str) -> Split:
     try:
         number = int(split)
     except ValueError:
-        raise UserError(f"'{split}' is no split; give the number of a rung or `default`") from None
+        raise UserError(f"'{split}' is no split; give a number (`oodml splits show` lists them) or `default`") from None
     return ladder.split(number)
 
 
@@ -157,8 +157,8 @@ def cross(names: Sequence[str], workspace: Workspace, **options: Any) -> CrossDi
     """Distances of each dataset's default train set to each one's default test set, all with one backbone."""
     sets = {}
     for name in names:
-        index, found, _ = frozen_features(name, workspace, **options)
-        sets[index.name] = tuple(found[index.of_classes(side)] for side in (index.train_classes, index.test_classes))
+        index, vectors, _ = frozen_features(name, workspace, **options)
+        sets[index.name] = tuple(vectors[index.of_classes(side)] for side in (index.train_classes, index.test_classes))
     return compare.cross_distances(sets)
 
 

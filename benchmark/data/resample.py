@@ -91,8 +91,8 @@ def _filter(sides: Tensor, taps: int, size: int, interpolation: str, largest: fl
     """
     begin, length, count, mirrored = sides.float().unsqueeze(2).unbind(1)
     scale = length / size
-    place = torch.arange(size, device=begin.device)
-    centre = (begin + (torch.where(mirrored > 0, size - 1 - place, place) + 0.5) * scale)[:, :, None]
+    pixel = torch.arange(size, device=begin.device)
+    centre = (begin + (torch.where(mirrored > 0, size - 1 - pixel, pixel) + 0.5) * scale)[:, :, None]
     stretch = scale.clamp(min=1)[:, :, None]
     radius = 1 if interpolation == "bilinear" else 2
     reach = torch.arange(int(2 * radius * max(1.0, largest)) + 2, device=begin.device)

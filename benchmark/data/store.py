@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import shutil
 import signal
@@ -33,7 +32,8 @@ from PIL import Image
 from benchmark.datasets.index import DatasetIndex, upright
 from benchmark.utils.errors import UserError
 from benchmark.utils.files import GrowingFile, disk_errors, write_json
-from benchmark.utils.signals import deaf
+from benchmark.utils.processors import cores
+from benchmark.utils.signals import block_signals
 
 SHORTER_SIDE = 256
 CHUNK = 128
@@ -100,8 +100,8 @@ class ImageStore:
         """Reads every byte and raises `UserError` where the hash written at the time does not agree."""
         starts = [*range(0, len(self), self.facts["chunk"]), len(self)]
         for first, last, expected in zip(starts, starts[1:], self.facts["pieces"]):
-            found = hashlib.sha256(self.pixels[self.offsets[first]:self.offsets[last]].data).hexdigest()
-            if found != expected:
+            digest = hashlib.sha256(self.pixels[self.offsets[first]:self.offsets[last]].data).hexdigest()
+            if digest != expected:
                 raise UserError(f"the decoded images {first} to {last - 1} in {self.folder} have changed on disk: "
                                 "delete that folder and run `oodml datasets prepare NAME` again")
 
@@ -123,9 +123,9 @@ def open_store(index: DatasetIndex, folder: Path, *, jobs: int | None = None, pr
     the same images waits for the first. `jobs` processes decode (default: one a core, fewer for small sets). They are
     found again by the names of the files, which are not looked at: `oodml datasets check` tells where one has changed.
     """
-    found = kept(index, folder)
-    if found is not None:
-        return found
+    store = kept(index, folder)
+    if store is not None:
+        return store
     home = _home(index, folder)
     if len(index) == 0:
         raise UserError(f"dataset '{index.name}' has no images: `oodml datasets check {index.typed}` shows what was "
@@ -223,9 +223,9 @@ def opened(index: DatasetIndex, i: int) -> Iterator[Image.Image]:
     except Exception as error:
         path = index.paths[i] if index.root is None else index.root / index.paths[i]
         why = "no such file" if isinstance(error, FileNotFoundError) else str(error) or type(error).__name__
-        mend = "" if isinstance(error, UserError) else "; put the original file back"
-        raise UserError(f"cannot read image {path}: {why}{mend} (`oodml datasets check {index.typed}` lists every bad "
-                        "one) and run again: what is decoded already is kept") from None
+        remedy = "" if isinstance(error, UserError) else "; put the original file back"
+        raise UserError(f"cannot read image {path}: {why}{remedy} (`oodml datasets check {index.typed}` lists all "
+                        "such files) and run again: what is decoded already is kept") from None
 
 
 def _decode_chunk(index: DatasetIndex, start: int) -> tuple[list[list[int]], bytes]:
@@ -245,7 +245,7 @@ def _decode_all(index: DatasetIndex, starts: list[int], jobs: int) -> Iterator[t
     # A fresh interpreter for each process: forking one that has threads or a CUDA context can hang.
     with ProcessPoolExecutor(jobs, get_context("spawn"), _start_worker, (index,)) as pool:
         try:
-            with deaf(signal.SIGINT):
+            with block_signals(signal.SIGINT):
                 ahead = deque(pool.submit(_work, start) for start in starts[:2 * jobs])
             for start in starts[2 * jobs:]:
                 yield ahead.popleft().result()
@@ -266,8 +266,3 @@ def _start_worker(index: DatasetIndex) -> None:
 
 def _work(start: int) -> tuple[list[list[int]], bytes]:
     return _decode_chunk(_index, start)
-
-
-def cores() -> int:
-    """Processor cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -56,11 +56,11 @@ class Dataset:
 
 @cache
 def _all() -> dict[str, Dataset]:
-    found: dict[str, Dataset] = {}
+    known: dict[str, Dataset] = {}
     for module in pkgutil.iter_modules(__path__):
         for dataset in getattr(importlib.import_module(f"{__name__}.{module.name}"), "DATASETS", ()):
-            found[dataset.name] = dataset
-    return found
+            known[dataset.name] = dataset
+    return known
 
 
 def names() -> list[str]:
@@ -86,7 +86,7 @@ def load(name: str, data: Path) -> DatasetIndex:
     except OSError as error:
         raise Unreadable(f"cannot read {error.filename or data}: {error.strerror or error}; see to its permissions and "
                          "its disk") from None
-    return replace(index, given=name) if rest else index
+    return replace(index, reference=name) if rest else index
 
 
 def has_images(index: DatasetIndex) -> bool:

@@ -97,8 +97,8 @@ def _fill(edges: np.ndarray) -> np.ndarray:
     edge = np.repeat(np.arange(len(times)), times)
     row = np.arange(len(edge)) - np.repeat(np.cumsum(times) - times, times) + first[edge]
     centre = (row << _FRACTION) + half
-    crossing = x0[edge] + (centre - y0[edge]) * (x1 - x0)[edge] // (y1 - y0)[edge]
-    column = np.clip((crossing - half + ones) >> _FRACTION, 0, side)
+    intersection = x0[edge] + (centre - y0[edge]) * (x1 - x0)[edge] // (y1 - y0)[edge]
+    column = np.clip((intersection - half + ones) >> _FRACTION, 0, side)
     change = np.zeros((side, side + 1), np.int8)
     np.add.at(change, (row, column), np.where(y1 > y0, 1, -1).astype(np.int8)[edge])
     return np.cumsum(change[:, :-1], axis=1, dtype=np.int8) != 0

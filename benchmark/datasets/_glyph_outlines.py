@@ -32,15 +32,15 @@ def folder() -> Path:
     spec = find_spec("matplotlib")
     if spec is None or not spec.submodule_search_locations:
         raise UserError("glyphs are drawn from matplotlib's fonts, but it is not installed; pip install matplotlib")
-    place = Path(spec.submodule_search_locations[0]) / "mpl-data" / "fonts" / "ttf"
-    if not place.is_dir():
+    fonts = Path(spec.submodule_search_locations[0]) / "mpl-data" / "fonts" / "ttf"
+    if not fonts.is_dir():
         import matplotlib
 
-        place = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
-    missing = [face for face in FACES if not (place / f"{face}.ttf").is_file()]
+        fonts = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
+    missing = [face for face in FACES if not (fonts / f"{face}.ttf").is_file()]
     if missing:
-        raise UserError(f"no {missing[0]}.ttf in {place}; pip install --force-reinstall matplotlib")
-    return place
+        raise UserError(f"no {missing[0]}.ttf in {fonts}; pip install --force-reinstall matplotlib")
+    return fonts
 
 
 @cache
@@ -78,12 +78,12 @@ def outline(face: str, code: int) -> np.ndarray:
     way. Each piece (p0, c, p1) is the curve B(t) = (1-t)^2 p0 + 2t(1-t) c + t^2 p1, here at t = k / STEPS.
     """
     table = _font(face)["glyf"]
-    given, ends, flags = table[_cmap(face)[code]].getCoordinates(table)
+    coordinates, ends, flags = table[_cmap(face)[code]].getCoordinates(table)
     if not ends:
         return np.zeros((0, 4), np.int64)
     # Whole already but where a component is scaled, by a binary fraction: the product is exact before it is rounded.
     # Doubled, so that a point half way is whole too.
-    points = 2 * np.rint(np.array(given.array).reshape(-1, 2)).astype(np.int64)
+    points = 2 * np.rint(np.array(coordinates.array).reshape(-1, 2)).astype(np.int64)
     # Bit 0 of a flag says "on the curve"; bit 6, overlapping contours, may stand beside it.
     on = np.array(flags, dtype=np.uint8) & 1 == 1
     following, preceding = np.arange(len(points)) + 1, np.arange(len(points)) - 1

@@ -17,14 +17,14 @@ TEST = "images_variant_test.txt"
 
 def read(data: Path) -> DatasetIndex:
     """Reads the lists of variants, whose names may hold spaces and slashes ('F/A-18')."""
-    place = find("aircraft", data, FOLDERS, (f"data/{TEST}", TEST, "data/images", "images"))
-    place = place / "data" if (place / "data").is_dir() else place
-    lists = [existing("aircraft", place, ("images_variant_trainval.txt", "images_variant_train.txt")),
-             place / "images_variant_test.txt"]
+    root = find("aircraft", data, FOLDERS, (f"data/{TEST}", TEST, "data/images", "images"))
+    root = root / "data" if (root / "data").is_dir() else root
+    lists = [existing("aircraft", root, ("images_variant_trainval.txt", "images_variant_train.txt")),
+             root / "images_variant_test.txt"]
     if lists[0].name == "images_variant_train.txt":
-        lists.insert(1, place / "images_variant_val.txt")
+        lists.insert(1, root / "images_variant_val.txt")
     listed = [row for path in lists for row in rows(path, 2, "aircraft")]
-    return make_index("aircraft", place / "images", [f"{row[0]}.jpg" for row in listed], [row[1] for row in listed],
+    return make_index("aircraft", root / "images", [f"{row[0]}.jpg" for row in listed], [row[1] for row in listed],
                       where=lists[0])
 
 

@@ -26,17 +26,17 @@ def read(data: Path) -> DatasetIndex:
     Some copies have cars_annos.mat beside the devkit's images: without car_ims/ the devkit comes first.
     """
     devkits = tuple(f"{kit}/cars_train_annos.mat" for kit in DEVKITS)
-    place = find("cars", data, FOLDERS, (ALL, *devkits, "car_ims", "cars_train", "images"))
-    devkit = any((place / kit).exists() for kit in devkits)
-    if (place / ALL).exists() and (not devkit or (place / "car_ims").is_dir()):
-        return _read_one_file(place)
-    if not devkit and (place / "images").is_dir():
-        folders = class_folders(place / "images")
-        return make_index("cars", place / "images", [path for paths in folders.values() for path in paths],
-                          [name for name, paths in folders.items() for _ in paths], where=place / "images")
-    if not devkit and not (place / "cars_train").is_dir():
-        raise UserError(f"{place / ALL} is missing; {tree_hint('cars')}")
-    return _read_devkit(place, existing("cars", place, devkits))
+    root = find("cars", data, FOLDERS, (ALL, *devkits, "car_ims", "cars_train", "images"))
+    devkit = any((root / kit).exists() for kit in devkits)
+    if (root / ALL).exists() and (not devkit or (root / "car_ims").is_dir()):
+        return _read_one_file(root)
+    if not devkit and (root / "images").is_dir():
+        folders = class_folders(root / "images")
+        return make_index("cars", root / "images", [path for paths in folders.values() for path in paths],
+                          [name for name, paths in folders.items() for _ in paths], where=root / "images")
+    if not devkit and not (root / "cars_train").is_dir():
+        raise UserError(f"{root / ALL} is missing; {tree_hint('cars')}")
+    return _read_devkit(root, existing("cars", root, devkits))
 
 
 def _column(annotations: Any, field: str, path: Path) -> list[Any]:
@@ -46,26 +46,26 @@ def _column(annotations: Any, field: str, path: Path) -> list[Any]:
     return [np.asarray(value).item() for value in annotations[field]]
 
 
-def _read_one_file(place: Path) -> DatasetIndex:
-    annotations, names = mat(place / ALL, "annotations", "class_names", name="cars")
-    return make_index("cars", place, _column(annotations, "relative_im_path", place / ALL),
-                      _column(annotations, "class", place / ALL), where=place / ALL,
+def _read_one_file(root: Path) -> DatasetIndex:
+    annotations, names = mat(root / ALL, "annotations", "class_names", name="cars")
+    return make_index("cars", root, _column(annotations, "relative_im_path", root / ALL),
+                      _column(annotations, "class", root / ALL), where=root / ALL,
                       class_names=dict(enumerate(map(str, names), 1)))
 
 
-def _read_devkit(place: Path, train_file: Path) -> DatasetIndex:
+def _read_devkit(root: Path, train_file: Path) -> DatasetIndex:
     kit = train_file.parent
-    beside = existing("cars", place, (LABELLED_TEST, *(f"{k}/{LABELLED_TEST}" for k in DEVKITS)))
+    beside = existing("cars", root, (LABELLED_TEST, *(f"{k}/{LABELLED_TEST}" for k in DEVKITS)))
     (names,) = mat(kit / "cars_meta.mat", "class_names", name="cars")
     paths: list[str] = []
     keys: list[int] = []
     for file, folder in ((train_file, "cars_train"), (beside, "cars_test")):
         (annotations,) = mat(file, "annotations", name="cars")
         # one well-known copy of the archive has each image folder once more inside itself
-        folder = f"{folder}/{folder}" if (place / folder / folder).is_dir() else folder
+        folder = f"{folder}/{folder}" if (root / folder / folder).is_dir() else folder
         paths += [f"{folder}/{image}" for image in _column(annotations, "fname", file)]
         keys += _column(annotations, "class", file)
-    return make_index("cars", place, paths, keys, where=train_file,
+    return make_index("cars", root, paths, keys, where=train_file,
                       class_names=dict(enumerate(map(str, names), 1)))
 
 

@@ -63,7 +63,7 @@ def _lines(path: Path) -> list[tuple[int, dict[str, str]]]:
     if not {"path", "label"} <= set(columns):
         raise UserError(f"{path} lacks the columns path and label; its first line must name them")
     reader.fieldnames = columns
-    found = []
+    entries = []
     for line in reader:
         if None in line:
             raise UserError(f"{path}, line {reader.line_num}: more fields than columns; put quotes around values "
@@ -77,8 +77,8 @@ def _lines(path: Path) -> list[tuple[int, dict[str, str]]]:
         if "/" in values.get("domain", ""):
             raise UserError(f"{path}, line {reader.line_num}: domain is '{values['domain']}'; it must have no '/', "
                             "which stands between domain and label in the name of a class")
-        found.append((reader.line_num, values))
-    return found
+        entries.append((reader.line_num, values))
+    return entries
 
 
 DATASETS = (Dataset(

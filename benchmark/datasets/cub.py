@@ -13,10 +13,10 @@ LISTS = ("images.txt", "image_class_labels.txt", "classes.txt")
 
 def read(data: Path) -> DatasetIndex:
     """Reads the three lists; a copy that has lost all of them is read from its numbered class folders."""
-    place = find("cub", data, FOLDERS, (*LISTS, "images"))
-    images = image_folder(place, ("images",))
-    if any((place / name).exists() for name in LISTS):
-        return read_numbered_lists("cub", place, images)
+    root = find("cub", data, FOLDERS, (*LISTS, "images"))
+    images = image_folder(root, ("images",))
+    if any((root / name).exists() for name in LISTS):
+        return read_numbered_lists("cub", root, images)
     folders = class_folders(images)
     return make_index("cub", images, [path for paths in folders.values() for path in paths],
                       [name for name, paths in folders.items() for _ in paths], where=images)

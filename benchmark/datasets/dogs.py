@@ -13,14 +13,14 @@ FOLDERS = ("stanford_dogs", "dogs", "StanfordDogs", "stanford-dogs", "stanford-d
 
 def read(data: Path) -> DatasetIndex:
     """Reads file_list.mat. A class is named by its folder."""
-    place = find("dogs", data, FOLDERS, ("file_list.mat", "lists/file_list.mat", "Images"))
-    path = existing("dogs", place, ("file_list.mat", "lists/file_list.mat"))
+    root = find("dogs", data, FOLDERS, ("file_list.mat", "lists/file_list.mat", "Images"))
+    path = existing("dogs", root, ("file_list.mat", "lists/file_list.mat"))
     files, labels = mat(path, "file_list", "labels", name="dogs")
     if len(files) != len(labels):
         raise UserError(f"{path} has {len(files)} files but {len(labels)} labels; unpack it again")
     paths = [str(file) for file in files]
     keys = [int(label) for label in labels]
-    return make_index("dogs", image_folder(place, ("Images", "images/Images", "images")), paths, keys, where=path,
+    return make_index("dogs", image_folder(root, ("Images", "images/Images", "images")), paths, keys, where=path,
                       class_names={key: path.partition("/")[0] for path, key in zip(paths, keys)})
 
 

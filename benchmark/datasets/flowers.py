@@ -32,12 +32,12 @@ foxglove, bougainvillea, camellia, mallow, mexican petunia, bromelia, blanket fl
 
 def read(data: Path) -> DatasetIndex:
     """Reads imagelabels.mat, whose i-th entry is the species of jpg/image_0000i.jpg, counted from 1."""
-    place = find("flowers", data, FOLDERS, ("imagelabels.mat", "jpg"))
-    path = existing("flowers", place, ("imagelabels.mat",))
+    root = find("flowers", data, FOLDERS, ("imagelabels.mat", "jpg"))
+    path = existing("flowers", root, ("imagelabels.mat",))
     (labels,) = mat(path, "labels", name="flowers")
     keys = [int(label) for label in labels]
     paths = [f"image_{i:05d}.jpg" for i in range(1, len(keys) + 1)]
-    return make_index("flowers", place / "jpg", paths, keys, where=path,
+    return make_index("flowers", root / "jpg", paths, keys, where=path,
                       class_names={i: f"{i:03d}.{name}" for i, name in enumerate(NAMES, 1)})
 
 

@@ -43,11 +43,11 @@ def read(data: Path, rest: str) -> DatasetIndex:
         if empty:
             raise UserError(f"{root / empty[0]} has no folder with images; put one folder a class there")
         train = set(sides["train"])
-        found = {name: [f"{side}/{path}" for path in paths] for side in sides for name, paths in sides[side].items()}
+        classes = {name: [f"{side}/{path}" for path in paths] for side in sides for name, paths in sides[side].items()}
     else:
-        found = class_folders(root)
-    return make_index(own_name(root.resolve().name), root, [path for paths in found.values() for path in paths],
-                      [name for name, paths in found.items() for _ in paths], where=root, train=train)
+        classes = class_folders(root)
+    return make_index(own_name(root.resolve().name), root, [path for paths in classes.values() for path in paths],
+                      [name for name, paths in classes.items() for _ in paths], where=root, train=train)
 
 
 def _has_sides(root: Path) -> bool:
@@ -56,10 +56,10 @@ def _has_sides(root: Path) -> bool:
 
 def empty_classes(root: Path) -> list[str]:
     """Folders that should be classes but hold no image, each with what it holds instead."""
-    places = [f"{side}/{name}" for side in SIDES for name in subfolders(root / side)] if _has_sides(root) else \
+    folders = [f"{side}/{name}" for side in SIDES for name in subfolders(root / side)] if _has_sides(root) else \
         subfolders(root)
-    return [f"{place} ({' '.join(_endings(root / place)) or 'empty'})" for place in places
-            if not images_under(root / place)]
+    return [f"{folder} ({' '.join(_endings(root / folder)) or 'empty'})" for folder in folders
+            if not images_under(root / folder)]
 
 
 def other_endings(root: Path) -> list[str]:

@@ -167,14 +167,14 @@ class Drawings:
     codes: tuple[int, ...]
     drawings: int
 
-    def place(self, i: int) -> tuple[str, int, int]:
+    def drawing(self, i: int) -> tuple[str, int, int]:
         """Face, code point and drawing number of image i."""
         rest, drawing = divmod(i, self.drawings)
         position, face = divmod(rest, len(FACES))
         return FACES[face], self.codes[position], drawing
 
     def __call__(self, i: int) -> Image.Image:
-        return Image.fromarray(draw(*self.place(i)))
+        return Image.fromarray(draw(*self.drawing(i)))
 
 
 def class_name(code: int) -> str:
@@ -203,11 +203,11 @@ def _index(name: str, codes: tuple[int, ...], drawings: int = DRAWINGS, held_out
     per_class = len(FACES) * drawings
     # Fonts and renderer are part of every image id: what they alter, no cache and no record takes for the same.
     stem = f"v{RENDERER}-{fonts_hash()[:8]}"
-    places = (opener.place(i) for i in range(len(codes) * per_class))
+    drawn = (opener.drawing(i) for i in range(len(codes) * per_class))
     test = classes[len(classes) // 2:] if held_out is None else classes[held_out - 1::held_out]
     return DatasetIndex(
         name=name,
-        paths=tuple(f"{stem}/{class_name(code)}/{face}-{drawing}" for face, code, drawing in places),
+        paths=tuple(f"{stem}/{class_name(code)}/{face}-{drawing}" for face, code, drawing in drawn),
         classes=classes,
         labels=np.repeat(np.arange(len(classes)), per_class),
         train_classes=tuple(name for name in classes if name not in test),

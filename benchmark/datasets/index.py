@@ -61,13 +61,13 @@ class DatasetIndex:
     domain_names: tuple[str, ...] = ()
     opener: Callable[[int], Image.Image] | None = field(default=None, compare=False)
     """How image i is made where it is no file under `root`; must pickle, as images are read in parallel."""
-    given: str = field(default="", compare=False)
+    reference: str = field(default="", compare=False)
     """What a dataset of one's own was asked for as, such as folder:PATH; `name` alone does not lead back to it."""
 
     @property
     def typed(self) -> str:
         """The dataset as it can be given to any command."""
-        return self.given or self.name
+        return self.reference or self.name
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -87,7 +87,7 @@ class DatasetIndex:
 
     @cached_property
     def hash(self) -> str:
-        """SHA-256 over everything above but the place on disk."""
+        """SHA-256 over everything above but the folder on disk."""
         facts = {"name": self.name, "paths": self.paths, "classes": self.classes, "labels": self.labels.tolist(),
                  "train": self.train_classes, "test": self.test_classes,
                  "roles": None if self.roles is None else self.roles.tolist(),

@@ -16,23 +16,23 @@ STATUSES = ("train", "query", "gallery")
 
 def read(data: Path) -> DatasetIndex:
     """Reads the partition list: a count, a header, then image, garment and status. Every data line counts."""
-    place = find("inshop", data, FOLDERS, (f"Eval/{LIST}", LIST, f"Anno/{LIST}", "Img", "img"))
-    path = existing("inshop", place, (f"Eval/{LIST}", LIST, f"Anno/{LIST}"))
-    found = [row[0].split() for row in rows(path, 1, "inshop")]
-    found = [row for row in found if not (len(row) == 1 and row[0].isdigit()) and row[0] != "image_name"]
-    bad = next((row for row in found if len(row) != 3 or row[2] not in STATUSES), None)
+    root = find("inshop", data, FOLDERS, (f"Eval/{LIST}", LIST, f"Anno/{LIST}", "Img", "img"))
+    path = existing("inshop", root, (f"Eval/{LIST}", LIST, f"Anno/{LIST}"))
+    lines = [row[0].split() for row in rows(path, 1, "inshop")]
+    lines = [row for row in lines if not (len(row) == 1 and row[0].isdigit()) and row[0] != "image_name"]
+    bad = next((row for row in lines if len(row) != 3 or row[2] not in STATUSES), None)
     if bad is not None:
         raise UserError(f"{path}: the line '{' '.join(bad)}' is not an image, a garment and one of "
                         f"{', '.join(STATUSES)}; the file is damaged, unpack it again")
-    keys = numbers([row[1].removeprefix("id_") for row in found], path)
-    train = {key for key, row in zip(keys, found) if row[2] == "train"}
-    both = {key for key, row in zip(keys, found) if row[2] != "train"} & train
+    keys = numbers([row[1].removeprefix("id_") for row in lines], path)
+    train = {key for key, row in zip(keys, lines) if row[2] == "train"}
+    both = {key for key, row in zip(keys, lines) if row[2] != "train"} & train
     if both:
         raise UserError(f"{path}: id_{min(both):08d} is on both sides; the file is damaged, unpack it again")
-    root = next((place / c for c in ("Img", ".") if (place / c / "img").is_dir()), place / "Img")
-    return make_index("inshop", root, [row[0] for row in found], keys, where=path, train=train,
-                      class_names={key: row[1] for key, row in zip(keys, found)},
-                      roles=["" if row[2] == "train" else row[2] for row in found])
+    images = next((root / c for c in ("Img", ".") if (root / c / "img").is_dir()), root / "Img")
+    return make_index("inshop", images, [row[0] for row in lines], keys, where=path, train=train,
+                      class_names={key: row[1] for key, row in zip(keys, lines)},
+                      roles=["" if row[2] == "train" else row[2] for row in lines])
 
 
 DATASETS = (Dataset(

@@ -12,8 +12,8 @@ FOLDERS = ("nabirds", "nabird")
 
 def read(data: Path) -> DatasetIndex:
     """Reads the three lists. Of the 1,011 nodes of classes.txt only those with images of their own are classes."""
-    place = find("nabirds", data, FOLDERS, ("images.txt", "image_class_labels.txt", "images"))
-    return read_numbered_lists("nabirds", place, image_folder(place, ("images",)))
+    root = find("nabirds", data, FOLDERS, ("images.txt", "image_class_labels.txt", "images"))
+    return read_numbered_lists("nabirds", root, image_folder(root, ("images",)))
 
 
 DATASETS = (Dataset(

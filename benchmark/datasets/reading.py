@@ -47,9 +47,9 @@ def find(name: str, data: Path, folders: Sequence[str], marks: Sequence[str]) ->
     wanted = [folder.lower() for folder in folders]
     tops = _subfolders(data, wanted) + ([data] if data.resolve().name.lower() in wanted else [])
     for top in tops:
-        for place in (top, *_subfolders(top, wanted)):
-            if any((place / mark).exists() for mark in marks):
-                return place
+        for root in (top, *_subfolders(top, wanted)):
+            if any((root / mark).exists() for mark in marks):
+                return root
     if tops:
         raise UserError(f"{tops[0]} has none of {', '.join(marks)}; {tree_hint(name)}")
     raise NotThere(f"dataset '{name}' is not in {data} (looked for {', '.join(folders)}); give the folder with "
@@ -63,17 +63,17 @@ def _subfolders(folder: Path, wanted: Sequence[str]) -> list[Path]:
     return [there[name] for name in wanted if name in there]
 
 
-def existing(name: str, place: Path, candidates: Sequence[str]) -> Path:
-    """The first of the candidates that exists under `place`."""
+def existing(name: str, root: Path, candidates: Sequence[str]) -> Path:
+    """The first of the candidates that exists under `root`."""
     for candidate in candidates:
-        if (place / candidate).exists():
-            return place / candidate
-    raise UserError(f"{place / candidates[0]} is missing; {tree_hint(name)}")
+        if (root / candidate).exists():
+            return root / candidate
+    raise UserError(f"{root / candidates[0]} is missing; {tree_hint(name)}")
 
 
-def image_folder(place: Path, candidates: Sequence[str]) -> Path:
+def image_folder(root: Path, candidates: Sequence[str]) -> Path:
     """The first of the folders that exists, else the first: lists can be read before the images are unpacked."""
-    return next((place / c for c in candidates if (place / c).is_dir()), place / candidates[0])
+    return next((root / c for c in candidates if (root / c).is_dir()), root / candidates[0])
 
 
 def text(path: Path, name: str) -> str:
@@ -90,7 +90,7 @@ def text(path: Path, name: str) -> str:
 
 def rows(path: Path, fields: int, name: str) -> list[list[str]]:
     """The lines of a list as exactly `fields` fields each; the last field keeps its inner spaces."""
-    found = []
+    entries = []
     for number, line in enumerate(text(path, name).replace("\r", "\n").split("\n"), 1):
         parts = line.strip().split(None, fields - 1)
         if not parts:
@@ -98,10 +98,10 @@ def rows(path: Path, fields: int, name: str) -> list[list[str]]:
         if len(parts) < fields:
             raise UserError(f"{path}, line {number}: expected {fields} fields, found '{line.strip()}'; "
                             f"the file is damaged, unpack it again ({tree_hint(name)})")
-        found.append(parts)
-    if not found:
+        entries.append(parts)
+    if not entries:
         raise UserError(f"{path} lists nothing; the file is damaged, unpack it again ({tree_hint(name)})")
-    return found
+    return entries
 
 
 def numbers(values: Sequence[str], path: Path) -> list[int]:
@@ -134,24 +134,24 @@ def images_under(folder: Path, onerror: Callable[[OSError], object] | None = Non
 
     Folders that cannot be read are passed over, unless `onerror` raises.
     """
-    found = []
+    images = []
     for here, folders, files in os.walk(folder, onerror=onerror):
         folders[:] = [f for f in folders if not f.startswith(".") and f != "__MACOSX"]
         inner = Path(here).relative_to(folder).as_posix()
-        found += [f if inner == "." else f"{inner}/{f}" for f in files
+        images += [f if inner == "." else f"{inner}/{f}" for f in files
                   if not f.startswith(".") and os.path.splitext(f)[1].lower() in SUFFIXES]
-    return sorted(found)
+    return sorted(images)
 
 
 def class_folders(folder: Path) -> dict[str, list[str]]:
     """The images of each direct subfolder that has any, paths relative to `folder`."""
-    found: dict[str, list[str]] = {}
+    classes: dict[str, list[str]] = {}
     for inner in subfolders(folder):
         # A class that cannot be read must not vanish: the dataset would be another one.
         images = [f"{inner}/{path}" for path in images_under(folder / inner, onerror=_raise)]
         if images:
-            found[inner] = images
-    return found
+            classes[inner] = images
+    return classes
 
 
 def subfolders(folder: Path) -> list[str]:
@@ -197,8 +197,8 @@ def make_index(name: str, root: Path, paths: Sequence[str], keys: Sequence[Key],
     """
     order = sorted(set(keys))
     if len(order) < 2:
-        found = f"only the class '{order[0]}'" if order else "no images"
-        raise UserError(f"{where}: {found}; a dataset needs at least two classes, one to train on and one to test on")
+        content = f"only the class '{order[0]}'" if order else "no images"
+        raise UserError(f"{where}: {content}; a dataset needs at least two classes, one to train on and one to test on")
     position = {key: i for i, key in enumerate(order)}
     labels = [position[key] for key in keys]
     plain = [safe(path, where) for path in paths]
@@ -227,19 +227,19 @@ def _distinct(order: Sequence[Key], class_names: Mapping[Key, str]) -> dict[Key,
     return {key: f"{plain[key]} #{key}" if shared[plain[key]] > 1 else plain[key] for key in order}
 
 
-def read_numbered_lists(name: str, place: Path, images: Path) -> DatasetIndex:
+def read_numbered_lists(name: str, root: Path, images: Path) -> DatasetIndex:
     """CUB's three lists, which NABirds has too: images.txt, image_class_labels.txt and classes.txt."""
-    files = {row[0]: row[1] for row in rows(place / "images.txt", 2, name)}
-    marks = {row[0]: row[1] for row in rows(place / "image_class_labels.txt", 2, name)}
+    files = {row[0]: row[1] for row in rows(root / "images.txt", 2, name)}
+    marks = {row[0]: row[1] for row in rows(root / "image_class_labels.txt", 2, name)}
     unmarked = next((image for image in files if image not in marks), None)
     if unmarked is not None:
-        raise UserError(f"{place / 'image_class_labels.txt'} has no line for image {unmarked} of images.txt; "
+        raise UserError(f"{root / 'image_class_labels.txt'} has no line for image {unmarked} of images.txt; "
                         "the lists do not belong together, unpack the archive again")
-    keys = numbers([marks[image] for image in files], place / "image_class_labels.txt")
-    listed = rows(place / "classes.txt", 2, name)
-    class_names = dict(zip(numbers([row[0] for row in listed], place / "classes.txt"), [row[1] for row in listed]))
+    keys = numbers([marks[image] for image in files], root / "image_class_labels.txt")
+    listed = rows(root / "classes.txt", 2, name)
+    class_names = dict(zip(numbers([row[0] for row in listed], root / "classes.txt"), [row[1] for row in listed]))
     unnamed = set(keys) - set(class_names)
     if unnamed:
-        raise UserError(f"{place / 'classes.txt'} has no line for class {min(unnamed)} of image_class_labels.txt; "
+        raise UserError(f"{root / 'classes.txt'} has no line for class {min(unnamed)} of image_class_labels.txt; "
                         "the lists do not belong together, unpack the archive again")
-    return make_index(name, images, list(files.values()), keys, where=place / "images.txt", class_names=class_names)
+    return make_index(name, images, list(files.values()), keys, where=root / "images.txt", class_names=class_names)

@@ -14,11 +14,11 @@ TRAIN, TEST = "Ebay_train.txt", "Ebay_test.txt"
 
 def read(data: Path) -> DatasetIndex:
     """Reads the two lists. A class is named by its product number, the file name up to the underscore."""
-    place = find("sop", data, FOLDERS, (TRAIN, f"Info_Files/{TRAIN}", TEST, f"Info_Files/{TEST}", "images"))
+    root = find("sop", data, FOLDERS, (TRAIN, f"Info_Files/{TRAIN}", TEST, f"Info_Files/{TEST}", "images"))
     paths: list[str] = []
     keys: list[int] = []
     for name in (TRAIN, TEST):
-        path = existing("sop", place, (name, f"Info_Files/{name}"))
+        path = existing("sop", root, (name, f"Info_Files/{name}"))
         listed = [row for row in rows(path, 4, "sop") if row[0] != "image_id"]
         if name == TEST:
             train = set(keys)
@@ -28,8 +28,8 @@ def read(data: Path) -> DatasetIndex:
     if both:
         raise UserError(f"{path}: class {min(both)} is in {TRAIN} too; the lists are damaged, unpack them again")
     products = {key: path.rpartition("/")[2].partition("_")[0] for path, key in zip(reversed(paths), reversed(keys))}
-    inner = (place / "images").is_dir() and not (place / paths[0]).parent.is_dir()
-    return make_index("sop", place / "images" if inner else place, paths, keys, where=path, class_names=products,
+    inner = (root / "images").is_dir() and not (root / paths[0]).parent.is_dir()
+    return make_index("sop", root / "images" if inner else root, paths, keys, where=path, class_names=products,
                       train=train)
 
 

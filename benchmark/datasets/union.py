@@ -39,14 +39,14 @@ class Members:
 
     indexes: tuple[DatasetIndex, ...]
 
-    def place(self, i: int) -> tuple[DatasetIndex, int]:
+    def locate(self, i: int) -> tuple[DatasetIndex, int]:
         """The member that image i of the union belongs to, and its position there."""
         starts = np.cumsum([0, *(len(index) for index in self.indexes)])
         member = int(np.searchsorted(starts, i, side="right")) - 1
         return self.indexes[member], i - int(starts[member])
 
     def __call__(self, i: int) -> Image.Image:
-        index, inner = self.place(i)
+        index, inner = self.locate(i)
         return index.open(inner)
 
 

@@ -41,6 +41,19 @@ def retrieval(embeddings: Array, labels: Array, *, gallery: Array | None = None,
               backend: search.Backend = "torch", chunk: int | None = None) -> dict[str, float]:
     """Recall@k, mAP@1000, MAP@R, R-precision and their `_released` variants; `outcomes` has the formulas.
 
+    Args:
+        embeddings: one row an image, an array or a tensor on any device; of any length, see `similarity`.
+        labels: the class of each row, numbers or names.
+        gallery, gallery_labels: what is searched, if not the embeddings themselves.
+        roles: 'query', 'gallery' or '' (both) of each row, where one set holds queries and gallery.
+        ks: the k of Recall@k.
+        similarity: 'cosine', or 'dot' for the inner product.
+        backend: what searches, 'torch' or 'faiss'; both give the same neighbours.
+        chunk: queries searched at once [default: as many as fit a fixed amount of memory].
+
+    Returns:
+        Each measure as a fraction of 1, and the number of `queries` and of those `left_out`.
+
     >>> scores = retrieval(np.eye(4)[[0, 0, 1, 1]], [7, 7, 8, 8], ks=(1,))
     >>> scores["recall@1"], scores["map@r"], scores["map@1000_released"], scores["queries"]
     (1.0, 1.0, 0.5, 4)
@@ -99,14 +112,14 @@ def outcomes(embeddings: Array, labels: Array, *, gallery: Array | None = None, 
     y, z = codes[:len(y)], codes[len(y):]
     sizes = np.bincount(z, minlength=len(names))[y]
     relevant = sizes - (0 if own is False else (own >= 0).numpy())
-    found = _look_up(x, y, g, z, own, relevant, sizes, max(DEPTH, *ks, int(sizes.max(initial=0))), backend, chunk)
-    first = found["first"].astype(np.int64)
+    sums = _look_up(x, y, g, z, own, relevant, sizes, max(DEPTH, *ks, int(sizes.max(initial=0))), backend, chunk)
+    first = sums["first"].astype(np.int64)
     counted = relevant > 0
     with np.errstate(divide="ignore", invalid="ignore"):
         each: dict[str, np.ndarray] = {f"recall@{k}": (first > 0) & (first <= k) for k in ks}
-        each |= {"map@1000": found["ap@1000"] / np.minimum(relevant, DEPTH),
-                 "map@1000_released": found["ap@1000"] / sizes, "map@r": found["ap@r"] / relevant,
-                 "map@c_released": found["ap@f"] / sizes, "r-precision": found["hits@r"] / relevant}
+        each |= {"map@1000": sums["ap@1000"] / np.minimum(relevant, DEPTH),
+                 "map@1000_released": sums["ap@1000"] / sizes, "map@r": sums["ap@r"] / relevant,
+                 "map@c_released": sums["ap@f"] / sizes, "r-precision": sums["hits@r"] / relevant}
     scores: dict[str, float] = {name: float(values[counted].mean()) if counted.any() else float("nan")
                                 for name, values in each.items()}
     scores |= {"queries": int(counted.sum()), "left_out": int((~counted).sum())}
@@ -124,8 +137,8 @@ def _look_up(x: Tensor, y: np.ndarray, g: Tensor, z: np.ndarray, own: Tensor | L
     query_codes, gallery_codes = (torch.from_numpy(codes.astype(np.int32)).to(x.device) for codes in (y, z))
     for start, indices, _ in search.stream(x, g, depth, exclude_self=own, chunk=chunk, backend=backend):
         n, width = indices.shape
-        found = gallery_codes.index_select(0, indices.clamp(min=0).flatten()).view(n, width)
-        hit = (found == query_codes[start:start + n, None]) & (indices >= 0)
+        classes = gallery_codes.index_select(0, indices.clamp(min=0).flatten()).view(n, width)
+        hit = (classes == query_codes[start:start + n, None]) & (indices >= 0)
         row, rank = np.divmod(np.flatnonzero(hit.cpu().numpy()), max(width, 1))
         rank += 1
         hits = np.bincount(row, minlength=n)
@@ -148,10 +161,20 @@ def _by_roles(x: Tensor, y: np.ndarray, roles: np.ndarray, gallery: Array | None
         what = f"'{unknown[0]}' is no role" if unknown else f"{len(roles)} roles for {len(x)} embeddings"
         raise UserError(f"{what if gallery is None else 'roles and a gallery exclude each other'}; "
                         "give every image one of 'query', 'gallery' and '' (both), or a gallery of its own")
+    queries, shown, own = by_role(roles)
+    at = [torch.from_numpy(rows).to(x.device) for rows in (queries, shown)]
+    return roles != "gallery", x[at[0]], y[queries], x[at[1]], y[shown], own
+
+
+def by_role(roles: np.ndarray) -> tuple[np.ndarray, np.ndarray, Tensor]:
+    """Rows of the queries, rows of the gallery, and for each query its row in the gallery (-1 where it has none).
+
+    >>> by_role(np.array(["gallery", "query", ""]))
+    (array([1, 2]), array([0, 2]), tensor([-1,  1]))
+    """
     query, shown = roles != "gallery", roles != "query"
-    place = np.where(shown, np.cumsum(shown) - 1, -1)
-    at = [torch.from_numpy(np.flatnonzero(mask)).to(x.device) for mask in (query, shown)]
-    return query, x[at[0]], y[query], x[at[1]], y[shown], torch.from_numpy(place[query])
+    own = np.where(shown, np.cumsum(shown) - 1, -1)[query]
+    return np.flatnonzero(query), np.flatnonzero(shown), torch.from_numpy(own)
 
 
 def as_embeddings(values: Array) -> Tensor:

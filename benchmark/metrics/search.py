@@ -17,7 +17,7 @@ from benchmark.utils.precision import no_tf32
 Backend = Literal["torch", "faiss"]
 
 
-class Found(NamedTuple):
+class Neighbours(NamedTuple):
     """The neighbours of the queries `start`, `start + 1`, ...: gallery indices and similarities, nearest first."""
 
     start: int
@@ -44,14 +44,14 @@ def neighbours(queries: Tensor, gallery: Tensor | None = None, k: int = 1, *, ex
     >>> neighbours(points, k=1, exclude_self=True)[0].T
     tensor([[1, 0, 1]])
     """
-    found = list(stream(queries, gallery, k, exclude_self=exclude_self, chunk=chunk, backend=backend))
-    if not found:
+    chunks = list(stream(queries, gallery, k, exclude_self=exclude_self, chunk=chunk, backend=backend))
+    if not chunks:
         return torch.empty((0, k), dtype=torch.int64), torch.empty((0, k))
-    return torch.cat([f.indices for f in found]), torch.cat([f.similarities for f in found])
+    return torch.cat([part.indices for part in chunks]), torch.cat([part.similarities for part in chunks])
 
 
 def stream(queries: Tensor, gallery: Tensor | None = None, k: int = 1, *, exclude_self: bool | Tensor,
-           chunk: int | None = None, backend: Backend = "torch") -> Iterator[Found]:
+           chunk: int | None = None, backend: Backend = "torch") -> Iterator[Neighbours]:
     """The same as `neighbours`, a chunk of queries at a time, so that memory stays bounded."""
     one_of("backend", backend, get_args(Backend))
     queries = queries.detach().float()
@@ -91,7 +91,7 @@ def stream(queries: Tensor, gallery: Tensor | None = None, k: int = 1, *, exclud
                 indices[doubtful], similarities[doubtful] = by_products(rows[doubtful])
         if width == len(gallery):
             indices = indices.masked_fill(similarities == -torch.inf, -1)
-        yield Found(start, indices, similarities)
+        yield Neighbours(start, indices, similarities)
 
 
 def one_of(what: str, name: str, choices: tuple[str, ...]) -> None:
@@ -113,6 +113,11 @@ def _nearest(similarities: Tensor, k: int) -> tuple[Tensor, Tensor]:
         return similarities[:, :0].long(), similarities[:, :0]
     if similarities.device.type == "cpu":
         return _nearest_by_threshold(similarities.numpy(), k)
+    return _nearest_by_topk(similarities, k)
+
+
+def _nearest_by_topk(similarities: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The same on any device: `topk`, then the ties among and at the end of what it took put in order."""
     values, indices = similarities.topk(min(k + 1, similarities.shape[1]), dim=1)
     cut = (values[:, k - 1] == values[:, k]).nonzero().squeeze(1) if k < values.shape[1] else indices[:0, 0]
     values, indices = values[:, :k].contiguous(), indices[:, :k].contiguous()
@@ -214,8 +219,8 @@ def _faiss_index(gallery: Tensor, k: int) -> Any:
 def _by_faiss(index: Any, queries: Tensor, own: Tensor | None, k: int,
               repeated: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """faiss's k nearest, and the rows with ties among them or at their end, which faiss orders as it likes."""
-    found, places = index.search(queries.cpu().numpy(), min(k + 2, index.ntotal))
-    values, indices = (torch.from_numpy(a).to(queries.device) for a in (found, places))
+    nearest = index.search(queries.cpu().numpy(), min(k + 2, index.ntotal))
+    values, indices = (torch.from_numpy(a).to(queries.device) for a in nearest)
     doubtful = (values[:, 1:] == values[:, :-1]).any(dim=1)
     if len(repeated):
         doubtful |= torch.isin(indices, repeated).any(dim=1)

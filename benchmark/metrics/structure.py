@@ -34,12 +34,12 @@ def structure(embeddings: Any, labels: Any) -> dict[str, float]:
     same_length(x, y)
     x = unit(x)
     classes = list(_stacks(x, y))
-    found = _distances(classes)
+    measures = _distances(classes)
     singular = singular_values(x)
-    found["rho"] = decay(singular, 2)
-    found["rho_class"] = _mean([rho for stack in classes if min(stack.shape[1:]) > 2
+    measures["rho"] = decay(singular, 2)
+    measures["rho_class"] = _mean([rho for stack in classes if min(stack.shape[1:]) > 2
                                 for rho in _divergence(singular_values(stack)[:, 1:]).tolist()])
-    return found | {f"rho_released@{k}": decay(singular, k) for k in RELEASED}
+    return measures | {f"rho_released@{k}": decay(singular, k) for k in RELEASED}
 
 
 def singular_values(x: Tensor) -> np.ndarray:

@@ -25,14 +25,14 @@ def evaluate(embeddings: Any, labels: Any, domains: Any, domain_names: Sequence[
     ('query', 'gallery' or '' for both) are respected in either. Harmonic: of the datasets' scores, for every measure
     that all of them have. Further options go to `retrieval`.
 
-    >>> points, found = np.eye(4)[[0, 0, 1, 1]], [7, 7, 7, 7]
-    >>> evaluate(points, found, [0, 0, 1, 1], ["birds", "cars"])["harmonic"]["recall@1"]
+    >>> points, labels = np.eye(4)[[0, 0, 1, 1]], [7, 7, 7, 7]
+    >>> evaluate(points, labels, [0, 0, 1, 1], ["birds", "cars"])["harmonic"]["recall@1"]
     1.0
     """
     x, y, member = as_embeddings(embeddings), as_labels(labels), as_labels(domains)
-    found = members(x, y, member, domain_names, roles, **options)
-    return {"unified": retrieval(x, pairs(y, member), roles=roles, **options), "domains": found,
-            "harmonic": harmonic(found)}
+    by_dataset = members(x, y, member, domain_names, roles, **options)
+    return {"unified": retrieval(x, pairs(y, member), roles=roles, **options), "domains": by_dataset,
+            "harmonic": harmonic(by_dataset)}
 
 
 def members(embeddings: Any, labels: Any, domains: Any, domain_names: Sequence[str], roles: Any | None = None,
@@ -46,15 +46,15 @@ def members(embeddings: Any, labels: Any, domains: Any, domain_names: Sequence[s
     same_length(x, member)
     if len(member) and not 0 <= member.min() <= member.max() < len(domain_names):
         raise UserError(f"domains run from {member.min()} to {member.max()}, but there are {len(domain_names)} names")
-    found: dict[str, dict[str, float]] = {}
+    by_dataset: dict[str, dict[str, float]] = {}
     for number, name in enumerate(domain_names):
         inside = np.flatnonzero(member == number)
-        found[name] = {}
+        by_dataset[name] = {}
         if len(inside):
             own = None if roles is None else np.asarray(roles)[inside]
             scores = retrieval(x[inside], y[inside], roles=own, **options)
-            found[name] = {measure: value for measure, value in scores.items() if not math.isnan(value)}
-    return found
+            by_dataset[name] = {measure: value for measure, value in scores.items() if not math.isnan(value)}
+    return by_dataset
 
 
 def pairs(labels: np.ndarray, domains: np.ndarray) -> np.ndarray:

@@ -41,7 +41,7 @@ def watch(method: Method) -> Watched:
     for module in method.modules():
         if isinstance(module, PromptPool):
             module.register_forward_hook(
-                lambda pool, given, _: seen.prompts.append(pool.weights(given[0]).detach().float().cpu()))
+                lambda pool, inputs, _: seen.prompts.append(pool.weights(inputs[0]).detach().float().cpu()))
     return seen
 
 
@@ -49,7 +49,7 @@ def plane(task: Task, embeddings: Tensor, home: Path, classes: list[str], most: 
     """UMAP of the test embeddings: by dataset in a union, else with a few classes in colour."""
     side = task.test
     chosen = np.sort(np.random.default_rng(seed).permutation(len(side))[:most])
-    places = to_plane(embeddings.cpu().numpy()[chosen], seed)
+    points = to_plane(embeddings.cpu().numpy()[chosen], seed)
     if side.domains is not None and task.domain_names:
         names = list(task.domain_names)
         groups = side.domains[chosen]
@@ -59,7 +59,7 @@ def plane(task: Task, embeddings: Tensor, home: Path, classes: list[str], most: 
         groups = np.array([known.get(label, -1) for label in side.labels[chosen]])
     figure = Figure(figsize=(6.4, 5.2), layout="constrained")
     axes = figure.subplots()
-    across, up = places.T
+    across, up = points.T
     axes.scatter(across[groups < 0], up[groups < 0], s=3, lw=0, c=GREY, alpha=0.35)
     for i, name in enumerate(names):
         axes.scatter(across[groups == i], up[groups == i], s=9, lw=0, c=HUES[i % 7], marker=MARKERS[i % 8], label=name)
@@ -75,14 +75,14 @@ def plane(task: Task, embeddings: Tensor, home: Path, classes: list[str], most: 
 def figures(seen: Watched, task: Task, store: ImageStore, loader: Loader, home: Path,
             seed: int) -> list[dict[str, Any]]:
     """The figures that this kind of method has of its own."""
-    found = []
+    drawn = []
     if seen.prompts:
-        found.append(_prompts(torch.cat(seen.prompts)[:len(task.test)].numpy(), task, home))
+        drawn.append(_prompts(torch.cat(seen.prompts)[:len(task.test)].numpy(), task, home))
     coding = getattr(seen.method, "coding", None)
     if isinstance(coding, CodedResidual):
         maps = _prototypes(seen.method, coding, task, store, loader, home, seed)
-        found += [maps] if maps else []
-    return found
+        drawn += [maps] if maps else []
+    return drawn
 
 
 def _prompts(weights: np.ndarray, task: Task, home: Path) -> dict[str, Any]:
@@ -102,11 +102,11 @@ def _prompts(weights: np.ndarray, task: Task, home: Path) -> dict[str, Any]:
 
 def _prototypes(method: Method, coding: CodedResidual, task: Task, store: ImageStore, loader: Loader, home: Path,
                 seed: int) -> dict[str, Any] | None:
-    """Where on an image some prototypes look: log(1 + exp(x_j . c_k)) over the places j (CRT, figure 2)."""
+    """Where on an image some prototypes look: log(1 + exp(x_j . c_k)) over the positions j (CRT, figure 2)."""
     chosen = np.sort(np.random.default_rng(seed).permutation(task.test.ids)[:IMAGES])
     with torch.no_grad():
-        places = method.backbone(loader.evaluate(torch.from_numpy(chosen)), local=True)[1].float()  # type: ignore[operator]
-        weights = F.softplus(places @ coding.prototypes.T).cpu().numpy()
+        local = method.backbone(loader.evaluate(torch.from_numpy(chosen)), local=True)[1].float()  # type: ignore[operator]
+        weights = F.softplus(local @ coding.prototypes.T).cpu().numpy()
     side = round(weights.shape[1] ** 0.5)
     if side * side != weights.shape[1] or side < 2:
         return None
@@ -124,4 +124,5 @@ def _prototypes(method: Method, coding: CodedResidual, task: Task, store: ImageS
             axes.set_axis_off()
     figure.savefig(home / "prototypes.png", dpi=110)
     return {"file": "prototypes.png", "title": "Where prototypes look",
-            "caption": "Weight of each place of the last map for the prototypes whose maps vary most; bright is more."}
+            "caption": "Weight of each position of the last feature map for the prototypes whose maps vary most; "
+                       "bright is more."}

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmark import datasets
+from benchmark.config import overrides
 from benchmark.config.plan import changes
 from benchmark.data import ladders
 from benchmark.data.store import open_store
@@ -72,13 +73,13 @@ def _union(workspace: Workspace, name: str) -> DatasetIndex:
 
 def _grouped(runs: Iterable[Finished], names: tuple[str, ...],
              workspace: Workspace) -> dict[tuple[Any, ...], dict[str, Finished]]:
-    """Runs that can be one ensemble, by dataset; of several that could take one place the newest."""
+    """Runs that can be one ensemble, by dataset; of several on one dataset the newest."""
     groups: dict[tuple[Any, ...], dict[str, Finished]] = {}
     fitting = finished.on_default((one for one in runs if one.spec.dataset in names), workspace)
     for one in sorted(fitting, key=lambda one: (one.folder / records.RECORD).stat().st_mtime_ns):
         # a protocol may differ between datasets by itself, so what was changed must be alike, not all that it says
-        kind = (one.spec.method, one.spec.seed, *(one.spec.protocol[key] for key in ("name", "backbone", "dim")),
-                json.dumps(changes(one.spec), sort_keys=True))
+        kind = (one.spec.method, one.spec.seed, one.spec.protocol.name, one.spec.protocol.backbone,
+                one.spec.protocol.dim, json.dumps(changes(one.spec), sort_keys=True))
         groups.setdefault(kind, {})[one.spec.dataset] = one
     return groups
 
@@ -103,10 +104,12 @@ def _made(runs: list[Finished], index: DatasetIndex, ladder: Ladder, workspace: 
     return recording.write(folder, result, {
         "identity": identity, "dataset": index.name, "dataset_hash": index.hash,
         "split": recording.split_facts(split, ladder), "method": _method_facts(name, runs),
-        "protocol": spec.protocol, "backbone": {"name": spec.protocol["backbone"], "weights": spec.weights},
+        "protocol": spec.protocol.identity(), "backbone": {"name": spec.protocol.backbone, "weights": spec.weights},
         "seed": spec.seed, "structure": {"test": structure.structure(mean, task.test.labels)},
         "cost": {"seconds": time.perf_counter() - began, "device": provenance.device_name(device)},
-    }, members={one.spec.dataset: one.spec.identity for one in runs})
+    }, overrides=overrides.of_run(spec.protocol.identity(), spec.method, spec.dataset,
+                                  {**spec.settings, **spec.base_settings}),
+        members={one.spec.dataset: one.spec.identity for one in runs})
 
 
 def _method_facts(name: str, runs: list[Finished]) -> dict[str, Any]:

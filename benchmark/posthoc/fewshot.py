@@ -61,17 +61,24 @@ class Adaptation:
 def run(workspace: Workspace, *, dataset: str, shots: tuple[int, ...], chosen: str = "all", splits: str = "all",
         runs: Iterable[Finished] | None = None, adaptation: Adaptation | None = None, device: str | None = None,
         tell: Callable[[str], None] = lambda line: None) -> list[Path]:
-    """Adapt every finished run of these methods and splits, or these `runs`; the files written or found come back.
+    """Adapt every finished run of these methods and splits, or these `runs`.
 
-    `splits` is written as for `oodml run`: numbers and ranges, `default` or `all`. Runs of other files or of another
-    ladder are passed over.
+    Args:
+        dataset: as the user names it.
+        shots: support images of each test class, one adaptation for each number.
+        chosen: methods, written as for `oodml run`.
+        splits: numbers and ranges, `default` or `all`, as for `oodml run`.
+        runs: these finished runs instead; those of other files or of another ladder are passed over.
+
+    Returns:
+        The path of `fewshot.json` of each run, whether written now or before.
     """
     adaptation = adaptation or Adaptation()
     index = datasets.load(dataset, workspace.data)
     ladder = ladders.load(workspace, dataset, index)
     wanted = rungs(splits, ladder)
-    found = finished.find(workspace, index.name, chosen, wanted) if runs is None else runs
-    runs = [one for one in found if one.fits(index, ladder)]
+    candidates = finished.find(workspace, index.name, chosen, wanted) if runs is None else runs
+    runs = [one for one in candidates if one.fits(index, ladder)]
     if not runs:
         command = f"oodml run --dataset {dataset} --methods {chosen} --splits {splits}"
         _refuse_without_weights(finished.without_weights(workspace, index.name, chosen, wanted), command)
@@ -148,7 +155,7 @@ def adapt_all(method: Method, layer: nn.Module, features: Tensor, test: Side, pa
         _note(values["few"], method, features, test, episode.query)
     layer.load_state_dict(start)
     return {"episodes": adaptation.episodes, "iterations": adaptation.steps(shots), **facts,
-            **{side: {name: _summary(found) for name, found in measured.items()} for side, measured in values.items()}}
+            **{side: {name: _summary(each) for name, each in measured.items()} for side, measured in values.items()}}
 
 
 def teach(method: Method, layer: nn.Module, features: Tensor, labels: Tensor, adaptation: Adaptation, steps: int,
@@ -173,8 +180,8 @@ def teach(method: Method, layer: nn.Module, features: Tensor, labels: Tensor, ad
 
 def done(folder: Path, adaptation: Adaptation) -> set[int]:
     """The numbers of shots that were adapted in the same way already."""
-    found = _read(folder)
-    return {int(k) for k in found["shots"]} if found and found["adaptation"] == asdict(adaptation) else set()
+    adapted = _read(folder)
+    return {int(k) for k in adapted["shots"]} if adapted and adapted["adaptation"] == asdict(adaptation) else set()
 
 
 @torch.no_grad()
@@ -187,7 +194,7 @@ def _note(values: dict[str, list[float]], method: Method, features: Tensor, test
     result = score(side, embeddings)
     for name, value in result.scores.items():
         values.setdefault(name, []).append(value)
-    return bool(result.outcomes.counted.any())
+    return bool(result.queries.counted.any())
 
 
 def _summary(values: list[float]) -> dict[str, Any]:
@@ -200,15 +207,15 @@ def _read(folder: Path) -> dict[str, Any] | None:
     path = folder / NAME
     if not path.is_file():
         return None
-    found = json.loads(path.read_text())
-    return found if found.get("schema") == SCHEMA else None
+    adapted = json.loads(path.read_text())
+    return adapted if adapted.get("schema") == SCHEMA else None
 
 
-def _merge(one: Finished, shots: int, found: dict[str, Any], adaptation: Adaptation) -> None:
+def _merge(one: Finished, shots: int, measured: dict[str, Any], adaptation: Adaptation) -> None:
     """Add these shots to the run's file; what was adapted in another way is dropped."""
     old = _read(one.folder)
     kept = old["shots"] if old and old["adaptation"] == asdict(adaptation) else {}
     write_json(one.folder / NAME, {
         "schema": SCHEMA, "run": one.spec.identity, "dataset": one.spec.dataset, "split": one.spec.split,
         "method": one.spec.method, "seed": one.spec.seed, "adaptation": asdict(adaptation),
-        "shots": {**kept, str(shots): found}})
+        "shots": {**kept, str(shots): measured}})

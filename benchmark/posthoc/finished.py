@@ -46,11 +46,7 @@ class Finished:
 
     @property
     def protocol(self) -> Protocol:
-        try:
-            return Protocol(**self.spec.protocol)
-        except TypeError as error:
-            raise UserError(f"{self.folder} was made by a version of oodml with other protocols ({error}); use that "
-                            "version, or move the folder away") from None
+        return self.spec.protocol
 
     @property
     def dataset(self) -> str:
@@ -121,14 +117,14 @@ def without_weights(workspace: Workspace, dataset: str, chosen: str = "all",
                     splits: list[int] | None = None) -> dict[Path, str]:
     """The finished runs that `find` leaves out: their folders, each with the name of its protocol."""
     names = set(methods.select(chosen)) if chosen != "all" else None
-    found = {}
+    protocols = {}
     for folder in _folders(workspace, dataset):
         if (folder / weights.RUN).is_file():
             continue
         record = records.read(folder)  # beside an unpacked record lies no spec
         if (names is None or record["method"]["name"] in names) and (splits is None or record["split"]["id"] in splits):
-            found[folder] = str(record["protocol"]["name"])
-    return found
+            protocols[folder] = str(record["protocol"]["name"])
+    return protocols
 
 
 def _folders(workspace: Workspace, dataset: str) -> list[Path]:

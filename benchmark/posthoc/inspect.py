@@ -1,4 +1,4 @@
-"""A finished run looked into: what it finds for sampled and worst queries, its embedding in the plane, its insides.
+"""A finished run looked into: what it finds for sampled and worst queries, its embedding in the plane, its parts.
 
 Writes `inspect/` beside the run's record: small pictures, figures and `inspection.json`, from which `oodml report`
 makes a page. Nothing is trained; the embeddings are made again from the kept weights.
@@ -23,6 +23,7 @@ from benchmark.data.store import open_store
 from benchmark.data.task import Side
 from benchmark.datasets import DatasetIndex
 from benchmark.metrics import search
+from benchmark.metrics.retrieval import by_role
 from benchmark.posthoc import embedding_figures
 from benchmark.posthoc.finished import Finished
 from benchmark.training import train
@@ -41,14 +42,14 @@ MOST_POINTS = 3000
 
 @dataclass(frozen=True)
 class Retrieved:
-    """For each query its place on the test side, its nearest images (places, similarities), and how badly it fails.
+    """For each query its row on the test side, its nearest images (rows, similarities), and how badly it fails.
 
     `failure` is the similarity of the nearest wrong image less that of the nearest right one: above zero, the first
     answer is wrong.
     """
 
     queries: np.ndarray
-    found: np.ndarray
+    neighbours: np.ndarray
     similarities: np.ndarray
     failure: np.ndarray
 
@@ -80,22 +81,30 @@ def with_ends(run: Finished, index: DatasetIndex, ladder: Ladder, workspace: Wor
 
     rungs = sorted((split for split in ladder.splits if split.frd is not None), key=lambda split: split.frd or 0.0)
     wanted = {rungs[0].id, rungs[-1].id} - {run.spec.split} if rungs else set()
-    found = {run.spec.split: run}
+    by_split = {run.spec.split: run}
     for split in sorted(wanted):
         home = workspace.runs / run.spec.dataset / str(split) / run.folder.parent.name
         for folder in sorted(home.glob(f"s{run.spec.seed}-*")):
             if (folder / "record.json").is_file() and (folder / weights.RUN).is_file():
                 other = opened(folder)
                 if kind(other.spec) == kind(run.spec) and other.fits(index, ladder):
-                    found[split] = other
-    return [found[split] for split in sorted(found)]
+                    by_split[split] = other
+    return [by_split[split] for split in sorted(by_split)]
 
 
 def inspect(workspace: Workspace, folder: Path, *, queries: int = 8, plane: bool = True, ends: bool = True,
             dataset: str | None = None, device: str | None = None, seed: int = 0) -> list[Path]:
-    """Look into the run in `folder` (and its fellows on the nearest and farthest rung); the files written come back.
+    """Shows what a finished run retrieves: galleries of queries, figures of the embedding.
 
-    `dataset` says where its images are, if they are not where they were when it was run.
+    Args:
+        folder: the folder of the run.
+        queries: rows of each gallery.
+        plane: also the UMAP of the test embeddings.
+        ends: also the same method and seed on the splits of least and greatest distance, where these are finished.
+        dataset: where the images are, if not where they were when it was run.
+
+    Returns:
+        The paths of the files written, one a run.
     """
     run = opened(folder)
     device = ladders.best_device(device)
@@ -123,7 +132,7 @@ def inspect(workspace: Workspace, folder: Path, *, queries: int = 8, plane: bool
             figures.append(embedding_figures.plane(task, embeddings, home, named, MOST_POINTS, seed))
         figures += embedding_figures.figures(watched, task, store, loader, home, seed)
         names = sorted(path.name for path in home.iterdir())
-        right = float((task.test.labels[retrieved.found[:, 0]] == task.test.labels[retrieved.queries]).mean())
+        right = float((task.test.labels[retrieved.neighbours[:, 0]] == task.test.labels[retrieved.queries]).mean())
         write_json(one.folder / INSPECTION, {
             "schema": SCHEMA, "run": one.spec.identity, "side": SIDE, "galleries": galleries, "figures": figures,
             "files": names, "lead": f"{len(retrieved.queries):,} queries among {len(task.test):,} images of "
@@ -138,18 +147,14 @@ def retrieve(side: Side, embeddings: Tensor) -> Retrieved:
 
     Query and gallery of a side with roles are different images; otherwise every image is both, but not its own answer.
     """
-    roles = np.full(len(side), "") if side.roles is None else side.roles
-    asks, answers = np.flatnonzero(roles != "gallery"), np.flatnonzero(roles != "query")
-    place = np.full(len(side), -1)
-    place[answers] = np.arange(len(answers))
-    own = torch.from_numpy(place[asks])
+    asks, answers, own = by_role(np.full(len(side), "") if side.roles is None else side.roles)
     gallery_ = embeddings[torch.from_numpy(answers).to(embeddings.device)]
     asked = embeddings[torch.from_numpy(asks).to(embeddings.device)]
-    found, similarities = search.neighbours(asked, gallery_, NEIGHBOURS, exclude_self=own)
+    nearest, similarities = search.neighbours(asked, gallery_, NEIGHBOURS, exclude_self=own)
     labels = torch.from_numpy(side.labels)
     failure = _failures(asked, gallery_, labels[asks], labels[answers], own)
     counts = failure < np.inf  # of a single class no answer is wrong
-    return Retrieved(asks[counts], answers[found.cpu().numpy()][counts], similarities.cpu().numpy()[counts],
+    return Retrieved(asks[counts], answers[nearest.cpu().numpy()][counts], similarities.cpu().numpy()[counts],
                      failure[counts])
 
 
@@ -167,29 +172,29 @@ def _failures(asked: Tensor, gallery_: Tensor, labels: Tensor, known: Tensor, ow
     return torch.cat(parts).numpy()
 
 
-def gallery(side: Side, found: Retrieved, kind: str, count: int, seed: int) -> dict[str, Any]:
+def gallery(side: Side, retrieved: Retrieved, kind: str, count: int, seed: int) -> dict[str, Any]:
     """Some queries with their neighbours: drawn at random, or those that fail worst, one a class."""
     if kind == "sampled":
-        chosen = np.sort(np.random.default_rng(seed).permutation(len(found.queries))[:count])
+        chosen = np.sort(np.random.default_rng(seed).permutation(len(retrieved.queries))[:count])
         title, note = "Sampled queries", "Drawn at random."
     else:
-        order = np.argsort(-found.failure, kind="stable")
-        classes = side.labels[found.queries[order]]
+        order = np.argsort(-retrieved.failure, kind="stable")
+        classes = side.labels[retrieved.queries[order]]
         first = np.sort(np.unique(classes, return_index=True)[1])
         chosen = order[first[:count]]
         title, note = "Worst queries", "The wrong answer is nearest compared with the right one; one query a class."
     rows = []
     for i in chosen:
-        own = side.labels[found.queries[i]]
-        rows.append({"query": _shot(side, found.queries[i]), "neighbours": [
-            _shot(side, place) | {"right": bool(side.labels[place] == own), "similarity": float(similarity)}
-            for place, similarity in zip(found.found[i], found.similarities[i]) if np.isfinite(similarity)]})
+        own = side.labels[retrieved.queries[i]]
+        rows.append({"query": _shot(side, retrieved.queries[i]), "neighbours": [
+            _shot(side, row) | {"right": bool(side.labels[row] == own), "similarity": float(similarity)}
+            for row, similarity in zip(retrieved.neighbours[i], retrieved.similarities[i]) if np.isfinite(similarity)]})
     return {"kind": kind, "title": title, "note": note, "neighbours": NEIGHBOURS, "rows": rows}
 
 
-def _shot(side: Side, place: int) -> dict[str, Any]:
-    image = int(side.ids[place])
-    return {"id": image, "image": _name(image), "class": side.classes[side.labels[place]]}
+def _shot(side: Side, row: int) -> dict[str, Any]:
+    image = int(side.ids[row])
+    return {"id": image, "image": _name(image), "class": side.classes[side.labels[row]]}
 
 
 def _name(image: int) -> str:

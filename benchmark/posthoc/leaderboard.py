@@ -10,11 +10,12 @@ from tempfile import TemporaryDirectory
 
 import pandas as pd
 
+from benchmark.config import overrides
 from benchmark.data import ladder_figures
 from benchmark.utils.workspace import Workspace
 from reports import records, site
 from reports.analysis import progress
-from reports.analysis.progress import Study
+from reports.analysis.progress import StudyProgress
 from reports.analysis.results import Results
 from reports.figures.drawing import drawing
 from splits import manifest
@@ -27,7 +28,7 @@ class Leaderboard:
     results: Results
     lost: pd.DataFrame
     """Runs without a result."""
-    studies: Sequence[Study]
+    studies: Sequence[StudyProgress]
     workspace: Workspace
     ladders: Sequence[Path]
 
@@ -56,7 +57,8 @@ def collect(workspace: Workspace, folders: Sequence[Path] = (), datasets: list[s
             published: str = "shown") -> Leaderboard:
     """What the working folder holds, or other folders of records; `published` rows are shown, ranked or hidden."""
     frame, lost = records.scan_checked(folders or (workspace.runs,), datasets)
-    results = Results(frame, with_published=published != "hidden", rank_published=published == "ranked")
+    results = Results(frame, with_published=published != "hidden", rank_published=published == "ranked",
+                      derive=overrides.of_run)
     packed = [path for folder in folders for path in (folder / "splits", *sorted(folder.glob("*/splits")))]
     return Leaderboard(results, lost, progress.read(folders or (workspace.root,)), workspace,
                        packed or [workspace.splits])

@@ -9,15 +9,15 @@ from benchmark.config.study import Study
 from benchmark.data import weights
 from benchmark.posthoc import ensemble, fewshot, transfer
 from benchmark.posthoc.finished import Finished
-from benchmark.runs.job import Job, Outcome
+from benchmark.runs.job import Job, SweepResult
 from benchmark.utils.workspace import Workspace
 
 
-def follow_all(study: Study, outcome: Outcome, workspace: Workspace, say: Callable[[str], None] = print) -> None:
+def follow_all(study: Study, result: SweepResult, workspace: Workspace, say: Callable[[str], None] = print) -> None:
     """Do the steps of a study after a sweep that went to its end."""
-    if not (outcome.interrupted or outcome.ended or outcome.submitted):
+    if not (result.interrupted or result.ended or result.submitted):
         for step in study.after:
-            follow(step, outcome.jobs, workspace, say)
+            follow(step, result.jobs, workspace, say)
 
 
 def follow(step: dict[str, Any], jobs: list[Job], workspace: Workspace, say: Callable[[str], None] = print) -> None:

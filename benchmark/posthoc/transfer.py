@@ -56,45 +56,47 @@ class Target:
 
 def run(workspace: Workspace, jobs: Iterable[Job], *, device: str | None = None,
         tell: Callable[[str], None] = lambda line: None) -> list[Path]:
-    """Measure every trained network of these finished runs on the other datasets among them; the files come back."""
+    """Measure every trained network of these finished runs on the other datasets among them; the paths of the files."""
     jobs = list(jobs)
     device = ladders.best_device(device)
     targets = [Target.of(name, workspace) for name in dict.fromkeys(job.context.dataset for job in jobs)]
     runs = on_default((Finished(job.folder, job.spec) for job in jobs), workspace)
-    floors = {(one.spec.dataset, one.spec.protocol["backbone"]): records.read(one.folder)["scores"]["last"]
+    frozen = {(one.spec.dataset, one.spec.protocol.backbone): records.read(one.folder)["scores"]["last"]
               for one in runs if one.spec.method == "frozen"}
     written = []
     for one in runs:
         if not (one.folder / weights.RUN).is_file():
             continue
-        found = _read(one.folder / NAME)
+        measured = _read(one.folder / NAME)
         for target in targets:
             if target.name == one.spec.dataset:
                 continue
-            before = found.get(target.name, {})
+            before = measured.get(target.name, {})
             scores = before["scores"] if before.get("test") == target.hash else score(
                 target.side, one.embed(target.side, target.store, workspace, device), target.domain_names).scores
-            floor = _floor(floors, target.name, one.spec.protocol["backbone"])
-            found[target.name] = {"test": target.hash, "images": len(target.side), "scores": scores, "floor": floor}
-            beside = f" (frozen {floor['scores']['recall@1']:.4f})" if floor else ""
+            baseline = _baseline(frozen, target.name, one.spec.protocol.backbone)
+            measured[target.name] = {"test": target.hash, "images": len(target.side), "scores": scores,
+                                     "floor": baseline}
+            beside = f" (frozen {baseline['scores']['recall@1']:.4f})" if baseline else ""
             if before.get("test") != target.hash:
                 tell(f"{one.spec.label()} on {target.name}: recall@1 {scores['recall@1']:.4f}{beside}")
         spec = one.spec
         write_json(one.folder / NAME, {"schema": SCHEMA, "run": spec.identity, "dataset": spec.dataset,
-                                       "split": spec.split, "method": spec.method, "seed": spec.seed, "targets": found})
+                                       "split": spec.split, "method": spec.method, "seed": spec.seed,
+                                       "targets": measured})
         written.append(one.folder / NAME)
     return written
 
 
-def _floor(floors: dict[tuple[str, str], dict[str, float]], dataset: str, backbone: str) -> dict[str, Any] | None:
+def _baseline(frozen: dict[tuple[str, str], dict[str, float]], dataset: str, backbone: str) -> dict[str, Any] | None:
     """The frozen backbone's scores on a dataset, of this backbone rather than of another.
 
-    >>> _floor({("cub", "resnet50"): {"recall@1": 0.4}}, "cub", "conv4")
+    >>> _baseline({("cub", "resnet50"): {"recall@1": 0.4}}, "cub", "conv4")
     {'backbone': 'resnet50', 'scores': {'recall@1': 0.4}}
     """
-    here = [name for of, name in floors if of == dataset]
+    here = [name for of, name in frozen if of == dataset]
     chosen = backbone if backbone in here else min(here, default=None)
-    return None if chosen is None else {"backbone": chosen, "scores": floors[dataset, chosen]}
+    return None if chosen is None else {"backbone": chosen, "scores": frozen[dataset, chosen]}
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""Many cells as one table: which there are, what state each is in, what the rest costs, and doing it."""
+"""The runs of a study as a matrix of cells: which there are, their states, what the rest costs, and doing it."""

@@ -16,70 +16,77 @@ import torch
 
 from benchmark.runs import worker
 from benchmark.runs.job import Job
-from benchmark.runs.locks import Heart, Lock, Watch
+from benchmark.runs.locks import Heartbeat, Lock, Watch
 from benchmark.training.meter import Diverged
 from benchmark.training.train import Interrupted
-from benchmark.utils.errors import is_users_mistake
+from benchmark.utils.errors import is_user_error
 from reports import records
 
 FULL = "the disk is full"
 
 
-class Verdict(NamedTuple):
-    """How a cell ended: done, found (done by another), busy (another has it), stopped (saved), failed, full (disk)."""
+class CellResult(NamedTuple):
+    """How a cell ended: done, exists (done by another), busy (another has it), stopped (saved), failed, full (disk)."""
 
     kind: str
     text: str = ""
 
 
-def do(job: Job, heart: Heart, *, stop: Callable[[], bool] = lambda: False,
-       tell: Callable[[dict[str, Any]], None] = lambda event: None) -> Verdict:
-    """Take the cell's lock, do it, and give the lock back; a failure is written down, never raised."""
+def do(job: Job, heartbeat: Heartbeat, *, should_stop: Callable[[], bool] = lambda: False,
+       report: Callable[[dict[str, Any]], None] = lambda event: None) -> CellResult:
+    """Take the cell's lock, do it, and give the lock back; a failure is written down, never raised.
+
+    Args:
+        job: the cell.
+        heartbeat: a started thread, which beats for the lock while the cell is done.
+        should_stop: asked after every training step.
+        report: called with every event of the training (`train.TrainContext`).
+    """
     folder = job.folder
     if job.done:
-        return Verdict("found")
+        return CellResult("exists")
     try:
         lock = Lock.take(folder, job.after)
     except OSError as error:  # nothing is written down: the folder may be another runner's
-        return Verdict("full", FULL) if _is_full(error) else Verdict("failed", f"{folder}: {error.strerror}")
+        return CellResult("full", FULL) if _is_full(error) else CellResult("failed", f"{folder}: {error.strerror}")
     if lock is None:
-        return Verdict("busy")
-    heart.lock, heart.busy = lock, True
-    verdict = Verdict("stopped")
+        return CellResult("busy")
+    heartbeat.lock, heartbeat.busy = lock, True
+    result = CellResult("stopped")
     try:
         if job.done:
-            verdict = Verdict("found")
+            result = CellResult("exists")
         else:
-            worker.run(job.spec, job.context, stop=stop, tell=tell)
-            verdict = Verdict("done")
-    except Interrupted as pause:
-        verdict = Verdict("stopped", str(pause))
+            worker.run(job.spec, job.context, should_stop=should_stop, report=report)
+            result = CellResult("done")
+    except Interrupted as error:
+        result = CellResult("stopped", str(error))
     except Exception as error:
-        verdict = _noted(job, error)
+        result = _failure(job, error)
     finally:
-        heart.lock, heart.busy = None, False
-        if verdict.kind in ("done", "found"):
+        heartbeat.lock, heartbeat.busy = None, False
+        if result.kind in ("done", "exists"):
             lock.done()
         else:
             lock.release()
-    return verdict
+    return result
 
 
-def do_alone(job: Job, *, stop: Callable[[], bool] = lambda: False,
-             tell: Callable[[dict[str, Any]], None] = lambda event: None) -> Verdict:
-    """`do` where no runner watches: with a heart of its own, after waiting whether the owner of the lock is dead."""
-    watch, heart = Watch(), Heart()
-    heart.start()
+def do_alone(job: Job, *, should_stop: Callable[[], bool] = lambda: False,
+             report: Callable[[dict[str, Any]], None] = lambda event: None) -> CellResult:
+    """`do` where no runner watches: with a heartbeat of its own, after waiting whether the lock's owner is dead."""
+    watch, heartbeat = Watch(), Heartbeat()
+    heartbeat.start()
     try:
         patience = 2 * watch.stale
         while (after := watch.free(job.folder)) is None and not job.done:
             if patience <= 0:
-                return Verdict("busy")
+                return CellResult("busy")
             patience -= watch.stale / 12
             time.sleep(watch.stale / 12)
-        return do(replace(job, after=after or 0), heart, stop=stop, tell=tell)
+        return do(replace(job, after=after or 0), heartbeat, should_stop=should_stop, report=report)
     finally:
-        heart.stop()
+        heartbeat.stop()
 
 
 def write_failure(job: Job, cause: str, **facts: Any) -> None:
@@ -88,11 +95,11 @@ def write_failure(job: Job, cause: str, **facts: Any) -> None:
     with contextlib.suppress(OSError):
         records.write_failure(job.folder, {
             "cause": cause, "dataset": spec.dataset, "split": spec.split, "method": spec.method, "seed": spec.seed,
-            "protocol": spec.protocol["name"], "backbone": spec.protocol["backbone"], "identity": spec.identity,
+            "protocol": spec.protocol.name, "backbone": spec.protocol.backbone, "identity": spec.identity,
             "label": spec.label(), **facts})
 
 
-def failed(folder: Path) -> tuple[int, str] | None:
+def last_failure(folder: Path) -> tuple[int, str] | None:
     """When and why the last attempt at a cell failed; None if it did not, or if the cause passes by itself."""
     path = folder / records.FAILURE
     try:
@@ -123,21 +130,22 @@ def failure_of(error: BaseException) -> dict[str, Any]:
         cause, remedy = FULL, "free some space or give another folder (--work DIR), then run again"
     elif "CUDA error" in text:
         cause, remedy = f"the GPU failed: {text.splitlines()[0]}", "run again; if it stays, try --no-compile"
-    elif not is_users_mistake(error):
+    elif not is_user_error(error):
         cause = f"{type(error).__name__}: {cause}" if text else cause
     return {"cause": cause, "remedy": remedy, "kind": type(error).__name__, "step": getattr(error, "step", None)}
 
 
-def _noted(job: Job, error: Exception) -> Verdict:
-    """The verdict on a cell that failed, after writing down why.
+def _failure(job: Job, error: Exception) -> CellResult:
+    """The result of a cell that failed, after writing down why.
 
-    A full disk is no cell's fault: it is marked as passing, so that the next sweep does the cell without being told.
+    A full disk is no cell's fault: it is marked as passing, so that the next sweep does the cell without
+    --retry-failed.
     """
     facts = failure_of(error)
     cause = str(facts.pop("cause"))
     full = cause.startswith(FULL)
     write_failure(job, cause, **facts, passing=full, traceback=traceback.format_exc())
-    return Verdict("full" if full else "failed", FULL if full else cause.splitlines()[0])
+    return CellResult("full" if full else "failed", FULL if full else cause.splitlines()[0])
 
 
 def _is_full(error: Exception) -> bool:

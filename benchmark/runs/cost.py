@@ -14,10 +14,11 @@ from typing import Any
 
 import methods
 from benchmark.config.plan import RunSpec
+from benchmark.config.protocol import FIELDS, Protocol
 from benchmark.data import weights
-from benchmark.runs.progress import duration
 from benchmark.training import compiling
 from reports import records
+from reports.tables.boards import duration
 from splits.manifest import HELD_OUT
 
 CALIBRATION = "calibration"
@@ -33,7 +34,7 @@ class Estimate:
     disk: float | None = None
     memory: float | None = None
     borrowed: bool = False
-    """Whether other methods had to tell, since this one was not measured on the network."""
+    """Whether this is taken from other methods, since this one was not measured on the network."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Measured:
     """What a finished run took."""
 
     network: tuple[Any, ...]
-    """Backbone, image size and precision: without the same ones a run tells nothing of another."""
+    """Backbone, image size and precision: runs that differ in them are not compared."""
     dataset: str
     method: str
     batch: int
@@ -61,40 +62,42 @@ class Measured:
     """Runs at a time on the device."""
 
 
-LIKENESS = (("method", "batch", "compile"), ("method", "compile"), ("method",), ("batch", "compile"), ("compile",), ())
-"""What the runs that tell the cost of a cell have in common with it beside the network: the first that there are."""
+SIMILARITY = (("method", "batch", "compile"), ("method", "compile"), ("method",), ("batch", "compile"), ("compile",),
+              ())
+"""What the runs from which a cell's cost is estimated share with it beside the network; the first entry that any run
+meets is used."""
 
 
 class Rates:
     """Speeds of earlier runs on one device."""
 
     def __init__(self, runs: Iterable[Measured], device: str) -> None:
-        found = list(runs)
-        here = [run for run in found if run.device == device]
-        if not here and found:
-            device = statistics.mode(run.device for run in found)
-            here = [run for run in found if run.device == device]
+        runs = list(runs)
+        here = [run for run in runs if run.device == device]
+        if not here and runs:
+            device = statistics.mode(run.device for run in runs)
+            here = [run for run in runs if run.device == device]
         self.device = device
         self._by: dict[tuple[Any, ...], list[Measured]] = defaultdict(list)
         for run in here:
-            for same in LIKENESS:
+            for same in SIMILARITY:
                 self._by[(run.speed > 0, run.network, same, *(getattr(run, key) for key in same))].append(run)
 
     def estimate(self, spec: RunSpec, train_images: int, test_images: int) -> Estimate:
-        """From runs of the same method, batch size and compilation on the same network, else from the likest there are;
-        of these from the ones on the same dataset, if there are any.
+        """From runs of the same method, batch size and compilation on the same network, else from the most similar; of
+        these from the ones on the same dataset, if there are any.
 
             seconds = (rest + epochs * steps * b / speed + pace * evaluations * test images) / runs that shared the GPU
 
         The lower median of the runs counts, since one in a sweep compiles for all: of two it is the one that did not.
         """
         protocol, trained = spec.protocol, trains(spec)
-        own = {"method": spec.method, "batch": protocol["batch_size"], "compile": compile_of(protocol, train_images)}
+        own = {"method": spec.method, "batch": protocol.batch_size, "compile": compile_of(protocol, train_images)}
         runs = self._alike(own, spec, trained) or ([] if trained else self._alike(own, spec, True))
         if not runs:
             return Estimate()
         # what trains nothing has no speed, and another's says nothing of it
-        training = protocol["epochs"] * _steps(protocol, train_images) * protocol["batch_size"] if trained else 0
+        training = protocol.epochs * _steps(protocol, train_images) * protocol.batch_size if trained else 0
 
         def seconds(run: Measured) -> float:
             evaluating = run.pace * _evaluations(protocol, trained) * test_images
@@ -105,24 +108,24 @@ class Rates:
                         max(run.memory for run in runs), runs[0].method != spec.method)
 
     def _alike(self, own: dict[str, Any], spec: RunSpec, trained: bool) -> list[Measured]:
-        for same in LIKENESS:
-            found = self._by.get((trained, network(spec.protocol), same, *(own[key] for key in same)))
-            if found:
-                return [run for run in found if run.dataset == spec.dataset] or found
+        for same in SIMILARITY:
+            alike = self._by.get((trained, network(spec.protocol), same, *(own[key] for key in same)))
+            if alike:
+                return [run for run in alike if run.dataset == spec.dataset] or alike
         return []
 
 
 def trains(spec: RunSpec) -> bool:
     """Whether a cell trains anything."""
-    return methods.get(spec.method).trains != "nothing" and spec.protocol["epochs"] > 0
+    return methods.get(spec.method).trains != "nothing" and spec.protocol.epochs > 0
 
 
 def measured(runs: Path, calibration: Path | None = None) -> list[Measured]:
     """What the finished runs below a folder took; of the short ones of a calibration only their last epoch counts."""
-    found = [_measure(row) for row in _rows(runs) if row["source"] == "run"]
+    measurements = [_measure(row) for row in _rows(runs) if row["source"] == "run"]
     if calibration is not None and calibration.is_dir():
-        found += [_measure(row, _last_epoch(row)) for row in _rows(calibration)]
-    return found
+        measurements += [_measure(row, _last_epoch(row)) for row in _rows(calibration)]
+    return measurements
 
 
 def _rows(folder: Path) -> list[dict[str, Any]]:
@@ -134,17 +137,19 @@ def _rows(folder: Path) -> list[dict[str, Any]]:
 
 
 def _measure(row: dict[str, Any], last: dict[str, float] | None = None) -> Measured:
-    """What a record tells; of the `last` epoch alone, if that is given."""
-    protocol, tests = row["protocol_settings"], max(1, int(row["test_images"]))
+    """The measurements in a record; those of the `last` epoch alone, if that is given."""
+    # a record of another version may have keys that are unknown now
+    protocol = Protocol(**{key: value for key, value in row["protocol_settings"].items() if key in FIELDS})
+    tests = max(1, int(row["test_images"]))
     speed = float(row["cost:images_per_second"])
     outside = max(0.0, float(row["cost:seconds"]) - float(row["cost:train_seconds"]))
-    # earlier versions did not tell evaluation from the rest, or left 0 where nothing was trained
+    # earlier versions did not separate evaluation from the rest, or left 0 where nothing was trained
     evaluating = min(outside, _number(row.get("cost:evaluate_seconds"), 0.0) or outside)
     pace = evaluating / _evaluations(protocol, speed > 0) / tests
     if last is not None:
         speed, pace = last["images_per_second"], last["evaluate_seconds"] / tests
-    return Measured(network(protocol), row["dataset"], row["method"], protocol["batch_size"],
-                    compile_of(protocol, learnt(protocol, int(row["train_images"]), int(row["train_classes"]))),
+    return Measured(network(protocol), row["dataset"], row["method"], protocol.batch_size,
+                    compile_of(protocol, images_used(protocol, int(row["train_images"]), int(row["train_classes"]))),
                     row["device"], speed, pace, outside - evaluating,
                     row["cost:peak_memory_bytes"], _disk(Path(row["path"]), speed > 0),
                     int(_number(row.get("cost:shared"), 1)))
@@ -165,36 +170,37 @@ def _last_epoch(row: dict[str, Any]) -> dict[str, float] | None:
         return None
 
 
-def network(protocol: dict[str, Any]) -> tuple[Any, ...]:
+def network(protocol: Protocol) -> tuple[Any, ...]:
     """What decides the speed of a step beside method, batch size and compilation."""
-    return tuple(protocol.get(key) for key in ("backbone", "size", "precision"))
+    return protocol.backbone, protocol.size, protocol.precision
 
 
-def compile_of(protocol: dict[str, Any], train_images: int) -> str:
+def compile_of(protocol: Protocol, train_images: int) -> str:
     """How a run makes its network fast on a GPU, where `auto` goes by its length."""
-    steps = (protocol["epochs"] - protocol["warmup"]) * _steps(protocol, train_images)
-    return compiling.wanted(protocol["compile"], steps)
+    steps = (protocol.epochs - protocol.warmup) * _steps(protocol, train_images)
+    return compiling.wanted(protocol.compile, steps)
 
 
-def learnt(protocol: dict[str, Any], train_images: int, train_classes: int) -> int:
+def images_used(protocol: Protocol, train_images: int, train_classes: int) -> int:
     """How many images a run trains on, of those on the training side of its split.
 
-    >>> learnt({"train_shots": 0}, 5864, 100), learnt({"train_shots": 2}, 5864, 100)
+    >>> from benchmark.config.protocol import load
+    >>> images_used(load("oodml"), 5864, 100), images_used(load("oodml", overrides={"train_shots": 2}), 5864, 100)
     (5864, 200)
     """
-    shots = int(protocol.get("train_shots", 0))
+    shots = protocol.train_shots
     return min(train_images, shots * train_classes) if shots else train_images
 
 
-def _steps(protocol: dict[str, Any], train_images: int) -> int:
+def _steps(protocol: Protocol, train_images: int) -> int:
     """Of an epoch: whole batches; a ladder's validation classes, where they are held out, have their part of images."""
-    left = int(train_images * (1 - HELD_OUT)) if protocol["validation"] else train_images
-    whole = max(1, left // int(protocol["batch_size"]))
-    return min(whole, int(protocol["steps_per_epoch"])) or whole
+    left = int(train_images * (1 - HELD_OUT)) if protocol.validation else train_images
+    whole = max(1, left // protocol.batch_size)
+    return min(whole, protocol.steps_per_epoch) or whole
 
 
-def _evaluations(protocol: dict[str, Any], trains: bool) -> int:
-    return -(-int(protocol["epochs"]) // int(protocol["evaluate_every"])) if trains else 1
+def _evaluations(protocol: Protocol, trains: bool) -> int:
+    return -(-protocol.epochs // protocol.evaluate_every) if trains else 1
 
 
 def _disk(folder: Path, trained: bool) -> int | None:
@@ -214,14 +220,14 @@ def summary(estimates: list[Estimate], rates: Rates, devices: int, per_gpu: int 
     lines = [f"time: {total / 3600:.3g} {'GPU' if gpu else 'CPU'}-hours on {rates.device}, {duration(total / devices)} "
              f"with {devices} {'GPU' if gpu else 'process'}{'' if devices == 1 else 's' if gpu else 'es'}"]
     if len(known) < len(estimates):
-        lines[0] += f"; {len(estimates) - len(known)} cells are not in it, nothing like them was measured (--calibrate)"
+        lines[0] += f"; {len(estimates) - len(known)} runs are not in it, nothing like them was measured (--calibrate)"
     borrowed = sum(e.borrowed for e in estimates)
     if borrowed:
-        lines[0] += f"; {borrowed} cells go by the speed of other methods (--calibrate measures their own)"
+        lines[0] += f"; {borrowed} runs go by the speed of other methods (--calibrate measures their own)"
     disks = [e.disk for e in estimates if e.disk is not None]
     disk = [f"{sum(disks) / 1e9:.3g} GB for what finished runs keep"] if disks else []
     if len(disks) < len(known):
-        disk.append(f"unknown for {len(known) - len(disks)} cells, only records are left of runs like them")
+        disk.append(f"unknown for {len(known) - len(disks)} runs, only records are left of runs like them")
     memory = max(e.memory for e in estimates if e.memory is not None)
     return [*lines, f"disk: {'; '.join(disk)}",
             f"memory: {memory / 1e9:.3g} GB at most in one run" + (
@@ -229,4 +235,5 @@ def summary(estimates: list[Estimate], rates: Rates, devices: int, per_gpu: int 
 
 
 def is_gpu(device: str) -> bool:
+    """Whether a device of this name, as records have it, is a GPU."""
     return any(name in device for name in ("NVIDIA", "GeForce", "Tesla", "Quadro", "AMD Instinct", "Radeon"))

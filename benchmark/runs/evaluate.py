@@ -28,7 +28,7 @@ from reports import records
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What came of it: the record's place, its scores, and what its maker should know."""
+    """The result: the record's path, its scores, and notes for the author of the embeddings."""
 
     path: Path
     scores: dict[str, float]
@@ -58,20 +58,20 @@ def evaluate(workspace: Workspace, *, embeddings: Path, dataset: str, split: int
     paths = {part: [index.paths[i] for i in side.ids] for part, side in sides.items()}
     table = submission.align(sent, paths["test"], index.paths)
     notes = submission.check(table, paths["test"])
-    found = {"test": torch.from_numpy(table).to(device)}
+    parts = {"test": torch.from_numpy(table).to(device)}
     there = set(sent.ids)
     covered = len(there.intersection(paths["train"]))
     if covered == len(paths["train"]):
         seen = submission.align(sent, paths["train"], index.paths)
         notes += [f"training images: {note}" for note in submission.check(seen, paths["train"])]
-        found["train"] = torch.from_numpy(seen).to(device)
+        parts["train"] = torch.from_numpy(seen).to(device)
     elif covered:
         notes.append(f"{covered} of {len(paths['train'])} training images: training structure not measured")
     if idle := len(there.difference(paths["train"], paths["test"])):
         notes.append(f"{idle} of {len(there)} embeddings are of images that split {rung.id} does not use")
 
-    result = score(sides["test"], found["test"], index.domain_names)
-    if not result.outcomes.counted.any():
+    result = score(sides["test"], parts["test"], index.domain_names)
+    if not result.queries.counted.any():
         roles = sides["test"].roles
         why = (f"every test image of split {rung.id} is a query, there is no gallery"
                if roles is not None and (roles == "query").all() else
@@ -81,7 +81,7 @@ def evaluate(workspace: Workspace, *, embeddings: Path, dataset: str, split: int
               for member, own in result.domains.items() if not own]
     scores = dict(result.scores)
     if cluster:
-        scores |= clustering.nmi_f1(found["test"], sides["test"].labels, seed)
+        scores |= clustering.nmi_f1(parts["test"], sides["test"].labels, seed)
     identity = _identity(index.hash, rung.hash, name, seed, sent)
     path = recording.write(records.place(workspace.runs, index.name, rung.id, name, seed, identity), result, {
         "source": "submitted", "identity": identity, "dataset": index.name,
@@ -91,9 +91,9 @@ def evaluate(workspace: Workspace, *, embeddings: Path, dataset: str, split: int
                    "trainable_parameters": None, "total_parameters": None},
         "protocol": {"name": "submitted"}, "backbone": {"name": backbone, "weights": None},
         "scores": {"last": scores},
-        "structure": {part: structure.structure(x, sides[part].labels) for part, x in found.items()},
+        "structure": {part: structure.structure(x, sides[part].labels) for part, x in parts.items()},
         "cost": {"seconds": time.perf_counter() - began, "device": provenance.device_name(device)},
-    }, embeddings=sent.hash, kmeans=clustering.library(device) if cluster else None)
+    }, embeddings=sent.hash, kmeans=clustering.KMEANS if cluster else None)
     return Evaluation(path, scores, notes, result.domains, union.harmonic(result.domains))
 
 

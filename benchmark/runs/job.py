@@ -1,4 +1,4 @@
-"""A cell to do, what a sweep may use for its cells, and how a sweep ended."""
+"""A cell to do, the options of a sweep, and how a sweep ended."""
 
 from __future__ import annotations
 
@@ -8,29 +8,32 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.config.plan import RunSpec
-from benchmark.runs.worker import Context
+from benchmark.runs.worker import RunContext
+from benchmark.utils.workspace import Workspace
 
 
 @dataclass(frozen=True)
 class Job:
-    """A cell to do: its spec, where things are, and the generation of its lock that may be followed."""
+    """A cell to do: its spec, its context, and the generation of its lock that may be followed."""
 
     spec: RunSpec
-    context: Context
+    context: RunContext
     after: int = 0
 
     @property
     def folder(self) -> Path:
+        """Where the cell keeps its lock, checkpoint and record."""
         return self.spec.folder(self.context.workspace)
 
     @property
     def done(self) -> bool:
+        """Whether there is a record."""
         return (self.folder / "record.json").exists()
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What a sweep may use: processes, places on a GPU, a cluster, time."""
+    """What a sweep may use: processes, GPUs, a cluster, time."""
 
     jobs: int | None = None
     """Processes on a CPU, or cells at the same time on a cluster; None: as many as there is room for."""
@@ -42,9 +45,27 @@ class Resources:
     """Parameters of the job array, as submitit calls them."""
 
 
+@dataclass(frozen=True)
+class SweepOptions:
+    """Everything about a sweep but the study itself: where it reads and writes, what it may use, what it does."""
+
+    workspace: Workspace
+    weights_file: str | None = None
+    """Weights of the backbone, where they are not the pretrained ones."""
+    plugins: tuple[str, ...] = ()
+    """Python files that register methods."""
+    executor: str = "local"
+    resources: Resources = field(default_factory=Resources)
+    retry_failed: bool = False
+    calibrate: bool = False
+    """Whether `sweep.show` measures a few steps of each kind of cell."""
+    command: str = ""
+    """What the user typed, for the records."""
+
+
 @dataclass
-class Outcome:
-    """How a sweep ended: what was done, what failed and why, and whether somebody stopped it."""
+class SweepResult:
+    """How a sweep ended: what was done, what failed and why, and whether it was stopped."""
 
     done: list[RunSpec] = field(default_factory=list)
     failed: list[tuple[RunSpec, str]] = field(default_factory=list)
@@ -60,7 +81,7 @@ class Outcome:
     jobs: list[Job] = field(default_factory=list)
     """Every cell of the sweep, those done earlier too."""
 
-    def open(self, jobs: Iterable[Job]) -> bool:
+    def unfinished(self, jobs: Iterable[Job]) -> bool:
         """Whether any of these cells was neither done nor failed."""
         failed = {spec.identity for spec, _ in self.failed}
         return any(not job.done and job.spec.identity not in failed for job in jobs)

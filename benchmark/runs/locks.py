@@ -1,7 +1,7 @@
 """One lock a cell, in the cell's own folder, so that runners which share nothing but a file system never do it twice.
 
 `lock.1`, `lock.2`, ... are the generations of a cell's lock and the highest one holds. A generation is taken by
-creating its file exclusively, which is atomic on network file systems too; nobody but its owner ever writes to it
+creating its file exclusively, which is atomic on network file systems too; only its owner ever writes to it
 and none is removed before the cell is done. The owner counts its heartbeats in the file. Whoever waits takes the
 next generation once that count has stood still for `STALE` seconds of the waiter's own running time: clocks of two
 machines are never compared and a clock that jumps does no harm. An owner that finds a higher generation has lost.
@@ -42,6 +42,7 @@ class Holder:
 
     @property
     def released(self) -> bool:
+        """Whether the owner has given the cell up."""
         return self.beat == RELEASED
 
     @property
@@ -51,6 +52,7 @@ class Holder:
 
     @property
     def owner(self) -> str:
+        """The process and its machine, for messages."""
         return f"process {self.facts.get('pid', '?')} on {self.facts.get('host', 'an unknown host')}"
 
 
@@ -91,10 +93,11 @@ class Watch:
         return waited >= self.stale
 
     def forget(self, key: Any) -> None:
+        """Start over with a key."""
         self._seen.pop(key, None)
 
     def free(self, folder: Path) -> int | None:
-        """The generation after which the cell may be taken now (0: it was never held), None while somebody holds it."""
+        """The generation after which the cell may be taken now (0: it was never held), None while it is held."""
         holder = newest(folder)
         if holder is None:
             return 0
@@ -114,7 +117,7 @@ class Lock:
 
     @classmethod
     def take(cls, folder: Path, after: int) -> Lock | None:
-        """The generation that follows `after`, or None where somebody was quicker."""
+        """The generation that follows `after`, or None where another process was first."""
         lock = cls(folder, after + 1)
         folder.mkdir(parents=True, exist_ok=True)
         try:
@@ -125,7 +128,7 @@ class Lock:
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as stream:
                 stream.write(f"{0:<{_WIDTH}}\n{json.dumps(facts)}\n")
-        except OSError:  # a full disk: a lock that names nobody would be waited for
+        except OSError:  # a full disk: a lock without an owner would be waited for
             lock.path.unlink(missing_ok=True)
             raise
         return lock
@@ -152,25 +155,26 @@ class Lock:
                 stream.write(f"{text:<{_WIDTH}}")
         except FileNotFoundError:
             return False
-        except OSError:  # a full or absent disk: the count stands still and others draw their conclusion
+        except OSError:  # a full or absent disk: the count stands still and others take the cell over
             return True
         return True
 
 
-class Heart(threading.Thread):
-    """Beats in the background for a process and for the cell it holds; ends the process once either is lost.
+class Heartbeat(threading.Thread):
+    """A thread that beats for a process and for the cell it holds, and ends the process once either is lost.
 
-    `pulse` is a shared counter for a watching parent. A main thread that has used no processor time for `hung`
+    `counter` is shared with a watching parent. A main thread that has used no processor time for `hung`
     seconds (waiting for a lock, a dead child, a file server) gets no heartbeat any more, so that it is replaced.
     """
 
-    def __init__(self, pulse: Any = None, orphan: bool = False, beat: float | None = None, hung: float = 1800) -> None:
-        super().__init__(daemon=True, name="heart")
-        self.pulse = pulse
+    def __init__(self, counter: Any = None, *, watch_parent: bool = False, beat: float | None = None,
+                 hung: float = 1800) -> None:
+        super().__init__(daemon=True, name="heartbeat")
+        self.counter = counter
         self.lock: Lock | None = None
         self.busy = False
         self._beat = BEAT if beat is None else beat
-        self._parent = os.getppid() if orphan else None
+        self._parent = os.getppid() if watch_parent else None
         self._used, self._since, self._hung = 0.0, time.monotonic(), hung
         self._end = threading.Event()
 
@@ -180,8 +184,8 @@ class Heart(threading.Thread):
                 os._exit(LOST)
             if not self._moving():
                 continue
-            if self.pulse is not None:
-                self.pulse.value += 1
+            if self.counter is not None:
+                self.counter.value += 1
             lock = self.lock
             if lock is not None and not lock.beat() and self.lock is lock:
                 os._exit(LOST)
@@ -198,7 +202,7 @@ class Heart(threading.Thread):
 
 
 def _main_thread_seconds() -> float | None:
-    """Processor time of the main thread, where the system tells."""
+    """Processor time of the main thread, where the system measures it."""
     identity = threading.main_thread().ident
     if identity is None or not hasattr(time, "pthread_getcpuclockid"):
         return None
@@ -209,7 +213,7 @@ def _main_thread_seconds() -> float | None:
 
 @cache
 def machine() -> str:
-    """What tells this machine, since it was started, and its process numbers from any other; empty where unknown."""
+    """A name of this machine, its boot and its process namespace, different from all others; empty where unknown."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{socket.gethostname()} {boot} {os.readlink('/proc/self/ns/pid')}"
@@ -218,7 +222,7 @@ def machine() -> str:
 
 
 def _born(pid: int) -> str | None:
-    """When a process of this machine started, in its own unit; None if there is none (or nobody tells)."""
+    """When a process of this machine started, in its own unit; None if there is none, or where that is unknown."""
     try:
         # the second field, the name, may hold spaces and brackets: count from the last bracket
         state, *rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -13,9 +13,9 @@ from benchmark.config.study import Part, Study
 from benchmark.data import ladders
 from benchmark.datasets import DatasetIndex
 from benchmark.runs import status
-from benchmark.runs.job import Job
-from benchmark.runs.status import State
-from benchmark.runs.worker import Context
+from benchmark.runs.job import Job, SweepOptions
+from benchmark.runs.status import CellState
+from benchmark.runs.worker import RunContext
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from methods import backbones
@@ -27,7 +27,7 @@ class Matrix:
     """The cells of a study in the order in which they are done, and what of it cannot be done."""
 
     jobs: list[Job] = field(default_factory=list)
-    states: dict[str, State] = field(default_factory=dict)
+    states: dict[str, CellState] = field(default_factory=dict)
     """State by identity."""
     ladders: dict[str, Ladder] = field(default_factory=dict)
     """By dataset, as they are now."""
@@ -35,6 +35,7 @@ class Matrix:
     skipped: list[str] = field(default_factory=list)
 
     def of(self, *kinds: str) -> list[Job]:
+        """The cells in a state of one of these kinds."""
         return [job for job in self.jobs if self.states[job.spec.identity].kind in kinds]
 
     def split(self, spec: RunSpec) -> Split:
@@ -42,22 +43,13 @@ class Matrix:
         return self.ladders[spec.dataset].split(spec.split)
 
 
-@dataclass(frozen=True)
-class Places:
-    """Where a sweep reads and writes, and the code that users bring."""
-
-    workspace: Workspace
-    weights_file: str | None = None
-    plugins: tuple[str, ...] = ()
-
-
-def gather(study: Study, places: Places, *, breadth: bool = False, command: str = "") -> Matrix:
+def gather(study: Study, options: SweepOptions) -> Matrix:
     """The cells of a study with their states.
 
-    Dataset by dataset, so that its images stay in memory, and within one a seed of everything first; with `breadth` a
-    seed of everything of all datasets first. `command` is what the user typed, for the records.
+    Dataset by dataset, so that its images stay in memory, and within one a seed of everything first; where the time is
+    limited, a seed of everything of all datasets first. A dataset that cannot be read is a UserError.
     """
-    for plugin in places.plugins:
+    for plugin in options.plugins:
         methods.load_plugin(plugin)
     matrix = Matrix()
     cells: dict[str, Job] = {}
@@ -66,21 +58,21 @@ def gather(study: Study, places: Places, *, breadth: bool = False, command: str 
     for part in study.parts:
         for dataset in map(_located, part.datasets):
             try:
-                index, ladder = _opened(dataset, places.workspace, matrix)
+                index, ladder = _opened(dataset, options.workspace, matrix)
             except (UserError, OSError) as error:
                 problems[str(error)] = None
                 continue
-            context = Context(dataset, places.workspace.root.absolute(), places.workspace.data.absolute(),
-                              weights_file=places.weights_file and _absolute(places.weights_file),
-                              plugins=tuple(map(_absolute, places.plugins)), command=command)
-            for spec in _cells(part, dataset, index, ladder, places, unfit):
+            context = RunContext(dataset, options.workspace.root.absolute(), options.workspace.data.absolute(),
+                                 weights_file=options.weights_file and _absolute(options.weights_file),
+                                 plugins=tuple(map(_absolute, options.plugins)), command=options.command)
+            for spec in _cells(part, dataset, index, ladder, options.weights_file, unfit):
                 cells.setdefault(spec.identity, Job(spec, context))
     if problems:
         raise UserError("\n".join(problems))
     matrix.skipped = [f"left out on {dataset}: {', '.join(names)}: {reason}"
                       for (dataset, reason), names in unfit.items()]
     matrix.jobs = list(cells.values())
-    if breadth:
+    if options.resources.seconds is not None:
         matrix.jobs.sort(key=lambda job: job.spec.seed)
     else:
         order = list(dict.fromkeys(job.spec.dataset for job in matrix.jobs))
@@ -98,30 +90,29 @@ def _opened(dataset: str, workspace: Workspace, matrix: Matrix) -> tuple[Dataset
     return index, ladder
 
 
-def _cells(part: Part, dataset: str, index: DatasetIndex, ladder: Ladder, places: Places,
+def _cells(part: Part, dataset: str, index: DatasetIndex, ladder: Ladder, weights_file: str | None,
            unfit: dict[tuple[str, str], dict[str, None]]) -> list[RunSpec]:
     """The cells of a part on one dataset; methods that fit no backbone they would get go to `unfit`, by reason."""
     name = part.protocol or datasets.get(dataset).protocol
     chosen = backbones.select(part.backbones) if part.backbones else [None]
-    if places.weights_file and len(chosen) > 1:
+    if weights_file and len(chosen) > 1:
         raise UserError("--weights is the file of one backbone; for several put them into a folder, each named like "
                         "its timm tag, and set OODML_WEIGHTS to that folder")
     specs = []
     for backbone in chosen:
         for changes in part.variations():
-            given = {**part.set, **changes, **({"backbone": backbone} if backbone else {})}
-            overrides = Overrides.of(given)
+            overrides = Overrides.of({**part.set, **changes, **({"backbone": backbone} if backbone else {})})
             count = part.seeds or protocols.load(name, dataset=index.name, overrides=overrides.protocol).seeds
             names, reasons = fitting(methods.select(part.methods), index.name, name, overrides)
             for method, reason in reasons.items():
                 unfit.setdefault((index.name, reason), {})[method] = None
             specs += plan(ladder, index.hash, names, protocol=name, seeds=range(count),
-                          splits=rungs(part.splits, ladder), overrides=overrides, weights_file=places.weights_file)
+                          splits=rungs(part.splits, ladder), overrides=overrides, weights_file=weights_file)
     return specs
 
 
 def _absolute(name: str) -> str:
-    """A file by its whole path, since workers of a cluster may stand elsewhere; what is no file stays as it is."""
+    """A file by its whole path, since workers of a cluster may run in another folder; other names stay as they are."""
     return str(Path(name).absolute()) if Path(name).exists() else name
 
 
@@ -131,7 +122,7 @@ def _located(dataset: str) -> str:
     >>> _located("cub"), _located("union:cub,dogs")
     ('cub', 'union:cub,dogs')
     """
-    kind, own, place = dataset.partition(":")
+    kind, colon, path = dataset.partition(":")
     if kind == "union":
-        return f"union:{','.join(map(_located, place.split(',')))}"
-    return f"{kind}:{_absolute(place)}" if own else dataset
+        return f"union:{','.join(map(_located, path.split(',')))}"
+    return f"{kind}:{_absolute(path)}" if colon else dataset

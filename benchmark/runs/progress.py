@@ -8,7 +8,9 @@ from typing import Any
 
 from tqdm import tqdm
 
-PULSE = 60.0
+from reports.tables.boards import duration
+
+INTERVAL = 60.0
 """Seconds between two lines about running cells where there is no terminal."""
 
 
@@ -17,14 +19,14 @@ class Progress:
     line for each cell at work. Epochs that an earlier sweep did are not counted as speed.
     """
 
-    def __init__(self, cells: int, epochs: int, *, terminal: bool | None = None, pulse: float = PULSE) -> None:
+    def __init__(self, cells: int, epochs: int, *, terminal: bool | None = None, interval: float = INTERVAL) -> None:
         self.cells, self.epochs = cells, epochs
         self.finished = 0
         self.position = 0
         self.fresh = 0
         self.terminal = sys.stderr.isatty() if terminal is None else terminal
-        self._began = self._said = time.monotonic()
-        self._pulse = pulse
+        self._began = self._last_line = time.monotonic()
+        self._interval = interval
         self._at: dict[str, dict[str, Any]] = {}
         self._bar = self._new(0, total=max(epochs, 1), unit="epoch",
                               bar_format="{desc} {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} epochs{postfix}")
@@ -39,7 +41,7 @@ class Progress:
         self._describe(key)
 
     def epoch(self, key: str, entry: dict[str, Any]) -> None:
-        """A cell has finished an epoch (or says that it goes on from an earlier one)."""
+        """A cell has finished an epoch (or resumes after an earlier one)."""
         cell = self._at.get(key)
         if cell is None:
             return
@@ -52,32 +54,34 @@ class Progress:
         self.tick()
 
     def done(self, key: str, note: str = "done") -> None:
+        """A cell has its record."""
         label = self._leave(key)
         self.finished += 1
-        self.say(f"{note:<7} {label}")
+        self.write(f"{note:<7} {label}")
 
     def failed(self, key: str, cause: str) -> None:
+        """A cell failed for good."""
         label = self._leave(key)
         self.finished += 1
-        self.say(f"FAILED  {label}: {cause}")
+        self.write(f"FAILED  {label}: {cause}")
 
     def paused(self, key: str, note: str = "saved") -> None:
-        """A cell is put down unfinished; it counts again when it is taken up."""
+        """A cell is left unfinished; its epochs count again when it is resumed."""
         cell = self._at.get(key, {})
         self.position -= cell.get("epoch", 0)
         label = self._leave(key, finish=False)
         if note:
-            self.say(f"{note:<7} {label}")
+            self.write(f"{note:<7} {label}")
 
     def tick(self) -> None:
-        """Called now and then: without a terminal a line tells every minute that things go on."""
-        if not self.terminal and time.monotonic() - self._said >= self._pulse and self._at:
-            self.say("running " + ", ".join(f"{cell['label']} (epoch {cell['epoch']} of {cell['epochs']})"
+        """Called now and then: without a terminal a line shows every minute what is running."""
+        if not self.terminal and time.monotonic() - self._last_line >= self._interval and self._at:
+            self.write("running " + ", ".join(f"{cell['label']} (epoch {cell['epoch']} of {cell['epochs']})"
                                             for cell in self._at.values()))
 
-    def say(self, text: str) -> None:
+    def write(self, text: str) -> None:
         """A line that stays, with the count of cells and the time left."""
-        self._said = time.monotonic()
+        self._last_line = time.monotonic()
         left = self.left()
         ahead = f", {duration(left)} left" if left is not None and self.finished < self.cells else ""
         tqdm.write(f"[{self.finished}/{self.cells}] {text}{ahead}", file=sys.stdout)
@@ -119,18 +123,3 @@ class Progress:
         self._bar.n = min(self.position, self._bar.total or 0)
         self._bar.set_description_str(f"{self.finished}/{self.cells} runs", refresh=False)
         self._bar.set_postfix_str("" if left is None else f"{duration(left)} left", refresh=True)
-
-
-def duration(seconds: float) -> str:
-    """A length of time for people.
-
-    >>> duration(4), duration(125), duration(3 * 3600 + 300), duration(200_000)
-    ('4 s', '2 min', '3 h 05 min', '2 d 7 h')
-    """
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    minutes = int(seconds // 60)
-    if minutes < 60:
-        return f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"

@@ -1,4 +1,4 @@
-"""The record of a result, put together alike whoever made the embeddings: a run, an ensemble, somebody else."""
+"""The record of a result, in one form whoever made the embeddings: a run, an ensemble, a submission."""
 
 from __future__ import annotations
 
@@ -7,27 +7,44 @@ from typing import Any
 
 import numpy as np
 
+from benchmark.config import overrides
 from benchmark.data.task import Task
-from benchmark.runs import outcomes
 from benchmark.runs.scoring import Score
 from benchmark.utils import provenance
+from benchmark.utils.files import whole
 from reports import records
-from reports.storage.outcomes import NAME as QUERIES
+from reports.storage import queries
 from splits.manifest import Ladder, Split
 
 
 def write(folder: Path, result: Score, facts: dict[str, Any], *, command: str = "", **origin: Any) -> Path:
     """Writes `queries.npz` and then the record, which is the done mark: `facts` over what all records have alike.
 
-    `origin` goes to the record's provenance; `command` is what the user typed, where that was elsewhere.
+    Args:
+        folder: of the run; made if it is not there.
+        result: scores and query outcomes.
+        facts: keys of the record that all records do not have alike.
+        command: what the user typed, where this process has another command line.
+        origin: further keys of the record's provenance.
+
+    Returns:
+        The path of the record.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    outcomes.save(folder / QUERIES, result.outcomes)
-    counted = result.outcomes.counted
+    with whole(folder / queries.NAME) as part:
+        result.queries.save(part)
+    counted = result.queries.counted
     return records.write(folder, {
         "schema": records.SCHEMA, "source": "run", "scores": {"last": result.scores}, "chosen_epochs": {}, "curve": [],
         "domains": result.domains, "queries": {"count": int(counted.sum()), "left_out": int((~counted).sum())},
-        "provenance": {**provenance.facts(command), "date": provenance.now(), **origin}, **facts})
+        "provenance": {**provenance.facts(command), "date": provenance.now(), **origin, **_overrides(facts)}, **facts})
+
+
+def _overrides(facts: dict[str, Any]) -> dict[str, Any]:
+    """What differs from the file of the protocol, where that file is known."""
+    method = facts["method"]
+    changed = overrides.of_run(facts["protocol"], method["name"], facts["dataset"], method["settings"])
+    return {} if changed is None else {"overrides": changed}
 
 
 def split_facts(split: Split, ladder: Ladder, task: Task | None = None) -> dict[str, Any]:
@@ -44,7 +61,7 @@ def split_facts(split: Split, ladder: Ladder, task: Task | None = None) -> dict[
 
 
 def refresh(folder: Path, ladder: Ladder) -> bool:
-    """Make a record tell its rung as the ladder has it now, which must have the same classes; whether it did not."""
+    """Update the split in a record to the ladder as it is now, if its classes are the same; whether it changed."""
     record = records.read(folder)
     facts = {**record["split"], **split_facts(ladder.split(record["split"]["id"]), ladder)}
     if facts == record["split"] or facts["hash"] != record["split"]["hash"]:

@@ -10,7 +10,7 @@ from torch import Tensor
 from benchmark.data.task import Side
 from benchmark.metrics import union
 from benchmark.metrics.retrieval import outcomes
-from benchmark.runs.outcomes import Outcomes
+from reports.storage.queries import QueryResults
 
 COUNTS = ("queries", "left_out")
 """Keys of `metrics.retrieval` that count and are no scores."""
@@ -18,24 +18,24 @@ COUNTS = ("queries", "left_out")
 
 @dataclass(frozen=True)
 class Score:
-    """What a test side gives: means over queries, the same for each member of a union, and every query's outcome."""
+    """What a test side gives: means over queries, the same for each member of a union, and every query's result."""
 
     scores: dict[str, float]
     domains: dict[str, dict[str, float]]
-    outcomes: Outcomes
+    queries: QueryResults
 
 
 def score(side: Side, embeddings: Tensor, domain_names: tuple[str, ...] = ()) -> Score:
     """Scores of one side's embeddings. A union is scored over its unified gallery, and member by member.
 
-    A side's labels already tell the classes of different members apart, so the unified search needs nothing more.
+    Labels of a side already differ between members, so the unified search needs nothing more.
     """
     whole = outcomes(embeddings, side.labels, roles=side.roles)
     queries = slice(None) if side.roles is None else side.roles != "gallery"
     members = {} if side.domains is None else union.members(embeddings, side.labels, side.domains, domain_names,
                                                                 side.roles)
     return Score(_means(whole.scores), {name: _means(scores) for name, scores in members.items()},
-                 Outcomes(whole.first_hit, whole.counted, side.labels[queries], np.array(side.classes)))
+                 QueryResults(whole.first_hit, whole.counted, side.labels[queries], np.array(side.classes)))
 
 
 def _means(scores: dict[str, float]) -> dict[str, float]:

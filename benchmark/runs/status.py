@@ -1,8 +1,7 @@
-"""What has become of cells: done, running, failed or missing, read off the working folder alone."""
+"""The states of cells: done, running, failed or missing, read off the working folder alone."""
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 from collections import Counter
@@ -14,63 +13,63 @@ from typing import Any
 from benchmark.config.plan import RunSpec, differences
 from benchmark.runs import locks
 from benchmark.runs.job import Job
-from benchmark.runs.progress import duration
-from benchmark.runs.worker import Context
+from benchmark.runs.worker import RunContext
 from benchmark.utils.errors import UserError
 from benchmark.utils.files import write_json
 from benchmark.utils.workspace import Workspace
 from reports import ReportError, records
-from reports.storage.migration import Foreign
+from reports.storage.migration import IncompatibleRecord
+from reports.tables.boards import duration
 
 SCHEMA = 1
 KINDS = ("done", "running", "failed", "missing")
 
 
 @dataclass(frozen=True)
-class State:
-    """The state of one cell: one of KINDS, `damaged` (unreadable record) or `foreign` (record of another version)."""
+class CellState:
+    """The state of one cell: one of KINDS, `damaged` (unreadable record) or `incompatible` (of another version)."""
 
     kind: str
     text: str = ""
     """Why there is no result; also of a missing cell whose last attempt met a full disk."""
     begun: bool = False
-    """Whether a checkpoint waits to be taken up."""
+    """Whether there is a checkpoint to resume."""
     remedy: str = ""
 
 
-def look(folder: Path) -> State:
+def look(folder: Path) -> CellState:
     """The state of the cell in this folder."""
     if (folder / records.RECORD).exists():
         return _recorded(folder)
     begun = any(folder.glob("checkpoint-*"))
     holder = locks.newest(folder)
     if holder is not None and not holder.released and not holder.gone:
-        return State("running", _heard(holder), begun)
+        return CellState("running", _last_heartbeat(holder), begun)
     try:
         failure = json.loads((folder / records.FAILURE).read_text(encoding="utf-8"))
-        return State("missing" if failure.get("passing") else "failed", str(failure.get("cause", "?")).splitlines()[0],
-                     begun, str(failure.get("remedy") or ""))
+        return CellState("missing" if failure.get("passing") else "failed",
+                         str(failure.get("cause", "?")).splitlines()[0], begun, str(failure.get("remedy") or ""))
     except FileNotFoundError:
-        return State("missing", begun=begun)
+        return CellState("missing", begun=begun)
     except (OSError, ValueError, AttributeError):
-        return State("failed", "its failure.json cannot be read", begun)
+        return CellState("failed", "its failure.json cannot be read", begun)
 
 
-def _heard(holder: locks.Holder) -> str:
+def _last_heartbeat(holder: locks.Holder) -> str:
     if holder.age < 2 * locks.STALE:
         return f"{holder.owner}, heartbeat {max(0, holder.age):.0f} s ago"
     return (f"{holder.owner}, no heartbeat for {duration(holder.age)}: if it is dead, the command that started it "
-            "takes the cell over")
+            "takes the run over")
 
 
-def _recorded(folder: Path) -> State:
+def _recorded(folder: Path) -> CellState:
     try:
         records.read(folder)
-    except Foreign as error:
-        return State("foreign", str(error))
+    except IncompatibleRecord as error:
+        return CellState("incompatible", str(error))
     except ReportError as error:
-        return State("damaged", str(error))
-    return State("done")
+        return CellState("damaged", str(error))
+    return CellState("done")
 
 
 def set_aside(folder: Path) -> Path | None:
@@ -95,8 +94,12 @@ class Planned:
 
 
 def save_plan(workspace: Workspace, jobs: Iterable[Job], command: str) -> Path:
-    """Write down what a sweep will do, for `oodml status` and for workers on other machines; the newest is last."""
-    cells = [{"spec": dataclasses.asdict(job.spec), "dataset": job.context.dataset,
+    """Write down the cells of a sweep, for `oodml status`; of several plans the newest has the highest number.
+
+    Returns:
+        The path of the plan. An earlier one of the same cells is replaced.
+    """
+    cells = [{"spec": job.spec.facts(), "dataset": job.context.dataset,
               "weights_file": job.context.weights_file, "plugins": list(job.context.plugins)} for job in jobs]
     folder = workspace.plans
     folder.mkdir(parents=True, exist_ok=True)
@@ -118,9 +121,9 @@ def plans(workspace: Workspace) -> Iterator[Planned]:
                 raise UserError(f"{path} is of another version of oodml (schema {content['schema']}, this one reads "
                                 f"{SCHEMA}): use that version, or move the file away and start the sweep again")
             yield Planned(content["command"], tuple(
-                Job(RunSpec(**cell["spec"]), Context(cell["dataset"], workspace.root.absolute(),
-                                                     workspace.data.absolute(), weights_file=cell["weights_file"],
-                                                     plugins=tuple(cell["plugins"]))) for cell in content["cells"]))
+                Job(RunSpec.of(cell["spec"]), RunContext(cell["dataset"], workspace.root.absolute(),
+                                                         workspace.data.absolute(), weights_file=cell["weights_file"],
+                                                         plugins=tuple(cell["plugins"]))) for cell in content["cells"]))
         except (ValueError, KeyError, TypeError):
             continue  # cut while it was written, or of a version with other specs: the runs themselves remain
 
@@ -131,14 +134,14 @@ class Cell:
 
     spec: RunSpec
     folder: Path
-    state: State
+    state: CellState
     command: str
 
 
 def survey(workspace: Workspace) -> tuple[list[Cell], list[str]]:
-    """The cells of all sweeps started here, and what changed since earlier runs of the same place.
+    """The cells of all sweeps started here, and what changed since earlier runs of the same cells.
 
-    Of several sweeps with a cell in the same place the newest counts.
+    Of several sweeps that plan the same dataset, split, method and seed the newest counts.
     """
     owner: dict[tuple[Any, ...], int] = {}
     cells: dict[str, Cell] = {}
@@ -154,7 +157,7 @@ def survey(workspace: Workspace) -> tuple[list[Cell], list[str]]:
 
 
 def earlier(spec: RunSpec, folder: Path, known: set[str]) -> Iterator[RunSpec]:
-    """Finished runs of the same place that depend on something else and belong to no plan of now."""
+    """Finished runs of the same dataset, split, method and seed with other settings, which no current plan contains."""
     for record in folder.parent.glob(f"s{spec.seed}-*/{records.RECORD}"):
         before = RunSpec.read(record.parent)
         if before is not None and before.place == spec.place and before.identity not in known:
@@ -184,12 +187,13 @@ def failures(cells: Iterable[Cell]) -> list[str]:
     """Each cell without a result: its cause, what may help and the command that tries again."""
     lines = []
     for cell in cells:
-        if cell.state.kind in ("failed", "damaged", "foreign") or (cell.state.text and cell.state.kind == "missing"):
+        kind = cell.state.kind
+        if kind in ("failed", "damaged", "incompatible") or (cell.state.text and kind == "missing"):
             lines.append(f"{cell.spec.label()}: {cell.state.text}")
             if cell.state.remedy:
                 lines.append(f"    may help: {cell.state.remedy}")
-            if cell.state.kind in ("failed", "missing"):
-                lines.append(f"    again: {retry(cell.command) if cell.state.kind == 'failed' else cell.command}")
+            if kind in ("failed", "missing"):
+                lines.append(f"    again: {retry(cell.command) if kind == 'failed' else cell.command}")
             lines.append(f"    {cell.folder}")
     return lines
 

@@ -1,4 +1,4 @@
-"""Embeddings that somebody else's code made: how they are read, and what is checked before they are scored."""
+"""Embeddings made by other code: how they are read, and what is checked before they are scored."""
 
 from __future__ import annotations
 
@@ -88,9 +88,9 @@ def align(submission: Submission, wanted: Sequence[str], known: Collection[str])
     missing = [name for name in wanted if name not in rows]
     hint = "`oodml splits export` lists the images of a split"
     if missing:
-        told = f"; it has ids such as '{min(stray)}' that the dataset does not know" if stray else ""
-        raise UserError(f"{len(missing)} of {len(wanted)} test images have no embedding, such as '{missing[0]}'{told}; "
-                        f"{hint}")
+        other = f"; it has ids such as '{min(stray)}' that the dataset does not know" if stray else ""
+        raise UserError(f"{len(missing)} of {len(wanted)} test images have no embedding, such as '{missing[0]}'{other}"
+                        f"; {hint}")
     if stray:
         raise UserError(f"{len(stray)} ids are no images of this dataset, such as '{min(stray)}'; {hint}")
     return submission.embeddings[[rows[name] for name in wanted]]
@@ -176,7 +176,7 @@ def _series(columns: Sequence[str]) -> list[str]:
     >>> _series(["d2", "d10", "d0", "d1", *(f"d{i}" for i in range(3, 10))])[-2:]
     ['d9', 'd10']
     """
-    numbered = {name: found.groups() for name in columns if (found := re.fullmatch(r"(.*?)(\d+)", name))}
+    numbered = {name: match.groups() for name in columns if (match := re.fullmatch(r"(.*?)(\d+)", name))}
     main = [stem for stem, _ in Counter(stem for stem, _ in numbered.values()).most_common(1)]
     number = {name: int(digits) for name, (stem, digits) in numbered.items() if stem in main}
     order = sorted(number, key=lambda name: number[name])

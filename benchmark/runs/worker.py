@@ -27,7 +27,7 @@ from benchmark.data.store import open_store
 from benchmark.data.task import Side, Task
 from benchmark.datasets import DatasetIndex
 from benchmark.metrics import structure
-from benchmark.metrics.clustering import library, nmi_f1
+from benchmark.metrics.clustering import KMEANS, nmi_f1
 from benchmark.runs import recording
 from benchmark.runs.scoring import score
 from benchmark.training import checkpoint, precision, train
@@ -48,8 +48,8 @@ HEADLINE = "recall@1"
 
 
 @dataclass(frozen=True)
-class Context:
-    """What a worker must know beside the spec: places and devices, none of which changes a result."""
+class RunContext:
+    """What a worker must know beside the spec: folders and devices, none of which changes a result."""
 
     dataset: str
     work: Path
@@ -58,7 +58,7 @@ class Context:
     weights_file: str | None = None
     plugins: tuple[str, ...] = ()
     command: str = ""
-    """What the user typed: on a cluster a worker's own command line says nothing."""
+    """What the user typed: on a cluster a worker has another command line."""
     shared: int = 1
     """Runs at a time on the device."""
 
@@ -67,15 +67,25 @@ class Context:
         return Workspace(self.work, self.data)
 
 
-def run(spec: RunSpec, context: Context, *, stop: Callable[[], bool] = lambda: False,
-        tell: Callable[[dict[str, Any]], None] = lambda event: None) -> Path:
-    """Do one cell and write its record; the path of the record comes back. A finished cell is left as it is."""
+def run(spec: RunSpec, context: RunContext, *, should_stop: Callable[[], bool] = lambda: False,
+        report: Callable[[dict[str, Any]], None] = lambda event: None) -> Path:
+    """Do one cell and write its record; a finished cell is left as it is.
+
+    Args:
+        spec: what the result depends on.
+        context: folders and devices.
+        should_stop: asked after every training step; `train.Interrupted` is raised once the run is saved.
+        report: called with every event of the training.
+
+    Returns:
+        The path of the record.
+    """
     folder = spec.folder(context.workspace)
     if (folder / records.RECORD).exists():
         return folder / records.RECORD
     folder.mkdir(parents=True, exist_ok=True)
     (folder / records.FAILURE).unlink(missing_ok=True)  # what an earlier attempt met
-    write_json(folder / "spec.json", dataclasses.asdict(spec))
+    write_json(folder / "spec.json", spec.facts())
     write_json(folder / "env.json", {**provenance.facts(context.command), "dataset": context.dataset})
     began = time.perf_counter()
     if context.device.startswith("cuda"):
@@ -83,9 +93,9 @@ def run(spec: RunSpec, context: Context, *, stop: Callable[[], bool] = lambda: F
         torch.cuda.set_device(torch.device(context.device).index or 0)
     index, store, ladder = _opened(context.dataset, context.work, context.data)
     split = split_of(ladder, spec)
-    protocol = Protocol(**spec.protocol)
+    protocol = spec.protocol
     task = Task.of(index, split, hold_out=protocol.validation)
-    learnt = few(task.train, index, protocol.train_shots) if protocol.train_shots else task.train
+    training = subsample(task.train, index, protocol.train_shots) if protocol.train_shots else task.train
 
     method = _build(spec, context, protocol, len(task.train.classes))
     transform = transform_of(protocol, method)
@@ -93,11 +103,11 @@ def run(spec: RunSpec, context: Context, *, stop: Callable[[], bool] = lambda: F
     if context.device.startswith("cuda"):
         gc.collect()  # recorded graphs of the cell before refer to themselves
         torch.cuda.reset_peak_memory_stats(context.device)
-    sampler = batches.create(protocol.batches or methods.get(spec.method).batches, torch.from_numpy(learnt.labels),
+    sampler = batches.create(protocol.batches or methods.get(spec.method).batches, torch.from_numpy(training.labels),
                              protocol.batch_size, distance=frechet_distance)
 
     trains = bool(method.groups(protocol.lr, protocol.weight_decay))
-    # Where nothing trains, the features that the ladder was built from serve every rung and seed.
+    # Where nothing is trained, the features that the ladder was built from serve every rung and seed.
     cached = None if trains or spec.weights == weights.SCRATCH else features.extract(
         index, store, method.backbone, name=protocol.backbone, weights_hash=spec.weights, transform=transform,
         folder=context.workspace.cache, device=context.device, progress=False)
@@ -115,17 +125,18 @@ def run(spec: RunSpec, context: Context, *, stop: Callable[[], bool] = lambda: F
     def evaluate(_: Method) -> dict[str, Any]:
         last["embeddings"] = embed(task.test.ids)
         last["score"] = score(task.test, last["embeddings"], task.domain_names)
-        found = {"test": last["score"].scores}
+        measures = {"test": last["score"].scores}
         if protocol.clustering == "every":
-            found["test"] |= clustered()
+            measures["test"] |= clustered()
         if task.validation is not None:
-            found["validation"] = score(task.validation, embed(task.validation.ids), task.domain_names).scores
-        return found
+            measures["validation"] = score(task.validation, embed(task.validation.ids), task.domain_names).scores
+        return measures
 
     with provenance.Energy(context.device) as energy:
-        history = train.train(method, learnt, loader, sampler, protocol, seed=spec.seed, device=context.device,
-                              folder=folder, evaluate=evaluate, stop=stop, tell=tell,
-                              spent=lambda: {"seconds": time.perf_counter() - began, "joules": energy.so_far or 0.0})
+        history = train.train(method, train.TrainContext(
+            training, loader, sampler, protocol, seed=spec.seed, device=context.device, folder=folder,
+            evaluate=evaluate, should_stop=should_stop, report=report,
+            spent=lambda: {"seconds": time.perf_counter() - began, "joules": energy.so_far or 0.0}))
     if not last:  # killed between the last checkpoint and the record
         evaluate(method)
     if protocol.clustering == "last":
@@ -134,16 +145,17 @@ def run(spec: RunSpec, context: Context, *, stop: Callable[[], bool] = lambda: F
     write_line(folder, {"event": "end", "chosen_epochs": chosen})
     if trains:
         checkpoint.save_weights(folder / weights.RUN, method.state_dict())
-    seen = structure.structure(embed(learnt.ids), learnt.labels) if protocol.train_structure else {}
+    seen = structure.structure(embed(training.ids), training.labels) if protocol.train_structure else {}
     path = recording.write(folder, last["score"], {
         "identity": spec.identity, "dataset": spec.dataset, "dataset_hash": spec.dataset_hash,
         "split": recording.split_facts(split, ladder, task), "method": _method_facts(spec, method),
-        "protocol": spec.protocol, "backbone": {"name": protocol.backbone, "weights": spec.weights}, "seed": spec.seed,
+        "protocol": protocol.identity(), "backbone": {"name": protocol.backbone, "weights": spec.weights},
+        "seed": spec.seed,
         "scores": scores, "chosen_epochs": chosen, "curve": _curve(history),
         "structure": {"train": seen, "test": structure.structure(last["embeddings"], task.test.labels)},
         "cost": {**_cost(history, time.perf_counter() - began, energy.joules, context),
                  "precision": precision.of(protocol, context.device)},
-    }, command=context.command, kmeans=None if protocol.clustering == "no" else library(context.device))
+    }, command=context.command, kmeans=None if protocol.clustering == "no" else KMEANS)
     checkpoint.remove(folder)
     return path
 
@@ -167,7 +179,7 @@ def transform_of(protocol: Protocol, method: Method) -> Transform:
     return protocol.transform(mean=method.backbone.mean, std=method.backbone.std)
 
 
-def few(side: Side, index: DatasetIndex, shots: int) -> Side:
+def subsample(side: Side, index: DatasetIndex, shots: int) -> Side:
     """The side with so many images of each class, as in the few-shot experiment of UML; its classes stay the same."""
     kept = np.isin(side.ids, training_subset(index.paths, index.labels, index.classes, side.classes, shots).images)
     return dataclasses.replace(side, ids=side.ids[kept], labels=side.labels[kept],
@@ -183,7 +195,7 @@ def _opened(dataset: str, work: Path, data: Path) -> tuple[DatasetIndex, store.I
     return index, open_store(index, workspace.cache, progress=False), ladders.load(workspace, dataset, index)
 
 
-def _build(spec: RunSpec, context: Context, protocol: Protocol, classes: int) -> Method:
+def _build(spec: RunSpec, context: RunContext, protocol: Protocol, classes: int) -> Method:
     for plugin in context.plugins:
         methods.load_plugin(plugin)
     torch.manual_seed(spec.seed)
@@ -208,7 +220,7 @@ def _method_facts(spec: RunSpec, method: Method) -> dict[str, Any]:
             "total_parameters": sum(p.numel() for p in method.parameters())}
 
 
-def _cost(history: train.History, seconds: float, joules: float | None, context: Context) -> dict[str, Any]:
+def _cost(history: train.History, seconds: float, joules: float | None, context: RunContext) -> dict[str, Any]:
     """What the run took, the attempts before this one included."""
     return {"seconds": history.earlier.get("seconds", 0.0) + seconds, "train_seconds": history.seconds,
             "evaluate_seconds": history.evaluating, "steps": history.steps,

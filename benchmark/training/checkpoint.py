@@ -13,6 +13,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from benchmark.utils.files import flush, whole
+
 NAME = "checkpoint"
 Kind = tuple[torch.dtype, torch.device]
 
@@ -22,7 +24,7 @@ class Saver:
 
     Training waits only until everything is copied where it lies, on a GPU for some milliseconds. A checkpoint that
     comes while the last one is still being written is left out, unless it must be `whole`: then the call comes back
-    when it is on the disk. What goes wrong in the thread is raised by the next call.
+    when it is on the disk. An error in the thread is raised by the next call.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -64,7 +66,7 @@ class Saver:
             save_file(packed.on_host(self._pinned), fresh / "tensors.safetensors")
             (fresh / "state.json").write_text(json.dumps(content))
             for path in fresh.iterdir():
-                _flush(path)
+                flush(path)
         except BaseException:
             # a full disk has no room for half a checkpoint
             shutil.rmtree(fresh, ignore_errors=True)
@@ -73,7 +75,7 @@ class Saver:
         target = self.folder / f"{NAME}-{content['state']['epoch']:05d}"
         shutil.rmtree(target, ignore_errors=True)
         fresh.rename(target)
-        _flush(self.folder)
+        flush(self.folder)
         for old in sorted(self.folder.glob(f"{NAME}-*"))[:-1]:
             shutil.rmtree(old, ignore_errors=True)
 
@@ -109,10 +111,9 @@ class Packed:
 
 def save_weights(path: Path, state: dict[str, Tensor]) -> None:
     """One state dict as safetensors, all of it or nothing."""
-    fresh = path.with_name(f".{path.name}-{os.getpid()}")
-    save_file({key: value.detach().cpu().contiguous().clone() for key, value in state.items()}, fresh)
-    _flush(fresh)
-    fresh.rename(path)
+    with whole(path) as part:
+        save_file({key: value.detach().cpu().contiguous().clone() for key, value in state.items()}, part)
+        flush(part)
 
 
 def load(folder: Path) -> tuple[dict[str, Any], dict[str, Any]] | None:
@@ -158,11 +159,3 @@ def _restore(plan: Any, flat: dict[str, Tensor]) -> Any:
         return tuple(items) if kind == "tuple" else items
     return value
 
-
-def _flush(path: Path) -> None:
-    """Make sure that what was written survives a power cut."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

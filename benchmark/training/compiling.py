@@ -89,7 +89,7 @@ class Recorded:
 
 
 class _Plain(nn.Module):
-    """A backbone under its own `forward`, whatever stands in its place now."""
+    """A backbone under its own `forward`, also while another replaces it."""
 
     def __init__(self, backbone: nn.Module, local: bool) -> None:
         super().__init__()

@@ -58,13 +58,13 @@ def folded(backbone: nn.Module, images: Tensor) -> nn.Module:
 def _pairs(backbone: nn.Module, images: Tensor) -> list[tuple[str, str]]:
     """Names of convolutions and of the frozen norms that take what they give, where either is called only once."""
     made: list[tuple[str, Tensor]] = []
-    found: list[tuple[str, str]] = []
+    pairs: list[tuple[str, str]] = []
 
     def gives(name: str) -> Any:
         return lambda module, inputs, output: made.append((name, output))
 
     def takes(name: str) -> Any:
-        return lambda module, inputs: found.extend((before, name) for before, output in made if output is inputs[0])
+        return lambda module, inputs: pairs.extend((before, name) for before, output in made if output is inputs[0])
 
     hooks = []
     for name, module in backbone.named_modules():
@@ -77,8 +77,8 @@ def _pairs(backbone: nn.Module, images: Tensor) -> list[tuple[str, str]]:
     for hook in hooks:
         hook.remove()
     calls = [name for name, _ in made]
-    return [(before, after) for before, after in found
-            if calls.count(before) == 1 and [name for _, name in found].count(after) == 1]
+    return [(before, after) for before, after in pairs
+            if calls.count(before) == 1 and [name for _, name in pairs].count(after) == 1]
 
 
 @torch.no_grad()

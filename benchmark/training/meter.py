@@ -1,4 +1,4 @@
-"""What a run tells on its way: loss, speed and memory, without making the GPU wait."""
+"""What a run reports on its way: loss, speed and memory, without making the GPU wait."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Meter:
     """
 
     def __init__(self, folder: Path, device: str, epoch: int, first: int,
-                 tell: Callable[[dict[str, Any]], None]) -> None:
-        self.folder, self.device, self.epoch, self.first, self.tell = folder, device, epoch, first, tell
+                 report: Callable[[dict[str, Any]], None]) -> None:
+        self.folder, self.device, self.epoch, self.first, self.report = folder, device, epoch, first, report
         self.total = torch.zeros((), device=device)
         self.steps = self.images = 0
         self.began = self._since = time.perf_counter()
@@ -66,7 +66,7 @@ class Meter:
         entry = {"epoch": self.epoch - 1, "step": self.first + steps, "loss": loss, "lr": lr, "images_per_second": rate,
                  "memory": peak_memory(self.device)}
         write_line(self.folder, {"event": "steps", **entry})
-        self.tell(entry)
+        self.report(entry)
 
     def left(self, steps: int) -> float:
         """Seconds to the end of an epoch of so many steps, at the speed so far."""

@@ -1,7 +1,7 @@
 """One training run, from top to bottom.
 
 Every epoch starts from random states that depend on the seed and the epoch's number alone, every batch's crops on
-its number as well. A run that was killed goes on from its last checkpoint, which is of a whole epoch, and ends, on a
+its number as well. A run that was killed resumes from its last checkpoint, which is of a whole epoch, and ends, on a
 CPU bit for bit, as if nothing had happened.
 """
 
@@ -31,7 +31,7 @@ from methods.samplers.batches import BatchSampler
 
 Evaluate = Callable[[Method], dict[str, Any]]
 """Measures of the method as it is now, by side: {'test': {...}, 'validation': {...}}."""
-Tell = Callable[[dict[str, Any]], None]
+Report = Callable[[dict[str, Any]], None]
 
 GRACE = 10.0
 """Seconds: a run that is asked to stop finishes an epoch that takes no longer than this, with its evaluation; a longer
@@ -39,12 +39,12 @@ one it leaves."""
 
 
 class Interrupted(Exception):
-    """Somebody asked the run to stop; it can go on from its last checkpoint."""
+    """The run was asked to stop; it can be resumed from its last checkpoint."""
 
 
 @dataclass
 class History:
-    """What a run has been through: one entry an epoch, with the measures where it was evaluated."""
+    """The course of a run: one entry an epoch, with the measures where it was evaluated."""
 
     epochs: list[dict[str, Any]] = field(default_factory=list)
     seconds: float = 0.0
@@ -53,18 +53,43 @@ class History:
     evaluating: float = 0.0
     """Seconds of all evaluations; `seconds` are those of training."""
     earlier: dict[str, float] = field(default_factory=dict)
-    """What the attempts before this one spent, up to the checkpoint that was taken up."""
+    """What the attempts before this one spent, up to the checkpoint that was resumed."""
 
 
-def train(method: Method, side: Side, loader: Loader, sampler: BatchSampler, protocol: Protocol, *, seed: int,
-          device: str, folder: Path, evaluate: Evaluate, stop: Callable[[], bool] = lambda: False,
-          tell: Tell = lambda event: None, spent: Callable[[], dict[str, float]] = dict) -> History:
-    """Train `method` on one side's images and measure it along the way.
+@dataclass(frozen=True)
+class TrainContext:
+    """What a method is trained on, how, and who is informed on the way."""
 
-    `folder` keeps the checkpoint and `log.jsonl`; `stop` is asked after every step; `tell` hears of every epoch and,
-    in between, now and then, with the number of whole epochs so far; `spent` is asked for each checkpoint what this
-    attempt has cost, so that a run which is taken up again knows the whole.
+    side: Side
+    """The training images."""
+    loader: Loader
+    sampler: BatchSampler
+    protocol: Protocol
+    seed: int
+    device: str
+    folder: Path
+    """Keeps the checkpoint and `log.jsonl`."""
+    evaluate: Evaluate
+    should_stop: Callable[[], bool] = lambda: False
+    """Asked after every step."""
+    report: Report = lambda event: None
+    """Called with the entry of every epoch and, in between, with the number of whole epochs so far."""
+    spent: Callable[[], dict[str, float]] = dict
+    """What this attempt has cost so far: kept in each checkpoint, so that a resumed run knows its whole cost."""
+
+
+def train(method: Method, context: TrainContext) -> History:
+    """Train `method` and measure it along the way, from the last checkpoint in the folder if there is one.
+
+    Args:
+        method: the network with its objective; trained in place.
+        context: images, protocol and everything else.
+
+    Returns:
+        One entry an epoch, and what training and evaluation took.
     """
+    side, loader, sampler, protocol = context.side, context.loader, context.sampler, context.protocol
+    seed, device, folder, evaluate = context.seed, context.device, context.folder, context.evaluate
     groups = groups_of(method, protocol)
     history = History()
     if not groups or protocol.epochs == 0:
@@ -78,7 +103,7 @@ def train(method: Method, side: Side, loader: Loader, sampler: BatchSampler, pro
     rates = [group["lr"] for group in optimiser.param_groups]
     ids, labels = torch.from_numpy(side.ids), torch.from_numpy(side.labels).to(device)
     start = _resume(folder, method, optimiser, sampler, history)
-    tell({"epoch": start})
+    context.report({"epoch": start})
     if sampler.needs_bank and start == 0:
         sampler.start(embed(method, loader, side.ids, protocol, device))
     length = min(len(sampler), protocol.steps_per_epoch or len(sampler))
@@ -112,8 +137,8 @@ def train(method: Method, side: Side, loader: Loader, sampler: BatchSampler, pro
                 fast = compiling.compiled(method, mode, sample,
                                           lambda images: gradients(images, torch.arange(sampler.batch_size)))
             generator = _seed_everything(seed, epoch)
-            supply = _images(loader, ids, islice(sampler.epoch(generator), length), seed, epoch, method.views)
-            gauge = Meter(folder, device, epoch, history.steps, tell)
+            supply = _batches(loader, ids, islice(sampler.epoch(generator), length), seed, epoch, method.views)
+            gauge = Meter(folder, device, epoch, history.steps, context.report)
             with contextlib.closing(supply):
                 for chosen, images in supply:
                     with (fast or plain)():
@@ -125,7 +150,7 @@ def train(method: Method, side: Side, loader: Loader, sampler: BatchSampler, pro
                     sampler.remember(chosen, embeddings)
                     history.steps += 1
                     gauge.add(loss, len(chosen), optimiser.param_groups[0]["lr"])
-                    if stop() and gauge.left(length) + evaluated * due > GRACE:
+                    if context.should_stop() and gauge.left(length) + evaluated * due > GRACE:
                         raise Interrupted(f"stopped within epoch {epoch} of {protocol.epochs}")
                 mean_loss = gauge.end()
             seconds = time.perf_counter() - gauge.began
@@ -142,13 +167,13 @@ def train(method: Method, side: Side, loader: Loader, sampler: BatchSampler, pro
                                 "seconds": seconds, "images_per_second": gauge.images / seconds,
                                 "evaluate_seconds": evaluating,
                                 "memory": peak_memory(device)})
-            stopped = stop() and epoch < protocol.epochs
+            stopped = context.should_stop() and epoch < protocol.epochs
             saver.save({"method": method.state_dict(), "optimiser": optimiser.state_dict(),
                         "sampler": sampler.state_dict()},
                        {"epoch": epoch, "history": {**copy.deepcopy(vars(history)), "earlier": {
-                           key: history.earlier.get(key, 0.0) + value for key, value in spent().items()}}},
+                           key: history.earlier.get(key, 0.0) + value for key, value in context.spent().items()}}},
                        whole=stopped or epoch == protocol.epochs)
-            tell(entry)
+            context.report(entry)
             if stopped:
                 raise Interrupted(f"stopped after epoch {epoch} of {protocol.epochs}")
     return history
@@ -156,7 +181,7 @@ def train(method: Method, side: Side, loader: Loader, sampler: BatchSampler, pro
 
 @torch.no_grad()
 def embed(method: Method, loader: Loader, ids: np.ndarray, protocol: Protocol, device: str) -> Tensor:
-    """The normalised float32 embeddings of these images, on the device."""
+    """The normalised float32 embeddings of the images `ids`, (n, d), on the device."""
     method.to(device).to(memory_format=torch.channels_last).eval()
     # 512 images of 224 px fill a GPU, and as many pixels of smaller images do
     batch = 512 * max(1, (224 // loader.transform.size) ** 2) if device.startswith("cuda") else 512
@@ -189,22 +214,22 @@ def _generators(seed: int, epoch: int) -> Callable[[int], torch.Generator]:
     return lambda k: torch.Generator().manual_seed(_mixed(seed, epoch, k))
 
 
-def _images(loader: Loader, ids: Tensor, batches: Iterator[Tensor], seed: int, epoch: int,
+def _batches(loader: Loader, ids: Tensor, batches: Iterator[Tensor], seed: int, epoch: int,
             views: int) -> Generator[tuple[Tensor, Tensor], None, None]:
     """Each batch's positions in the training set and its augmented images.
 
     Where the pixels lie on the GPU itself their kernels queue up behind the step's; otherwise a thread fetches them.
     """
-    places: list[Tensor] = []
+    ahead: list[Tensor] = []
 
-    def noted() -> Iterator[Tensor]:
-        for chosen in batches:
-            places.append(chosen)
-            yield ids[chosen]
+    def image_ids() -> Iterator[Tensor]:
+        for positions in batches:
+            ahead.append(positions)
+            yield ids[positions]
 
-    for _, images in loader.prefetch(noted(), _generators(seed, epoch), views=views,
+    for _, images in loader.prefetch(image_ids(), _generators(seed, epoch), views=views,
                                      thread=loader.placement != "device"):
-        yield places.pop(0), images
+        yield ahead.pop(0), images
 
 
 def _to(chosen: Tensor, device: str) -> Tensor:
@@ -218,7 +243,7 @@ def _optimiser(groups: list[dict[str, Any]], protocol: Protocol, device: str) ->
 
 
 def _set_rates(optimiser: torch.optim.Optimizer, rates: list[float], protocol: Protocol, epoch: int) -> None:
-    """Milestones act on every group; during warm-up the backbone rests."""
+    """Milestones act on every group; during warm-up the backbone is frozen."""
     factor = protocol.decay ** sum(epoch > milestone for milestone in protocol.milestones)
     for group, rate in zip(optimiser.param_groups, rates):
         group["lr"] = rate * factor
@@ -236,7 +261,7 @@ def _clip(method: Method, protocol: Protocol) -> None:
 
 @contextlib.contextmanager
 def _step_of(history: History) -> Iterator[None]:
-    """An error that passes learns at which step of the run it came, for `failure.json`."""
+    """Adds to an error the step of the run at which it was raised, for `failure.json`."""
     try:
         yield
     except Exception as error:
@@ -246,11 +271,11 @@ def _step_of(history: History) -> Iterator[None]:
 
 def _resume(folder: Path, method: Method, optimiser: torch.optim.Optimizer, sampler: BatchSampler,
             history: History) -> int:
-    """Take up the last checkpoint if there is one; returns the number of finished epochs."""
-    found = checkpoint.load(folder)
-    if found is None:
+    """Resume the last checkpoint if there is one; returns the number of finished epochs."""
+    saved = checkpoint.load(folder)
+    if saved is None:
         return 0
-    tensors, state = found
+    tensors, state = saved
     method.load_state_dict(tensors["method"])
     optimiser.load_state_dict(tensors["optimiser"])
     sampler.load_state_dict(tensors["sampler"])

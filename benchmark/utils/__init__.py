@@ -1,1 +1,1 @@
-"""What every room stands on: errors, the working folder, atomic files, signals, provenance, precision."""
+"""What every other folder uses: errors, the working folder, atomic files, signals, provenance, precision."""

@@ -1,4 +1,4 @@
-"""The mistakes of users: one line, no traceback, exit code 2."""
+"""Errors that a user can correct: one line, no traceback, exit code 2."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from collections.abc import Iterable
 
 
 class UserError(Exception):
-    """Something the user can mend; the message says what was wrong, where, and what mends it."""
+    """Something the user can correct; the message says what was wrong, where, and what to do."""
+
+    user_error = True
+    """SplitError, MethodError and ReportError say the same of themselves; the libraries share no base class."""
 
 
-def is_users_mistake(error: BaseException) -> bool:
-    """Whether the error is one of the kinds that the wings raise for their users (they share no base class)."""
-    kinds = {"SplitError", "MethodError", "ReportError", "UserError"}
-    return any(kind.__name__ in kinds for kind in type(error).__mro__)
+def is_user_error(error: BaseException) -> bool:
+    """Whether an error is worded for the user, who needs no traceback."""
+    return getattr(error, "user_error", False)
 
 
 def near(name: str, options: Iterable[str]) -> str:

@@ -54,7 +54,7 @@ def device_name(device: str) -> str:
 
 @cache
 def cpu_name() -> str:
-    """The processor's model where the system tells, else its kind."""
+    """The processor's model where the system names it, else its kind."""
     for command in (["lscpu"], ["sysctl", "-n", "machdep.cpu.brand_string"]):
         for line in _output(command).splitlines():
             key, colon, value = line.partition(":")
@@ -66,7 +66,7 @@ def cpu_name() -> str:
 class Energy:
     """Joules that a GPU takes while this context is open, by its own counter.
 
-    None on a CPU, or where the driver does not tell. Runs that share a GPU each count all of it.
+    None on a CPU, or where the driver does not say. Runs that share a GPU each count all of it.
     """
 
     def __init__(self, device: str) -> None:
@@ -114,10 +114,10 @@ def _driver() -> str:
 
 def _millijoules(gpu: str | None) -> int | None:
     """What a GPU has taken since its driver was loaded."""
-    handle, found, nvml = ctypes.c_void_p(), ctypes.c_ulonglong(), _nvml()
+    handle, energy, nvml = ctypes.c_void_p(), ctypes.c_ulonglong(), _nvml()
     if gpu is None or nvml is None or nvml.nvmlDeviceGetHandleByUUID(gpu.encode(), ctypes.byref(handle)) != 0:
         return None
-    return found.value if nvml.nvmlDeviceGetTotalEnergyConsumption(handle, ctypes.byref(found)) == 0 else None
+    return energy.value if nvml.nvmlDeviceGetTotalEnergyConsumption(handle, ctypes.byref(energy)) == 0 else None
 
 
 def _version(name: str) -> str:

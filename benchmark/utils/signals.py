@@ -1,4 +1,4 @@
-"""Which signals a process hears. Ctrl-C and SIGTERM may go to all processes at once; one of them decides for all."""
+"""Signal masks: Ctrl-C and SIGTERM may go to all processes of a group at once, but one process decides for all."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def deaf(*numbers: int) -> Iterator[None]:
-    """Processes that are started within do not hear these signals, until they `hear` them again."""
+def block_signals(*numbers: int) -> Iterator[None]:
+    """Processes that are started within do not receive these signals until they call `unblock_signals`."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
     from multiprocessing import resource_tracker  # not on every system
 
     resource_tracker.ensure_running()  # the first process would start it otherwise, and that ends our mask
-    masked = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    previous = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, masked)
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous)
 
 
-def hear(*numbers: int) -> None:
-    """Let signals through that whoever started this process may have held back."""
+def unblock_signals(*numbers: int) -> None:
+    """Receive signals again that the process which started this one may have blocked."""
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)

@@ -1,5 +1,5 @@
 """Backbones: the networks that methods train, from timm, torchvision and this folder."""
 
-from methods.backbones.backbone import CENTRED, TIMM, Backbone, create, select, sketch
+from methods.backbones.backbone import CENTRED, TIMM, Backbone, create, select, skeleton
 
-__all__ = ["CENTRED", "TIMM", "Backbone", "create", "select", "sketch"]
+__all__ = ["CENTRED", "TIMM", "Backbone", "create", "select", "skeleton"]

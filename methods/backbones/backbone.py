@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from methods.backbones.convolutions import mend
+from methods.backbones.convolutions import replace_strided_depthwise
 from methods.backbones.resnet_v1 import NAME as RESNET_V1
 from methods.backbones.resnet_v1 import check_layout, resnet50_v1
 from methods.method import MethodError, near
@@ -207,7 +207,7 @@ def create(name: str, *, frozen_norm: bool | str = True) -> Backbone:
     flexible = timm.models.is_model_in_modules(arch, FLEXIBLE)
     options: dict[str, Any] = {"dynamic_img_size": True, "dynamic_img_pad": True} if flexible else {}
     network: Any = timm.create_model(arch if tag in UNTAGGED else tag, pretrained=False, num_classes=0, **options)
-    mend(network)
+    replace_strided_depthwise(network)
     # num_features is not always the width after pooling (MobileNets widen it in the head)
     dim = getattr(network, "head_hidden_size", None) or network.num_features
     facts = network.pretrained_cfg
@@ -215,10 +215,10 @@ def create(name: str, *, frozen_norm: bool | str = True) -> Backbone:
 
 
 @cache
-def sketch(name: str) -> Backbone:
+def skeleton(name: str) -> Backbone:
     """The backbone without memory behind its weights: its shape, to ask what fits it.
 
-    >>> sketch("vit_large").dim
+    >>> skeleton("vit_large").dim
     1024
     """
     with torch.device("meta"):
@@ -234,7 +234,7 @@ def select(text: str) -> list[str]:
     chosen: dict[str, None] = {}
     for part in filter(None, (p.strip() for p in text.split(","))):
         for name in LISTS.get(part, (part,)):
-            sketch(name)
+            skeleton(name)
             chosen[name] = None
     if not chosen:
         raise MethodError(f"'{text}' names no backbone; there are the lists {', '.join(LISTS)} and any timm name")

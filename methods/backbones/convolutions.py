@@ -36,7 +36,7 @@ def thinned(images: Tensor, weight: Tensor, bias: Tensor | None, stride: tuple[i
     return dense[:, :, ::stride[0], ::stride[1]].contiguous(memory_format=torch.channels_last)
 
 
-def mend(network: nn.Module) -> None:
+def replace_strided_depthwise(network: nn.Module) -> None:
     """Exchange the strided depthwise convolutions of a network for these; its parameters stay the very same."""
     from timm.layers import Conv2dSame
 

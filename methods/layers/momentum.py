@@ -84,25 +84,26 @@ class Queue(nn.Module):
 
 
 def distance_adapted(queries: Tensor, keys: Tensor, queue: Queue, temperature: float, cutoff: float,
-                     limit: float) -> Tensor:
+                     limit: float, *, by_key: bool = False) -> Tensor:
     """Each query is to be nearest to its own key among those of the queue, which are weighed by their distance.
 
         L = -1/b sum_i log e^{q_i.k_i / T} / (e^{q_i.k_i / T} + sum_n e^{w_in q_i.k_n / T})
         w_in = q(d_in)^-1 / sum_n q(d_in)^-1   for d_in < limit, 0 beyond,   q(d) the density on the sphere
 
     Milbich et al. 2020 (DaNCE), as in the released code with its later correction: weights are normalised for each
-    query over the keys (before: for each key over the queries). Slots that are still empty do not count.
+    query over the keys; `by_key` for each key over the queries, as before it and in ooDML, so that every key, not every
+    query, has a weight of one to give. Slots that are still empty do not count.
     """
     similarity = queries @ queue.keys.T
     squares = (2 - 2 * similarity.detach()).clamp(min=0)
     density = log_inverse_density(squares, queries.shape[1], cutoff)
-    weight = _softmax(density, (squares <= limit**2) & queue.filled)
+    weight = _softmax(density, (squares <= limit**2) & queue.filled, dim=0 if by_key else 1)
     own = (queries * keys).sum(1, keepdim=True)
     others = (similarity * weight / temperature).masked_fill(~queue.filled, -torch.inf)
     logits = torch.cat([own / temperature, others], 1)
     return F.cross_entropy(logits, torch.zeros(len(queries), dtype=torch.long, device=queries.device))
 
 
-def _softmax(logits: Tensor, allowed: Tensor) -> Tensor:
-    """exp(logits) over its sum in each row, among the allowed; a row without any is zero."""
-    return logits.masked_fill(~allowed, -torch.inf).softmax(1).nan_to_num(0.0)
+def _softmax(logits: Tensor, allowed: Tensor, dim: int) -> Tensor:
+    """exp(logits) over its sum along `dim`, among the allowed; where none is, zero."""
+    return logits.masked_fill(~allowed, -torch.inf).softmax(dim).nan_to_num(0.0)

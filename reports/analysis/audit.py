@@ -14,7 +14,8 @@ from pathlib import Path
 import pandas as pd
 
 from reports import ReportError
-from reports.aggregate import ROW, ags, harmonic_mean
+from reports.aggregate import ags, harmonic_mean
+from reports.selection import ROW
 from reports.tables.boards import Column, Table
 
 AGGREGATES = ("unified", "harmonic", "arithmetic")

@@ -1,4 +1,4 @@
-"""What a row gains over the floors, what the choice of an epoch is worth, and what the row costs."""
+"""What a row gains over the frozen network, what the choice of an epoch is worth, and what the row costs."""
 
 from __future__ import annotations
 
@@ -7,26 +7,29 @@ import math
 import numpy as np
 import pandas as pd
 
-from reports.aggregate import ROW, ags_board, on_ladder
+from reports.aggregate import Board, ags_board
+from reports.selection import ROW, on_ladder
 
 
-def with_costs(board: pd.DataFrame, frame: pd.DataFrame, metric: str = "recall@1") -> pd.DataFrame:
+def with_costs(board: Board, frame: pd.DataFrame, metric: str = "recall@1") -> Board:
     """An `ags_board` with what a row gains and costs.
 
-    `gain` is the mean AGS less that of the frozen floor (`floor_of`); `gap`, the selection gap, is the AGS with
+    `gain` is the mean AGS less that of the frozen network (`frozen_score`); `gap`, the selection gap, is the AGS with
     the epoch chosen on the test classes less the AGS of the last epoch, and `gap:validation` the same with the epoch
     chosen on held-out classes; `parameters` trained; `seconds` of the device for all runs, of which those that shared
     it each took their part.
     """
-    if board.empty:
+    if not len(board):
         return board
-    keys = pd.MultiIndex.from_frame(board[ROW])
-    floor = floor_of(board, "mean", ["protocol"])
-    board = board.assign(gain=(board["mean"] - floor).where(board["method"] != "frozen"))
+    keys = pd.MultiIndex.from_frame(board.rows[ROW])
+    mean = board.column("mean")["score"]
+    gain = mean - frozen_score(board.rows.assign(mean=mean), "mean", ["protocol"])
+    board = board.assign(gain=gain.where(board.rows["method"] != "frozen"))
     for rule, name in (("best-test", "gap"), ("validation", "gap:validation")):
         if f"{rule}:{metric}" in frame and frame[f"{rule}:{metric}"].notna().any():
-            chosen = ags_board(frame, f"{rule}:{metric}").set_index(ROW)["mean"]
-            board = board.assign(**{name: chosen.reindex(keys).to_numpy(dtype=float) - board["mean"].to_numpy()})
+            other = ags_board(frame, f"{rule}:{metric}")
+            chosen = pd.Series(other.column("mean")["score"].to_numpy(float), pd.MultiIndex.from_frame(other.rows[ROW]))
+            board = board.assign(**{name: chosen.reindex(keys).to_numpy(dtype=float) - mean.to_numpy(float)})
     runs = on_ladder(frame)
     rows = runs.groupby(ROW)
     board = board.assign(parameters=rows["trainable_parameters"].max().reindex(keys).to_numpy(dtype=float))
@@ -37,42 +40,42 @@ def with_costs(board: pd.DataFrame, frame: pd.DataFrame, metric: str = "recall@1
     return board
 
 
-def floor_of(rows: pd.DataFrame, value: str, by: list[str], floor: str = "frozen") -> np.ndarray:
-    """For each row the value of the floor on the row's own backbone, among rows that are alike in `by`.
+def frozen_score(rows: pd.DataFrame, value: str, by: list[str]) -> np.ndarray:
+    """For each row the value of the frozen network of the row's own backbone, among rows that are alike in `by`.
 
-    A backbone that the protocol gives to no floor is held against the best floor of the protocol.
+    A backbone that the protocol runs no frozen network of is held against the protocol's best frozen one.
     """
-    floors = rows[rows["method"].str.split("[").str[0] == floor]
-    own, best = (rows[keys].merge(floors.groupby(keys, as_index=False)[value].max(), how="left")[value].to_numpy(float)
+    frozen = rows[rows["base_method"] == "frozen"]
+    own, best = (rows[keys].merge(frozen.groupby(keys, as_index=False)[value].max(), how="left")[value].to_numpy(float)
                  for keys in ([*by, "backbone"], by))
-    theirs = set(zip(floors["protocol"], floors["backbone"]))
-    return np.where([pair in theirs for pair in zip(rows["protocol"], rows["backbone"])], own, best)
+    there = set(zip(frozen["protocol"], frozen["backbone"]))
+    return np.where([pair in there for pair in zip(rows["protocol"], rows["backbone"])], own, best)
 
 
-def gain_over_floor(cells: pd.DataFrame, floor: str = "frozen") -> pd.DataFrame:
-    """The cells of `rung_scores` with a column `gain`, the score less that of the floor (`floor_of`)."""
-    return cells.assign(gain=cells["score"].to_numpy() - floor_of(cells, "score", ["protocol", "split"], floor))
+def gain_over_frozen(cells: pd.DataFrame) -> pd.DataFrame:
+    """The cells of `rung_scores` with a column `gain`, the score less that of the frozen network (`frozen_score`)."""
+    return cells.assign(gain=cells["score"].to_numpy() - frozen_score(cells, "score", ["protocol", "split"]))
 
 
-def falls_below(cells: pd.DataFrame, floor: str = "frozen") -> pd.DataFrame:
-    """For each row of one dataset the distance at which its score falls below the floor, `inf` if it never does.
+def falls_below(cells: pd.DataFrame) -> pd.DataFrame:
+    """For each row of one dataset the distance at which its score falls below the frozen network's, `inf` if never.
 
-    Between two rungs score and floor are taken to be straight; a row that starts below the floor falls at its
-    nearest rung. NaN where a rung is missing; rows without a floor to compare with are left out.
+    Between two rungs both are taken to be straight; a row that starts below falls at its nearest rung. NaN where a
+    rung is missing; rows without a frozen network to compare with are left out.
     """
-    gained = gain_over_floor(cells, floor)
-    gained = gained[gained["gain"].notna() & gained["frd"].notna() & ~gained["floor"]]
+    gained = gain_over_frozen(cells)
+    gained = gained[gained["gain"].notna() & gained["frd"].notna() & ~gained["baseline"]]
     rungs = cells["split"].nunique()
-    rows = [(*key, crossing(group["frd"].tolist(), group["gain"].tolist()) if len(group) == rungs else math.nan)
+    rows = [(*key, first_negative(group["frd"].tolist(), group["gain"].tolist()) if len(group) == rungs else math.nan)
             for key, group in gained.sort_values(["frd", "split"]).groupby(ROW, sort=True)]
     return pd.DataFrame(rows, columns=[*ROW, "below"])
 
 
-def crossing(distances: list[float], gains: list[float]) -> float:
+def first_negative(distances: list[float], gains: list[float]) -> float:
     """The first distance at which the broken line of gains goes below zero; `inf` where it stays above.
 
-    >>> crossing([10, 20, 40], [0.3, 0.1, -0.1]), crossing([10, 20], [0.1, 0.1]), crossing([10, 20], [-0.1, 0.1])
-    (30.0, inf, 10)
+    >>> first_negative([10, 20, 40], [0.3, 0.1, -0.1]), first_negative([10, 20], [0.1, 0.1])
+    (30.0, inf)
     """
     for i, gain in enumerate(gains):
         if gain < 0:

@@ -6,10 +6,13 @@ Revisiting DML. Within a dataset scores and measures are first ranked, so that e
 
 from __future__ import annotations
 
-import pandas as pd
+from collections.abc import Sequence
 
-from reports.aggregate import ROW, is_union
+import pandas as pd
+from scipy import stats
+
 from reports.records import metrics
+from reports.selection import ROW, is_union
 from reports.tables.boards import Column, Table
 
 MEASURES = ("pi_intra", "pi_inter", "density", "rho")
@@ -24,6 +27,12 @@ def cells(runs: pd.DataFrame) -> pd.DataFrame:
     return single.groupby(keys, sort=True)[numbers].mean().reset_index()
 
 
+def spearman(a: Sequence[float], b: Sequence[float]) -> float:
+    """Spearman's rank correlation of values without gaps; NaN below three of them or where one side is flat."""
+    flat = len(a) < 3 or min(len(set(a)), len(set(b))) < 2
+    return float("nan") if flat else float(stats.spearmanr(a, b).statistic)
+
+
 def _correlations(points: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
     """Spearman's correlation of every two columns, after ranking within each dataset (as shares of its cells)."""
     ranks = points.groupby("dataset")[columns].rank(pct=True)
@@ -36,12 +45,12 @@ def structure_table(points: pd.DataFrame) -> Table | None:
     measured = [name for name in points.columns if name.startswith("structure:") and points[name].notna().sum() > 2]
     scores = [name for name in SCORES if name in points]
     where = {"all": points, "default": points[points["kind"] == "default"]}
-    found = {name: _correlations(some, [*measured, *scores]) for name, some in where.items()}
+    correlated = {name: _correlations(some, [*measured, *scores]) for name, some in where.items()}
     for column in measured:
         _, side, measure = column.split(":")
         row: dict[str, object] = {"measure": measure, "side": side}
         for score in scores:
-            row |= {f"{score}:{name}": found[name].at[column, score] for name in where}
+            row |= {f"{score}:{name}": correlated[name].at[column, score] for name in where}
             row |= {f"{name}:cells": int(some[[column, score]].notna().all(axis=1).sum())
                     for name, some in where.items()}
         rows.append(row)

@@ -8,11 +8,10 @@ from typing import Any
 import pandas as pd
 
 from reports import ReportError, aggregate
-from reports.aggregate import ROW
+from reports.selection import NAMED, ROW, select
 from reports.tables.boards import Column, Table
 
 CELL = ["dataset", "split", *ROW, "seed"]
-_NAMED = ["method", "protocol", "backbone"]
 _CAUSES = {"split_hash": "split", "dataset_hash": "data", "weights": "weights", "identity": "settings",
            "commit": "code", "version": "version", "device": "device"}
 
@@ -45,19 +44,19 @@ def cells(a: pd.DataFrame, b: pd.DataFrame, metric: str = "recall@1", tolerance:
 def _sides(a: pd.DataFrame, b: pd.DataFrame) -> list[pd.DataFrame]:
     """The runs of each folder that count, with names that mean the same in both.
 
-    `aggregate.select` names variants by what lies beside them. Where a folder holds several of a method, protocol or
+    `select` names settings by what lies beside them. Where a folder holds several of a method, protocol or
     backbone, all of both are named together; where each holds one, they are held against each other, whatever their
     settings.
     """
-    sides = [aggregate.select(frame)[0] for frame in (a, b)]
+    sides = [select(frame)[0] for frame in (a, b)]
     both = pd.concat(sides, keys=range(2))
-    plain = both[_NAMED].apply(lambda names: names.str.split("[").str[0])
+    plain = both[[f"base_{key}" for key in NAMED]].set_axis(NAMED, axis=1)
     # each a seed of its own, on one ladder: so `select` names them all and sets none aside
-    alone = both.assign(seed=range(len(both)), ladder="", dataset_hash="", **{key: plain[key] for key in _NAMED})
-    together = aggregate.select(alone)[0].set_index("seed")[_NAMED].sort_index().set_index(both.index)
-    several = (both[_NAMED] != plain).groupby([both["dataset"], *(plain[key] for key in _NAMED)]).transform("any")
+    alone = both.assign(seed=range(len(both)), ladder="", dataset_hash="", **{key: plain[key] for key in NAMED})
+    together = select(alone)[0].set_index("seed")[NAMED].sort_index().set_index(both.index)
+    several = (both[NAMED] != plain).groupby([both["dataset"], *(plain[key] for key in NAMED)]).transform("any")
     names = together.where(several, plain)
-    return [side.assign(**{key: list(names[key].xs(i)) for key in _NAMED}) for i, side in enumerate(sides)]
+    return [side.assign(**{key: list(names[key].xs(i)) for key in NAMED}) for i, side in enumerate(sides)]
 
 
 def _same(one: Any, two: Any) -> bool:
@@ -79,27 +78,27 @@ def boards(a: pd.DataFrame, b: pd.DataFrame, metric: str = "recall@1") -> pd.Dat
     return both.assign(difference=both["b"] - both["a"]).reset_index()
 
 
-def cell_table(found: pd.DataFrame, metric: str) -> Table:
+def cell_table(differing: pd.DataFrame, metric: str) -> Table:
     """The cells that differ, as a table."""
     names = [Column(key, key) for key in ("dataset", "split", "method", "seed")]
-    names += [Column(key, key) for key in ROW[1:] if found[key].nunique() > 1]
+    names += [Column(key, key) for key in ROW[1:] if differing[key].nunique() > 1]
     columns = (*names, Column("state", "state"), Column("a", "A", "score"), Column("b", "B", "score"),
                Column("difference", "B - A", "gain", digits=2), Column("causes", "what differs"))
-    return Table("diff", f"{metric} of cells that differ", columns, found, marked=False)
+    return Table("diff", f"{metric} of cells that differ", columns, differing, marked=False)
 
 
-def board_table(found: pd.DataFrame, metric: str) -> Table:
+def board_table(differing: pd.DataFrame, metric: str) -> Table:
     """The aggregates that differ, as a table."""
     names = [Column("dataset", "dataset"), Column("method", "method")]
-    names += [Column(key, key) for key in ROW[1:] if found[key].nunique() > 1]
+    names += [Column(key, key) for key in ROW[1:] if differing[key].nunique() > 1]
     columns = (*names, Column("a", "A", "score"), Column("b", "B", "score"),
                Column("difference", "B - A", "gain", digits=2))
-    return Table("diff-ags", f"AGS of {metric} that differ", columns, found, marked=False)
+    return Table("diff-ags", f"AGS of {metric} that differ", columns, differing, marked=False)
 
 
-def summary(found: pd.DataFrame, count: int) -> str:
+def summary(differing: pd.DataFrame, count: int) -> str:
     """One line: how many cells are in one folder only, how many of the `count` in both changed or are the same."""
-    states = found["state"].value_counts()
-    told = ", ".join(f"{states.get(state, 0)} {word}" for state, word in
+    states = differing["state"].value_counts()
+    counts = ", ".join(f"{states.get(state, 0)} {word}" for state, word in
                      (("only A", "only in A"), ("only B", "only in B"), ("changed", "changed")))
-    return f"{told}, {count - int(states.get('changed', 0))} the same"
+    return f"{counts}, {count - int(states.get('changed', 0))} the same"

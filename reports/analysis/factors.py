@@ -7,25 +7,12 @@ from typing import Any
 import pandas as pd
 
 from reports import aggregate
+from reports.aggregate import key_of
 from reports.analysis.results import Results
+from reports.selection import USUAL, is_union, with_setting
 from reports.tables.boards import Column, Table
 
 _HEADS = {"study": "Protocol", "backbone": "Backbone", "source": "Source"}
-
-
-def _plain(name: str) -> str:
-    return name.split("[")[0]
-
-
-def _but(name: str, setting: str) -> str:
-    """The name of a protocol without what it says of one setting.
-
-    >>> _but("demo[batches=fr,epochs=3]", "batches"), _but("demo[batches=fr]", "batches"), _but("demo", "batches")
-    ('demo[epochs=3]', 'demo', 'demo')
-    """
-    head, _, told = name.removesuffix("]").partition("[")
-    kept = ",".join(part for part in told.split(",") if not part.startswith(f"{setting}="))
-    return f"{head}[{kept}]" if kept else head
 
 
 def _side_by_side(runs: pd.DataFrame, rest: list[str], what: str, caption: str, metric: str) -> list[Table]:
@@ -33,36 +20,27 @@ def _side_by_side(runs: pd.DataFrame, rest: list[str], what: str, caption: str, 
 
     `rest` are the columns in which runs of one variant may differ; a row holds one value of each.
     """
-    floor = runs["family"].eq("floor") | runs["method"].map(_plain).isin(aggregate.FLOORS)
-    runs = runs[~floor & ~aggregate.is_union(runs) & runs["variant"].notna()]
-    found = []
+    runs = runs[~runs["baseline"] & ~is_union(runs) & runs["variant"].notna()]
+    made = []
     keys = ["method", *rest]
     for dataset, here in runs.groupby("dataset", sort=True):
         here = here[here.groupby(keys)["variant"].transform("nunique") > 1]
         if here.empty:
             continue
+        laddered = len(aggregate.ags_per_seed(here, metric)["ags"].dropna()) > 0
         rows: dict[tuple[Any, ...], dict[str, Any]] = {}
-        aggregated = False
         for (*key, variant), group in here.groupby([*keys, "variant"], sort=True):
-            row = rows.setdefault(tuple(key), dict(zip(keys, key)))
-            seeds = aggregate.ags_per_seed(group, metric)
-            value = aggregate.spread(seeds["ags"]) if len(seeds) else (float("nan"), float("nan"), 0)
-            default = aggregate.spread(group.loc[group["kind"].isin(aggregate.USUAL), metric])
-            aggregated |= value[2] > 0
-            row[f"{variant}:ags"], row[f"{variant}:default"] = value, default
-        chosen = "ags" if aggregated else "default"
+            values = (aggregate.ags_per_seed(group, metric)["ags"] if laddered else
+                      group.loc[group["kind"].isin(USUAL), metric])
+            row, name = rows.setdefault(tuple(key), dict(zip(keys, key))), key_of("variant", str(variant))
+            row[name], row[f"{name}:std"], row[f"{name}:n"] = aggregate.spread(values)
         variants = sorted(here["variant"].unique())
-        for row in rows.values():
-            for variant in variants:
-                both = row.pop(f"{variant}:ags", None), row.pop(f"{variant}:default", None)
-                mean = both[0 if aggregated else 1]
-                row[variant], row[f"{variant}:std"], row[f"{variant}:n"] = mean or (float("nan"), float("nan"), 0)
-        told = "AGS of " + metric if chosen == "ags" else f"{metric} on the default split"
+        what_is_shown = "AGS of " + metric if laddered else f"{metric} on the default split"
         columns = (Column("method", "Method"), *(Column(key, _HEADS[key]) for key in rest if here[key].nunique() > 1),
-                   *(Column(name, name, "score") for name in variants))
-        found.append(Table(f"{dataset}-{what}", f"{caption} on {dataset}: {told}", columns,
+                   *(Column(key_of("variant", name), name, "score") for name in variants))
+        made.append(Table(f"{dataset}-{what}", f"{caption} on {dataset}: {what_is_shown}", columns,
                            pd.DataFrame(list(rows.values())), marked=False))
-    return found
+    return made
 
 
 def backbones(results: Results, metric: str) -> list[Table]:
@@ -74,5 +52,7 @@ def backbones(results: Results, metric: str) -> list[Table]:
 def samplers(results: Results, metric: str) -> list[Table]:
     """Methods that were run with several batch samplers, a table a dataset; the method's own is called `own`."""
     names = results.runs["protocol_settings"].map(lambda settings: (settings or {}).get("batches") or "own")
-    runs = results.runs.assign(variant=names, study=results.runs["protocol"].map(lambda name: _but(name, "batches")))
+    study = [with_setting(name, {key: value for key, value in setting.items() if key != "batches"})
+             for name, setting in zip(results.runs["base_protocol"], results.runs["protocol_setting"])]
+    runs = results.runs.assign(variant=names, study=study)
     return _side_by_side(runs, ["study", "backbone", "source"], "samplers", "Batch samplers", metric)

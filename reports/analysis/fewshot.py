@@ -8,7 +8,8 @@ from typing import Any
 import pandas as pd
 
 from reports import ReportError
-from reports.aggregate import ROW, spread
+from reports.aggregate import Board, spread
+from reports.selection import ROW
 from reports.storage import packed
 
 NAME = "fewshot.json"
@@ -33,9 +34,9 @@ def collect(runs: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def cells(found: pd.DataFrame, metric: str, shots: int) -> pd.DataFrame:
+def cells(adapted: pd.DataFrame, metric: str, shots: int) -> pd.DataFrame:
     """For each dataset, rung and row: zero-shot, few-shot and gain, each with deviation and n over seeds."""
-    here = found[(found["metric"] == metric) & (found["shots"] == shots)]
+    here = adapted[(adapted["metric"] == metric) & (adapted["shots"] == shots)]
     rows = []
     for key, group in here.groupby(["dataset", "split", "frd", *ROW], sort=True, dropna=False):
         row: dict[str, Any] = dict(zip(["dataset", "split", "frd", *ROW], key))
@@ -45,11 +46,11 @@ def cells(found: pd.DataFrame, metric: str, shots: int) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def with_gain(board: pd.DataFrame, found: pd.DataFrame, metric: str) -> pd.DataFrame:
+def with_gain(board: Board, adapted: pd.DataFrame, metric: str) -> Board:
     """A board with `fewshot`: the gain of adaptation at the smallest number of shots, mean over the row's cells."""
-    here = found[found["metric"] == metric]
-    if here.empty or board.empty:
+    here = adapted[adapted["metric"] == metric]
+    if here.empty or not len(board):
         return board
     here = here[here["shots"] == here["shots"].min()]
     gain = (here["few"] - here["zero"]).groupby([here[key] for key in ROW]).mean()
-    return board.assign(fewshot=gain.reindex(pd.MultiIndex.from_frame(board[ROW])).to_numpy(dtype=float))
+    return board.assign(fewshot=gain.reindex(pd.MultiIndex.from_frame(board.rows[ROW])).to_numpy(dtype=float))

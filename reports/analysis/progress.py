@@ -1,4 +1,4 @@
-"""How far a study is: the runs that it asks for, as a file beside the records tells, against those that are there.
+"""How far a study is: the runs that it asks for, as a file beside the records says, against those that are there.
 
 `studies/NAME.json` is {"study": NAME, "summary": ..., "command": ..., "rows": [{"dataset": ..., "method": ...,
 "protocol": ..., "backbone": ..., "runs": how many}, ...]}.
@@ -15,6 +15,7 @@ from typing import Any
 import pandas as pd
 
 from reports import ReportError
+from reports.selection import NAMED
 from reports.tables.boards import Column, Table
 
 FOLDER = "studies"
@@ -22,7 +23,7 @@ _ROW = ["dataset", "method", "protocol", "backbone"]
 
 
 @dataclass(frozen=True)
-class Study:
+class StudyProgress:
     """What a study asks for: `rows` has the columns dataset, method, protocol, backbone and runs."""
 
     name: str
@@ -32,13 +33,13 @@ class Study:
 
     def held_against(self, runs: pd.DataFrame) -> pd.DataFrame:
         """The rows with `done`, how many of their runs are among the collected ones."""
-        found = runs.assign(**{key: runs[key].str.split("[").str[0] for key in _ROW})
-        done = found.groupby(_ROW)["identity"].nunique().rename("done").reset_index()
+        plain = runs.assign(**{key: runs[f"base_{key}"] for key in NAMED if f"base_{key}" in runs})
+        done = plain.groupby(_ROW)["identity"].nunique().rename("done").reset_index()
         rows = self.rows.merge(done, how="left", on=_ROW)
         return rows.assign(done=rows["done"].fillna(0).astype(int).clip(upper=rows["runs"]))
 
 
-def write(folder: Path, study: Study) -> Path:
+def write(folder: Path, study: StudyProgress) -> Path:
     """Puts a study as `studies/NAME.json` into a folder of packed records, a row a line."""
     head = json.dumps({"study": study.name, "summary": study.summary, "command": study.command}, ensure_ascii=False)
     rows = ",\n".join(json.dumps(row, ensure_ascii=False) for row in study.rows.to_dict("records"))
@@ -48,21 +49,22 @@ def write(folder: Path, study: Study) -> Path:
     return path
 
 
-def read(folders: Iterable[Path | str]) -> list[Study]:
+def read(folders: Iterable[Path | str]) -> list[StudyProgress]:
     """The studies that lie in some folders of packed records, or in folders of such, by name."""
-    found: dict[str, Study] = {}
+    studies: dict[str, StudyProgress] = {}
     for folder in folders:
         for path in sorted([*Path(folder).glob(f"{FOLDER}/*.json"), *Path(folder).glob(f"*/{FOLDER}/*.json")]):
             try:
-                told = json.loads(path.read_text(encoding="utf-8"))
-                rows = pd.DataFrame(told["rows"])[[*_ROW, "runs"]]
-                found.setdefault(told["study"], Study(told["study"], told["summary"], told["command"], rows))
+                study = json.loads(path.read_text(encoding="utf-8"))
+                rows = pd.DataFrame(study["rows"])[[*_ROW, "runs"]]
+                studies.setdefault(study["study"],
+                                   StudyProgress(study["study"], study["summary"], study["command"], rows))
             except (OSError, ValueError, KeyError, TypeError) as error:
                 raise ReportError(f"{path} is damaged ({error}); pack the study again") from None
-    return [found[name] for name in sorted(found)]
+    return [studies[name] for name in sorted(studies)]
 
 
-def shown(study: Study, runs: pd.DataFrame) -> dict[str, Any] | None:
+def shown(study: StudyProgress, runs: pd.DataFrame) -> dict[str, Any] | None:
     """What a page says of a study: runs done and asked for, overall and by dataset and backbone, and a table of rows.
 
     None where no run of it is there.

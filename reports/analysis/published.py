@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from reports.aggregate import harmonic_mean
+from reports.aggregate import Board, harmonic_mean
 from reports.tables.boards import Column, Table
 
 
@@ -61,54 +61,48 @@ def method_name(printed: str) -> str:
 
 def _row(method: str, backbone: str, **more: Any) -> dict[str, Any]:
     return {"method": method, "protocol": "published", "backbone": backbone, "source": "published", "family": "",
-            "floor": False, **more}
+            "base_method": method, "baseline": False, **more}
 
 
-def ags_rows(datasets: Sequence[str], metric: str) -> pd.DataFrame:
+def ags_rows(datasets: Sequence[str], metric: str) -> Board:
     """Rows of an `ags_board` as the ooDML paper prints them, if it has any of these datasets; AGS as fractions."""
     printed = read("oodml_ags")
     printed = printed[printed["metric"].eq(metric) & printed["dataset"].isin(list(datasets))]
     rungs = read("oodml_split_fid").groupby("dataset")["split"].nunique()
-    rows = []
-    for method, group in printed.groupby("method", sort=False):
-        row = _row(str(method), "resnet50", covered=0, cells=0)
-        values, stds = dict(zip(group["dataset"], group["ags"] / 100)), dict(zip(group["dataset"], group["std"] / 100))
-        for dataset in datasets:
-            there = dataset in values
-            row[dataset] = values.get(dataset, float("nan"))
-            row[f"{dataset}:std"] = stds.get(dataset, float("nan"))
-            row[f"{dataset}:n"] = 5 if there else 0
-            row[f"{dataset}:coverage"] = f"{rungs[dataset]}/{rungs[dataset]}" if there else "–"
-            row["covered"] += there
-            row["cells"] += 1
-        row["mean"] = sum(row[dataset] for dataset in datasets) / len(datasets)
-        row |= {"mean:std": float("nan"), "mean:n": 5, "mean:coverage": f"{row['covered']}/{row['cells']}"}
-        rows.append(row)
-    return pd.DataFrame(rows)
+    rows, scores = [], []
+    for number, (method, group) in enumerate(printed.groupby("method", sort=False)):
+        values = group.set_index("dataset")[["ags", "std"]].reindex(list(datasets)) / 100
+        for dataset, ags, std in values.itertuples(name=None):
+            coverage = f"{rungs[dataset]}/{rungs[dataset]}" if ags == ags else "–"
+            scores.append((number, "ags", dataset, ags, std, 5 if ags == ags else 0, coverage))
+        covered = len(group)
+        scores.append((number, "mean", "", sum(values["ags"]) / len(datasets), float("nan"), 5,
+                       f"{covered}/{len(datasets)}"))
+        rows.append(_row(str(method), "resnet50", covered=covered, cells=len(datasets)))
+    return Board.of(rows, scores)
 
 
-def union_rows(parts: Sequence[str], metric: str) -> pd.DataFrame:
+def union_rows(parts: Sequence[str], metric: str) -> Board:
     """Rows of a `union_board` from UML's tables 2 and 12, if the union is of exactly its eight datasets.
 
-    The harmonic mean is the printed one; the audit tells which of them do not follow from their rows.
+    The harmonic mean is the printed one; the audit says which of them do not follow from their rows.
     """
     printed = read("uml_results")
     printed = printed[printed["table"].isin((2, 12)) & printed["metric"].eq(metric)]
     if printed.empty or not set(parts) <= set(printed["dataset"]) or len(parts) < 8:
-        return pd.DataFrame()
-    rows = []
-    for (setting, method), group in printed.groupby(["setting", "method"], sort=False):
+        return Board.of([], [])
+    rows, scores = [], []
+    for number, ((setting, method), group) in enumerate(printed.groupby(["setting", "method"], sort=False)):
         values = dict(zip(group["dataset"], group["value"] / 100))
-        row = _row(str(method), "vit_s16", group=GROUPS[str(setting)], covered=len(parts), cells=len(parts),
-                   parameters=float(group["train_params_m"].iloc[0]) * 1e6)
         shown = [values[part] for part in parts]
         means = {"arithmetic": sum(shown) / len(shown), "unified": values.get("unified", float("nan")),
                  "harmonic": values.get("harmonic", harmonic_mean(shown))}
-        for name, value in {**{part: values[part] for part in parts}, **means}.items():
-            row |= {name: value, f"{name}:std": float("nan"), f"{name}:n": 1, f"{name}:coverage": "8/8"}
-        row["weakest"] = min(parts, key=lambda part: (values[part], part))
-        rows.append(row)
-    return pd.DataFrame(rows)
+        scores += [(number, "recall", part, values[part], float("nan"), 1, "8/8") for part in parts]
+        scores += [(number, name, "", value, float("nan"), 1, "8/8") for name, value in means.items()]
+        rows.append(_row(str(method), "vit_s16", group=GROUPS[str(setting)], covered=len(parts), cells=len(parts),
+                         parameters=float(group["train_params_m"].iloc[0]) * 1e6,
+                         weakest=min(parts, key=lambda part: (values[part], part))))
+    return Board.of(rows, scores)
 
 
 def union_datasets() -> list[str]:
@@ -119,9 +113,9 @@ def union_datasets() -> list[str]:
 def says(method: str) -> pd.DataFrame:
     """Every score that the papers print for a method: paper, dataset, what, metric, value as a fraction, std."""
     whole = _printed()
-    found = whole[whole["method"].eq(method)]
+    printed = whole[whole["method"].eq(method)]
     columns = ["paper", "dataset", "what", "metric", "value", "std", "detail"]
-    return found.assign(value=found["value"] / 100, std=found["std"] / 100)[columns].reset_index(drop=True)
+    return printed.assign(value=printed["value"] / 100, std=printed["std"] / 100)[columns].reset_index(drop=True)
 
 
 @cache

@@ -1,7 +1,7 @@
 """How scores move when the classes of the test side are drawn anew: the error that a finite test set leaves.
 
 Queries of one class are not independent, so whole classes are drawn. All rows see the same draw, which is what makes
-their differences paired. A class that several rungs share is drawn once for all of them where the outcomes name their
+their differences paired. A class that several rungs share is drawn once for all of them where the queries name their
 classes; where they do not, rungs are drawn apart.
 """
 
@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 
 from reports import ReportError
-from reports.aggregate import ROW
-from reports.storage.outcomes import ByClass, Reader
+from reports.selection import ROW
+from reports.storage.queries import ByClass, Reader
 
 DRAWS = 1000
 
@@ -38,7 +38,7 @@ class Resamples:
                 self._rung((str(dataset), int(split)), cell, reader, weights)  # type: ignore[arg-type]
 
     def _rung(self, key: tuple[str, int], cell: pd.DataFrame, reader: Reader, weights: _Weights) -> None:
-        found: dict[tuple[str, ...], list[ByClass]] = {}
+        by_row: dict[tuple[str, ...], list[ByClass]] = {}
         for *row, path in cell[[*ROW, "path"]].itertuples(index=False, name=None):
             try:
                 one = reader.read(path)
@@ -46,12 +46,12 @@ class Resamples:
                 self.damaged.append(str(error))
                 continue
             if one is not None:
-                found.setdefault(tuple(row), []).append(one)
-        if not found:
+                by_row.setdefault(tuple(row), []).append(one)
+        if not by_row:
             return
-        first = next(iter(found.values()))[0]
+        first = next(iter(by_row.values()))[0]
         kept = {row: [one for one in runs if np.array_equal(one.keys, first.keys)
-                      and np.array_equal(one.queries, first.queries)] for row, runs in found.items()}
+                      and np.array_equal(one.queries, first.queries)] for row, runs in by_row.items()}
         kept = {row: runs for row, runs in kept.items() if runs}
         hits = np.array([np.mean([one.hits for one in runs], axis=0) for runs in kept.values()], np.float32)
         drawn = weights.of([f"{key[1]}:{name}" if first.keys.dtype.kind in "iu" else str(name) for name in first.keys])
@@ -63,7 +63,7 @@ class Resamples:
         self.classes[key] = len(first.keys)
 
     def scores(self, dataset: str, split: int, rows: Sequence[tuple[str, ...]]) -> np.ndarray:
-        """(rows, draws) of a rung; NaN for a row without outcomes."""
+        """(rows, draws) of a rung; NaN for a row without queries."""
         there = self.rungs.get((dataset, split), {})
         empty = np.full(self.draws, np.nan, np.float32)
         return np.array([there.get(row, empty) for row in rows], np.float32).reshape(len(rows), self.draws)

@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from reports import ReportError, aggregate
-from reports.aggregate import ROW
+from reports import ReportError, aggregate, selection
+from reports.aggregate import Board
 from reports.analysis import baselines, fewshot, published, significance
 from reports.analysis.resampling import Resamples
 from reports.records import HOW, metrics
+from reports.selection import ROW
 
 METRICS = ("recall@1", "map@1000", "map@r")
 
 
 class Results:
-    """Collected runs, one for each cell; boards with ties, gains and costs, made once and kept."""
+    """Collected runs, one for each cell; boards with ties, gains and costs, made once and kept.
 
-    def __init__(self, frame: pd.DataFrame, with_published: bool = True, rank_published: bool = False) -> None:
+    `derive` finds out in what a run differs from the file of its protocol where its record does not say so, see
+    `selection.with_overrides`.
+    """
+
+    def __init__(self, frame: pd.DataFrame, with_published: bool = True, rank_published: bool = False,
+                 derive: Callable[..., selection.Overrides | None] | None = None) -> None:
         if frame.empty:
             raise ReportError(f"there is no finished run; {HOW}")
-        self.runs, self.notes = aggregate.select(frame)
+        self.runs, self.notes = selection.select(selection.with_overrides(frame, derive))
         self.with_published = with_published
         self.rank_published = rank_published
-        self.labels = aggregate.labels(self.runs)
-        self.union = aggregate.is_union(self.runs)
+        self.labels = selection.labels(self.runs)
+        self.union = selection.is_union(self.runs)
         self.runs = self.runs.assign(label=self.label(self.runs))
         there = metrics(self.runs)
         self.metrics = [m for m in METRICS if m in there and self.runs[m].notna().any()] or there[:1]
@@ -42,66 +48,65 @@ class Results:
         return [self.labels.get(key, key[0]) for key in rows[ROW].itertuples(index=False, name=None)]
 
     def resamples(self, metric: str) -> Resamples:
-        """The scores of all rows under resampled classes; empty for a metric whose outcomes are not kept."""
+        """The scores of all rows under resampled classes; empty for a metric whose queries are not kept."""
         return self._once(("resamples", metric), lambda: Resamples(self.runs, metric))
 
     @cached_property
     def protocol_settings(self) -> dict[str, list[dict[str, Any]]]:
         """For each protocol, whatever was changed in it, the settings that its rows were run with."""
-        found: dict[str, list[dict[str, Any]]] = {}
-        for protocol, settings in self.runs.drop_duplicates("label")[["protocol", "protocol_settings"]].itertuples(
-                index=False, name=None):
-            found.setdefault(protocol.split("[")[0], []).append(settings)
-        return found
+        rows = self.runs.drop_duplicates("label")
+        return {str(name): list(group) for name, group in rows.groupby("base_protocol")["protocol_settings"]}
+
+    @cached_property
+    def overrides(self) -> dict[tuple[str, ...], str]:
+        """In what the runs of each row differ from the file of their protocol, in words."""
+        return {tuple(map(str, key)): selection.overrides_text(runs)
+                for key, runs in self.runs.groupby(ROW)["overrides"]}
 
     @cached_property
     def fewshot(self) -> pd.DataFrame:
         """Few-shot results of the runs that have some, see `fewshot.collect`."""
         return fewshot.collect(self.runs)
 
-    def ags(self, metric: str, protocol: str | None = None) -> pd.DataFrame:
-        """The ooDML board of one protocol, or of all one after the other."""
-        if protocol is None:
-            boards = [self.ags(metric, each) for each in self.protocols]
-            boards = [board for board in boards if len(board)]
-            return pd.concat(boards, ignore_index=True) if boards else aggregate.ranked(pd.DataFrame(), "mean", ())
+    def ranking(self, metric: str) -> pd.DataFrame:
+        """The facts of the rows of all ooDML boards with their mean AGS, one protocol after the other."""
+        return pd.concat([self.ags(metric, protocol).wide() for protocol in self.protocols], ignore_index=True)
+
+    def ags(self, metric: str, protocol: str) -> Board:
+        """The ooDML board of one protocol."""
         return self._once(("ags", metric, protocol), lambda: self._ags(metric, protocol))
 
-    def _ags(self, metric: str, protocol: str) -> pd.DataFrame:
+    def _ags(self, metric: str, protocol: str) -> Board:
         runs = self.runs[self.runs["protocol"] == protocol]
         board = aggregate.ags_board(runs, metric)
-        if board.empty:
+        if not len(board):
             return board
-        board = baselines.with_costs(board, runs, metric)
-        board = fewshot.with_gain(board, self.fewshot, metric)
-        datasets = sorted(aggregate.on_ladder(runs)["dataset"].unique())
-        said = published.ags_rows(datasets, metric) if self.with_published else pd.DataFrame()
-        if len(said):
-            whole = pd.concat([board.drop(columns="rank"), said], ignore_index=True)
-            board = aggregate.ranked(whole, "mean", (), self.rank_published)
-        resamples = self.resamples(metric)
-        drawn = significance.board_draws(board, resamples, self.ladders, datasets)
-        return significance.with_ties(board, "mean", [*datasets, "mean"], drawn, self._classes(metric, datasets))
+        board = fewshot.with_gain(baselines.with_costs(board, runs, metric), self.fewshot, metric)
+        datasets = board.parts("ags")
+        board = self._with_published(board, published.ags_rows(datasets, metric), ("mean", ""))
+        drawn = significance.board_draws(board, self.resamples(metric), self.ladders)
+        return significance.with_ties(board, ("mean", ""), drawn, self._classes(metric, datasets))
 
-    def universal(self, dataset: str, protocol: str, metric: str = "recall@1") -> pd.DataFrame:
+    def _with_published(self, board: Board, printed: Board, by: tuple[str, str]) -> Board:
+        if not self.with_published or not len(printed):
+            return board
+        return aggregate.ranked(board.joined(printed), by, (), self.rank_published)
+
+    def universal(self, dataset: str, protocol: str, metric: str = "recall@1") -> Board:
         """The board of one union and protocol."""
         return self._once(("union", metric, dataset, protocol), lambda: self._union(dataset, protocol, metric))
 
-    def _union(self, dataset: str, protocol: str, metric: str) -> pd.DataFrame:
+    def _union(self, dataset: str, protocol: str, metric: str) -> Board:
         runs = self.runs[(self.runs["dataset"] == dataset) & (self.runs["protocol"] == protocol)]
-        board = aggregate.union_board(runs, metric) if len(runs) else pd.DataFrame()
-        if board.empty:
+        board = aggregate.union_board(runs, metric)
+        if not len(board):
             return board
-        parts = union_parts(board)
-        said = published.union_rows(parts, metric) if self.with_published else pd.DataFrame()
-        if len(said):
-            whole = pd.concat([board.drop(columns="rank"), said.assign(dataset=dataset)], ignore_index=True)
-            board = aggregate.ranked(whole, "harmonic", (), self.rank_published)
-        rows = [tuple(row) for row in board[ROW].itertuples(index=False, name=None)]
-        splits = aggregate.usual(runs)["split"].unique()
-        drawn = {"unified": self.resamples(metric).scores(dataset, int(splits[0]), rows)} if len(splits) == 1 else {}
-        return significance.with_ties(board, "harmonic", ["harmonic", "unified", "arithmetic", *parts], drawn,
-                                  self._classes(metric, [dataset]))
+        printed = published.union_rows(union_parts(board), metric)
+        board = self._with_published(board, printed.assign(dataset=dataset), ("harmonic", ""))
+        splits = selection.usual(runs)["split"].unique()
+        drawn = {("unified", ""): self.resamples(metric).scores(dataset, int(splits[0]), board.keys)} if len(
+            splits) == 1 else {}
+        return significance.with_ties(board, ("harmonic", ""), drawn, self._classes(metric, [dataset]))
 
     def cells(self, dataset: str, metric: str) -> pd.DataFrame:
         """The rungs of a dataset with the label of their row and errors of their scores."""
@@ -115,25 +120,25 @@ class Results:
         """(the cells of one rung, their errors and those of all differences), in the order of the cells."""
         cells = self.cells(dataset, metric)
         here = cells[cells["split"] == split].reset_index(drop=True)
-        rows = [tuple(row) for row in here[ROW].itertuples(index=False, name=None)]
+        rows = list(here[ROW].itertuples(index=False, name=None))
         resamples = self.resamples(metric)
-        found = significance.errors(resamples.scores(dataset, split, rows), here["std"].to_numpy(float),
+        errors = significance.errors(resamples.scores(dataset, split, rows), here["std"].to_numpy(float),
                                 here["n"].to_numpy(float), resamples.classes.get((dataset, split), 2))
-        return here, found
+        return here, errors
 
     def _classes(self, metric: str, datasets: list[str]) -> int:
         """The fewest classes of any rung of these datasets: the degrees of freedom of what is drawn."""
-        found = self.resamples(metric).classes
-        return min((count for (dataset, _), count in found.items() if dataset in datasets), default=2)
+        counts = self.resamples(metric).classes
+        return min((count for (dataset, _), count in counts.items() if dataset in datasets), default=2)
 
     @cached_property
     def _laddered(self) -> list[str]:
-        return sorted(aggregate.on_ladder(self.runs)["dataset"].unique())
+        return sorted(selection.on_ladder(self.runs)["dataset"].unique())
 
     @cached_property
     def members(self) -> list[str]:
         """The datasets that are there as a part of a union alone, with one split."""
-        parts = aggregate.parts_of_unions(self.runs)
+        parts = set().union(*self.runs["members"])
         return [name for name in self.datasets if name in parts and name not in self._laddered]
 
     @cached_property
@@ -152,8 +157,6 @@ class Results:
         return self._kept[key]
 
 
-def union_parts(board: pd.DataFrame) -> list[str]:
+def union_parts(board: Board) -> list[str]:
     """The parts of a union that a `union_board` has scores of."""
-    counted = {str(name).removesuffix(":n") for name in board if str(name).endswith(":n")
-               and np.any(board[name].fillna(0) > 0)}
-    return sorted(counted - {"harmonic", "unified", "arithmetic"})
+    return sorted(set(board.scores.loc[board.scores["statistic"].eq("recall") & (board.scores["n"] > 0), "part"]))

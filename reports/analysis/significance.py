@@ -1,21 +1,22 @@
-"""Ranks that say what they do not know: groups of rows that cannot be told apart, and how firmly each rank stands.
+"""Ranks that say what they do not know: rows whose difference may be chance share them, and how stable each one is.
 
 The error of a difference of two rows has two sources. The test set is finite: `resampling` gives the variance over
 resampled classes, the same draw for both. Training is random: each row adds s^2 / n over its n seeds, where s^2, which
 three seeds hardly tell, is drawn towards that of the other rows. The two are added and tested by Student's t with
 Welch's degrees of freedom; p-values are corrected by Holm over all pairs of a column. A row with one seed adds no
-second part, and one without outcomes of its queries no first.
+second part, and one without results of its queries no first.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from reports.aggregate import ROW
+from reports.aggregate import Board
 from reports.analysis.resampling import Resamples
 from reports.analysis.statistics import ALPHA, holm, moderated
 
@@ -41,7 +42,7 @@ class Errors:
 def errors(drawn: np.ndarray, stds: np.ndarray, counts: np.ndarray, classes: int) -> Errors:
     """The errors of rows with `drawn` scores (rows, draws), deviations over seeds and numbers of seeds.
 
-    `classes` is the number of classes that were drawn; a row of NaN in `drawn` has no outcomes, and then both
+    `classes` is the number of classes that were drawn; a row of NaN in `drawn` has no queries, and then both
     variances are of the seeds alone.
     """
     m = len(stds)
@@ -75,12 +76,12 @@ def _combined(parts: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, n
     return np.where(known, total, np.nan), freedom
 
 
-def p_values(values: np.ndarray, found: Errors) -> np.ndarray:
+def p_values(values: np.ndarray, spread: Errors) -> np.ndarray:
     """Two-sided p-values of all differences, corrected by Holm; NaN where nothing is known, 1 on the diagonal."""
     difference = np.abs(values[:, None] - values[None, :])
     with np.errstate(invalid="ignore", divide="ignore"):
-        p = 2 * stats.t.sf(difference / np.sqrt(found.pair), found.freedom)
-    p = np.where(difference == 0, 1.0, np.where(found.pair == 0, 0.0, p))
+        p = 2 * stats.t.sf(difference / np.sqrt(spread.pair), spread.freedom)
+    p = np.where(difference == 0, 1.0, np.where(spread.pair == 0, 0.0, p))
     upper = np.triu_indices(len(values), 1)
     adjusted = np.eye(len(values))
     adjusted[upper] = holm(p[upper])
@@ -104,7 +105,7 @@ def rank_ranges(values: np.ndarray, p: np.ndarray, alpha: float = ALPHA) -> tupl
 
 
 def tie_groups(values: np.ndarray, p: np.ndarray, alpha: float = ALPHA) -> np.ndarray:
-    """1 for the best row and all that cannot be told from it, 2 for the best of the rest and its like, else 0."""
+    """1 for the best row and all that do not differ from it significantly, 2 for the next such group, else 0."""
     groups = np.zeros(len(values), int)
     for number in (1, 2):
         left = np.flatnonzero(groups == 0)
@@ -117,7 +118,7 @@ def tie_groups(values: np.ndarray, p: np.ndarray, alpha: float = ALPHA) -> np.nd
 
 
 def stability(values: np.ndarray, drawn: np.ndarray, stds: np.ndarray, counts: np.ndarray) -> np.ndarray | None:
-    """(rows, rows): how often each row takes each place when classes are redrawn and seeds err as they do.
+    """(rows, rows): how often each row takes each place when classes and the chance of training are redrawn.
 
     A draw of a row is its score under resampled classes, moved by a normal error of s / sqrt(n); a row whose classes
     cannot be redrawn is moved by its seeds alone. None where no row moves at all.
@@ -133,40 +134,39 @@ def stability(values: np.ndarray, drawn: np.ndarray, stds: np.ndarray, counts: n
     return np.array([np.bincount(row - 1, minlength=len(values)) for row in places]) / draws
 
 
-def board_draws(board: pd.DataFrame, resamples: Resamples, ladders: dict[str, tuple[tuple[int, float], ...]],
-                datasets: list[str]) -> dict[str, np.ndarray]:
-    """For each dataset, and for `mean`, the AGS of the board's rows under resampled classes."""
-    rows = [tuple(row) for row in board[ROW].itertuples(index=False, name=None)]
-    found = {dataset: resamples.ags(dataset, ladders[dataset], rows) for dataset in datasets}
-    found["mean"] = np.mean(list(found.values()), axis=0) if found else np.zeros((len(rows), resamples.draws))
-    return found
+def board_draws(board: Board, resamples: Resamples,
+                ladders: dict[str, tuple[tuple[int, float], ...]]) -> dict[tuple[str, str], np.ndarray]:
+    """The AGS of the board's rows under resampled classes, of each dataset and their mean, by (statistic, part)."""
+    drawn = {("ags", name): resamples.ags(name, ladders[name], board.keys) for name in board.parts("ags")}
+    mean = np.mean(list(drawn.values()), axis=0) if drawn else np.zeros((len(board), resamples.draws))
+    return drawn | {("mean", ""): mean}
 
 
-def with_ties(board: pd.DataFrame, by: str, columns: list[str], drawn: dict[str, np.ndarray],
-              classes: int) -> pd.DataFrame:
-    """A ranked board with `rank:low` and `rank:high`, and for each column `:group`, `:low` and `:high`.
+def with_ties(board: Board, by: tuple[str, str], drawn: dict[tuple[str, str], np.ndarray], classes: int) -> Board:
+    """A ranked board with the facts `rank:low`, `rank:high`, and each score with `low`, `high` and `group`.
 
-    `drawn` holds the draws of the board's rows for the columns that have some; `by` is the column of the ranks. All
-    rows must be of one ranking.
+    `drawn` holds the draws of the board's rows for the scores that have some, by (statistic, part); `by` is the score
+    of the ranks. All rows must be of one ranking.
     """
-    board = board.copy()
-    ranks = board["rank"].notna().to_numpy()
-    for key in columns:
-        values, empty = board[key].to_numpy(float), np.full((len(board), 2), np.nan)
-        counts = board[f"{key}:n"].fillna(0).to_numpy(float)
-        found = errors(drawn.get(key, empty), board[f"{key}:std"].to_numpy(float), counts, classes)
-        half = found.half_widths()
-        board[f"{key}:low"], board[f"{key}:high"] = values - half, values + half
+    ranks = board.rows["rank"].notna().to_numpy()
+    scores: list[pd.DataFrame] = []
+    facts: dict[str, Any] = {}
+    for key in board.scores[["statistic", "part"]].drop_duplicates().itertuples(index=False, name=None):
+        column = board.column(*key).assign(statistic=key[0], part=key[1])
+        values, empty = column["score"].to_numpy(float), np.full((len(board), 2), np.nan)
+        counts = column["n"].fillna(0).to_numpy(float)
+        spread = errors(drawn.get(key, empty), column["std"].to_numpy(float), counts, classes)
+        half = spread.half_widths()
         rows = np.flatnonzero(ranks & ~np.isnan(values))
         part = Errors(*(side[rows] if side.ndim == 1 else side[np.ix_(rows, rows)] for side in
-                        (found.own, found.own_freedom, found.pair, found.freedom)))
+                        (spread.own, spread.own_freedom, spread.pair, spread.freedom)))
         p = p_values(values[rows], part)
         groups = np.full(len(board), np.nan)
         groups[rows] = tie_groups(values[rows], p) if len(rows) > 1 else 0
-        board[f"{key}:group"] = groups
+        scores.append(column.assign(low=values - half, high=values + half, group=groups).reset_index())
         if key == by:
             first, last = np.full(len(board), np.nan), np.full(len(board), np.nan)
             first[rows], last[rows] = rank_ranges(values[rows], p)
-            board["rank:low"], board["rank:high"] = first, last
-            board["rank:tested"] = bool(len(rows) < 2 or not np.isnan(p).any())
-    return board
+            facts = {"rank:low": first, "rank:high": last,
+                     "rank:tested": bool(len(rows) < 2 or not np.isnan(p).any())}
+    return replace(board, rows=board.rows.assign(**facts), scores=pd.concat(scores, ignore_index=True))

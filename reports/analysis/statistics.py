@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy import optimize, special, stats
 
-from reports.aggregate import ROW
+from reports.selection import ROW
 
 ALPHA = 0.05
 FEW = 20
@@ -24,13 +24,13 @@ def t_interval(values: Iterable[float], level: float = 0.95) -> tuple[float, flo
     >>> tuple(round(bound, 3) for bound in t_interval([1.0, 2.0, 3.0]))
     (2.0, -0.484, 4.484)
     """
-    found = np.asarray([value for value in values if math.isfinite(value)], float)
-    if len(found) == 0:
+    finite = np.asarray([value for value in values if math.isfinite(value)], float)
+    if len(finite) == 0:
         return math.nan, math.nan, math.nan
-    mean = float(found.mean())
-    if len(found) == 1:
+    mean = float(finite.mean())
+    if len(finite) == 1:
         return mean, math.nan, math.nan
-    half = float(stats.t.ppf((1 + level) / 2, len(found) - 1) * found.std(ddof=1) / math.sqrt(len(found)))
+    half = float(stats.t.ppf((1 + level) / 2, len(finite) - 1) * finite.std(ddof=1) / math.sqrt(len(finite)))
     return mean, mean - half, mean + half
 
 
@@ -44,25 +44,25 @@ def moderated(variances: np.ndarray, freedom: np.ndarray) -> tuple[np.ndarray, n
     of a small board are called different too often. Variances of zero (nothing is random there) and missing ones
     stay as they are, and all of them where fewer than `FEW` rows tell of the rest.
 
-    >>> found, freedom = moderated(np.array([1.0, 4.0] * 10), np.full(20, 2.0))
-    >>> found[:2].round(2).tolist(), int(freedom[0])
+    >>> variances, freedom = moderated(np.array([1.0, 4.0] * 10), np.full(20, 2.0))
+    >>> variances[:2].round(2).tolist(), int(freedom[0])
     ([2.43, 4.0], 42)
     """
     variances, freedom = np.array(variances, float), np.array(freedom, float)
     with np.errstate(invalid="ignore"):
-        told = (variances > 0) & (freedom > 0)
-    if told.sum() < FEW:
+        known = (variances > 0) & (freedom > 0)
+    if known.sum() < FEW:
         return variances, freedom
-    own, half = variances[told], freedom[told] / 2
+    own, half = variances[known], freedom[known] / 2
     logs = np.log(own) - special.digamma(half) + np.log(half)
     beyond = logs.var(ddof=1) - special.polygamma(1, half).mean()
     if beyond > 0:
         prior = 2 * optimize.brentq(lambda x: special.polygamma(1, x) - beyond, 1e-4, 1e8)
         common = math.exp(logs.mean() + special.digamma(prior / 2) - math.log(prior / 2))
     else:  # the rows vary no more than chance makes them: all of them tell one variance
-        prior, common = freedom[told].sum(), own.mean()
-    variances[told] = np.maximum(own, (prior * common + freedom[told] * own) / (prior + freedom[told]))
-    freedom[told] += prior
+        prior, common = freedom[known].sum(), own.mean()
+    variances[known] = np.maximum(own, (prior * common + freedom[known] * own) / (prior + freedom[known]))
+    freedom[known] += prior
     return variances, freedom
 
 
@@ -72,19 +72,19 @@ def holm(p: Sequence[float] | np.ndarray) -> np.ndarray:
     >>> holm([0.01, 0.04, 0.03]).round(4).tolist()
     [0.03, 0.06, 0.06]
     """
-    given = np.asarray(p, float)
-    adjusted = np.full(given.shape, np.nan)
-    there = np.flatnonzero(~np.isnan(given))
-    order = there[np.argsort(given[there], kind="stable")]
+    raw = np.asarray(p, float)
+    adjusted = np.full(raw.shape, np.nan)
+    there = np.flatnonzero(~np.isnan(raw))
+    order = there[np.argsort(raw[there], kind="stable")]
     factors = len(order) - np.arange(len(order))
-    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(given[order] * factors))
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(raw[order] * factors))
     return adjusted
 
 
 def cell_table(cells: pd.DataFrame) -> pd.DataFrame:
-    """Labels x (dataset, split) of scores, of the rows that have every cell; floors are left out."""
-    wide = cells[~cells["floor"]].pivot_table(index="label", columns=["dataset", "split"], values="score", sort=False)
-    return wide.dropna()
+    """Labels x (dataset, split) of scores, of the rows that have every cell, without baselines."""
+    trained = cells[~cells["baseline"]]
+    return trained.pivot_table(index="label", columns=["dataset", "split"], values="score", sort=False).dropna()
 
 
 def signed_rank(differences: np.ndarray) -> np.ndarray:
@@ -122,8 +122,7 @@ def wilcoxon_pairs(wide: pd.DataFrame) -> pd.DataFrame:
     rows = {"first": [labels[a] for a in i], "second": [labels[b] for b in j], "wins": wins,
             "ties": differences.shape[1] - wins - losses, "losses": losses, "difference": differences.mean(axis=1),
             "p": p}
-    found = pd.DataFrame(rows)
-    return found.assign(holm=holm(found["p"].to_numpy(float)))
+    return pd.DataFrame(rows).assign(holm=holm(p))
 
 
 @dataclass(frozen=True)
@@ -140,14 +139,14 @@ class Friedman:
     def cliques(self) -> list[tuple[str, ...]]:
         """The longest runs of methods whose mean ranks lie within the critical difference, best first."""
         order = sorted(self.ranks, key=lambda label: self.ranks[label])
-        found: list[tuple[str, ...]] = []
+        longest: list[tuple[str, ...]] = []
         reach = -1
         for start, label in enumerate(order):
             within = [i for i in range(start, len(order)) if self.ranks[order[i]] - self.ranks[label] <= self.critical]
             if within[-1] > start and within[-1] > reach:
-                found.append(tuple(order[start:within[-1] + 1]))
+                longest.append(tuple(order[start:within[-1] + 1]))
             reach = max(reach, within[-1])
-        return found
+        return longest
 
 
 def friedman(wide: pd.DataFrame) -> Friedman | None:
@@ -174,12 +173,12 @@ def critical_difference(methods: int, cells: int, alpha: float = ALPHA) -> float
 
 
 def kendall_between_rungs(cells: pd.DataFrame) -> pd.DataFrame:
-    """Kendall's tau-b between the rankings of the methods on every two rungs; floors and incomplete rows left out.
+    """Kendall's tau-b between the rankings of the methods on every two rungs; baselines and incomplete rows left out.
 
     tau = 1 where two rungs rank the methods alike, -1 where one reverses the other; `flips` counts the pairs of
     methods that change places. Takes the cells of `aggregate.rung_scores`.
     """
-    wide = cells[~cells["floor"]].pivot_table(index=ROW, columns="split", values="score").dropna()
+    wide = cells[~cells["baseline"]].pivot_table(index=ROW, columns="split", values="score").dropna()
     order = cells.drop_duplicates("split").sort_values(["frd", "split"])["split"]
     rows = []
     for a, b in combinations([split for split in order if split in wide], 2):

@@ -11,17 +11,18 @@ from typing import Any
 import pandas as pd
 
 from reports import ReportError
-from reports.aggregate import ROW, spread
+from reports.aggregate import key_of, spread
+from reports.selection import ROW
 from reports.storage import packed
 from reports.tables.boards import Column, Table, bar_note, row_columns
 
 NAME = "cross.json"
 SCHEMA = 1
-COLUMNS = ["trained", *ROW, "label", "seed", "evaluated", "metric", "score", "floor", "floor_backbone"]
+COLUMNS = ["trained", *ROW, "label", "seed", "evaluated", "metric", "score", "frozen", "frozen_backbone"]
 
 
 def collect(runs: pd.DataFrame) -> pd.DataFrame:
-    """One row a run, dataset that it was evaluated on, and metric: its score and that of the frozen floor there."""
+    """One row a run, dataset that it was evaluated on, and metric: its score and that of the frozen network there."""
     rows: list[tuple[Any, ...]] = []
     for *key, path in runs[["dataset", *ROW, "label", "seed", "path"]].itertuples(index=False, name=None):
         content = packed.beside(path, NAME)
@@ -29,19 +30,19 @@ def collect(runs: pd.DataFrame) -> pd.DataFrame:
             continue
         if not isinstance(content, dict) or content.get("schema") != SCHEMA:
             raise ReportError(f"{Path(path) / NAME}: not of schema {SCHEMA}; delete it and run the study again")
-        for target, found in sorted(content["targets"].items()):
-            floor = found.get("floor") or {}
-            for metric, score in sorted(found["scores"].items()):
-                rows.append((*key, target, metric, score, floor.get("scores", {}).get(metric), floor.get("backbone")))
+        for target, result in sorted(content["targets"].items()):
+            frozen = result.get("floor") or {}
+            for metric, score in sorted(result["scores"].items()):
+                rows.append((*key, target, metric, score, frozen.get("scores", {}).get(metric), frozen.get("backbone")))
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def table(found: pd.DataFrame, runs: pd.DataFrame, trained: str, metric: str) -> Table:
-    """Methods trained on one dataset x the datasets that they were evaluated on, with the frozen floor of each.
+def table(evaluated: pd.DataFrame, runs: pd.DataFrame, trained: str, metric: str) -> Table:
+    """Methods trained on one dataset x the datasets that they were evaluated on, with the frozen network on each.
 
     The column of the dataset itself holds the scores on its own default split.
     """
-    here = found[(found["trained"] == trained) & (found["metric"] == metric)]
+    here = evaluated[(evaluated["trained"] == trained) & (evaluated["metric"] == metric)]
     targets = sorted(here["evaluated"].unique())
     own = runs[(runs["dataset"] == trained) & (runs["kind"] == "default")]
     rows = []
@@ -51,32 +52,37 @@ def table(found: pd.DataFrame, runs: pd.DataFrame, trained: str, metric: str) ->
         row["own"], row["own:std"], row["own:n"] = spread(mine[metric].astype(float))
         for target in targets:
             scores = group[group["evaluated"] == target]
-            row[target], row[f"{target}:std"], row[f"{target}:n"] = spread(scores["score"].astype(float))
-            floor = scores["floor"].dropna().astype(float)
-            row[f"{target}:gain"] = row[target] - float(floor.iloc[0]) if len(floor) else float("nan")
+            name = key_of("target", target)
+            row[name], row[f"{name}:std"], row[f"{name}:n"] = spread(scores["score"].astype(float))
+            frozen = scores["frozen"].dropna().astype(float)
+            row[f"{name}:gain"] = row[name] - float(frozen.iloc[0]) if len(frozen) else float("nan")
         rows.append(row)
-    for (protocol, backbone), group in here.dropna(subset=["floor"]).groupby(["protocol", "floor_backbone"], sort=True):
-        floors = {str(name): float(score) for name, score in group.groupby("evaluated")["floor"].first().items()}
-        rows.append(dict(zip(ROW, ("frozen", protocol, backbone, "run"))) | {"floor": True} | floors)
-    frame = pd.DataFrame(rows).sort_values(ROW, kind="stable").sort_values(targets[0], ascending=False, kind="stable")
+    compared = here.dropna(subset=["frozen"])
+    for (protocol, backbone), group in compared.groupby(["protocol", "frozen_backbone"], sort=True):
+        frozen = {key_of("target", str(name)): float(score)
+                  for name, score in group.groupby("evaluated")["frozen"].first().items()}
+        rows.append(dict(zip(ROW, ("frozen", protocol, backbone, "run"))) | {"baseline": True} | frozen)
+    frame = pd.DataFrame(rows).sort_values(ROW, kind="stable")
+    frame = frame.sort_values(key_of("target", targets[0]), ascending=False, kind="stable")
     method, *rest = row_columns(frame)
     columns = [method, Column("own", f"{trained} (its own)", "score", "On the default split of the dataset that it was "
                               "trained on")]
     for target in targets:
-        columns.append(Column(target, target, "score", f"{metric} on the default test set of {target}"))
-        if frame[f"{target}:gain"].notna().any():
-            columns.append(Column(f"{target}:gain", "vs frozen", "gain", f"Less the frozen backbone on {target}"))
-    note = bar_note(frame, ["own", *targets])
+        name = key_of("target", target)
+        columns.append(Column(name, target, "score", f"{metric} on the default test set of {target}"))
+        if frame[f"{name}:gain"].notna().any():
+            columns.append(Column(f"{name}:gain", "vs frozen", "gain", f"Less the frozen backbone on {target}"))
+    note = bar_note(frame, ["own", *(key_of("target", target) for target in targets)])
     return Table(f"cross-{trained}-{metric}", f"{metric} of networks trained on {trained}", (*columns, *rest),
                  frame.reset_index(drop=True), note)
 
 
-def matrix(found: pd.DataFrame, runs: pd.DataFrame, metric: str) -> Table:
+def matrix(evaluated: pd.DataFrame, runs: pd.DataFrame, metric: str) -> Table:
     """Trained on x evaluated on: the mean over the methods on a backbone, on the diagonal of their own default splits.
 
-    The last rows are the frozen floors, of the backbones that were run frozen.
+    The last rows are the frozen networks, of the backbones that were run frozen.
     """
-    here = found[found["metric"] == metric]
+    here = evaluated[evaluated["metric"] == metric]
     trained = sorted(here["trained"].unique())
     names = sorted(set(here["evaluated"]) | set(trained))
     rows: list[dict[str, Any]] = []
@@ -84,19 +90,21 @@ def matrix(found: pd.DataFrame, runs: pd.DataFrame, metric: str) -> Table:
         labels = set(part["label"])
         own = runs[(runs["dataset"] == source) & (runs["kind"] == "default") & runs["label"].isin(labels)]
         row: dict[str, Any] = {"trained": source, "backbone": backbone, "methods": len(labels),
-                               str(source): own[metric].astype(float).mean()}
-        row |= {str(name): score for name, score in part.groupby("evaluated")["score"].mean().items()}
-        better = part.dropna(subset=["floor"]).groupby(["label", "evaluated"])[["score", "floor"]].mean()
-        row["above"] = f"{int((better['score'] > better['floor']).sum())}/{len(better)}" if len(better) else "–"
+                               key_of("target", str(source)): own[metric].astype(float).mean()}
+        row |= {key_of("target", str(name)): score for name, score in part.groupby("evaluated")["score"].mean().items()}
+        better = part.dropna(subset=["frozen"]).groupby(["label", "evaluated"])[["score", "frozen"]].mean()
+        row["above"] = f"{int((better['score'] > better['frozen']).sum())}/{len(better)}" if len(better) else "–"
         rows.append(row)
-    for backbone, part in here.dropna(subset=["floor"]).groupby("floor_backbone", sort=True):
-        floors = {str(name): score for name, score in part.groupby("evaluated")["floor"].max().items()}
-        rows.append({"trained": "nothing (frozen)", "backbone": backbone, "floor": True} | floors)
+    for backbone, part in here.dropna(subset=["frozen"]).groupby("frozen_backbone", sort=True):
+        best = part.groupby("evaluated")["frozen"].max()
+        frozen = {key_of("target", str(name)): score for name, score in best.items()}
+        rows.append({"trained": "nothing (frozen)", "backbone": backbone, "baseline": True} | frozen)
     several = len({row["backbone"] for row in rows}) > 1
     columns = (Column("trained", "Trained on"), *((Column("backbone", "Backbone"),) if several else ()),
                Column("methods", "Methods", "number", digits=0),
-               *(Column(name, name, "score", f"{metric} on the default test set of {name}") for name in names),
-               Column("above", "Above the floor", "text", "Pairs of a method and another dataset on which it beats the "
+               *(Column(key_of("target", name), name, "score", f"{metric} on the default test set of {name}")
+                 for name in names),
+               Column("above", "Above frozen", "text", "Pairs of a method and another dataset on which it beats the "
                       "frozen backbone"))
     return Table(f"cross-{metric}", f"{metric} by the dataset that was trained on, mean over methods", columns,
-                 pd.DataFrame(rows).reindex(columns=[*(column.key for column in columns), "floor"]), marked=False)
+                 pd.DataFrame(rows).reindex(columns=[*(column.key for column in columns), "baseline"]), marked=False)

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from reports import aggregate
-from reports.aggregate import ROW
+from reports import aggregate, selection
+from reports.aggregate import Board, key_of
 from reports.analysis import baselines, significance
 from reports.analysis.results import Results
 from reports.records import FACTS, metrics
-from reports.tables.boards import Column, Table, bar_note, row_columns
+from reports.selection import ROW, TYPED
+from reports.tables.boards import Column, Table, bar_note, overrides_note, row_columns
 
 OBJECTS = ("ladder", "papers", "tags", "cite", "summary", "settings", "protocol_settings", "curve", "chosen_epochs",
-           "path", "parts", "members")
+           "path", "parts", "members", "overrides")
 
 
 def _metric_order(metric: str) -> tuple[bool, bool, str, int]:
@@ -34,58 +35,60 @@ def rungs_of(cells: pd.DataFrame) -> pd.DataFrame:
     return cells.drop_duplicates("split").sort_values(["frd", "split"])
 
 
-def heat_table(results: Results, dataset: str, metric: str) -> Table:
-    """Method x rung with the AGS of the dataset: one row a method, one column a split, in order of distance.
+def rung_board(results: Results, dataset: str, metric: str) -> Board:
+    """The board of one dataset: `ags`, and the score on each split as `rung`, ranked within each protocol.
 
-    Ranked within each protocol by AGS, without a ladder by the score on the default split.
+    Ranked by AGS, without a ladder by the score on the default split; with intervals, rank ranges and tie groups.
     """
     cells = results.cells(dataset, metric)
-    runs = results.runs[results.runs["dataset"] == dataset]
-    board = aggregate.ags_board(runs, metric)
-    rungs = rungs_of(cells)
+    board = aggregate.ags_board(results.runs[results.runs["dataset"] == dataset], metric)
+    by, splits = ("ags", dataset), rungs_of(cells)["split"].tolist()
+    if not len(board):
+        rows = cells[[*ROW, "family", "base_method", "baseline"]].drop_duplicates(ROW)
+        rows = rows.assign(covered=1, cells=1, overrides=[results.overrides[key] for key in
+                                                          rows[ROW].itertuples(index=False, name=None)])
+        board = Board.of(rows.to_dict("records"), [])
+        by = ("rung", str(selection.usual(rungs_of(cells))["split"].iloc[0])) if splits else by
+    numbers = {key: number for number, key in zip(board.rows.index, board.keys)}
+    scores = cells.assign(row=[numbers[key] for key in cells[ROW].itertuples(index=False, name=None)],
+                          statistic="rung", part=cells["split"].astype(str), coverage=None)[aggregate.SCORE]
+    own = board.scores[board.scores["statistic"] == "ags"]
+    board = replace(board, scores=pd.concat([own, scores], ignore_index=True) if len(own) else scores)
+    board = aggregate.ranked(board, by, ("protocol",))
+    resamples = results.resamples(metric)
+    classes = min((resamples.classes.get((dataset, split), 2) for split in splits), default=2)
+    parts = []
+    for protocol in board.rows["protocol"].unique():
+        part = board.where(board.rows["protocol"] == protocol)
+        drawn = {("rung", str(split)): resamples.scores(dataset, split, part.keys) for split in splits}
+        if len(own):
+            drawn[by] = resamples.ags(dataset, results.ladders[dataset], part.keys)
+        parts.append(significance.with_ties(part, by, drawn, classes))
+    return replace(board, rows=pd.concat([part.rows for part in parts]),
+                   scores=pd.concat([part.scores for part in parts], ignore_index=True)) if parts else board
+
+
+def heat_table(results: Results, dataset: str, metric: str) -> Table:
+    """Method x rung with the AGS of the dataset: one row a method, one column a split, in order of distance."""
+    board = rung_board(results, dataset, metric)
+    frame, rungs = board.wide(), rungs_of(results.cells(dataset, metric))
     note = "Columns are headed by the Fréchet distance of their split. " if rungs["frd"].notna().any() else ""
-    if board.empty:
-        board = cells[[*ROW, "family", "floor"]].drop_duplicates(ignore_index=True)
-    keys = pd.MultiIndex.from_frame(board[ROW])
-    for split in rungs["split"]:
-        here = cells[cells["split"] == split].set_index(ROW)
-        for key, column in ((f"rung{split}", "score"), (f"rung{split}:std", "std"), (f"rung{split}:n", "n")):
-            board[key] = here[column].reindex(keys).to_numpy(dtype=float)
-    by, splits = dataset, rungs["split"].tolist()
-    if dataset not in board and splits:
-        usual = aggregate.usual(rungs)["split"].iloc[0]
-        by, note = f"rung{usual}", f"{note}There is no ladder: ranked by the score on split {usual}. "
-        board = aggregate.ranked(board.assign(covered=1, cells=1), by, ("protocol",))
-    parts = [_with_ties(results, part, dataset, metric, splits, by) for _, part in
-             board.groupby("protocol", sort=False)]
-    board = pd.concat(parts, ignore_index=True) if parts else board
-    method, *rest = row_columns(board)
+    method, *rest = row_columns(frame)
     columns = [Column("rank", "Rank", "rank"), method]
-    if dataset in board:
-        columns.append(Column(dataset, "AGS", "score", f"Area under {metric} over the normalised distance"))
+    if board.parts("ags"):
+        columns.append(Column(key_of("ags", dataset), "AGS", "score",
+                              f"Area under {metric} over the normalised distance"))
+    elif len(rungs):
+        note += f"There is no ladder: ranked by the score on split {selection.usual(rungs)['split'].iloc[0]}. "
     for split, frd, kind in zip(rungs["split"], rungs["frd"], rungs["kind"]):
         mark = " (default)" if kind == "default" else ""
-        columns.append(Column(f"rung{split}", distance(frd, split), "score", f"Split {split}{mark}, {metric}",
-                              heat=True))
+        columns.append(Column(f"rung:{split}", distance(frd, split), "score",
+                              f"Split {split}{mark}, {metric}", heat=True))
     columns += rest
-    note += "Ranks and bold are within a protocol. " if len(parts) > 1 else ""
-    note += bar_note(board, [column.key for column in columns if column.kind == "score"])
+    note += "Ranks and bold are within a protocol. " if frame["protocol"].nunique() > 1 else ""
+    note += bar_note(frame, [column.key for column in columns if column.kind == "score"]) + overrides_note(board)
     caption = f"{metric} of each method on each split of {dataset}"
-    return Table(f"{dataset}-{metric}", caption, tuple(columns), board, note)
-
-
-def _with_ties(results: Results, board: pd.DataFrame, dataset: str, metric: str, splits: list[int],
-               by: str) -> pd.DataFrame:
-    """The rows of one protocol with intervals, rank ranges and tie groups."""
-    resamples = results.resamples(metric)
-    rows = [tuple(row) for row in board[ROW].itertuples(index=False, name=None)]
-    drawn = {f"rung{split}": resamples.scores(dataset, split, rows) for split in splits}
-    columns = [f"rung{split}" for split in splits]
-    if dataset in board:
-        drawn[dataset] = resamples.ags(dataset, results.ladders[dataset], rows)
-        columns.insert(0, dataset)
-    classes = min((resamples.classes.get((dataset, split), 2) for split in splits), default=2)
-    return significance.with_ties(board, by, columns, drawn, classes)
+    return Table(f"{dataset}-{metric}", caption, tuple(columns), frame, note)
 
 
 def split_table(results: Results, dataset: str) -> Table:
@@ -107,22 +110,22 @@ def split_table(results: Results, dataset: str) -> Table:
 
 
 def gain_table(results: Results, dataset: str, metric: str) -> Table | None:
-    """What each method gains over the frozen backbone on each rung, and where it falls below; None without floor."""
+    """What each method gains over the frozen backbone on each rung, and where it falls below; None without that."""
     whole = results.cells(dataset, metric)
-    cells = baselines.gain_over_floor(whole)
-    cells = cells[~cells["floor"] & cells["gain"].notna()]
+    cells = baselines.gain_over_frozen(whole)
+    cells = cells[~cells["baseline"] & cells["gain"].notna()]
     if cells.empty:
         return None
     board = cells.pivot_table(index=ROW, columns="split", values="gain")
     board = board.loc[board.mean(axis=1).sort_values(ascending=False, kind="stable").index]
-    board = board.rename(columns=lambda split: f"rung{split}").reset_index()
+    board = board.rename(columns=lambda split: f"rung:{split}").reset_index()
     below = baselines.falls_below(whole).set_index(ROW)["below"]
     board["below"] = below.reindex(pd.MultiIndex.from_frame(board[ROW])).to_numpy(dtype=float)
     rungs = rungs_of(cells)
-    columns = [*row_columns(board), *(Column(f"rung{split}", distance(frd, split), "gain", f"Split {split}", heat=True)
+    columns = [*row_columns(board), *(Column(f"rung:{split}", distance(frd, split), "gain", f"Split {split}", heat=True)
                                       for split, frd in zip(rungs["split"], rungs["frd"])),
-               Column("below", "Below from", "number", "Distance at which the row falls below the floor, straight "
-                      "lines between rungs", 1)]
+               Column("below", "Below from", "number", "Distance at which the row falls below the frozen backbone, "
+                      "straight lines between rungs", 1)]
     return Table(f"{dataset}-gain", f"Gain over the frozen backbone, points of {metric}", tuple(columns), board)
 
 
@@ -130,9 +133,10 @@ def tau_table(flips: pd.DataFrame, rungs: pd.DataFrame, dataset: str) -> Table:
     """Kendall's tau between every two rungs as a square table."""
     heads = dict(zip(rungs["split"], (distance(frd, split) for split, frd in zip(rungs["split"], rungs["frd"]))))
     known = {(a, b): tau for a, b, tau in flips[["first", "second", "tau"]].itertuples(index=False, name=None)}
-    rows = [{"rung": heads[a]} | {f"rung{b}": 1.0 if a == b else known.get((a, b), known.get((b, a))) for b in heads}
+    rows = [{"rung": heads[a]} | {f"rung:{b}": 1.0 if a == b else known.get((a, b), known.get((b, a))) for b in heads}
             for a in heads]
-    columns = (Column("rung", "Distance"), *(Column(f"rung{b}", head, "number", digits=2) for b, head in heads.items()))
+    columns = (Column("rung", "Distance"),
+               *(Column(f"rung:{b}", head, "number", digits=2) for b, head in heads.items()))
     return Table(f"{dataset}-tau", f"Kendall's τ between the rankings on the splits of {dataset}", columns,
                  pd.DataFrame(rows), "1: the same ranking, 0: unrelated, −1: reversed.")
 
@@ -157,7 +161,8 @@ def runs_table(runs: pd.DataFrame, name: str, caption: str) -> Table:
 def tidy(frame: pd.DataFrame) -> pd.DataFrame:
     """All runs with their plain columns, for the CSV beside the site; ladders, curves and paths stay in the records."""
     plain = [key for key in FACTS if key not in OBJECTS]
-    return frame[[*plain, *(column for column in frame.columns if column not in (*FACTS, "label"))]]
+    rest = [column for column in frame.columns if column not in (*FACTS, *TYPED)]
+    return frame[[*plain, *rest]].assign(overrides=[selection.overrides_text([each]) for each in frame["overrides"]])
 
 
 def failure_table(failures: pd.DataFrame) -> Table:
@@ -165,7 +170,7 @@ def failure_table(failures: pd.DataFrame) -> Table:
     columns = (Column("dataset", "Dataset"), Column("split", "Split"), Column("method", "Method"),
                Column("seed", "Seed"), Column("state", "State"), Column("cause", "Cause"), Column("remedy", "Remedy"))
     order = [c.key for c in columns]
-    first = failures["cause"].map(lambda cause: str(cause or "not told").splitlines()[0])
+    first = failures["cause"].map(lambda cause: str(cause or "no cause recorded").splitlines()[0])
     shown = failures.assign(cause=first)[order].fillna("").astype(str).sort_values(order, kind="stable")
     return Table("failures", "Runs without a result", columns, shown.reset_index(drop=True))
 
@@ -194,18 +199,9 @@ def changelog(runs: pd.DataFrame) -> Table:
     rows = []
     for (day, version, code), group in days.groupby(["day", "version", "code"], sort=True):
         names = sorted(group["method"].unique())
-        told = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-        rows.append((day, version, code, len(group), ", ".join(sorted(group["dataset"].unique())), told))
+        listed = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+        rows.append((day, version, code, len(group), ", ".join(sorted(group["dataset"].unique())), listed))
     frame = pd.DataFrame(rows[::-1], columns=["day", "version", "code", "runs", "datasets", "methods"])
     columns = (Column("day", "Day"), Column("version", "Version"), Column("code", "Commit"),
                Column("runs", "Runs", "number", digits=0), Column("datasets", "Datasets"), Column("methods", "Methods"))
     return Table("changelog", "Runs by day and code", columns, frame)
-
-
-def spearman(a: pd.Series, b: pd.Series) -> float:
-    """Spearman's rank correlation of two series, of the pairs that are whole; NaN below three or where one is flat."""
-    both = pd.concat([a, b], axis=1).astype(float).dropna()
-    if len(both) < 3 or both.nunique().min() < 2:
-        return float("nan")
-    ranks = both.rank()
-    return float(np.corrcoef(ranks.iloc[:, 0], ranks.iloc[:, 1])[0, 1])

@@ -23,7 +23,7 @@ DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1.2)), (0, (4, 1.2, 1, 1.
                            (0, (4, 1.2, 1, 1.2)))
 GREY, INK, GRID = "#808285", "#1b1d21", "#dfe1e5"
 NAMED = 16
-"""Curves that can all be named at their ends; of more, those with a hue of their own and the floors are."""
+"""Curves that can all be named at their ends; of more, those with a hue of their own and the baselines are."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ class Style:
     number: int
 
 
-def styles(labels: Sequence[str], floors: Sequence[str] = ()) -> dict[str, Style]:
-    """A style for each label: the first eight get a hue each, later ones are grey, the floors grey and dashed."""
-    found = {label: Style(HUES[i], MARKERS[i], DASHES[i], i) if i < len(HUES) else Style(GREY, MARKERS[i % 8], "-", -1)
+def styles(labels: Sequence[str], baselines: Sequence[str] = ()) -> dict[str, Style]:
+    """A style for each label: the first eight get a hue each, later ones are grey, baselines grey and dashed."""
+    looks = {label: Style(HUES[i], MARKERS[i], DASHES[i], i) if i < len(HUES) else Style(GREY, MARKERS[i % 8], "-", -1)
              for i, label in enumerate(labels)}
-    return found | {label: Style(GREY, "|x12"[i % 4], (0, (3 - i % 2, 3)), -2) for i, label in enumerate(floors)}
+    return looks | {label: Style(GREY, "|x12"[i % 4], (0, (3 - i % 2, 3)), -2) for i, label in enumerate(baselines)}
 
 
 def styles_of(labels: Sequence[str], look: dict[str, Style]) -> dict[str, Style]:
@@ -101,9 +101,9 @@ def _hoisted(body: str) -> str:
     >>> _hoisted('<use x="1" style="fill: red"/>\\n<use x="2" style="fill: red"/>\\n').replace("\\n", "")
     '<g style="fill: red"><use x="1"/><use x="2"/></g>'
     """
-    def group(found: re.Match[str]) -> str:
-        style = found[1]
-        return f"<g{style}>\n{found[0].replace(style, '')}</g>\n"
+    def group(marks: re.Match[str]) -> str:
+        style = marks[1]
+        return f"<g{style}>\n{marks[0].replace(style, '')}</g>\n"
 
     return re.sub(r'<use [^>]*( style="[^"]*")/>\n(?:<use [^>]*\1/>\n)+', group, body)
 

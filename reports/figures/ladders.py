@@ -11,6 +11,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from reports.aggregate import key_of
 from reports.figures.drawing import (
     GREY,
     GRID,
@@ -41,11 +42,11 @@ def ladder_curve(cells: pd.DataFrame, look: dict[str, Style], name: str, title: 
                  relative: bool = False) -> str:
     """Score over Fréchet distance at true scale, a curve for each `label` in the cells of `aggregate.rung_scores`.
 
-    With `relative` the mean over the methods (floors not counted) is taken off at each rung. The band is one
-    standard deviation over seeds. The default split is marked; floors are dashed and grey.
+    With `relative` the mean over the methods (baselines not counted) is taken off at each rung. The band is one
+    standard deviation over seeds. The default split is marked; baselines are dashed and grey.
     """
     if relative:
-        cells = cells[~cells["floor"]]
+        cells = cells[~cells["baseline"]]
         whole = cells.groupby("label")["split"].transform("nunique") == cells["split"].nunique()
         cells = cells[whole]
         cells = cells.assign(score=cells["score"] - cells.groupby("split")["score"].transform("mean"))
@@ -89,8 +90,8 @@ def ladder_curve(cells: pd.DataFrame, look: dict[str, Style], name: str, title: 
         axes.set_ylim(bottom, top)
         if ends:
             end_labels(axes, ends)
-        told = "; ".join(f"{label} ends at {score:.1f}" for label, _, score, _ in ends)
-        return svg(figure, name, title, f"{metric} over the distance of {len(rungs)} splits: {told}.")
+        ends_text = "; ".join(f"{label} ends at {score:.1f}" for label, _, score, _ in ends)
+        return svg(figure, name, title, f"{metric} over the distance of {len(rungs)} splits: {ends_text}.")
 
 
 def _distance(frd: float) -> str:
@@ -114,9 +115,9 @@ def _legible(places: list[float], share: float = 0.075) -> list[float]:
 def rank_flips(cells: pd.DataFrame, look: dict[str, Style], name: str, title: str) -> str:
     """The rank of each method on each rung, rungs in order of distance: lines that cross are rankings that flip.
 
-    Takes the cells of `aggregate.rung_scores` with labels; floors and rows that lack a rung are left out.
+    Takes the cells of `aggregate.rung_scores` with labels; baselines and rows that lack a rung are left out.
     """
-    cells = cells[~cells["floor"]]
+    cells = cells[~cells["baseline"]]
     wide = cells.pivot_table(index="label", columns="split", values="score", sort=False).dropna()
     rungs = cells.drop_duplicates("split").sort_values(["frd", "split"])
     ranks = wide[rungs["split"].tolist()].rank(ascending=False, method="min")
@@ -143,8 +144,8 @@ def rank_flips(cells: pd.DataFrame, look: dict[str, Style], name: str, title: st
         axes.yaxis.set_major_locator(MaxNLocator(min(10, len(ranks)), integer=True))
         axes.grid(axis="x")
         end_labels(axes, ends)
-        told = "; ".join(f"{label}: {', '.join(str(int(rank)) for rank in row)}" for label, row in ranks.iterrows())
-        return svg(figure, name, title, f"Ranks from the nearest to the farthest split. {told}.")
+        listed = "; ".join(f"{label}: {', '.join(str(int(rank)) for rank in row)}" for label, row in ranks.iterrows())
+        return svg(figure, name, title, f"Ranks from the nearest to the farthest split. {listed}.")
 
 
 def size_bias(board: pd.DataFrame, sizes: dict[str, int], look: dict[str, Style], name: str, title: str,
@@ -154,7 +155,9 @@ def size_bias(board: pd.DataFrame, sizes: dict[str, int], look: dict[str, Style]
     A line that rises to the right is a method that favours large datasets more than the others do.
     """
     parts = sorted(sizes, key=lambda part: (sizes[part], part))
-    mean = board.loc[~board["floor"], parts].mean()
+    score = board.set_index("label")[[key_of("recall", part) for part in parts]].set_axis(parts, axis=1)
+    score = score[~board["baseline"].to_numpy(bool)]
+    mean = score.mean()
     names = [f"{part} {sizes[part]:,}" for part in parts]
     aside, down = (share * max(map(len, names)) for share in (0.047, 0.042))  # inches that a turned name takes
     with drawing(name):
@@ -166,10 +169,10 @@ def size_bias(board: pd.DataFrame, sizes: dict[str, int], look: dict[str, Style]
         axes.xaxis.set_label_coords(0.5, -(0.25 + down) / (height - below - 0.4))
         ends = []
         rest = []
-        for row in board[board[parts].notna().all(axis=1) & ~board["floor"]].to_dict("records"):
-            style = look[row["label"]]
+        for label, row in score.dropna().iterrows():
+            style = look[str(label)]
             across = [100 * (row[part] - mean[part]) for part in parts]
-            ends.append((row["label"], float(sizes[parts[-1]]), across[-1], style))
+            ends.append((str(label), float(sizes[parts[-1]]), across[-1], style))
             if style.number == -1:
                 rest.append([(float(sizes[part]), height) for part, height in zip(parts, across)])
                 continue
@@ -203,6 +206,7 @@ def union_dots(board: pd.DataFrame, parts: Sequence[str], look: dict[str, Style]
                metric: str) -> str:
     """A row of dots for each part of a union, then unified and harmonic: scale stays readable where radars hide it."""
     names = [*parts, "unified", "harmonic"]
+    keys = [*(key_of("recall", part) for part in parts), "unified", "harmonic"]
     with drawing(name):
         height = 0.34 * len(names) + 0.9
         figure = Figure(figsize=(7.6, height))
@@ -210,14 +214,14 @@ def union_dots(board: pd.DataFrame, parts: Sequence[str], look: dict[str, Style]
         axes = figure.add_axes((left, 0.52 / height, _width(board["label"].tolist(), look) + 0.04 - left,
                                 1 - 0.6 / height))
         places = [i + (0.45 if i >= len(parts) else 0) for i in range(len(names))]
-        for place, part in zip(places, names):
-            values = 100 * board[part].dropna()
+        for place, key in zip(places, keys):
+            values = 100 * board[key].dropna()
             if len(values):
                 axes.plot([values.min(), values.max()], [place] * 2, color=GRID, lw=3, solid_capstyle="round", zorder=1)
         few = len(board) <= NAMED
         for row in board.to_dict("records"):
             style = look[row["label"]]
-            across = [100 * row[part] for part in names]
+            across = [100 * row[key] for key in keys]
             rest = style.number == -1 and not few
             axes.plot(across, places, ls="", color=style.colour, label=None if rest else row["label"],
                       zorder=2 if rest else 3, marker="|" if rest else style.marker, alpha=0.5 if rest else 1,

@@ -11,6 +11,7 @@ import pandas as pd
 
 from reports import aggregate
 from reports.analysis import published
+from reports.selection import is_union
 from reports.tables.boards import Column, Table
 
 _ANYHOW = {"--budget": 1, "--per-gpu": 1, "--jobs": 1, "--executor": 1, "--ray-address": 1, "--slurm": 1,
@@ -49,11 +50,11 @@ def settings_table(settings: dict[str, Any], name: str, caption: str) -> Table:
 
 def usual(protocols: list[dict[str, Any]]) -> dict[str, str]:
     """For each key of a protocol the value that most methods were run with; of equally many the first in the sort."""
-    found: dict[str, str] = {}
+    most: dict[str, str] = {}
     for key in sorted(set().union(*protocols)):
         values = [_text(protocol[key]) for protocol in protocols if key in protocol]
-        found[key] = min(set(values), key=lambda value: (-values.count(value), value))
-    return found
+        most[key] = min(set(values), key=lambda value: (-values.count(value), value))
+    return most
 
 
 def protocol_table(protocol: dict[str, Any], rest: dict[str, str], name: str, caption: str) -> Table:
@@ -70,11 +71,10 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
-def paper_says(runs: pd.DataFrame, method: str, name: str) -> Table | None:
-    """What papers print for a method beside what was measured here; None where no dataset is in common."""
-    plain = method.split("[")[0].split(":")[0]
-    said = published.says(plain)
-    union = aggregate.is_union(runs)
+def paper_says(runs: pd.DataFrame, run: Mapping[Any, Any], name: str) -> Table | None:
+    """What papers print for the method of a run beside what was measured here; None without a dataset in common."""
+    said = published.says(run["base_method"].split(":")[0])
+    union = is_union(runs)
     rows = []
     for row in said.to_dict("records"):
         ours, std, n = _measured(runs, union, row)
@@ -90,7 +90,7 @@ def paper_says(runs: pd.DataFrame, method: str, name: str) -> Table | None:
         return None
     frame = pd.DataFrame(rows)[[key for key in rows[0] if key not in ("value", "std")]]
     shown = tuple(column for column in columns if column.key != "detail" or frame["detail"].notna().any())
-    return Table(name, f"{method}: what papers print and what was measured here", shown, frame, marked=False)
+    return Table(name, f"{run['method']}: what papers print and what was measured here", shown, frame, marked=False)
 
 
 def _measured(runs: pd.DataFrame, union: pd.Series, said: Mapping[Any, Any]) -> tuple[float, float, int]:

@@ -8,8 +8,10 @@ from typing import Any
 
 import pandas as pd
 
-from reports.analysis import progress, views
-from reports.analysis.progress import Study
+from reports import selection
+from reports.aggregate import key_of
+from reports.analysis import correlations, progress, views
+from reports.analysis.progress import StudyProgress
 from reports.analysis.results import union_parts
 from reports.analysis.statistics import kendall_between_rungs
 from reports.figures import inline, ladders
@@ -17,10 +19,11 @@ from reports.figures.drawing import Style, styles_of
 from reports.html import cards
 from reports.html.extras import Extras
 from reports.html.rendering import Site, slug
+from reports.selection import ROW
 from reports.tables import boards as tables
 
 
-def home(site: Site, studies: Sequence[Study] = ()) -> None:
+def home(site: Site, studies: Sequence[StudyProgress] = ()) -> None:
     """The boards, the rules they follow, the curves behind them, how far studies are, and what has no result."""
     sparks = site.sparks()
     results = site.results
@@ -33,14 +36,14 @@ def home(site: Site, studies: Sequence[Study] = ()) -> None:
                 name = f"ags-{metric}" if len(results.protocols) == 1 else f"ags-{protocol}-{metric}"
                 by_metric.append((metric, site.table(replace(tables.ags_table(board, metric), name=name), sparks)))
         if by_metric:
-            boards.append((protocol, by_metric))
+            boards.append((protocol + tables.differing(results.ags(by_metric[0][0], protocol)), by_metric))
     for dataset in site.unions:
         unions.append((dataset, _union_tables(site, dataset, "home-")))
     lost = site.table(views.failure_table(site.failures)) if len(site.failures) else None
     curves = [(dataset, _curve(site, dataset, site.metrics[0])) for dataset in site.datasets[:4]
               if _has_ladder(site.cells(dataset, site.metrics[0]))]
-    covered = [told | {"table": site.table(told["table"])} for study in studies
-               if (told := progress.shown(study, site.runs))]
+    covered = [shown | {"table": site.table(shown["table"])} for study in studies
+               if (shown := progress.shown(study, site.runs))]
     site.page("index.html", "index.html", boards=boards, union_boards=unions, lost=lost, curves=curves,
               covered=covered)
 
@@ -62,17 +65,18 @@ def _union_tables(site: Site, dataset: str, prefix: str = "",
     """(protocol, table) of a union, one for each protocol it was run with."""
     boards = {protocol: site.results.universal(dataset, protocol) for protocol in site.results.protocols}
     boards = {protocol: board for protocol, board in boards.items() if len(board)}
-    found = []
+    made = []
     for protocol, board in boards.items():
         name = site.slug(dataset) if len(boards) == 1 else f"{site.slug(dataset)}-{protocol}"
         table = tables.union_table(board, "recall@1")
         table = tables.without_parts(table) if prefix else table
-        found.append((protocol, site.table(replace(table, name=prefix + name), look=look)))
-    return found
+        shown = site.table(replace(table, name=prefix + name), look=look)
+        made.append((protocol + tables.differing(board), shown))
+    return made
 
 
 def ladder(site: Site, dataset: str, extras: Extras) -> None:
-    """The ladder of one dataset: curve, difference to the mean, heat table, flips, gain over the floor, splits."""
+    """The ladder of one dataset: curve, difference to the mean, heat table, flips, gain over frozen, splits."""
     results, short = site.results, site.slug(dataset)
     parts = []
     for metric in site.metrics:
@@ -101,7 +105,7 @@ def _flips(site: Site, dataset: str, cells: pd.DataFrame) -> dict[str, Any]:
     if flips.empty or flips["methods"].max() < 2:
         return {}
     short = site.slug(dataset)
-    rungs = views.rungs_of(cells[~cells["floor"]])
+    rungs = views.rungs_of(cells[~cells["baseline"]])
     ends = rungs["split"].iloc[[0, -1]].tolist()
     between = flips[(flips["first"] == ends[0]) & (flips["second"] == ends[1])]
     title = f"Ranks along the ladder of {dataset}"
@@ -114,10 +118,10 @@ def _flips(site: Site, dataset: str, cells: pd.DataFrame) -> dict[str, Any]:
 def union(site: Site, dataset: str) -> None:
     """A union: the dot plot of its parts, its board, and whether large parts are favoured."""
     boards = [site.results.universal(dataset, protocol) for protocol in site.results.protocols]
-    board = pd.concat([board for board in boards if len(board)], ignore_index=True)
+    parts = sorted(set().union(*(union_parts(board) for board in boards)))
+    board = pd.concat([board.wide() for board in boards], ignore_index=True)
     board = board[board["source"] != "published"]
-    board = board.assign(label=site.results.label(board))
-    parts, short = union_parts(board), site.slug(dataset)
+    board, short = board.assign(label=site.results.label(board)), site.slug(dataset)
     look = styles_of(board["label"].tolist(), site.look)
     drawing = ladders.union_dots(board, parts, look, f"{short}-dots", f"recall@1 on the parts of {dataset}",
                                  "recall@1")
@@ -136,26 +140,28 @@ def union(site: Site, dataset: str) -> None:
 
 def _bias_table(board: pd.DataFrame, sizes: dict[str, int]) -> tables.Table:
     """For each row the rank correlation of its scores with the training sizes of the parts."""
-    size = pd.Series(sizes)
-    rows = board[board[list(sizes)].notna().all(axis=1)]
-    found = rows.assign(bias=[views.spearman(row[list(sizes)].astype(float), size) for _, row in rows.iterrows()])
+    keys = [key_of("recall", part) for part in sizes]
+    rows = board[board[keys].notna().all(axis=1)]
+    biased = rows.assign(bias=[correlations.spearman(row[keys].astype(float).tolist(), list(sizes.values()))
+                               for _, row in rows.iterrows()])
     about = "Spearman correlation of the row's scores with the number of training images of the parts"
     largest_first = sorted(sizes.items(), key=lambda item: (-item[1], item[0]))
-    columns = (*tables.row_columns(found), tables.Column("bias", "Correlation", "number", about, 2),
-               *(tables.Column(part, f"{part} ({count:,})", "score") for part, count in largest_first))
-    keep = [*tables.ROW, *(column.key for column in columns), *(f"{part}:std" for part in sizes), "floor"]
-    frame = found[list(dict.fromkeys(keep))]
+    columns = (*tables.row_columns(biased), tables.Column("bias", "Correlation", "number", about, 2),
+               *(tables.Column(key_of("recall", part), f"{part} ({count:,})", "score")
+                 for part, count in largest_first))
+    keep = [*ROW, *(column.key for column in columns), *(f"{key}:std" for key in keys), "baseline"]
+    frame = biased[list(dict.fromkeys(keep))]
     return tables.Table("bias", "recall@1 by training size of the part, largest first", columns, frame, marked=False)
 
 
 def _training(runs: pd.DataFrame) -> list[tuple[str, list[dict[str, Any]]]]:
     """(name, curve) of runs of one seed: the nearest and the farthest rung of each dataset that were trained."""
-    found = []
+    ends_of_ladders = []
     for dataset, here in runs[runs["curve"].map(lambda curve: len(curve or ()) > 1)].groupby("dataset", sort=True):
         rungs = here.sort_values(["frd", "split"])
         ends = rungs.iloc[[0, -1]] if len(rungs) > 1 else rungs
-        found += [(f"{dataset} {split}", curve) for split, curve in zip(ends["split"], ends["curve"])]
-    return found
+        ends_of_ladders += [(f"{dataset} {split}", curve) for split, curve in zip(ends["split"], ends["curve"])]
+    return ends_of_ladders
 
 
 def method(site: Site, label: str, runs: pd.DataFrame, extras: Extras) -> None:
@@ -172,11 +178,13 @@ def method(site: Site, label: str, runs: pd.DataFrame, extras: Extras) -> None:
     place = site.board[[key == label for key in site.results.label(site.board)]] if len(site.board) else site.board
     place = place[place["source"] != "published"] if len(place) else place
     commands = sorted({cards.again(str(command)) for command in runs["command"].dropna()})
-    said = cards.paper_says(runs, newest["method"], f"{name}-paper")
+    said = cards.paper_says(runs, newest.to_dict(), f"{name}-paper")
     settings = cards.settings_table(newest["settings"] or {}, f"{name}-settings", f"Settings of {label}")
-    usual = cards.usual(site.results.protocol_settings[newest["protocol"].split("[")[0]])
+    usual = cards.usual(site.results.protocol_settings[newest["base_protocol"]])
+    changes = selection.overrides_text(runs["overrides"])
+    differs = f"; differs from its file: {changes}" if changes else ""
     protocol = cards.protocol_table(newest["protocol_settings"], usual, f"{name}-protocol",
-                                    f"Protocol {newest['protocol']}")
+                                    f"Protocol {newest['protocol']}{differs}")
     rank = tables.rank_text(place.to_dict("records")[0]) if len(place) else ""
     known = {key: None if tables.missing(value) else value for key, value in newest.items()}
     site.page(f"method/{name}.html", "method.html", label=label, run=known, drawn=drawn, commands=commands,

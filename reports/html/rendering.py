@@ -12,11 +12,10 @@ import jinja2
 import pandas as pd
 from markupsafe import Markup, escape
 
-from reports import aggregate
-from reports.aggregate import ROW
 from reports.analysis import views
 from reports.analysis.results import Results
 from reports.figures import drawing, inline
+from reports.selection import ROW
 from reports.tables import formats
 from reports.tables.boards import Column, Table
 
@@ -55,7 +54,7 @@ class Site:
         self.runs, self.metrics = results.runs, results.metrics
         self.failures = failures
         self.datasets, self.unions = results.datasets, results.unions
-        self.board = results.ags(self.metrics[0])
+        self.board = results.ranking(self.metrics[0])
         self.look = self._styles()
         self.facts = self._facts()
         self.slugs = slugs([*self.look, *self.datasets, *self.unions])
@@ -68,7 +67,7 @@ class Site:
         self.environment.globals |= {
             "datasets": self.datasets, "members": results.members, "unions": self.unions, "slug": self.slug,
             "metrics": self.metrics, "facts": self.facts, "percent": lambda value: f"{100 * value:.1f}",
-            "sections": self.sections, "swatch": lambda hue, floor: Markup(swatch(hue, floor)),
+            "sections": self.sections, "swatch": lambda hue, baseline: Markup(swatch(hue, baseline)),
         }
 
     def slug(self, name: str) -> str:
@@ -78,13 +77,12 @@ class Site:
     def _styles(self) -> dict[str, drawing.Style]:
         """Hues in order of the board, then of the name, so that a method looks the same on every page."""
         results = self.results
-        boards = [self.board, *(results.universal(dataset, protocol) for dataset in self.unions
+        boards = [self.board, *(results.universal(dataset, protocol).rows for dataset in self.unions
                                 for protocol in results.protocols)]
         known = [board[board["source"] != "published"] for board in boards if len(board)]
         order = [label for board in known for label in results.label(board)] + sorted(results.labels.values())
-        floor = self.runs["family"].eq("floor") | self.runs["method"].isin(aggregate.FLOORS)
-        floors = set(self.runs.loc[floor, "label"])
-        return drawing.styles([label for label in dict.fromkeys(order) if label not in floors], sorted(floors))
+        frozen = set(self.runs.loc[self.runs["baseline"], "label"])
+        return drawing.styles([label for label in dict.fromkeys(order) if label not in frozen], sorted(frozen))
 
     def _facts(self) -> dict[str, Any]:
         """The line under the title: how much there is, how recent, from which code."""
@@ -132,7 +130,7 @@ class Site:
             place = 1 + max(i for i, column in enumerate(columns) if column.kind == "score")
             about = "Share of the score on the nearest split that is kept along the ladder"
             columns.insert(place, Column("spark", "Kept", "html", about))
-        methods = [row for row in table.rows if row.get("floor") is not True] or table.rows
+        methods = [row for row in table.rows if row.get("baseline") is not True] or table.rows
         heat = [float(row[c.key]) for c in columns if c.heat for row in methods if pd.notna(row[c.key])]
         heat = [min(heat), max(heat)] if heat else []
         marks = [table.marks(column) for column in columns]
@@ -147,24 +145,24 @@ class Site:
             label = self.results.labels.get(key, "")
             style = look.get(label)
             source = row.get("source", "") if labelled else ""
-            floor = row.get("floor") is True
+            baseline = row.get("baseline") is True
             href = f"method/{self.slug(label)}.html" if label else "published.html" if source == "published" else ""
-            head = _Head(href, style.number if style else -1, source, floor)
+            head = _Head(href, style.number if style else -1, source, baseline)
             cells = [_cell(table, row, column, mark.get(index, ""), heat, bar, head, (spark or {}).get(label, ""))
                      for column, mark, bar in zip(columns, marks, barred)]
             if cells[names].startswith("<td>"):
                 cells[names] = f'<th scope="row">{cells[names][4:-5]}</th>'
-            told = (row.get("family"), row.get("group"), "run here" if source == "run" else source,
+            kinds = (row.get("family"), row.get("group"), "run here" if source == "run" else source,
                     row["backbone"] if several else None)
-            tags = dict.fromkeys(str(part) for part in told if part and labelled and not pd.isna(part))
-            rows.append({"cells": Markup("".join(cells)), "floor": floor,
+            tags = dict.fromkeys(str(part) for part in kinds if part and labelled and not pd.isna(part))
+            rows.append({"cells": Markup("".join(cells)), "baseline": baseline,
                          "tags": " ".join(tag.replace(" ", "-") for tag in tags),
                          "group": str(row[table.grouped]) if table.grouped else "",
-                         "incomplete": "rank" in row and pd.isna(row["rank"]) and not floor})
+                         "incomplete": "rank" in row and pd.isna(row["rank"]) and not baseline})
         grouped = table.grouped if len({row["group"] for row in rows}) > 1 else ""
         return {"name": name, "caption": table.caption, "note": table.note, "columns": columns, "rows": rows,
                 "meanings": [c for c in columns if c.about and not c.heat], "grouped": grouped,
-                "csv": f"data/{name}.csv"}
+                "csv": f"data/{name}.csv", "names": formats.headers(column.key for column in columns)}
 
     def figure(self, drawn: str, name: str) -> dict[str, Any]:
         """A figure for the page, and the same as a file of its own with fixed colours."""
@@ -186,7 +184,7 @@ class Site:
 
     def sparks(self) -> dict[str, Markup]:
         """For each row what is left of its score on the nearest split, along the first ladder where it has one."""
-        found: dict[str, Markup] = {}
+        drawings: dict[str, Markup] = {}
         for dataset in self.datasets:
             cells = self.cells(dataset, self.metrics[0])
             if cells["split"].nunique() < 2:
@@ -194,28 +192,27 @@ class Site:
             across = float(cells["frd"].min()), float(cells["frd"].max())
             nearest = cells[cells["frd"] == across[0]].drop_duplicates("label").set_index("label")["score"]
             cells = cells.assign(kept=cells["score"] / cells["label"].map(nearest))
-            methods = cells.loc[~cells["floor"], "kept"] if not cells["floor"].all() else cells["kept"]
+            methods = cells.loc[~cells["baseline"], "kept"] if not cells["baseline"].all() else cells["kept"]
             up = float(methods.min()), float(methods.max())
             for label, curve in cells[cells["kept"].notna()].groupby("label", sort=False):
                 drawn = inline.sparkline(curve["frd"].tolist(), curve["kept"].clip(*up).tolist(), across, up)
-                found.setdefault(str(label), Markup(drawn))
-        return found
+                drawings.setdefault(str(label), Markup(drawn))
+        return drawings
 
 
 class _Head(NamedTuple):
-    """What stands at the head of a row: the page behind its name, its hue, where it comes from, whether it is a floor.
-    """
+    """What the head of a row shows: the page behind its name, its hue, its source, whether it is a baseline."""
 
     href: str
     hue: int
     source: str
-    floor: bool
+    baseline: bool
 
 
-def swatch(hue: int, floor: bool) -> str:
+def swatch(hue: int, baseline: bool) -> str:
     """The mark by which a row is known in figures."""
     colour = f"--hue-{hue}" if hue >= 0 else "--figure-grey"
-    return f'<span class="swatch{" dashed" if floor else ""}" style="--c:var({colour})"></span>'
+    return f'<span class="swatch{" dashed" if baseline else ""}" style="--c:var({colour})"></span>'
 
 
 def _cell(table: Table, row: dict[str, Any], column: Column, mark: str, heat: list[float], barred: bool, head: _Head,
@@ -229,14 +226,14 @@ def _cell(table: Table, row: dict[str, Any], column: Column, mark: str, heat: li
             return f"<td>{escape(text)}</td>"
         badge = f' <span class="badge">{escape(head.source)}</span>' if head.source not in ("", "run") else ""
         link = f'<a href="{ROOT}{escape(head.href)}">{escape(text)}</a>'
-        return f'<th scope="row">{swatch(head.hue, head.floor)}{link}{badge}</th>'
+        return f'<th scope="row">{swatch(head.hue, head.baseline)}{link}{badge}</th>'
     value = row.get(column.key)
     attributes, classes = "", "num rank" if column.kind == "rank" else "num"
     classes += f" {mark}" if mark else ""
     if value is not None and not pd.isna(value):
         attributes = f' data-v="{float(value):.6g}"'
-        told = table.interval(row, column)
-        attributes += f' title="{told}"' if told else ""
+        interval = table.interval(row, column)
+        attributes += f' title="{interval}"' if interval else ""
         if column.heat and heat and heat[1] > heat[0]:
             share = max(0.0, (float(value) - heat[0]) / (heat[1] - heat[0]))
             attributes += f' style="--h:{100 * share:.0f}%"'

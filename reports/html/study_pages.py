@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from reports.aggregate import ROW
 from reports.analysis import (
     audit,
     comparison,
@@ -25,7 +24,8 @@ from reports.analysis import (
 from reports.figures import studies
 from reports.html import cards
 from reports.html.rendering import Site
-from reports.storage import outcomes, packed
+from reports.selection import ROW
+from reports.storage import packed, queries
 from reports.tables import boards as tabular
 from reports.tables.boards import Column, Table
 from reports.tables.formats import to_csv
@@ -43,9 +43,9 @@ def compare(site: Site) -> None:
     labels = rows[:comparison.most(rungs)]
     if len(labels) < 2:
         return
-    found = comparison.cells(site.results, labels, metric)
-    table = comparison.versus(found, labels, shown=20)
-    data = {"metric": metric, "labels": labels, "hues": [site.look[label].number for label in labels], "cells": found}
+    cells = comparison.cells(site.results, labels, metric)
+    table = comparison.versus(cells, labels, shown=20)
+    data = {"metric": metric, "labels": labels, "hues": [site.look[label].number for label in labels], "cells": cells}
     site.later("compare.html", "Compare", table=site.table(table), data=site.data(data), metric=metric,
                offered=len(labels), left=len(rows) - len(labels))
 
@@ -76,7 +76,7 @@ def statistical(site: Site) -> None:
     site.later("statistics.html", "Statistics", test=test, diagram=diagram, ranks=ranks, stable=stable, metric=metric,
                few=studies.FEW, cells=wide.shape[1], pairs=site.table(_pair_table(shown)), all_pairs=len(pairs),
                significant=int((pairs["holm"] < statistics.ALPHA).sum()),
-               resolution=_resolution(site, metric), kept=keeping_outcomes(site.runs))
+               resolution=_resolution(site, metric), kept=keeping_queries(site.runs))
 
 
 def _pair_table(pairs: pd.DataFrame) -> Table:
@@ -91,18 +91,17 @@ def _pair_table(pairs: pd.DataFrame) -> Table:
 def _stability(site: Site, protocol: str, metric: str) -> Table | None:
     """How often each row keeps its rank, and how often it is first, under resampled classes and seeds."""
     board = site.results.ags(metric, protocol)
-    board = board[board["rank"].notna()].reset_index(drop=True) if len(board) else board
+    board = board.where(board.rows["rank"].notna()) if len(board) else board
     if len(board) < 2:
         return None
-    covered = [str(key) for key in board if str(key).endswith(":coverage") and board[key].notna().all()]
-    datasets = sorted({key.removesuffix(":coverage") for key in covered} - {"mean"})
-    drawn = significance.board_draws(board, site.results.resamples(metric), site.results.ladders, datasets)
-    places = significance.stability(board["mean"].to_numpy(float), drawn["mean"], board["mean:std"].to_numpy(float),
-                                board["mean:n"].to_numpy(float))
+    drawn = significance.board_draws(board, site.results.resamples(metric), site.results.ladders)
+    mean = board.column("mean")
+    places = significance.stability(mean["score"].to_numpy(float), drawn["mean", ""], mean["std"].to_numpy(float),
+                                    mean["n"].to_numpy(float))
     if places is None:
         return None
-    place = board["rank"].to_numpy(int) - 1
-    frame = board[[*ROW, "rank", "rank:low", "rank:high", "family"]].assign(
+    place = board.rows["rank"].to_numpy(int) - 1
+    frame = board.rows.reset_index(drop=True)[[*ROW, "rank", "rank:low", "rank:high", "family"]].assign(
         keeps=places[np.arange(len(board)), place], first=places[:, 0],
         near=[row[max(0, i - 1):i + 2].sum() for row, i in zip(places, place)])
     method, *rest = tabular.row_columns(frame)
@@ -116,24 +115,24 @@ def _stability(site: Site, protocol: str, metric: str) -> Table | None:
 
 def _resolution(site: Site, metric: str) -> list[dict[str, Any]]:
     """For each dataset the smallest difference of AGS that a pair of rows typically resolves (95 %)."""
-    found = []
+    resolved = []
     for dataset in site.datasets:
         cells = site.results.cells(dataset, metric)
         halves = []
         for split in views.rungs_of(cells)["split"]:
             here, errors = site.results.rung_errors(dataset, split, metric)
-            keep = np.flatnonzero(~here["floor"].to_numpy(bool))
+            keep = np.flatnonzero(~here["baseline"].to_numpy(bool))
             half = errors.pair_half_widths()[np.ix_(keep, keep)]
             halves += half[np.triu_indices(len(keep), 1)].tolist()
         known = [half for half in halves if np.isfinite(half)]
         if known:
-            found.append({"dataset": dataset, "half": float(np.median(known))})
-    return found
+            resolved.append({"dataset": dataset, "half": float(np.median(known))})
+    return resolved
 
 
-def keeping_outcomes(runs: pd.DataFrame) -> int:
-    """How many runs keep what came of their queries, one by one or summed by class."""
-    return sum(os.path.exists(os.path.join(run, outcomes.NAME)) or packed.beside(run, outcomes.SUMMED) is not None
+def keeping_queries(runs: pd.DataFrame) -> int:
+    """How many runs keep the results of their queries, one by one or summed by class."""
+    return sum(os.path.exists(os.path.join(run, queries.NAME)) or packed.beside(run, queries.SUMMED) is not None
                for run in runs["path"])
 
 
@@ -176,11 +175,11 @@ def _beginning(site: Site, table: Table) -> dict[str, Any]:
 
 def few_shot(site: Site) -> None:
     """Zero-shot, few-shot and the gain of adaptation, for each number of shots."""
-    found = site.results.fewshot
+    adapted = site.results.fewshot
     metric = site.metrics[0]
     parts = []
-    for shots in sorted(found.loc[found["metric"] == metric, "shots"].unique()):
-        cells = fewshot.cells(found, metric, int(shots))
+    for shots in sorted(adapted.loc[adapted["metric"] == metric, "shots"].unique()):
+        cells = fewshot.cells(adapted, metric, int(shots))
         method, *rest = tabular.row_columns(cells)
         columns = (method, Column("dataset", "Dataset"), Column("split", "Split"),
                    Column("frd", "Distance", "number", digits=1), Column("zero", "Zero-shot", "score"),
@@ -194,12 +193,12 @@ def few_shot(site: Site) -> None:
 
 def across(site: Site) -> None:
     """Networks on the test sets of datasets that they were not trained on."""
-    found, metric = transfer.collect(site.runs), site.metrics[0]
-    if not (found["metric"] == metric).any():
+    evaluated, metric = transfer.collect(site.runs), site.metrics[0]
+    if not (evaluated["metric"] == metric).any():
         return
-    parts = [(dataset, site.table(transfer.table(found, site.runs, dataset, metric)))
-             for dataset in sorted(found["trained"].unique())]
-    site.later("cross.html", "Across datasets", matrix=site.table(transfer.matrix(found, site.runs, metric)),
+    parts = [(dataset, site.table(transfer.table(evaluated, site.runs, dataset, metric)))
+             for dataset in sorted(evaluated["trained"].unique())]
+    site.later("cross.html", "Across datasets", matrix=site.table(transfer.matrix(evaluated, site.runs, metric)),
                parts=parts, metric=metric)
 
 

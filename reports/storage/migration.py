@@ -12,7 +12,7 @@ from typing import Any
 from reports import ReportError
 
 
-class Foreign(ReportError):
+class IncompatibleRecord(ReportError):
     """A record of a version that this one does not know."""
 
 
@@ -32,16 +32,17 @@ SCHEMA = 1 + len(STEPS)
 
 
 def current(record: dict[str, Any]) -> dict[str, Any]:
-    """The record as today's version would have written it; `Foreign` where it is newer, or of no version at all.
+    """The record as today's version would have written it; `IncompatibleRecord` where it is newer, or of no version.
 
     >>> current({"schema": 1, "method": {"name": "specific-margin", "tags": ["ensemble"]}})
     {'schema': 2, 'method': {'name': 'ensemble:margin', 'tags': ['ensemble']}}
     """
     version = record.get("schema")
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise Foreign(f"the record has schema {version!r}, which no version of oodml has written")
+        raise IncompatibleRecord(f"the record has schema {version!r}, which no version of oodml has written")
     if version > SCHEMA:
-        raise Foreign(f"the record has schema {version}, this version of oodml reads 1 to {SCHEMA}: update oodml")
+        raise IncompatibleRecord(f"the record has schema {version}, this version of oodml reads 1 to {SCHEMA}: "
+                                 "update oodml")
     for step in STEPS[version - 1:]:
         record = step(record)
     return {**record, "schema": SCHEMA}

@@ -2,32 +2,47 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from typing_extensions import NotRequired, TypedDict
 
 from reports import ReportError
 from reports.storage.migration import SCHEMA
 
-SOURCES = ("run", "submitted", "published")
+Source = Literal["run", "submitted", "published"]
+SOURCES: tuple[str, ...] = get_args(Source)
 
-_NUMBER = (int, float)
-_MAYBE = (int, float, type(None))
-_TEXT = (str, type(None))
-_KEYS: dict[str, dict[str, Any] | tuple[type, ...]] = {
-    "schema": (int,), "source": (str,), "identity": (str,), "dataset": (str,), "dataset_hash": _TEXT, "seed": (int,),
-    "split": {"id": (int,), "kind": (str,), "iteration": _MAYBE, "frd": _MAYBE, "frd_class_means_released": _MAYBE,
-              "hash": _TEXT, "train_classes": _MAYBE, "test_classes": _MAYBE, "train_images": _MAYBE,
-              "test_images": _MAYBE, "ladder": (list,)},
-    "method": {"name": (str,), "family": (str,), "papers": (list, tuple), "tags": (list, tuple), "summary": _TEXT,
-               "cite": _TEXT, "settings": (dict,), "trains": _TEXT, "trainable_parameters": _MAYBE,
-               "total_parameters": _MAYBE},
-    "protocol": {"name": (str,)}, "backbone": {"name": (str,), "weights": _TEXT},
-    "scores": (dict,), "chosen_epochs": (dict,), "domains": (dict,), "structure": (dict,), "curve": (list,),
-    "queries": {"count": _MAYBE, "left_out": _MAYBE}, "cost": (dict,), "provenance": (dict,),
+_NUMBER, _TEXT, _FACTS = float | None, str | None, dict[str, Any]
+_NAMES = Annotated[tuple[Any, ...], Field(strict=False)]  # a list where it was read from JSON, as a rung is
+_RUNG = Annotated[tuple[int, Annotated[float, Field(allow_inf_nan=False)]], Field(strict=False)]
+_SCORES = dict[str, dict[str, Annotated[float, Field(ge=0, le=1)]]]
+_KEYS: dict[str, Any] = {
+    "schema": int, "source": Source, "identity": str, "dataset": str, "dataset_hash": _TEXT, "seed": int,
+    "split": {"id": int, "kind": str, "iteration": _NUMBER, "frd": _NUMBER, "frd_class_means_released": _NUMBER,
+              "hash": _TEXT, "train_classes": _NUMBER, "test_classes": _NUMBER, "train_images": _NUMBER,
+              "test_images": _NUMBER, "ladder": list[_RUNG],
+              "parts": NotRequired[_FACTS]},  # of a union, the number of training images of each of its datasets
+    "method": {"name": str, "family": str, "papers": _NAMES, "tags": _NAMES, "summary": _TEXT, "cite": _TEXT,
+               "settings": _FACTS, "trains": _TEXT, "trainable_parameters": _NUMBER, "total_parameters": _NUMBER},
+    "protocol": {"name": str}, "backbone": {"name": str, "weights": _TEXT},
+    "scores": _SCORES, "chosen_epochs": _FACTS, "domains": _SCORES, "structure": _FACTS, "curve": list[Any],
+    "queries": {"count": _NUMBER, "left_out": _NUMBER}, "cost": _FACTS, "provenance": _FACTS,
 }
 _OPEN = {"protocol", "queries"}
-_OPTIONAL = {"split.parts": (dict,)}
-"""Of a union, the number of training images of each of its datasets: {name: count}."""
+_WORDS = {"missing": "the record lacks the key '{}'", "extra_forbidden": "the record has an unknown key '{}'"}
+
+
+def _typed(name: str, keys: dict[str, Any]) -> Any:
+    """A table of keys and kinds as a type that pydantic checks; tables within it likewise."""
+    kinds = {key: _typed(key, kind) if isinstance(kind, dict) else kind for key, kind in keys.items()}
+    table: Any = TypedDict(name, kinds)  # type: ignore[misc]
+    extra: Any = "allow" if name in _OPEN else "forbid"
+    table.__pydantic_config__ = ConfigDict(strict=True, extra=extra)  # type: ignore[attr-defined]
+    return table
+
+
+_RECORD: TypeAdapter[Any] = TypeAdapter(_typed("record", _KEYS))
 
 
 def check(record: Any) -> dict[str, Any]:
@@ -41,50 +56,16 @@ def check(record: Any) -> dict[str, Any]:
         raise ReportError("a record is a JSON object")
     if record.get("schema") != SCHEMA:
         raise ReportError(f"the record has schema {record.get('schema')!r}, not {SCHEMA}")
-    _check_keys(record, _KEYS, "")
-    if record["source"] not in SOURCES:
-        raise ReportError(f"source is {record['source']!r}; it is one of {', '.join(SOURCES)}")
-    _check_ladder(record["split"])
+    try:
+        _RECORD.validate_python(record)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"]))
+        words = _WORDS.get(first["type"], "'{}' is {!r}: {}")
+        raise ReportError(words.format(key, first["input"], first["msg"])) from None
+    ids, own = [rung[0] for rung in record["split"]["ladder"]], record["split"]["id"]
+    if ids and (len(set(ids)) != len(ids) or own not in ids):
+        raise ReportError(f"split {own} is not exactly once on its own ladder {ids}")
     if "last" not in record["scores"]:
         raise ReportError("scores has no entry for the rule 'last'")
-    for rule, scores in record["scores"].items():
-        _check_fractions(scores, f"scores.{rule}")
-    for domain, scores in record["domains"].items():
-        _check_fractions(scores, f"domains.{domain}")
     return record
-
-
-def _check_keys(part: dict[str, Any], keys: dict[str, Any], where: str) -> None:
-    for key, kind in keys.items():
-        if key not in part:
-            raise ReportError(f"the record lacks the key '{where}{key}'")
-        value = part[key]
-        if isinstance(kind, dict):
-            if not isinstance(value, dict):
-                raise ReportError(f"'{where}{key}' is not an object")
-            _check_keys(value, kind, f"{where}{key}.")
-        elif not isinstance(value, kind) or isinstance(value, bool):
-            raise ReportError(f"'{where}{key}' is {value!r}, not {' or '.join(k.__name__ for k in kind)}")
-    if where.rstrip(".") not in _OPEN and len(part) > len(keys):
-        for key in part:
-            if key not in keys and not isinstance(part[key], _OPTIONAL.get(f"{where}{key}", ())):
-                raise ReportError(f"the record has an unknown key '{where}{key}'")
-
-
-def _check_ladder(split: dict[str, Any]) -> None:
-    rungs = split["ladder"]
-    for rung in rungs:
-        if not (isinstance(rung, (list, tuple)) and len(rung) == 2 and isinstance(rung[0], int)
-                and isinstance(rung[1], _NUMBER) and math.isfinite(rung[1])):
-            raise ReportError(f"split.ladder holds {rung!r}; a rung is [id, distance]")
-    ids = [rung[0] for rung in rungs]
-    if ids and (len(set(ids)) != len(ids) or split["id"] not in ids):
-        raise ReportError(f"split {split['id']} is not exactly once on its own ladder {ids}")
-
-
-def _check_fractions(scores: Any, where: str) -> None:
-    if not isinstance(scores, dict):
-        raise ReportError(f"{where} is not an object")
-    for metric, value in scores.items():
-        if not isinstance(value, _NUMBER) or isinstance(value, bool) or not 0 <= value <= 1:
-            raise ReportError(f"{where}.{metric} is {value!r}; scores are fractions between 0 and 1")

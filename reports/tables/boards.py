@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,7 +11,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from reports.aggregate import ROW
+from reports.aggregate import Board, key_of
+from reports.selection import ROW
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Table:
         return shown if missing(std) else f"{shown} ± {100 * float(std):.{column.digits}f}"  # type: ignore[arg-type]
 
     def marks(self, column: Column) -> dict[int, str]:
-        """Which rows are 'best' and 'second' in a score column; floors and published rows take no part.
+        """Which rows are 'best' and 'second' in a score column; baselines and published rows take no part.
 
         By tie group where the differences were tested, else by the number as it is shown.
         """
@@ -93,7 +93,7 @@ class Table:
             return {index: named[group] for index, group in groups.items() if group in named}
         values = {}
         for index, row in enumerate(self.rows):
-            counts = row.get("floor") is not True and row.get("source") != "published"
+            counts = row.get("baseline") is not True and row.get("source") != "published"
             if counts and not missing(row.get(column.key)):
                 values[index] = round(100 * float(row[column.key]), column.digits)
         levels = dict(zip(sorted(set(values.values()), reverse=True), ("best", "second")))
@@ -114,14 +114,14 @@ def missing(value: Any) -> bool:
 
 
 def rank_text(row: Mapping[Any, Any]) -> str:
-    """A rank, the range of ranks that cannot be told apart, or why there is none.
+    """A rank, the range of ranks among which it does not differ significantly, or why there is none.
 
-    >>> rank_text({"rank": 2, "rank:low": 1, "rank:high": 3}), rank_text({"rank": None, "floor": True})
-    ('1–3', 'floor')
+    >>> rank_text({"rank": 2, "rank:low": 1, "rank:high": 3}), rank_text({"rank": None, "baseline": True})
+    ('1–3', 'baseline')
     """
     rank, low, high = row.get("rank"), row.get("rank:low"), row.get("rank:high")
     if missing(rank):
-        return "floor" if row.get("floor") is True else "–"
+        return "baseline" if row.get("baseline") is True else "–"
     return str(int(rank)) if missing(low) or low == high else f"{int(low)}–{int(high)}"  # type: ignore[arg-type]
 
 
@@ -150,27 +150,44 @@ def duration(seconds: float) -> str:
 
 
 def row_columns(board: pd.DataFrame) -> list[Column]:
-    """The method, then whatever else it takes to tell rows apart: protocol, backbone, source where they vary."""
+    """The method, then whatever else names a row: protocol, backbone, source where they vary."""
     names = {"method": "Method", "protocol": "Protocol", "backbone": "Backbone", "source": "Source"}
     ours = board[board["source"] != "published"]
     varying = {key for key in ROW if (board if key == "source" else ours)[key].nunique() > 1}
-    return [Column(key, names[key]) for key in ROW if key == "method" or key in varying]
+    # the backbone is among the overrides, and has a column of its own
+    changed = "overrides" in board and (ours.groupby("backbone")["overrides"].nunique() > 1).any()
+    return [*(Column(key, names[key]) for key in ROW if key == "method" or key in varying),
+            *([Column("overrides", "Differs", "text", "Keys that differ from the protocol's file")] if changed else [])]
 
 
-def ags_table(board: pd.DataFrame, metric: str = "recall@1") -> Table:
+def ags_table(board: Board, metric: str = "recall@1") -> Table:
     """The table of an `aggregate.ags_board`."""
-    covered = [str(name) for name in board if str(name).endswith(":coverage") and board[name].notna().any()]
-    datasets = sorted({name.removesuffix(":coverage") for name in covered} - {"mean"})
-    scores = [Column(name, name, "score", f"AGS of {metric} on {name}", role="part") for name in datasets]
+    frame, datasets = board.wide(), board.parts("ags")
+    scores = [Column(key_of("ags", name), name, "score", f"AGS of {metric} on {name}", role="part")
+              for name in datasets]
     if len(datasets) > 1:
         about = "Mean AGS over the datasets; only where all are complete"
         scores.insert(0, Column("mean", "Mean", "score", about, role="mean"))
     extra = [Column(key, head, kind, about, digits, role="whole" if kind == "gain" else "")
              for key, head, kind, about, digits in EXTRA
-             if key in board and board[key].notna().any()]
-    method, *rest = row_columns(board)
+             if key in frame and frame[key].notna().any()]
+    method, *rest = row_columns(frame)
     columns = (Column("rank", "Rank", "rank"), method, *scores, *rest, *extra)
-    return Table("ags", f"AGS of {metric}", columns, board, bar_note(board, [column.key for column in scores]))
+    return Table("ags", f"AGS of {metric}{differing(board)}", columns, frame,
+                 bar_note(frame, [column.key for column in scores]) + overrides_note(board))
+
+
+def differing(board: Board) -> str:
+    """What the title of a board adds to the name of the protocol."""
+    return f", differing from the protocol's file: {board.overrides}" if board.overrides else ""
+
+
+def overrides_note(board: Board) -> str:
+    """In what the runs of a board differ from the file of their protocol, and that published rows do not."""
+    if not board.overrides:
+        return ""
+    beside = " Published rows are by the paper's own protocol." if board.rows["source"].eq("published").any() else ""
+    return f" Differs from the protocol's file: {board.overrides}.{beside}"
 
 
 EXTRA = (
@@ -183,33 +200,35 @@ EXTRA = (
 )
 
 
-def union_table(board: pd.DataFrame, metric: str = "recall@1") -> Table:
+def union_table(board: Board, metric: str = "recall@1") -> Table:
     """The table of an `aggregate.union_board`."""
-    counted = {str(n).removesuffix(":n") for n in board if str(n).endswith(":n") and (board[n] > 0).any()}
-    parts = sorted(counted - {"harmonic", "unified", "arithmetic"})
-    if board["group"].nunique() > 1:
-        groups = ("dataset-specific", "full", "parameter-efficient", "submitted", "floor")
+    frame = board.wide()
+    parts = [part for part in board.parts("recall") if (frame[f"{key_of('recall', part)}:n"] > 0).any()]
+    if frame["group"].nunique() > 1:
+        groups = ("dataset-specific", "full", "parameter-efficient", "submitted", "baseline")
         places = {name: i for i, name in enumerate(groups)}
-        board = board.sort_values("group", key=lambda names: names.map(places), kind="stable").reset_index(drop=True)
-    method, *rest = row_columns(board)
+        frame = frame.sort_values("group", key=lambda names: names.map(places), kind="stable").reset_index(drop=True)
+    method, *rest = row_columns(frame)
     columns = [Column("rank", "Rank", "rank"), method]
     columns += [Column("harmonic", "Harmonic", "score", f"Harmonic mean of {metric} over the parts",
                        role="harmonic"),
                 Column("unified", "Unified", "score", f"{metric} with all parts in one gallery", role="whole"),
                 Column("arithmetic", "Arithmetic", "score", f"Arithmetic mean of {metric} over the parts",
                        role="arithmetic")]
-    columns += [Column(name, name, "score", f"{metric} on {name} alone", role="part") for name in parts]
+    columns += [Column(key_of("recall", name), name, "score", f"{metric} on {name} alone", role="part")
+                for name in parts]
     columns += [Column("weakest", "Weakest", "text", "The part with the lowest score", role="weakest"),
                 Column("group", "Trained part", "text", "As in table 2 of UML: full, parameter-efficient, "
                        "or one model for each dataset; what was submitted does not say"),
                 Column("parameters", "Trained", "number", "Trained parameters", -1), *rest]
     scores = [column.key for column in columns if column.kind == "score"]
-    return Table("union", f"{metric} on the union", tuple(columns), board, bar_note(board, scores), grouped="group")
+    return Table("union", f"{metric} on the union{differing(board)}", tuple(columns), frame,
+                 bar_note(frame, scores) + overrides_note(board), grouped="group")
 
 
 def without_parts(table: Table) -> Table:
     """A union's table with its aggregates alone, where there is no room for the parts."""
-    few = ("rank", *ROW, "harmonic", "unified", "arithmetic", "weakest", "parameters")
+    few = ("rank", *ROW, "overrides", "harmonic", "unified", "arithmetic", "weakest", "parameters")
     shown = tuple(column for column in table.columns if column.key in few)
     order = table.frame.assign(last=table.frame["harmonic"].isna(), worse=-table.frame["harmonic"])
     order = order.sort_values(["last", "worse"], kind="stable").drop(columns=["last", "worse"]).reset_index(drop=True)
@@ -220,20 +239,22 @@ def bar_note(board: pd.DataFrame, keys: list[str]) -> str:
     """What ± means in a board, and what its ranks say of ties, in a sentence each."""
     counts = sorted({int(n) for key in keys if f"{key}:n" in board for n in board[f"{key}:n"].dropna() if n > 1})
     ends = "–".join(str(n) for n in dict.fromkeys((counts[0], counts[-1]))) if counts else ""
-    told = f"mean ± std over seeds (n = {ends}, ddof = 1)." if counts else "Single seeds: no bars."
+    bars = f"mean ± std over seeds (n = {ends}, ddof = 1)." if counts else "Single seeds: no bars."
     if "rank:tested" not in board or board["rank"].notna().sum() < 2:
-        return told
+        return bars
     if bool(board["rank:tested"].all()) and not counts:
-        return (f"{told} A range of ranks and everything bold cannot be told apart by these test classes (resampled; "
-                "paired tests, Holm, 5 %); a single seed says nothing of the chance of training.")
+        return (f"{bars} A range of ranks and everything bold do not differ significantly on these test classes "
+                "(resampled; paired tests, Holm, 5 %); a single seed says nothing of the chance of training.")
     if not bool(board["rank:tested"].all()):
-        return (f"{told} Ranks are not all tested: with a single seed that takes outcomes of queries, which some rows "
-                "or this measure lack.")
+        return (f"{bars} Ranks are not all tested: with a single seed that takes results of single queries, which some "
+                "rows or this measure lack.")
     drawn = [key for key in keys if f"{key}:high" in board and _by_classes(board, key)]
     how = "classes resampled, seeds; paired tests" if keys[0] in drawn else "tests over seeds alone"
     if drawn and keys[0] not in drawn:
-        how += f", in {', '.join(re.sub('^rung', 'split ', key) for key in drawn)} with classes resampled as well"
-    return f"{told} A range of ranks and everything bold cannot be told apart ({how}, Holm, 5 %)."
+        names = [f"split {part}" if statistic == "rung" else part or statistic
+                 for statistic, _, part in (key.partition(":") for key in drawn)]
+        how += f", in {', '.join(names)} with classes resampled as well"
+    return f"{bars} A range of ranks and everything bold do not differ significantly ({how}, Holm, 5 %)."
 
 
 def _by_classes(board: pd.DataFrame, key: str) -> bool:

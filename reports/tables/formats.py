@@ -4,25 +4,45 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from reports import ReportError
 from reports.tables.boards import Table, missing
 
 
+def headers(keys: Iterable[Any]) -> dict[Any, str]:
+    """The names of a frame's columns in a file: the score of a dataset is called by the dataset if nothing else is.
+
+    >>> list(headers(["method", "ags:cub", "ags:cub:std", "ags:method", "ags:method:std", "rung:5"]).values())
+    ['method', 'cub', 'cub:std', 'ags:method', 'ags:method:std', 'rung5']
+    """
+    parts = {key: re.fullmatch(r"(ags|recall|target|variant|rung):(.+?)((?::(?:std|n|coverage|low|high|group|gain))?)",
+                               str(key)) for key in keys}
+    plain = {key: f"rung{part[2]}" if part[1] == "rung" else part[2] for key, part in parts.items() if part}
+    taken = {str(key).partition(":")[0] for key, part in parts.items() if not part} | {
+        name for name, count in Counter(plain[key] for key, part in parts.items() if part and not part[3]).items()
+        if count > 1}
+    return {key: plain[key] + part[3] if part and plain[key] not in taken else str(key) for key, part in parts.items()}
+
+
 def to_csv(table: Table) -> str:
-    """The shown columns in full precision, with `:std` and `:n` beside each score that has them."""
+    """The shown columns in full precision, with `:std` and `:n` beside each score that has them, and any overrides."""
     keys: list[str] = []
     for column in table.shown:
         kinds = {"score": ("std", "n", "coverage", "low", "high"), "rank": ("low", "high")}
         beside = [f"{column.key}:{what}" for what in kinds.get(column.kind, ())]
         keys += [key for key in (column.key, *beside) if key in table.frame]
-    return table.frame[keys].to_csv(index=False, lineterminator="\n")
+    if "overrides" in table.frame and "overrides" not in keys and table.frame["overrides"].fillna("").ne("").any():
+        keys.append("overrides")
+    return table.frame[keys].rename(columns=headers(keys)).to_csv(index=False, lineterminator="\n")
 
 
 def to_json(table: Table) -> str:
     """The rows as a list of objects, missing values as null."""
-    rows = [{key: None if missing(value) else value for key, value in row.items()} for row in table.rows]
+    names = headers(table.frame.columns)
+    rows = [{names[key]: None if missing(value) else value for key, value in row.items()} for row in table.rows]
     return json.dumps({"name": table.name, "caption": table.caption, "note": table.note, "rows": rows},
                       indent=1, ensure_ascii=False, default=str) + "\n"
 
@@ -50,7 +70,7 @@ _TEX = {"&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", 
 
 def tex(text: str) -> str:
     """Text with the characters that LaTeX would take for its own written out."""
-    return re.sub(r"[&%$#_{}~^\\±–]", lambda found: _TEX[found[0]], text)
+    return re.sub(r"[&%$#_{}~^\\±–]", lambda special: _TEX[special[0]], text)
 
 
 def to_latex(table: Table) -> str:

@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader, Dataset
 from benchmark.data.augment import IMAGENET_MEAN, IMAGENET_STD, Transform
 from benchmark.data.features import extract
 from benchmark.data.loader import Loader
-from benchmark.data.store import ImageStore, prepare
+from benchmark.data.store import ImageStore, open_store
 from benchmark.datasets.index import DatasetIndex
 from tests.bench import Row, seconds
 
@@ -35,7 +35,7 @@ def measure(device: str) -> Iterator[Row]:
 
 def _on_cpu(folder: Path, device: str) -> Iterator[Row]:
     photos = photographs(folder / "photos", 336)
-    store = prepare(photos, folder, jobs=1, progress=False)
+    store = open_store(photos, folder, jobs=1, progress=False)
     peer = _rate(lambda: _drain(DataLoader(Decoded(photos, 224), BATCH)), len(photos))
     yield Row("training batches at 224 px, one core", _training(store, Transform(), device), peer,
               "PIL + torchvision DataLoader", 5, "images/s")
@@ -44,7 +44,7 @@ def _on_cpu(folder: Path, device: str) -> Iterator[Row]:
     small = photographs(folder / "small", 1120, height=64, width=64)
     tiny = Transform(size=32, resize=36)
     peer = _rate(lambda: _drain(DataLoader(Decoded(small, 32), BATCH)), len(small))
-    kept = prepare(small, folder, jobs=1, progress=False)
+    kept = open_store(small, folder, jobs=1, progress=False)
     yield Row("training batches, 64 to 32 px, one core", _training(kept, tiny, device), peer,
               "PIL + torchvision DataLoader", 5, "images/s")
     yield Row("evaluation batches, 64 to 32 px, one core", _evaluation(kept, tiny, device), peer,
@@ -56,7 +56,7 @@ def _on_gpu(folder: Path, device: str) -> Iterator[Row]:
 
     photos = photographs(folder / "photos", 8192)
     start = time.perf_counter()
-    store = prepare(photos, folder, progress=False)
+    store = open_store(photos, folder, progress=False)
     yield Row("decoding once, all cores", len(photos) / (time.perf_counter() - start), unit="images/s")
     peers = {}
     for workers in (8, 16):

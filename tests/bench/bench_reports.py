@@ -13,7 +13,7 @@ import numpy as np
 from reports import packing, records, site
 from reports.analysis.results import Results
 from tests.bench import Row
-from tests.sample_records import LADDERS, STRENGTH, make_record, write_outcomes, write_sample
+from tests.sample_records import LADDERS, STRENGTH, make_record, write_queries, write_sample
 
 
 def measure(device: str) -> Iterator[Row]:
@@ -61,4 +61,4 @@ def write_many(folder: Path, methods: int = 44, datasets: int = 5, rungs: int = 
                     score = 0.7 - 0.003 * number - 0.02 * split + rng.normal(0, 0.004)
                     path = folder / name / str(split) / method / f"s{seed}"
                     records.write(path, make_record(name, split, method, seed, float(score)))
-                    write_outcomes(path, labels, rng.random(len(labels)) < score)
+                    write_queries(path, labels, rng.random(len(labels)) < score)

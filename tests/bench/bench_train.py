@@ -82,13 +82,14 @@ def loop(store: ImageStore, name: str, own: Protocol, device: str, folder: Path,
     place = Path(tempfile.mkdtemp(dir=folder))
     marks: list[float] = []
 
-    def tell(event: dict[str, Any]) -> None:
+    def report(event: dict[str, Any]) -> None:
         if "test" in event:
             marks.append(_clock(device))
 
-    history = train.train(method, Side(np.arange(len(store)), labels, tuple(map(str, range(CLASSES)))),
-                          Loader(store, transform_of(own, method), device, placement=placement), sampler, own, seed=0,
-                          device=device, folder=place, evaluate=lambda _: {"test": {}}, tell=tell)
+    history = train.train(method, train.TrainContext(
+        Side(np.arange(len(store)), labels, tuple(map(str, range(CLASSES)))),
+        Loader(store, transform_of(own, method), device, placement=placement), sampler, own, seed=0, device=device,
+        folder=place, evaluate=lambda _: {"test": {}}, report=report))
     start = json.loads((place / "log.jsonl").read_text().splitlines()[0])
     logging.getLogger(__name__).info("%s: %s", name, start)
     return history.images / len(marks) / statistics.median(np.diff(marks))

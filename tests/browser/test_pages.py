@@ -270,7 +270,7 @@ def test_light_and_dark_can_be_read(page: Any, built: Path, scheme: str) -> None
     page.emulate_media(color_scheme=scheme)
     visit(page, built, "index.html")
     for selector in ("h1", ".lead", f"{BOARD} td.num", f"{BOARD} td.best", f"{BOARD} .note", ".top nav a", "footer p",
-                     f"{BOARD} .floor td", f"{BOARD} .tag", ".rule a"):
+                     f"{BOARD} .baseline td", f"{BOARD} .tag", ".rule a"):
         assert contrast(page, selector) >= 4.5, selector
 
 

@@ -55,7 +55,7 @@ def main(root: Path) -> None:
         worker.run(job.spec, job.context)
 
     output = submit(there, "--seeds", "2")
-    assert "submitted 4 cells" in output, output
+    assert "submitted 4 runs" in output, output
     until("four cells of an array are done", lambda: len(list(there.runs.glob("*/*/*/*/record.json"))) == 4)
     until("the queue is empty", lambda: not queue())
 

@@ -1,6 +1,6 @@
 """Ways to run many cells: each module here takes jobs and does every cell that is not done yet.
 
-`execute(jobs, resources, progress) -> Outcome` is the whole interface; `cell.do` is what all of them run.
+`execute(jobs, resources, progress) -> SweepResult` is the whole interface; `cell.do` is what all of them run.
 """
 
 from __future__ import annotations

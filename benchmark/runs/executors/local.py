@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import methods
-from benchmark.runs.cell import failed, write_failure
-from benchmark.runs.interrupt import Brake
-from benchmark.runs.job import Job, Outcome, Resources
-from benchmark.runs.locks import LOST, Heart, Watch
+from benchmark.runs.cell import last_failure, write_failure
+from benchmark.runs.interrupt import StopRequest
+from benchmark.runs.job import Job, Resources, SweepResult
+from benchmark.runs.locks import LOST, Heartbeat, Watch
 from benchmark.runs.progress import Progress
-from benchmark.utils.signals import deaf, hear
+from benchmark.utils.processors import cores
+from benchmark.utils.signals import block_signals, unblock_signals
 
 ATTEMPTS = 2
 """How often a cell is tried whose worker died or hung under it."""
@@ -29,18 +30,12 @@ ELSEWHERE = "done elsewhere:"
 
 
 def devices(resources: Resources) -> list[str]:
-    """The device of each worker: every GPU `per_gpu` times, else the CPU `jobs` times (default: its cores, at most 4).
-    """
+    """The device of each worker: every GPU `per_gpu` times, else the CPU `jobs` times (default: cores, at most 4)."""
     import torch
 
     if torch.cuda.is_available():
         return [f"cuda:{i}" for i in range(torch.cuda.device_count())] * resources.per_gpu
     return ["cpu"] * (resources.jobs or min(cores(), 4))
-
-
-def cores() -> int:
-    """The processor cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass
@@ -49,66 +44,69 @@ class Worker:
 
     process: Any
     pipe: Connection
-    pulse: Any
+    heartbeats: Any
     job: Job | None = None
     killed: str = ""
+    """Why the pool ended the process, if it did."""
 
 
 @dataclass
-class Crew:
-    """The workers of a sweep and the cells before them."""
+class WorkerPool:
+    """The worker processes of a sweep, one for each entry of `devices`, and the cells they have yet to do."""
 
-    places: list[str]
+    devices: list[str]
     progress: Progress
-    brake: Brake
+    stop: StopRequest
     waiting: deque[Job]
-    elsewhere: list[Job] = field(default_factory=list)
-    """Cells that another runner holds: looked at again until they are done or given up."""
+    held_elsewhere: list[Job] = field(default_factory=list)
+    """Cells whose lock another runner holds: looked at again until they are done or released."""
     attempts: dict[str, int] = field(default_factory=dict)
-    outcome: Outcome = field(default_factory=Outcome)
+    result: SweepResult = field(default_factory=SweepResult)
     watch: Watch = field(default_factory=Watch)
     workers: list[Worker | None] = field(default_factory=list)
     failures: dict[str, tuple[int, str] | None] = field(default_factory=dict)
     """Of each cell, how it had failed when the sweep began."""
 
     def __post_init__(self) -> None:
-        self.failures = {job.spec.identity: failed(job.folder) for job in self.waiting}
-        # A server that has imported torch and all methods once hands out workers at no cost, also for dead ones.
+        self.failures = {job.spec.identity: last_failure(job.folder) for job in self.waiting}
+        # A server that has imported torch and all methods once forks workers at no cost, also to replace dead ones.
         kinds = multiprocessing.get_all_start_methods()
-        self.start: Any = multiprocessing.get_context("forkserver" if "forkserver" in kinds else "spawn")
+        self.processes: Any = multiprocessing.get_context("forkserver" if "forkserver" in kinds else "spawn")
         if "forkserver" in kinds:
             own = [module.name for module in pkgutil.iter_modules(methods.__path__)]
-            self.start.set_forkserver_preload(["benchmark.runs.cell", *(f"methods.{name}" for name in own)])
+            # optimisers import torch._dynamo at their first step, which takes seconds
+            self.processes.set_forkserver_preload(["oodml", "benchmark.runs.cell", "torch._dynamo",
+                                                   *(f"methods.{name}" for name in own)])
         # no lock around it: a process killed while it holds one would stop all others
-        self.stop = self.start.RawValue("b", 0)
-        self.threads = max(1, cores() // max(1, len(self.places)))
-        self.workers = [None] * len(self.places)
+        self.stopping = self.processes.RawValue("b", 0)
+        self.threads = max(1, cores() // max(1, len(self.devices)))
+        self.workers = [None] * len(self.devices)
 
-    def work(self) -> Outcome:
-        """Until every cell is done, failed or put down."""
-        told = False
+    def run(self) -> SweepResult:
+        """Work until every cell is done, failed, or saved after a request to stop."""
+        announced = False
         while True:
-            self.stop.value = self.brake.pressed
-            if self.brake.hard:
-                return self.outcome
+            self.stopping.value = self.stop.requested
+            if self.stop.forced:
+                return self.result
             self._revisit()
-            for place in range(len(self.workers)):
-                self._employ(place)
+            for slot in range(len(self.workers)):
+                self._assign(slot)
             busy = [worker for worker in self.workers if worker is not None and worker.job is not None]
-            if not busy and (self.stop.value or self.outcome.ended or not (self.waiting or self.elsewhere)):
-                return self.outcome
-            if not busy and not self.waiting and not told:
-                told = True
-                self.progress.say(f"waiting for {len(self.elsewhere)} cells that another runner holds")
+            if not busy and (self.stopping.value or self.result.ended or not (self.waiting or self.held_elsewhere)):
+                return self.result
+            if not busy and not self.waiting and not announced:
+                announced = True
+                self.progress.write(f"waiting for {len(self.held_elsewhere)} runs that another runner holds")
             if not busy:
                 time.sleep(min(1.0, self.watch.stale / 12))
             for pipe in wait([worker.pipe for worker in busy], timeout=min(1.0, self.watch.stale / 12)) if busy else []:
-                self._hear(next(i for i, worker in enumerate(self.workers) if worker and worker.pipe is pipe))
-            self._check_pulses()
+                self._receive(next(i for i, worker in enumerate(self.workers) if worker and worker.pipe is pipe))
+            self._check_heartbeats()
             self.progress.tick()
 
     def close(self) -> None:
-        """End the workers: idle ones by word, busy ones (after a second Ctrl-C) at once."""
+        """End the workers: idle ones by a message, busy ones (after a second Ctrl-C) at once."""
         for worker in self.workers:
             if worker is None:
                 continue
@@ -121,60 +119,60 @@ class Crew:
                 worker.process.join(5)
             worker.pipe.close()
 
-    def _employ(self, place: int) -> None:
+    def _assign(self, slot: int) -> None:
         """Give an idle worker the next free cell, starting its process where there is none."""
-        worker = self.workers[place]
-        if self.stop.value or self.outcome.ended or (worker is not None and worker.job is not None):
+        worker = self.workers[slot]
+        if self.stopping.value or self.result.ended or (worker is not None and worker.job is not None):
             return
         job = self._next()
         if job is None:
             return
         if worker is None:
-            worker = self.workers[place] = self._hire(self.places[place])
+            worker = self.workers[slot] = self._spawn()
         worker.job = job
         self.watch.forget(worker.process.pid)
-        self.progress.start(job.spec.identity, job.spec.label(), int(job.spec.protocol["epochs"]))
-        with contextlib.suppress(OSError):  # it died while idle: its end of the pipe tells
-            device = self.places[place]
-            shared = self.places.count(device) if device.startswith("cuda") else 1
+        self.progress.start(job.spec.identity, job.spec.label(), job.spec.protocol.epochs)
+        with contextlib.suppress(OSError):  # it died while idle: its end of the pipe is closed
+            device = self.devices[slot]
+            shared = self.devices.count(device) if device.startswith("cuda") else 1
             worker.pipe.send(replace(job, context=replace(job.context, device=device, shared=shared)))
 
     def _next(self) -> Job | None:
         while self.waiting:
             job = self.waiting.popleft()
-            now = failed(job.folder)
-            if now not in (None, self.failures[job.spec.identity]):  # another runner tried meanwhile
-                self.outcome.failed.append((job.spec, now[1]))
-                self.progress.failed(job.spec.label(), f"elsewhere: {now[1]}")
+            failure = last_failure(job.folder)
+            if failure not in (None, self.failures[job.spec.identity]):  # another runner tried meanwhile
+                self.result.failed.append((job.spec, failure[1]))
+                self.progress.failed(job.spec.label(), f"elsewhere: {failure[1]}")
                 continue
             after = self.watch.free(job.folder)
             if after is not None:
                 return replace(job, after=after)
-            self.elsewhere.append(job)
+            self.held_elsewhere.append(job)
         return None
 
     def _revisit(self) -> None:
-        for job in list(self.elsewhere):
+        for job in list(self.held_elsewhere):
             if job.done:
-                self.elsewhere.remove(job)
+                self.held_elsewhere.remove(job)
                 self.progress.done(job.spec.label(), ELSEWHERE)
             elif self.watch.free(job.folder) is not None:
-                self.elsewhere.remove(job)
+                self.held_elsewhere.remove(job)
                 self.waiting.append(job)
 
-    def _hire(self, device: str) -> Worker:
-        ours, theirs = self.start.Pipe()
-        pulse = self.start.RawValue("Q", 0)
-        process = self.start.Process(target=_serve, daemon=True,
-                                     args=(theirs, self.threads, self.stop, pulse, self.watch.stale / 12))
-        if self.start.get_start_method() == "forkserver":
+    def _spawn(self) -> Worker:
+        ours, theirs = self.processes.Pipe()
+        heartbeats = self.processes.RawValue("Q", 0)
+        process = self.processes.Process(target=_serve, daemon=True,
+                                     args=(theirs, self.threads, self.stopping, heartbeats, self.watch.stale / 12))
+        if self.processes.get_start_method() == "forkserver":
             _start_server()
         process.start()
         theirs.close()
-        return Worker(process, ours, pulse)
+        return Worker(process, ours, heartbeats)
 
-    def _hear(self, place: int) -> None:
-        worker = self.workers[place]
+    def _receive(self, slot: int) -> None:
+        worker = self.workers[slot]
         assert worker is not None
         job = worker.job
         assert job is not None
@@ -182,42 +180,42 @@ class Crew:
         try:
             kind, content = worker.pipe.recv()
         except (EOFError, OSError):
-            self._lost(place, worker, job)
+            self._lost(slot, worker, job)
             return
         if kind == "epoch":
             self.progress.epoch(key, content)
             return
         worker.job = None
         if kind == "done":
-            self.outcome.done.append(job.spec)
+            self.result.done.append(job.spec)
             self.progress.done(key)
-        elif kind == "found":
+        elif kind == "exists":
             self.progress.done(key, ELSEWHERE)
         elif kind == "busy":
-            self.elsewhere.append(job)
+            self.held_elsewhere.append(job)
             self.progress.paused(key, note="")
         elif kind == "failed":
-            self.outcome.failed.append((job.spec, content))
+            self.result.failed.append((job.spec, content))
             self.progress.failed(key, content)
-            if self.places[place].startswith("cuda"):  # after an error a process cannot trust its GPU any more
-                self._dismiss(place, worker)
+            if self.devices[slot].startswith("cuda"):  # after an error a process cannot trust its GPU any more
+                self._stop(slot, worker)
         elif kind == "stopped":
             self.progress.paused(key)
-            if not self.stop.value:  # that one worker was told to go, by a signal of its own
+            if not self.stopping.value:  # a signal went to this worker alone
                 self.waiting.append(job)
-                self._dismiss(place, worker)
+                self._stop(slot, worker)
         elif kind == "full":
             self.progress.paused(key, note="no room")
-            self.outcome.ended = f"{content}: free some space (or give another folder with --work), then run again"
+            self.result.ended = f"{content}: free some space (or give another folder with --work), then run again"
 
-    def _lost(self, place: int, worker: Worker, job: Job) -> None:
-        """The process is gone: out of memory, a crash in native code, somebody's kill, or ours because it hung."""
-        self._dismiss(place, worker)
+    def _lost(self, slot: int, worker: Worker, job: Job) -> None:
+        """The process is gone: out of memory, a crash in native code, a kill from outside, or ours because it hung."""
+        self._stop(slot, worker)
         key = job.spec.identity
         self.attempts[key] = self.attempts.get(key, 0) + 1
         why = worker.killed or f"the worker process died (exit {worker.process.exitcode})"
         if job.done:
-            self.outcome.done.append(job.spec)
+            self.result.done.append(job.spec)
             self.progress.done(key)
         elif self.attempts[key] < ATTEMPTS:
             self.progress.paused(key, note=f"{why}; once more:")
@@ -226,50 +224,50 @@ class Crew:
             cause = f"{why}, {self.attempts[key]} times"
             write_failure(job, cause, kind="WorkerDied",
                           remedy="if memory ran out: a smaller batch (--set batch_size=...) or fewer --jobs")
-            self.outcome.failed.append((job.spec, cause))
+            self.result.failed.append((job.spec, cause))
             self.progress.failed(key, cause)
 
-    def _dismiss(self, place: int, worker: Worker) -> None:
+    def _stop(self, slot: int, worker: Worker) -> None:
         worker.process.kill()
         worker.process.join(10)
         worker.pipe.close()
-        self.workers[place] = None
+        self.workers[slot] = None
 
-    def _check_pulses(self) -> None:
+    def _check_heartbeats(self) -> None:
         for worker in self.workers:
             if worker is None or worker.job is None:
                 continue
-            if self.watch.still(worker.process.pid, worker.pulse.value):
-                worker.killed = f"the worker gave no sign of life for {self.watch.stale:.0f} s"
-                worker.process.kill()  # its pipe closes, and `_hear` does the rest
+            if self.watch.still(worker.process.pid, worker.heartbeats.value):
+                worker.killed = f"the worker gave no heartbeat for {self.watch.stale:.0f} s"
+                worker.process.kill()  # its pipe closes, and `_receive` does the rest
 
 
-def execute(jobs: list[Job], resources: Resources, progress: Progress) -> Outcome:
-    """Do the cells on this machine; Ctrl-C once puts them down to go on later, twice ends at once (`Brake`)."""
-    with Brake(resources.seconds) as brake:
-        crew = Crew(devices(resources)[:max(1, len(jobs))], progress, brake, deque(jobs))
+def execute(jobs: list[Job], resources: Resources, progress: Progress) -> SweepResult:
+    """Do the cells on this machine; Ctrl-C once saves them to be resumed, twice ends at once (`StopRequest`)."""
+    with StopRequest(resources.seconds) as stop:
+        pool = WorkerPool(devices(resources)[:max(1, len(jobs))], progress, stop, deque(jobs))
         try:
-            outcome = crew.work()
+            result = pool.run()
         finally:
-            crew.close()
-        outcome.interrupted = brake.exit_code
-        if brake.out_of_time and not outcome.interrupted and outcome.open(jobs):
-            outcome.ended = outcome.ended or "the time of --budget is over"
-        return outcome
+            pool.close()
+        result.interrupted = stop.exit_code
+        if stop.out_of_time and not result.interrupted and result.unfinished(jobs):
+            result.ended = result.ended or "the time of --budget is over"
+        return result
 
 
 def _start_server() -> None:
-    """Start the server that workers are forked from, deaf to Ctrl-C and SIGTERM from its first moment.
+    """Start the server that workers are forked from, with Ctrl-C and SIGTERM blocked from its first moment.
 
     Either may go to all processes at once, and workers, which end when the server does, have an epoch to save.
 
-    It looks for modules where it stands, so it must stand at our own packages: in the user's folder a `splits` or
-    `methods` may mean something else. Workers go back to that folder by themselves.
+    It imports from its current folder, so that must be the parent of our own packages: in the user's folder a
+    `splits` or `methods` may mean something else. Workers go back to that folder by themselves.
     """
     from multiprocessing import forkserver  # not on every system
 
     here = os.getcwd()
-    with deaf(signal.SIGINT, signal.SIGTERM):
+    with block_signals(signal.SIGINT, signal.SIGTERM):
         try:
             os.chdir(Path(methods.__file__).parents[1])
             forkserver.ensure_running()
@@ -277,25 +275,26 @@ def _start_server() -> None:
             os.chdir(here)
 
 
-def _serve(pipe: Connection, threads: int, stop: Any, pulse: Any, beat: float) -> None:
-    """The life of a worker process: cells come through the pipe until None does."""
+def _serve(pipe: Connection, threads: int, stopping: Any, heartbeats: Any, beat: float) -> None:
+    """What a worker process does: the cells that come through the pipe, until None comes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the runner decides what Ctrl-C means
     leaving: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: leaving.append(number))
-    hear(signal.SIGTERM)
-    heart = Heart(pulse, orphan=True, beat=beat)
-    heart.start()
+    unblock_signals(signal.SIGTERM)
+    heartbeat = Heartbeat(heartbeats, watch_parent=True, beat=beat)
+    heartbeat.start()
     import torch
 
     from benchmark.runs import cell
 
-    def tell(entry: dict[str, Any]) -> None:
+    def report(event: dict[str, Any]) -> None:
         try:
-            pipe.send(("epoch", entry))
+            pipe.send(("epoch", event))
         except OSError:  # the runner is dead: that is no failure of this cell
             os._exit(LOST)
 
     torch.set_num_threads(threads)
     with contextlib.suppress(EOFError, OSError):
         while not leaving and (job := pipe.recv()) is not None:
-            pipe.send(tuple(cell.do(job, heart, stop=lambda: bool(stop.value or leaving), tell=tell)))
+            pipe.send(tuple(cell.do(job, heartbeat, report=report,
+                                    should_stop=lambda: bool(stopping.value or leaving))))

@@ -9,40 +9,42 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from benchmark.runs.cell import Verdict, do_alone, write_failure
-from benchmark.runs.interrupt import Brake
-from benchmark.runs.job import Job, Outcome, Resources
+from benchmark.runs.cell import CellResult, do_alone, write_failure
+from benchmark.runs.interrupt import StopRequest
+from benchmark.runs.job import Job, Resources, SweepResult
 from benchmark.runs.progress import Progress
 from benchmark.utils.errors import UserError
 
 RETRIES = 3
-"""How often Ray starts a task anew whose node or process was lost."""
-ASKED = 1.0
-"""Seconds between two questions of a task whether it should stop: an answer takes as long as a small step."""
+"""How often Ray restarts a task whose node or process was lost."""
+POLL = 1.0
+"""Seconds after which a task asks again whether it should stop: an answer takes as long as a small step."""
 
 
-class Board:
-    """The actor through which tasks tell of epochs and learn that they should stop."""
+class Channel:
+    """The actor to which tasks report epochs and which they ask whether they should stop."""
 
     def __init__(self) -> None:
-        self.stop = False
-        self.entries: list[tuple[str, dict[str, Any]]] = []
+        self.stopping = False
+        self.events: list[tuple[str, dict[str, Any]]] = []
 
-    def tell(self, key: str, entry: dict[str, Any]) -> None:
-        self.entries.append((key, entry))
+    def report(self, key: str, event: dict[str, Any]) -> None:
+        """Take an event of the cell of this identity."""
+        self.events.append((key, event))
 
-    def news(self) -> list[tuple[str, dict[str, Any]]]:
-        entries, self.entries = self.entries, []
-        return entries
+    def take_events(self) -> list[tuple[str, dict[str, Any]]]:
+        """The events since the last call."""
+        events, self.events = self.events, []
+        return events
 
-    def press(self) -> None:
-        self.stop = True
+    def request_stop(self) -> None:
+        self.stopping = True
 
-    def stopping(self) -> bool:
-        return self.stop
+    def should_stop(self) -> bool:
+        return self.stopping
 
 
-def task(job: Job, board: Any, threads: int, shared: int) -> Verdict:
+def task(job: Job, channel: Any, threads: int, shared: int) -> CellResult:
     """One cell in a process of the cluster; it starts where an earlier try of the same task was lost."""
     import ray
     import torch
@@ -50,23 +52,23 @@ def task(job: Job, board: Any, threads: int, shared: int) -> Verdict:
     torch.set_num_threads(threads)
     if ray.get_gpu_ids():
         job = replace(job, context=replace(job.context, device="cuda:0", shared=shared))
-    heard, last = False, float("-inf")
+    stopping, last = False, float("-inf")
 
-    def stop() -> bool:
-        nonlocal heard, last
-        if not heard and time.monotonic() - last >= ASKED:
-            heard, last = ray.get(board.stopping.remote()), time.monotonic()
-        return heard
+    def should_stop() -> bool:
+        nonlocal stopping, last
+        if not stopping and time.monotonic() - last >= POLL:
+            stopping, last = ray.get(channel.should_stop.remote()), time.monotonic()
+        return stopping
 
-    return do_alone(job, stop=stop, tell=lambda entry: board.tell.remote(job.spec.identity, entry))
+    return do_alone(job, should_stop=should_stop, report=lambda event: channel.report.remote(job.spec.identity, event))
 
 
-def execute(jobs: list[Job], resources: Resources, progress: Progress) -> Outcome:
-    """Do the cells on a Ray cluster; Ctrl-C once puts them down to go on later, twice ends at once (`Brake`)."""
+def execute(jobs: list[Job], resources: Resources, progress: Progress) -> SweepResult:
+    """Do the cells on a Ray cluster; Ctrl-C once saves them to be resumed, twice ends at once (`StopRequest`)."""
     ray = _imported()
     started = not ray.is_initialized()
     if started:
-        _answers(resources.ray_address)
+        _check_address(resources.ray_address)
         try:
             ray.init(address=resources.ray_address, log_to_driver=False, include_dashboard=False if not
                      resources.ray_address else None, num_cpus=None if resources.ray_address else resources.jobs)
@@ -74,48 +76,48 @@ def execute(jobs: list[Job], resources: Resources, progress: Progress) -> Outcom
             raise UserError(f"no Ray cluster at {resources.ray_address or 'this machine'}: "
                             f"{str(error).splitlines()[0]}") from None
     try:
-        with Brake(resources.seconds) as brake:
-            return _drive(ray, jobs, resources, progress, brake)
+        with StopRequest(resources.seconds) as stop:
+            return _drive(ray, jobs, resources, progress, stop)
     finally:
         if started:
             ray.shutdown()
 
 
-def _drive(ray: Any, jobs: list[Job], resources: Resources, progress: Progress, brake: Brake) -> Outcome:
-    outcome = Outcome()
-    board = _board(ray)
+def _drive(ray: Any, jobs: list[Job], resources: Resources, progress: Progress, stop: StopRequest) -> SweepResult:
+    result = SweepResult()
+    channel = _channel(ray)
     gpus = 1 / resources.per_gpu if ray.cluster_resources().get("GPU") else 0
     remote = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=RETRIES, runtime_env={"env_vars": _variables()})(task)
     waiting = list(reversed(jobs))
     running: dict[Any, Job] = {}
-    pressed = False
+    stopping = False
     while waiting or running:
-        if brake.pressed and not pressed:
-            pressed = True
-            ray.get(board.press.remote())
-        if brake.hard:
+        if stop.requested and not stopping:
+            stopping = True
+            ray.get(channel.request_stop.remote())
+        if stop.forced:
             for reference in running:
                 ray.cancel(reference, force=True)
             break
         room = resources.jobs or _room(ray, gpus)
-        while waiting and len(running) < room and not (pressed or outcome.ended):
+        while waiting and len(running) < room and not (stopping or result.ended):
             job = waiting.pop()
-            running[remote.remote(job, board, 1, resources.per_gpu)] = job
-            progress.start(job.spec.identity, job.spec.label(), int(job.spec.protocol["epochs"]))
+            running[remote.remote(job, channel, 1, resources.per_gpu)] = job
+            progress.start(job.spec.identity, job.spec.label(), job.spec.protocol.epochs)
         if not running:
             break
         ready, _ = ray.wait(list(running), timeout=0.5)
-        for key, entry in ray.get(board.news.remote()):
-            progress.epoch(key, entry)
+        for key, event in ray.get(channel.take_events.remote()):
+            progress.epoch(key, event)
         for reference in ready:
             job = running.pop(reference)
-            if _settle(ray, reference, job, outcome, progress) == "busy":
+            if _settle(ray, reference, job, result, progress) == "busy":
                 waiting.insert(0, job)
         progress.tick()
-    outcome.interrupted = brake.exit_code
-    if brake.out_of_time and not outcome.interrupted and outcome.open(jobs):
-        outcome.ended = outcome.ended or "the time of --budget is over"
-    return outcome
+    result.interrupted = stop.exit_code
+    if stop.out_of_time and not result.interrupted and result.unfinished(jobs):
+        result.ended = result.ended or "the time of --budget is over"
+    return result
 
 
 def _variables() -> dict[str, str]:
@@ -124,54 +126,54 @@ def _variables() -> dict[str, str]:
     return {"OODML_WEIGHTS": os.path.abspath(folder)} if folder else {}
 
 
-def _board(ray: Any) -> Any:
-    """A board beside the driver: on any other node it would be lost with that node."""
+def _channel(ray: Any) -> Any:
+    """A channel on the node of the driver: on any other node it would be lost with that node."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-    return ray.remote(num_cpus=0, scheduling_strategy=here)(Board).remote()
+    return ray.remote(num_cpus=0, scheduling_strategy=here)(Channel).remote()
 
 
 def _room(ray: Any, gpus: float) -> int:
     """Cells that the nodes which are alive can do at a time."""
-    found = ray.cluster_resources()
-    return max(1, int(found.get("GPU", 0) / gpus if gpus else found.get("CPU", 0)))
+    alive = ray.cluster_resources()
+    return max(1, int(alive.get("GPU", 0) / gpus if gpus else alive.get("CPU", 0)))
 
 
-def _settle(ray: Any, reference: Any, job: Job, outcome: Outcome, progress: Progress) -> str:
-    """Note how a task ended; what became of its cell comes back."""
+def _settle(ray: Any, reference: Any, job: Job, result: SweepResult, progress: Progress) -> str:
+    """Note how a task ended; returns the kind of its result."""
     key = job.spec.identity
     try:
-        verdict = Verdict(*ray.get(reference))
+        cell = CellResult(*ray.get(reference))
     except ray.exceptions.RayError as error:
         cause = f"the cluster lost the run {1 + RETRIES} times ({type(error).__name__})"
         write_failure(job, cause, kind=type(error).__name__)
-        verdict = Verdict("failed", cause)
-    if verdict.kind == "done":
-        outcome.done.append(job.spec)
+        cell = CellResult("failed", cause)
+    if cell.kind == "done":
+        result.done.append(job.spec)
         progress.done(key)
-    elif verdict.kind == "found":
+    elif cell.kind == "exists":
         progress.done(key, "done elsewhere:")
-    elif verdict.kind == "failed":
-        outcome.failed.append((job.spec, verdict.text))
-        progress.failed(key, verdict.text)
+    elif cell.kind == "failed":
+        result.failed.append((job.spec, cell.text))
+        progress.failed(key, cell.text)
     else:
-        progress.paused(key, note={"busy": "", "full": "no room"}.get(verdict.kind, "saved"))
-        if verdict.kind == "full":
-            outcome.ended = f"{verdict.text}: free some space (or give another folder with --work), then run again"
-    return verdict.kind
+        progress.paused(key, note={"busy": "", "full": "no room"}.get(cell.kind, "saved"))
+        if cell.kind == "full":
+            result.ended = f"{cell.text}: free some space (or give another folder with --work), then run again"
+    return cell.kind
 
 
-def _answers(address: str | None) -> None:
+def _check_address(address: str | None) -> None:
     """Ray itself tries for minutes to reach a cluster that is not there."""
-    found = re.fullmatch(r"(?:ray://)?\[?(.+?)\]?:(\d+)", address or "")
-    if found is None:  # none, or `auto`: Ray knows by itself
+    match = re.fullmatch(r"(?:ray://)?\[?(.+?)\]?:(\d+)", address or "")
+    if match is None:  # none, or `auto`: Ray finds it by itself
         return
     try:
-        socket.create_connection((found[1], int(found[2])), timeout=10).close()
+        socket.create_connection((match[1], int(match[2])), timeout=10).close()
     except OSError as error:
         raise UserError(f"no Ray cluster at {address}: {error.strerror or error}; `ray start --head` starts one and "
-                        "tells its address") from None
+                        "prints its address") from None
 
 
 def _imported() -> Any:

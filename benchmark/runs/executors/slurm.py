@@ -1,4 +1,4 @@
-"""Cells as a job array of a Slurm cluster, through submitit: submitted here, done there, told by `oodml status`."""
+"""Cells as a job array of a Slurm cluster, through submitit: submitted here, done there, shown by `oodml status`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from benchmark.runs.cell import do_alone
-from benchmark.runs.job import Job, Outcome, Resources
+from benchmark.runs.job import Job, Resources, SweepResult
 from benchmark.runs.progress import Progress
 from benchmark.utils.errors import UserError
 
@@ -20,7 +20,7 @@ TIMEOUTS = 100
 
 
 class Task:
-    """One element of the array. Preempted or at its time limit it is queued again and goes on from its checkpoint."""
+    """One element of the array. Preempted or at its time limit it is queued again and resumes from its checkpoint."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -41,17 +41,17 @@ class Task:
         return DelayedSubmission(Task(self.job))
 
 
-def execute(jobs: list[Job], resources: Resources, progress: Progress, cluster: str | None = None) -> Outcome:
+def execute(jobs: list[Job], resources: Resources, progress: Progress, cluster: str | None = None) -> SweepResult:
     """Submit one array element a cell and come back; `cluster` is submitit's name of one (None: Slurm)."""
     if resources.seconds is not None:
         raise UserError("--budget ends what runs here; a job of Slurm has its own limit: --slurm time=12:00:00")
     submitted = submit(jobs, resources, cluster)
-    progress.say(f"submitted {len(submitted)} cells: {submitted[0].job_id} to {submitted[-1].job_id}")
-    return Outcome(submitted=len(submitted))
+    progress.write(f"submitted {len(submitted)} runs: {submitted[0].job_id} to {submitted[-1].job_id}")
+    return SweepResult(submitted=len(submitted))
 
 
 def submit(jobs: list[Job], resources: Resources, cluster: str | None = None) -> list[Any]:
-    """The submitit jobs of these cells."""
+    """The submitit jobs of these cells, submitted as one array."""
     try:
         import submitit
     except ImportError:
@@ -64,36 +64,36 @@ def submit(jobs: list[Job], resources: Resources, cluster: str | None = None) ->
         raise UserError(f"no Slurm on this machine ({error}); submit from a node that has sbatch") from None
     try:
         executor.update_parameters(**parameters(resources, cluster))
-    except (NameError, AssertionError) as error:  # submitit's words for a key or a value that it does not know
+    except (NameError, AssertionError) as error:  # what submitit raises for a key or a value that it does not know
         raise UserError(f"--slurm: {str(error).splitlines()[0]}") from None
     with executor.batch():
         return [executor.submit(Task(job)) for job in jobs]
 
 
 def parameters(resources: Resources, cluster: str | None = None) -> dict[str, Any]:
-    """What submitit is told: a name, a time limit, and every KEY=VALUE of `--slurm`, as sbatch calls it.
+    """The parameters for submitit: a name, a time limit, and every KEY=VALUE of `--slurm`, as sbatch calls it.
 
     >>> parameters(Resources(slurm={"partition": "gpu", "time": "2:30:00"}))
     {'name': 'oodml', 'timeout_min': 150, 'slurm_partition': 'gpu'}
     """
-    found: dict[str, Any] = {"name": "oodml", "timeout_min": MINUTES}
-    given = dict(resources.slurm)
-    if "time" in given:
-        found["timeout_min"] = _minutes(given.pop("time"))
+    values: dict[str, Any] = {"name": "oodml", "timeout_min": MINUTES}
+    options = dict(resources.slurm)
+    if "time" in options:
+        values["timeout_min"] = _minutes(options.pop("time"))
     if cluster is None and resources.jobs:
-        found["slurm_array_parallelism"] = resources.jobs
-    for key, value in given.items():
+        values["slurm_array_parallelism"] = resources.jobs
+    for key, value in options.items():
         typed: Any = int(value) if str(value).isdigit() else value
         common = key in ("cpus_per_task", "gpus_per_node", "mem_gb", "nodes", "tasks_per_node")
-        found[key if common else f"slurm_{key}"] = typed
-    return found
+        values[key if common else f"slurm_{key}"] = typed
+    return values
 
 
 def _minutes(text: str) -> int:
-    found = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text)
-    if not found:
+    match = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text)
+    if not match:
         raise UserError(f"--slurm time={text}: write minutes, HH:MM:SS or D-HH:MM:SS")
-    days, first, second, third = (int(part) if part else 0 for part in found.groups())
+    days, first, second, third = (int(part) if part else 0 for part in match.groups())
     if ":" not in text and "-" not in text:
         return first
     return days * 1440 + first * 60 + second + (third > 0)

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from benchmark.runs import locks, sweep
-from benchmark.runs.job import Job, Resources
-from benchmark.runs.matrix import Places
+from benchmark.runs.job import Job, Resources, SweepOptions
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from tests import tiny_sweep
@@ -61,22 +60,16 @@ def cluster() -> Iterator[Cluster]:
         made.shutdown()
 
 
-@pytest.fixture(autouse=True)
-def _registry_as_before() -> Iterator[None]:
-    with tiny_sweep.registry_as_before():
-        yield
-
-
 @pytest.fixture
-def made(tmp_path: Path) -> Workspace:
-    made = tiny_sweep.workspace(tmp_path)
-    (made.root / "plugin.py").write_text(PLUGIN)
-    return made
+def made(tiny: Workspace, plugins_forgotten: None) -> Workspace:
+    (tiny.root / "plugin.py").write_text(PLUGIN)
+    return tiny
 
 
-def run(made: Workspace, cluster: Cluster, methods: str, **given: object) -> sweep.Outcome:
-    return sweep.run(tiny_sweep.study(methods, **given), Places(made, plugins=(str(made.root / "plugin.py"),)),
-                     executor="ray", resources=Resources(ray_address=cluster.address), say=lambda line: None)
+def run(made: Workspace, cluster: Cluster, methods: str, **fields: object) -> sweep.SweepResult:
+    options = SweepOptions(made, plugins=(str(made.root / "plugin.py"),), executor="ray",
+                           resources=Resources(ray_address=cluster.address))
+    return sweep.run(tiny_sweep.study(methods, **fields), options, lambda line: None)
 
 
 def once_saved(job: Job, then: Callable[[], object]) -> threading.Thread:
@@ -100,13 +93,12 @@ def starts(job: Job) -> list[int]:
     return [line["epoch"] for line in lines if line["event"] == "start"]
 
 
-def test_cells_are_done_lost_ones_again_and_failures_told(made: Workspace, cluster: Cluster,
-                                                         capsys: pytest.CaptureFixture[str],
-                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cells_are_done_lost_ones_again_and_failures_reported(
+        made: Workspace, cluster: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OODML_WEIGHTS", "weights")
-    outcome = run(made, cluster, "margin,dies-once,fails", seeds=1)
-    assert {spec.method for spec in outcome.done} == {"margin", "dies-once"}
-    assert [cause for _, cause in outcome.failed] == [f"ValueError: made to fail, with {Path.cwd() / 'weights'}"]
+    result = run(made, cluster, "margin,dies-once,fails", seeds=1)
+    assert {spec.method for spec in result.done} == {"margin", "dies-once"}
+    assert [cause for _, cause in result.failed] == [f"ValueError: made to fail, with {Path.cwd() / 'weights'}"]
     assert {path.parts[-3] for path in made.runs.rglob("record.json")} == {"margin", "dies-once"}
     assert not list(made.runs.rglob("*margin/*/lock.*"))
     assert "[3/3]" in capsys.readouterr().out
@@ -116,10 +108,10 @@ def test_cells_are_done_lost_ones_again_and_failures_told(made: Workspace, clust
 def test_ctrl_c_saves(made: Workspace, cluster: Cluster) -> None:
     (job,) = tiny_sweep.jobs(made, "margin", seeds=1, set={"epochs": 400})
     finger = once_saved(job, lambda: os.kill(os.getpid(), signal.SIGINT))
-    outcome = run(made, cluster, "margin", seeds=1, set={"epochs": 400})
+    result = run(made, cluster, "margin", seeds=1, set={"epochs": 400})
     finger.join()
-    assert outcome.interrupted
-    assert not outcome.failed
+    assert result.interrupted
+    assert not result.failed
     assert list(made.runs.rglob("checkpoint-*"))
     assert not list(made.runs.rglob("record.json"))
 
@@ -136,17 +128,17 @@ def test_the_cell_of_a_lost_node_goes_on_elsewhere(made: Workspace, cluster: Clu
         cluster.remove_node(node, allow_graceful=False)
 
     axe = once_saved(job, lose)
-    outcome = run(made, cluster, "margin", seeds=1, set=long)
+    result = run(made, cluster, "margin", seeds=1, set=long)
     axe.join()
     assert len(cluster.worker_nodes) == 1
-    assert not outcome.failed
-    assert [spec.identity for spec in outcome.done] == [job.spec.identity]
+    assert not result.failed
+    assert [spec.identity for spec in result.done] == [job.spec.identity]
     first, second = starts(job)
     assert first == 0
     assert second > 0
 
 
 def test_no_cluster_is_one_line(made: Workspace) -> None:
+    options = SweepOptions(made, executor="ray", resources=Resources(ray_address="127.0.0.1:1"))
     with pytest.raises(UserError, match=r"no Ray cluster at 127\.0\.0\.1:1: "):
-        sweep.run(tiny_sweep.study("margin", seeds=1), Places(made), executor="ray",
-                  resources=Resources(ray_address="127.0.0.1:1"), say=lambda line: None)
+        sweep.run(tiny_sweep.study("margin", seeds=1), options, lambda line: None)

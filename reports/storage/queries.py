@@ -1,4 +1,7 @@
-"""The outcomes of single queries, as `queries.npz` beside a record keeps them, summed by class.
+"""The results of single queries: `queries.npz` beside a record, how it is written, and how it is read, by class.
+
+`queries.npz` holds for each query the rank of its first hit in the smallest integers that hold it (0: none looked at),
+whether it counts as bits, its class, and the names of the classes, by which queries of different rungs are matched.
 
 A run that travelled without its queries has `classes.json` instead: {"side": {"classes": [...], "queries": [...]},
 "hits": ...}, hits at rank 1 of each class as a list of numbers or, where all are below 79, as a text of one character
@@ -37,19 +40,24 @@ class ByClass:
     queries: np.ndarray
     hits: np.ndarray
 
-    @property
-    def score(self) -> float:
-        """recall@k over all queries that count."""
-        return float(self.hits.sum() / self.queries.sum())
 
+@dataclass(frozen=True)
+class QueryResults:
+    """For each query the rank of its first hit (0: none looked at), whether it counts, and its class."""
 
-def by_class(first_hit: np.ndarray, counted: np.ndarray, labels: np.ndarray, k: int = 1) -> ByClass:
-    """Hits and queries of each class; `first_hit` is the rank of the first hit, 0 where none was looked at.
+    first_hit: np.ndarray
+    counted: np.ndarray
+    labels: np.ndarray
+    classes: np.ndarray | None = None
+    """Names of the classes that `labels` count."""
 
-    >>> by_class(np.array([1, 3, 0, 2]), np.array([True] * 4), np.array([0, 0, 1, 1]), 2)
-    ByClass(keys=array([0, 1]), queries=array([2, 2]), hits=array([1, 1]))
-    """
-    return _Side.of(counted, labels).sum(first_hit, k)
+    def save(self, path: Path) -> None:
+        """Writes them in the format of `queries.npz`."""
+        first = self.first_hit.astype(np.min_scalar_type(int(self.first_hit.max(initial=0))))
+        named: dict[str, Any] = {} if self.classes is None else {"classes": self.classes}
+        with open(path, "wb") as file:
+            np.savez_compressed(file, first_hit=first, counted=np.packbits(self.counted),
+                                labels=self.labels.astype(np.int32), **named)
 
 
 @dataclass(frozen=True)
@@ -76,14 +84,14 @@ class _Side:
 
 
 class Reader:
-    """Reads outcomes by class; runs on one split hold the same labels, which are decompressed and counted once."""
+    """Reads results by class; runs on one split hold the same labels, which are decompressed and counted once."""
 
     def __init__(self, k: int = 1) -> None:
         self.k = k
         self._kept: dict[tuple[Any, ...], _Side] = {}
 
     def read(self, folder: Path | str) -> ByClass | None:
-        """The outcomes of a run; None where it kept none. Classes are named where the file names them."""
+        """Those of a run; None where it kept none. Classes are named where the file names them."""
         path = os.path.join(folder, NAME)
         try:
             with zipfile.ZipFile(path) as file:
@@ -105,21 +113,21 @@ class Reader:
 
 
 def _summed(run: Path | str) -> ByClass | None:
-    found = packed.beside(run, SUMMED)
-    if found is None:
+    content = packed.beside(run, SUMMED)
+    if content is None:
         return None
     try:
-        side = found["side"]
+        side = content["side"]
         if isinstance(side, str):
             side = _sides(os.path.join(os.path.dirname(os.path.dirname(run)), SIDES))[side]
-        told = found["hits"]
-        hits = [ord(letter) - ord("0") for letter in told] if isinstance(told, str) else told
+        hits = content["hits"]
+        hits = [ord(letter) - ord("0") for letter in hits] if isinstance(hits, str) else hits
         keys, queries = np.array(side["classes"]), np.array(side["queries"])
         if not len(keys) == len(queries) == len(hits):
             raise ValueError(f"{len(hits)} hits of {len(keys)} classes")
         return ByClass(keys, queries, np.array(hits, np.int64))
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ReportError(f"{run}: the outcomes by class are damaged ({error}); pack the runs again") from None
+        raise ReportError(f"{run}: the queries by class are damaged ({error}); pack the runs again") from None
 
 
 @lru_cache(maxsize=16)
@@ -129,12 +137,12 @@ def _sides(path: str) -> dict[str, Any]:
 
 
 def summed(run: Path | str) -> dict[str, Any] | None:
-    """What `classes.json` says of a run that has outcomes; None where it has none."""
-    found = Reader().read(run)
-    if found is None:
+    """What `classes.json` says of a run that kept its queries; None where it kept none."""
+    by_class = Reader().read(run)
+    if by_class is None:
         return None
-    hits: list[int] = found.hits.tolist()
-    return {"side": {"classes": found.keys.tolist(), "queries": found.queries.tolist()},
+    hits: list[int] = by_class.hits.tolist()
+    return {"side": {"classes": by_class.keys.tolist(), "queries": by_class.queries.tolist()},
             "hits": "".join(chr(ord("0") + count) for count in hits) if max(hits) < 79 else hits}
 
 

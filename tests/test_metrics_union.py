@@ -41,33 +41,34 @@ def by_loops(x, labels, domains, roles, inside):
 def test_unified_and_member_scores_from_loops():
     x, labels, domains, roles = union()
     names = ["birds", "cars", "shop"]
-    found = evaluate(x, labels, domains, names, roles)
-    parts = [(found["unified"], np.ones(len(x), dtype=bool))]
-    parts += [(found["domains"][name], domains == number) for number, name in enumerate(names)]
+    measured = evaluate(x, labels, domains, names, roles)
+    parts = [(measured["unified"], np.ones(len(x), dtype=bool))]
+    parts += [(measured["domains"][name], domains == number) for number, name in enumerate(names)]
     for scores, inside in parts:
         recall, precision = by_loops(x, labels, domains, roles, inside)
         assert scores["recall@1"] == pytest.approx(recall)
         assert scores["map@r"] == pytest.approx(precision)
-    members = [found["domains"][name]["recall@1"] for name in names]
-    assert found["harmonic"]["recall@1"] == pytest.approx(3 / sum(1 / value for value in members))
-    assert found["unified"]["queries"] == sum(scores["queries"] for scores in found["domains"].values())
-    assert "queries" not in found["harmonic"]
+    members = [measured["domains"][name]["recall@1"] for name in names]
+    assert measured["harmonic"]["recall@1"] == pytest.approx(3 / sum(1 / value for value in members))
+    assert measured["unified"]["queries"] == sum(scores["queries"] for scores in measured["domains"].values())
+    assert "queries" not in measured["harmonic"]
 
 
 def test_the_side_of_a_split_is_scored_the_same():
     x, labels, domains, roles = union(seed=7)
     codes = labels + 7 * domains  # a side's labels tell the classes of different datasets apart
     side = Side(np.arange(len(x)), codes, tuple(map(str, range(21))), roles, domains)
-    found = score(side, torch.from_numpy(x), ("birds", "cars", "shop"))
-    for scores, inside in [(found.scores, np.ones(len(x), dtype=bool))] + [
-            (found.domains[name], domains == number) for number, name in enumerate(("birds", "cars", "shop"))]:
+    measured = score(side, torch.from_numpy(x), ("birds", "cars", "shop"))
+    for scores, inside in [(measured.scores, np.ones(len(x), dtype=bool))] + [
+            (measured.domains[name], domains == number) for number, name in enumerate(("birds", "cars", "shop"))]:
         recall, precision = by_loops(x, labels, domains, roles, inside)
         assert scores["recall@1"] == pytest.approx(recall)
         assert scores["map@r"] == pytest.approx(precision)
         assert "queries" not in scores
-    assert len(found.outcomes.first_hit) == (roles != "gallery").sum()
-    assert found.outcomes.labels.tolist() == codes[roles != "gallery"].tolist()
-    assert found.outcomes.hits(1).mean() == pytest.approx(found.scores["recall@1"])
+    assert len(measured.queries.first_hit) == (roles != "gallery").sum()
+    assert measured.queries.labels.tolist() == codes[roles != "gallery"].tolist()
+    hits = (measured.queries.first_hit == 1)[measured.queries.counted]
+    assert hits.mean() == pytest.approx(measured.scores["recall@1"])
     alone = score(Side(np.arange(len(x)), labels, tuple(map(str, range(7)))), torch.from_numpy(x))
     assert alone.domains == {}
 
@@ -75,25 +76,25 @@ def test_the_side_of_a_split_is_scored_the_same():
 def test_a_larger_gallery_never_helps_recall():
     for seed in range(5):
         x, labels, domains, roles = union(seed)
-        found = evaluate(x, labels, domains, ["a", "b", "c"], roles)
-        queries = [scores["queries"] for scores in found["domains"].values()]
-        alone = np.average([scores["recall@1"] for scores in found["domains"].values()], weights=queries)
-        assert found["unified"]["recall@1"] <= alone + 1e-12
+        measured = evaluate(x, labels, domains, ["a", "b", "c"], roles)
+        queries = [scores["queries"] for scores in measured["domains"].values()]
+        alone = np.average([scores["recall@1"] for scores in measured["domains"].values()], weights=queries)
+        assert measured["unified"]["recall@1"] <= alone + 1e-12
 
 
 def test_equal_labels_of_two_datasets_never_match():
     x = np.repeat(np.eye(2), 2, axis=0)[[0, 2, 1, 3]]  # nearest neighbour is of the other dataset, same label
-    found = evaluate(x, [4, 5, 4, 5], [0, 0, 1, 1], ["a", "b"])
-    assert found["unified"]["queries"] == 0
-    found = evaluate(np.concatenate([x, x]), [4, 5] * 4, [0, 0, 1, 1, 0, 0, 1, 1], ["a", "b"])
-    assert found["unified"]["recall@1"] == 0.25  # all four at a point find its first image, right for one of them
-    assert found["domains"]["a"]["recall@1"] == 1
+    measured = evaluate(x, [4, 5, 4, 5], [0, 0, 1, 1], ["a", "b"])
+    assert measured["unified"]["queries"] == 0
+    measured = evaluate(np.concatenate([x, x]), [4, 5] * 4, [0, 0, 1, 1, 0, 0, 1, 1], ["a", "b"])
+    assert measured["unified"]["recall@1"] == 0.25  # all four at a point find its first image, right for one of them
+    assert measured["domains"]["a"]["recall@1"] == 1
 
 
 def test_harmonic_mean_is_zero_or_absent_where_it_must_be():
     x = np.array([[1, 0], [1, 0.1], [0, 1], [0.1, 1], [-1, 0], [-1, 0.1], [-1, 0.01], [-1, 0.11]])
-    found = evaluate(x, [0, 0, 1, 1, 0, 1, 1, 0], [0, 0, 0, 0, 1, 1, 1, 1], ["a", "b"], ks=(1,))
-    assert found["domains"]["b"]["recall@1"] == found["harmonic"]["recall@1"] == 0
+    measured = evaluate(x, [0, 0, 1, 1, 0, 1, 1, 0], [0, 0, 0, 0, 1, 1, 1, 1], ["a", "b"], ks=(1,))
+    assert measured["domains"]["b"]["recall@1"] == measured["harmonic"]["recall@1"] == 0
     lonely = evaluate(x, [0, 0, 1, 1, 0, 1, 2, 3], [0, 0, 0, 0, 1, 1, 1, 1], ["a", "b"])
     assert lonely["harmonic"] == {}
     assert lonely["domains"]["b"] == {"queries": 0, "left_out": 4}
@@ -102,13 +103,13 @@ def test_harmonic_mean_is_zero_or_absent_where_it_must_be():
 def test_a_dataset_of_queries_alone_has_no_scores():
     x, labels, domains, _ = union()
     roles = np.where(domains == 2, "query", "")
-    found = evaluate(x, labels, domains, ["birds", "cars", "shop"], roles)
+    measured = evaluate(x, labels, domains, ["birds", "cars", "shop"], roles)
     lone = int((domains == 2).sum())
-    assert found["domains"]["shop"] == {"queries": 0, "left_out": lone}
-    assert found["harmonic"] == {}
-    assert found["unified"]["left_out"] == lone
+    assert measured["domains"]["shop"] == {"queries": 0, "left_out": lone}
+    assert measured["harmonic"] == {}
+    assert measured["unified"]["left_out"] == lone
     recall, precision = by_loops(x, labels, domains, roles, np.ones(len(x), dtype=bool))
-    assert (found["unified"]["recall@1"], found["unified"]["map@r"]) == pytest.approx((recall, precision))
+    assert (measured["unified"]["recall@1"], measured["unified"]["map@r"]) == pytest.approx((recall, precision))
 
 
 def test_wrong_domains_are_told():
@@ -136,6 +137,6 @@ def test_released_ensemble_searches_by_inner_product():
 
 
 def test_a_dataset_without_images_leaves_no_harmonic_mean() -> None:
-    found = evaluate(np.eye(4)[[0, 0, 1, 1]], [7, 7, 7, 7], [0, 0, 1, 1], ["birds", "cars", "none"])
-    assert found["domains"]["none"] == {}
-    assert found["harmonic"] == {}
+    measured = evaluate(np.eye(4)[[0, 0, 1, 1]], [7, 7, 7, 7], [0, 0, 1, 1], ["birds", "cars", "none"])
+    assert measured["domains"]["none"] == {}
+    assert measured["harmonic"] == {}

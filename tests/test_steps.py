@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,27 +11,39 @@ import pytest
 from benchmark.data import ladders
 from benchmark.posthoc import fewshot, steps, transfer
 from benchmark.runs import sweep, worker
-from benchmark.runs.job import Resources
-from benchmark.runs.matrix import Places
+from benchmark.runs.job import Resources, SweepOptions
+from benchmark.utils.workspace import Workspace
 from reports import records
 from tests import tiny_sweep
 
+MEMBERS = ("glyphs-georgian", "glyphs-arrows")
+UNION = f"union:{','.join(MEMBERS)}"
 
-def test_transfer_and_ensemble_follow_from_finished_runs(tmp_path: Path) -> None:
-    members = ("glyphs-georgian", "glyphs-arrows")
-    union = f"union:{','.join(members)}"
-    made = tiny_sweep.workspace(tmp_path, (*members, union))
-    study = tiny_sweep.study("margin,frozen", datasets=members, seeds=1, splits="default", set={"epochs": 1},
-                             after=({"step": "cross"}, {"step": "ensemble", "union": union}))
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Images and ladders of the members and their union, drawn once."""
+    return tiny_sweep.workspace(tmp_path_factory.mktemp("base"), (*MEMBERS, UNION)).root
+
+
+@pytest.fixture
+def made(base: Path, tmp_path: Path) -> Workspace:
+    return Workspace.at(shutil.copytree(base, tmp_path / "work"))
+
+
+def test_transfer_and_ensemble_follow_from_finished_runs(made: Workspace) -> None:
+    study = tiny_sweep.study("margin,frozen", datasets=MEMBERS, seeds=1, splits="default", set={"epochs": 1},
+                             after=({"step": "cross"}, {"step": "ensemble", "union": UNION}))
     lines: list[str] = []
-    outcome = sweep.run(study, Places(made), resources=Resources(jobs=2), say=lines.append)
+    options = SweepOptions(made, resources=Resources(jobs=2))
+    outcome = sweep.run(study, options, lines.append)
     steps.follow_all(study, outcome, made, lines.append)
     assert len(outcome.done) == 4
     transfers = {path.parts[-5]: json.loads(path.read_text()) for path in made.runs.rglob(transfer.NAME)}
-    assert set(transfers) == set(members)
-    for source, found in transfers.items():
-        assert set(found["targets"]) == set(members) - {source}
-        for target, entry in found["targets"].items():
+    assert set(transfers) == set(MEMBERS)
+    for source, entries in transfers.items():
+        assert set(entries["targets"]) == set(MEMBERS) - {source}
+        for target, entry in entries["targets"].items():
             floor = records.read(next((made.runs / target).glob("*/frozen/*/record.json")))
             assert entry["floor"] == {"backbone": "conv4", "scores": floor["scores"]["last"]}
             assert entry["images"] == floor["split"]["test_images"]
@@ -38,19 +51,16 @@ def test_transfer_and_ensemble_follow_from_finished_runs(tmp_path: Path) -> None
     (record,) = made.runs.glob("union-*/*/*/*/record.json")
     united = records.read(record)
     assert united["method"]["name"] == "ensemble:margin"
-    assert set(united["domains"]) == set(members)
-    assert united["queries"]["count"] == ladders.load(made, union).default.test_images
+    assert set(united["domains"]) == set(MEMBERS)
+    assert united["queries"]["count"] == ladders.load(made, UNION).default.test_images
     before = record.stat().st_mtime_ns
-    steps.follow_all(study, sweep.run(study, Places(made), resources=Resources(jobs=2), say=lines.append), made)
+    steps.follow_all(study, sweep.run(study, options, lines.append), made)
     assert record.stat().st_mtime_ns == before
 
 
-def test_a_union_may_be_among_the_datasets_of_a_transfer(tmp_path: Path) -> None:
-    members = ("glyphs-georgian", "glyphs-arrows")
-    union = f"union:{','.join(members)}"
-    made = tiny_sweep.workspace(tmp_path, (*members, union))
+def test_a_union_may_be_among_the_datasets_of_a_transfer(made: Workspace) -> None:
     jobs = [tiny_sweep.jobs(made, "margin", datasets=(name,), seeds=1, splits="default", set={"epochs": 1})[0]
-            for name in (members[1], union)]
+            for name in (MEMBERS[1], UNION)]
     for job in jobs:
         worker.run(job.spec, job.context)
     transfer.run(made, jobs, device="cpu")
@@ -70,6 +80,6 @@ def test_few_shots_follow_on_the_rungs_of_the_study_alone(tmp_path: Path, monkey
     (foreign,) = tiny_sweep.jobs(made, "margin", seeds=1, splits="2", set={"epochs": 1, "lr": 0.1})
     worker.run(foreign.spec, foreign.context)
     steps.follow({"step": "fewshot", "datasets": ["glyphs-mini", "glyphs-arrows"], "shots": [2, 3]}, jobs[1:], made)
-    found = {path.parent: json.loads(path.read_text())["shots"] for path in made.runs.rglob("fewshot.json")}
-    assert set(found) == {job.folder for job in jobs[1:]}
-    assert all(set(shots) == {"2", "3"} for shots in found.values())
+    entries = {path.parent: json.loads(path.read_text())["shots"] for path in made.runs.rglob("fewshot.json")}
+    assert set(entries) == {job.folder for job in jobs[1:]}
+    assert all(set(shots) == {"2", "3"} for shots in entries.values())

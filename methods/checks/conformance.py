@@ -1,120 +1,29 @@
-"""What every method must pass, whoever wrote it: `python -m tests.conformance [NAME...] [--plugin FILE]`.
-
-A check is a function of a method's entry that raises AssertionError. The same checks run in `test_methods.py` over
-everything that is registered, and from the command line over a plug-in.
-"""
+"""What every method must pass, whoever wrote it: a check is a function of its entry that raises AssertionError."""
 
 from __future__ import annotations
 
-import argparse
 import copy
+import dataclasses
 import math
-import sys
-import traceback
 from collections.abc import Callable, Iterator
-from functools import cache
-from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-import methods
-from methods import Entry, Method
+from methods import Entry
+from methods.checks.example import LR, SIDE, WEIGHT_DECAY, build, glyphs, losses_at, optimise, trained, views
 
-CLASSES, PER_CLASS, SIDE, DIM = 6, 4, 32, 8
-LR, WEIGHT_DECAY = 1e-3, 4e-4
 FAMILIES = {"ranking", "proxy", "classification", "regularised", "hyperbolic", "memory", "mixup", "floor", "auxiliary",
             "aggregation", "parameter-efficient"}
 Check = Callable[[Entry], None]
 
 
-@cache
-def glyphs() -> tuple[Tensor, Tensor]:
-    """A few classes of `glyphs-mini` at 32 px, in [-1, 1], and their labels."""
-    from benchmark import datasets
-
-    index = datasets.get("glyphs-mini").read(Path())  # type: ignore[call-arg]
-    images, labels = [], []
-    for label in range(CLASSES):
-        # classes of different scripts, so that a few steps can tell them apart
-        for i in np.flatnonzero(index.labels == label * (len(index.classes) // CLASSES))[:PER_CLASS]:
-            picture = index.open(int(i)).convert("RGB").resize((SIDE, SIDE))
-            images.append(np.asarray(picture, dtype=np.float32) / 127.5 - 1)
-            labels.append(label)
-    return torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2).contiguous(), torch.tensor(labels)
-
-
-class Small(nn.Module):
-    """A backbone of two convolutions: enough to have gradients, and quick."""
-
-    dim = 24
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.blocks = nn.Sequential(
-            nn.Sequential(nn.Conv2d(3, 8, 5, stride=4), nn.GELU()),
-            nn.Sequential(nn.Conv2d(8, 6, 3, stride=2), nn.GELU()),
-        )
-        self.pool = nn.AdaptiveAvgPool2d(2)
-
-    def forward(self, images: Tensor) -> Tensor:
-        return self.pool(self.blocks(images)).flatten(1)
-
-
-def build(entry: Entry, seed: int = 0, classes: int = CLASSES, **settings: object) -> Method:
-    """The method on a small backbone (or one that it asks for by `example_backbone()`), from a seed.
-
-    A class may name settings for so small a scale in `example_settings`.
-    """
-    torch.manual_seed(seed)
-    chosen = entry.settings(**{**getattr(entry.cls, "example_settings", {}), **settings})
-    return entry.build(getattr(entry.cls, "example_backbone", Small)(), classes, DIM, chosen)
-
-
-def views(method: Method, images: Tensor) -> Tensor:
-    """The images as often as the method wants to see them."""
-    return images if method.views == 1 else torch.stack([images] * method.views)
-
-
-def trained(entry: Entry) -> bool:
-    return bool(build(entry).groups(LR, WEIGHT_DECAY))
-
-
-def optimise(method: Method, images: Tensor, labels: Tensor, steps: int, seed: int = 1, lr: float = LR) -> list[float]:
-    """A few steps of Adam on one batch, with the groups the method asks for; the losses."""
-    optimiser = torch.optim.Adam(method.groups(lr, WEIGHT_DECAY), lr=lr)
-    method.train()
-    torch.manual_seed(seed)
-    losses = []
-    for _ in range(steps):
-        loss = method.step(views(method, images), labels).loss
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        method.after_step()
-        losses.append(float(loss.detach()))
-    return losses
-
-
-def losses_at(method: Method, images: Tensor, labels: Tensor, draws: int, seed: int = 100) -> np.ndarray:
-    """The loss of one batch under different random numbers, from the same state."""
-    values = []
-    for i in range(draws):
-        twin = copy.deepcopy(method).train()
-        torch.manual_seed(seed + i)
-        with torch.no_grad():
-            values.append(float(twin.step(views(twin, images), labels).loss))
-    return np.array(values)
-
-
 def check_is_described(entry: Entry) -> None:
     """Docstring with a formula, a family, a source for every setting, BibTeX for everything that is trained."""
-    import dataclasses
-
     assert entry.summary, "the class has no docstring"
     assert entry.family in FAMILIES, f"family '{entry.family}' is none of {sorted(FAMILIES)}"
-    for field in dataclasses.fields(entry.cls.Settings):
+    for field in dataclasses.fields(entry.cls.Settings):  # type: ignore[attr-defined]
         assert field.metadata.get("source"), f"setting '{field.name}' has no source: use methods.setting(...)"
     assert entry.family == "floor" or "@" in entry.cite, "no citation"
 
@@ -195,7 +104,7 @@ def check_learning_rates(entry: Entry) -> None:
     assert set(method.objective.rates()) <= own, "rates() names a parameter that is not there"
     for holder in (method.settings, method.objective.settings):
         for name, value in vars(holder).items() if holder is not None else ():
-            if name.endswith("_rate"):
+            if name.endswith("_rate") and not isinstance(value, bool):
                 assert any(group["lr"] == value * LR for group in groups), f"no group has the rate {name}"
 
 
@@ -214,6 +123,7 @@ def check_state_travels_in_a_checkpoint(entry: Entry) -> None:
 
 
 def degenerate() -> Iterator[tuple[str, Tensor, Tensor]]:
+    """Batches that hold no pair, no triplet or no difference, each with what it is."""
     images, _ = glyphs()
     alike = images[:1].expand(6, -1, -1, -1).contiguous()
     yield "a single class", images[:6], torch.zeros(6, dtype=torch.long)
@@ -274,27 +184,4 @@ def check_seeds_reproduce(entry: Entry) -> None:
 
 CHECKS: dict[str, Check] = {name.removeprefix("check_"): check for name, check in list(globals().items())
                             if name.startswith("check_")}
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Run all checks over the named methods, or those of a plug-in; returns the number of failures."""
-    parser = argparse.ArgumentParser(prog="python -m tests.conformance", description=__doc__)
-    parser.add_argument("names", nargs="*", help="methods (default: all, or the plug-in's)")
-    parser.add_argument("--plugin", help="a Python file that registers methods")
-    given = parser.parse_args(arguments)
-    added = methods.load_plugin(given.plugin) if given.plugin else methods.names()
-    failures = 0
-    for name in given.names or added:
-        for title, check in CHECKS.items():
-            try:
-                check(methods.get(name))
-            except Exception:
-                failures += 1
-                sys.stdout.write(f"FAIL {name}: {title}\n{traceback.format_exc()}\n")
-        sys.stdout.write(f"{name}: done\n")
-    sys.stdout.write(f"{failures} failures\n")
-    return failures
-
-
-if __name__ == "__main__":
-    sys.exit(1 if main() else 0)
+"""Every check by its name, in the order of this file."""

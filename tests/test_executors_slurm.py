@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -21,8 +22,8 @@ submitit = pytest.importorskip("submitit")
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    return tiny_sweep.workspace(tmp_path_factory.mktemp("work"))
+def made(tiny_base: Path, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    return Workspace.at(shutil.copytree(tiny_base, tmp_path_factory.mktemp("slurm") / "work"))
 
 
 @pytest.fixture
@@ -33,14 +34,14 @@ def jobs(made: Workspace, monkeypatch: pytest.MonkeyPatch) -> list[Job]:
 
 
 def test_submitted_cells_are_done_by_themselves(jobs: list[Job], capsys: pytest.CaptureFixture[str]) -> None:
-    outcome = slurm.execute(jobs, Resources(), Progress(len(jobs), 1, terminal=False), cluster="local")
-    assert outcome.submitted == 2
-    assert "submitted 2 cells" in capsys.readouterr().out
+    result = slurm.execute(jobs, Resources(), Progress(len(jobs), 1, terminal=False), cluster="local")
+    assert result.submitted == 2
+    assert "submitted 2 runs" in capsys.readouterr().out
     deadline = time.monotonic() + 120
     while not all(job.done for job in jobs) and time.monotonic() < deadline:
         time.sleep(0.2)
     assert {status.look(job.folder).kind for job in jobs} == {"done"}
-    assert slurm.Task(jobs[0])() == "found"
+    assert slurm.Task(jobs[0])() == "exists"
 
 
 def test_a_preempted_job_comes_back_as_the_same_cell(jobs: list[Job]) -> None:
@@ -71,3 +72,10 @@ def test_without_slurm_or_submitit_there_is_one_line(jobs: list[Job], monkeypatc
 def test_a_budget_is_slurms_own_affair(jobs: list[Job]) -> None:
     with pytest.raises(UserError, match="--slurm time"):
         slurm.execute(jobs, Resources(seconds=60), Progress(len(jobs), 1, terminal=False), cluster="local")
+
+
+@pytest.mark.parametrize(("options", "match"), [({"partiton": "gpu"}, "'partiton'.*partition"),
+                                              ({"cpus_per_task": "two"}, "cpus_per_task.*two")])
+def test_what_slurm_does_not_know_is_refused(made: Workspace, options: dict[str, str], match: str) -> None:
+    with pytest.raises(UserError, match=f"--slurm: .*{match}"):
+        slurm.submit(tiny_sweep.jobs(made), Resources(slurm=options), cluster="local")

@@ -18,9 +18,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from benchmark.data import store
 from benchmark.data.doctor import look_at
-from benchmark.data.store import open_store
+from benchmark.data.store import CHUNK, ImageStore, open_store
 from benchmark.datasets.index import DatasetIndex
 from benchmark.utils import files
 from benchmark.utils.errors import UserError
@@ -125,13 +124,13 @@ def test_second_call_decodes_nothing_and_store_pickles(photos: Path, tmp_path: P
     first = open_store(index, tmp_path / "cache", progress=False)
     shutil.rmtree(photos)
     again = open_store(index, tmp_path / "cache", progress=False)
-    for other in (again, pickle.loads(pickle.dumps(first)), store.ImageStore(first.folder)):
+    for other in (again, pickle.loads(pickle.dumps(first)), ImageStore(first.folder)):
         assert other.hash == first.hash
         np.testing.assert_array_equal(other.image(3), first.image(3))
 
 
 def test_number_of_processes_does_not_matter(tmp_path: Path) -> None:
-    index = drawn(3 * store.CHUNK + 5)
+    index = drawn(3 * CHUNK + 5)
     one = open_store(index, tmp_path / "one", jobs=1, progress=False)
     two = open_store(index, tmp_path / "two", jobs=2, progress=False)
     assert one.hash == two.hash
@@ -147,7 +146,7 @@ def test_hash_follows_the_pixels(photos: Path, tmp_path: Path) -> None:
 
 
 def test_resumes_after_sigkill(tmp_path: Path) -> None:
-    count = 4 * store.CHUNK + 9
+    count = 4 * CHUNK + 9
     code = (f"from pathlib import Path\nfrom tests.pictures import prepare_slowly\n"
             f"prepare_slowly({count}, Path({str(tmp_path / 'cache')!r}))")
     child = subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parents[1])
@@ -166,7 +165,7 @@ def test_resumes_after_sigkill(tmp_path: Path) -> None:
     resumed = open_store(drawn(count, drawing), tmp_path / "cache", jobs=1, progress=False)
     whole = open_store(drawn(count), tmp_path / "whole", jobs=1, progress=False)
     assert resumed.hash == whole.hash
-    assert drawing.count <= count - 2 * store.CHUNK + 64
+    assert drawing.count <= count - 2 * CHUNK + 64
     resumed.verify()
 
 
@@ -232,7 +231,7 @@ def test_refuses_when_the_disk_is_too_small(photos: Path, tmp_path: Path, monkey
 
 
 def test_disk_fills_up_while_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    index = drawn(store.CHUNK + 1)
+    index = drawn(CHUNK + 1)
     appended = files.GrowingFile.append
 
     def full(self: files.GrowingFile, piece: bytes, **facts: object) -> None:
@@ -255,12 +254,12 @@ def test_damaged_store_is_refused(tmp_path: Path) -> None:
     content[100] ^= 255
     file.write_bytes(content)
     with pytest.raises(UserError, match="have changed on disk"):
-        store.ImageStore(store.folder).verify()
+        ImageStore(store.folder).verify()
     file.write_bytes(content[:-1])
     with pytest.raises(UserError, match="damaged"):
-        store.ImageStore(store.folder)
+        ImageStore(store.folder)
     with pytest.raises(UserError, match="no decoded images"):
-        store.ImageStore(tmp_path / "nowhere")
+        ImageStore(tmp_path / "nowhere")
 
 
 def test_names_that_are_no_file_names(tmp_path: Path) -> None:

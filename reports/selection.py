@@ -1,0 +1,180 @@
+"""Which runs count, what a row of a board is called, and in what it differs from the file of its protocol."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pandas as pd
+
+ROW = ["method", "protocol", "backbone", "source"]
+NAMED = ROW[:3]
+"""Parts of a row's name that tell settings: `margin[beta=0.6]`; `base_method` and so on have the name alone."""
+BASELINES = ("frozen", "random")
+"""Networks that learn nothing from the training classes: the pretrained one as it is, and one of random weights."""
+USUAL = ("default", "union")
+"""Kinds of the splits that papers use: the default one of a dataset, the only one of a union."""
+TYPED = (*(f"base_{name}" for name in NAMED), *(f"{name}_setting" for name in NAMED), "baseline", "label")
+"""The columns that this module adds to those of the records."""
+
+
+def _settings_of_rows(frame: pd.DataFrame, name: str, settings: str) -> pd.Series:
+    """For each run the settings, as texts, in which it differs from the usual ones of its method, protocol or backbone.
+
+    Usual is what more than half of the runs of that name have; without it all runs say theirs.
+    """
+    within = [*NAMED, "dataset"]
+    texts: dict[int, dict[str, str]] = {}
+    for each in frame[settings]:
+        if id(each) not in texts:
+            texts[id(each)] = {key: json.dumps(value, sort_keys=True, default=str) for key, value in
+                               sorted((each or {}).items())}
+    parts = frame[settings].map(lambda each: texts[id(each)])
+    own: dict[Any, dict[str, str]] = {}
+    mixed = frame[within].assign(key=parts.map(str)).groupby(within, dropna=False)["key"].transform("nunique") > 1
+    for _, group in frame[mixed].groupby(within, dropna=False, sort=True):
+        here = parts[group.index]
+        differing = sorted(key for key in set().union(*here) if len({part.get(key) for part in here}) > 1)
+        alike = parts[frame[name] == group[name].iloc[0]]
+        common = {key: _majority([part.get(key, "-") for part in alike]) for key in differing}
+        for row, part in zip(group.index, here):
+            own[row] = {key: part.get(key, "-").replace('"', "") for key in differing
+                        if part.get(key, "-") != common[key]}
+    return pd.Series([own.get(row, {}) for row in frame.index], index=frame.index, dtype=object)
+
+
+def _majority(values: list[str]) -> str | None:
+    """What more than half of them are, if anything."""
+    value, count = Counter(values).most_common(1)[0]
+    return value if 2 * count > len(values) else None
+
+
+def with_setting(name: str, setting: dict[str, str]) -> str:
+    """A name with what is not usual about it.
+
+    >>> with_setting("margin", {"beta": "0.6"}), with_setting("margin", {})
+    ('margin[beta=0.6]', 'margin')
+    """
+    return f"{name}[{','.join(f'{key}={value}' for key, value in setting.items())}]" if setting else name
+
+
+def select(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """(one run for each cell, notes on what was set aside): the newest run of a cell, on the newest ladder.
+
+    Runs of one method with different settings become rows of their own, and so do runs of one protocol with
+    different settings and of one backbone with different weights. Adds the columns TYPED but for the label.
+    """
+    if frame.empty:
+        return frame, []
+    notes = []
+    frame = frame.sort_values(["date", "identity"], kind="stable", na_position="first").reset_index(drop=True)
+    ladder = frame["dataset_hash"].astype(str) + frame["ladder"].map(str)
+    current = ladder.groupby(frame["dataset"]).transform("last")
+    for dataset, count in frame.loc[ladder != current, "dataset"].value_counts(sort=False).sort_index().items():
+        notes.append(f"{count} runs on an older ladder of {dataset} are set aside.")
+    frame = frame[ladder == current].reset_index(drop=True)
+    weights = frame.assign(weights=frame["weights"].map(lambda value: {"weights": value}))
+    settings = {"method": _settings_of_rows(frame, "method", "settings"),
+                "protocol": _settings_of_rows(frame, "protocol", "protocol_settings"),
+                "backbone": _settings_of_rows(weights, "backbone", "weights")}
+    parts = {f"base_{name}": frame[name] for name in NAMED} | {f"{name}_setting": settings[name] for name in NAMED}
+    names = {name: [with_setting(*pair) for pair in zip(frame[name], settings[name])] for name in NAMED}
+    frame = typed(frame).assign(**parts, **names)
+    cell = ["dataset", "split", *ROW, "seed"]
+    repeated = int(frame.duplicated(cell, keep="last").sum())
+    if repeated:
+        notes.append(f"{repeated} runs are set aside because a newer run of the same cell and seed is there.")
+    return frame.drop_duplicates(cell, keep="last").sort_values(cell, kind="stable").reset_index(drop=True), notes
+
+
+def typed(frame: pd.DataFrame) -> pd.DataFrame:
+    """The runs with `base_method`, and `baseline` for those of a frozen or a random network, if not there yet."""
+    if "baseline" in frame:
+        return frame
+    return frame.assign(base_method=frame["method"],
+                        baseline=frame["family"].eq("floor") | frame["method"].isin(BASELINES))
+
+
+def labels(frame: pd.DataFrame) -> dict[tuple[str, ...], str]:
+    """One name for each row: the method, with protocol, backbone and source where they vary among its rows.
+
+    A baseline is called by its method alone where it has one row, whatever backbone its protocol gives it; what was
+    submitted is always called so.
+    """
+    rows = frame[ROW].drop_duplicates()
+    named = {}
+    for _, group in rows.groupby("method", sort=True):
+        varying = [key for key in ROW[1:] if group[key].nunique() > 1]
+        for row in group.to_dict("records"):
+            said = [key for key in ROW[1:] if key in varying or (key == "source" and row[key] == "submitted")]
+            named[tuple(row[key] for key in ROW)] = " · ".join(row[key] for key in ("method", *said))
+    return named
+
+
+def usual(runs: pd.DataFrame) -> pd.DataFrame:
+    """The runs on a usual split; all where none is such."""
+    here = runs["kind"].isin(USUAL)
+    return runs[here] if here.any() else runs
+
+
+def is_union(frame: pd.DataFrame) -> pd.Series:
+    """Which runs are of a union: those with a score for at least one of its parts."""
+    parts = [column for column in frame.columns if column.startswith("domain:")]
+    return frame[parts].notna().any(axis=1) if parts else pd.Series(False, index=frame.index)
+
+
+def on_ladder(frame: pd.DataFrame) -> pd.DataFrame:
+    """The runs that belong to a ladder of at least two rungs."""
+    return frame[~is_union(frame) & frame["ladder"].map(lambda rungs: len(rungs or ()) > 1).astype(bool)]
+
+
+Overrides = dict[str, list[Any]]
+"""{key: [its value in the protocol's file, its value in the run]} of the keys in which the two differ."""
+
+
+def with_overrides(frame: pd.DataFrame, derive: Callable[..., Overrides | None] | None = None) -> pd.DataFrame:
+    """The runs with `overrides` where their records do not say them but `derive` can.
+
+    `derive(protocol_settings, method, dataset, settings)` looks into the file of a protocol, which this package does
+    not know; it returns None where there is no such file.
+    """
+    if derive is None or frame["overrides"].notna().all():
+        return frame
+    known: dict[str, Overrides | None] = {}
+    found = []
+    for old, *facts in frame[["overrides", "protocol_settings", "method", "dataset", "settings"]].itertuples(
+            index=False, name=None):
+        if old is None:
+            key = json.dumps(facts, sort_keys=True, default=str)
+            old = known[key] = known[key] if key in known else derive(*facts)
+        found.append(old)
+    return frame.assign(overrides=pd.Series(found, index=frame.index, dtype=object))
+
+
+def overrides_text(runs: Iterable[Overrides | None]) -> str:
+    """What is different in some runs from the file of their protocol, in words; empty where nothing is.
+
+    >>> overrides_text([{"epochs": [200, 30]}, {"epochs": [200, 30]}])
+    'epochs=30 (file: 200)'
+    >>> overrides_text([{"epochs": [200, 30]}, {}, None])
+    'epochs=30 (file: 200) in 1 of 3 runs; not recorded for 1 of 3 runs'
+    """
+    runs = list(runs)
+    unknown = sum(each is None for each in runs)
+    changed: dict[str, list[tuple[str, str]]] = {}
+    for each in runs:
+        for key, (file, run) in (each or {}).items():
+            changed.setdefault(key, []).append((_value(file), _value(run)))
+    said = []
+    for key, pairs in sorted(changed.items()):
+        file, run = pairs[0]
+        value = f"={run}" + (f" (file: {file})" if file != "null" else "") if len(set(pairs)) == 1 else ""
+        said.append(f"{key}{value}" + (f" in {len(pairs)} of {len(runs)} runs" if len(pairs) < len(runs) else ""))
+    unrecorded = f"not recorded for {unknown} of {len(runs)} runs" if unknown else ""
+    return "; ".join(filter(None, [", ".join(said), unrecorded]))
+
+
+def _value(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,43 @@
+"""Fixtures that several test files share."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmark.utils.workspace import Workspace
+
+
+@pytest.fixture(scope="session")
+def tiny_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working folder with the ladder and the images of glyphs-mini, made once: copy it before writing to it."""
+    from tests import tiny_sweep
+
+    return tiny_sweep.workspace(tmp_path_factory.mktemp("tiny") / "work").root
+
+
+@pytest.fixture
+def tiny(tiny_base: Path, tmp_path: Path) -> Workspace:
+    """A working folder of one's own for runs of a second on glyphs-mini."""
+    shutil.copytree(tiny_base, tmp_path / "work")
+    return Workspace.at(tmp_path / "work")
+
+
+@pytest.fixture(scope="module")
+def workspace(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """A working folder with the finished runs that the test file asks for: RUNS = {METHOD: (rung, ...)}."""
+    from tests import tiny_runs
+
+    return tiny_runs.finished(tmp_path_factory.mktemp("work"), request.module.RUNS)
+
+
+@pytest.fixture
+def plugins_forgotten() -> Iterator[None]:
+    """Takes away the methods that plug-ins registered in the test."""
+    from tests import tiny_sweep
+
+    with tiny_sweep.registry_as_before():
+        yield

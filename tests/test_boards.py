@@ -1,0 +1,199 @@
+"""Boards whatever their datasets are called, and boards of runs that differ from the file of their protocol."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import methods
+from benchmark.config import overrides, plan, protocol
+from reports import exports, records, selection, site, terminal
+from reports.aggregate import Board
+from reports.analysis import views
+from reports.analysis.results import Results
+from reports.tables import boards as tables
+from reports.tables import formats
+from tests.sample_records import LADDERS, make_record
+
+LOST = pd.DataFrame(columns=list(records.FAILURE_FACTS))
+TAKEN = ("covered", "mean", "method", "rank", "family", "source", "backbone", "label", "frd", "baseline", "overrides",
+         "group", "score", "harmonic", "ags")
+METHODS = {"frozen": 0.3, "margin": 0.7, "arcface": 0.6}
+
+
+def write_runs(folder: Path, names: list[str], union: str = "zz-union") -> Results:
+    """Runs of three methods on a ladder of two rungs of each dataset, and on the union of all of them."""
+    for method, strength in METHODS.items():
+        for seed in (0, 1):
+            for i, name in enumerate(names):
+                for split in (1, 2):
+                    score = strength - 0.002 * i - 0.02 * split + 0.005 * seed
+                    record = make_record("glyphs", split, method, seed, score)
+                    record["dataset"] = name
+                    record["split"]["ladder"] = LADDERS["glyphs"][:2]
+                    record["identity"] = f"{i}{split}{method}{seed}"
+                    records.write(folder / method / str(seed) / str(i) / str(split), record)
+            parts = {name: strength - 0.003 * i + 0.001 * seed for i, name in enumerate(names)}
+            whole = make_record("glyphs", 1, method, seed, strength, parts)
+            whole["dataset"], whole["split"]["ladder"] = union, []
+            whole["split"]["parts"] = {name: 100 + i for i, name in enumerate(names)}
+            whole["identity"] = f"u{method}{seed}"
+            records.write(folder / method / str(seed) / "union", whole)
+    return Results(records.collect(folder))
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Results, Results, dict[str, str]]:
+    """The same runs on datasets called like columns, and on datasets called d00, d01, ..., in the same order."""
+    names = sorted(TAKEN)
+    plain = {name: f"d{i:02d}" for i, name in enumerate(names)}
+    return (write_runs(tmp_path_factory.mktemp("taken"), names),
+            write_runs(tmp_path_factory.mktemp("plain"), list(plain.values())), plain)
+
+
+def same(one: Board, two: Board, plain: dict[str, str]) -> None:
+    rows = one.rows.assign(weakest=one.rows["weakest"].replace(plain)) if "weakest" in one.rows else one.rows
+    pd.testing.assert_frame_equal(rows, two.rows)
+    scores = one.scores.assign(part=one.scores["part"].replace(plain))
+    pd.testing.assert_frame_equal(scores, two.scores)
+
+
+def test_boards_do_not_depend_on_the_names_of_datasets(both: tuple[Results, Results, dict[str, str]]) -> None:
+    one, two, plain = both
+    same(one.ags("recall@1", "demo"), two.ags("recall@1", "demo"), plain)
+    same(one.universal("zz-union", "demo"), two.universal("zz-union", "demo"), plain)
+    for name in ("covered", "mean", "rank"):
+        same(views.rung_board(one, name, "recall@1"), views.rung_board(two, plain[name], "recall@1"), plain)
+    board = one.ags("recall@1", "demo")
+    assert board.column("ags", "covered")["score"].between(0, 1).all()  # not the number of cells
+    assert len(board.parts("ags")) == len(TAKEN)
+
+
+def texts(table: tables.Table, plain: dict[str, str]) -> list[list[str]]:
+    heads = [plain.get(column.head, column.head) for column in table.columns]
+    return [heads, *([plain.get(table.text(row, column), table.text(row, column)) if column.key == "weakest" else
+                      table.text(row, column) for column in table.columns] for row in table.rows)]
+
+
+def test_tables_do_not_depend_on_the_names_of_datasets(both: tuple[Results, Results, dict[str, str]]) -> None:
+    one, two, plain = both
+    for of in (lambda results: tables.ags_table(results.ags("recall@1", "demo")),
+               lambda results: tables.union_table(results.universal("zz-union", "demo"))):
+        assert texts(of(one), plain) == texts(of(two), {})
+        assert [of(one).marks(column) for column in of(one).columns] == [
+            of(two).marks(column) for column in of(two).columns]
+        ours, theirs = (pd.read_csv(io.StringIO(formats.to_csv(of(results))), header=None, dtype=str)
+                        for results in (one, two))
+        assert ours.iloc[0].is_unique
+        weakest = theirs.iloc[0] == "weakest"
+        ours.loc[1:, weakest] = ours.loc[1:, weakest].replace(plain)
+        pd.testing.assert_frame_equal(ours.iloc[1:], theirs.iloc[1:])
+
+
+@pytest.mark.parametrize("name", ["ags", "ladder", "uml", "recall", "runs"])
+def test_exports_do_not_depend_on_the_names_of_datasets(both: tuple[Results, Results, dict[str, str]],
+                                                        name: str) -> None:
+    one, two, plain = both
+    frames = [pd.read_csv(io.StringIO(exports.export(results, name, "csv"))) for results in (one, two)]
+    domains = {column: re.sub(r"^domain:([^:]+)", lambda part: f"domain:{plain[part[1]]}", column)
+               for column in frames[0] if column.startswith("domain:")}
+    ours = frames[0].rename(columns=domains).assign(dataset=frames[0]["dataset"].replace(plain))
+    if name == "uml":  # there a mean over the parts and a part of the same name differ by the statistic alone
+        assert len(ours[ours["statistic"] == "recall"]) == len(METHODS) * len(TAKEN)
+        ours, frames[1] = ours.drop(columns="dataset"), frames[1].drop(columns="dataset")
+    pd.testing.assert_frame_equal(ours[frames[1].columns], frames[1])
+    texts = [exports.export(results, name, "md") for results in (one, two)]
+    assert len(texts[0].splitlines()) == len(texts[1].splitlines())
+
+
+def test_pages_are_made_of_datasets_called_like_columns(tmp_path: Path) -> None:
+    names = ["covered", "mean", "rank", "method"]
+    home = site.build(write_runs(tmp_path / "runs", names), LOST, tmp_path / "site").parent
+    head = (home / "data" / "ags-recall-1.csv").read_text().splitlines()[0].split(",")
+    assert {"ags:mean", "mean", "ags:rank", "rank", "ags:method", "method", "covered"} <= set(head)
+    assert all((home / "dataset" / f"{name}.html").is_file() for name in names)
+
+
+def changed(folder: Path, dataset: str = "cub", **provenance: Any) -> Results:
+    """Runs of `margin` by the protocol oodml with 30 epochs, with a provenance that says so or not."""
+    settings = protocol.load("oodml", dataset=dataset, method="margin").identity() | {"epochs": 30}
+    for split, _ in LADDERS["cars"]:
+        record = make_record("cars", split, "margin", 0, 0.5, protocol=settings,
+                             backbone={"name": settings["backbone"], "weights": None})
+        record["dataset"] = dataset
+        record["provenance"] = {**record["provenance"], **provenance}
+        records.write(folder / str(split), record)
+    return Results(records.collect(folder))
+
+
+CHANGED = "epochs=30 (file: 200)"
+
+
+def test_an_override_is_named_in_every_title_page_and_export(tmp_path: Path) -> None:
+    results = changed(tmp_path / "runs", overrides={"epochs": [200, 30]})
+    assert CHANGED in terminal.summary(results, LOST).splitlines()[0]
+    table = tables.ags_table(results.ags("recall@1", "oodml"))
+    assert CHANGED in table.caption
+    assert "Published rows are by the paper's own protocol." in table.note
+    for name in ("ags", "ladder", "recall", "runs", "structure"):
+        for form in formats.FORMATS:
+            assert CHANGED in exports.export(results, name, form), (name, form)
+    assert CHANGED in exports.export(results, "ags", "macros")
+    home = site.build(results, LOST, tmp_path / "site").parent
+    for page in ("index.html", "dataset/cub.html", "method/margin.html", "data/ags-recall-1.csv", "data/runs.csv",
+                 "data/cub-recall-1.csv"):
+        assert CHANGED in (home / page).read_text(), page
+
+
+def test_records_of_before_say_what_their_command_and_the_file_of_their_protocol_tell(tmp_path: Path) -> None:
+    by_hand = changed(tmp_path / "a", command="oodml run --protocol oodml --set epochs=30")
+    assert by_hand.ags("recall@1", "oodml").overrides == "epochs=30"
+    study = changed(tmp_path / "b", command="oodml run --study mine")
+    assert study.ags("recall@1", "oodml").overrides == "not recorded for 8 of 8 runs"
+    derived = Results(records.collect(tmp_path / "b"), derive=overrides.of_run)
+    assert CHANGED in derived.ags("recall@1", "oodml").overrides
+    plain = changed(tmp_path / "c", command="oodml run --protocol oodml")
+    assert plain.ags("recall@1", "oodml").overrides == ""
+
+
+def test_some_changed_runs_are_counted() -> None:
+    assert selection.overrides_text([{"a": [1, 2]}, {"a": [1, 3]}, {}]) == "a in 2 of 3 runs"
+    assert selection.overrides_text([{}, {}]) == ""
+
+
+def test_a_protocol_of_ones_own_cannot_be_compared() -> None:
+    settings = protocol.load("oodml", dataset="cub", method="margin").identity()
+    assert overrides.of_run({**settings, "name": "mine"}, "margin", "cub", {}) is None
+    assert overrides.of_run(settings, "no-such-method", "cub", {}) is None
+    through_json = json.loads(json.dumps(settings))
+    assert overrides.of_run(through_json, "margin", "cub", {}) == {}
+
+
+@pytest.mark.parametrize(("name", "dataset", "method"), [
+    ("oodml", "cub", "diva"), ("oodml", "cars", "s2sd"), ("uml", "uml", "puma"), ("uml", "cub", "triplet"),
+    ("revisiting", "sop", "r-margin")])
+def test_a_run_of_the_file_alone_has_no_overrides(name: str, dataset: str, method: str) -> None:
+    """Settings of a base that the protocol changes are the file's, and so is all that came later."""
+    entry, plain = methods.get(method), plan.Overrides()
+    own = plan.load_protocol(name, dataset, method, plain).identity()
+    settings = {**plan._settings(entry, dataset, name, plain), **plan.base_settings(entry, dataset, name, plain)}
+    settings = json.loads(json.dumps(settings))
+    assert overrides.of_run(own, method, dataset, settings) == {}
+    if "limit" in settings:
+        assert overrides.of_run(own, method, dataset, {**settings, "limit": 1.0})[f"{method}.limit"][1] == 1.0
+
+
+def test_absolute_rates_of_older_records_are_compared_as_multiples() -> None:
+    """As records had them: `beta_lr`, `proxy_lr`, and under puma a factor on it in `proxy_rate`."""
+    for name, method, rates in (("oodml", "margin", {"beta_lr": 5e-4}), ("oodml", "uniform-prior", {"beta_lr": 5e-4}),
+                                ("uml", "puma", {"proxy_lr": 0.3, "proxy_rate": 1 / 0.3})):
+        own = plan.load_protocol(name, "cub", method, plan.Overrides()).identity()
+        assert overrides.of_run(own, method, "cub", rates) == {}
+    own = plan.load_protocol("oodml", "cub", "margin", plan.Overrides()).identity()
+    assert overrides.of_run(own, "margin", "cub", {"beta_lr": 1e-3}) == {"margin.beta_rate": [50.0, 100.0]}

@@ -1,0 +1,62 @@
+"""One cell from lock to record: how its failures are named, kept and taken away."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from benchmark.runs import cell, status, worker
+from benchmark.runs.job import SweepResult
+from benchmark.training.meter import Diverged
+from benchmark.training.train import Interrupted
+from benchmark.utils.errors import UserError
+from benchmark.utils.workspace import Workspace
+from methods import MethodError
+from reports import ReportError
+from splits import SplitError
+from tests import tiny_sweep
+
+
+@pytest.mark.parametrize("kind", [UserError, SplitError, MethodError, ReportError])
+def test_the_cause_of_a_users_mistake_is_its_text_alone(kind: type[Exception]) -> None:
+    assert cell.failure_of(kind("unknown thing 'x'"))["cause"] == "unknown thing 'x'"
+
+
+def test_a_new_attempt_takes_the_failure_of_the_last_one_away(tiny: Workspace) -> None:
+    (job,) = tiny_sweep.jobs(tiny, "margin", seeds=1)
+    cell.write_failure(job, "the disk is full", passing=True)
+    with pytest.raises(Interrupted):
+        worker.run(job.spec, job.context, should_stop=lambda: True)
+    assert status.look(job.folder) == status.CellState("missing", begun=True)
+
+
+def test_a_failed_cell_is_not_unfinished(tiny: Workspace) -> None:
+    """So that the end of a budget does not hide it."""
+    first, second = tiny_sweep.jobs(tiny, "margin", seeds=2)
+    assert SweepResult(failed=[(first.spec, "it broke")]).unfinished([first, second])
+    assert not SweepResult(failed=[(first.spec, "it broke"), (second.spec, "too")]).unfinished([first, second])
+
+
+def stepped(error: Exception, step: int) -> Exception:
+    error.step = step  # type: ignore[attr-defined]
+    return error
+
+
+@pytest.mark.parametrize(("error", "cause", "remedy"), [
+    (Diverged("the loss is nan in epoch 2, at step 9"), "the loss is nan", "lr="),
+    (torch.cuda.OutOfMemoryError("CUDA out of memory. Tried 2 GiB"), "GPU ran out of memory", "batch_size="),
+    (MemoryError(), "main memory ran out", "batch_size="),
+    (RuntimeError("[enforce fail] CPUAllocator: can't allocate memory: you tried 9 bytes"), "main memory", "--jobs"),
+    (OSError(28, "No space left on device"), "the disk is full", "free some space"),
+    (RuntimeError("Error while serializing: No space left on device (os error 28)"), "disk is full", "--work"),
+    (RuntimeError("CUDA error: device-side assert\nmore"), "the GPU failed: CUDA error: device-side assert", "again"),
+    (UserError("no weights for resnet50: give them"), "no weights for resnet50", ""),
+    (KeyError("margin"), "KeyError: 'margin'", ""),
+    (ValueError(), "ValueError", ""),
+])
+def test_a_failure_names_cause_remedy_kind_and_step(error: Exception, cause: str, remedy: str) -> None:
+    failure = cell.failure_of(stepped(error, 7))
+    assert cause in failure["cause"]
+    assert remedy in failure["remedy"]
+    assert (failure["kind"], failure["step"]) == (type(error).__name__, 7)
+    assert cell.failure_of(type(error)("x"))["step"] is None

@@ -1,0 +1,212 @@
+"""Sweeps: what is done, retried, left alone, refused and printed."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmark.data import ladders
+from benchmark.runs import status, sweep, worker
+from benchmark.runs.job import Resources, SweepOptions, SweepResult
+from benchmark.utils.errors import UserError
+from benchmark.utils.workspace import Workspace
+from reports import aggregate, records
+from tests import layouts, tiny_sweep
+
+pytestmark = pytest.mark.usefixtures("plugins_forgotten")
+
+TROUBLE = '''
+import errno, os, signal
+from pathlib import Path
+import torch
+from methods import Objective, register
+
+HERE = Path(__file__).parent
+
+class Plain(Objective):
+    """The mean square of embeddings."""
+    normalised = False
+    def forward(self, embeddings, labels):
+        self.trouble()
+        return embeddings.square().mean()
+    def trouble(self):
+        pass
+
+@register("fine", family="test")
+class Fine(Plain):
+    """Nothing happens."""
+
+@register("fails", family="test")
+class Fails(Plain):
+    """Raises until it is repaired."""
+    def trouble(self):
+        if not (HERE / "repaired").exists():
+            raise ValueError("made to fail")
+
+@register("crashes-once", family="test")
+class CrashesOnce(Plain):
+    """Kills its process the first time."""
+    def trouble(self):
+        if not (HERE / "crashed").exists():
+            (HERE / "crashed").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+@register("crashes", family="test")
+class Crashes(Plain):
+    """Kills its process every time."""
+    def trouble(self):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+@register("fills", family="test")
+class Fills(Plain):
+    """Finds the disk full."""
+    def trouble(self):
+        if not (HERE / "repaired").exists():
+            raise OSError(errno.ENOSPC, "No space left on device")
+'''
+
+
+def run(tiny: Workspace, methods: str, lines: list[str] | None = None, jobs: int = 2, *, retry_failed: bool = False,
+        command: str = "", seconds: float | None = None, **fields: object) -> SweepResult:
+    """A sweep of methods, those of `trouble.py` among them."""
+    (tiny.root / "trouble.py").write_text(TROUBLE)
+    options = SweepOptions(tiny, plugins=(str(tiny.root / "trouble.py"),), resources=Resources(jobs, seconds=seconds),
+                           retry_failed=retry_failed, command=command)
+    return sweep.run(tiny_sweep.study(methods, **fields), options, [].append if lines is None else lines.append)
+
+
+def test_troubles_of_one_cell_are_its_own(tiny: Workspace) -> None:
+    chosen = "fine,fails,crashes-once,crashes"
+    result = run(tiny, chosen, seeds=1, command="oodml run --this")
+    assert {spec.method for spec in result.done} == {"fine", "crashes-once"}
+    causes = {spec.method: cause for spec, cause in result.failed}
+    assert causes["fails"] == "ValueError: made to fail"
+    assert "died" in causes["crashes"]
+    assert "2 times" in causes["crashes"]
+    assert {path.parts[-3] for path in tiny.runs.rglob("record.json")} == {"fine", "crashes-once"}
+    assert {path.parts[-3] for path in tiny.runs.rglob("failure.json")} == {"fails", "crashes"}
+    facts = json.loads(next(tiny.runs.rglob("fails/*/failure.json")).read_text())
+    assert (facts["dataset"], facts["split"], facts["seed"], facts["kind"]) == ("glyphs-mini", 1, 0, "ValueError")
+    assert "made to fail" in facts["traceback"]
+    assert not list(tiny.runs.rglob("*/record.json.*"))
+
+    cells, _ = status.survey(tiny)
+    text = "\n".join(status.failures(cells))
+    assert "made to fail" in text
+    assert "oodml run --this --retry-failed" in text
+    assert re.search(r"all\s+2\s+0\s+2\s+0", status.table(cells))
+
+    lines: list[str] = []
+    again = run(tiny, chosen, lines, seeds=1)
+    assert not again.done
+    assert not again.failed
+    assert any("--retry-failed" in line for line in lines)
+    (tiny.root / "repaired").touch()
+    repaired = run(tiny, "fine,fails", seeds=1, retry_failed=True)
+    assert [spec.method for spec in repaired.done] == ["fails"]
+    assert not list(tiny.runs.rglob("fails/*/failure.json"))
+
+
+def test_a_full_disk_ends_the_sweep_but_not_what_runs_and_is_tried_again_by_the_next(tiny: Workspace) -> None:
+    result = run(tiny, "fills,fine", jobs=2, seeds=1, command="oodml run --this")
+    assert "disk is full" in result.ended
+    assert not result.failed
+    assert {spec.method for spec in result.done} == {"fine"}  # it ran beside, and to its end
+    (failure,) = tiny.runs.rglob("failure.json")
+    facts = json.loads(failure.read_text())
+    assert (facts["cause"], facts["step"], facts["passing"]) == ("the disk is full", 0, True)
+    assert "free some space" in facts["remedy"]
+
+    cells, _ = status.survey(tiny)
+    text = "\n".join(status.failures(cells))
+    assert "the disk is full" in text
+    assert "again: oodml run --this\n" in text
+    (tiny.root / "repaired").touch()
+    assert [spec.method for spec in run(tiny, "fills,fine", seeds=1).done] == ["fills"]
+    assert not list(tiny.runs.rglob("failure.json"))
+
+
+def test_nothing_new_begins_on_a_full_disk(tiny: Workspace) -> None:
+    assert "disk is full" in run(tiny, "fills", jobs=1, seeds=3).ended
+    assert len(list(tiny.runs.rglob("failure.json"))) == 1
+
+
+def test_damaged_records_are_done_again_and_incompatible_ones_never_touched(tiny: Workspace) -> None:
+    run(tiny, "fine", seeds=1)
+    (record,) = tiny.runs.rglob("record.json")
+    whole = record.read_bytes()
+    record.write_bytes(whole[:100])
+    lines: list[str] = []
+    assert len(run(tiny, "fine", lines, seeds=1).done) == 1
+    assert any("damaged-1.json" in line for line in lines)
+    assert (record.parent / "damaged-1.json").read_bytes() == whole[:100]
+    assert json.loads(record.read_text())["scores"] == json.loads(whole)["scores"]
+    for schema in (records.SCHEMA + 1, 0):
+        record.write_text(json.dumps({**json.loads(whole), "schema": schema}))
+        before = record.read_bytes()
+        with pytest.raises(UserError, match="another version"):
+            run(tiny, "fine", seeds=1)
+        assert record.read_bytes() == before
+    record.write_text(json.dumps({**json.loads(whole), "schema": 1}))
+    before = record.read_bytes()
+    assert not run(tiny, "fine", seeds=1).done
+    assert record.read_bytes() == before
+
+
+def test_a_record_that_another_runner_made_anew_stays(tiny: Workspace) -> None:
+    (job,) = tiny_sweep.jobs(tiny, "margin", seeds=1, set={"epochs": 1})
+    record = worker.run(job.spec, job.context)
+    assert status.set_aside(record.parent) is None
+    assert record.exists()
+    record.unlink()
+    assert status.set_aside(record.parent) is None
+
+
+def test_a_backbone_without_weights_leaves_the_others_to_go_on(tiny: Workspace, monkeypatch: pytest.MonkeyPatch,
+                                                             tmp_path: Path) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setenv("OODML_WEIGHTS", str(tmp_path))
+    lines: list[str] = []
+    result = run(tiny, "fine", lines, seeds=1, backbones="resnet18,conv4")
+    assert [spec.protocol.backbone for spec in result.done] == ["conv4"]
+    assert (result.lacking, result.failed) == (1, [])
+    assert any(line.startswith("resnet18: ") and "no weights" in line for line in lines)
+
+
+def test_the_time_of_a_budget_ends_a_sweep(tiny: Workspace) -> None:
+    result = run(tiny, "fine", jobs=1, seconds=1.0, seeds=1, set={"epochs": 100000, "evaluate_every": 100000})
+    assert "--budget" in result.ended
+    assert not result.done
+    assert not result.failed
+    assert not result.interrupted
+
+
+def test_a_finished_rung_goes_over_to_a_new_ladder_that_has_it(tiny: Workspace) -> None:
+    """The report distinguishes ladders by their distances: a run that counts as done must have those of the new one."""
+    ladder = ladders.load(tiny, "glyphs-mini")
+    ladders.save(ladders.build("glyphs-mini", tiny, default_only=True), tiny)
+    run(tiny, "frozen", jobs=1, seeds=1, splits="default")
+    ladders.save(ladder, tiny)
+    (before,) = records.collect(tiny.runs).to_dict("records")
+    assert (before["split"], before["frd"]) == (ladder.default.id, None)
+    lines: list[str] = []
+    run(tiny, "frozen", lines, jobs=1, seeds=1, splits="all")
+    assert any("older ladder" in line for line in lines)
+    runs, notes = aggregate.select(records.collect(tiny.runs))
+    assert not notes
+    assert dict(zip(runs["split"], runs["frd"])) == {split.id: split.frd for split in ladder.splits}
+
+
+def test_a_dataset_may_be_named_from_where_one_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in "abcd":
+        for i in range(4):
+            layouts.picture(tmp_path / "mine" / name / f"{i}.png", f"{name}{i}")
+    monkeypatch.chdir(tmp_path)
+    tiny = Workspace.at(tmp_path / "work")
+    ladders.save(ladders.build("folder:mine", tiny, default_only=True), tiny)
+    (spec,) = run(tiny, "margin", jobs=1, datasets=("folder:mine",), seeds=1, splits="default",
+                  set={"batch_size": 4}).done
+    assert spec.dataset == "mine"
