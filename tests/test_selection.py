@@ -1,4 +1,4 @@
-"""Tables tell apart what is not the same: datasets in exports, backbones in studies, rows with and without cells."""
+"""Rows that differ are kept apart: datasets in exports, backbones in studies, rows with and without cells."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def build(runs: Path, out: Path) -> Path:
     return site.build(Results(frame), lost, out).parent
 
 
-def test_a_method_on_two_backbones_is_told_apart_in_every_table(
+def test_a_method_on_two_backbones_has_two_names_in_every_table(
         two: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(study_pages, "CELLS_SHOWN", 7)
     out = build(two, tmp_path)
