@@ -13,7 +13,7 @@ from benchmark.runs import status, sweep, worker
 from benchmark.runs.job import Resources, SweepOptions, SweepResult
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
-from reports import aggregate, records
+from reports import records, selection
 from tests import layouts, tiny_sweep
 
 pytestmark = pytest.mark.usefixtures("plugins_forgotten")
@@ -195,7 +195,7 @@ def test_a_finished_rung_goes_over_to_a_new_ladder_that_has_it(tiny: Workspace) 
     lines: list[str] = []
     run(tiny, "frozen", lines, jobs=1, seeds=1, splits="all")
     assert any("older ladder" in line for line in lines)
-    runs, notes = aggregate.select(records.collect(tiny.runs))
+    runs, notes = selection.select(records.collect(tiny.runs))
     assert not notes
     assert dict(zip(runs["split"], runs["frd"])) == {split.id: split.frd for split in ladder.splits}
 

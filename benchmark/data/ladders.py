@@ -101,6 +101,8 @@ def load(workspace: Workspace, name: str, index: DatasetIndex | None = None) -> 
     path = path_of(workspace, name if index is None else index.name)
     remedy = f"make it with `oodml splits build --dataset {name}`"
     if not path.exists():
+        if index is None:
+            datasets.get(name)  # a mistyped name is the likelier mistake
         raise UserError(f"{name} has no ladder yet ({path} is not there); {remedy}")
     ladder = manifest.load(path)
     if index is not None and ladder.dataset_hash != index.hash:

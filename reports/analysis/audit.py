@@ -20,7 +20,7 @@ from reports.tables.boards import Column, Table
 
 AGGREGATES = ("unified", "harmonic", "arithmetic")
 FINDING = ["kind", "where", "printed", "recomputed", "low", "high", "verdict"]
-_VALUES = {"value", "score", "std", "n", "train_params_m", "total_params_m"}
+_VALUES = {"statistic", "value", "score", "std", "n", "train_params_m", "total_params_m"}
 
 
 def half_unit(numbers: Iterable[str]) -> float:
