@@ -32,7 +32,7 @@ class ArcFace(Proxied):
     class Settings:
         scale: float = setting(16.0, "Revisiting DML, appendix A.1 (s)")
         margin: float = setting(0.5, "Revisiting DML, appendix A.1 (gamma, radians)")
-        proxy_lr: float = setting(5e-4, "Revisiting DML, appendix A.1")
+        proxy_rate: float = setting(50.0, "times lr: Revisiting DML, appendix A.1, 5e-4 at 1e-5")
 
     def initial(self, classes: int, dim: int) -> Tensor:
         return (2 * torch.rand(classes, dim) - 1) / dim**0.5

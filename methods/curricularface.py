@@ -37,7 +37,7 @@ class CurricularFace(Proxied):
         margin: float = setting(0.3, "UML, appendix A (m); Huang et al. .5")
         momentum: float = setting(0.99, "Huang et al. 2020, section 3.2 (alpha)")
         per_class_released: bool = setting(False, "Huang et al. 2020: one t for all")
-        proxy_lr: float = setting(5e-4, "as ArcFace's in Revisiting DML")
+        proxy_rate: float = setting(50.0, "times lr: as ArcFace's in Revisiting DML")
 
     def __init__(self, settings: Any, classes: int, dim: int) -> None:
         super().__init__(settings, classes, dim)

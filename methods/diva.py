@@ -40,7 +40,10 @@ class DiVA(Method):
     ooDML: intra too ranks permuted labels (DiVA itself: one class, `permuted_intra_released=false`), boundaries are
     those of the true class, and the weights of L_self are normalised for each key over the queries
     (`weights_by_key_released=false`: for each query, the authors' later correction). The queue fills in the first steps
-    instead of before them. The balance with L_self and L_dec is that of `margin.released_divisor=true`.
+    instead of before them. The protocol oodml gives the base the released balance with L_self and L_dec: margin loss
+    over the number of triplets with an active pair (`released_divisor`), of negatives at any distance (`limit` 2);
+    elsewhere the base has its own settings. It learns slowly: so trained, one seed on CUB's default split has a
+    Recall@1 of 43.4 after 10 epochs, 60.2 after 50, 66.8 at best (70) and 55.5 after 200; `margin` at best 63.2.
     """
 
     views = 2

@@ -36,7 +36,7 @@ class Margin(Ranked):
     class Settings:
         margin: float = setting(0.2, "Revisiting DML, appendix A.1 (gamma)")
         beta: float = setting(1.2, "ooDML, released runs; Revisiting DML, appendix A.1")
-        beta_lr: float = setting(5e-4, "Revisiting DML, appendix A.1; ooDML, released code")
+        beta_rate: float = setting(50.0, "times lr: Revisiting DML, appendix A.1; ooDML, released code: 5e-4 at 1e-5")
         cutoff: float = cutoff()
         limit: float = limit()
         released_divisor: bool = setting(False, "pairs, as in the paper")
@@ -46,7 +46,7 @@ class Margin(Ranked):
         self.beta = nn.Parameter(torch.full((classes,), float(settings.beta)))
 
     def rates(self) -> dict[str, float]:
-        return {"beta": self.settings.beta_lr}
+        return {"beta": self.settings.beta_rate}
 
     def loss(self, embeddings: Tensor, labels: Tensor, triplets: Triplets) -> Tensor:
         near, far = triplets.distances(embeddings)

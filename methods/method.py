@@ -34,10 +34,11 @@ def near(name: str, options: Iterable[str]) -> str:
     return f" (did you mean '{close[0]}'?)" if close else ""
 
 
-def setting(default: Any, source: str, **per_dataset: Any) -> Any:
+def setting(default: Any, source: str, *, later: bool = False, **per_dataset: Any) -> Any:
     """One hyper-parameter: its default, where that comes from, and the values of datasets that differ.
 
-    What differs under a protocol stands in the protocol's file, `[settings.NAME]`.
+    What differs under a protocol stands in the protocol's file, `[settings.NAME]`. A switch that a published method
+    gets `later` does not count while it is at its default: runs from before it are the same runs.
 
     >>> @dataclass(frozen=True)
     ... class Settings:
@@ -45,7 +46,7 @@ def setting(default: Any, source: str, **per_dataset: Any) -> Any:
     >>> Settings().p, dataclasses.fields(Settings)[0].metadata["per_dataset"]
     (0.2, {'sop': 0.15})
     """
-    return dataclasses.field(default=default, metadata={"source": source, "per_dataset": per_dataset})
+    return dataclasses.field(default=default, metadata={"source": source, "per_dataset": per_dataset, "later": later})
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,11 @@ class Objective(nn.Module):
         raise NotImplementedError
 
     def rates(self) -> dict[str, float]:
-        """Learning rates of parameters that do not use the protocol's, by their name in this module."""
+        """Learning rates of parameters that do not use the protocol's lr, as multiples of it, by their name here.
+
+        A paper's absolute rate is that of its own lr: 5e-4 for beta at 1e-5 is 50. A protocol with another lr
+        then keeps the ratio.
+        """
         return {}
 
     def sibling(self, dim: int) -> Objective:
@@ -159,7 +164,7 @@ class Method(nn.Module):
             if holder is None:
                 own["backbone" if name.startswith("backbone.") else "head"].append(parameter)
             else:
-                rate = objectives[holder].rates().get(name.removeprefix(f"{holder}."), lr)
-                theirs.append({"name": name, "params": [parameter], "lr": rate, "weight_decay": 0.0})
+                times = objectives[holder].rates().get(name.removeprefix(f"{holder}."), 1.0)
+                theirs.append({"name": name, "params": [parameter], "lr": times * lr, "weight_decay": 0.0})
         return [{"name": name, "params": parameters, "lr": lr, "weight_decay": weight_decay}
                 for name, parameters in own.items() if parameters] + theirs

@@ -22,7 +22,7 @@ class Classification(Objective):
     loss: nn.Module
 
     def rates(self) -> dict[str, float]:
-        return {"loss.W": self.settings.proxy_lr}
+        return {"loss.W": self.settings.proxy_rate}
 
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         return self.loss(embeddings, labels)
@@ -43,7 +43,8 @@ class NormalisedSoftmax(Classification):
     @dataclass(frozen=True)
     class Settings:
         temperature: float = setting(0.05, "Revisiting DML, appendix A.1 (T)")
-        proxy_lr: float = setting(1e-5, "Revisiting DML, appendix A.1; its released run for SOP .002", sop=0.002)
+        proxy_rate: float = setting(1.0, "times lr: Revisiting DML, appendix A.1, 1e-5 at 1e-5; its released run for "
+                                    "SOP .002", sop=200.0)
 
     def __init__(self, settings: Any, classes: int, dim: int) -> None:
         super().__init__(settings, classes, dim)
@@ -70,7 +71,7 @@ class CosFace(Classification):
     class Settings:
         scale: float = setting(64.0, "Wang et al. 2018; UML, released code (s)")
         margin: float = setting(0.35, "Wang et al. 2018; UML, released code (m)")
-        proxy_lr: float = setting(5e-4, "as ArcFace's in Revisiting DML")
+        proxy_rate: float = setting(50.0, "times lr: as ArcFace's in Revisiting DML")
 
     def __init__(self, settings: Any, classes: int, dim: int) -> None:
         super().__init__(settings, classes, dim)

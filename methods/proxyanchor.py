@@ -30,7 +30,7 @@ class ProxyAnchor(Proxied):
     class Settings:
         alpha: float = setting(32.0, "Kim et al. 2020; ooDML, released runs")
         delta: float = setting(0.1, "Kim et al. 2020; ooDML, released runs")
-        proxy_lr: float = setting(0.02, "ooDML, released runs: 2000 times the network's 1e-5; " + EIGHTH)
+        proxy_rate: float = setting(2000.0, "times lr: ooDML, released runs, .02 at 1e-5; " + EIGHTH)
 
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         s = self.settings

@@ -36,7 +36,7 @@ class ProxyNca(Nca):
     @dataclass(frozen=True)
     class Settings:
         scale: float = setting(3.0, "Revisiting DML, released code")
-        proxy_lr: float = setting(5e-4, "Revisiting DML, released code: 50 times the network's 1e-5; " + EIGHTH)
+        proxy_rate: float = setting(50.0, "times lr: Revisiting DML, released code, 5e-4 at 1e-5; " + EIGHTH)
 
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         distances = self.distances(embeddings)
@@ -65,7 +65,7 @@ class ProxyNcaPlusPlus(Nca):
     @dataclass(frozen=True)
     class Settings:
         scale: float = setting(3.0, "Teh et al. 2020, released code (T = 1/9)")
-        proxy_lr: float = setting(5e-4, "as ProxyNCA's in Revisiting DML; " + EIGHTH)
+        proxy_rate: float = setting(50.0, "times lr: as ProxyNCA's in Revisiting DML; " + EIGHTH)
 
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         return F.cross_entropy(-self.distances(embeddings), labels)

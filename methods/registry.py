@@ -81,6 +81,13 @@ class Entry:
         # a run's identity has a number as it was written, 1 or 1.0
         return dataclasses.replace(typed, **{k: v for k, v in values.items() if isinstance(v, (int, float))})
 
+    def stored(self, dataset: str = "", **changes: Any) -> dict[str, Any]:
+        """The same as a run's spec holds them: without what came later and is at its default."""
+        settings = self.settings(dataset, **changes)
+        return {key: value for key, value in dataclasses.asdict(settings).items()
+                if not (settings.__dataclass_fields__[key].metadata.get("later")
+                        and value == settings.__dataclass_fields__[key].default)}
+
     def misfit(self, backbone: nn.Module | str) -> str:
         """Why the method cannot stand on a backbone, given or by name; empty if it can.
 

@@ -36,7 +36,7 @@ class SoftTriple(Proxied):
         gamma: float = setting(0.1, "Qian et al. 2019")
         tau: float = setting(0.2, "Qian et al. 2019; UML's released code has no such term")
         delta: float = setting(0.01, "Qian et al. 2019")
-        proxy_lr: float = setting(0.01, "Qian et al. 2019")
+        proxy_rate: float = setting(100.0, "times lr: Qian et al. 2019, released code, .01 at 1e-4; Revisiting DML 1")
 
     def initial(self, classes: int, dim: int) -> Tensor:
         return nn.init.kaiming_uniform_(torch.empty(classes * self.settings.centres, dim), a=5**0.5)

@@ -30,9 +30,10 @@ class Triplet(Ranked):
 
         L = 1/b sum_{(a,p,n)} [d_ap - d_an + gamma]_+
 
-    Revisiting DML eq. 2, with Euclidean distances; `squared` takes their squares, as the released code does. One
+    Revisiting DML eq. 2, with Euclidean distances; `squared` takes their squares, as the released code does, `cosine`
+    1 - cos, with `active` as mean over the triplets with a loss (both UML: the base of `triplet-xbm`). One
     triplet for each anchor by the miner `distance` (distance-weighted), `random`, `semihard`, `softhard` or `hard`
-    (batch-hard). By hand: pytorch-metric-learning averages over the triplets with a loss only.
+    (batch-hard). By hand: pytorch-metric-learning's miners go through lists of triplets.
     """
 
     @dataclass(frozen=True)
@@ -42,6 +43,8 @@ class Triplet(Ranked):
         miner: str = setting("distance", "Revisiting DML, table 2; the name of the method says which")
         cutoff: float = cutoff()
         limit: float = limit()
+        cosine: bool = setting(False, "Revisiting DML eq. 2; UML, released code: cosine", later=True)
+        active: bool = setting(False, "Revisiting DML eq. 2; UML, released code: mean over the active", later=True)
 
     def __init__(self, settings: Any, classes: int, dim: int) -> None:
         super().__init__(settings, classes, dim)
@@ -58,9 +61,12 @@ class Triplet(Ranked):
 
     def loss(self, embeddings: Tensor, labels: Tensor, triplets: Triplets) -> Tensor:
         near, far = triplets.distances(embeddings)
-        if self.settings.squared:
+        if self.settings.cosine:  # of unit vectors 1 - cos is half the square
+            near, far = near.square() / 2, far.square() / 2
+        elif self.settings.squared:
             near, far = near.square(), far.square()
-        return mean((near - far + self.settings.margin).relu(), triplets.valid)
+        losses = (near - far + self.settings.margin).relu()
+        return mean(losses, triplets.valid & (losses > 0) if self.settings.active else triplets.valid)
 
 
 @register("r-triplet", family="regularised", papers=["revisiting"], cite=ROTH)

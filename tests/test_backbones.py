@@ -17,6 +17,7 @@ from huggingface_hub import constants, hf_hub_download
 from safetensors import safe_open
 from safetensors.torch import save_file
 
+import methods
 from benchmark.data import weights
 from benchmark.utils.errors import UserError
 from methods import MethodError, backbones
@@ -185,6 +186,22 @@ def test_frozen_norm_keeps_statistics_and_trains_scale() -> None:
     moving = create("conv4").train()
     moving(torch.randn(4, 3, 32, 32))
     assert moving.network.layers[1].running_mean.abs().sum() > 0
+
+
+@pytest.mark.parametrize("frozen_norm", ["no", "statistics", "all"])
+def test_what_of_the_batch_norm_moves_in_a_step(frozen_norm: str) -> None:
+    """One step of Adam on everything that a method hands to the optimiser."""
+    torch.manual_seed(0)
+    method = methods.get("npair").build(create("resnet18", frozen_norm=frozen_norm), 2, 8).train()
+    norm = method.backbone.network.bn1
+    before = {name: value.clone() for name, value in norm.state_dict().items()}
+    optimiser = torch.optim.Adam(method.groups(1e-3, 4e-4), lr=1e-3)
+    method.step(torch.randn(4, 3, 32, 32), torch.tensor([0, 0, 1, 1])).loss.backward()
+    optimiser.step()
+    moved = {name for name, value in norm.state_dict().items() if not torch.equal(value, before[name])}
+    learnt, counted = {"weight", "bias"}, {"running_mean", "running_var", "num_batches_tracked"}
+    assert moved == {"no": learnt | counted, "statistics": learnt, "all": set()}[frozen_norm]
+    assert any(parameter.requires_grad for parameter in method.backbone.parameters())
 
 
 @pytest.mark.parametrize(("name", "dim", "millions"), [

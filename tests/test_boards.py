@@ -11,7 +11,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from benchmark.config import overrides, protocol
+import methods
+from benchmark.config import overrides, plan, protocol
 from reports import exports, records, selection, site, terminal
 from reports.aggregate import Board
 from reports.analysis import views
@@ -172,3 +173,27 @@ def test_a_protocol_of_ones_own_cannot_be_compared() -> None:
     assert overrides.of_run(settings, "no-such-method", "cub", {}) is None
     through_json = json.loads(json.dumps(settings))
     assert overrides.of_run(through_json, "margin", "cub", {}) == {}
+
+
+@pytest.mark.parametrize(("name", "dataset", "method"), [
+    ("oodml", "cub", "diva"), ("oodml", "cars", "s2sd"), ("uml", "uml", "puma"), ("uml", "cub", "triplet"),
+    ("revisiting", "sop", "r-margin")])
+def test_a_run_of_the_file_alone_has_no_overrides(name: str, dataset: str, method: str) -> None:
+    """Settings of a base that the protocol changes are the file's, and so is all that came later."""
+    entry, plain = methods.get(method), plan.Overrides()
+    own = plan.load_protocol(name, dataset, method, plain).identity()
+    settings = {**plan._settings(entry, dataset, name, plain), **plan.base_settings(entry, dataset, name, plain)}
+    settings = json.loads(json.dumps(settings))
+    assert overrides.of_run(own, method, dataset, settings) == {}
+    if "limit" in settings:
+        assert overrides.of_run(own, method, dataset, {**settings, "limit": 1.0})[f"{method}.limit"][1] == 1.0
+
+
+def test_absolute_rates_of_older_records_are_compared_as_multiples() -> None:
+    """As records had them: `beta_lr`, `proxy_lr`, and under puma a factor on it in `proxy_rate`."""
+    for name, method, rates in (("oodml", "margin", {"beta_lr": 5e-4}), ("oodml", "uniform-prior", {"beta_lr": 5e-4}),
+                                ("uml", "puma", {"proxy_lr": 0.3, "proxy_rate": 1 / 0.3})):
+        own = plan.load_protocol(name, "cub", method, plan.Overrides()).identity()
+        assert overrides.of_run(own, method, "cub", rates) == {}
+    own = plan.load_protocol("oodml", "cub", "margin", plan.Overrides()).identity()
+    assert overrides.of_run(own, "margin", "cub", {"beta_lr": 1e-3}) == {"margin.beta_rate": [50.0, 100.0]}

@@ -11,9 +11,10 @@ import torch.nn.functional as F
 from torch import nn
 
 import methods
-from methods import MethodError
+from methods import MethodError, diva
 from methods.backbones import Backbone
 from methods.checks.example import Small, build, glyphs, optimise
+from methods.layers import momentum
 from methods.layers.adversary import Decorrelation, reverse
 from methods.layers.momentum import Momentum, Queue, distance_adapted
 from methods.parts.miners import within_class
@@ -118,7 +119,9 @@ def test_diva_does_not_shrink_narrow_heads_to_a_point(seed: int) -> None:
     gaps = []
     for rho in (1500.0, 1500.0 * (128 / 8)**2):
         torch.manual_seed(seed)
-        method = entry.build(Small(), 6, 32, entry.settings(keys=50, hidden=64, decorrelation=rho))
+        # boundaries at the papers' 5e-4: 50 times a rate from scratch would throw them about
+        method = entry.build(Small(), 6, 32, entry.settings(keys=50, hidden=64, decorrelation=rho),
+                             methods.get("margin").settings(beta_rate=5e-4 / 3e-3))
         optimise(method, images, labels, 40, lr=3e-3)
         with torch.no_grad():
             head = method.eval().heads(method.features(images))["discriminative"]
@@ -143,25 +146,116 @@ def test_queue_is_a_ring_and_travels() -> None:
         queue.enqueue(torch.zeros(6, 1))
 
 
-def test_distance_adapted_contrast_by_a_loop() -> None:
+@pytest.mark.parametrize("by_key", [False, True])
+def test_distance_adapted_contrast_by_a_loop(by_key: bool) -> None:
+    """Weights add up to one for each query over the keys; in ooDML for each key over the queries, where any is near."""
     torch.manual_seed(0)
     dim, temperature, cutoff, limit = 5, 0.3, 0.5, 1.4
     q, k = (F.normalize(torch.randn(3, dim), dim=1) for _ in range(2))
     queue = Queue(8, dim)
     queue.enqueue(F.normalize(torch.randn(6, dim), dim=1))
+    inverse = np.zeros((3, 6))
+    for i in range(3):
+        for n in range(6):
+            distance = math.dist(q[i].tolist(), queue.keys[n].tolist())
+            d = max(distance, cutoff)
+            inverse[i, n] = d**(2 - dim) * (1 - d * d / 4)**(-(dim - 3) / 2) if distance <= limit else 0.0
+    sums = inverse.sum(0 if by_key else 1, keepdims=True)
+    weights = np.divide(inverse, sums, out=np.zeros_like(inverse), where=sums > 0)
     total = 0.0
     for i in range(3):
-        densities = []
-        for n in range(6):
-            d = max(math.dist(q[i].tolist(), queue.keys[n].tolist()), cutoff)
-            inverse = d**(2 - dim) * (1 - d * d / 4)**(-(dim - 3) / 2)
-            densities.append(inverse if math.dist(q[i].tolist(), queue.keys[n].tolist()) <= limit else 0.0)
-        weights = [value / sum(densities) for value in densities]
         own = math.exp(float(q[i] @ k[i]) / temperature)
-        others = sum(math.exp(w * float(q[i] @ queue.keys[n]) / temperature) for n, w in enumerate(weights))
+        others = sum(math.exp(weights[i, n] * float(q[i] @ queue.keys[n]) / temperature) for n in range(6))
         total -= math.log(own / (own + others)) / 3
-    assert distance_adapted(q, k, queue, temperature, cutoff, limit).item() == pytest.approx(total, rel=1e-4)
-    assert distance_adapted(q, k, Queue(8, dim), temperature, cutoff, limit).item() == 0
+    loss = distance_adapted(q, k, queue, temperature, cutoff, limit, by_key=by_key).item()
+    assert loss == pytest.approx(total, rel=1e-4)
+    other = distance_adapted(q, k, queue, temperature, cutoff, limit, by_key=not by_key).item()
+    assert other != pytest.approx(total, rel=1e-4)
+    assert distance_adapted(q, k, Queue(8, dim), temperature, cutoff, limit, by_key=by_key).item() == 0
+
+
+def test_weights_by_key_add_up_to_one_over_the_queries_that_are_near() -> None:
+    torch.manual_seed(0)
+    density, allowed = torch.randn(7, 9), torch.rand(7, 9) < 0.5
+    allowed[:, 4] = False
+    weights = momentum._softmax(density, allowed, dim=0)
+    assert not weights[~allowed].any()
+    torch.testing.assert_close(weights.sum(0), allowed.any(0).float())
+
+
+@pytest.mark.parametrize("released", [True, False])
+def test_diva_weighs_its_queue_by_key_as_released(released: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(diva, "distance_adapted", lambda *_, by_key: asked.append(by_key) or torch.zeros(()))
+    entry = methods.get("diva")
+    changes = {} if released else {"weights_by_key_released": False}
+    method = entry.build(Random(), 8, 16, entry.settings(keys=50, hidden=8, **changes))
+    method.step(torch.randn(2, 16, 3, 4, 4), torch.arange(16) % 8)
+    assert asked == [released]
+
+
+@pytest.mark.parametrize(("name", "released"), [("margin", True), ("margin", False), ("r-margin", True)])
+def test_the_released_divisor_counts_triplets_with_an_active_pair(name: str, released: bool) -> None:
+    """Pair by pair over mined triplets, among them some with two active pairs, with one and with none."""
+    torch.manual_seed(0)
+    entry = methods.get(name)
+    objective = entry.cls(entry.settings(released_divisor=released, limit=2.0), 5, 3)
+    with torch.no_grad():
+        objective.beta += 0.5 * torch.randn(5)
+    labels = torch.arange(40) % 5
+    points = F.normalize(torch.randn(40, 3), dim=1)
+    triplets = objective.mine(points, labels)
+    total, pairs, active = 0.0, 0, []
+    for a, p, n, valid in zip(*(column.tolist() for column in triplets)):
+        near, far = (math.dist(points[a].tolist(), points[other].tolist()) for other in (p, n))
+        beta = objective.beta[labels[a]].item()
+        terms = [max(near - beta + 0.2, 0.0), max(beta - far + 0.2, 0.0)] if valid else [0.0, 0.0]
+        total += sum(terms)
+        active.append(sum(term > 1e-6 for term in terms))
+        pairs += active[-1]
+    assert {*active} == {0, 1, 2}
+    divisor = sum(count > 0 for count in active) if released else pairs
+    assert objective.loss(points, labels, triplets).item() == pytest.approx(total / divisor, rel=1e-4)
+
+
+@pytest.mark.parametrize("head", ["shared", "intra"])
+def test_triplets_of_permuted_labels_keep_the_boundary_of_the_anchor_s_own_class(head: str) -> None:
+    """As released: the permutation picks what is ranked, the true class of the anchor has the boundary."""
+    entry = methods.get("diva")
+    method = entry.build(Random(), 6, 16, entry.settings(keys=50, hidden=8))
+    objective = method.others[head]
+    labels = torch.arange(24) % 6
+    with torch.no_grad():
+        objective.beta.copy_(torch.linspace(0.4, 1.6, 6))
+    torch.manual_seed(3)
+    points = F.normalize(torch.randn(24, 4), dim=1)
+    torch.manual_seed(4)
+    loss = (method._intra(points, labels) if head == "intra" else method._permuted(head, points, labels)).item()
+    torch.manual_seed(4)
+    permuted = labels[torch.randperm(24)]
+    triplets = objective.mine(points, permuted)
+    assert not torch.equal(permuted, labels)
+    assert torch.equal(permuted[triplets.anchor], permuted[triplets.positive])
+    expected = {}
+    for kind, classes in (("own", labels), ("permuted", permuted)):
+        terms = []
+        for a, p, n, valid in zip(*(column.tolist() for column in triplets)):
+            near, far = (math.dist(points[a].tolist(), points[other].tolist()) for other in (p, n))
+            beta = objective.beta[classes[a]].item()
+            terms += [near - beta + 0.2, beta - far + 0.2] if valid else []
+        expected[kind] = sum(term for term in terms if term > 0) / sum(term > 0 for term in terms)
+    assert loss == pytest.approx(expected["own"], rel=1e-4)
+    assert loss != pytest.approx(expected["permuted"], rel=1e-2)
+
+
+def test_intra_within_a_class_is_the_paper_s() -> None:
+    entry = methods.get("diva")
+    method = entry.build(Random(), 6, 16, entry.settings(keys=50, hidden=8, permuted_intra_released=False))
+    labels, points = torch.arange(24) % 6, F.normalize(torch.randn(24, 4), dim=1)
+    torch.manual_seed(4)
+    loss = method._intra(points, labels)
+    torch.manual_seed(4)
+    assert loss == method.others["intra"].loss(points, labels, within_class(points, labels))
 
 
 def test_momentum_encoder_follows_slowly_and_is_no_parameter() -> None:

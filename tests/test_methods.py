@@ -61,9 +61,9 @@ def test_values_of_the_papers_by_dataset() -> None:
     assert methods.get("r-margin-b12").settings("cub").p == 0.35
     assert methods.get("r-snr").settings("cub").p == 0.3
     assert methods.get("histogram").settings("sop").nodes == 11
-    assert methods.get("normsoftmax").settings("sop").proxy_lr == 0.002
+    assert methods.get("normsoftmax").settings("sop").proxy_rate == 200
     assert methods.get("margin-b06").settings("cub").beta == 0.6
-    assert methods.get("proxyanchor").settings().proxy_lr == 0.02
+    assert methods.get("proxyanchor").settings().proxy_rate == 2000
     assert methods.get("margin").settings("cub", beta="0.9").beta == 0.9
 
 

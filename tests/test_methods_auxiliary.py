@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from safetensors.torch import save_file
 from scipy.special import log_softmax, softmax
 from scipy.stats import entropy
 from torch import nn
@@ -84,9 +87,9 @@ def test_s2sd_settings_of_the_released_runs() -> None:
     torch.manual_seed(0)
     method = methods.get("s2sd").build(small_cnn(), 6, 8, methods.get("s2sd").settings("sop", targets=(4,)))
     assert method.targets[0].layers[0].in_features == small_cnn().dim
-    # each target ranks with boundaries of its own, at the rate of the objective
-    rates = {g["name"]: g["lr"] for g in method.groups(1e-5, 0.0)}
-    assert rates["targets.0.objective.beta"] == rates["objective.beta"] == 5e-4
+    # each target ranks with boundaries of its own, all at the network's rate
+    rates = {g["name"]: g["lr"] for g in method.groups(3e-4, 0.0)}
+    assert rates["targets.0.objective.beta"] == rates["objective.beta"] == rates["backbone"] == 3e-4
 
 
 def test_discriminator_and_features_learn_against_each_other() -> None:
@@ -170,6 +173,85 @@ def test_diversity_and_consistency_by_loops() -> None:
         expected = float(method.coding.diversity() + method.wide_coding.diversity()
                          + method.objective(f1, labels) + 0.1 * method.objective(f2, labels)) + 0.9 * gap
     assert loss == pytest.approx(expected, rel=1e-4)
+
+
+def gamma_by_loops(coding: CodedResidual, last: Aggregate, places: torch.Tensor) -> torch.Tensor:
+    """f = 1/K sum_k Gamma(r_k) with one network for all prototypes, k by k."""
+    c = coding.prototypes.detach()
+    first, final = coding.inner, last.outer
+    assert len(first.weight) == len(final.weight) == 1
+    rows = []
+    for x in places:
+        total = torch.zeros(final.weight.shape[-1], dtype=places.dtype)
+        for k in range(len(c)):
+            r = sum((math.log(1 + math.exp(float(x[j] @ c[k]))) * (x[j] - c[k]) for j in range(len(x))),
+                    torch.zeros(x.shape[1], dtype=places.dtype))
+            total += F.gelu(r @ first.weight[0] + first.bias[0, 0]) @ final.weight[0] + final.bias[0, 0]
+        rows.append(total / len(c))
+    return torch.stack(rows)
+
+
+def test_one_gamma_for_all_prototypes_by_a_loop() -> None:
+    """Table 7: other prototypes, the same network."""
+    torch.manual_seed(0)
+    coding, last = CodedResidual(5, 4, 6, shared=True).double(), Aggregate(5, 6, 7, shared=True).double()
+    nn.init.normal_(coding.prototypes)
+    places = torch.randn(2, 3, 4, dtype=torch.double)
+    torch.testing.assert_close(last(coding(places).flatten(1)), gamma_by_loops(coding, last, places).detach())
+    method = build(methods.get("crt"), shared_gamma=True)
+    assert {len(part.weight) for part in (method.coding.inner, method.embedding.outer, method.wide_coding.inner,
+                                          method.wide_embedding.outer)} == {1}
+    assert len(method.coding.prototypes) == 5
+    assert len(method.wide_coding.prototypes) == 6
+
+
+def losses_of_branches(method: Any, first: torch.Tensor, second: torch.Tensor, labels: torch.Tensor) -> float:
+    """lambda_1 and lambda_1' of the base objective and lambda_2 of the gap, pair by pair."""
+    f1, f2 = F.normalize(first, dim=1), F.normalize(second, dim=1)
+    gap = np.mean([[abs(float(f1[i] @ f1[j] - f2[i] @ f2[j])) for j in range(len(labels))] for i in range(len(labels))])
+    return float(method.objective(f1, labels) + 0.1 * method.objective(f2, labels)) + 0.9 * float(gap)
+
+
+def test_branches_that_share_all_but_their_last_layers() -> None:
+    """Tables 9 and 10: K_2 prototypes for both, counted once in the diversity; fewer parameters, two embeddings."""
+    images, labels = glyphs()
+    method, apart = build(methods.get("crt"), shared_branches=True), build(methods.get("crt"))
+    assert not [name for name in method.state_dict() if name.startswith("wide_coding")]
+    assert len(method.coding.prototypes) == 6
+    count = {kind: sum(p.numel() for p in one.parameters()) for kind, one in (("one", method), ("two", apart))}
+    assert count["one"] < count["two"]
+    with torch.no_grad():
+        loss = method.step(images, labels).loss.item()
+        hidden = method.coding(method.backbone(images, local=True)[1]).flatten(1)
+        expected = losses_of_branches(method, method.embedding(hidden), method.wide_embedding(hidden), labels)
+        assert loss == pytest.approx(expected + float(method.coding.diversity()), rel=1e-4)
+        torch.testing.assert_close(method.embed(images), F.normalize(method.embedding(hidden), dim=1))
+
+
+def test_consistency_without_coded_residuals() -> None:
+    """Table 6, without CRT: two linear layers on the pooled features, and their similarities are to agree."""
+    images, labels = glyphs()
+    method = build(methods.get("crt"), coded=False)
+    assert {name.partition(".")[0] for name in method.state_dict()} == {"backbone", "embedding", "wide_embedding"}
+    with torch.no_grad():
+        loss = method.step(images, labels).loss.item()
+        pooled = method.backbone(images)
+        first = pooled @ method.embedding.weight.T + method.embedding.bias
+        second = pooled @ method.wide_embedding.weight.T + method.wide_embedding.bias
+        assert loss == pytest.approx(losses_of_branches(method, first, second, labels), rel=1e-4)
+        torch.testing.assert_close(method.embed(images), F.normalize(first, dim=1))
+
+
+@pytest.mark.parametrize("switch", [{"shared_gamma": True}, {"shared_branches": True}, {"coded": False},
+                                    {"shared_gamma": True, "shared_branches": True}])
+def test_each_switch_of_crt_learns_with_all_its_parameters(switch: dict[str, bool], tmp_path: Path) -> None:
+    images, labels = glyphs()
+    method = build(methods.get("crt"), **switch)
+    before = {name: p.detach().clone() for name, p in method.named_parameters()}
+    losses = optimise(method, images, labels, 12)
+    assert losses[-1] < losses[0]
+    assert all(not torch.equal(p, before[name]) for name, p in method.named_parameters())
+    save_file(method.state_dict(), tmp_path / "weights.safetensors")  # refuses tensors that are kept twice
 
 
 def test_crt_reads_maps_of_both_kinds() -> None:

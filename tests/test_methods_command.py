@@ -41,7 +41,7 @@ def test_the_table_has_every_method() -> None:
 def test_show_has_formula_settings_sources_and_citation() -> None:
     text = invoke("show", "r-margin")
     for part in ("p_switch", "0.2 (cub 0.4, cars 0.35, sop 0.15)", "Revisiting DML",
-                 "beta_lr 0.0005 instead of lr 1e-05", "@inproceedings{roth2020revisiting"):
+                 "beta_rate 50 times lr: 0.0005", "@inproceedings{roth2020revisiting"):
         assert part in text, part
     assert "on the objective triplet" in invoke("show", "manifold-mixup:triplet")
 

@@ -267,3 +267,16 @@ def test_two_runners_may_write_the_same_plan_at_the_same_moment(made: Workspace)
         writer.join()
     assert not errors
     assert {cell.command for cell in status.survey(made)[0]} == {"oodml run"}
+
+
+def test_a_study_varies_methods_settings(made: Workspace) -> None:
+    """One cell for each value of the method it is of; the other methods of the part are run once."""
+    study = tiny_sweep.study("margin,contrastive,uniform-prior", seeds=1, splits="default",
+                             vary={"margin.beta": (0.3, 0.9)})
+    found = [(job.spec.method, {**job.spec.settings, **job.spec.base_settings}.get("beta"))
+             for job in gather(study, SweepOptions(made)).jobs]
+    assert sorted(found, key=str) == sorted([("contrastive", None), *(
+        (name, beta) for name in ("margin", "uniform-prior") for beta in (1.2, 0.3, 0.9))], key=str)
+    wrong = tiny_sweep.study("margin", seeds=1, vary={"margin.betta": (0.3,)})
+    with pytest.raises(methods.MethodError, match="did you mean 'beta'"):
+        gather(wrong, SweepOptions(made))

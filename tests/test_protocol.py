@@ -24,7 +24,7 @@ else:
 def test_the_oodml_protocol_is_the_papers() -> None:
     p = protocol.load("oodml")
     assert (p.backbone, p.dim, p.lr, p.weight_decay, p.batch_size, p.epochs) == ("resnet50", 512, 1e-5, 4e-4, 112, 200)
-    assert (p.size, p.resize, p.frozen_norm, p.seeds) == (224, 256, True, 5)
+    assert (p.size, p.resize, p.frozen_norm, p.seeds) == (224, 256, "statistics", 5)
 
 
 def test_the_other_protocols_are_their_papers() -> None:
@@ -87,6 +87,12 @@ GENERAL = 'backbone="conv4"\ndim=8\nepochs=3\nbatch_size=4\nlr=0.1\nweight_decay
     ("[methods.margin]\nlr=0.2", "no key 'methods' (did you mean 'method'?)"),
     ("[dataset]\nlr=0.2", "dataset.lr is no table; write [dataset.NAME] above its keys"),
     ("[both.cub]\nlr=0.2", "write [both.DATASET.METHOD] above its keys"),
+    ("[base.cub]\nbeta=0.2", "base.cub.beta is no table; write [base.DATASET.METHOD] above its keys"),
+    ("[base.diva]\nlimit={value=2.0}", "base.diva.limit is no table; write [base.DATASET.METHOD] above its keys"),
+    ("[base.alll.diva]\nlimit=2.0", "did you mean 'all'"),
+    ("[base.cuub.diva]\nlimit=2.0", "did you mean 'cub'"),
+    ("[base.all.dva]\nlimit=2.0", "there is no method 'dva' (did you mean 'diva'?)"),
+    ("[base.all.margin]\nlimit=2.0", "[base.all.margin] changes nothing: margin stands on no other objective"),
     ("tag = 'ranking'", "tag = 'ranking' is no table"),
 ])
 def test_a_table_that_would_change_nothing_is_refused(tmp_path, text: str, words: str) -> None:
@@ -114,15 +120,17 @@ def test_a_protocol_can_be_shown_without_the_plug_in_that_it_names(tmp_path, cap
     assert "margin-x" in capsys.readouterr().out
 
 
-def test_a_tag_changes_settings_of_those_that_have_them() -> None:
+def test_a_tag_changes_settings_of_those_that_have_them(tmp_path) -> None:
     """A plug-in may have the tag of a family and other settings."""
     with tiny_sweep.registry_as_before():
         @methods.register("my-tuning", family="test", tags=["parameter-efficient"])
         class Mine(methods.Objective):
             """It has no setting of that name."""
 
-        assert protocol.settings_of("uml", methods.get("my-tuning")) == {}
-    assert set(protocol.settings_of("uml", methods.get("puma"))) == {"proxy_rate"}
+        path = tmp_path / "mine.toml"
+        path.write_text(GENERAL + "[settings.parameter-efficient]\nrate = 5.0\n")
+        assert protocol.settings_of(str(path), methods.get("my-tuning")) == {}
+        assert protocol.settings_of(str(path), methods.get("puma")) == {"rate": 5.0}
 
 
 @pytest.mark.parametrize("name", protocol.names())
@@ -130,8 +138,13 @@ def test_tables_of_the_suite_are_for_what_there_is(name: str) -> None:
     names = methods.names()
     tags = {tag for one in names for tag in methods.get(one).kinds}
     table = tomllib.loads(protocol.path_of(name).read_text())
-    both = table.get("both", {})
+    both, base = table.get("both", {}), table.get("base", {})
     assert {*table.get("dataset", {}), *both} <= {*datasets.names()}
+    assert {*base} <= {*datasets.names(), protocol.EVERY}
+    for method, changes in ((method, keys) for those in base.values() for method, keys in those.items()):
+        below = methods.get(method).base
+        assert below is not None
+        below.settings(**{key: entry["value"] for key, entry in changes.items()})
     assert {*table.get("method", {}), *(method for those in both.values() for method in those)} <= {*names}
     assert {*table.get("tag", {})} <= tags
     assert {*table.get("settings", {})} <= {*names, *tags}
@@ -187,7 +200,10 @@ def test_a_file_is_read_again_once_it_has_changed(tmp_path) -> None:
     ({"epochs": 2.5}, "epochs = 2.5: .*integer"),
     ({"epochs": True}, "epochs = true: .*number"),
     ({"lr": "-1"}, "lr = '-1': .*greater than or equal to 0"),
-    ({"frozen_norm": "perhaps"}, "frozen_norm = 'perhaps': .*boolean"),
+    ({"head_rate": "-1"}, "head_rate = '-1': .*greater than or equal to 0"),
+    ({"frozen_norm": "perhaps"}, "frozen_norm = 'perhaps': .*'statistics', 'no' or 'all'"),
+    ({"frozen_norm": "stat"}, "did you mean 'statistics'"),
+    ({"validation": "perhaps"}, "validation = 'perhaps': .*boolean"),
     ({"precision": "fp16"}, "precision = 'fp16': .*'auto', 'fp32' or 'bf16'"),
     ({"optimiser": "adm"}, "did you mean 'adam'"),
     ({"scale": "0.5"}, "scale.1"),
@@ -297,3 +313,34 @@ def test_values_that_could_only_train_wrongly_are_refused(key: str, value: str, 
 def test_settings_of_methods_are_not_explained_by_keys_of_the_same_name() -> None:
     (line,) = [line for line in protocol.explain("demo") if (line.table, line.key) == ("settings.arcface", "scale")]
     assert line.meaning == ""
+
+
+def test_frozen_norm_has_three_values_and_identities_keep_the_two_old_ones(tmp_path) -> None:
+    """Papers and codes: FACTS.md; runs from before `all` are the same runs, and their specs are read."""
+    assert {name: protocol.load(name).frozen_norm for name in protocol.names()} == {
+        "oodml": "statistics", "revisiting": "all", "crt": "statistics", "uml": "statistics", "glyphs": "statistics",
+        "demo": "no", "pretrain": "no"}
+    assert protocol.load("oodml").identity()["frozen_norm"] is True
+    assert protocol.load("demo").identity()["frozen_norm"] is False
+    assert protocol.load("revisiting").identity()["frozen_norm"] == "all"
+    for name in protocol.names():
+        facts = protocol.load(name).identity()
+        assert protocol.Protocol(**facts).identity() == facts
+    for text, wanted in (("true", "statistics"), ("false", "no"), ('"all"', "all")):
+        path = tmp_path / "mine.toml"
+        path.write_text(GENERAL + f"frozen_norm = {text}\n")
+        assert protocol.load(str(path)).frozen_norm == wanted
+
+
+def test_settings_of_a_base_on_every_dataset_stand_below_those_of_one(tmp_path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(GENERAL + '[base.all.diva]\nlimit = { value = 2.0, source = "x" }\nbeta = 0.9\n'
+                              "[base.cars.diva]\nbeta = 0.6\n")
+    diva = methods.get("diva")
+    assert protocol.base_settings_of(str(path), diva, "cub") == {"limit": 2.0, "beta": 0.9}
+    assert protocol.base_settings_of(str(path), diva, "cars") == {"limit": 2.0, "beta": 0.6}
+    assert protocol.base_settings_of(str(path), methods.get("diva:triplet"), "cars") == {}
+    assert protocol.base_settings_of(str(path), methods.get("s2sd"), "cars") == {}
+    assert protocol.load(str(path), dataset="cars", method="diva").dim == 8
+    lines = {(line.table, line.key): (line.meaning, line.source) for line in protocol.explain(str(path))}
+    assert lines["base.all.diva", "limit"] == ("", "x")

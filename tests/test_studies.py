@@ -18,11 +18,12 @@ from benchmark.config.plan import Overrides, fitting
 from benchmark.utils.errors import UserError
 from methods import backbones
 from methods.samplers import batches
+from reports.analysis import published
 from splits.union import EIGHT
 
-NAMES = ["capacity", "cross", "crt", "demo", "fewshot", "generic", "glyphs", "glyphs-union", "oodml-all",
-           "oodml-cars", "oodml-cub", "oodml-sop", "precision", "revisiting", "revisiting-parameters",
-           "revisiting-samplers", "uml-4", "uml-8"]
+NAMES = ["capacity", "cross", "crt", "crt-ablation", "demo", "fewshot", "generic", "glyphs", "glyphs-union",
+         "oodml-all", "oodml-cars", "oodml-cub", "oodml-sop", "precision", "revisiting", "revisiting-mixup",
+         "revisiting-parameters", "revisiting-samplers", "revisiting-switch", "uml-4", "uml-8", "uml-ablation"]
 
 
 def test_all_are_there() -> None:
@@ -47,6 +48,9 @@ def test_studies_of_the_suite_name_what_exists(name: str) -> None:
                     protocol.load(used, dataset=dataset, overrides=overrides.protocol)
                     fitted, _ = fitting(methods.select(part.methods), dataset, used, overrides)
                     assert fitted
+                    for method, settings in overrides.methods.items():
+                        assert method in fitted
+                        methods.get(method).settings(dataset, **settings)
     for step in study.after:
         if step["step"] == "ensemble":
             specific = {dataset for part in study.parts for dataset in part.datasets}
@@ -55,9 +59,42 @@ def test_studies_of_the_suite_name_what_exists(name: str) -> None:
 
 def test_the_papers_counts() -> None:
     assert len(methods.select(studies.load("oodml-cub").parts[0].methods)) == 8 + 1
-    assert studies.load("uml-8").parts[1].datasets == EIGHT
+    assert studies.load("uml-8").parts[-1].datasets == EIGHT
     assert len(list(studies.load("revisiting-samplers").parts[0].variations())) == 7
-    assert sum(len(methods.select(part.methods)) * len(part.datasets) for part in studies.load("uml-8").parts[1:]) == 72
+    specific = studies.load("uml-8").parts[-1]
+    assert len(methods.select(specific.methods)) * len(specific.datasets) == 72
+
+
+def printed(file: str, **where: object) -> set[str]:
+    """The names in one column, `method`, of a published table as the suite calls them."""
+    rows = published.read(file)
+    for column, value in where.items():
+        rows = rows[rows[column] == value]
+    return {{"triplet (r)": "triplet-random"}.get(name.lower(), published.method_name(name)).replace("+xbm", "-xbm")
+            for name in rows["method"]}
+
+
+def test_the_samplers_are_tried_under_every_objective_that_is_printed() -> None:
+    assert set(methods.select(studies.load("revisiting-samplers").parts[0].methods)) == printed(
+        "revisiting_batch_samplers", dataset="cub")
+
+
+def test_tables_5_and_8_of_uml_are_measured_with_puma_and_table_2_without() -> None:
+    universal, other_losses, specific = (set(methods.select(part.methods)) for part in studies.load("uml-8").parts)
+    with_puma = {"puma" if name == "curricularface" else f"puma:{name}"
+                 for name in printed("uml_results", table=5) | printed("uml_results", table=8)}
+    assert with_puma == other_losses | {"puma"}
+    assert printed("uml_results", table=2, setting="universal-full") <= universal
+    assert printed("uml_results", table=2, setting="universal-peft") <= universal
+    assert printed("uml_results", table=7) <= universal
+    assert specific == printed("uml_results", table=2, setting="dataset-specific")
+    assert not {"supcon", "proxynca++", "triplet-xbm", "multisimilarity-xbm"} & universal
+
+
+def test_uml_4_is_table_10() -> None:
+    universal, specific = (set(methods.select(part.methods)) for part in studies.load("uml-4").parts)
+    assert universal == printed("uml_results", table=10, setting="vit-universal-128") | {"frozen"}
+    assert specific == printed("uml_results", table=10, setting="vit-dataset-specific-128")
 
 
 def test_the_demonstration_is_small_and_what_make_demo_runs() -> None:
@@ -87,7 +124,10 @@ def test_the_command_line_changes_a_study() -> None:
     ('datasets = "cub"\nmethods = "margin"', "datasets = 'cub': .*list"),
     ('datasets = ["cub"]\nmethods = "margin"\nseeds = 0', "seeds = 0: .*greater than or equal to 1"),
     ('datasets = ["cub"]\nmethods = "margin"\nseeds = true', "seeds = true: .*number"),
-    ('datasets = ["cub"]\nmethods = "margin"\n[vary]\nbatchsize = [3]', "did you mean 'batch_size'"),
+    ('datasets = ["cub"]\nmethods = "margin"\n[vary]\nbatchsize = [3]',
+     r"must be a key of protocols, or METHOD.KEY \(did you mean 'batch_size'"),
+    ('datasets = ["cub"]\nmethods = "margin"\n[vary]\nmargin.beta = [3]', 'in quotes, "margin.beta" = '),
+    ('datasets = ["cub"]\nmethods = "margin"\n[vary]\n"margin.beta" = 3', "vary.margin.beta = 3: .*list"),
     ('datasets = ["cub"]\nmethods = "margin"\n[[after]]\nstep = "ensembles"', "did you mean 'ensemble'"),
     ('datasets = ["cub"]\nmethods = "margin"\n[[after]]\nkind = "fewsht"',
      r"the key step, one of fewshot, cross, ensemble, not None \(did you mean 'fewshot'\?\)"),

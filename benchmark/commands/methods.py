@@ -139,9 +139,9 @@ def _against_protocols(entry: Entry) -> None:
         objective = entry.objective
         if objective is not None:
             there = vars(objective.settings(**protocol.settings_of(name, objective)))
-            rates = {key: value for key, value in there.items() if key.endswith("_lr")}
-            changes += [f"{key} {value:g} instead of lr {special.lr:g}" for key, value in rates.items()
-                        if value != special.lr]
+            rates = {key: value for key, value in there.items() if key.endswith("_rate")}
+            changes += [f"{key} {value:g} times lr: {value * special.lr:g}" for key, value in rates.items()
+                        if value != 1]
         if special.batches and special.batches != entry.batches:
             changes.append(f"the protocol's batches {special.batches} replace {entry.batches}")
         lines.append(f"  {name:12} {'; '.join(changes) or 'its defaults'}")

@@ -8,6 +8,7 @@ from typing import Any
 
 import methods
 from benchmark.config import protocol as protocols
+from benchmark.config import rates
 from benchmark.utils.errors import UserError
 
 
@@ -15,7 +16,8 @@ def of_run(protocol: dict[str, Any], method: str, dataset: str,
            settings: dict[str, Any]) -> dict[str, list[Any]] | None:
     """{key: [value in the file, value in the run]} of all keys of the protocol and settings of the method that differ.
 
-    None where the file is not one of the suite's, or the method is not known here: then nothing can be said.
+    None where the file is not one of the suite's, or the method is not known here: then nothing can be said. Keys that
+    a record does not have came after it and are not compared; absolute rates of older records count as multiples of lr.
 
     >>> plain = protocols.load("oodml", dataset="cub", method="margin", tags=methods.get("margin").kinds).identity()
     >>> own = dataclasses.asdict(methods.get("margin").settings("cub"))
@@ -28,11 +30,13 @@ def of_run(protocol: dict[str, Any], method: str, dataset: str,
     try:
         entry = methods.get(method)
         file = protocols.load(name, dataset=dataset, method=method, tags=entry.kinds).identity()
-        own = {key: value for one in (entry, entry.base) if one is not None for key, value in
-               dataclasses.asdict(one.settings(dataset, **protocols.settings_of(name, one))).items()}
+        below = protocols.base_settings_of(name, entry, dataset)
+        own = {key: value for one, changes in ((entry, {}), (entry.base, below)) if one is not None for key, value in
+               dataclasses.asdict(one.settings(dataset, **{**protocols.settings_of(name, one), **changes})).items()}
     except (UserError, methods.MethodError):
         return None
     pairs = [(key, file.get(key), value) for key, value in protocol.items()]
-    pairs += [(f"{method}.{key}", own.get(key), value) for key, value in settings.items()]
+    pairs += [(f"{method}.{key}", own.get(key), value)
+              for key, value in rates.of_record(entry, settings, protocol["lr"]).items()]
     # one of them may have been through JSON, which knows no tuples
     return {key: [before, now] for key, before, now in pairs if json.dumps(before) != json.dumps(now)}

@@ -17,7 +17,7 @@ from torch import nn
 
 import methods
 from benchmark.config import protocol as protocols
-from benchmark.config import toml
+from benchmark.config import rates, toml
 from benchmark.config.protocol import Protocol
 from benchmark.data import weights
 from benchmark.utils.errors import UserError, near
@@ -62,8 +62,12 @@ class RunSpec:
 
     @cached_property
     def identity(self) -> str:
-        """SHA-256 over all of it; the split's number in its ladder does not count, its classes do."""
+        """SHA-256 over all of it; the split's number in its ladder does not count, its classes do.
+
+        Rates of loss parameters count by their absolute value: a run whose rates are the same is the same run.
+        """
         facts = {key: value for key, value in self.facts().items() if key != "split"}
+        facts |= {part: rates.in_absolutes(facts[part], self.protocol.lr) for part in ("settings", "base_settings")}
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
     def folder(self, workspace: Workspace) -> Path:
@@ -78,7 +82,11 @@ class RunSpec:
     def build(self, backbone: nn.Module, classes: int) -> Method:
         """The method that this cell trains, on a backbone, for so many training classes."""
         entry = methods.get(self.method)
-        return entry.build(backbone, classes, self.protocol.dim, *_typed(entry, self.settings, self.base_settings))
+        return entry.build(backbone, classes, self.protocol.dim, *_typed(entry, *self.settings_in_multiples()))
+
+    def settings_in_multiples(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The settings and those of the base with every rate as a multiple of lr, whatever version wrote them."""
+        return rates.in_multiples(methods.get(self.method), self.settings, self.base_settings, self.protocol.lr)
 
     def label(self) -> str:
         return f"{self.dataset}/{self.split} {self.method} {self.protocol.backbone} seed {self.seed}"
@@ -121,12 +129,14 @@ def changes(spec: RunSpec) -> dict[str, Any]:
     plain = Overrides()
     try:
         usual = load_protocol(name, spec.dataset, spec.method, plain).identity()
-        own, base = (_settings(one, spec.dataset, name, plain) if one else {} for one in (entry, entry.base))
+        own = _settings(entry, spec.dataset, name, plain)
+        base = base_settings(entry, spec.dataset, name, plain)
     except (UserError, methods.MethodError):
         return {}
+    mine, below = spec.settings_in_multiples()
     return {f"{part}.{key}": value
-            for part, now, before in (("protocol", spec.protocol.identity(), usual), ("settings", spec.settings, own),
-                                      ("base_settings", spec.base_settings, base))
+            for part, now, before in (("protocol", spec.protocol.identity(), usual), ("settings", mine, own),
+                                      ("base_settings", below, base))
             for key, value in now.items() if json.dumps(value) != json.dumps(before.get(key))}
 
 
@@ -181,7 +191,7 @@ def plan(ladder: Ladder, index_hash: str, names: Iterable[str], *, protocol: str
         entry = methods.get(name)
         own = load_protocol(protocol, ladder.dataset, name, overrides)
         settings = _settings(entry, ladder.dataset, protocol, overrides)
-        base = {} if entry.base is None else _settings(entry.base, ladder.dataset, protocol, overrides)
+        base = base_settings(entry, ladder.dataset, protocol, overrides)
         _check(own, entry)
         if "backbone" in overrides.protocol:
             skeleton(own.backbone)
@@ -199,10 +209,21 @@ def _check(protocol: Protocol, entry: methods.Entry) -> None:
     batches.create(protocol.batches or entry.batches, torch.zeros(1), protocol.batch_size, distance=frechet_distance)
 
 
-def _settings(entry: methods.Entry, dataset: str, protocol: str, overrides: Overrides) -> dict[str, Any]:
-    """A method's settings: its own for the dataset and the protocol, what the protocol's file and `--set` change."""
-    own = protocols.settings_of(protocol, entry)
-    return dataclasses.asdict(entry.settings(dataset, **{**own, **overrides.methods.get(entry.name, {})}))
+def _settings(entry: methods.Entry, dataset: str, protocol: str, overrides: Overrides,
+              below: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """A method's settings: its own for the dataset and the protocol, what the protocol's file and `--set` change.
+
+    `below`: what the protocol changes of an objective under another method.
+    """
+    own = {**protocols.settings_of(protocol, entry), **(below or {})}
+    return entry.stored(dataset, **{**own, **overrides.methods.get(entry.name, {})})
+
+
+def base_settings(entry: methods.Entry, dataset: str, protocol: str, overrides: Overrides) -> dict[str, Any]:
+    """Settings of the objective that a network method stands on; none for an objective."""
+    if entry.base is None:
+        return {}
+    return _settings(entry.base, dataset, protocol, overrides, protocols.base_settings_of(protocol, entry, dataset))
 
 
 def fitting(names: Iterable[str], dataset: str, protocol: str,

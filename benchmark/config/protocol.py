@@ -22,8 +22,18 @@ KINDS = ("dataset", "tag", "method", "both")
 """Tables of a file whose keys replace the general ones, in this order."""
 SETTINGS = "settings"
 """The table that changes methods' own settings: [settings.margin]."""
+BASE = "base"
+"""The table that changes settings of the objective under a method on a dataset: [base.cars.s2sd]."""
+EVERY = "all"
+"""In place of the dataset of a BASE table: on every dataset, below what a table of the dataset says."""
+PAIRS = ("both", BASE)
+"""Tables with two owners, a dataset and a method."""
 SIZES = {"big": 256}
 """Image sizes of augmentations that have one of their own; of all others it is 224."""
+FROZEN_NORM = {True: "statistics", False: "no"}
+"""What `frozen_norm` was called before `all` came; identities still call it so."""
+LATER = {"clustering": "no", "head_rate": 1.0}
+"""Keys that came later, with the value at which a run is the same as those before them: then they do not count."""
 Count = Annotated[int, Ge(0)]
 Positive = Annotated[int, Ge(1)]
 Amount = Annotated[float, Ge(0)]
@@ -41,8 +51,9 @@ class Protocol:
 
     A file may hold `[dataset.NAME]`, `[tag.NAME]` and `[method.NAME]` tables, whose keys replace the general
     ones for that dataset, every method with that tag or family, or that method, in this order; at last
-    `[both.DATASET.METHOD]` for that method on that dataset. A value is written alone or with its source,
-    `epochs = { value = 200, source = "section 4" }`.
+    `[both.DATASET.METHOD]` for that method on that dataset. `[settings.NAME]` changes settings of a method or of all
+    with a tag, `[base.DATASET.METHOD]` those of the objective under a method, on that dataset or on `all`. A value is
+    written alone or with its source, `epochs = { value = 200, source = "section 4" }`.
     """
 
     name: str = key("the file's name")
@@ -50,9 +61,10 @@ class Protocol:
     dim: Positive = key("numbers in an embedding")
     epochs: Count = key("passes over the training set")
     batch_size: Annotated[int, Ge(2)] = key("images in a batch")
-    lr: Amount = key("learning rate of the network; proxies and the like have their own in the method")
+    lr: Amount = key("learning rate of the network; the method has those of proxies and the like, as multiples of it")
     weight_decay: Amount = key("weight decay of the network; proxies and the like have none")
     optimiser: Literal["adam", "adamw"] = key("adam or adamw", "adam")
+    head_rate: Amount = key("learning rate of the embedding layer, times lr", 1.0)
     batches: str = key("batch sampler; empty: the method's own", "")
     steps_per_epoch: Count = key("at most so many batches an epoch; 0: all whole ones that the training set has", 0)
     train_shots: Count = key("images of each training class that are trained on; 0: all", 0)
@@ -63,7 +75,9 @@ class Protocol:
                                             "not given: the augmentation's own", None)
     flip: Share | None = key("probability of a horizontal flip; not given: the augmentation's own", None)
     interpolation: Literal["bilinear", "bicubic"] = key("filter of resizing: bilinear or bicubic", "bilinear")
-    frozen_norm: bool = key("keep the batch-norm statistics of the pretrained network", True)
+    frozen_norm: Literal["statistics", "no", "all"] | bool = key(
+        "what of the pretrained network's batch norm stays: its statistics, all (scale and shift too), or no",
+        "statistics")
     milestones: tuple[int, ...] = key("epochs after which all learning rates are multiplied by `decay`", ())
     decay: Amount = key("factor of the milestones", 0.1)
     warmup: Count = key("first epochs in which only the embedding layer and the objective train", 0)
@@ -85,6 +99,10 @@ class Protocol:
 
     __pydantic_config__ = {"extra": "forbid", "allow_inf_nan": False}
 
+    def __post_init__(self) -> None:
+        if isinstance(self.frozen_norm, bool):  # of a run's spec
+            object.__setattr__(self, "frozen_norm", FROZEN_NORM[self.frozen_norm])
+
     def identity(self) -> dict[str, Any]:
         """What of it changes a result; seeds are counted per run.
 
@@ -93,8 +111,11 @@ class Protocol:
         """
         facts = dataclasses.asdict(self)
         del facts["seeds"]
-        if self.clustering == "no":  # the key came later: runs without it are the same as those before it
-            del facts["clustering"]
+        facts["frozen_norm"] = next((old for old, new in FROZEN_NORM.items() if new == self.frozen_norm),
+                                    self.frozen_norm)
+        for late, usual in LATER.items():
+            if facts[late] == usual:
+                del facts[late]
         return facts
 
     def transform(self, **pixels: Any) -> Transform:
@@ -157,6 +178,20 @@ def settings_of(name: str, entry: Entry) -> dict[str, Any]:
     return {key: line.value for key, line in (tagged | own).items()}
 
 
+def base_settings_of(name: str, entry: Entry, dataset: str) -> dict[str, Any]:
+    """What a protocol changes of the objective under a method on a dataset, if it is the method's usual one.
+
+    >>> import methods
+    >>> base_settings_of("oodml", methods.get("s2sd"), "cars")
+    {'released_divisor': True, 'limit': 2.0, 'p': 0.3}
+    """
+    if entry.base is None or entry.base.name != entry.default_base:
+        return {}
+    tables, head = _tables(path_of(name)), entry.name.partition(":")[0]
+    changes = tables.get((BASE, EVERY, head), {}) | tables.get((BASE, dataset, head), {})
+    return {key: line.value for key, line in changes.items()}
+
+
 class Explained(NamedTuple):
     """One line of a protocol: in which table (empty: the general keys), and where the value comes from."""
 
@@ -171,8 +206,8 @@ def explain(name: str) -> Iterator[Explained]:
     """Every key of a protocol with its value, its meaning and its source.
 
     >>> next(line for line in explain("oodml") if line.key == "lr")
-    Explained(table='', key='lr', value=1e-05, meaning='learning rate of the network; proxies and the like have their \
-own in the method', source='supplement B')
+    Explained(table='', key='lr', value=1e-05, meaning='learning rate of the network; the method has those of \
+proxies and the like, as multiples of it', source='supplement B')
     """
     general, tables = load(name), _tables(path_of(name))
     for key, field in FIELDS.items():
@@ -181,7 +216,7 @@ own in the method', source='supplement B')
             yield Explained("", key, getattr(general, key), field.metadata["meaning"], source)
     for place, entries in tables.items():
         for key, (value, source) in entries.items() if place else ():
-            meaning = FIELDS[key].metadata["meaning"] if place[0] != SETTINGS else ""
+            meaning = FIELDS[key].metadata["meaning"] if place[0] in KINDS else ""
             yield Explained(".".join(place), key, value, meaning, source)
 
 
@@ -200,25 +235,26 @@ class Sourced(NamedTuple):
 def _tables(path: Path) -> dict[tuple[str, ...], dict[str, Sourced]]:
     """The tables of a file by their kind and whom they are for, such as ("dataset", "sop"); () has the general keys."""
     file = toml.table(path)
-    named = (*KINDS, SETTINGS, "summary")
-    tables: dict[tuple[str, ...], Any] = {(): {key: value for key, value in file.items() if key not in named}}
-    for kind in (*KINDS, SETTINGS):
-        form = f"write [{kind}.{'DATASET.METHOD' if kind == 'both' else 'NAME'}] above its keys"
+    kinds = (*KINDS, SETTINGS, BASE)
+    general = {key: value for key, value in file.items() if key not in (*kinds, "summary")}
+    tables: dict[tuple[str, ...], Any] = {(): general}
+    for kind in kinds:
+        form = f"write [{kind}.{'DATASET.METHOD' if kind in PAIRS else 'NAME'}] above its keys"
         if not isinstance(file.get(kind, {}), dict):
             raise UserError(f"protocol {path}: {kind} = {file[kind]!r} is no table; {form}")
         for owner, entries in file.get(kind, {}).items():
-            inner = entries.items() if kind == "both" and isinstance(entries, dict) else [("", entries)]
-            tables |= {(kind, owner, method) if kind == "both" else (kind, owner): keys for method, keys in inner}
+            inner = entries.items() if kind in PAIRS and isinstance(entries, dict) else [("", entries)]
+            tables |= {(kind, owner, method) if kind in PAIRS else (kind, owner): keys for method, keys in inner}
         for place, keys in tables.items():
-            if not isinstance(keys, dict):
+            if not isinstance(keys, dict) or (place[:1] == (BASE,) and "value" in keys):  # a key with its source
                 raise UserError(f"protocol {path}: {'.'.join(place)} is no table; {form}")
     return {place: {key: _sourced(path, place, key, value) for key, value in keys.items()}
             for place, keys in tables.items()}
 
 
 def _sourced(path: Path, place: tuple[str, ...], key: str, value: Any) -> Sourced:
-    if key not in FIELDS and SETTINGS not in place[:1]:
-        raise UserError(f"protocol {path.stem} has no key '{key}'{near(key, (*FIELDS, *KINDS, SETTINGS))}; "
+    if key not in FIELDS and place[:1] not in ((SETTINGS,), (BASE,)):
+        raise UserError(f"protocol {path.stem} has no key '{key}'{near(key, (*FIELDS, *KINDS, SETTINGS, BASE))}; "
                         "`oodml protocols show oodml` lists them all")
     if not isinstance(value, dict):
         return Sourced(value)
@@ -242,9 +278,12 @@ def _check_owners(path: Path, places: Iterable[tuple[str, ...]], dataset: str, m
     tags = sorted({tag for name in names for tag in methods.get(name).kinds})
     known = {"dataset": [dataset] if dataset else [], "method": names, "tag": tags, SETTINGS: [*names, *tags]}
     for kind, *owners in filter(None, places):
-        for what, owner in zip(("dataset", "method") if kind == "both" else (kind,), owners):
-            if meant := toml.misspelt(owner, known[what]):
+        for what, owner in zip(("dataset", "method") if kind in PAIRS else (kind,), owners):
+            if meant := toml.misspelt(owner, [*known[what], *([EVERY] if kind == BASE else [])]):
                 mend = "give it a name less like that" if what == "dataset" else "load it with --plugin FILE"
                 raise UserError(f"protocol {path}: [{'.'.join((kind, *owners))}] changes nothing: there is no "
                                 f"{'method or tag' if what == SETTINGS else what} '{owner}' (did you mean '{meant}'?); "
                                 f"if it is your own, {mend}")
+        if kind == BASE and owners[1] in names and not methods.get(owners[1]).default_base:
+            raise UserError(f"protocol {path}: [{'.'.join((kind, *owners))}] changes nothing: {owners[1]} stands on no "
+                            f"other objective; write its own settings under [{SETTINGS}.{owners[1]}]")

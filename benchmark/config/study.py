@@ -37,8 +37,8 @@ class Part:
     set: dict[str, Any] = field(default_factory=dict)
     """Keys of the protocol and METHOD.KEY, for every cell."""
     vary: dict[str, tuple[Any, ...]] = field(default_factory=dict)
-    """Keys of the protocol and their values, one changed at a time; without a run of the plain protocol if `plain` is
-    false."""
+    """Keys of the protocol and METHOD.KEY with their values, one changed at a time; without a run of the plain protocol
+    if `plain` is false. A method's setting varies that method; of the others of the part nothing is run twice."""
     plain: bool = True
 
     __pydantic_config__ = {"extra": "forbid"}
@@ -46,8 +46,8 @@ class Part:
     def variations(self) -> Iterator[dict[str, Any]]:
         """The changes of each variation on top of `set`.
 
-        >>> list(Part(("cub",), "margin", vary={"dim": (64, 128)}).variations())
-        [{}, {'dim': 64}, {'dim': 128}]
+        >>> list(Part(("cub",), "r-margin", vary={"dim": (64, 128), "r-margin.p": (0.1,)}).variations())
+        [{}, {'dim': 64}, {'dim': 128}, {'r-margin.p': 0.1}]
         """
         if self.plain or not self.vary:
             yield {}
@@ -106,10 +106,16 @@ def summary(name: str) -> str:
 
 
 def _part(where: str, values: dict[str, Any]) -> Part:
+    vary = values.get("vary", {})
+    for key, options in vary.items() if isinstance(vary, dict) else ():
+        if isinstance(options, dict):
+            raise UserError(f"{where}: write a method's setting under [vary] in quotes, "
+                            f'"{key}.{next(iter(options), "KEY")}" = [...]')
     part = toml.build(Part, values, where)
     for key in part.vary:
-        if key not in protocols.FIELDS:
-            raise UserError(f"{where}: vary.{key} must be a key of protocols{near(key, protocols.FIELDS)}")
+        if key not in protocols.FIELDS and "." not in key:
+            raise UserError(f"{where}: vary.{key} must be a key of protocols, or METHOD.KEY"
+                            f"{near(key, protocols.FIELDS)}")
     return part
 
 

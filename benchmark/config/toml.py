@@ -121,7 +121,9 @@ def adapter(cls: type[T]) -> TypeAdapter[T]:
 
 def _line(error: dict[str, Any], known: list[str]) -> str:
     """What is wrong with one key, from what pydantic says of it."""
-    key, message = ".".join(map(str, error["loc"])), error["msg"].replace("tuple", "list")  # as TOML calls it
+    # of several types that a key may have, pydantic names each behind the key
+    parts = [str(part) for part in error["loc"] if part != "bool" and not str(part).startswith("literal[")]
+    key, message = ".".join(parts), error["msg"].replace("tuple", "list")  # as TOML calls it
     if error["type"] == "missing":
         return f"missing {key}"
     if error["type"] == "unexpected_keyword_argument":

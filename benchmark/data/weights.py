@@ -40,7 +40,7 @@ PATIENCE = 20.0
 """Seconds in which the hub of timm's weights must let itself be reached; its own client tries for minutes."""
 
 
-def pretrained(name: str, file: str | Path | None = None, *, frozen_norm: bool = True) -> Backbone:
+def pretrained(name: str, file: str | Path | None = None, *, frozen_norm: bool | str = True) -> Backbone:
     """The backbone with its weights.
 
     Looked for in this order: `file` (`--weights`), the folder OODML_WEIGHTS (TAG.safetensors, TAG.pth), the

@@ -86,7 +86,7 @@ def figures(seen: Watched, task: Task, store: ImageStore, loader: Loader, home: 
 
 
 def _prompts(weights: np.ndarray, task: Task, home: Path) -> dict[str, Any]:
-    """The mean weight of each prompt for each dataset (UML, figure 5): do datasets ask for different prompts?"""
+    """The mean weight of each prompt for each dataset (UML, figure 4): do datasets ask for different prompts?"""
     side = task.test
     if side.domains is not None and task.domain_names:
         parts = {name: weights[side.domains == i] for i, name in enumerate(task.domain_names)}
@@ -102,7 +102,7 @@ def _prompts(weights: np.ndarray, task: Task, home: Path) -> dict[str, Any]:
 
 def _prototypes(method: Method, coding: CodedResidual, task: Task, store: ImageStore, loader: Loader, home: Path,
                 seed: int) -> dict[str, Any] | None:
-    """Where on an image some prototypes look: log(1 + exp(x_j . c_k)) over the positions j (CRT, figure 3)."""
+    """Where on an image some prototypes look: log(1 + exp(x_j . c_k)) over the positions j (CRT, figure 2)."""
     chosen = np.sort(np.random.default_rng(seed).permutation(task.test.ids)[:IMAGES])
     with torch.no_grad():
         local = method.backbone(loader.evaluate(torch.from_numpy(chosen)), local=True)[1].float()  # type: ignore[operator]

@@ -1,6 +1,6 @@
 """Few-shot adaptation of finished runs: a few images of every test class teach the last layer, the rest is searched.
 
-ooDML, section 5 and released code: 10 episodes a rung, only the last layer trained, margin loss with distance-weighted
+ooDML, section 4.4, released code: 10 episodes a rung, only the last layer trained, margin loss with distance-weighted
 mining and a fixed boundary, Adam at 1e-4, 1000 steps for 2 shots and 1500 for more. What the last layer works on is
 computed once for each run, so support images are not augmented as they are there. `fewshot.json` beside the record
 holds zero-shot and few-shot measures of the same queries.

@@ -206,7 +206,7 @@ def _build(spec: RunSpec, context: RunContext, protocol: Protocol, classes: int)
 
 
 @lru_cache(maxsize=1)
-def _pretrained(name: str, file: str | None, *, frozen_norm: bool) -> Backbone:
+def _pretrained(name: str, file: str | None, *, frozen_norm: bool | str) -> Backbone:
     """A pretrained backbone, kept for the next cell of this process."""
     return weights.pretrained(name, file, frozen_norm=frozen_norm)
 

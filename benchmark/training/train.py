@@ -90,7 +90,7 @@ def train(method: Method, context: TrainContext) -> History:
     """
     side, loader, sampler, protocol = context.side, context.loader, context.sampler, context.protocol
     seed, device, folder, evaluate = context.seed, context.device, context.folder, context.evaluate
-    groups = method.groups(protocol.lr, protocol.weight_decay)
+    groups = groups_of(method, protocol)
     history = History()
     if not groups or protocol.epochs == 0:
         began = time.perf_counter()
@@ -190,6 +190,12 @@ def embed(method: Method, loader: Loader, ids: np.ndarray, protocol: Protocol, d
         with precision.forward(protocol, device):
             parts.append(method.embed(images).float())
     return torch.cat(parts)
+
+
+def groups_of(method: Method, protocol: Protocol) -> list[dict[str, Any]]:
+    """The method's parameter groups at the protocol's rates, its last layer at `head_rate` times lr."""
+    return [{**group, "lr": group["lr"] * protocol.head_rate} if group["name"] == "head" else group
+            for group in method.groups(protocol.lr, protocol.weight_decay)]
 
 
 def _mixed(*facts: int) -> int:

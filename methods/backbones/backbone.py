@@ -56,12 +56,13 @@ class Backbone(nn.Module):
     """A network up to its pooled features, with what the data path must know of it.
 
     `dim` is the width of the pooled features and `local_dim` that of the last map; `mean` and `std` are the pixel
-    statistics that its weights expect. With `frozen_norm` its batch-norm statistics stay as loaded while their scale
-    and shift still train, as is usual in metric learning.
+    statistics that its weights expect. With `frozen_norm` the statistics of its batch norm stay as loaded while scale
+    and shift still train, as in the released codes of Revisiting DML and ooDML (architectures/resnet50.py: `eval()`,
+    and all parameters in the optimiser); with `frozen_norm="all"` these stay too.
     """
 
     def __init__(self, name: str, network: nn.Module, dim: int, mean: tuple[float, ...], std: tuple[float, ...],
-                 frozen_norm: bool) -> None:
+                 frozen_norm: bool | str) -> None:
         super().__init__()
         self.name = name
         self.network = network
@@ -69,7 +70,10 @@ class Backbone(nn.Module):
         self.local_dim = int(network.num_features)  # type: ignore[arg-type]
         self.mean = mean
         self.std = std
-        self.frozen_norm = frozen_norm
+        self.frozen_norm = frozen_norm not in (False, "no")
+        if frozen_norm == "all":
+            for norm in self.batch_norms():
+                norm.requires_grad_(False)
 
     def forward(self, images: Tensor, local: bool = False) -> Tensor | tuple[Tensor, Tensor]:
         """Pooled features (b, dim); with `local` also the last map as (b, places, local_dim).
@@ -92,10 +96,13 @@ class Backbone(nn.Module):
     def train(self, mode: bool = True) -> Backbone:
         super().train(mode)
         if self.frozen_norm:
-            for module in self.modules():
-                if isinstance(module, nn.modules.batchnorm._BatchNorm):
-                    module.eval()
+            for norm in self.batch_norms():
+                norm.eval()
         return self
+
+    def batch_norms(self) -> list[nn.Module]:
+        """Every batch norm of the network."""
+        return [module for module in self.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
 
     def load(self, state: dict[str, Tensor], source: str, by_order: bool = False) -> None:
         """Take the weights of a checkpoint, or refuse it with the first keys that differ.
@@ -156,7 +163,7 @@ IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 CENTRED = ((0.5,) * 3, (0.5,) * 3)
 
 
-def _own(name: str, frozen_norm: bool) -> Backbone:
+def _own(name: str, frozen_norm: bool | str) -> Backbone:
     if name == "conv4":
         # learnt from scratch: its batch-norm statistics must move
         return Backbone(name, Conv4(), 512, *CENTRED, frozen_norm=False)
@@ -176,7 +183,7 @@ def _own(name: str, frozen_norm: bool) -> Backbone:
                     frozen_norm)
 
 
-def create(name: str, *, frozen_norm: bool = True) -> Backbone:
+def create(name: str, *, frozen_norm: bool | str = True) -> Backbone:
     """A backbone by short name or timm name, with random weights.
 
     Vision transformers take images of any size: position embeddings are interpolated, and an image that its patches

@@ -98,14 +98,14 @@ def check_learning_rates(entry: Entry) -> None:
             assert group["weight_decay"] == WEIGHT_DECAY
         if group["name"].startswith("objective."):
             rates = method.objective.rates()
-            assert group["lr"] == rates.get(group["name"].removeprefix("objective."), LR)
+            assert group["lr"] == rates.get(group["name"].removeprefix("objective."), 1.0) * LR
             assert group["weight_decay"] == 0
     own = {name for name, _ in method.objective.named_parameters()}
     assert set(method.objective.rates()) <= own, "rates() names a parameter that is not there"
     for holder in (method.settings, method.objective.settings):
         for name, value in vars(holder).items() if holder is not None else ():
-            if name.endswith("_lr"):
-                assert any(group["lr"] == value for group in groups), f"no group has the rate {name}"
+            if name.endswith("_rate") and not isinstance(value, bool):
+                assert any(group["lr"] == value * LR for group in groups), f"no group has the rate {name}"
 
 
 def check_state_travels_in_a_checkpoint(entry: Entry) -> None:

@@ -25,8 +25,7 @@ class Tuned(Method):
 
     @dataclass(frozen=True)
     class Settings:
-        rate: float = setting(10.0, "UML, released code: additions and last layer at 10 times the learning rate")
-        proxy_rate: float = setting(1.0, "proxies at the rate of the objective")
+        rate: float = setting(10.0, "times lr: UML, released code, additions and last layer")
 
     def __init__(self, backbone: nn.Module, objective: Objective, dim: int, settings: Any = None) -> None:
         super().__init__(backbone, objective, dim, settings)
@@ -44,11 +43,9 @@ class Tuned(Method):
     def groups(self, lr: float, weight_decay: float) -> list[dict[str, Any]]:
         """All that trains of the network is one group, `head`: there is no backbone to rest in a warm-up."""
         parts = super().groups(lr, weight_decay)
-        rates = {f"objective.{name}" for name in self.objective.rates()}
         own = [p for group in parts if group["name"] in ("backbone", "head") for p in group["params"]]
         head = {"name": "head", "params": own, "lr": lr * self.settings.rate, "weight_decay": weight_decay}
-        return [head] + [{**group, "lr": group["lr"] * (self.settings.proxy_rate if group["name"] in rates else 1)}
-                         for group in parts if group["name"] not in ("backbone", "head")]
+        return [head] + [group for group in parts if group["name"] not in ("backbone", "head")]
 
 
 class TunedTransformer(Tuned):

@@ -14,7 +14,7 @@ EIGHTH = "Revisiting DML, released code: normal, divided by 8"
 
 
 class Proxied(Objective):
-    """An objective with one proxy for each class; `proxy_lr` is their learning rate.
+    """An objective with one proxy for each class; `proxy_rate` is their learning rate, times lr.
 
     They start as normal vectors divided by 8; only their direction matters, and their length decides how fast a
     step turns them.
@@ -28,7 +28,7 @@ class Proxied(Objective):
         return torch.randn(classes, dim) / 8
 
     def rates(self) -> dict[str, float]:
-        return {"proxies": self.settings.proxy_lr}
+        return {"proxies": self.settings.proxy_rate}
 
     def cosines(self, embeddings: Tensor) -> Tensor:
         """cos(phi_i, psi_c) of every embedding and every proxy."""
