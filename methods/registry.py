@@ -203,13 +203,13 @@ def load_plugin(path: str | Path) -> list[str]:
 
 
 def _why_not(path: Path, origin: str, error: Exception) -> str:
-    """One line for a plug-in that does not run: its line where it stopped, the error, and what mends it."""
+    """One line for a plug-in that does not run: its line where it stopped, the error, and the remedy."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == origin]
     line = lines[-1] if lines else getattr(error, "lineno", None)  # a file that cannot be parsed has no frame
     text = error.msg if isinstance(error, SyntaxError) and not lines else " ".join(str(error).split())
-    mend = ("install that module where oodml is installed" if isinstance(error, ModuleNotFoundError) else
-            f"mend the file; `python {path}` shows the whole traceback")
-    return f"plug-in {path}{f', line {line}' if line else ''}: {type(error).__name__}: {text}; {mend}"
+    remedy = ("install that module where oodml is installed" if isinstance(error, ModuleNotFoundError) else
+              f"correct the file; `python {path}` shows the whole traceback")
+    return f"plug-in {path}{f', line {line}' if line else ''}: {type(error).__name__}: {text}; {remedy}"
 
 
 def names(tag: str | None = None) -> list[str]:

@@ -136,9 +136,9 @@ def test_an_installed_package_that_breaks_takes_no_other_method_with_it(tmp_path
 
 @pytest.mark.parametrize(("content", "line", "text"), [
     ("\nimport no_such_module\n", 2, "ModuleNotFoundError: No module named 'no_such_module'; install that module"),
-    ("x = 1\ndef f(:\n", 2, "SyntaxError: invalid syntax; mend the file"),
+    ("x = 1\ndef f(:\n", 2, "SyntaxError: invalid syntax; correct the file"),
     ("from methods import register\n\n@register('x')\nclass X: pass\n", 3, "TypeError: register"),
-    ("raise ValueError('of two\\nlines')", 1, "ValueError: of two lines; mend the file"),
+    ("raise ValueError('of two\\nlines')", 1, "ValueError: of two lines; correct the file"),
 ])
 def test_a_plugin_that_does_not_run_is_one_line(tmp_path: Path, content: str, line: int, text: str,
                                                 monkeypatch: pytest.MonkeyPatch) -> None:

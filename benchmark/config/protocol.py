@@ -280,10 +280,10 @@ def _check_owners(path: Path, places: Iterable[tuple[str, ...]], dataset: str, m
     for kind, *owners in filter(None, places):
         for what, owner in zip(("dataset", "method") if kind in PAIRS else (kind,), owners):
             if meant := toml.misspelt(owner, [*known[what], *([EVERY] if kind == BASE else [])]):
-                mend = "give it a name less like that" if what == "dataset" else "load it with --plugin FILE"
+                remedy = "give it a name less like that" if what == "dataset" else "load it with --plugin FILE"
                 raise UserError(f"protocol {path}: [{'.'.join((kind, *owners))}] changes nothing: there is no "
                                 f"{'method or tag' if what == SETTINGS else what} '{owner}' (did you mean '{meant}'?); "
-                                f"if it is your own, {mend}")
+                                f"if it is your own, {remedy}")
         if kind == BASE and owners[1] in names and not methods.get(owners[1]).default_base:
             raise UserError(f"protocol {path}: [{'.'.join((kind, *owners))}] changes nothing: {owners[1]} stands on no "
                             f"other objective; write its own settings under [{SETTINGS}.{owners[1]}]")
