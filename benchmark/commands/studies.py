@@ -14,6 +14,8 @@ def command(context: click.Context) -> None:
     if context.invoked_subcommand is None:
         for name in studies.names():
             click.echo(f"{name:22} {studies.summary(name)}")
+            if items := studies.fills(name):
+                click.echo(f"{'':22} fills {', '.join(items)}")
         click.echo("\n`oodml plan --study NAME` says what one costs, `oodml run --study NAME` runs it; a .toml file of "
                    "your own is given by its path.")
 

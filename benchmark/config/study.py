@@ -13,6 +13,7 @@ from annotated_types import Ge, MinLen
 from benchmark.config import protocol as protocols
 from benchmark.config import toml
 from benchmark.utils.errors import UserError, near
+from reports.analysis import catalogue
 
 FOLDER = Path(__file__).parent / "studies"
 STEPS = {"fewshot": {"datasets", "shots"}, "cross": set(), "ensemble": {"union"}}
@@ -65,6 +66,8 @@ class Study:
     after: tuple[dict[str, Any], ...] = ()
     summary: str = ""
     source: str = ""
+    fills: tuple[str, ...] = ()
+    """The tables and figures of papers whose numbers its runs give, as `PAPER: Table N`."""
 
     def changed(self, *, set: dict[str, Any] | None = None, **changes: Any) -> Study:
         """The study with what the command line says instead of its own; None leaves things as they are."""
@@ -94,15 +97,46 @@ def load(name: str) -> Study:
     for kind in ("part", "after"):
         if not isinstance(file.get(kind, []), list):
             raise UserError(f"{where}: write every {kind} as [[{kind}]], with two brackets")
-    general = {key: value for key, value in file.items() if key not in ("summary", "source", "part", "after")}
+    general = {key: value for key, value in file.items() if key not in ("summary", "source", "fills", "part", "after")}
     return Study(path.stem, tuple(_part(where, {**general, **part}) for part in file.get("part", [{}])),
                  tuple(_step(where, step) for step in file.get("after", [])),
-                 str(file.get("summary", "")), str(file.get("source", "")))
+                 str(file.get("summary", "")), str(file.get("source", "")), _fills(where, file))
 
 
 def summary(name: str) -> str:
     """What a study's file says of itself in one line."""
     return str(toml.table(path_of(name)).get("summary", ""))
+
+
+def filled_by() -> dict[str, list[str]]:
+    """For every table and figure that studies of the suite fill, their names.
+
+    >>> filled_by()["crt: Table 3"]
+    ['crt']
+    """
+    made: dict[str, list[str]] = {}
+    for name in names():
+        for item in fills(name):
+            made.setdefault(item, []).append(name)
+    return made
+
+
+def fills(name: str) -> tuple[str, ...]:
+    """The tables and figures that a study fills."""
+    path = path_of(name)
+    return _fills(f"study {path.stem}", toml.table(path))
+
+
+def _fills(where: str, file: dict[str, Any]) -> tuple[str, ...]:
+    items = file.get("fills", [])
+    known = catalogue.keys()
+    if not isinstance(items, list):
+        raise UserError(f'{where}: fills must be a list such as ["oodml: Figure 2"]')
+    for item in items:
+        if item not in known:
+            raise UserError(f"{where}: fills names {item!r}, which is no table or figure of a paper"
+                            f"{near(str(item), known)}; reports/data/papers/ has all")
+    return tuple(items)
 
 
 def _part(where: str, values: dict[str, Any]) -> Part:

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 import pandas as pd
 
-from benchmark.config import overrides
+from benchmark.config import overrides, study
 from benchmark.data import ladder_figures
 from benchmark.utils.workspace import Workspace
 from reports import records, site
@@ -36,7 +36,8 @@ class Leaderboard:
         """Writes the pages, by default into the working folder, and returns their `index.html`."""
         with TemporaryDirectory() as figures:
             self._draw(Path(figures))
-            return site.build(self.results, self.lost, out or self.workspace.leaderboard, Path(figures), self.studies)
+            return site.build(self.results, self.lost, out or self.workspace.leaderboard, Path(figures), self.studies,
+                              study.filled_by())
 
     def _draw(self, out: Path) -> None:
         """Puts the figures of the ladders that the runs were made on into a folder: those there are, or drawn now."""

@@ -103,9 +103,14 @@ class Site:
         self.files[path] = text.replace(ROOT, root)
 
     def later(self, path: str, head: str, template: str = "", **content: Any) -> None:
-        """Puts a page into the navigation; it is rendered when all that stand there are known."""
-        self.sections.append((path, head))
+        """Puts a page into the navigation, if it has a head; it is rendered when all that stand there are known."""
+        if head:
+            self.sections.append((path, head))
         self._later.append((path, template or path, {"head": head, **content}))
+
+    def has(self, path: str) -> bool:
+        """Whether a page is there or stands in the navigation."""
+        return path in self.files or any(path == other for other, _ in self.sections)
 
     def finish(self) -> None:
         """Renders the pages that were put off."""

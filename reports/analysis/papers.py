@@ -1,0 +1,227 @@
+"""One paper in its own order: what each table prints, what was measured here, and the command that fills the rest."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from reports import aggregate, selection
+from reports.analysis import catalogue, printed
+from reports.analysis.catalogue import Item
+from reports.analysis.printed import PARTS, Cell, Sought
+from reports.selection import ROW
+from reports.tables.boards import Column, Table
+
+DECISIVE = ("backbone", "dim", "batches", "train_shots")
+"""Keys of a protocol that make another experiment of a run, as every setting of a method does; other overrides (fewer
+epochs, say) are named beside the number."""
+UNSCALED = ("distance", "structure")
+"""Places whose numbers are printed as they are; all others are shares, printed in percent."""
+
+
+class Measured(NamedTuple):
+    """Our number in the unit of the paper: mean and deviation over seeds, and in what its runs differ from the file."""
+
+    mean: float
+    std: float
+    n: int
+    overrides: str = ""
+
+
+NOTHING = Measured(math.nan, math.nan, 0)
+
+
+class Shown(NamedTuple):
+    """A printed number beside ours."""
+
+    cell: Cell
+    ours: Measured
+
+    @property
+    def difference(self) -> float:
+        """Ours less the printed number."""
+        return self.ours.mean - float(self.cell.printed)
+
+    @property
+    def missing(self) -> bool:
+        """Whether a run of this suite could fill it and none has."""
+        return self.cell.sought is not None and not self.ours.n
+
+
+@dataclass(frozen=True)
+class Filled:
+    """An item of a paper with its numbers; `commands` fill what is missing."""
+
+    item: Item
+    shown: Sequence[Shown]
+    commands: Sequence[str]
+
+    @property
+    def name(self) -> str:
+        """The item as part of file names."""
+        return f"paper-{self.item.paper}-{self.item.name}".lower().replace(" ", "-")
+
+    @property
+    def digits(self) -> int:
+        """As many decimals as the printed numbers have at most."""
+        return max((len(one.cell.printed.partition(".")[2]) for one in self.shown), default=1)
+
+    @property
+    def status(self) -> str:
+        """How far it is, in a few words."""
+        sought = [one for one in self.shown if one.cell.sought is not None]
+        missing = sum(one.missing for one in sought)
+        cited = len(self.shown) - len(sought)
+        words = [f"{len(sought) - missing} of {len(sought)} numbers measured"] if self.shown else []
+        return ", ".join(words + ([f"{cited} cited from other papers"] if cited else []))
+
+    @property
+    def missing(self) -> bool:
+        """Whether its commands are still to be run; unknown, hence true, where it has no numbers."""
+        return bool(self.commands) and (not self.shown or any(one.missing for one in self.shown))
+
+    @property
+    def notes(self) -> list[str]:
+        """Rows whose runs differ from the file of their protocol, and in what."""
+        rows: dict[str, dict[str, None]] = {}
+        for one in self.shown:
+            if one.ours.overrides:
+                rows.setdefault(one.ours.overrides, {})[" ".join(filter(None, one.cell.row))] = None
+        return [f"{', '.join(names)}: {text}" for text, names in rows.items()]
+
+    def grid(self) -> tuple[list[str], list[tuple[str, list[Shown | None]]]]:
+        """(heads of the columns, [(name of a row, its numbers)]) as in the paper, without what is the same in all."""
+        columns = _named([one.cell.column for one in self.shown])
+        rows = _named([one.cell.row for one in self.shown])
+        at = {(rows[one.cell.row], columns[one.cell.column]): one for one in self.shown}
+        heads = list(dict.fromkeys(columns.values()))
+        return heads, [(row, [at.get((row, head)) for head in heads]) for row in dict.fromkeys(rows.values())]
+
+    def table(self) -> Table:
+        """The numbers in long form, for its CSV; as printed, that is scores in percent."""
+        rows = [(" ".join(filter(None, one.cell.row)), " ".join(filter(None, one.cell.column)),
+                 float(one.cell.printed), float(one.cell.std or "nan"), one.ours.mean, one.ours.std, one.ours.n,
+                 one.difference, one.ours.overrides, " && ".join(self.commands) if one.missing else "")
+                for one in self.shown]
+        keys = ("row", "column", "printed", "printed_std", "ours", "ours_std", "seeds", "difference", "overrides", "missing")
+        return Table(self.name, f"{self.item.name}: {self.item.title}", tuple(Column(key, key) for key in keys),
+                     pd.DataFrame(rows, columns=list(keys)), marked=False)
+
+
+def _named(keys: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], str]:
+    """One name for each key: its parts without those that all keys have in common.
+
+    >>> _named([("cub", "recall@1"), ("cars", "recall@1")])
+    {('cub', 'recall@1'): 'cub', ('cars', 'recall@1'): 'cars'}
+    """
+    unique = list(dict.fromkeys(keys))
+    differing = [place for place in range(len(unique[0])) if len({key[place] for key in unique}) > 1] or [-1]
+    return {key: " ".join(filter(None, (key[place] for place in differing))) for key in unique}
+
+
+class Runs:
+    """The runs of a paper's protocol, as they are looked up for its tables."""
+
+    def __init__(self, runs: pd.DataFrame, paper: str) -> None:
+        self.backbone = catalogue.load(paper).backbone
+        self.ladders = runs.drop_duplicates(["dataset", "split"])[["dataset", "split", "kind", "frd"]]
+        own = runs[runs["source"].eq("run") & runs["base_protocol"].eq(paper)]
+        names = ["dataset", "base_method", "base_backbone"]
+        self.groups: dict[Any, list[pd.DataFrame]] = {
+            key: [variant for _, variant in group.groupby(ROW, sort=True)] for key, group in own.groupby(names)}
+
+    def measured(self, sought: Sought) -> Measured:
+        """What was measured of what a paper prints; n = 0 where nothing was."""
+        if sought.place == "distance":
+            here = self.ladders[self.ladders["dataset"].eq(sought.dataset)]
+            here = here[here["split"].eq(sought.split) if sought.split else here["kind"].eq(sought.method)]
+            return Measured(*aggregate.spread(here["frd"].astype(float)))
+        if sought.place == "members":
+            parts = [self.measured(sought._replace(place="default", dataset=part)) for part in PARTS[sought.dataset]]
+            if not all(part.n for part in parts):
+                return NOTHING
+            texts = "; ".join(dict.fromkeys(part.overrides for part in parts if part.overrides))
+            return Measured(aggregate.harmonic_mean(part.mean for part in parts), math.nan,
+                            min(part.n for part in parts), texts)
+        choices = []
+        for variant in self.groups.get((sought.dataset, sought.method, sought.backbone or self.backbone), ()):
+            here = _there(variant, sought)
+            if here is None:
+                continue
+            mean, std, n = aggregate.spread(_scores(here, sought))
+            if n:
+                overrides = selection.overrides_text(_others(each, sought) for each in here["overrides"])
+                choices.append((bool(overrides), -n, Measured(mean, std, n, overrides)))
+        best = min(choices, key=lambda choice: choice[:2])[2] if choices else NOTHING
+        scale = 1 if sought.place in UNSCALED else 100
+        return best._replace(mean=scale * best.mean, std=scale * best.std)
+
+
+def _there(variant: pd.DataFrame, sought: Sought) -> pd.DataFrame | None:
+    """The runs of a variant if it is the experiment that is sought."""
+    run = variant.iloc[0]
+    values = {**(run["protocol_settings"] or {}),
+              **{f"{run['base_method']}.{key}": value for key, value in (run["settings"] or {}).items()}}
+    wanted = dict(sought.settings)
+    if any(json.dumps(values.get(key)) != json.dumps(value) for key, value in wanted.items()):
+        return None
+    changed = {key for key in run["overrides"] or {} if key in DECISIVE or "." in key} - {"backbone", *wanted}
+    return None if changed else variant
+
+
+def _others(overrides: selection.Overrides | None, sought: Sought) -> selection.Overrides | None:
+    """The overrides of a run without those that the table itself asks for."""
+    asked = {"backbone", *dict(sought.settings)}
+    return overrides and {key: value for key, value in overrides.items() if key not in asked}
+
+
+def _scores(runs: pd.DataFrame, sought: Sought) -> Iterable[float]:
+    """The number of each seed, as a fraction."""
+    place, metric = sought.place, sought.metric
+    if place == "ags":
+        return aggregate.ags_per_seed(runs, metric)["ags"] if metric in runs else []
+    if place == "harmonic":
+        columns = [f"domain:{part}:{metric}" for part in PARTS[sought.dataset]]
+        parts = runs.reindex(columns=columns).astype(float).dropna()
+        return [aggregate.harmonic_mean(values) for values in parts.to_numpy()]
+    column = {"part": f"domain:{sought.part}:{metric}", "structure": f"structure:test:{metric}"}.get(place, metric)
+    if place == "rung":
+        runs = runs[runs["split"].eq(sought.split)]
+    elif place in ("default", "structure"):
+        runs = runs[runs["kind"].eq("default")]
+    return runs[column].astype(float) if column in runs else []
+
+
+def page(paper: str, runs: pd.DataFrame, fills: Mapping[str, Sequence[str]]) -> list[Filled]:
+    """The items of a paper with their numbers.
+
+    Args:
+        paper: One of `catalogue.PAPERS`.
+        runs: The runs that count, as `Results` has them.
+        fills: For the keys of items the names of the studies that fill them.
+    """
+    lookup = Runs(runs, paper)
+    known: dict[Sought, Measured] = {}
+    filled = []
+    for item in catalogue.load(paper).items:
+        shown = []
+        for cell in printed.cells(item):
+            if cell.sought is not None and cell.sought not in known:
+                known[cell.sought] = lookup.measured(cell.sought)
+            shown.append(Shown(cell, known[cell.sought] if cell.sought else NOTHING))
+        commands = [f"oodml run --study {name}" for name in fills.get(item.key, ())]
+        filled.append(Filled(item, shown, commands or [item.command] * bool(item.command)))
+    return filled
+
+
+def summary(items: Sequence[Filled]) -> list[str]:
+    """A line for each item: how far it is, and what fills the rest."""
+    width = max(len(one.item.name) for one in items)
+    return [f"{one.item.name:{width}}  {one.item.title}: " + "; ".join(filter(None, [
+        one.status, f"{'missing' if one.shown else 'by'}: {' && '.join(one.commands)}" if one.missing else "",
+        "" if one.shown else one.item.note])) for one in items]
