@@ -129,7 +129,7 @@ def fills(name: str) -> tuple[str, ...]:
 
 def _fills(where: str, file: dict[str, Any]) -> tuple[str, ...]:
     items = file.get("fills", [])
-    known = catalogue.keys()
+    known = catalogue.item_keys()
     if not isinstance(items, list):
         raise UserError(f'{where}: fills must be a list such as ["oodml: Figure 2"]')
     for item in items:

@@ -64,6 +64,6 @@ def load(paper: str) -> Catalogue:
                      tuple(Item(paper, **item) for item in content["item"]))
 
 
-def keys() -> list[str]:
+def item_keys() -> list[str]:
     """All items of all papers, as `PAPER: Table N`."""
     return [item.key for paper in PAPERS for item in load(paper).items]

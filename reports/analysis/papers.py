@@ -108,9 +108,10 @@ class Filled:
                  float(one.cell.printed), float(one.cell.std or "nan"), one.ours.mean, one.ours.std, one.ours.n,
                  one.difference, one.ours.overrides, " && ".join(self.commands) if one.missing else "")
                 for one in self.shown]
-        keys = ("row", "column", "printed", "printed_std", "ours", "ours_std", "seeds", "difference", "overrides", "missing")
+        keys = ["row", "column", "printed", "printed_std", "ours", "ours_std", "seeds", "difference", "overrides",
+                "missing"]
         return Table(self.name, f"{self.item.name}: {self.item.title}", tuple(Column(key, key) for key in keys),
-                     pd.DataFrame(rows, columns=list(keys)), marked=False)
+                     pd.DataFrame(rows, columns=keys), marked=False)
 
 
 def _named(keys: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], str]:
@@ -150,28 +151,25 @@ class Runs:
                             min(part.n for part in parts), texts)
         choices = []
         for variant in self.groups.get((sought.dataset, sought.method, sought.backbone or self.backbone), ()):
-            here = _there(variant, sought)
-            if here is None:
-                continue
-            mean, std, n = aggregate.spread(_scores(here, sought))
+            mean, std, n = aggregate.spread(_scores(variant, sought)) if _fits(variant, sought) else NOTHING[:3]
             if n:
-                overrides = selection.overrides_text(_others(each, sought) for each in here["overrides"])
+                overrides = selection.overrides_text(_others(each, sought) for each in variant["overrides"])
                 choices.append((bool(overrides), -n, Measured(mean, std, n, overrides)))
         best = min(choices, key=lambda choice: choice[:2])[2] if choices else NOTHING
         scale = 1 if sought.place in UNSCALED else 100
         return best._replace(mean=scale * best.mean, std=scale * best.std)
 
 
-def _there(variant: pd.DataFrame, sought: Sought) -> pd.DataFrame | None:
-    """The runs of a variant if it is the experiment that is sought."""
+def _fits(variant: pd.DataFrame, sought: Sought) -> bool:
+    """Whether the runs of a variant, which have their settings in common, are the experiment that is sought."""
     run = variant.iloc[0]
     values = {**(run["protocol_settings"] or {}),
               **{f"{run['base_method']}.{key}": value for key, value in (run["settings"] or {}).items()}}
     wanted = dict(sought.settings)
     if any(json.dumps(values.get(key)) != json.dumps(value) for key, value in wanted.items()):
-        return None
+        return False
     changed = {key for key in run["overrides"] or {} if key in DECISIVE or "." in key} - {"backbone", *wanted}
-    return None if changed else variant
+    return not changed
 
 
 def _others(overrides: selection.Overrides | None, sought: Sought) -> selection.Overrides | None:

@@ -149,28 +149,36 @@ def _residual_structure(row: Row) -> Iterator[Cell]:
 
 
 def _universal(row: Row) -> Iterator[Cell]:
-    setting, method, dataset, metric = (row[key] for key in ("setting", "method", "dataset", "metric"))
-    union = "uml-4" if row["table"] == "10" else "uml"
-    shown = Cell((setting, method), (dataset, metric), row["value"], "", None)
-    if setting.startswith("cnn"):
-        yield shown
-        return
-    if "dataset-specific" in setting:
-        yield shown._replace(sought={
-            "unified": Sought("ensemble", union, metric, f"ensemble:{method}"),
-            "harmonic": Sought("members", union, metric, method)}.get(dataset, Sought("default", dataset, metric, method)))
-        return
-    name, settings, backbone = method.replace("+xbm", "-xbm"), (), ""  # type: str, tuple[tuple[str, Any], ...], str
-    if setting.startswith("puma-loss") and name != "curricularface":
-        name = f"puma:{name}"
-    elif setting.startswith("puma-loss"):
-        name = "puma"
+    sought = None if row["setting"].startswith("cnn") else (
+        _specific(row) if "dataset-specific" in row["setting"] else _one_network(row))
+    yield Cell((row["setting"], row["method"]), (row["dataset"], row["metric"]), row["value"], "", sought)
+
+
+def _specific(row: Row) -> Sought:
+    """Dataset-specific networks: each on its own dataset; their harmonic mean; as one over the union."""
+    union, dataset, method = _union(row), row["dataset"], row["method"]
+    if dataset == "unified":
+        return Sought("ensemble", union, row["metric"], f"ensemble:{method}")
+    place, where = ("members", union) if dataset == "harmonic" else ("default", dataset)
+    return Sought(place, where, row["metric"], method)
+
+
+def _one_network(row: Row) -> Sought:
+    """A network for the union; tables 5 and 8 are of PUMA with other losses, 4 and 6 of other networks."""
+    method, backbone = row["method"].replace("+xbm", "-xbm"), ""
+    settings: tuple[tuple[str, Any], ...] = ()
+    if row["table"] in ("5", "8"):
+        method = "puma" if method == "curricularface" else f"puma:{method}"
     if row["table"] in ("4", "6"):
-        network, size = re.fullmatch(r"(vit-.)-?(\d*)", setting).groups()  # type: ignore[union-attr]
+        network, size = row["setting"][:5], row["setting"][6:]
         backbone = _NETWORKS[network]
         settings = {"512": (("dim", 512),), "12": (("puma.layers", 12),)}.get(size, ())
-    place = {"unified": "whole", "harmonic": "harmonic"}.get(dataset, "part")
-    yield shown._replace(sought=Sought(place, union, metric, name, backbone, settings, part=dataset))
+    place = {"unified": "whole", "harmonic": "harmonic"}.get(row["dataset"], "part")
+    return Sought(place, _union(row), row["metric"], method, backbone, settings, part=row["dataset"])
+
+
+def _union(row: Row) -> str:
+    return "uml-4" if row["table"] == "10" else "uml"
 
 
 _READERS: dict[str, Callable[[Row], Iterator[Cell]]] = {
