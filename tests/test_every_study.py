@@ -56,7 +56,7 @@ def test_every_study_is_planned(tiny: Workspace, name: str) -> None:
     specs = [job.spec for job in matrix.jobs]
     assert {spec.dataset for spec in specs} == {dataset for part in study.parts for dataset in part.datasets}
     assert len({spec.identity for spec in specs}) == len(specs)
-    protocols = [dict(spec.protocol) for spec in specs]
+    protocols = [spec.protocol.identity() for spec in specs]
     of_methods = [{f"{spec.method}.{key}": value for key, value in spec.settings.items()} for spec in specs]
     for part in study.parts:
         for changes in part.variations():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import statistics
 from collections import Counter
@@ -101,7 +102,8 @@ def record(dataset: str, split: int, method: str, seed: int, score: float, proto
     made["backbone"] = {"name": backbone, "weights": "imagenet"}
     made["provenance"]["overrides"] = {key if key not in own else f"{method}.{key}": [0, value]
                                        for key, value in settings.items()}
-    made["identity"] = f"{abs(hash((dataset, split, method, seed, protocol, backbone, str(settings)))):064x}"
+    facts = f"{dataset} {split} {method} {seed} {protocol} {backbone} {settings}"
+    made["identity"] = hashlib.sha256(facts.encode()).hexdigest()
     return made
 
 
