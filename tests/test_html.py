@@ -74,7 +74,8 @@ def text(element: Element) -> str:
 def test_all_kinds_of_pages_are_there(pages: dict[str, Element]) -> None:
     assert {"index.html", "about.html", "audit.html", "compare.html", "statistics.html", "structure.html",
             "published.html", "fewshot.html", "cross.html", "backbones.html", "samplers.html"} <= set(pages)
-    assert {path.partition("/")[0] for path in pages if "/" in path} == {"dataset", "union", "method", "inspect"}
+    assert {path.partition("/")[0] for path in pages if "/" in path} == {
+        "dataset", "union", "method", "inspect", "paper"}
 
 
 def test_ids_are_unique_and_what_names_one_finds_it(pages: dict[str, Element]) -> None:
