@@ -14,9 +14,10 @@ import torch.nn.functional as F
 import methods
 from methods import MethodError
 from methods.checks.example import Small, build, glyphs, optimise
-from tests.formulas import CLASSES, DIM, LABELS, unit
+from methods.layers import hierarchy
+from tests.formulas import CLASSES, DIM, LABELS, dot, hinge, moebius, unit
 from tests.formulas_modern import MODERN, circle_at, contextual_at, recall_of
-from tests.test_methods_values import agree, raw_points, settings_of
+from tests.test_methods_values import agree, central, raw_points, settings_of
 
 SQUARE = torch.tensor([0, 0, 0, 1, 1, 1, 2, 2, 2])
 """As many classes as images of each, the only shape in which pytorch-metric-learning's SmoothAPLoss is right."""
@@ -186,3 +187,75 @@ def test_bases_of_every_kind_carry_the_terms() -> None:
         for base in ("margin", "arcface", "hyp", "softtriple"):
             assert torch.isfinite(build(methods.get(f"{name}:{base}")).step(images, labels).loss), (name, base)
 
+
+
+def hyperbolic(rows: list[list[float]], s: Any) -> list[list[float]]:
+    """Distances of every two points in the ball, by Moebius sums."""
+    def into_ball(v: list[float]) -> list[float]:
+        length = math.sqrt(dot(v, v))
+        v = [a * min(1.0, s.radius / length) for a in v]
+        length = math.sqrt(s.curvature * dot(v, v))
+        return [math.tanh(length) * a / length for a in v]
+
+    balls = [into_ball(v) for v in rows]
+    gaps = [[moebius([-a for a in u], v, s.curvature) for v in balls] for u in balls]
+    root = math.sqrt(s.curvature)
+    return [[2 / root * math.atanh(root * math.sqrt(dot(g, g))) for g in row] for row in gaps]
+
+
+def test_hier_by_loops_where_ancestors_are_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a temperature near zero the drawn ancestor of two is the proxy whose larger distance to them is least."""
+    s = settings_of("hier", proxies=12, temperature=1e-7, margin=0.5)
+    torch.manual_seed(2)
+    loss_of = hierarchy.Hierarchy(s, CLASSES, DIM).double()
+    above = loss_of.proxies.detach().numpy().copy()
+
+    def ancestor(far: list[list[float]], *rows: int) -> int:
+        return min(range(12), key=lambda c: max(far[row][c] for row in rows))
+
+    # two proxies are as near to each other's as to their own: those with a third between them have one ancestor
+    table = hyperbolic(above.tolist(), s)
+    clear = [(i, j, m) for i, j, m in itertools.permutations(range(12), 3) if ancestor(table, i, j) not in (i, j)
+             and ancestor(table, i, j, m) not in (i, j, m) and ancestor(table, i, j) != ancestor(table, i, j, m)]
+    chosen = [[(0, 1, 2), (1, 0, 6), (4, 5, 1), (7, 2, 3)], clear[:3]]
+    valid = [[True, True, True, False], [True, True, True]]
+    pending = iter([(*torch.tensor(c).T, torch.tensor(v)) for c, v in zip(chosen, valid)] * 2)
+    monkeypatch.setattr(hierarchy, "triplets", lambda *_: next(pending))
+    raw = torch.tensor(raw_points(), requires_grad=True)
+    loss = loss_of(raw, torch.tensor(LABELS))
+    loss.backward()
+
+    def by_loops(flat: np.ndarray, proxies: np.ndarray) -> float:
+        rows = flat.reshape(-1, DIM).tolist()
+        all_of_them = hyperbolic(rows + proxies.tolist(), s)
+        total = 0.0
+        for tables, those, counts in zip((all_of_them[:len(rows)], all_of_them[len(rows):]), chosen, valid):
+            far = [row[len(rows):] for row in tables]
+            terms = []
+            for (i, j, m), counted in zip(those, counts):
+                two, three = ancestor(far, i, j), ancestor(far, i, j, m)
+                terms.append(counted * (two != three) * (
+                    hinge(far[i][two] - far[i][three] + s.margin) + hinge(far[j][two] - far[j][three] + s.margin)
+                    + hinge(far[m][three] - far[m][two] + s.margin)))
+            total += sum(terms) / sum(counts)
+        return total
+
+    flat = raw.detach().numpy().copy()
+    assert loss.item() > 0
+    assert loss.item() == pytest.approx(by_loops(flat, above), rel=1e-8)
+    np.testing.assert_allclose(raw.grad, central(lambda v: by_loops(v, above), flat), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(loss_of.proxies.grad, central(lambda v: by_loops(flat, v), above), rtol=1e-4, atol=1e-5)
+
+
+def test_triplets_of_hier_are_mutual_neighbours_and_others() -> None:
+    line = torch.tensor([0.0, 1.0, 2.0, 10.0, 11.0, 12.0, 100.0])
+    torch.manual_seed(0)
+    i, j, m, valid = hierarchy.triplets(-(line[:, None] - line[None, :]).abs(), 3, 40)
+    groups = [{0, 1, 2}, {3, 4, 5}]
+    for a, b, c, counts in zip(i.tolist(), j.tolist(), m.tolist(), valid.tolist()):
+        assert counts == (a != 6)
+        if counts:
+            (own,) = [group for group in groups if a in group]
+            assert b in own - {a}
+            assert c not in own
+    assert {(a, b) for a, b in zip(i.tolist(), j.tolist()) if a == 1} == {(1, 0), (1, 2)}
