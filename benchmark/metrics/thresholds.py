@@ -106,7 +106,7 @@ class Pairs:
             rest = place - (int(above[at + 1]) if at + 1 < HALF else 0)
             within = lower[at].flip(0).cumsum(0).flip(0).cpu().numpy()
             key = (at - HALF // 2) * HALF + int(np.flatnonzero(within > rest)[-1])
-            values.append(float(similarity_of(key)))
+            values.append(similarity_of(key))
         return values
 
 
@@ -116,14 +116,14 @@ def ordered(similarities: Tensor) -> Tensor:
     return bits ^ ((bits >> 31) & 0x7FFFFFFF)
 
 
-def similarity_of(key: int) -> np.float32:
+def similarity_of(key: int) -> float:
     """The float32 of such an integer.
 
-    >>> [float(similarity_of(int(key))) for key in ordered(torch.tensor([0.25, 0.0, -0.5]))]
+    >>> [similarity_of(int(key)) for key in ordered(torch.tensor([0.25, 0.0, -0.5]))]
     [0.25, 0.0, -0.5]
     """
-    bits = np.int32(key) ^ np.int32(0x7FFFFFFF) if key < 0 else np.int32(key)
-    return np.array(bits, dtype=np.int32).view(np.float32)[()]
+    bits = key ^ 0x7FFFFFFF if key < 0 else key
+    return float(np.array([bits], dtype=np.int32).view(np.float32)[0])
 
 
 def above(value: float) -> float:
@@ -184,7 +184,8 @@ def opis(embeddings: Any, labels: Any, *, between: tuple[float, float] = (1e-1, 
     After Zhang et al., ICLR 2024: the variance of the classes' utility over a range of calibration, which here runs in
     equal steps over the thresholds at the false accept rates `between`. Classes with one image are left out.
     """
-    thresholds = np.linspace(*thresholds_at(embeddings, labels, between, chunk=chunk), points)
+    first, last = thresholds_at(embeddings, labels, between, chunk=chunk)
+    thresholds = np.linspace(first, last, points)
     pairs = Pairs(embeddings, labels, chunk)
     accepted = torch.zeros(2, points, len(pairs.sizes), dtype=torch.int64, device=pairs.x.device)
     for block in pairs.blocks(whole=True):
