@@ -10,7 +10,7 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
-from benchmark.metrics.thresholds import error_rates, open_set_recall, opis, r_auroc, tar_at_far, thresholds_at
+from benchmark.metrics.thresholds import Pairs, error_rates, open_set_recall, opis, r_auroc, tar_at_far, thresholds_at
 from benchmark.utils.errors import UserError
 
 
@@ -57,6 +57,14 @@ def test_the_lowest_threshold_is_just_above_the_first_negative_too_many() -> Non
     (threshold,) = thresholds_at(x, y, (0.01,))
     value = sorted(negative, reverse=True)[math.floor(0.01 * len(negative))]
     assert threshold == np.nextafter(np.float32(value), np.float32(2))
+
+
+@pytest.mark.parametrize("guess", [2.0, 0.5, -2.0])
+def test_a_guess_changes_the_work_and_not_the_threshold(guess: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = corners(2, count=120)
+    expected = thresholds_at(x, y)
+    monkeypatch.setattr(Pairs, "_guess", lambda *_: guess)
+    assert thresholds_at(x, y) == expected
 
 
 def test_a_threshold_fixed_elsewhere_drifts() -> None:

@@ -86,13 +86,17 @@ class Pairs:
         """The similarities of the negative pairs at these places (from 0, highest first), by two passes over the bits.
 
         The first counts the negatives by the upper half of an integer that is ordered like the similarity, the second
-        those with the right upper half by the lower one.
+        those with the right upper half by the lower one. Only what lies above a guess from some pairs is counted, or
+        all, where the guess was too high.
         """
-        upper = torch.zeros(HALF + 1, dtype=torch.int64, device=self.x.device)
-        for block in self.blocks():
-            bins = (ordered(block.similarities) >> 16).add_(HALF // 2 + 1).masked_fill_(~block.negative, 0)
-            upper += torch.bincount(bins.flatten(), minlength=HALF + 1)
-        above = upper[1:].flip(0).cumsum(0).flip(0).cpu().numpy()
+        for floor in (self._guess(4 * max(places)), -math.inf):
+            upper = torch.zeros(HALF, dtype=torch.int64, device=self.x.device)
+            for block in self.blocks():
+                high = block.similarities[(block.similarities >= floor) & block.negative]
+                upper += torch.bincount((ordered(high) >> 16) + HALF // 2, minlength=HALF)
+            if int(upper.sum()) > max(places):
+                break
+        above = upper.flip(0).cumsum(0).flip(0).cpu().numpy()
         # the last bin that this place is still within
         chosen = [int(np.flatnonzero(above > place)[-1]) for place in places]
         lower = {at: torch.zeros(HALF, dtype=torch.int64, device=self.x.device) for at in chosen}
@@ -108,6 +112,15 @@ class Pairs:
             key = (at - HALF // 2) * HALF + int(np.flatnonzero(within > rest)[-1])
             values.append(similarity_of(key))
         return values
+
+    def _guess(self, count: int, sample: int = 2**18) -> float:
+        """A similarity that about `count` of all pairs reach, from a sample of them."""
+        wanted = count * sample // max(1, self.negatives + self.positives) + 64
+        if wanted >= sample:
+            return -math.inf
+        random = torch.Generator().manual_seed(0)
+        first, second = torch.randint(len(self.x), (2, sample), generator=random).to(self.x.device)
+        return float((self.x[first] * self.x[second]).sum(1).topk(wanted).values[-1])
 
 
 def ordered(similarities: Tensor) -> Tensor:
