@@ -20,6 +20,7 @@ import methods
 from methods.parts.miners import Triplets
 from methods.parts.ranked import Ranked
 from tests.formulas import CLASSES, DIM, LABELS, ORACLES, TRIPLETS, Points, curricularface_at, dist, dot, hinge, unit
+from tests.formulas_modern import MODERN
 
 
 def settings_of(name: str, **changes: Any) -> Any:
@@ -87,9 +88,9 @@ def central(function: Callable[[np.ndarray], float], at: np.ndarray, step: float
     return gradient
 
 
-@pytest.mark.parametrize("name", ORACLES)
+@pytest.mark.parametrize("name", [*ORACLES, *MODERN])
 def test_the_loss_and_its_gradient_are_the_formula(name: str) -> None:
-    agree(name, ORACLES[name])
+    agree(name, (ORACLES | MODERN)[name])
 
 
 @pytest.mark.parametrize(("name", "changes"), [
@@ -101,8 +102,8 @@ def test_settings_enter_the_formula_where_they_should(name: str, changes: dict[s
 
 
 def test_every_objective_has_an_oracle() -> None:
-    own = {"quadruplet", "curricularface", "triplet-xbm", "multisimilarity-xbm"}
-    known = {methods.get(name).cls for name in (*ORACLES, *own)}
+    own = {"quadruplet", "curricularface", "triplet-xbm", "multisimilarity-xbm", "circle", "contextual"}
+    known = {methods.get(name).cls for name in (*ORACLES, *MODERN, *own)}
     for name in methods.names():
         entry = methods.get(name)
         if entry.cls.__module__.startswith("methods.") and issubclass(entry.cls, methods.Objective):
