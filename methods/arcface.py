@@ -30,8 +30,8 @@ class ArcFace(Proxied):
 
     @dataclass(frozen=True)
     class Settings:
-        scale: float = setting(16.0, "Revisiting DML, appendix A.1 (s)")
-        margin: float = setting(0.5, "Revisiting DML, appendix A.1 (gamma, radians)")
+        scale: float = setting(16.0, "Revisiting DML, appendix A.1 (s)", search=(4.0, 64.0))
+        margin: float = setting(0.5, "Revisiting DML, appendix A.1 (gamma, radians)", search=(0.05, 0.7))
         proxy_rate: float = setting(50.0, "times lr: Revisiting DML, appendix A.1, 5e-4 at 1e-5")
 
     def initial(self, classes: int, dim: int) -> Tensor:

@@ -25,7 +25,7 @@ class Contrastive(Ranked):
 
     @dataclass(frozen=True)
     class Settings:
-        margin: float = setting(1.0, "Revisiting DML, appendix A.1 (gamma)")
+        margin: float = setting(1.0, "Revisiting DML, appendix A.1 (gamma)", search=(0.3, 1.5))
         cutoff: float = cutoff()
         limit: float = limit()
 
@@ -45,4 +45,4 @@ class SwitchedContrastive(Switched, Contrastive):
 
     @dataclass(frozen=True)
     class Settings(Contrastive.Settings):
-        p: float = setting(0.2, SWITCH, cub=0.4, cars=0.35, sop=0.15)
+        p: float = setting(0.2, SWITCH, search=(0.05, 0.5), cub=0.4, cars=0.35, sop=0.15)

@@ -33,8 +33,8 @@ class CurricularFace(Proxied):
 
     @dataclass(frozen=True)
     class Settings:
-        scale: float = setting(32.0, "UML, appendix A (s); Huang et al. 64")
-        margin: float = setting(0.3, "UML, appendix A (m); Huang et al. .5")
+        scale: float = setting(32.0, "UML, appendix A (s); Huang et al. 64", search=(8.0, 128.0))
+        margin: float = setting(0.3, "UML, appendix A (m); Huang et al. .5", search=(0.05, 0.7))
         momentum: float = setting(0.99, "Huang et al. 2020, section 3.2 (alpha)")
         per_class_released: bool = setting(False, "Huang et al. 2020: one t for all")
         proxy_rate: float = setting(50.0, "times lr: as ArcFace's in Revisiting DML")

@@ -51,10 +51,12 @@ class DiVA(Method):
 
     @dataclass(frozen=True)
     class Settings:
-        shared: float = setting(0.3, "ooDML, released runs (alpha)", cub=0.3, cars=0.15, sop=0.2)
-        selfsimilarity: float = setting(0.3, "ooDML, released runs (alpha)", cub=0.3, cars=0.15, sop=0.2)
-        intra: float = setting(0.3, "ooDML, released runs (alpha)", cub=0.3, cars=0.15, sop=0.2)
-        decorrelation: float = setting(1500.0, "ooDML, released runs (rho)", cub=1500.0, cars=100.0, sop=150.0)
+        shared: float = setting(0.3, "ooDML, released runs (alpha)", search=(0.05, 0.6), cub=0.3, cars=0.15, sop=0.2)
+        selfsimilarity: float = setting(0.3, "ooDML, released runs (alpha)",
+                                        search=(0.05, 0.6), cub=0.3, cars=0.15, sop=0.2)
+        intra: float = setting(0.3, "ooDML, released runs (alpha)", search=(0.05, 0.6), cub=0.3, cars=0.15, sop=0.2)
+        decorrelation: float = setting(1500.0, "ooDML, released runs (rho)",
+                                       search=(50.0, 3000.0), cub=1500.0, cars=100.0, sop=150.0)
         hidden: int = setting(512, "Milbich et al. 2020, released code: width of the decorrelating networks")
         weights: tuple[float, ...] = setting((1.0, 1.0, 1.0, 1.0), "ooDML, released code: of the heads in search",
                                              cub=(0.75, 1.25, 1.25, 1.25), cars=(0.5, 1.5, 1.5, 1.5))

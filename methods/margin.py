@@ -34,8 +34,8 @@ class Margin(Ranked):
 
     @dataclass(frozen=True)
     class Settings:
-        margin: float = setting(0.2, "Revisiting DML, appendix A.1 (gamma)")
-        beta: float = setting(1.2, "ooDML, released runs; Revisiting DML, appendix A.1")
+        margin: float = setting(0.2, "Revisiting DML, appendix A.1 (gamma)", search=(0.05, 0.4))
+        beta: float = setting(1.2, "ooDML, released runs; Revisiting DML, appendix A.1", search=(0.5, 1.4))
         beta_rate: float = setting(50.0, "times lr: Revisiting DML, appendix A.1; ooDML, released code: 5e-4 at 1e-5")
         cutoff: float = cutoff()
         limit: float = limit()
@@ -70,8 +70,8 @@ class SwitchedMargin(Switched, Margin):
 
     @dataclass(frozen=True)
     class Settings(Margin.Settings):
-        beta: float = setting(0.6, "Revisiting DML; ooDML, released runs (SOP .9)", sop=0.9)
-        p: float = setting(0.2, SWITCH, cub=0.4, cars=0.35, sop=0.15)
+        beta: float = setting(0.6, "Revisiting DML; ooDML, released runs (SOP .9)", search=(0.5, 1.4), sop=0.9)
+        p: float = setting(0.2, SWITCH, search=(0.05, 0.5), cub=0.4, cars=0.35, sop=0.15)
 
 
 @register("r-margin-b12", family="regularised", papers=["revisiting"], cite=ROTH,
@@ -81,5 +81,5 @@ class SwitchedMargin12(SwitchedMargin):
 
     @dataclass(frozen=True)
     class Settings(SwitchedMargin.Settings):
-        beta: float = setting(1.2, "Revisiting DML, table 2")
-        p: float = setting(0.2, SWITCH, cub=0.35, cars=0.35, sop=0.15)
+        beta: float = setting(1.2, "Revisiting DML, table 2", search=(0.5, 1.4))
+        p: float = setting(0.2, SWITCH, search=(0.05, 0.5), cub=0.35, cars=0.35, sop=0.15)

@@ -34,11 +34,15 @@ def near(name: str, options: Iterable[str]) -> str:
     return f" (did you mean '{close[0]}'?)" if close else ""
 
 
-def setting(default: Any, source: str, *, later: bool = False, **per_dataset: Any) -> Any:
+def setting(default: Any, source: str, *, later: bool = False, search: tuple[float, float] | list[Any] | None = None,
+            **per_dataset: Any) -> Any:
     """One hyper-parameter: its default, where that comes from, and the values of datasets that differ.
 
     What differs under a protocol stands in the protocol's file, `[settings.NAME]`. A switch that a published method
     gets `later` does not count while it is at its default: runs from before it are the same runs.
+
+    `search` is what `oodml tune` draws it from: `(low, high)`, log-uniform, in whole numbers if both are whole, or a
+    list of choices.
 
     >>> @dataclass(frozen=True)
     ... class Settings:
@@ -46,7 +50,14 @@ def setting(default: Any, source: str, *, later: bool = False, **per_dataset: An
     >>> Settings().p, dataclasses.fields(Settings)[0].metadata["per_dataset"]
     (0.2, {'sop': 0.15})
     """
-    return dataclasses.field(default=default, metadata={"source": source, "per_dataset": per_dataset, "later": later})
+    if isinstance(search, list):
+        fit = len(search) > 1
+    else:
+        fit = search is None or (isinstance(search, tuple) and len(search) == 2 and 0 < search[0] < search[1])
+    if not fit:
+        raise MethodError(f"search={search!r}: write (low, high) with 0 < low < high, or a list of two values or more")
+    return dataclasses.field(default=default, metadata={"source": source, "per_dataset": per_dataset, "later": later,
+                                                        "search": search})
 
 
 @dataclass(frozen=True)

@@ -45,10 +45,10 @@ class MultiSimilarity(Objective):
 
     @dataclass(frozen=True)
     class Settings:
-        alpha: float = setting(2.0, "Revisiting DML, appendix A")
-        beta: float = setting(40.0, "Revisiting DML, appendix A")
-        threshold: float = setting(0.5, "Revisiting DML, appendix A (lambda)")
-        epsilon: float = setting(0.1, "Revisiting DML, appendix A")
+        alpha: float = setting(2.0, "Revisiting DML, appendix A", search=(0.5, 8.0))
+        beta: float = setting(40.0, "Revisiting DML, appendix A", search=(10.0, 80.0))
+        threshold: float = setting(0.5, "Revisiting DML, appendix A (lambda)", search=(0.25, 1.0))
+        epsilon: float = setting(0.1, "Revisiting DML, appendix A", search=(0.03, 0.3))
 
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         return weigh_pairs(gram(embeddings), *masks(labels), self.settings)

@@ -42,7 +42,7 @@ class NormalisedSoftmax(Classification):
 
     @dataclass(frozen=True)
     class Settings:
-        temperature: float = setting(0.05, "Revisiting DML, appendix A.1 (T)")
+        temperature: float = setting(0.05, "Revisiting DML, appendix A.1 (T)", search=(0.01, 0.2))
         proxy_rate: float = setting(1.0, "times lr: Revisiting DML, appendix A.1, 1e-5 at 1e-5; its released run for "
                                     "SOP .002", sop=200.0)
 
@@ -69,8 +69,8 @@ class CosFace(Classification):
 
     @dataclass(frozen=True)
     class Settings:
-        scale: float = setting(64.0, "Wang et al. 2018; UML, released code (s)")
-        margin: float = setting(0.35, "Wang et al. 2018; UML, released code (m)")
+        scale: float = setting(64.0, "Wang et al. 2018; UML, released code (s)", search=(8.0, 128.0))
+        margin: float = setting(0.35, "Wang et al. 2018; UML, released code (m)", search=(0.05, 0.5))
         proxy_rate: float = setting(50.0, "times lr: as ArcFace's in Revisiting DML")
 
     def __init__(self, settings: Any, classes: int, dim: int) -> None:

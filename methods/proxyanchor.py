@@ -28,8 +28,8 @@ class ProxyAnchor(Proxied):
 
     @dataclass(frozen=True)
     class Settings:
-        alpha: float = setting(32.0, "Kim et al. 2020; ooDML, released runs")
-        delta: float = setting(0.1, "Kim et al. 2020; ooDML, released runs")
+        alpha: float = setting(32.0, "Kim et al. 2020; ooDML, released runs", search=(2.0, 64.0))
+        delta: float = setting(0.1, "Kim et al. 2020; ooDML, released runs", search=(0.03, 0.3))
         proxy_rate: float = setting(2000.0, "times lr: ooDML, released runs, .02 at 1e-5; " + EIGHTH)
 
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:

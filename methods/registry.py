@@ -88,6 +88,17 @@ class Entry:
                 if not (settings.__dataclass_fields__[key].metadata.get("later")
                         and value == settings.__dataclass_fields__[key].default)}
 
+    def space(self) -> dict[str, Any]:
+        """What `oodml tune` searches of its settings and of those of its objective, by METHOD.SETTING.
+
+        >>> get("uniform-prior").space()["uniform-prior.weight"]
+        (0.02, 2.0)
+        """
+        own = {f"{self.name}.{field.name}": field.metadata["search"]
+               for field in dataclasses.fields(self.cls.Settings)  # type: ignore[attr-defined]
+               if field.metadata.get("search") is not None}
+        return own if self.base is None else own | self.base.space()
+
     def misfit(self, backbone: nn.Module | str) -> str:
         """Why the method cannot stand on a backbone, given or by name; empty if it can.
 

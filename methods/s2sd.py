@@ -72,9 +72,9 @@ class S2SD(Method):
     @dataclass(frozen=True)
     class Settings:
         targets: tuple[int, ...] = setting((1024, 1536, 2048), "ooDML, released runs; Roth et al. also 512")
-        temperature: float = setting(1.0, "Roth et al. 2021; ooDML, released runs (T)")
-        weight: float = setting(50.0, "ooDML, released runs (gamma)", sop=5.0)
-        feature_weight: float = setting(50.0, "ooDML, released runs", sop=5.0)
+        temperature: float = setting(1.0, "Roth et al. 2021; ooDML, released runs (T)", search=(0.3, 3.0))
+        weight: float = setting(50.0, "ooDML, released runs (gamma)", search=(5.0, 150.0), sop=5.0)
+        feature_weight: float = setting(50.0, "ooDML, released runs", search=(5.0, 150.0), sop=5.0)
         delay: int = setting(0, "ooDML, released runs; the code's default 1000 on SOP", sop=1000)
         pool: bool = setting(True, "ooDML, released runs", sop=False)
         own_beta_rate: bool = setting(False, "released code: betas at the network's rate")

@@ -31,11 +31,11 @@ class SoftTriple(Proxied):
 
     @dataclass(frozen=True)
     class Settings:
-        centres: int = setting(10, "Qian et al. 2019 (K); Revisiting DML 2")
-        scale: float = setting(20.0, "Qian et al. 2019 (lambda); Revisiting DML 8")
+        centres: int = setting(10, "Qian et al. 2019 (K); Revisiting DML 2", search=[2, 5, 10])
+        scale: float = setting(20.0, "Qian et al. 2019 (lambda); Revisiting DML 8", search=(4.0, 40.0))
         gamma: float = setting(0.1, "Qian et al. 2019")
-        tau: float = setting(0.2, "Qian et al. 2019; UML's released code has no such term")
-        delta: float = setting(0.01, "Qian et al. 2019")
+        tau: float = setting(0.2, "Qian et al. 2019; UML's released code has no such term", search=(0.02, 0.5))
+        delta: float = setting(0.01, "Qian et al. 2019", search=(0.003, 0.1))
         proxy_rate: float = setting(100.0, "times lr: Qian et al. 2019, released code, .01 at 1e-4; Revisiting DML 1")
 
     def initial(self, classes: int, dim: int) -> Tensor:

@@ -38,7 +38,7 @@ class Triplet(Ranked):
 
     @dataclass(frozen=True)
     class Settings:
-        margin: float = setting(0.2, "Revisiting DML, appendix A.1 (gamma)")
+        margin: float = setting(0.2, "Revisiting DML, appendix A.1 (gamma)", search=(0.05, 0.5))
         squared: bool = setting(False, "Revisiting DML eq. 2; its released code squares")
         miner: str = setting("distance", "Revisiting DML, table 2; the name of the method says which")
         cutoff: float = cutoff()
@@ -80,4 +80,4 @@ class SwitchedTriplet(Switched, Triplet):
 
     @dataclass(frozen=True)
     class Settings(Triplet.Settings):
-        p: float = setting(0.2, SWITCH, cub=0.4, cars=0.35, sop=0.15)
+        p: float = setting(0.2, SWITCH, search=(0.05, 0.5), cub=0.4, cars=0.35, sop=0.15)

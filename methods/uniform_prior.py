@@ -30,7 +30,7 @@ class UniformPrior(Method):
 
     @dataclass(frozen=True)
     class Settings:
-        weight: float = setting(0.2, "ooDML, released runs (w)", sop=0.02)
+        weight: float = setting(0.2, "ooDML, released runs (w)", search=(0.02, 2.0), sop=0.02)
         every: int = setting(10, "ooDML, released runs: steps between two of the discriminator", sop=200)
         hidden: int = setting(100, "ooDML, released runs: width of the discriminator", sop=50)
         chunk: int = setting(128, "ooDML, released code")

@@ -15,6 +15,7 @@ import pandas as pd
 from reports.analysis import views
 from reports.analysis.progress import StudyProgress
 from reports.analysis.results import Results
+from reports.analysis.tuning import Search
 from reports.html import pages, paper_pages, study_pages
 from reports.html.extras import Extras
 from reports.html.rendering import Site
@@ -25,14 +26,15 @@ MANY = 24
 
 
 def build(results: Results, failures: pd.DataFrame, out: Path, splits: Path | None = None,
-          studies: Sequence[StudyProgress] = (), fills: Mapping[str, Sequence[str]] | None = None) -> Path:
+          studies: Sequence[StudyProgress] = (), fills: Mapping[str, Sequence[str]] | None = None,
+          searches: Sequence[Search] = ()) -> Path:
     """Writes the site of some results into a folder and returns its `index.html`.
 
     The same records give the same bytes; pages of an earlier build that are no longer made are removed. Figures of
     ladders in the folder `splits` and inspected runs are taken along; the home page says how far the studies are, and
     the pages of the papers which of them fill (`fills`) a table.
     """
-    site, extras = Site(results, failures), Extras(splits)
+    site, extras = Site(results, failures, searches), Extras(splits)
     for study in study_pages.STUDIES:
         study(site)
     paper_pages.write(site, fills or {})

@@ -71,6 +71,7 @@ def show(name: str, plugins: tuple[Path, ...]) -> None:
     if entry.base is not None:
         click.echo(f"on the objective {entry.base.name}: {entry.base.summary}")
         _settings(entry.base)
+    _space(entry)
     _against_protocols(entry)
     if entry.cite:
         click.echo(entry.cite)
@@ -124,6 +125,18 @@ def _settings(entry: Entry) -> None:
         value = f"{getattr(own, field.name)}" + (f" ({others})" if others else "")
         click.echo(f"  {field.name:18} {value:42} {field.metadata.get('source', '')}")
     click.echo()
+
+
+def _space(entry: Entry) -> None:
+    """What `oodml tune` searches."""
+    from benchmark.config import search
+
+    if entry.trains != "nothing":
+        click.echo("searched by `oodml tune`:\n"
+                   f"  {'lr':28} the protocol's / {search.LR_FACTOR:g} to x {search.LR_FACTOR:g}, log-uniform")
+        for key, values in entry.space().items():
+            click.echo(f"  {key:28} {search.described(values)}")
+        click.echo()
 
 
 def _against_protocols(entry: Entry) -> None:

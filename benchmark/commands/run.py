@@ -152,10 +152,10 @@ def command(workspace: Workspace, dry_run: bool, **arguments: Any) -> None:
         from benchmark.posthoc import steps  # brings much along that most sweeps do not need
 
         steps.follow_all(study, result, workspace, click.echo)
-    _summarise(study, result)
+    summarise(study, result)
 
 
-def _summarise(study: Study, result: SweepResult) -> None:
+def summarise(study: Study, result: SweepResult) -> None:
     """Print what is left to do, and leave with the exit code of the sweep."""
     if result.submitted:
         click.echo(f"{result.submitted} runs are with the cluster now; `oodml status` shows their states"

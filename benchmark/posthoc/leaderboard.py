@@ -14,7 +14,7 @@ from benchmark.config import overrides, study
 from benchmark.data import ladder_figures
 from benchmark.utils.workspace import Workspace
 from reports import records, site
-from reports.analysis import progress
+from reports.analysis import progress, tuning
 from reports.analysis.progress import StudyProgress
 from reports.analysis.results import Results
 from reports.figures.drawing import drawing
@@ -31,13 +31,15 @@ class Leaderboard:
     studies: Sequence[StudyProgress]
     workspace: Workspace
     ladders: Sequence[Path]
+    searches: Sequence[tuning.Search] = ()
+    """What `oodml tune` left."""
 
     def build(self, out: Path | None = None) -> Path:
         """Writes the pages, by default into the working folder, and returns their `index.html`."""
         with TemporaryDirectory() as figures:
             self._draw(Path(figures))
             return site.build(self.results, self.lost, out or self.workspace.leaderboard, Path(figures), self.studies,
-                              study.filled_by())
+                              study.filled_by(), self.searches)
 
     def _draw(self, out: Path) -> None:
         """Puts the figures of the ladders that the runs were made on into a folder: those there are, or drawn now."""
@@ -62,4 +64,4 @@ def collect(workspace: Workspace, folders: Sequence[Path] = (), datasets: list[s
                       derive=overrides.of_run)
     packed = [path for folder in folders for path in (folder / "splits", *sorted(folder.glob("*/splits")))]
     return Leaderboard(results, lost, progress.read(folders or (workspace.root,)), workspace,
-                       packed or [workspace.splits])
+                       packed or [workspace.splits], tuning.read(folders or (workspace.root,)))

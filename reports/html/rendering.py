@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jinja2
@@ -14,6 +14,7 @@ from markupsafe import Markup, escape
 
 from reports.analysis import views
 from reports.analysis.results import Results
+from reports.analysis.tuning import Search
 from reports.figures import drawing, inline
 from reports.selection import ROW
 from reports.tables import formats
@@ -48,11 +49,12 @@ def slugs(names: Iterable[str]) -> dict[str, str]:
 class Site:
     """The pages in the making: file name -> content, and what they have in common."""
 
-    def __init__(self, results: Results, failures: pd.DataFrame) -> None:
+    def __init__(self, results: Results, failures: pd.DataFrame, searches: Sequence[Search] = ()) -> None:
         self.files: dict[str, str | bytes] = {}
         self.results = results
         self.runs, self.metrics = results.runs, results.metrics
         self.failures = failures
+        self.searches = searches
         self.datasets, self.unions = results.datasets, results.unions
         self.board = results.ranking(self.metrics[0])
         self.look = self._styles()

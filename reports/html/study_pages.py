@@ -19,6 +19,7 @@ from reports.analysis import (
     significance,
     statistics,
     transfer,
+    tuning,
     views,
 )
 from reports.figures import studies
@@ -213,6 +214,15 @@ def varied(site: Site) -> None:
             site.later(path, head, template="tables.html", lead=lead, tables=[site.table(table) for table in made])
 
 
+def tuned(site: Site) -> None:
+    """What `oodml tune` tried and chose, and how much it mattered."""
+    if site.searches:
+        lead = ("Every method was given as many configurations as the others of its dataset. They were compared on "
+                "training classes that were held out of training; no test score takes part in the choice.")
+        site.later("tuning.html", "Tuning", template="tables.html", lead=lead,
+                   tables=[site.table(tuning.board(site.searches)), _beginning(site, tuning.trials(site.searches))])
+
+
 def papers(site: Site) -> None:
     """The papers' own tables as boards."""
     site.later("published.html", "Published",
@@ -235,4 +245,4 @@ def audited(site: Site) -> None:
     site.later("audit.html", "Audit", lines=audit.summary(findings), table=site.table(audit.audit_table(findings)))
 
 
-STUDIES = (compare, statistical, structural, few_shot, across, varied, papers, audited, about)
+STUDIES = (compare, statistical, structural, few_shot, across, varied, tuned, papers, audited, about)

@@ -1,0 +1,307 @@
+"""Tuning: as many configurations for each method, chosen on held-out training classes, then run on the test ladder.
+
+Each trial is an ordinary run with the protocol's key `validation`, in a working folder of its own, `WORK/tune`: the
+board shows what was chosen, not what was tried. A choice reads the trials' validation scores and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+import methods
+from benchmark import datasets
+from benchmark.config import protocol as protocols
+from benchmark.config import search
+from benchmark.config.plan import Overrides, RunSpec, fitting, load_protocol, plan, rungs
+from benchmark.config.study import Part, Study
+from benchmark.data import ladders
+from benchmark.data.task import learnt
+from benchmark.runs import status, sweep
+from benchmark.runs.job import SweepOptions, SweepResult
+from benchmark.runs.worker import HEADLINE
+from benchmark.utils.errors import UserError
+from benchmark.utils.files import write_json
+from benchmark.utils.workspace import Workspace
+from methods import backbones
+from reports import records
+from reports.analysis import tuning
+from splits.manifest import Ladder, Split
+
+Echo = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class TuneOptions:
+    """How configurations are drawn, chosen and tested."""
+
+    trials: int
+    """Configurations of each method; the first is the default."""
+    seed: int = 0
+    sampler: str = "random"
+    choose_on: str = "default"
+    """Whose held-out classes choose: `default`, those of the default split for all rungs, or `each` rung's own."""
+    compare: bool = False
+    """Whether the default configuration is run on the test ladder as well."""
+    choose_only: bool = False
+
+
+@dataclass
+class Trial:
+    """One configuration, its run, and its score on the held-out classes if it is done."""
+
+    number: int
+    set: dict[str, Any]
+    spec: RunSpec
+    state: str = "missing"
+    score: float | None = None
+    cause: str = ""
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more is to come: done, or failed, which counts as the worst."""
+        return self.state in ("done", "failed")
+
+
+@dataclass
+class Search:
+    """The search of one method on one dataset, on the held-out classes of one split."""
+
+    dataset: str
+    """As the user names it."""
+    method: str
+    part: Part
+    """Of this dataset and method alone; without the configurations."""
+    protocol: str
+    ladder: Ladder
+    index_hash: str
+    weights_file: str | None
+    split: Split
+    tested: list[Split]
+    """The rungs that the chosen configuration is run on."""
+    seeds: int
+    space: dict[str, Any]
+    trials: list[Trial] = field(default_factory=list)
+
+    def spec(self, configuration: dict[str, Any], split: int, seed: int = 0, **fixed: str) -> RunSpec:
+        """The run of a configuration."""
+        overrides = Overrides.of({**self.part.set, **configuration, **fixed})
+        (spec,) = plan(self.ladder, self.index_hash, [self.method], protocol=self.protocol, seeds=[seed],
+                       splits=[split], overrides=overrides, weights_file=self.weights_file)
+        return spec
+
+    def extend(self, count: int, options: TuneOptions) -> None:
+        """Add configurations until there are `count`."""
+        earlier = [(trial.set, trial.score) for trial in self.trials]
+        for number in range(len(self.trials), count):
+            configuration = search.propose(self.space, options.seed, self.method, number, earlier, options.sampler)
+            self.trials.append(Trial(number, configuration, self.spec(configuration, self.split.id, validation="true")))
+
+    def parts(self) -> Iterator[Part]:
+        """The trials as parts of a study."""
+        for trial in self.trials:
+            yield replace(self.part, splits=str(self.split.id), seeds=1,
+                          set={**self.part.set, **trial.set, "validation": "true"})
+
+    def choice(self) -> Trial | None:
+        """The trial with the best validation score, of equals the first; None before all are over, or if all failed."""
+        done = [trial for trial in self.trials if trial.score is not None]
+        return max(done, key=lambda trial: (trial.score, -trial.number)) if done and self.over else None
+
+    @property
+    def over(self) -> bool:
+        return all(trial.over for trial in self.trials)
+
+
+def run(study: Study, tuned: TuneOptions, options: SweepOptions, echo: Echo = click.echo) -> tuple[SweepResult, Path]:
+    """Search, choose, and run what was chosen on the test ladder; what is done already is kept.
+
+    Args:
+        study: the methods, datasets, protocol, and the rungs and seeds of the test.
+        tuned: budget and sampler.
+        options: where and with what, as for `oodml run`.
+        echo: prints a line for the user.
+
+    Returns:
+        How the last sweep ended, and the file that says what was tried and chosen.
+    """
+    if tuned.trials < 1:
+        raise UserError(f"--trials {tuned.trials}: at least 1, the default configuration; 20 are a usual budget")
+    began = time.monotonic()
+    searches = _searches(study, tuned, options, echo)
+    inner = trial_workspace(options.workspace)
+    path = inner.root / f"{re.sub(r'[^A-Za-z0-9_.,+-]+', '-', study.name)}.json"
+    result = SweepResult()
+    for count in search.rounds(tuned.trials, tuned.sampler):
+        for one in searches:
+            one.extend(count, tuned)
+        parts = tuple(part for one in searches for part in one.parts())
+        result = sweep.run(Study(f"{study.name}, trials", parts), _left(replace(options, workspace=inner), began), echo)
+        _read_scores(searches, inner)
+        _write(path, study, searches, tuned, options)
+        if not all(one.over for one in searches):
+            done = sum(trial.over for one in searches for trial in one.trials)
+            echo(f"{done} of {tuned.trials * len(searches)} trials are over: nothing is chosen before all are; "
+                 f"`oodml status --work {inner.root}` shows them")
+            return result, path
+    _tell_failed(searches, echo)
+    chosen = {id(one): trial for one in searches if (trial := one.choice()) is not None}
+    if not chosen:
+        raise UserError(f"every trial failed, so nothing is chosen; `oodml status --work {inner.root}` shows why")
+    result = SweepResult()
+    if not tuned.choose_only:
+        final = [replace(one.part, splits=",".join(str(split.id) for split in one.tested), seeds=one.seeds,
+                         set={**one.part.set, **configuration})
+                 for one in searches if id(one) in chosen
+                 for configuration in [chosen[id(one)].set, *([{}] if tuned.compare else [])]]
+        result = sweep.run(Study(f"{study.name}, tuned", tuple(final)), _left(options, began), echo)
+    for line in tuning.lines(tuning.load(_write(path, study, searches, tuned, options))):
+        echo(line)
+    return result, path
+
+
+def trial_workspace(workspace: Workspace) -> Workspace:
+    """The working folder of the trials: its own runs and plans, the images and ladders of the other."""
+    root = (workspace.root / tuning.FOLDER).absolute()
+    root.mkdir(parents=True, exist_ok=True)
+    for name in ("cache", "splits"):
+        link = root / name
+        if not link.is_symlink():
+            link.symlink_to(getattr(workspace, name).absolute(), target_is_directory=True)
+    return Workspace(root, workspace.data)
+
+
+def validation_score(folder: Path) -> float | None:
+    """The score on the held-out classes after the last epoch, from the log of a run; no test score is looked at."""
+    score = None
+    for line in (folder / "log.jsonl").read_text(encoding="utf-8").splitlines():
+        try:
+            entry = json.loads(line)
+        except ValueError:  # cut by a kill; the epoch was done again
+            continue
+        if entry.get("event") == "epoch" and "validation" in entry:
+            score = float(entry["validation"][HEADLINE])
+    return score
+
+
+def _searches(study: Study, tuned: TuneOptions, options: SweepOptions, echo: Echo) -> list[Search]:
+    for plugin in options.plugins:
+        methods.load_plugin(plugin)
+    searches: dict[tuple[Any, ...], Search] = {}
+    for part in study.parts:
+        chosen = backbones.select(part.backbones) if part.backbones else []
+        if part.vary or len(chosen) > 1:
+            raise UserError(f"{study.name}: one protocol and one backbone are tuned at a time: leave out `vary`, and "
+                            "name one backbone with --backbone")
+        part = replace(part, backbones=None, set={**part.set, **({"backbone": chosen[0]} if chosen else {})})
+        overrides = Overrides.of(part.set)
+        for dataset in part.datasets:
+            index = datasets.load(dataset, options.workspace.data)
+            ladder = ladders.load(options.workspace, dataset, index)
+            name = part.protocol or datasets.get(dataset).protocol
+            ids = rungs(part.splits, ladder)
+            tested = [ladder.split(i) for i in ids] if ids is not None else list(ladder.splits)
+            names = methods.select(part.methods)
+            fit, unfit = fitting(names, index.name, name, overrides)
+            for method, reason in unfit.items():
+                echo(f"left out on {index.name}: {method}: {reason}")
+            seeds = part.seeds or protocols.load(name, dataset=index.name, overrides=overrides.protocol).seeds
+            for method in fit:
+                entry = methods.get(method)
+                if entry.trains == "nothing":
+                    echo(f"left out: {method} trains nothing, so there is nothing to tune")
+                    continue
+                space = search.space_of(entry, load_protocol(name, index.name, method, overrides).lr, part.set)
+                if not space:
+                    raise UserError(f"{method}: --set fixes all that could be searched; leave lr to the search")
+                # a part names one method, so that settings of the others are not its
+                own = {key: value for key, value in part.set.items()
+                       if key.rpartition(".")[0] in ("", method, entry.base.name if entry.base else "")}
+                for split, rest in ([(ladder.default, tested)] if tuned.choose_on == "default" else
+                                    [(split, [split]) for split in tested]):
+                    _check_held_out(split, ladder)
+                    one = Search(dataset, method, replace(part, datasets=(dataset,), methods=method, set=own), name,
+                                 ladder, index.hash, options.weights_file, split, rest, seeds, space)
+                    searches.setdefault((index.name, method, name, split.id, str(sorted(own.items()))), one)
+    if not searches:
+        raise UserError(f"{study.name}: no method is left to tune")
+    return list(searches.values())
+
+
+def _check_held_out(split: Split, ladder: Ladder) -> None:
+    kept = learnt(split, hold_out=True)
+    if len(split.validation) < 2 or len(kept) < 2:
+        raise UserError(f"split {split.id} of {ladder.dataset} cannot be tuned on: of its {len(split.train)} training "
+                        f"classes {len(split.validation)} are held out and {len(kept)} left to train on, and each "
+                        "needs two; build a ladder with more training classes (`oodml splits build`)")
+
+
+def _read_scores(searches: list[Search], inner: Workspace) -> None:
+    for trial in (trial for one in searches for trial in one.trials):
+        folder = trial.spec.folder(inner)
+        state = status.look(folder)
+        trial.state, trial.cause = state.kind, state.text if state.kind == "failed" else ""
+        trial.score = validation_score(folder) if state.kind == "done" else None
+        if state.kind == "done" and trial.score is None:
+            raise UserError(f"{folder / 'log.jsonl'} has no validation score: with epochs = 0 there is none; else "
+                            "delete the folder and run again")
+
+
+def _tell_failed(searches: list[Search], echo: Echo) -> None:
+    for one in searches:
+        failed = [trial for trial in one.trials if trial.state == "failed"]
+        if failed:
+            echo(f"{one.method}: {len(failed)} of {len(one.trials)} trials failed and count as the worst, the first: "
+                 f"{failed[0].cause}; --retry-failed tries them again")
+
+
+def _left(options: SweepOptions, began: float) -> SweepOptions:
+    """The options with what is left of `--budget`."""
+    seconds = options.resources.seconds
+    if seconds is None:
+        return options
+    return replace(options, resources=replace(options.resources, seconds=max(1.0, seconds - time.monotonic() + began)))
+
+
+def _write(path: Path, study: Study, searches: list[Search], tuned: TuneOptions, options: SweepOptions) -> Path:
+    """Put what was tried and chosen into the file; searches of other commands that it holds stay."""
+    entries = [_entry(one, tuned, options.workspace) for one in searches]
+    kept = {tuning.key(entry): entry for entry in tuning.load(path)} if path.is_file() else {}
+    kept |= {tuning.key(entry): entry for entry in entries}
+    write_json(path, {"schema": tuning.SCHEMA, "study": study.name, "command": options.command,
+                      "searches": list(kept.values())})
+    return path
+
+
+def _entry(one: Search, tuned: TuneOptions, workspace: Workspace) -> dict[str, Any]:
+    """What the file says of a search."""
+    choice, default, held = one.choice(), one.trials[0], set(one.split.validation)
+    spec = default.spec
+    scores = [] if choice is None else [
+        {"split": split.id, "frd": split.frd, "seed": seed,
+         "tuned": _test_score(one.spec(choice.set, split.id, seed), workspace),
+         "default": _test_score(one.spec({}, split.id, seed), workspace)}
+        for split in one.tested for seed in range(one.seeds)]
+    return {
+        "dataset": spec.dataset, "method": one.method, "protocol": spec.protocol.name,
+        "backbone": spec.protocol.backbone, "fixed": one.part.set, "metric": HEADLINE, "split": one.split.id,
+        "split_hash": one.split.hash, "held_out": len(held), "learnt": len(learnt(one.split, hold_out=True)),
+        "tested_held_out": {str(split.id): len(held & set(split.test)) for split in one.tested},
+        "sampler": tuned.sampler, "seed": tuned.seed, "budget": tuned.trials, "space": one.space,
+        "trials": [{"number": trial.number, "set": trial.set, "state": trial.state, "score": trial.score,
+                    "cause": trial.cause, "run": trial.spec.identity} for trial in one.trials],
+        "choice": None if choice is None else choice.number, "chosen": None if choice is None else choice.set,
+        "default_score": default.score, "score": None if choice is None else choice.score,
+        "test": scores, "test_gain": tuning.gain_on_test(scores)[0]}
+
+
+def _test_score(spec: RunSpec, workspace: Workspace) -> float | None:
+    folder = spec.folder(workspace)
+    return float(records.read(folder)["scores"]["last"][HEADLINE]) if (folder / records.RECORD).exists() else None

@@ -1,0 +1,155 @@
+"""Tuning: what `tune/NAME.json` says of the configurations that were tried, the choice, and how much it mattered."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from reports import ReportError
+from reports.aggregate import spread
+from reports.tables.boards import Column, Table
+
+FOLDER = "tune"
+SCHEMA = 1
+_KEY = ("dataset", "method", "protocol", "backbone", "split", "sampler", "seed")
+Search = dict[str, Any]
+"""The search of one method on one dataset, as its file has it."""
+
+
+def key(search: Search) -> tuple[str, ...]:
+    """What tells searches apart: where and by which sampler; those of equal key replace each other."""
+    return (*(str(search[name]) for name in _KEY), json.dumps(search["fixed"], sort_keys=True))
+
+
+def load(path: Path) -> list[Search]:
+    """The searches in one file of `oodml tune`."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content["schema"] != SCHEMA:
+            raise ReportError(f"{path} is of schema {content['schema']} and this version reads {SCHEMA}; run "
+                              "`oodml tune` again")
+        searches = list(content["searches"])
+        for search in searches:
+            key(search), search["trials"], search["test"]
+        return searches
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        if isinstance(error, ReportError):
+            raise
+        raise ReportError(f"{path} is damaged ({error}); delete it and run `oodml tune` again: finished trials are "
+                          "kept") from None
+
+
+def read(folders: Iterable[Path | str]) -> list[Search]:
+    """The searches of working folders, in a stated order; the same one is taken once."""
+    searches: dict[tuple[str, ...], Search] = {}
+    for folder in folders:
+        for path in sorted(Path(folder).glob(f"{FOLDER}/*.json")):
+            for search in load(path):
+                searches.setdefault(key(search), search)
+    return [searches[one] for one in sorted(searches)]
+
+
+def gain_on_test(scores: Sequence[dict[str, Any]]) -> tuple[float | None, float | None, int]:
+    """(mean, deviation over seeds, seeds) of tuned less default, each seed's mean over the rungs that have both.
+
+    >>> gain_on_test([{"seed": 0, "tuned": 0.5, "default": 0.25}, {"seed": 1, "tuned": 0.5, "default": None}])
+    (0.25, None, 1)
+    """
+    seeds: dict[int, list[float]] = {}
+    for score in scores:
+        if score["tuned"] is not None and score["default"] is not None:
+            seeds.setdefault(score["seed"], []).append(score["tuned"] - score["default"])
+    mean, deviation, count = spread(sum(gains) / len(gains) for gains in seeds.values())
+    return None if math.isnan(mean) else mean, None if math.isnan(deviation) else deviation, count
+
+
+def settings_text(configuration: dict[str, Any] | None) -> str:
+    """A configuration in words.
+
+    >>> settings_text({"lr": 0.001, "margin.beta": 0.9}), settings_text({})
+    ('lr=0.001, margin.beta=0.9', 'default')
+    """
+    if configuration is None:
+        return ""
+    return ", ".join(f"{name}={value}" for name, value in configuration.items()) or "default"
+
+
+def lines(searches: Iterable[Search]) -> list[str]:
+    """One line for each search: the choice, its gain on validation and, where both were tested, on test."""
+    said = []
+    for search in searches:
+        where = f"{search['method']} on {search['dataset']}, split {search['split']}"
+        if search["choice"] is None:
+            said.append(f"{where}: no choice yet")
+            continue
+        gain = "" if search["test_gain"] is None else f"; test {100 * search['test_gain']:+.1f} against the default"
+        before = "failed" if search["default_score"] is None else f"{100 * search['default_score']:.1f}"
+        said.append(f"{where}: {settings_text(search['chosen'])} (trial {search['choice']} of {search['budget']}), "
+                    f"validation {100 * search['score']:.1f} (default {before}){gain}")
+    return said
+
+
+def board(searches: Sequence[Search]) -> Table:
+    """One row a search: budget, choice, gain on validation and on test, and how much the setting matters."""
+    rows = []
+    for search in searches:
+        scores = [trial["score"] for trial in search["trials"] if trial["score"] is not None]
+        tested = [score["tuned"] for score in search["test"] if score["tuned"] is not None]
+        gain, deviation, seeds = gain_on_test(search["test"])
+        default, chosen = search["default_score"], search["score"]
+        rows.append({
+            "method": search["method"], "dataset": search["dataset"], "protocol": search["protocol"],
+            "backbone": search["backbone"], "split": search["split"], "sampler": search["sampler"],
+            "budget": search["budget"], "failed": sum(trial["state"] == "failed" for trial in search["trials"]),
+            "choice": settings_text(search["chosen"]), "default": default, "chosen": chosen,
+            "gain": None if chosen is None or default is None else chosen - default,
+            "test": spread(tested)[0], "test_gain": gain, "test_gain:std": deviation, "test_gain:n": seeds,
+            "spread": spread(scores)[1], "worst": min(scores, default=None)})
+    frame = pd.DataFrame(rows)
+    varying = [Column(name, head) for name, head in (
+        ("dataset", "Dataset"), ("protocol", "Protocol"), ("backbone", "Backbone"), ("split", "Chosen on split"),
+        ("sampler", "Sampler")) if name == "dataset" or frame[name].nunique() > 1]
+    metric = searches[0]["metric"]
+    columns = (Column("method", "Method"), *varying,
+               Column("budget", "Budget", "number", "Configurations tried, the default among them", 0),
+               Column("failed", "Failed", "number", "Trials that diverged or failed; they count as the worst", 0),
+               Column("choice", "Choice"),
+               Column("default", "Default", "score", f"Validation {metric} of the default configuration"),
+               Column("chosen", "Chosen", "score", f"Validation {metric} of the choice; the best of several is "
+                                                   "flattered by the choosing itself"),
+               Column("gain", "Gain", "gain", "Chosen less default, on validation"),
+               Column("test", "Test", "score", f"Test {metric} of the choice, mean over rungs and seeds"),
+               Column("test_gain", "Test gain", "gain", "Chosen less default on the test ladder, where both were run"),
+               Column("spread", "Sensitivity", "score", "Standard deviation of validation scores over the trials"),
+               Column("worst", "Worst", "score", "The lowest validation score of a trial that finished"))
+    uneven = frame.groupby("dataset")["budget"].nunique().gt(1).any()
+    note = "Budgets differ between methods of a dataset: their gains are not comparable. " if uneven else ""
+    return Table("tuning", "Budget, choice and gain of each method", columns, frame, note + _shared(searches),
+                 marked=False)
+
+
+def _shared(searches: Sequence[Search]) -> str:
+    """Says where classes that chose are tested: on a ladder, classes move between the sides."""
+    most = max((count for search in searches for count in search["tested_held_out"].values()), default=0)
+    return (f"Rungs swap classes: up to {most} of the held-out classes are test classes of another rung; "
+            "`oodml tune --choose-on each` chooses on each rung's own." if most else "")
+
+
+def trials(searches: Sequence[Search]) -> Table:
+    """Every trial with its validation score."""
+    rows = [{"method": search["method"], "dataset": search["dataset"], "protocol": search["protocol"],
+             "backbone": search["backbone"], "split": search["split"], "number": trial["number"],
+             "settings": settings_text(trial["set"]), "state": trial["state"], "score": trial["score"],
+             "chosen": "yes" if trial["number"] == search["choice"] else "", "run": trial["run"][:12]}
+            for search in searches for trial in search["trials"]]
+    columns = (Column("method", "Method"), Column("dataset", "Dataset"), Column("protocol", "Protocol"),
+               Column("backbone", "Backbone"), Column("split", "Split"), Column("number", "Trial", "number", digits=0),
+               Column("settings", "Configuration"), Column("state", "State"),
+               Column("score", f"Validation {searches[0]['metric']}", "score"), Column("chosen", "Chosen"),
+               Column("run", "Run"))
+    return Table("tuning-trials", "Every trial", columns, pd.DataFrame(rows), marked=False)

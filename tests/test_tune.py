@@ -1,0 +1,297 @@
+"""`oodml tune`: equal budgets, the same trials after a kill, a choice that no test score can move."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy import stats
+
+import methods
+from benchmark import cli
+from benchmark.config import search
+from benchmark.data import ladders
+from benchmark.posthoc import leaderboard
+from benchmark.runs import sweep, tune
+from benchmark.runs.job import Resources, SweepOptions
+from benchmark.runs.tune import TuneOptions
+from benchmark.utils.errors import UserError
+from benchmark.utils.workspace import Workspace
+from reports import ReportError, records
+from reports.analysis import tuning
+from tests import tiny_sweep
+
+SMALL = {key: value for key, value in tiny_sweep.SMALL.items() if key != "lr"}
+WORDS = ["tune", "--dataset", "glyphs-mini", "--protocol", "demo", "--splits", "1", "--jobs", "2",
+         *(word for key, value in SMALL.items() for word in ("--set", f"{key}={value}"))]
+TUNED = ("margin", "multisimilarity", "proxyanchor", "arcface", "triplet", "contrastive", "normsoftmax", "s2sd", "diva",
+         "uniform-prior", "cosface", "softtriple")
+
+
+def study(names: str = "margin,supcon", **fields: Any) -> Any:
+    made = tiny_sweep.study(names, seeds=1, **fields)
+    part = made.parts[0]
+    return dataclasses.replace(made, parts=(dataclasses.replace(part, set={
+        key: value for key, value in part.set.items() if key != "lr"}),))
+
+
+def tuned(made: Workspace, names: str = "margin,supcon", trials: int = 3, **options: Any) -> list[tuning.Search]:
+    _, path = tune.run(study(names), TuneOptions(trials, **options), SweepOptions(made, resources=Resources(jobs=2)),
+                       lambda line: None)
+    return tuning.load(path)
+
+
+@pytest.fixture(scope="module")
+def finished(tiny_base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working folder with two methods tuned and tested, the default too."""
+    made = Workspace.at(shutil.copytree(tiny_base, tmp_path_factory.mktemp("tuned") / "work"))
+    tuned(made, compare=True)
+    return made.root
+
+
+@pytest.fixture
+def made(finished: Path, tmp_path: Path) -> Workspace:
+    return Workspace.at(shutil.copytree(finished, tmp_path / "work", symlinks=True))
+
+
+def test_a_draw_depends_on_seed_method_number_and_key_alone() -> None:
+    space = {"lr": (1e-5, 1e-3), "m.count": (2, 9), "m.kind": ["a", "b", "c"]}
+    draws = [search.draw(space, 0, "m", number) for number in range(400)]
+    assert draws == [search.draw(dict(reversed(space.items())), 0, "m", number) for number in range(400)]
+    assert draws[0] == {}
+    fewer = {key: values for key, values in space.items() if key != "m.kind"}
+    assert all({**search.draw(fewer, 0, "m", n), "m.kind": draws[n]["m.kind"]} == draws[n] for n in range(1, 400))
+    assert search.draw(space, 1, "m", 5) != draws[5] != search.draw(space, 0, "other", 5)
+    logs = [math.log10(draw["lr"]) for draw in draws[1:]]
+    assert stats.kstest(logs, stats.uniform(-5, 2).cdf).pvalue > 0.01
+    assert {draw["m.count"] for draw in draws[1:]} == set(range(2, 10))
+    assert {draw["m.kind"] for draw in draws[1:]} == {"a", "b", "c"}
+
+
+@pytest.mark.parametrize("name", methods.names())
+def test_every_declared_space_can_be_drawn_and_holds_the_default(name: str) -> None:
+    entry = methods.get(name)
+    space = entry.space()
+    assert (name not in TUNED) or any(key.startswith(f"{name}.") for key in space)
+    for number in range(1, 20):
+        for key, value in search.draw(space, 0, name, number).items():
+            owner, _, setting = key.rpartition(".")
+            settings = (entry if owner == name else entry.base).settings(**{setting: str(value)})
+            assert getattr(settings, setting) == value
+            assert type(value) is type(getattr(settings, setting))
+    for key, values in space.items():
+        owner, _, setting = key.rpartition(".")
+        default = getattr((entry if owner == name else entry.base).settings(), setting)
+        assert default in values if isinstance(values, list) else values[0] <= default <= values[1], key
+
+
+@pytest.mark.parametrize("wrong", [(0.4, 0.1), (0.0, 1.0), (1.0,), [1.0], 0.3])
+def test_a_space_that_cannot_be_drawn_from_is_refused(wrong: Any) -> None:
+    with pytest.raises(methods.MethodError, match="write \\(low, high\\)"):
+        methods.setting(0.2, "here", search=wrong)
+
+
+def test_each_method_has_as_many_trials_and_the_best_on_validation_is_chosen(made: Workspace) -> None:
+    searches = tuning.load(made.root / "tune" / "tiny.json")
+    assert [one["method"] for one in searches] == ["margin", "supcon"]
+    assert {key for key in searches[0]["space"]} == {"lr", "margin.margin", "margin.beta"}
+    assert {key for key in searches[1]["space"]} == {"lr"}
+    ladder = ladders.load(made, "glyphs-mini")
+    inner = tune.trial_workspace(made)
+    for one in searches:
+        assert len(one["trials"]) == one["budget"] == 3
+        assert one["trials"][0]["set"] == {}
+        scores = [trial["score"] for trial in one["trials"]]
+        assert one["score"] == max(scores)
+        assert one["choice"] == scores.index(max(scores))
+        assert one["default_score"] == scores[0]
+        assert one["held_out"] == len(ladder.default.validation)
+        for trial in one["trials"]:
+            (folder,) = inner.runs.glob(f"*/*/*/s0-{trial['run'][:8]}")
+            record = records.read(folder)
+            assert record["protocol"]["validation"] is True
+            lr = trial["set"].get("lr", 0.003)
+            assert record["protocol"]["lr"] == pytest.approx(lr)
+        (row,) = one["test"]
+        assert one["test_gain"] == pytest.approx(row["tuned"] - row["default"])
+    assert not list(inner.root.glob("*/glyphs-mini/*/*/*/failure.json"))
+    assert all(not records.read(path.parent)["protocol"]["validation"] for path in made.runs.rglob("record.json"))
+
+
+def test_no_test_score_enters_the_choice(made: Workspace) -> None:
+    """Test scores of all trials turned upside down, in records and logs: the choice and its scores stay."""
+    before = tuning.load(made.root / "tune" / "tiny.json")
+    inner = tune.trial_workspace(made)
+
+    def poisoned(value: Any) -> Any:
+        return {key: 1 - each if isinstance(each, float) else each for key, each in value.items()}
+
+    changed = 0
+    for path in inner.runs.rglob("record.json"):
+        record = records.read(path.parent)
+        record["scores"] = {rule: poisoned(scores) for rule, scores in record["scores"].items()}
+        record["curve"] = [poisoned(point) for point in record["curve"]]
+        records.write(path.parent, record)
+        log = path.parent / "log.jsonl"
+        entries = [json.loads(line) for line in log.read_text().splitlines()]
+        for entry in entries:
+            if "test" in entry:
+                entry["test"] = poisoned(entry["test"])
+                changed += 1
+        log.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    assert changed >= 12
+    assert tuned(made, compare=True) == before
+
+
+def test_the_choice_follows_the_validation_scores(made: Workspace) -> None:
+    """The counterpart: with other validation scores another trial is chosen."""
+    inner = tune.trial_workspace(made)
+    (before, _) = tuning.load(made.root / "tune" / "tiny.json")
+    other = (before["choice"] + 1) % 3
+    (folder,) = inner.runs.glob(f"*/*/*/s0-{before['trials'][other]['run'][:8]}")
+    with (folder / "log.jsonl").open("a") as log:
+        log.write(json.dumps({"event": "epoch", "epoch": 2, "validation": {"recall@1": 1.0}}) + "\n{cut")
+    (after, _) = tuned(made, choose_only=True)
+    assert after["choice"] == other
+    assert after["chosen"] == before["trials"][other]["set"]
+
+
+def test_more_trials_keep_those_there_are(made: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[int] = []
+    real = sweep.run
+
+    def counted(study: Any, options: SweepOptions, echo: Any) -> Any:
+        result = real(study, options, echo)
+        begun.append(len(result.done))
+        return result
+
+    monkeypatch.setattr(sweep, "run", counted)
+    before = {trial["run"] for one in tuning.load(made.root / "tune" / "tiny.json") for trial in one["trials"]}
+    searches = tuned(made, trials=4, choose_only=True)
+    assert begun == [2]
+    assert before < {trial["run"] for one in searches for trial in one["trials"]}
+    assert [one["budget"] for one in searches] == [4, 4]
+
+
+def test_a_killed_search_goes_on_with_the_same_trials(made: Workspace, tiny: Workspace) -> None:
+    process = tiny_sweep.oodml(tiny, *WORDS, "--methods", "margin", "--trials", "3", "--seeds", "1", "--choose-only")
+    deadline = time.monotonic() + 120
+    while not list((tiny.root / "tune").glob("runs/*/*/*/*/log.jsonl")):
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not (tiny.root / "tune" / "glyphs-mini.json").exists()
+    again = tiny_sweep.oodml(tiny, *WORDS, "--methods", "margin", "--trials", "3", "--seeds", "1", "--choose-only")
+    said = again.communicate(timeout=200)[0]
+    assert again.returncode == 0, said
+    (whole,) = tuning.load(tiny.root / "tune" / "glyphs-mini.json")
+    (straight, _) = tuning.load(made.root / "tune" / "tiny.json")
+    assert whole["trials"] == straight["trials"]
+    assert whole["choice"] == straight["choice"]
+
+
+def test_each_rung_may_choose_for_itself(tiny: Workspace) -> None:
+    ladder = ladders.load(tiny, "glyphs-mini")
+    _, path = tune.run(study("triplet", splits="all"), TuneOptions(2, choose_on="each"),
+                       SweepOptions(tiny, resources=Resources(jobs=2)), lambda line: None)
+    searches = tuning.load(path)
+    assert [one["split"] for one in searches] == [split.id for split in ladder.splits]
+    for one in searches:
+        assert {row["split"] for row in one["test"]} == {one["split"]}
+        assert one["tested_held_out"] == {str(one["split"]): 0}
+        assert all(row["tuned"] is not None for row in one["test"])
+
+
+def test_a_trial_that_diverges_counts_as_the_worst(tiny: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = search.draw
+    monkeypatch.setattr(search, "draw", lambda space, seed, method, number: (
+        {"lr": 1e30} if number == 1 else real(space, seed, method, number)))
+    said: list[str] = []
+    tune.run(study("margin"), TuneOptions(2, choose_only=True), SweepOptions(tiny), said.append)
+    (one,) = tuning.load(tiny.root / "tune" / "tiny.json")
+    assert [trial["state"] for trial in one["trials"]] == ["done", "failed"]
+    assert one["choice"] == 0
+    assert one["trials"][1]["cause"]
+    assert any("1 of 2 trials failed" in line for line in said)
+
+
+def test_parzen_estimator_asks_and_is_told(tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+    space = {"lr": (1e-5, 1e-1), "m.kind": ["a", "b"], "m.count": (1, 9)}
+
+    def score(configuration: dict[str, Any]) -> float:
+        return -abs(math.log10(configuration.get("lr", 1e-5)) + 2) - (configuration.get("m.kind") == "a")
+
+    def searched(sampler: str) -> list[dict[str, Any]]:
+        known: list[tuple[dict[str, Any], float | None]] = []
+        for count in search.rounds(40, sampler):
+            known += [(made, score(made)) for made in [search.propose(space, 0, "m", number, known, sampler)
+                                                       for number in range(len(known), count)]]
+        return [made for made, _ in known]
+
+    tried, drawn = searched("tpe"), searched("random")
+    assert tried == searched("tpe")
+    assert tried[:search.STARTUP] == drawn[:search.STARTUP]
+    late = [sum(map(score, made[20:])) for made in (tried, drawn)]
+    assert late[0] > late[1]
+    assert all(1e-5 <= made["lr"] <= 1e-1 for made in tried[1:])
+
+
+@pytest.mark.parametrize(("words", "text"), [
+    (["--methods", "margn"], "did you mean 'margin'"),
+    (["--methods", "margin", "--trials", "0"], "--trials 0: at least 1"),
+    (["--methods", "frozen"], "no method is left to tune"),
+    (["--methods", "supcon", "--set", "lr=0.1"], "--set fixes all"),
+    (["--methods", "margin", "--backbones", "conv4,resnet18"], "one backbone"),
+    (["--methods", "margin", "--calibrate"], "oodml plan"),
+])
+def test_mistakes_are_said_in_one_line(words: list[str], text: str, tiny: Workspace,
+                                       capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main([*WORDS, *words, "--work", str(tiny.root)])
+    assert caught.value.code == 2
+    said = capsys.readouterr().err
+    assert text in said
+    assert len(said.splitlines()) == 1
+
+
+def test_a_split_without_classes_to_hold_out_is_refused(tiny: Workspace) -> None:
+    ladder = ladders.load(tiny, "glyphs-mini")
+    bare = [dataclasses.replace(split, validation=()) for split in ladder.splits]
+    ladders.save(dataclasses.replace(ladder, splits=tuple(bare)), tiny)
+    with pytest.raises(UserError, match="0 are held out") as caught:
+        tuned(tiny)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_the_report_has_a_page_of_it(made: Workspace) -> None:
+    out = leaderboard.collect(made).build().parent
+    text = (out / "tuning.html").read_text()
+    assert "held out of training" in text
+    assert "margin.beta" in text
+    assert len((out / "data" / "tuning.csv").read_text().splitlines()) == 3
+    assert len((out / "data" / "tuning-trials.csv").read_text().splitlines()) == 7
+    for one, row in zip(searches := tuning.read([made.root]), tuning.board(searches).rows):
+        assert row["gain"] == pytest.approx(one["score"] - one["default_score"])
+        assert row["test_gain"] == pytest.approx(one["test_gain"])
+    path = made.root / "tune" / "tiny.json"
+    path.write_text(path.read_text()[:-40])
+    with pytest.raises(ReportError, match=r"tiny\.json is damaged"):
+        tuning.read([made.root])
+
+
+def test_show_prints_the_space(capsys: pytest.CaptureFixture[str]) -> None:
+    cli.main(["methods", "show", "uniform-prior"])
+    said = capsys.readouterr().out
+    assert "uniform-prior.weight         0.02 to 2, log-uniform" in said
+    assert "margin.beta                  0.5 to 1.4, log-uniform" in said
