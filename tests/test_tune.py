@@ -181,8 +181,9 @@ def test_more_trials_keep_those_there_are(made: Workspace, monkeypatch: pytest.M
     assert [one["budget"] for one in searches] == [4, 4]
 
 
-def test_a_killed_search_goes_on_with_the_same_trials(made: Workspace, tiny: Workspace) -> None:
-    process = tiny_sweep.oodml(tiny, *WORDS, "--methods", "margin", "--trials", "3", "--seeds", "1", "--choose-only")
+def test_a_killed_search_goes_on_with_the_same_trials(finished: Path, tiny: Workspace) -> None:
+    words = [*WORDS, "--methods", "margin", "--trials", "3", "--choose-only"]
+    process = tiny_sweep.oodml(tiny, *words, OODML_STALE_SECONDS="6")
     deadline = time.monotonic() + 120
     while not list((tiny.root / "tune").glob("runs/*/*/*/*/log.jsonl")):
         assert process.poll() is None, process.communicate()[0]
@@ -191,11 +192,11 @@ def test_a_killed_search_goes_on_with_the_same_trials(made: Workspace, tiny: Wor
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     assert not (tiny.root / "tune" / "glyphs-mini.json").exists()
-    again = tiny_sweep.oodml(tiny, *WORDS, "--methods", "margin", "--trials", "3", "--seeds", "1", "--choose-only")
+    again = tiny_sweep.oodml(tiny, *words, OODML_STALE_SECONDS="6")
     said = again.communicate(timeout=200)[0]
     assert again.returncode == 0, said
     (whole,) = tuning.load(tiny.root / "tune" / "glyphs-mini.json")
-    (straight, _) = tuning.load(made.root / "tune" / "tiny.json")
+    (straight, _) = tuning.load(finished / "tune" / "tiny.json")
     assert whole["trials"] == straight["trials"]
     assert whole["choice"] == straight["choice"]
 

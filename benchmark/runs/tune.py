@@ -172,9 +172,9 @@ def trial_workspace(workspace: Workspace) -> Workspace:
     root = (workspace.root / tuning.FOLDER).absolute()
     root.mkdir(parents=True, exist_ok=True)
     for name in ("cache", "splits"):
-        link = root / name
-        if not link.is_symlink():
-            link.symlink_to(getattr(workspace, name).absolute(), target_is_directory=True)
+        getattr(workspace, name).mkdir(parents=True, exist_ok=True)
+        if not (root / name).is_symlink():  # relative, so that the working folder can be moved
+            (root / name).symlink_to(Path("..", name), target_is_directory=True)
     return Workspace(root, workspace.data)
 
 

@@ -105,6 +105,7 @@ def board(searches: Sequence[Search]) -> Table:
         rows.append({
             "method": search["method"], "dataset": search["dataset"], "protocol": search["protocol"],
             "backbone": search["backbone"], "split": search["split"], "sampler": search["sampler"],
+            "fixed": settings_text(search["fixed"]),
             "budget": search["budget"], "failed": sum(trial["state"] == "failed" for trial in search["trials"]),
             "choice": settings_text(search["chosen"]), "default": default, "chosen": chosen,
             "gain": None if chosen is None or default is None else chosen - default,
@@ -113,7 +114,7 @@ def board(searches: Sequence[Search]) -> Table:
     frame = pd.DataFrame(rows)
     varying = [Column(name, head) for name, head in (
         ("dataset", "Dataset"), ("protocol", "Protocol"), ("backbone", "Backbone"), ("split", "Chosen on split"),
-        ("sampler", "Sampler")) if name == "dataset" or frame[name].nunique() > 1]
+        ("sampler", "Sampler"), ("fixed", "Fixed")) if name == "dataset" or frame[name].nunique() > 1]
     metric = searches[0]["metric"]
     columns = (Column("method", "Method"), *varying,
                Column("budget", "Budget", "number", "Configurations tried, the default among them", 0),
