@@ -22,7 +22,7 @@ from benchmark.data import ladders
 from benchmark.posthoc import leaderboard
 from benchmark.runs import sweep, tune
 from benchmark.runs.job import Resources, SweepOptions
-from benchmark.runs.tune import TuneOptions
+from benchmark.runs.trials import TuneOptions
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from reports import ReportError, records
@@ -183,7 +183,7 @@ def test_more_trials_keep_those_there_are(made: Workspace, monkeypatch: pytest.M
 
 def test_a_killed_search_goes_on_with_the_same_trials(finished: Path, tiny: Workspace) -> None:
     words = [*WORDS, "--methods", "margin", "--trials", "3", "--choose-only"]
-    process = tiny_sweep.oodml(tiny, *words, OODML_STALE_SECONDS="6")
+    process = tiny_sweep.oodml(tiny, *words)
     deadline = time.monotonic() + 120
     while not list((tiny.root / "tune").glob("runs/*/*/*/*/log.jsonl")):
         assert process.poll() is None, process.communicate()[0]
@@ -192,7 +192,7 @@ def test_a_killed_search_goes_on_with_the_same_trials(finished: Path, tiny: Work
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     assert not (tiny.root / "tune" / "glyphs-mini.json").exists()
-    again = tiny_sweep.oodml(tiny, *words, OODML_STALE_SECONDS="6")
+    again = tiny_sweep.oodml(tiny, *words)
     said = again.communicate(timeout=200)[0]
     assert again.returncode == 0, said
     (whole,) = tuning.load(tiny.root / "tune" / "glyphs-mini.json")
@@ -213,17 +213,25 @@ def test_each_rung_may_choose_for_itself(tiny: Workspace) -> None:
         assert all(row["tuned"] is not None for row in one["test"])
 
 
-def test_a_trial_that_diverges_counts_as_the_worst(tiny: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trial_that_diverges_counts_as_the_worst_and_one_that_fails_holds_the_choice_up(
+        tiny: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     real = search.draw
     monkeypatch.setattr(search, "draw", lambda space, seed, method, number: (
         {"lr": 1e30} if number == 1 else real(space, seed, method, number)))
     said: list[str] = []
     tune.run(study("margin"), TuneOptions(2, choose_only=True), SweepOptions(tiny), said.append)
     (one,) = tuning.load(tiny.root / "tune" / "tiny.json")
-    assert [trial["state"] for trial in one["trials"]] == ["done", "failed"]
+    assert [trial["state"] for trial in one["trials"]] == ["done", "diverged"]
     assert one["choice"] == 0
     assert one["trials"][1]["cause"]
-    assert any("1 of 2 trials failed" in line for line in said)
+    assert tuning.board([one]).rows[0]["diverged"] == 1
+    failure = next((tiny.root / "tune" / "runs").rglob("failure.json"))
+    failure.write_text(json.dumps(json.loads(failure.read_text()) | {"kind": "OSError", "cause": "no room"}))
+    tune.run(study("margin"), TuneOptions(2), SweepOptions(tiny), said.append)
+    (one,) = tuning.load(tiny.root / "tune" / "tiny.json")
+    assert one["choice"] is None
+    assert "1 of 2 trials are over, and nothing is chosen before all are; 1 failed, the first: no room" in said[-1]
+    assert not tiny.runs.exists()
 
 
 def test_parzen_estimator_asks_and_is_told(tmp_path: Path) -> None:
@@ -254,6 +262,7 @@ def test_parzen_estimator_asks_and_is_told(tmp_path: Path) -> None:
     (["--methods", "frozen"], "no method is left to tune"),
     (["--methods", "supcon", "--set", "lr=0.1"], "--set fixes all"),
     (["--methods", "margin", "--backbones", "conv4,resnet18"], "one backbone"),
+    (["--methods", "margin", "--set", "arcface.scale=8"], "--set names arcface"),
     (["--methods", "margin", "--calibrate"], "oodml plan"),
 ])
 def test_mistakes_are_said_in_one_line(words: list[str], text: str, tiny: Workspace,

@@ -34,9 +34,10 @@ def command(workspace: Workspace, trials: int, sampler: str, seed: int, choose_o
     if arguments["calibrate"]:
         raise UserError("--calibrate belongs to `oodml plan` or `oodml run --dry-run`")
     from benchmark.runs import tune
+    from benchmark.runs.trials import TuneOptions
 
     study = study_of(**arguments)
-    result, path = tune.run(study, tune.TuneOptions(trials, seed, sampler, choose_on, compare, choose_only),
+    result, path = tune.run(study, TuneOptions(trials, seed, sampler, choose_on, compare, choose_only),
                             options_of(workspace.writable(), **arguments))
     click.echo(f"What was tried and chosen: {path}")
     summarise(study, result)

@@ -56,7 +56,7 @@ def propose(space: Space, seed: int, method: str, number: int, earlier: Sequence
             sampler: str = "random") -> dict[str, Any]:
     """Configuration `number`, given the earlier ones with their validation scores, which `random` does not look at.
 
-    `tpe` is Optuna's tree-structured Parzen estimator; a trial that failed counts as a score of 0.
+    `tpe` is Optuna's tree-structured Parzen estimator; a trial that diverged counts as a score of 0.
     """
     if sampler == "random" or number < STARTUP:
         return draw(space, seed, method, number)

@@ -6,11 +6,10 @@ board shows what was chosen, not what was tried. A choice reads the trials' vali
 
 from __future__ import annotations
 
-import json
 import re
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,13 @@ import methods
 from benchmark import datasets
 from benchmark.config import protocol as protocols
 from benchmark.config import search
-from benchmark.config.plan import Overrides, RunSpec, fitting, load_protocol, plan, rungs
-from benchmark.config.study import Part, Study
+from benchmark.config.plan import Overrides, RunSpec, fitting, load_protocol, rungs
+from benchmark.config.study import Study
 from benchmark.data import ladders
 from benchmark.data.task import learnt
-from benchmark.runs import status, sweep
+from benchmark.runs import sweep
 from benchmark.runs.job import SweepOptions, SweepResult
+from benchmark.runs.trials import Search, TuneOptions, read_scores
 from benchmark.runs.worker import HEADLINE
 from benchmark.utils.errors import UserError
 from benchmark.utils.files import write_json
@@ -36,88 +36,6 @@ from reports.analysis import tuning
 from splits.manifest import Ladder, Split
 
 Echo = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class TuneOptions:
-    """How configurations are drawn, chosen and tested."""
-
-    trials: int
-    """Configurations of each method; the first is the default."""
-    seed: int = 0
-    sampler: str = "random"
-    choose_on: str = "default"
-    """Whose held-out classes choose: `default`, those of the default split for all rungs, or `each` rung's own."""
-    compare: bool = False
-    """Whether the default configuration is run on the test ladder as well."""
-    choose_only: bool = False
-
-
-@dataclass
-class Trial:
-    """One configuration, its run, and its score on the held-out classes if it is done."""
-
-    number: int
-    set: dict[str, Any]
-    spec: RunSpec
-    state: str = "missing"
-    score: float | None = None
-    cause: str = ""
-
-    @property
-    def over(self) -> bool:
-        """Whether nothing more is to come: done, or failed, which counts as the worst."""
-        return self.state in ("done", "failed")
-
-
-@dataclass
-class Search:
-    """The search of one method on one dataset, on the held-out classes of one split."""
-
-    dataset: str
-    """As the user names it."""
-    method: str
-    part: Part
-    """Of this dataset and method alone; without the configurations."""
-    protocol: str
-    ladder: Ladder
-    index_hash: str
-    weights_file: str | None
-    split: Split
-    tested: list[Split]
-    """The rungs that the chosen configuration is run on."""
-    seeds: int
-    space: dict[str, Any]
-    trials: list[Trial] = field(default_factory=list)
-
-    def spec(self, configuration: dict[str, Any], split: int, seed: int = 0, **fixed: str) -> RunSpec:
-        """The run of a configuration."""
-        overrides = Overrides.of({**self.part.set, **configuration, **fixed})
-        (spec,) = plan(self.ladder, self.index_hash, [self.method], protocol=self.protocol, seeds=[seed],
-                       splits=[split], overrides=overrides, weights_file=self.weights_file)
-        return spec
-
-    def extend(self, count: int, options: TuneOptions) -> None:
-        """Add configurations until there are `count`."""
-        earlier = [(trial.set, trial.score) for trial in self.trials]
-        for number in range(len(self.trials), count):
-            configuration = search.propose(self.space, options.seed, self.method, number, earlier, options.sampler)
-            self.trials.append(Trial(number, configuration, self.spec(configuration, self.split.id, validation="true")))
-
-    def parts(self) -> Iterator[Part]:
-        """The trials as parts of a study."""
-        for trial in self.trials:
-            yield replace(self.part, splits=str(self.split.id), seeds=1,
-                          set={**self.part.set, **trial.set, "validation": "true"})
-
-    def choice(self) -> Trial | None:
-        """The trial with the best validation score, of equals the first; None before all are over, or if all failed."""
-        done = [trial for trial in self.trials if trial.score is not None]
-        return max(done, key=lambda trial: (trial.score, -trial.number)) if done and self.over else None
-
-    @property
-    def over(self) -> bool:
-        return all(trial.over for trial in self.trials)
 
 
 def run(study: Study, tuned: TuneOptions, options: SweepOptions, echo: Echo = click.echo) -> tuple[SweepResult, Path]:
@@ -144,17 +62,16 @@ def run(study: Study, tuned: TuneOptions, options: SweepOptions, echo: Echo = cl
             one.extend(count, tuned)
         parts = tuple(part for one in searches for part in one.parts())
         result = sweep.run(Study(f"{study.name}, trials", parts), _left(replace(options, workspace=inner), began), echo)
-        _read_scores(searches, inner)
+        read_scores(searches, inner)
         _write(path, study, searches, tuned, options)
         if not all(one.over for one in searches):
-            done = sum(trial.over for one in searches for trial in one.trials)
-            echo(f"{done} of {tuned.trials * len(searches)} trials are over: nothing is chosen before all are; "
-                 f"`oodml status --work {inner.root}` shows them")
+            failed = _tell_unfinished(searches, tuned, inner, echo)
+            if failed and not (result.interrupted or result.ended or result.submitted):
+                result.ended = f"{failed} trials failed"
             return result, path
-    _tell_failed(searches, echo)
     chosen = {id(one): trial for one in searches if (trial := one.choice()) is not None}
     if not chosen:
-        raise UserError(f"every trial failed, so nothing is chosen; `oodml status --work {inner.root}` shows why")
+        raise UserError(f"every trial diverged, so nothing is chosen; `oodml status --work {inner.root}` tells more")
     result = SweepResult()
     if not tuned.choose_only:
         final = [replace(one.part, splits=",".join(str(split.id) for split in one.tested), seeds=one.seeds,
@@ -178,19 +95,6 @@ def trial_workspace(workspace: Workspace) -> Workspace:
     return Workspace(root, workspace.data)
 
 
-def validation_score(folder: Path) -> float | None:
-    """The score on the held-out classes after the last epoch, from the log of a run; no test score is looked at."""
-    score = None
-    for line in (folder / "log.jsonl").read_text(encoding="utf-8").splitlines():
-        try:
-            entry = json.loads(line)
-        except ValueError:  # cut by a kill; the epoch was done again
-            continue
-        if entry.get("event") == "epoch" and "validation" in entry:
-            score = float(entry["validation"][HEADLINE])
-    return score
-
-
 def _searches(study: Study, tuned: TuneOptions, options: SweepOptions, echo: Echo) -> list[Search]:
     for plugin in options.plugins:
         methods.load_plugin(plugin)
@@ -209,6 +113,9 @@ def _searches(study: Study, tuned: TuneOptions, options: SweepOptions, echo: Ech
             ids = rungs(part.splits, ladder)
             tested = [ladder.split(i) for i in ids] if ids is not None else list(ladder.splits)
             names = methods.select(part.methods)
+            bases = {entry.base.name for entry in map(methods.get, names) if entry.base is not None}
+            if unused := set(overrides.methods) - set(names) - bases:
+                raise UserError(f"--set names {', '.join(sorted(unused))}, which is not among the methods to tune")
             fit, unfit = fitting(names, index.name, name, overrides)
             for method, reason in unfit.items():
                 echo(f"left out on {index.name}: {method}: {reason}")
@@ -243,23 +150,14 @@ def _check_held_out(split: Split, ladder: Ladder) -> None:
                         "needs two; build a ladder with more training classes (`oodml splits build`)")
 
 
-def _read_scores(searches: list[Search], inner: Workspace) -> None:
-    for trial in (trial for one in searches for trial in one.trials):
-        folder = trial.spec.folder(inner)
-        state = status.look(folder)
-        trial.state, trial.cause = state.kind, state.text if state.kind == "failed" else ""
-        trial.score = validation_score(folder) if state.kind == "done" else None
-        if state.kind == "done" and trial.score is None:
-            raise UserError(f"{folder / 'log.jsonl'} has no validation score: with epochs = 0 there is none; else "
-                            "delete the folder and run again")
-
-
-def _tell_failed(searches: list[Search], echo: Echo) -> None:
-    for one in searches:
-        failed = [trial for trial in one.trials if trial.state == "failed"]
-        if failed:
-            echo(f"{one.method}: {len(failed)} of {len(one.trials)} trials failed and count as the worst, the first: "
-                 f"{failed[0].cause}; --retry-failed tries them again")
+def _tell_unfinished(searches: list[Search], tuned: TuneOptions, inner: Workspace, echo: Echo) -> int:
+    """Say how many trials are over and how many failed: a choice without them would favour other methods."""
+    trials = [trial for one in searches for trial in one.trials]
+    failed = [trial for trial in trials if trial.state == "failed"]
+    why = f"; {len(failed)} failed, the first: {failed[0].cause}; --retry-failed tries them again" if failed else ""
+    echo(f"{sum(trial.over for trial in trials)} of {tuned.trials * len(searches)} trials are over, and nothing is "
+         f"chosen before all are{why}; `oodml status --work {inner.root}` shows them")
+    return len(failed)
 
 
 def _left(options: SweepOptions, began: float) -> SweepOptions:

@@ -88,7 +88,7 @@ def lines(searches: Iterable[Search]) -> list[str]:
             said.append(f"{where}: no choice yet")
             continue
         gain = "" if search["test_gain"] is None else f"; test {100 * search['test_gain']:+.1f} against the default"
-        before = "failed" if search["default_score"] is None else f"{100 * search['default_score']:.1f}"
+        before = "diverged" if search["default_score"] is None else f"{100 * search['default_score']:.1f}"
         said.append(f"{where}: {settings_text(search['chosen'])} (trial {search['choice']} of {search['budget']}), "
                     f"validation {100 * search['score']:.1f} (default {before}){gain}")
     return said
@@ -106,7 +106,7 @@ def board(searches: Sequence[Search]) -> Table:
             "method": search["method"], "dataset": search["dataset"], "protocol": search["protocol"],
             "backbone": search["backbone"], "split": search["split"], "sampler": search["sampler"],
             "fixed": settings_text(search["fixed"]),
-            "budget": search["budget"], "failed": sum(trial["state"] == "failed" for trial in search["trials"]),
+            "budget": search["budget"], "diverged": sum(trial["state"] == "diverged" for trial in search["trials"]),
             "choice": settings_text(search["chosen"]), "default": default, "chosen": chosen,
             "gain": None if chosen is None or default is None else chosen - default,
             "test": spread(tested)[0], "test_gain": gain, "test_gain:std": deviation, "test_gain:n": seeds,
@@ -118,7 +118,7 @@ def board(searches: Sequence[Search]) -> Table:
     metric = searches[0]["metric"]
     columns = (Column("method", "Method"), *varying,
                Column("budget", "Budget", "number", "Configurations tried, the default among them", 0),
-               Column("failed", "Failed", "number", "Trials that diverged or failed; they count as the worst", 0),
+               Column("diverged", "Diverged", "number", "Trials whose loss diverged; they count as the worst", 0),
                Column("choice", "Choice"),
                Column("default", "Default", "score", f"Validation {metric} of the default configuration"),
                Column("chosen", "Chosen", "score", f"Validation {metric} of the choice; the best of several is "
