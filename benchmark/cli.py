@@ -11,6 +11,11 @@ import click
 
 from benchmark import commands
 from benchmark.utils.errors import is_user_error
+from benchmark.utils.terminal import harmless_output
+from reports.storage.text import cut
+
+LONGEST = 2000
+"""Characters of a message."""
 
 
 class Commands(click.Group):
@@ -33,6 +38,11 @@ def cli() -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point: exit code 2 and one line for a user's mistake, a traceback only for ours."""
+    with harmless_output():
+        _main(arguments)
+
+
+def _main(arguments: list[str] | None) -> None:
     try:
         cli.main(args=arguments, prog_name="oodml", standalone_mode=False)
     except click.exceptions.Abort:
@@ -48,10 +58,10 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(0)
     except OSError as error:
         where = f" {error.filename}" if error.filename else ""
-        click.echo(f"oodml: {error.strerror or error}{where}", err=True)
+        click.echo(cut(f"oodml: {error.strerror or error}{where}", LONGEST), err=True)
         sys.exit(2)
     except Exception as error:
         if not is_user_error(error):
             raise
-        click.echo(f"oodml: {error}", err=True)
+        click.echo(cut(f"oodml: {error}", LONGEST), err=True)
         sys.exit(2)

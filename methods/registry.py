@@ -9,6 +9,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import pkgutil
+import re
 import sys
 import traceback
 import warnings
@@ -144,6 +145,10 @@ def register(name: str, *, family: str, papers: Iterable[str] = (), tags: Iterab
     `base` names the default objective of a `Method` that takes one. Decorators stack: variants of one class
     are further registrations with other `defaults`.
     """
+
+    if not re.fullmatch(r"\w[\w.+-]{0,99}", name):
+        raise MethodError(f"{name[:120]!r} is no name for a method: it becomes the name of a folder; use letters, "
+                          "digits and . + - _, at most 100 of them")
 
     def add(cls: type) -> type:
         known = _ENTRIES.get(name)

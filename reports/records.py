@@ -19,7 +19,7 @@ from typing import Any
 import pandas as pd
 
 from reports import ReportError
-from reports.storage import packed
+from reports.storage import packed, paths
 from reports.storage.migration import SCHEMA, current
 from reports.storage.schema import SOURCES, check
 
@@ -42,10 +42,18 @@ FAILURE_FACTS = ("dataset", "split", "method", "seed", "protocol", "backbone", "
 def place(runs: Path, dataset: str, split: int, method: str, seed: int, identity: str) -> Path:
     """The folder of a run: DATASET/SPLIT/METHOD/sSEED-HASH8; the colon of `a:b` is no good in a file name.
 
+    A ReportError where a name would lead elsewhere.
+
     >>> place(Path("runs"), "cub", 5, "mixup:margin", 0, "0123456789abcdef").as_posix()
     'runs/cub/5/mixup@margin/s0-01234567'
     """
-    return runs / dataset / str(split) / method.replace(":", "@") / f"s{seed}-{identity[:8]}"
+    own = paths.plain(f"s{seed}-{identity[:8]}", "identity")
+    return runs / paths.plain(dataset, "dataset") / str(split) / paths.plain(file_name(method), "method") / own
+
+
+def file_name(method: str) -> str:
+    """The name of a method as part of a path."""
+    return method.replace(":", "@")
 
 
 def _finite(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from reports.analysis import progress
 from reports.analysis.progress import StudyProgress
 from reports.analysis.results import Results
 from reports.figures.drawing import drawing
+from reports.storage import paths
 from splits import manifest
 
 
@@ -43,14 +45,15 @@ class Leaderboard:
         """Puts the figures of the ladders that the runs were made on into a folder: those there are, or drawn now."""
         for dataset in self.results.datasets:
             hashes = set(self.results.runs.loc[self.results.runs["dataset"] == dataset, "split_hash"])
-            for home in self.ladders:
+            for home in self.ladders if paths.is_plain(dataset) else ():
                 path = home / f"{dataset}.json"
                 if not path.is_file() or not hashes <= {split.hash for split in manifest.load(path).splits}:
                     continue
                 with drawing(dataset):  # the same bytes each time
                     ladder_figures.draw(dataset, Workspace.at(home.parent), out, umap=False, seed=0)
-                for made in home.glob(f"{dataset}-*"):
-                    shutil.copyfile(made, out / made.name)
+                for made in home.glob(f"{glob.escape(dataset)}-*"):
+                    if paths.is_own_file(home, made.name):  # a link could put any file of this machine on a page
+                        shutil.copyfile(made, paths.below(out, made.name))
                 break
 
 

@@ -16,6 +16,7 @@ import pandas as pd
 
 from reports import ReportError
 from reports.selection import NAMED
+from reports.storage import paths
 from reports.tables.boards import Column, Table
 
 FOLDER = "studies"
@@ -43,7 +44,7 @@ def write(folder: Path, study: StudyProgress) -> Path:
     """Puts a study as `studies/NAME.json` into a folder of packed records, a row a line."""
     head = json.dumps({"study": study.name, "summary": study.summary, "command": study.command}, ensure_ascii=False)
     rows = ",\n".join(json.dumps(row, ensure_ascii=False) for row in study.rows.to_dict("records"))
-    path = folder / FOLDER / f"{study.name}.json"
+    path = paths.below(folder, FOLDER, f"{paths.plain(study.name, 'study')}.json")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f'{head[:-1]}, "rows": [\n{rows}\n]}}\n', encoding="utf-8")
     return path
