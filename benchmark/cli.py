@@ -6,6 +6,7 @@ import importlib
 import os
 import pkgutil
 import sys
+import warnings
 
 import click
 
@@ -38,14 +39,22 @@ def cli() -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point: exit code 2 and one line for a user's mistake, a traceback only for ours."""
-    with harmless_output():
+    with harmless_output(), warnings.catch_warnings():
+        warnings.formatwarning = _one_line
         _main(arguments)
+
+
+def _one_line(message: Warning | str, *where: object, **more: object) -> str:
+    """A warning as it is shown: without the line of the code that gave it."""
+    return cut(f"oodml: {message}", LONGEST) + "\n"
 
 
 def _main(arguments: list[str] | None) -> None:
     try:
         cli.main(args=arguments, prog_name="oodml", standalone_mode=False)
-    except click.exceptions.Abort:
+    except click.exceptions.Abort as abort:
+        if isinstance(abort.__cause__, EOFError):  # click takes the end of any file for Ctrl-D
+            raise abort.__cause__ from None
         sys.exit(130)
     except click.ClickException as error:
         error.show()

@@ -30,7 +30,7 @@ def sweep_options(command: Callable[..., Any]) -> Callable[..., Any]:
                           "`oodml datasets`."),
         click.option("--protocol", help="How to train [default: the dataset's own]. See `oodml protocols`."),
         click.option("--splits", metavar="IDS", help="Rungs, such as 1,3-5, or `default` [default: all]."),
-        click.option("--seeds", type=click.IntRange(1), help="Number of seeds [default: the protocol's]."),
+        click.option("--seeds", type=click.IntRange(1, 10_000), help="Number of seeds [default: the protocol's]."),
         click.option("--set", "changes", multiple=True, metavar="KEY=VALUE",
                      help="Change a key of the protocol or, as METHOD.KEY=VALUE, a method's setting. May be repeated."),
         click.option("--backbones", "--backbone", metavar="LIST",

@@ -262,9 +262,10 @@ def parse_ids(text: str) -> list[int]:
     """
     ids: list[int] = []
     for part in text.split(","):
-        numbers = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
+        numbers = re.fullmatch(r"([0-9]{1,4})(?:-([0-9]{1,4}))?", part.strip())
         if not numbers or int(numbers[2] or numbers[1]) < int(numbers[1]):
-            raise UserError(f"--splits {text}: write numbers and rising ranges such as 1,3-5, or default, or all")
+            raise UserError(f"--splits {text[:100]}: write numbers and rising ranges such as 1,3-5, below 10000, or "
+                            "default, or all")
         ids += range(int(numbers[1]), int(numbers[2] or numbers[1]) + 1)
     return ids
 

@@ -14,13 +14,13 @@ import pandas as pd
 from benchmark.config import overrides, study
 from benchmark.data import ladder_figures
 from benchmark.utils.workspace import Workspace
-from reports import records, site
+from reports import ReportError, records, site
 from reports.analysis import progress
 from reports.analysis.progress import StudyProgress
 from reports.analysis.results import Results
 from reports.figures.drawing import drawing
 from reports.storage import paths
-from splits import manifest
+from splits import SplitError, manifest
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Leaderboard:
             hashes = set(self.results.runs.loc[self.results.runs["dataset"] == dataset, "split_hash"])
             for home in self.ladders if paths.is_plain(dataset) else ():
                 path = home / f"{dataset}.json"
-                if not path.is_file() or not hashes <= {split.hash for split in manifest.load(path).splits}:
+                if not path.is_file() or not hashes <= _hashes(path):
                     continue
                 with drawing(dataset):  # the same bytes each time
                     ladder_figures.draw(dataset, Workspace.at(home.parent), out, umap=False, seed=0)
@@ -64,5 +64,18 @@ def collect(workspace: Workspace, folders: Sequence[Path] = (), datasets: list[s
     results = Results(frame, with_published=published != "hidden", rank_published=published == "ranked",
                       derive=overrides.of_run)
     packed = [path for folder in folders for path in (folder / "splits", *sorted(folder.glob("*/splits")))]
-    return Leaderboard(results, lost, progress.read(folders or (workspace.root,)), workspace,
+    damaged: list[ReportError] = []
+    studies = progress.read(folders or (workspace.root,), damaged)
+    rows = pd.DataFrame([{"state": "damaged", "kind": "ReportError", "cause": str(error)} for error in damaged],
+                        columns=lost.columns)
+    return Leaderboard(results, pd.concat([lost, rows], ignore_index=True) if damaged else lost, studies, workspace,
                        packed or [workspace.splits])
+
+
+def _hashes(path: Path) -> set[str]:
+    """The hashes of the splits in a manifest; none where it is damaged, which is no reason to show no results."""
+    try:
+        ladder = manifest.load(path)
+        return {split.hash for split in ladder.splits} if ladder.dataset == path.stem else set()
+    except SplitError:
+        return set()

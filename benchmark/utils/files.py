@@ -125,9 +125,11 @@ class GrowingFile:
 def _parse(line: bytes) -> dict[str, Any] | None:
     """A journal line, or None where the process died while writing it."""
     try:
-        return json.loads(line) if line.endswith(b"\n") else None
-    except ValueError:
+        piece = json.loads(line) if line.endswith(b"\n") else None
+    except (ValueError, RecursionError):
         return None
+    sound = isinstance(piece, dict) and type(piece.get("end")) is int and piece["end"] >= 0
+    return piece if sound and "sha256" in piece else None
 
 
 def _hash(data: Any, count: int) -> str | None:

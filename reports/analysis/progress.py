@@ -17,6 +17,7 @@ import pandas as pd
 from reports import ReportError
 from reports.selection import NAMED
 from reports.storage import paths
+from reports.storage.text import from_json
 from reports.tables.boards import Column, Table
 
 FOLDER = "studies"
@@ -50,19 +51,34 @@ def write(folder: Path, study: StudyProgress) -> Path:
     return path
 
 
-def read(folders: Iterable[Path | str]) -> list[StudyProgress]:
-    """The studies that lie in some folders of packed records, or in folders of such, by name."""
+def read(folders: Iterable[Path | str], damaged: list[ReportError] | None = None) -> list[StudyProgress]:
+    """The studies that lie in some folders of packed records, or in folders of such, by name.
+
+    A damaged file is a ReportError, which goes to the list `damaged` where one is given.
+    """
     studies: dict[str, StudyProgress] = {}
     for folder in folders:
         for path in sorted([*Path(folder).glob(f"{FOLDER}/*.json"), *Path(folder).glob(f"*/{FOLDER}/*.json")]):
             try:
-                study = json.loads(path.read_text(encoding="utf-8"))
-                rows = pd.DataFrame(study["rows"])[[*_ROW, "runs"]]
-                studies.setdefault(study["study"],
-                                   StudyProgress(study["study"], study["summary"], study["command"], rows))
+                study = _checked(from_json(path.read_bytes() if path.is_file() else b""))
+                studies.setdefault(study.name, study)
             except (OSError, ValueError, KeyError, TypeError) as error:
-                raise ReportError(f"{path} is damaged ({error}); pack the study again") from None
+                damage = ReportError(f"{path} is damaged ({error}); pack the study again")
+                if damaged is None:
+                    raise damage from None
+                damaged.append(damage)
     return [studies[name] for name in sorted(studies)]
+
+
+def _checked(content: Any) -> StudyProgress:
+    """What a file says; a ValueError, KeyError or TypeError where it says something else."""
+    texts = [content["study"], content["summary"], content["command"],
+             *(row[key] for row in content["rows"] for key in _ROW)]
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("a name is no text")
+    if not all(type(row["runs"]) is int and 0 <= row["runs"] < 2**31 for row in content["rows"]):
+        raise ValueError("a number of runs is none")
+    return StudyProgress(*texts[:3], pd.DataFrame(content["rows"], columns=[*_ROW, "runs"]))
 
 
 def shown(study: StudyProgress, runs: pd.DataFrame) -> dict[str, Any] | None:
