@@ -219,12 +219,10 @@ def make_index(name: str, root: Path, paths: Sequence[str], keys: Sequence[Key],
     if len(set(plain)) < len(plain):
         twice = Counter(plain).most_common(1)[0][0]
         raise UserError(f"{where} names '{twice}' twice; an image has one line and one class")
-    try:
-        "".join([*plain, *map(str, order)]).encode()
-    except UnicodeEncodeError as error:
-        odd = next(text for text in (*plain, *map(str, order)) if not _encodable(text))
-        raise UserError(f"{where}: the name '{odd[:200]}' is not UTF-8 ({error.reason}); rename it, as in "
-                        "`convmv -f latin1 -t utf8 -r --notest FOLDER`") from None
+    odd = next((text for text in [*plain, *map(str, order)] if not _encodable(text)), None)
+    if odd is not None:
+        raise UserError(f"{where}: the name '{odd[:200]}' is not UTF-8; rename it, as in "
+                        "`convmv -f latin1 -t utf8 -r --notest FOLDER`")
     learnt = set(first_half(order) if train is None else train)
     called = _distinct(order, class_names or {})
     names = tuple(called[key] for key in order)
@@ -240,7 +238,7 @@ def make_index(name: str, root: Path, paths: Sequence[str], keys: Sequence[Key],
 
 
 def _encodable(text: str) -> bool:
-    return text == text.encode(errors="replace").decode()
+    return text.isascii() or text == text.encode(errors="replace").decode()
 
 
 def _distinct(order: Sequence[Key], class_names: Mapping[Key, str]) -> dict[Key, str]:

@@ -128,8 +128,9 @@ def _parse(line: bytes) -> dict[str, Any] | None:
         piece = json.loads(line) if line.endswith(b"\n") else None
     except (ValueError, RecursionError):
         return None
-    sound = isinstance(piece, dict) and type(piece.get("end")) is int and piece["end"] >= 0
-    return piece if sound and "sha256" in piece else None
+    if not isinstance(piece, dict) or type(piece.get("end")) is not int or "sha256" not in piece:
+        return None
+    return piece if piece["end"] >= 0 else None
 
 
 def _hash(data: Any, count: int) -> str | None:

@@ -78,7 +78,8 @@ def _checked(content: Any) -> StudyProgress:
         raise ValueError("a name is no text")
     if not all(type(row["runs"]) is int and 0 <= row["runs"] < 2**31 for row in content["rows"]):
         raise ValueError("a number of runs is none")
-    return StudyProgress(*texts[:3], pd.DataFrame(content["rows"], columns=[*_ROW, "runs"]))
+    rows = pd.DataFrame(content["rows"], columns=[*_ROW, "runs"])
+    return StudyProgress(content["study"], content["summary"], content["command"], rows)
 
 
 def shown(study: StudyProgress, runs: pd.DataFrame) -> dict[str, Any] | None:

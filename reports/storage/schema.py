@@ -29,7 +29,7 @@ _KEYS: dict[str, Any] = {
     "method": {"name": str, "family": str, "papers": _NAMES, "tags": _NAMES, "summary": _TEXT, "cite": _TEXT,
                "settings": _FACTS, "trains": _TEXT, "trainable_parameters": _NUMBER, "total_parameters": _NUMBER},
     "protocol": {"name": str}, "backbone": {"name": str, "weights": _TEXT},
-    "scores": _SCORES, "chosen_epochs": _FACTS, "domains": _SCORES, "structure": dict[str, _FACTS | None],
+    "scores": _SCORES, "chosen_epochs": _FACTS, "domains": _SCORES, "structure": dict[str, dict[str, Any] | None],
     "curve": list[dict[str, float | None]],
     "queries": {"count": _NUMBER, "left_out": _NUMBER}, "cost": _FACTS, "provenance": _FACTS,
 }
