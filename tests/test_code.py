@@ -57,8 +57,8 @@ def test_the_source_of_a_plugin_and_of_what_lies_beside_it_counts(home: Path) ->
     (home / "further_off.py").write_text("x = 1\n")
     (home / "unrelated.py").write_text("y = 1\n")
     assert code(home) == first
-    assert methods.code_of("mixup:mine-x") == first
-    assert [methods.code_of(name) for name in ("margin", "mixup", "s2sd:margin")] == ["", "", ""]
+    assert methods.code_of("s2sd:mine-x") == first
+    assert [methods.code_of(name) for name in ("margin", "s2sd", "s2sd:margin")] == ["", "", ""]
 
 
 def test_identities_of_the_suites_own_methods_are_as_they_were() -> None:

@@ -219,10 +219,7 @@ def make_index(name: str, root: Path, paths: Sequence[str], keys: Sequence[Key],
     if len(set(plain)) < len(plain):
         twice = Counter(plain).most_common(1)[0][0]
         raise UserError(f"{where} names '{twice}' twice; an image has one line and one class")
-    odd = next((text for text in [*plain, *map(str, order)] if not _encodable(text)), None)
-    if odd is not None:
-        raise UserError(f"{where}: the name '{odd[:200]}' is not UTF-8; rename it, as in "
-                        "`convmv -f latin1 -t utf8 -r --notest FOLDER`")
+    _refuse_other_encodings([*paths, *dict.fromkeys(map(str, keys))], where)
     learnt = set(first_half(order) if train is None else train)
     called = _distinct(order, class_names or {})
     names = tuple(called[key] for key in order)
@@ -237,8 +234,11 @@ def make_index(name: str, root: Path, paths: Sequence[str], keys: Sequence[Key],
         domain_names=domain_names)
 
 
-def _encodable(text: str) -> bool:
-    return text.isascii() or text == text.encode(errors="replace").decode()
+def _refuse_other_encodings(names: Sequence[str], where: object) -> None:
+    for name in names:
+        if not name.isascii() and name != name.encode(errors="replace").decode():
+            raise UserError(f"{where}: the name '{name[:200]}' is not UTF-8; rename it, as in "
+                            "`convmv -f latin1 -t utf8 -r --notest FOLDER`")
 
 
 def _distinct(order: Sequence[Key], class_names: Mapping[Key, str]) -> dict[Key, str]:
