@@ -11,7 +11,7 @@ READY := $(VENV)/.ready
 export OODML_WORK := $(WORK)
 
 .DEFAULT_GOAL := help
-.PHONY: demo splits run report test coverage test-browser test-slurm lint bench clean help
+.PHONY: demo splits run report test fuzz coverage test-browser test-slurm lint bench clean help
 
 demo: $(READY) ## Set up, then the whole line on the embedded glyphs: ladder, training, leaderboard
 	$(OODML) splits build --dataset glyphs --rungs 5 --swaps 20 --iterations 7 --no-removal
@@ -30,6 +30,9 @@ report: $(READY) ## Build the leaderboard from the finished runs; where there ar
 
 test: $(READY) ## Run every test
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest --numprocesses auto --dist loadfile
+
+fuzz: $(READY) ## Read FUZZ damaged inputs of every kind (default 5000), from the seed FUZZ_SEED
+	FUZZ=$(or $(FUZZ),5000) FUZZ_SEED=$(or $(FUZZ_SEED),1) OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest --numprocesses auto tests/test_fuzz.py
 
 # sys.monitoring is the cheaper way to count lines; the default one makes the tests half as slow again
 coverage: export COVERAGE_CORE := $(shell $(PYTHON) -c 'import sys; print("sysmon" if sys.version_info >= (3, 12) else "ctrace")')

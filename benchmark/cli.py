@@ -6,11 +6,17 @@ import importlib
 import os
 import pkgutil
 import sys
+import warnings
 
 import click
 
 from benchmark import commands
 from benchmark.utils.errors import is_user_error
+from benchmark.utils.terminal import harmless_output
+from reports.storage.text import cut
+
+LONGEST = 2000
+"""Characters of a message."""
 
 
 class Commands(click.Group):
@@ -33,9 +39,22 @@ def cli() -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point: exit code 2 and one line for a user's mistake, a traceback only for ours."""
+    with harmless_output(), warnings.catch_warnings():
+        warnings.formatwarning = _one_line
+        _main(arguments)
+
+
+def _one_line(message: Warning | str, *where: object, **more: object) -> str:
+    """A warning as it is shown: without the line of the code that gave it."""
+    return cut(f"oodml: {message}", LONGEST) + "\n"
+
+
+def _main(arguments: list[str] | None) -> None:
     try:
         cli.main(args=arguments, prog_name="oodml", standalone_mode=False)
-    except click.exceptions.Abort:
+    except click.exceptions.Abort as abort:
+        if isinstance(abort.__cause__, EOFError):  # click takes the end of any file for Ctrl-D
+            raise abort.__cause__ from None
         sys.exit(130)
     except click.ClickException as error:
         error.show()
@@ -48,10 +67,10 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(0)
     except OSError as error:
         where = f" {error.filename}" if error.filename else ""
-        click.echo(f"oodml: {error.strerror or error}{where}", err=True)
+        click.echo(cut(f"oodml: {error.strerror or error}{where}", LONGEST), err=True)
         sys.exit(2)
     except Exception as error:
         if not is_user_error(error):
             raise
-        click.echo(f"oodml: {error}", err=True)
+        click.echo(cut(f"oodml: {error}", LONGEST), err=True)
         sys.exit(2)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import dataclasses
 import fnmatch
+import hashlib
 import importlib
 import importlib.metadata
 import importlib.util
 import pkgutil
+import re
 import sys
 import traceback
 import warnings
@@ -156,6 +159,10 @@ def register(name: str, *, family: str, papers: Iterable[str] = (), tags: Iterab
     are further registrations with other `defaults`.
     """
 
+    if not re.fullmatch(r"\w[\w.+-]{0,99}", name):
+        raise MethodError(f"{name[:120]!r} is no name for a method: it becomes the name of a folder; use letters, "
+                          "digits and . + - _, at most 100 of them")
+
     def add(cls: type) -> type:
         known = _ENTRIES.get(name)
         here = (cls.__module__, cls.__qualname__)
@@ -267,6 +274,41 @@ def create(name: str, backbone: nn.Module | str, *, classes: int, dim: int = 128
 
         backbone = backbones.create(backbone)
     return entry.build(backbone, classes, dim, entry.settings(dataset, **settings))
+
+
+def code_of(name: str) -> str:
+    """SHA-256 of the source of a plug-in's method and of what it imports from beside it; empty for the suite's own.
+
+    >>> code_of("margin")
+    ''
+    """
+    entry = get(name)
+    files: dict[Path, str] = {}
+    for part in (entry, entry.base):
+        file = getattr(sys.modules.get(part.cls.__module__), "__file__", None) if part is not None else None
+        if part is not None and file and part.cls.__module__.partition(".")[0] != "methods":
+            _sources(Path(file), Path(file).parent, files)
+    return hashlib.sha256("\n".join(sorted(files.values())).encode()).hexdigest() if files else ""
+
+
+def _sources(path: Path, home: Path, files: dict[Path, str]) -> None:
+    """Adds the hash of a Python file and of the modules beside it that it imports, directly or not."""
+    if path in files:
+        return
+    source = path.read_bytes()
+    files[path] = hashlib.sha256(source).hexdigest()
+    for node in ast.walk(ast.parse(source)):
+        stems: list[str] = []
+        if isinstance(node, ast.Import):
+            stems = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            head = [node.module] if node.module else []
+            stems = [*head, *(".".join([*head, alias.name]) for alias in node.names)]
+        for stem in stems:
+            beside = home.joinpath(*stem.split("."))
+            for file in (beside.with_suffix(".py"), beside / "__init__.py"):
+                if file.is_file():
+                    _sources(file, home, files)
 
 
 def select(text: str) -> list[str]:

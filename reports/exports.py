@@ -29,6 +29,7 @@ from reports.analysis import views
 from reports.analysis.results import Results
 from reports.records import metrics
 from reports.selection import ROW, USUAL, on_ladder
+from reports.storage.text import one_line
 from reports.tables import boards as tables
 from reports.tables import formats
 from reports.tables.boards import Column, Table
@@ -162,7 +163,7 @@ def _macros(results: Results, tidy: pd.DataFrame, name: str, metric: str) -> str
         while key in lines:
             key, again = f"{base}{macro_name(str(again)).removeprefix('oodml')}", again + 1
         differs = f" ({row['overrides']})" if row["overrides"] else ""
-        lines[key] = f"{100 * row[value]:.1f}", " ".join(map(str, words)) + differs
+        lines[key] = f"{100 * row[value]:.1f}", one_line(" ".join(map(str, words)) + differs)
     return "".join(f"\\newcommand{{\\{key}}}{{{text}}} % {about}\n" for key, (text, about) in sorted(lines.items()))
 
 

@@ -19,7 +19,7 @@ import pandas as pd
 from reports import ReportError, records
 from reports.analysis import fewshot, transfer
 from reports.records import FAILURES, read, scan, scan_checked
-from reports.storage import packed, queries
+from reports.storage import packed, paths, queries
 
 POINTS = 16
 """Points of a training curve that are packed."""
@@ -85,8 +85,9 @@ def pack(folders: Iterable[Path | str], out: Path, datasets: list[str] | None = 
         files: dict[str, list[packed.Entry]] = {}
         for run in here["path"]:
             record = read(run)
-            files.setdefault(record["method"]["name"].replace(":", "@"), []).append(_entry(Path(run), record, sides))
-        home = Path(out) / str(dataset)
+            method = paths.plain(records.file_name(record["method"]["name"]), "method")
+            files.setdefault(method, []).append(_entry(Path(run), record, sides))
+        home = paths.below(out, paths.plain(dataset, "dataset"))
         home.mkdir(parents=True, exist_ok=True)
         texts = {f"{method}{packed.ENDING}": packed.to_text(entries) for method, entries in files.items()}
         if sides:
@@ -97,10 +98,11 @@ def pack(folders: Iterable[Path | str], out: Path, datasets: list[str] | None = 
         if lines:
             texts[FAILURES] = "\n".join(sorted(lines)) + "\n"
         else:
-            (home / FAILURES).unlink(missing_ok=True)
+            paths.below(home, FAILURES).unlink(missing_ok=True)
         for name, text in sorted(texts.items()):
-            (home / name).write_text(text, encoding="utf-8")
-            written.append(home / name)
+            target = paths.below(home, name)
+            target.write_text(text, encoding="utf-8")
+            written.append(target)
     return written, len(frame)
 
 
@@ -123,16 +125,18 @@ def _open(failed: pd.DataFrame, *known: pd.DataFrame) -> pd.DataFrame:
     return failed[np.array([cell not in cells for cell in _cells(failed)], bool)]
 
 
+def _target(runs: Path, record: dict[str, Any]) -> Path:
+    return records.place(runs, record["dataset"], record["split"]["id"], record["method"]["name"], record["seed"],
+                         record["identity"])
+
+
 def unpack(folder: Path, runs: Path) -> tuple[int, int]:
     """Puts every packed run below a folder as a run's own folder below `runs`; (how many, how many were there)."""
     frame, _ = scan_checked([folder])
     written = there = 0
-    for run in frame["path"]:
-        if not os.path.dirname(run).endswith(packed.ENDING):
-            continue
+    inside = [run for run in frame["path"] if os.path.dirname(run).endswith(packed.ENDING)]
+    for run, to in [(run, _target(Path(runs), read(run))) for run in inside]:  # all or, where one leads out, none
         record = read(run)
-        to = records.place(Path(runs), record["dataset"], record["split"]["id"], record["method"]["name"],
-                           record["seed"], record["identity"])
         if (to / records.RECORD).exists():
             there += 1
             continue

@@ -19,9 +19,10 @@ from typing import Any
 import pandas as pd
 
 from reports import ReportError
-from reports.storage import packed
+from reports.storage import packed, paths
 from reports.storage.migration import SCHEMA, current
 from reports.storage.schema import SOURCES, check
+from reports.storage.text import from_json, one_line
 
 __all__ = ["FACTS", "SCHEMA", "SOURCES", "check", "collect", "failures", "metrics", "place", "read", "scan",
            "scan_checked", "write", "write_failure"]
@@ -42,10 +43,18 @@ FAILURE_FACTS = ("dataset", "split", "method", "seed", "protocol", "backbone", "
 def place(runs: Path, dataset: str, split: int, method: str, seed: int, identity: str) -> Path:
     """The folder of a run: DATASET/SPLIT/METHOD/sSEED-HASH8; the colon of `a:b` is no good in a file name.
 
+    A ReportError where a name would lead elsewhere.
+
     >>> place(Path("runs"), "cub", 5, "mixup:margin", 0, "0123456789abcdef").as_posix()
     'runs/cub/5/mixup@margin/s0-01234567'
     """
-    return runs / dataset / str(split) / method.replace(":", "@") / f"s{seed}-{identity[:8]}"
+    own = paths.plain(f"s{seed}-{identity[:8]}", "identity")
+    return runs / paths.plain(dataset, "dataset") / str(split) / paths.plain(file_name(method), "method") / own
+
+
+def file_name(method: str) -> str:
+    """The name of a method as part of a path."""
+    return method.replace(":", "@")
 
 
 def _finite(value: Any) -> Any:
@@ -92,8 +101,10 @@ def write_failure(folder: Path, cause: dict[str, Any]) -> Path:
 
 def _load(path: Path) -> Any:
     try:
+        if not os.path.isfile(path):  # a named pipe would be waited for
+            raise OSError("no plain file")
         with open(path, "rb") as file:
-            return json.loads(file.read())
+            return from_json(file.read())
     except (ValueError, OSError) as error:
         raise ReportError(f"{path} is damaged ({error}); delete it and run again") from None
 
@@ -141,14 +152,19 @@ def _row(record: dict[str, Any], path: Path, shared: dict[str, Any]) -> dict[str
         "protocol_settings": one(record["protocol"]),
         "chosen_epochs": one(record["chosen_epochs"]), "curve": record["curve"],
         "queries": record["queries"]["count"], "left_out": record["queries"]["left_out"],
-        "device": record["cost"].get("device"),
+        "device": None if record["cost"].get("device") is None else str(record["cost"]["device"]),
     }
     row |= {key: split[key] for key in ("iteration", "frd_class_means_released", "train_classes", "test_classes",
                                         "train_images", "test_images")}
     row |= {key: one(method[key]) for key in ("papers", "tags", "summary", "cite", "settings", "trains",
                                               "trainable_parameters", "total_parameters")}
-    row |= {key: made.get(key) for key in ("date", "commit", "dirty", "version", "command")}
-    row["overrides"] = one(made["overrides"] if "overrides" in made else _overrides(record["source"], made))
+    row |= {key: None if made.get(key) is None else str(made[key]) for key in ("date", "commit", "version", "command")}
+    row["dirty"] = made.get("dirty")
+    changed = made["overrides"] if "overrides" in made else _overrides(record["source"], made)
+    if changed is not None and not (isinstance(changed, dict) and all(
+            isinstance(pair, list) and len(pair) == 2 for pair in changed.values())):
+        raise ReportError("provenance.overrides is no table of pairs: the value of the protocol and that of the run")
+    row["overrides"] = one(changed)
     for rule, scores in record["scores"].items():
         row |= scores if rule == "last" else {f"{rule}:{metric}": value for metric, value in scores.items()}
     for domain, scores in record["domains"].items():
@@ -183,9 +199,24 @@ def _failure(folder: Path, root: Path, cause: dict[str, Any], state: str) -> dic
     known: dict[str, Any] = dict(zip(("dataset", "split", "method"), parts)) if len(parts) == 4 else {}
     if known and parts[3][:1] == "s":
         known["seed"] = parts[3][1:].split("-")[0]
-    known |= {key: cause[key] for key in FAILURE_FACTS if cause.get(key) is not None}
+    known |= {key: str(cause[key]) for key in FAILURE_FACTS if cause.get(key) is not None}
     row = {key: known.get(key) for key in FAILURE_FACTS} | {"state": state, "path": str(root)}
     return row | {key: str(row[key]) for key in ("split", "seed") if row[key] is not None}
+
+
+def _packed_failures(path: Path) -> list[dict[str, Any]]:
+    """The lines of `failures.jsonl`; a ReportError where one is not that."""
+    rows = []
+    for number, line in enumerate(path.read_bytes().splitlines() if path.is_file() else (), 1):
+        try:
+            row = from_json(line)
+            if not isinstance(row, dict) or not all(isinstance(row.get(key), str | None) for key in FAILURE_FACTS):
+                raise ValueError("no object of texts")
+        except ValueError as error:
+            raise ReportError(f"{path}, line {number} is damaged ({error}); pack the runs again") from None
+        told = {"cause": one_line(row.get("cause") or ""), "state": row.get("state") or "failed", "path": str(path)}
+        rows.append({key: row.get(key) for key in FAILURE_FACTS} | told)
+    return rows
 
 
 def scan(folder: Path | str | Iterable[Path | str]) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -209,12 +240,14 @@ def scan(folder: Path | str | Iterable[Path | str]) -> tuple[pd.DataFrame, pd.Da
                     cause = _load(path)
                     lost.append(_failure(top, path.parent, cause if isinstance(cause, dict) else {}, "failed"))
                 elif mark == FAILURES:
-                    lost += [json.loads(line) | {"path": str(path)} for line in path.read_text("utf-8").splitlines()]
+                    lost += _packed_failures(path)
                 else:
-                    for row in [_row(read(path / run), path / run, shared) for run in packed.read(path)]:
+                    for run in packed.read(path):
+                        row = _row(read(path / run), path / run, shared)
                         inside.setdefault(row["identity"], row)
-            except (ReportError, ValueError) as error:
-                damage = {"kind": "ReportError", "cause": str(error)}
+            except (ReportError, ValueError, TypeError, KeyError, AttributeError, OSError, RecursionError) as error:
+                damage = {"kind": "ReportError", "cause": one_line(f"{'' if str(path) in str(error) else f'{path}: '}"
+                                                                   f"{str(error) or type(error).__name__}")}
                 lost.append(_failure(top, path.parent, damage, "damaged") | {"path": str(path)})
     loose = {row["identity"] for row in rows}
     frame = pd.DataFrame(rows + [row for identity, row in inside.items() if identity not in loose])

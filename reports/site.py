@@ -17,8 +17,10 @@ from reports.analysis.progress import StudyProgress
 from reports.analysis.results import Results
 from reports.analysis.tuning import Search
 from reports.html import pages, paper_pages, study_pages
-from reports.html.extras import Extras
+from reports.html.extras import Extras, damaged
 from reports.html.rendering import Site
+from reports.storage import paths
+from reports.tables import formats
 
 _LIST = ".oodml-site.json"
 MANY = 24
@@ -34,7 +36,9 @@ def build(results: Results, failures: pd.DataFrame, out: Path, splits: Path | No
     ladders in the folder `splits` and inspected runs are taken along; the home page says how far the studies are, and
     the pages of the papers which of them fill (`fills`) a table.
     """
-    site, extras = Site(results, failures, searches), Extras(splits)
+    spoilt = damaged(results.runs)
+    site = Site(results, pd.concat([failures, spoilt], ignore_index=True) if len(spoilt) else failures, searches)
+    extras = Extras(splits)
     for study in study_pages.STUDIES:
         study(site)
     paper_pages.write(site, fills or {})
@@ -45,7 +49,7 @@ def build(results: Results, failures: pd.DataFrame, out: Path, splits: Path | No
              for label, runs in site.runs.groupby("label", sort=True)]
     _make(site, work)
     site.finish()
-    site.files["data/runs.csv"] = views.tidy(site.runs).to_csv(index=False, lineterminator="\n")
+    site.files["data/runs.csv"] = formats.csv_text(views.tidy(site.runs))
     for asset in resources.files("reports.html").joinpath("static").iterdir():
         site.files[f"assets/{asset.name}"] = asset.read_text(encoding="utf-8")
     return _write(site.files, Path(out))
@@ -83,12 +87,14 @@ def _write(files: dict[str, str | bytes], out: Path) -> Path:
     listing = out / _LIST
     try:
         before = json.loads(listing.read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):  # the first build, or one that was cut: nothing is known to be ours
+    except (FileNotFoundError, ValueError, RecursionError):  # the first build, or a cut one: nothing is known as ours
         before = []
-    for name in sorted(set(before) - set(files)):
-        (out / name).unlink(missing_ok=True)
+    ours = {name for name in before if isinstance(name, str)} if isinstance(before, list) else set()
+    for name in sorted(ours - set(files)):
+        if paths.is_own_file(out, name):  # the list may not be ours: nothing outside is deleted
+            (out / name).unlink()
     for name, content in sorted(files.items()):
-        path = out / name
+        path = paths.below(out, name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content.encode() if isinstance(content, str) else content)
     listing.write_text(json.dumps(sorted(files), indent=0), encoding="utf-8")

@@ -9,6 +9,7 @@ import pandas as pd
 from reports.analysis import progress
 from reports.analysis.progress import StudyProgress
 from reports.analysis.results import Results
+from reports.storage.text import one_line, printable
 from reports.tables import boards as tables
 from reports.tables import formats
 
@@ -41,7 +42,8 @@ def summary(results: Results, lost: pd.DataFrame, metric: str = "recall@1",
             lines.append(f"The study {study.name} is not finished: {parts}. `{study.command}` does the rest.")
     for row in lost.head(5).to_dict("records"):
         run = " ".join(str(row[key]) for key in ("dataset", "split", "method") if row[key])
-        lines.append(f"{row['state']}: {run}: {str(row['cause'] or 'no cause recorded').splitlines()[0]}")
+        cause = [*str(row["cause"] or "").splitlines(), "no cause recorded"][0]
+        lines.append(one_line(f"{row['state']}: {run}: {cause}"))
     if len(lost) > 5:
         lines.append(f"... and {len(lost) - 5} more runs without a result")
-    return "\n".join([*blocks, *lines])
+    return printable("\n".join([*blocks, *lines]))

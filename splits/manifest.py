@@ -186,7 +186,7 @@ def load(path: str | Path) -> Ladder:
         facts = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise SplitError(f"cannot read {path}: {error.strerror}; {remedy}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SplitError(f"{path} is not a split manifest ({error}); {remedy}") from None
     if not isinstance(facts, dict) or "schema" not in facts:
         raise SplitError(f"{path} is not a split manifest (no schema version); {remedy}")

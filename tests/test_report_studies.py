@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reports import ReportError, exports, records, site
+from reports import exports, records, site
 from reports.analysis import comparison, correlations, factors, fewshot, transfer
 from reports.analysis.results import Results
 from reports.html import rendering
@@ -80,8 +80,8 @@ def test_transfer_to_other_datasets(tmp_path: Path) -> None:
     out = site.build(results, records.failures(tmp_path / "runs"), tmp_path / "site").parent
     assert "Trained on cars" in (out / "cross.html").read_text()
     (folder / "cross.json").write_text('{"schema": 9}')
-    with pytest.raises(ReportError, match="schema 1"):
-        transfer.collect(results.runs)
+    with pytest.warns(UserWarning, match="schema 1"):
+        assert len(transfer.collect(results.runs)) < len(found)
 
 
 def test_few_shot_gain(tmp_path: Path) -> None:

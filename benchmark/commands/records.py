@@ -47,25 +47,37 @@ def pack(workspace: Workspace, out: Path, folders: tuple[Path, ...], datasets: s
 
 def _ladders(workspace: Workspace, out: Path) -> list[Path]:
     """Copies the manifests that the packed runs were made on; one of other runs is named and left out."""
+    from benchmark.data import ladders
     from reports import records
     from splits import manifest
 
     packed, _ = records.scan(out)
     written = []
     for dataset, here in packed.groupby("dataset", sort=True):
-        source = workspace.splits / f"{dataset}.json"
+        source = ladders.path_of(workspace, str(dataset))
         if not source.is_file():
             continue
         if not set(here["split_hash"]) <= {split.hash for split in manifest.load(source).splits}:
             click.echo(f"{source} is not the ladder of all packed runs of {dataset} and stays behind", err=True)
             continue
-        written.append(_copied(source, out / "splits" / source.name))
+        written.append(_copied(source, out / "splits"))
     return written
 
 
-def _copied(source: Path, target: Path) -> Path:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    return Path(shutil.copyfile(source, target))
+def _copied(source: Path, folder: Path) -> Path:
+    """The copy of a file in a folder."""
+    from reports.storage import paths
+
+    folder.mkdir(parents=True, exist_ok=True)
+    return Path(shutil.copyfile(source, paths.below(folder, paths.plain(source.name, "file"))))
+
+
+def _own_files(folder: Path, kind: str) -> list[Path]:
+    """The JSON files of a kind in a folder of packed records or in folders of such; no links to files elsewhere."""
+    from reports.storage import paths
+
+    listed = sorted([*folder.glob(f"{kind}/*.json"), *folder.glob(f"*/{kind}/*.json")])
+    return [path for path in listed if paths.is_own_file(folder, str(path.relative_to(folder)))]
 
 
 def _asked(name: str, workspace: Workspace) -> StudyProgress:
@@ -99,12 +111,12 @@ def unpack(workspace: Workspace, folder: Path) -> None:
 
     written, there = packing.unpack(folder, workspace.writable().runs)
     click.echo(f"unpacked {written} runs into {workspace.runs}" + (f", {there} were there already" if there else ""))
-    for source in sorted([*folder.glob(f"{progress.FOLDER}/*.json"), *folder.glob(f"*/{progress.FOLDER}/*.json")]):
-        _copied(source, workspace.root / progress.FOLDER / source.name)
-    for source in sorted([*folder.glob("splits/*.json"), *folder.glob("*/splits/*.json")]):
+    for source in _own_files(folder, progress.FOLDER):
+        _copied(source, workspace.root / progress.FOLDER)
+    for source in _own_files(folder, "splits"):
         target = workspace.splits / source.name
         if not target.exists():
-            _copied(source, target)
+            _copied(source, workspace.splits)
         elif target.read_bytes() != source.read_bytes():
             click.echo(f"{target} is another ladder than that of the unpacked runs, which do not count on it; to go on "
                        f"with them, put {source} in its place", err=True)

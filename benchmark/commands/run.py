@@ -30,7 +30,7 @@ def sweep_options(command: Callable[..., Any]) -> Callable[..., Any]:
                           "`oodml datasets`."),
         click.option("--protocol", help="How to train [default: the dataset's own]. See `oodml protocols`."),
         click.option("--splits", metavar="IDS", help="Rungs, such as 1,3-5, or `default` [default: all]."),
-        click.option("--seeds", type=click.IntRange(1), help="Number of seeds [default: the protocol's]."),
+        click.option("--seeds", type=click.IntRange(1, 10_000), help="Number of seeds [default: the protocol's]."),
         click.option("--set", "changes", multiple=True, metavar="KEY=VALUE",
                      help="Change a key of the protocol or, as METHOD.KEY=VALUE, a method's setting. May be repeated."),
         click.option("--backbones", "--backbone", metavar="LIST",
@@ -55,6 +55,8 @@ def sweep_options(command: Callable[..., Any]) -> Callable[..., Any]:
                      help="A parameter of the Slurm job array, such as partition=gpu or time=24:00:00. May be "
                           "repeated."),
         click.option("--retry-failed", is_flag=True, help="Also try runs again that failed earlier."),
+        click.option("--redo", is_flag=True,
+                     help="Run finished and failed runs anew; their old records are kept aside in their folders."),
         click.option("--calibrate", is_flag=True,
                      help="With plan or --dry-run: measure a few steps of each kind of run."),
     )):
@@ -100,13 +102,13 @@ def study_of(*, study: str | None, methods: str | None, datasets: Iterable[str],
 
 def options_of(workspace: Workspace, *, weights_file: str | None, plugins: tuple[str, ...], executor: str,
                jobs: int | None, per_gpu: int, budget: str | None, ray_address: str | None, slurm: Iterable[str],
-               retry_failed: bool, calibrate: bool, **_: Any) -> SweepOptions:
+               retry_failed: bool, redo: bool, calibrate: bool, **_: Any) -> SweepOptions:
     """The options of the command line that are not about the study."""
     from benchmark.runs.job import Resources, SweepOptions
 
     resources = Resources(jobs=jobs, per_gpu=per_gpu, seconds=seconds_of(budget), ray_address=ray_address,
                           slurm=_pairs("--slurm", slurm, "partition=gpu"))
-    return SweepOptions(workspace, weights_file, plugins, executor, resources, retry_failed, calibrate,
+    return SweepOptions(workspace, weights_file, plugins, executor, resources, retry_failed, redo, calibrate,
                         command=shlex.join(["oodml", *sys.argv[1:]]))
 
 

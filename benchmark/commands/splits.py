@@ -170,6 +170,7 @@ def export(workspace: Workspace, dataset: str, split: str | None, form: str, out
     """Write the images of each split as a list that any training code can read."""
     from benchmark import datasets
     from benchmark.data import ladders
+    from reports.storage.paths import below, plain
     from splits.export import export as lines
 
     index = datasets.load(dataset, workspace.data)
@@ -177,7 +178,7 @@ def export(workspace: Workspace, dataset: str, split: str | None, form: str, out
     folder = out or workspace.splits
     folder.mkdir(parents=True, exist_ok=True)
     for rung in ladder.splits if split is None else [ladders.rung(ladder, split)]:
-        path = folder / f"{ladder.dataset}-{rung.id}.{form}"
+        path = below(folder, f"{plain(ladder.dataset, 'dataset')}-{rung.id}.{form}")
         with path.open("w", encoding="utf-8", newline="") as stream:
             stream.writelines(lines(rung, index.paths, index.labels, index.classes, form, index.roles))
         click.echo(f"wrote {path}")

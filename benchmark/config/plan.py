@@ -47,12 +47,16 @@ class RunSpec:
     protocol: Protocol
     weights: str
     seed: int
+    code: str = ""
+    """Of a plug-in's method the hash of its source; empty for the suite's own."""
 
     __pydantic_config__ = {"extra": "forbid"}
 
     def facts(self) -> dict[str, Any]:
         """All of it as JSON has it, for `of`."""
         facts = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        if not self.code:  # the key came later, and most runs have none
+            del facts["code"]
         return {**facts, "protocol": self.protocol.identity()}
 
     @classmethod
@@ -109,7 +113,8 @@ def differences(before: RunSpec, now: RunSpec) -> list[str]:
     ['the classes of the split', 'lr 1e-05 -> 0.0001']
     """
     named = {"dataset_hash": "the dataset's files", "split_hash": "the classes of the split",
-             "weights": "the backbone's weights", "method": "the method", "seed": "the seed"}
+             "weights": "the backbone's weights", "method": "the method", "seed": "the seed",
+             "code": "the source of the plug-in"}
     lines = [text for key, text in named.items() if getattr(before, key) != getattr(now, key)]
     for part in ("protocol", "settings", "base_settings"):
         old, new = before.facts()[part], now.facts()[part]
@@ -199,7 +204,8 @@ def plan(ladder: Ladder, index_hash: str, names: Iterable[str], *, protocol: str
             entry.check_build(own.backbone, min(len(split.train) for split in chosen), own.dim,
                               *_typed(entry, settings, base))
         made.append((name, settings, base, own, weights.identify(own.backbone, weights_file)))
-    return [RunSpec(ladder.dataset, index_hash, split.id, split.hash, *one, seed)
+    code = {name: methods.code_of(name) for name in names}
+    return [RunSpec(ladder.dataset, index_hash, split.id, split.hash, *one, seed, code[one[0]])
             for seed in seeds for one in made for split in chosen]
 
 
@@ -262,9 +268,10 @@ def parse_ids(text: str) -> list[int]:
     """
     ids: list[int] = []
     for part in text.split(","):
-        numbers = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
+        numbers = re.fullmatch(r"([0-9]{1,4})(?:-([0-9]{1,4}))?", part.strip())
         if not numbers or int(numbers[2] or numbers[1]) < int(numbers[1]):
-            raise UserError(f"--splits {text}: write numbers and rising ranges such as 1,3-5, or default, or all")
+            raise UserError(f"--splits {text[:100]}: write numbers and rising ranges such as 1,3-5, below 10000, or "
+                            "default, or all")
         ids += range(int(numbers[1]), int(numbers[2] or numbers[1]) + 1)
     return ids
 

@@ -34,8 +34,8 @@ FROZEN_NORM = {True: "statistics", False: "no"}
 """What `frozen_norm` was called before `all` came; identities still call it so."""
 LATER = {"clustering": "no", "head_rate": 1.0}
 """Keys that came later, with the value at which a run is the same as those before them: then they do not count."""
-Count = Annotated[int, Ge(0)]
-Positive = Annotated[int, Ge(1)]
+Count = Annotated[int, Ge(0), Le(10**9)]
+Positive = Annotated[int, Ge(1), Le(10**9)]
 Amount = Annotated[float, Ge(0)]
 Share = Annotated[float, Ge(0), Le(1)]
 
@@ -90,7 +90,7 @@ class Protocol:
         "so that the other rules that choose an epoch have them too", "no")
     validation: bool = key("hold the split's validation classes out of training, so that the rule `validation` can "
                            "choose an epoch beside `last` and `best-test`", False)
-    seeds: Positive = key("seeds a study runs where none are named", 5)
+    seeds: Annotated[int, Ge(1), Le(10_000)] = key("seeds a study runs where none are named", 5)
     precision: Literal["auto", "fp32", "bf16"] = key(
         "fp32, bf16, or auto: bf16 autocast on CUDA, fp32 elsewhere", "auto")
     compile: Literal["auto", "yes", "graphs", "no"] = key(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-from annotated_types import Ge, MinLen
+from annotated_types import Ge, Le, MinLen
 
 from benchmark.config import protocol as protocols
 from benchmark.config import toml
@@ -31,7 +31,7 @@ class Part:
     """None: each dataset's own."""
     splits: str = "all"
     """all, default, or numbers and ranges."""
-    seeds: Annotated[int, Ge(1)] | None = None
+    seeds: Annotated[int, Ge(1), Le(10_000)] | None = None
     """None: as many as the protocol says."""
     backbones: str | None = None
     """Names and lists of backbones with commas between them; None: the protocol's."""

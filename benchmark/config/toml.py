@@ -33,7 +33,7 @@ def names(folder: Path) -> list[str]:
 def find(folder: Path, kind: str, name: str) -> Path:
     """The file of a protocol or study: one of the folder by name, or any TOML file by path."""
     path = Path(name) if name.endswith(".toml") else folder / f"{name}.toml"
-    if not path.is_file():
+    if "\0" in name or not path.is_file():
         known = names(folder)
         if name.endswith(".toml") or "/" in name or os.sep in name:
             why = "its name must end in .toml" if Path(name).is_file() else "there is no such file"
@@ -74,6 +74,8 @@ def _table(path: Path, changed: int, size: int) -> dict[str, Any]:
         return tomllib.loads(text(path))
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"{path} is not valid TOML: {error}") from None
+    except RecursionError:
+        raise UserError(f"{path} is not valid TOML: its tables or lists are nested too deep") from None
 
 
 def text(path: Path) -> str:

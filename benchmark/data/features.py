@@ -61,7 +61,13 @@ def extract(index: DatasetIndex, store: ImageStore, backbone: nn.Module, *, name
                 write_json(home / "features.json", {"dataset": index.name, "key": key, "precision": precision, **facts})
                 batch = batch or (512 if loader.device.type == "cuda" else 256)
                 _compute(index, loader, backbone, final, precision, batch, progress)
-    return np.load(final, mmap_mode="r")
+    try:
+        vectors = np.load(final, mmap_mode="r")
+    except Exception as error:  # numpy answers damaged bytes with a dozen kinds of errors, EOFError among them
+        raise UserError(f"{final} is damaged ({error}): delete it and run again") from None
+    if vectors.ndim != 2 or len(vectors) != len(index) or vectors.dtype != np.float32:
+        raise UserError(f"{final} is damaged ({vectors.dtype} of shape {vectors.shape}): delete it and run again")
+    return vectors
 
 
 def _compute(index: DatasetIndex, loader: Loader, backbone: nn.Module, final: Path, precision: str, batch: int,

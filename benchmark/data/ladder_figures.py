@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from benchmark.data import ladders
 from benchmark.utils.workspace import Workspace
 from reports.figures.ladders import GREY, HUES, MARKERS
+from reports.storage.paths import below, plain
 from splits import view
 from splits.compare import Comparison
 from splits.manifest import Ladder, Split
@@ -25,11 +26,11 @@ def draw(dataset: str, workspace: Workspace, folder: Path, umap: bool, seed: int
     ladder = ladders.load(workspace, dataset)
     written = []
     if ladder.progression:
-        written.append(_save(progression(ladder), folder / f"{ladder.dataset}-progression.svg"))
+        written.append(_save(progression(ladder), below(folder, f"{plain(ladder.dataset, 'dataset')}-progression.svg")))
     if umap:
         index, vectors, _ = ladders.frozen_features(dataset, workspace, **options)
         figure = umaps(ladder, vectors, index.labels, index.classes, seed)
-        written.append(_save(figure, folder / f"{ladder.dataset}-umap.png"))
+        written.append(_save(figure, below(folder, f"{plain(ladder.dataset, 'dataset')}-umap.png")))
     return written
 
 

@@ -15,6 +15,7 @@ from benchmark.data.store import open_store
 from benchmark.datasets import DatasetIndex
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
+from reports.storage import paths
 from splits import SplitError, compare, manifest, official, union
 from splits.compare import Comparison, CrossDistances
 from splits.ladder import build_ladder, default_rung
@@ -80,7 +81,7 @@ def build(name: str, workspace: Workspace, *, backbone: str | None = None, weigh
 
 def path_of(workspace: Workspace, name: str) -> Path:
     """Where the ladder of a dataset lies."""
-    return workspace.splits / f"{name}.json"
+    return workspace.splits / f"{paths.plain(name, 'dataset')}.json"
 
 
 def save(ladder: Ladder, workspace: Workspace) -> Path:

@@ -49,12 +49,23 @@ class ImageStore:
         try:
             self.facts: dict[str, Any] = json.loads((self.folder / "store.json").read_text())
             self.geometry: np.ndarray = np.load(self.folder / "geometry.npy")
-        except (OSError, ValueError):
-            raise UserError(f"no decoded images in {self.folder}: `oodml datasets prepare NAME` makes them") from None
-        pixels = self.folder / "pixels.bin"
-        if self.facts["version"] != VERSION or not pixels.is_file() or pixels.stat().st_size != self.facts["nbytes"]:
+        except Exception:  # numpy answers damaged bytes with a dozen kinds of errors, EOFError among them
+            raise UserError(f"no decoded images in {self.folder}, or damaged ones: delete that folder, then "
+                            "`oodml datasets prepare NAME` makes them") from None
+        if not self._sound():
             raise UserError(f"the decoded images in {self.folder} are damaged or of another version: "
                             "delete that folder and run `oodml datasets prepare NAME` again")
+
+    def _sound(self) -> bool:
+        """Whether the three files are of this version and fit together."""
+        pixels, facts = self.folder / "pixels.bin", self.facts
+        if not isinstance(facts, dict) or facts.get("version") != VERSION or not pixels.is_file():
+            return False
+        if self.geometry.ndim != 2 or self.geometry.shape[1] != 4 or self.geometry.dtype.kind not in "iu":
+            return False
+        whole = isinstance(facts.get("hash"), str) and isinstance(facts.get("pieces"), list) and facts.get("chunk")
+        size = pixels.stat().st_size
+        return bool(whole) and size == facts.get("nbytes") == int(self.offsets[-1]) and bool((self.geometry > 0).all())
 
     def __len__(self) -> int:
         return len(self.geometry)

@@ -73,6 +73,9 @@ def _locate(name: str, file: str | Path | None) -> tuple[Path | None, bool]:
     if file == SCRATCH:
         return None, False
     if file is not None:
+        if not str(file).strip():
+            raise UserError("--weights is empty; give a checkpoint, the folder of a finished run, or "
+                            f"{SCRATCH} for random weights")
         path = Path(file) / RUN if Path(file).is_dir() else Path(file)
         if not path.is_file():
             raise UserError(f"weights {path}: no such file; give a checkpoint, the folder of a finished run, or "
@@ -96,7 +99,7 @@ def _refuse_another(name: str, path: Path) -> None:
     """A UserError if the file lies in the folder of a run that trained another backbone."""
     try:
         facts = json.loads(path.with_name("spec.json").read_text(encoding="utf-8"))
-        other = facts["protocol"]["backbone"]
+        other = str(facts["protocol"]["backbone"])
     except (OSError, ValueError, KeyError, TypeError):  # no run's folder; what the file holds is seen when it is read
         return
     if _architecture(other) != _architecture(name):
@@ -121,10 +124,14 @@ def read(path: Path) -> dict[str, Tensor]:
             return load_file(path)
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # the readers raise many kinds; all of them mean that this file is no checkpoint
-        raise UserError(f"weights {path} cannot be read: {str(error).splitlines()[0]}") from None
+        why = [*str(error).splitlines(), type(error).__name__][0]
+        raise UserError(f"weights {path} cannot be read: {why}") from None
     for key in ("state_dict", "model"):
-        if isinstance(state.get(key), dict):
+        if isinstance(state, dict) and isinstance(state.get(key), dict):
             state = state[key]
+    if not isinstance(state, dict) or not state or not all(
+            isinstance(key, str) and isinstance(value, Tensor) for key, value in state.items()):
+        raise UserError(f"weights {path} hold no state dict, that is tensors by name; save model.state_dict()")
     return state
 
 

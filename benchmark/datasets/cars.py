@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from benchmark.datasets import Counts, Dataset, DatasetIndex
-from benchmark.datasets.reading import class_folders, existing, find, make_index, mat, tree_hint
+from benchmark.datasets.reading import class_folders, class_numbers, existing, find, make_index, mat, tree_hint
 from benchmark.utils.errors import UserError
 
 FOLDERS = ("cars196", "stanford_cars", "cars", "cars_196", "stanford-cars", "stanford-cars-dataset", "StanfordCars")
@@ -43,7 +43,9 @@ def _column(annotations: Any, field: str, path: Path) -> list[Any]:
     if annotations.dtype.names is None or field not in annotations.dtype.names:
         raise UserError(f"{path} has no field '{field}' in its annotations; it is not the labelled official file "
                         f"({tree_hint('cars')})")
-    return [np.asarray(value).item() for value in annotations[field]]
+    if field == "class":
+        return class_numbers(annotations[field], path)
+    return [str(np.asarray(value).item() if np.asarray(value).size == 1 else "") for value in annotations[field]]
 
 
 def _read_one_file(root: Path) -> DatasetIndex:

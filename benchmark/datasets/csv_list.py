@@ -54,6 +54,13 @@ def line_numbers(path: Path) -> dict[str, int]:
 
 
 def _lines(path: Path) -> list[tuple[int, dict[str, str]]]:
+    try:
+        return _entries(path)
+    except csv.Error as error:  # such as a field of more than 131,072 characters, from a quote that is never closed
+        raise UserError(f"{path} cannot be read as CSV: {error}; is a quotation mark never closed?") from None
+
+
+def _entries(path: Path) -> list[tuple[int, dict[str, str]]]:
     reader = csv.DictReader(io.StringIO(text(path, "csv:"), newline=""), skipinitialspace=True, restval="")
     columns = [column.strip() for column in reader.fieldnames or ()]
     unknown = next((column for column in columns if column not in COLUMNS), None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmark.datasets import Counts, Dataset, DatasetIndex
-from benchmark.datasets.reading import existing, find, image_folder, make_index, mat
+from benchmark.datasets.reading import class_numbers, existing, find, image_folder, make_index, mat
 from benchmark.utils.errors import UserError
 
 FOLDERS = ("stanford_dogs", "dogs", "StanfordDogs", "stanford-dogs", "stanford-dogs-dataset")
@@ -19,7 +19,7 @@ def read(data: Path) -> DatasetIndex:
     if len(files) != len(labels):
         raise UserError(f"{path} has {len(files)} files but {len(labels)} labels; unpack it again")
     paths = [str(file) for file in files]
-    keys = [int(label) for label in labels]
+    keys = class_numbers(labels, path)
     return make_index("dogs", image_folder(root, ("Images", "images/Images", "images")), paths, keys, where=path,
                       class_names={key: path.partition("/")[0] for path, key in zip(paths, keys)})
 

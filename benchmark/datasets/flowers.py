@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmark.datasets import Counts, Dataset, DatasetIndex
-from benchmark.datasets.reading import existing, find, make_index, mat
+from benchmark.datasets.reading import class_numbers, existing, find, make_index, mat
 
 FOLDERS = ("flowers-102", "flowers102", "flowers", "102flowers", "oxford-102-flowers", "oxford_flowers102")
 
@@ -35,7 +35,7 @@ def read(data: Path) -> DatasetIndex:
     root = find("flowers", data, FOLDERS, ("imagelabels.mat", "jpg"))
     path = existing("flowers", root, ("imagelabels.mat",))
     (labels,) = mat(path, "labels", name="flowers")
-    keys = [int(label) for label in labels]
+    keys = class_numbers(labels, path)
     paths = [f"image_{i:05d}.jpg" for i in range(1, len(keys) + 1)]
     return make_index("flowers", root / "jpg", paths, keys, where=path,
                       class_names={i: f"{i:03d}.{name}" for i, name in enumerate(NAMES, 1)})

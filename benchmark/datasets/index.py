@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -77,7 +79,10 @@ class DatasetIndex:
         if self.opener is not None:
             return self.opener(i)
         assert self.root is not None
-        return Image.open(self.root / self.paths[i])
+        path = self.root / self.paths[i]
+        if not stat.S_ISREG(os.stat(path).st_mode):  # opening a named pipe would wait for ever
+            raise UserError("it is no plain file")
+        return Image.open(path)
 
     def of_classes(self, names: tuple[str, ...]) -> np.ndarray:
         """Positions, in index order, of the images of these classes."""

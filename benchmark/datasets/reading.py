@@ -78,6 +78,8 @@ def image_folder(root: Path, candidates: Sequence[str]) -> Path:
 
 def text(path: Path, name: str) -> str:
     """A text file as UTF-8, or as Latin-1 where it is not that."""
+    if path.exists() and not path.is_file():
+        raise UserError(f"{path} is no plain file; {tree_hint(name)}")
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -111,6 +113,17 @@ def numbers(values: Sequence[str], path: Path) -> list[int]:
     except ValueError as error:
         bad = str(error).rpartition(": ")[2]
         raise UserError(f"{path}: {bad} is no class number; the file is damaged, unpack it again") from None
+
+
+def class_numbers(values: Sequence[Any], path: Path) -> list[int]:
+    """A column of class numbers as MATLAB keeps it, in floating point or not."""
+    try:
+        labels = [int(np.asarray(value).item()) for value in values]
+        if all(label == value for label, value in zip(labels, values)):
+            return labels
+    except (ValueError, TypeError, OverflowError):  # NaN, infinity, text or several numbers in a cell
+        pass
+    raise UserError(f"{path}: not every label is a class number; the file is damaged, unpack it again")
 
 
 def mat(path: Path, *wanted: str, name: str) -> list[Any]:
@@ -206,6 +219,7 @@ def make_index(name: str, root: Path, paths: Sequence[str], keys: Sequence[Key],
     if len(set(plain)) < len(plain):
         twice = Counter(plain).most_common(1)[0][0]
         raise UserError(f"{where} names '{twice}' twice; an image has one line and one class")
+    _refuse_other_encodings([*paths, *dict.fromkeys(map(str, keys))], where)
     learnt = set(first_half(order) if train is None else train)
     called = _distinct(order, class_names or {})
     names = tuple(called[key] for key in order)
@@ -218,6 +232,13 @@ def make_index(name: str, root: Path, paths: Sequence[str], keys: Sequence[Key],
         roles=np.array([roles[i] for i in by]) if roles else None,
         domains=np.array([domain_names.index(domains[i]) for i in by], dtype=np.int64) if domains else None,
         domain_names=domain_names)
+
+
+def _refuse_other_encodings(names: Sequence[str], where: object) -> None:
+    for name in names:
+        if not name.isascii() and name != name.encode(errors="replace").decode():
+            raise UserError(f"{where}: the name '{name[:200]}' is not UTF-8; rename it, as in "
+                            "`convmv -f latin1 -t utf8 -r --notest FOLDER`")
 
 
 def _distinct(order: Sequence[Key], class_names: Mapping[Key, str]) -> dict[Key, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,12 +14,13 @@ import pandas as pd
 from benchmark.config import overrides, study
 from benchmark.data import ladder_figures
 from benchmark.utils.workspace import Workspace
-from reports import records, site
+from reports import ReportError, records, site
 from reports.analysis import progress, tuning
 from reports.analysis.progress import StudyProgress
 from reports.analysis.results import Results
 from reports.figures.drawing import drawing
-from splits import manifest
+from reports.storage import paths
+from splits import SplitError, manifest
 
 
 @dataclass(frozen=True)
@@ -45,14 +47,15 @@ class Leaderboard:
         """Puts the figures of the ladders that the runs were made on into a folder: those there are, or drawn now."""
         for dataset in self.results.datasets:
             hashes = set(self.results.runs.loc[self.results.runs["dataset"] == dataset, "split_hash"])
-            for home in self.ladders:
+            for home in self.ladders if paths.is_plain(dataset) else ():
                 path = home / f"{dataset}.json"
-                if not path.is_file() or not hashes <= {split.hash for split in manifest.load(path).splits}:
+                if not path.is_file() or not hashes <= _hashes(path):
                     continue
                 with drawing(dataset):  # the same bytes each time
                     ladder_figures.draw(dataset, Workspace.at(home.parent), out, umap=False, seed=0)
-                for made in home.glob(f"{dataset}-*"):
-                    shutil.copyfile(made, out / made.name)
+                for made in home.glob(f"{glob.escape(dataset)}-*"):
+                    if paths.is_own_file(home, made.name):  # a link could put any file of this machine on a page
+                        shutil.copyfile(made, paths.below(out, made.name))
                 break
 
 
@@ -63,5 +66,18 @@ def collect(workspace: Workspace, folders: Sequence[Path] = (), datasets: list[s
     results = Results(frame, with_published=published != "hidden", rank_published=published == "ranked",
                       derive=overrides.of_run)
     packed = [path for folder in folders for path in (folder / "splits", *sorted(folder.glob("*/splits")))]
-    return Leaderboard(results, lost, progress.read(folders or (workspace.root,)), workspace,
+    damaged: list[ReportError] = []
+    studies = progress.read(folders or (workspace.root,), damaged)
+    rows = pd.DataFrame([{"state": "damaged", "kind": "ReportError", "cause": str(error)} for error in damaged],
+                        columns=lost.columns)
+    return Leaderboard(results, pd.concat([lost, rows], ignore_index=True) if damaged else lost, studies, workspace,
                        packed or [workspace.splits], tuning.read(folders or (workspace.root,)))
+
+
+def _hashes(path: Path) -> set[str]:
+    """The hashes of the splits in a manifest; none where it is damaged, which is no reason to show no results."""
+    try:
+        ladder = manifest.load(path)
+        return {split.hash for split in ladder.splits} if ladder.dataset == path.stem else set()
+    except SplitError:
+        return set()

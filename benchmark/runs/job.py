@@ -57,6 +57,8 @@ class SweepOptions:
     executor: str = "local"
     resources: Resources = field(default_factory=Resources)
     retry_failed: bool = False
+    redo: bool = False
+    """Whether finished and failed cells are done anew; their records are kept aside."""
     calibrate: bool = False
     """Whether `sweep.show` measures a few steps of each kind of cell."""
     command: str = ""

@@ -8,6 +8,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from reports.storage.text import one_line
 from reports.tables.boards import duration
 
 INTERVAL = 60.0
@@ -84,7 +85,7 @@ class Progress:
         self._last_line = time.monotonic()
         left = self.left()
         ahead = f", {duration(left)} left" if left is not None and self.finished < self.cells else ""
-        tqdm.write(f"[{self.finished}/{self.cells}] {text}{ahead}", file=sys.stdout)
+        tqdm.write(f"[{self.finished}/{self.cells}] {one_line(text)}{ahead}", file=sys.stdout)
         sys.stdout.flush()
         self._show()
 

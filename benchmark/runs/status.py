@@ -85,6 +85,16 @@ def set_aside(folder: Path) -> Path | None:
     return target
 
 
+def keep_before(folder: Path) -> Path | None:
+    """Keep the record or the failure of a cell as `before-N.json`, so that it is done anew; None where there is none.
+    """
+    number = 1 + len(list(folder.glob("before-*.json")))
+    for name in (records.RECORD, records.FAILURE):
+        if (folder / name).is_file():
+            return (folder / name).rename(folder / f"before-{number}.json")
+    return None
+
+
 @dataclass(frozen=True)
 class Planned:
     """A sweep that was started here: its command and its cells."""

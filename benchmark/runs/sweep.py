@@ -33,7 +33,8 @@ def show(study: Study, options: SweepOptions, echo: Echo = click.echo) -> None:
     echo(status.table(cells))
     for line in matrix.skipped:
         echo(line)
-    todo = matrix.of("missing", "damaged", *(["failed"] if options.retry_failed else []))
+    again = ["failed"] if options.retry_failed or options.redo else []
+    todo = matrix.of("missing", "damaged", *again, *(["done"] if options.redo else []))
     if not todo:
         return
     if options.calibrate:
@@ -130,6 +131,10 @@ def run(study: Study, options: SweepOptions, echo: Echo = click.echo) -> SweepRe
     echo(f"{study.name}: {len(matrix.jobs)} runs, " + ", ".join(f"{counts[kind]} {kind}" for kind in kinds))
     for line in matrix.skipped:
         echo(line)
+    if options.redo:
+        for job in matrix.of("done", "failed"):
+            status.keep_before(job.folder)
+            matrix.states[job.spec.identity] = status.look(job.folder)
     for job in matrix.of("damaged"):
         kept = status.set_aside(job.folder)
         if kept is not None:

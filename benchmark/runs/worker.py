@@ -33,6 +33,7 @@ from benchmark.runs.scoring import score
 from benchmark.training import checkpoint, precision, train
 from benchmark.training.meter import peak_memory, write_line
 from benchmark.utils import provenance
+from benchmark.utils.errors import UserError
 from benchmark.utils.files import write_json
 from benchmark.utils.workspace import Workspace
 from methods import Method
@@ -198,6 +199,9 @@ def _opened(dataset: str, work: Path, data: Path) -> tuple[DatasetIndex, store.I
 def _build(spec: RunSpec, context: RunContext, protocol: Protocol, classes: int) -> Method:
     for plugin in context.plugins:
         methods.load_plugin(plugin)
+    if methods.code_of(spec.method) != spec.code:
+        raise UserError(f"the source of {spec.method} was changed after this run was planned; the same command plans "
+                        "it anew")
     torch.manual_seed(spec.seed)
     make = weights.pretrained if spec.weights == weights.SCRATCH else _pretrained
     backbone = copy.deepcopy(make(protocol.backbone, context.weights_file, frozen_norm=protocol.frozen_norm))

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import warnings
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from benchmark.utils.files import flush, whole
+from reports.storage.text import one_line
 
 NAME = "checkpoint"
 Kind = tuple[torch.dtype, torch.device]
@@ -72,7 +75,7 @@ class Saver:
             shutil.rmtree(fresh, ignore_errors=True)
             raise
         # Epochs are in the names: two renames could lose both, one new name and a late delete cannot.
-        target = self.folder / f"{NAME}-{content['state']['epoch']:05d}"
+        target = self.folder / _name(content["state"]["epoch"])
         shutil.rmtree(target, ignore_errors=True)
         fresh.rename(target)
         flush(self.folder)
@@ -117,12 +120,39 @@ def save_weights(path: Path, state: dict[str, Tensor]) -> None:
 
 
 def load(folder: Path) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """The newest checkpoint as (state dicts by part, state), or None."""
-    for path in sorted(folder.glob(f"{NAME}-*"), reverse=True):
-        content = json.loads((path / "state.json").read_text())
-        flat = load_file(path / "tensors.safetensors")
-        return {part: _restore(plan, flat) for part, plan in content["plan"].items()}, content["state"]
+    """The newest checkpoint that can be read as (state dicts by part, state), or None; damaged ones are set aside."""
+    while (path := _newest(folder)) is not None:
+        try:
+            content = json.loads((path / "state.json").read_text(encoding="utf-8"))
+            flat = load_file(path / "tensors.safetensors")
+            tensors = {part: _restore(plan, flat) for part, plan in content["plan"].items()}
+            if path.name != _name(content["state"]["epoch"]):
+                raise ValueError(f"it says that it is of epoch {content['state']['epoch']}")
+            return tensors, content["state"]
+        except (FileNotFoundError, NotADirectoryError, SafetensorError, ValueError, KeyError, TypeError, AttributeError,
+                RecursionError) as error:
+            set_aside(folder, f"{type(error).__name__}: {error}")
     return None
+
+
+def _newest(folder: Path) -> Path | None:
+    return max(folder.glob(f"{NAME}-*"), default=None)
+
+
+def _name(epoch: int) -> str:
+    return f"{NAME}-{epoch:05d}"
+
+
+def set_aside(folder: Path, why: str) -> None:
+    """Takes the newest checkpoint out of use, so that a run goes on from the one before it or begins anew."""
+    path = _newest(folder)
+    if path is None:
+        return
+    aside = folder / f".damaged-{path.name}"
+    shutil.rmtree(aside, ignore_errors=True)
+    path.rename(aside)
+    warnings.warn(f"{path} is damaged ({one_line(why, 300)}) and was set aside: the run goes on from the checkpoint "
+                  "before it or, where there is none, from its beginning", stacklevel=2)
 
 
 def remove(folder: Path) -> None:

@@ -271,11 +271,29 @@ def _step_of(history: History) -> Iterator[None]:
 
 def _resume(folder: Path, method: Method, optimiser: torch.optim.Optimizer, sampler: BatchSampler,
             history: History) -> int:
-    """Resume the last checkpoint if there is one; returns the number of finished epochs."""
-    saved = checkpoint.load(folder)
-    if saved is None:
-        return 0
-    tensors, state = saved
+    """Resume the last checkpoint that fits if there is one; returns the number of finished epochs."""
+    while (saved := checkpoint.load(folder)) is not None:
+        tensors, state = saved
+        fresh = copy.deepcopy(({"method": method.state_dict(), "optimiser": optimiser.state_dict(),
+                                "sampler": sampler.state_dict()}, {"history": vars(history), "epoch": 0}))
+        try:
+            return _restore(tensors, state, method, optimiser, sampler, history)
+        except torch.OutOfMemoryError:
+            raise
+        except (RuntimeError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+            _restore(*fresh, method, optimiser, sampler, history)
+            checkpoint.set_aside(folder, f"{type(error).__name__}: {error}")
+    return 0
+
+
+def _restore(tensors: dict[str, Any], state: dict[str, Any], method: Method, optimiser: torch.optim.Optimizer,
+             sampler: BatchSampler, history: History) -> int:
+    """Put a run into the state of a checkpoint; returns the number of its finished epochs."""
+    before = {key: type(value) for key, value in vars(history).items()}
+    wrong = [key for key, value in state["history"].items() if not isinstance(value, before.get(key, ()))
+             and not (before.get(key) is float and type(value) is int)]
+    if wrong or type(state["epoch"]) is not int:
+        raise ValueError(f"its state has another '{(wrong or ['epoch'])[0]}' than runs of this version")
     method.load_state_dict(tensors["method"])
     optimiser.load_state_dict(tensors["optimiser"])
     sampler.load_state_dict(tensors["sampler"])

@@ -125,9 +125,12 @@ class GrowingFile:
 def _parse(line: bytes) -> dict[str, Any] | None:
     """A journal line, or None where the process died while writing it."""
     try:
-        return json.loads(line) if line.endswith(b"\n") else None
-    except ValueError:
+        piece = json.loads(line) if line.endswith(b"\n") else None
+    except (ValueError, RecursionError):
         return None
+    if not isinstance(piece, dict) or type(piece.get("end")) is not int or "sha256" not in piece:
+        return None
+    return piece if piece["end"] >= 0 else None
 
 
 def _hash(data: Any, count: int) -> str | None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from reports import ReportError
 from reports.aggregate import Board, spread
 from reports.selection import ROW
 from reports.storage import packed
@@ -21,17 +19,17 @@ def collect(runs: pd.DataFrame) -> pd.DataFrame:
     """One row a run, number of shots and metric: zero-shot and few-shot mean over episodes; see COLUMNS."""
     rows: list[tuple[Any, ...]] = []
     for *key, path in runs[["dataset", "split", "frd", *ROW, "seed", "path"]].itertuples(index=False, name=None):
-        content = packed.beside(path, NAME)
-        if content is None:
-            continue
-        if not isinstance(content, dict) or content.get("schema") != SCHEMA:
-            raise ReportError(f"{Path(path) / NAME}: not of schema {SCHEMA}; delete it and run `oodml fewshot` again")
-        for shots, entry in sorted(content["shots"].items(), key=lambda item: int(item[0])):
-            for metric, few in entry["few"].items():
-                zero = entry["zero"].get(metric)
-                if zero is not None:
-                    rows.append((*key, int(shots), metric, zero["mean"], few["mean"], entry["episodes"]))
+        rows += [(*key, *row) for row in packed.rows_beside(path, NAME, _rows, "run `oodml fewshot` again")]
     return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def _rows(content: Any) -> list[tuple[Any, ...]]:
+    """(shots, metric, zero-shot, few-shot, episodes) of one file."""
+    if content["schema"] != SCHEMA:
+        raise ValueError(f"not of schema {SCHEMA}")
+    return [(int(shots), str(metric), float(entry["zero"][metric]["mean"]), float(few["mean"]), int(entry["episodes"]))
+            for shots, entry in sorted(content["shots"].items(), key=lambda item: int(item[0]))
+            for metric, few in entry["few"].items() if entry["zero"].get(metric) is not None]
 
 
 def cells(adapted: pd.DataFrame, metric: str, shots: int) -> pd.DataFrame:

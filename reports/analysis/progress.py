@@ -16,6 +16,8 @@ import pandas as pd
 
 from reports import ReportError
 from reports.selection import NAMED
+from reports.storage import paths
+from reports.storage.text import from_json
 from reports.tables.boards import Column, Table
 
 FOLDER = "studies"
@@ -43,25 +45,41 @@ def write(folder: Path, study: StudyProgress) -> Path:
     """Puts a study as `studies/NAME.json` into a folder of packed records, a row a line."""
     head = json.dumps({"study": study.name, "summary": study.summary, "command": study.command}, ensure_ascii=False)
     rows = ",\n".join(json.dumps(row, ensure_ascii=False) for row in study.rows.to_dict("records"))
-    path = folder / FOLDER / f"{study.name}.json"
+    path = paths.below(folder, FOLDER, f"{paths.plain(study.name, 'study')}.json")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f'{head[:-1]}, "rows": [\n{rows}\n]}}\n', encoding="utf-8")
     return path
 
 
-def read(folders: Iterable[Path | str]) -> list[StudyProgress]:
-    """The studies that lie in some folders of packed records, or in folders of such, by name."""
+def read(folders: Iterable[Path | str], damaged: list[ReportError] | None = None) -> list[StudyProgress]:
+    """The studies that lie in some folders of packed records, or in folders of such, by name.
+
+    A damaged file is a ReportError, which goes to the list `damaged` where one is given.
+    """
     studies: dict[str, StudyProgress] = {}
     for folder in folders:
         for path in sorted([*Path(folder).glob(f"{FOLDER}/*.json"), *Path(folder).glob(f"*/{FOLDER}/*.json")]):
             try:
-                study = json.loads(path.read_text(encoding="utf-8"))
-                rows = pd.DataFrame(study["rows"])[[*_ROW, "runs"]]
-                studies.setdefault(study["study"],
-                                   StudyProgress(study["study"], study["summary"], study["command"], rows))
+                study = _checked(from_json(path.read_bytes() if path.is_file() else b""))
+                studies.setdefault(study.name, study)
             except (OSError, ValueError, KeyError, TypeError) as error:
-                raise ReportError(f"{path} is damaged ({error}); pack the study again") from None
+                damage = ReportError(f"{path} is damaged ({error}); pack the study again")
+                if damaged is None:
+                    raise damage from None
+                damaged.append(damage)
     return [studies[name] for name in sorted(studies)]
+
+
+def _checked(content: Any) -> StudyProgress:
+    """What a file says; a ValueError, KeyError or TypeError where it says something else."""
+    texts = [content["study"], content["summary"], content["command"],
+             *(row[key] for row in content["rows"] for key in _ROW)]
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("a name is no text")
+    if not all(type(row["runs"]) is int and 0 <= row["runs"] < 2**31 for row in content["rows"]):
+        raise ValueError("a number of runs is none")
+    rows = pd.DataFrame(content["rows"], columns=[*_ROW, "runs"])
+    return StudyProgress(content["study"], content["summary"], content["command"], rows)
 
 
 def shown(study: StudyProgress, runs: pd.DataFrame) -> dict[str, Any] | None:

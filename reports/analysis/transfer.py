@@ -5,12 +5,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from reports import ReportError
 from reports.aggregate import key_of, spread
 from reports.selection import ROW
 from reports.storage import packed
@@ -25,16 +23,23 @@ def collect(runs: pd.DataFrame) -> pd.DataFrame:
     """One row a run, dataset that it was evaluated on, and metric: its score and that of the frozen network there."""
     rows: list[tuple[Any, ...]] = []
     for *key, path in runs[["dataset", *ROW, "label", "seed", "path"]].itertuples(index=False, name=None):
-        content = packed.beside(path, NAME)
-        if content is None:
-            continue
-        if not isinstance(content, dict) or content.get("schema") != SCHEMA:
-            raise ReportError(f"{Path(path) / NAME}: not of schema {SCHEMA}; delete it and run the study again")
-        for target, result in sorted(content["targets"].items()):
-            frozen = result.get("floor") or {}
-            for metric, score in sorted(result["scores"].items()):
-                rows.append((*key, target, metric, score, frozen.get("scores", {}).get(metric), frozen.get("backbone")))
+        rows += [(*key, *row) for row in packed.rows_beside(path, NAME, _rows, "run the study again")]
     return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def _rows(content: Any) -> list[tuple[Any, ...]]:
+    """(evaluated, metric, score, score of the frozen network, its backbone) of one file."""
+    if content["schema"] != SCHEMA:
+        raise ValueError(f"not of schema {SCHEMA}")
+    rows: list[tuple[Any, ...]] = []
+    for target, result in sorted(content["targets"].items()):
+        frozen = result.get("floor") or {}
+        for metric, score in sorted(result["scores"].items()):
+            there = frozen.get("scores", {}).get(metric)
+            backbone = frozen.get("backbone")
+            rows.append((str(target), str(metric), float(score), None if there is None else float(there),
+                         None if backbone is None else str(backbone)))
+    return rows
 
 
 def table(evaluated: pd.DataFrame, runs: pd.DataFrame, trained: str, metric: str) -> Table:

@@ -67,7 +67,8 @@ def drawing(name: str) -> Any:
     settings: Any = {"svg.hashsalt": name, "svg.fonttype": "none", "font.size": 10, "font.family": "DejaVu Sans",
                 "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": INK, "axes.labelcolor": INK,
                 "text.color": INK, "xtick.color": INK, "ytick.color": INK, "axes.linewidth": 0.8, "grid.color": GRID,
-                "grid.linewidth": 0.8, "lines.linewidth": 1.8, "lines.markersize": 5.5, "axes.axisbelow": True}
+                "grid.linewidth": 0.8, "lines.linewidth": 1.8, "lines.markersize": 5.5, "axes.axisbelow": True,
+                "text.parse_math": False}  # a name may hold dollars
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(settings)

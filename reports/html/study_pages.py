@@ -29,7 +29,7 @@ from reports.selection import ROW
 from reports.storage import packed, queries
 from reports.tables import boards as tabular
 from reports.tables.boards import Column, Table
-from reports.tables.formats import to_csv
+from reports.tables.formats import csv_text, to_csv
 
 PAIRS_SHOWN = 15
 CELLS_SHOWN = 400
@@ -60,7 +60,7 @@ def statistical(site: Site) -> None:
     wide = wide.loc[[label for label in site.look if label in wide.index]]
     metric = site.metrics[0]
     pairs = statistics.wilcoxon_pairs(wide)
-    site.files["data/wilcoxon.csv"] = pairs.to_csv(index=False, lineterminator="\n")
+    site.files["data/wilcoxon.csv"] = csv_text(pairs)
     first = list(wide.index[:PAIRS_SHOWN])
     shown = pairs[pairs["first"].isin(first) & pairs["second"].isin(first)].reset_index(drop=True)
     test = statistics.friedman(wide)

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from reports import ReportError
+from reports.storage.text import from_json, one_line
 
 FORMAT = 1
 ENDING = ".runs.jsonl"
@@ -91,7 +93,7 @@ def from_text(text: str) -> Iterator[Entry]:
     head: dict[str, Any] | None = None
     for number, line in enumerate(text.removesuffix("\n").split("\n") if text else (), 1):
         try:
-            found = json.loads(line)
+            found = from_json(line.encode(errors="surrogatepass"))
             if isinstance(found, dict):
                 head = found
                 if head["pack"] != FORMAT:
@@ -123,9 +125,11 @@ def read(path: Path | str) -> dict[str, Entry]:
 @lru_cache(maxsize=512)
 def _read(path: str, changed: int, size: int) -> dict[str, Entry]:
     try:
+        if not os.path.isfile(path):
+            raise ReportError("no plain file")
         text = Path(path).read_text(encoding="utf-8")
         return {name_of(entry["record"]): entry for entry in from_text(text)}
-    except (ReportError, UnicodeDecodeError, KeyError, TypeError) as error:
+    except (ReportError, UnicodeDecodeError, KeyError, TypeError, RecursionError) as error:
         raise ReportError(f"{path}: {error}; take it from where it came, or pack the runs again") from None
 
 
@@ -141,10 +145,23 @@ def beside(run: Path | str, name: str) -> Any:
     if not os.path.exists(path):
         return None
     try:
-        with open(path, encoding="utf-8") as file:
-            return json.load(file)
+        if not os.path.isfile(path):
+            raise OSError("no plain file")
+        with open(path, "rb") as file:
+            return from_json(file.read())
     except (OSError, ValueError) as error:
         raise ReportError(f"{path} is damaged ({error}); delete it and make it again") from None
+
+
+def rows_beside(run: Path | str, name: str, rows: Callable[[Any], list[tuple[Any, ...]]],
+                remedy: str) -> list[tuple[Any, ...]]:
+    """The rows of a JSON file beside a record; none where there is none, or with a warning where it is damaged."""
+    try:
+        content = beside(run, name)
+        return [] if content is None else rows(content)
+    except (ReportError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+        warnings.warn(f"{run}/{name} is left out ({one_line(repr(error), 300)}); delete it and {remedy}", stacklevel=3)
+        return []
 
 
 def record(run: Path | str) -> Entry:

@@ -9,24 +9,28 @@ from typing_extensions import NotRequired, TypedDict
 
 from reports import ReportError
 from reports.storage.migration import SCHEMA
+from reports.storage.text import one_line
 
 Source = Literal["run", "submitted", "published"]
 SOURCES: tuple[str, ...] = get_args(Source)
 
-_NUMBER, _TEXT, _FACTS = float | None, str | None, dict[str, Any]
-_NAMES = Annotated[tuple[Any, ...], Field(strict=False)]  # a list where it was read from JSON, as a rung is
-_RUNG = Annotated[tuple[int, Annotated[float, Field(allow_inf_nan=False)]], Field(strict=False)]
+_FINITE = Annotated[float, Field(allow_inf_nan=False)]
+_NUMBER, _TEXT, _FACTS = _FINITE | None, str | None, dict[str, Any]
+_WHOLE = Annotated[int, Field(gt=-2**31, lt=2**31)]
+_NAMES = Annotated[tuple[str, ...], Field(strict=False)]  # a list where it was read from JSON, as a rung is
+_RUNG = Annotated[tuple[_WHOLE, _FINITE], Field(strict=False)]
 _SCORES = dict[str, dict[str, Annotated[float, Field(ge=0, le=1)]]]
 _KEYS: dict[str, Any] = {
-    "schema": int, "source": Source, "identity": str, "dataset": str, "dataset_hash": _TEXT, "seed": int,
-    "split": {"id": int, "kind": str, "iteration": _NUMBER, "frd": _NUMBER, "frd_class_means_released": _NUMBER,
+    "schema": int, "source": Source, "identity": str, "dataset": str, "dataset_hash": _TEXT, "seed": _WHOLE,
+    "split": {"id": _WHOLE, "kind": str, "iteration": _NUMBER, "frd": _NUMBER, "frd_class_means_released": _NUMBER,
               "hash": _TEXT, "train_classes": _NUMBER, "test_classes": _NUMBER, "train_images": _NUMBER,
               "test_images": _NUMBER, "ladder": list[_RUNG],
               "parts": NotRequired[_FACTS]},  # of a union, the number of training images of each of its datasets
     "method": {"name": str, "family": str, "papers": _NAMES, "tags": _NAMES, "summary": _TEXT, "cite": _TEXT,
                "settings": _FACTS, "trains": _TEXT, "trainable_parameters": _NUMBER, "total_parameters": _NUMBER},
     "protocol": {"name": str}, "backbone": {"name": str, "weights": _TEXT},
-    "scores": _SCORES, "chosen_epochs": _FACTS, "domains": _SCORES, "structure": _FACTS, "curve": list[Any],
+    "scores": _SCORES, "chosen_epochs": _FACTS, "domains": _SCORES, "structure": dict[str, dict[str, Any] | None],
+    "curve": list[dict[str, float | None]],
     "queries": {"count": _NUMBER, "left_out": _NUMBER}, "cost": _FACTS, "provenance": _FACTS,
 }
 _OPEN = {"protocol", "queries"}
@@ -62,7 +66,7 @@ def check(record: Any) -> dict[str, Any]:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))
         words = _WORDS.get(first["type"], "'{}' is {!r}: {}")
-        raise ReportError(words.format(key, first["input"], first["msg"])) from None
+        raise ReportError(one_line(words.format(key, first["input"], first["msg"]), 300)) from None
     ids, own = [rung[0] for rung in record["split"]["ladder"]], record["split"]["id"]
     if ids and (len(set(ids)) != len(ids) or own not in ids):
         raise ReportError(f"split {own} is not exactly once on its own ladder {ids}")

@@ -8,7 +8,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import pandas as pd
+
 from reports import ReportError
+from reports.storage.text import one_line, printable
 from reports.tables.boards import Table, missing
 
 
@@ -36,32 +39,67 @@ def to_csv(table: Table) -> str:
         keys += [key for key in (column.key, *beside) if key in table.frame]
     if "overrides" in table.frame and "overrides" not in keys and table.frame["overrides"].fillna("").ne("").any():
         keys.append("overrides")
-    return table.frame[keys].rename(columns=headers(keys)).to_csv(index=False, lineterminator="\n")
+    return csv_text(table.frame[keys].rename(columns=headers(keys)))
+
+
+def csv_text(frame: pd.DataFrame) -> str:
+    """A frame as CSV in which no cell is a formula to a spreadsheet; numbers stay numbers."""
+    kept = frame.copy(deep=False)
+    for place, kind in enumerate(frame.dtypes):
+        if not pd.api.types.is_numeric_dtype(kind):
+            kept.isetitem(place, [_harmless(cell) for cell in frame.iloc[:, place]])
+    return kept.rename(columns=_harmless).to_csv(index=False, lineterminator="\n")
+
+
+def _harmless(cell: Any) -> Any:
+    """A cell of CSV as it is, a text that a spreadsheet would take for a formula behind an apostrophe.
+
+    >>> _harmless("=1+1"), _harmless("-0.5"), _harmless(-0.5), _harmless("margin")
+    ("'=1+1", '-0.5', -0.5, 'margin')
+    """
+    if not isinstance(cell, str):
+        return cell
+    cell = printable(cell)
+    return f"'{cell}" if cell.lstrip()[:1] in tuple("=+-@") and not _is_number(cell) else cell
+
+
+def _is_number(text: str) -> bool:
+    return re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", text) is not None
 
 
 def to_json(table: Table) -> str:
     """The rows as a list of objects, missing values as null."""
     names = headers(table.frame.columns)
     rows = [{names[key]: None if missing(value) else value for key, value in row.items()} for row in table.rows]
-    return json.dumps({"name": table.name, "caption": table.caption, "note": table.note, "rows": rows},
-                      indent=1, ensure_ascii=False, default=str) + "\n"
+    content = {"name": table.name, "caption": table.caption, "note": table.note, "rows": rows}
+    return printable(json.dumps(content, indent=1, ensure_ascii=False, default=str)) + "\n"
 
 
 def _grid(table: Table) -> list[list[str]]:
-    return [[table.text(row, column) for column in table.shown] for row in table.rows]
+    return [[one_line(table.text(row, column)) for column in table.shown] for row in table.rows]
+
+
+def markdown(text: str) -> str:
+    r"""Text on one line with the characters that Markdown would take for its own written out.
+
+    >>> markdown("a_b | [x](y) <b>")
+    'a_b \\| \\[x\\](y) &lt;b&gt;'
+    """
+    text = one_line(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"[\\`*\[\]|~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", lambda special: "\\" + special[0], text)
 
 
 def to_markdown(table: Table) -> str:
     """A pipe table, the best of each column in bold."""
     marks = [table.marks(column) for column in table.shown]
-    head = "| " + " | ".join(column.head for column in table.shown) + " |"
+    head = "| " + " | ".join(markdown(column.head) for column in table.shown) + " |"
     rule = "|" + "|".join("---" if column.kind == "text" else "--:" for column in table.shown) + "|"
     lines = []
     for index, cells in enumerate(_grid(table)):
-        cells = [cell.replace("|", "\\|") for cell in cells]
+        cells = [markdown(cell) for cell in cells]
         shown = [f"**{cell}**" if mark.get(index) == "best" else cell for cell, mark in zip(cells, marks)]
         lines.append("| " + " | ".join(shown) + " |")
-    return "\n".join([head, rule, *lines]) + "\n" + (f"\n{table.note}\n" if table.note else "")
+    return "\n".join([head, rule, *lines]) + "\n" + (f"\n{markdown(table.note)}\n" if table.note else "")
 
 
 _TEX = {"&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}",
@@ -69,8 +107,8 @@ _TEX = {"&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", 
 
 
 def tex(text: str) -> str:
-    """Text with the characters that LaTeX would take for its own written out."""
-    return re.sub(r"[&%$#_{}~^\\±–]", lambda special: _TEX[special[0]], text)
+    """Text on one line with the characters that LaTeX would take for its own written out."""
+    return re.sub(r"[&%$#_{}~^\\±–]", lambda special: _TEX[special[0]], one_line(text))
 
 
 def to_latex(table: Table) -> str:
@@ -88,7 +126,8 @@ def to_latex(table: Table) -> str:
             lines.append(rf"\multicolumn{{{len(cells)}}}{{l}}{{\emph{{{tex(str(group))}}}}} \\")
         shown = [wrap.get(mark.get(index, ""), "%s") % tex(cell) for cell, mark in zip(cells, marks)]
         lines.append(" & ".join(shown) + r" \\")
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", *([f"% {table.note}"] if table.note else [])]) + "\n"
+    note = [f"% {one_line(table.note)}"] if table.note else []
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", *note]) + "\n"
 
 
 def to_text(table: Table) -> str:
@@ -99,7 +138,7 @@ def to_text(table: Table) -> str:
     lines = ["  ".join(cell.ljust(width) if is_left else cell.rjust(width)
                        for cell, width, is_left in zip(row, widths, left)).rstrip() for row in grid]
     lines.insert(1, "  ".join("─" * width for width in widths))
-    return "\n".join([*lines, *([table.note] if table.note else [])]) + "\n"
+    return printable("\n".join([*lines, *([table.note] if table.note else [])])) + "\n"
 
 
 FORMATS: dict[str, Callable[[Table], str]] = {

@@ -20,6 +20,7 @@ from benchmark.runs.interrupt import StopRequest
 from benchmark.runs.job import Job, Resources, SweepResult
 from benchmark.runs.locks import LOST, Heartbeat, Watch
 from benchmark.runs.progress import Progress
+from benchmark.utils.errors import UserError
 from benchmark.utils.processors import cores
 from benchmark.utils.signals import block_signals, unblock_signals
 
@@ -163,11 +164,19 @@ class WorkerPool:
     def _spawn(self) -> Worker:
         ours, theirs = self.processes.Pipe()
         heartbeats = self.processes.RawValue("Q", 0)
-        process = self.processes.Process(target=_serve, daemon=True,
-                                     args=(theirs, self.threads, self.stopping, heartbeats, self.watch.stale / 12))
-        if self.processes.get_start_method() == "forkserver":
-            _start_server()
-        process.start()
+        for attempt in range(ATTEMPTS):
+            process = self.processes.Process(
+                target=_serve, daemon=True,
+                args=(theirs, self.threads, self.stopping, heartbeats, self.watch.stale / 12))
+            try:
+                if self.processes.get_start_method() == "forkserver":
+                    _start_server()
+                process.start()
+                break
+            except (EOFError, ConnectionError) as error:  # the server was killed before it had forked
+                if attempt == ATTEMPTS - 1:
+                    raise UserError(f"no worker process could be started ({type(error).__name__}): the process that "
+                                    "starts them was killed; is there memory left?") from None
         theirs.close()
         return Worker(process, ours, heartbeats)
 

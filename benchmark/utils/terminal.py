@@ -1,0 +1,55 @@
+"""Standard output and error without control characters: names of files, classes and runs may hold any."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+from collections.abc import Iterator
+from typing import Any, TextIO, cast
+
+from reports.storage.text import printable
+
+_PARTS = re.compile(r"((?:\x1b\[A)*[\r\n]*)(.*?)([\r\n]*(?:\x1b\[A)*)", re.DOTALL)
+"""Around a text stands what a progress bar writes by itself: line ends and steps to the line above."""
+
+
+class Harmless:
+    """A text stream to which control characters are written as their numbers."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        start, inner, end = _PARTS.fullmatch(text).groups()  # type: ignore[union-attr]
+        self._stream.write(start + printable(inner) + end)
+        return len(text)
+
+    def writelines(self, lines: Any) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextlib.contextmanager
+def harmless_output() -> Iterator[None]:
+    """While it lasts, whatever is printed is `Harmless`; where a stream is closed, what is printed there is lost."""
+    while sys.stdout is None or sys.stderr is None:  # the next file opened would otherwise be taken for that stream
+        lost = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+        if lost.fileno() > 2 or sys.stdout is None:
+            sys.stdout = sys.stdout or lost
+        if lost.fileno() > 1:
+            sys.stderr = sys.stderr or lost
+    try:
+        with (contextlib.redirect_stdout(cast(TextIO, Harmless(sys.stdout))),
+              contextlib.redirect_stderr(cast(TextIO, Harmless(sys.stderr)))):
+            yield
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except OSError:  # the reader went away: Python must not complain again at exit
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -1,0 +1,62 @@
+"""Text from records as it may be shown: no control characters, nothing that cannot be encoded, at a sane length."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+_ODD = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f" "\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069" "\ud800-\udfff]")
+"""Control characters but tab and newline, marks that turn the direction of writing, halves of surrogate pairs."""
+
+
+def printable(text: str) -> str:
+    r"""The text with what would steer a terminal, or could not be written to a file, as its number.
+
+    >>> printable("a\x1b[31mb"), printable("caf\xe9\ud800")
+    ('a\\x1b[31mb', 'café\\ud800')
+    """
+    return _ODD.sub(lambda odd: odd[0].encode("unicode_escape").decode(), text)
+
+
+def one_line(text: str, most: int = 1000) -> str:
+    """The text on one line, cut to a length.
+
+    >>> one_line("a\\n b"), one_line("x" * 30, 10)
+    ('a b', 'xxxxxxxxx…')
+    """
+    return cut(printable(" ".join(text[:4 * most].split())), most)
+
+
+_SUSPECT = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])|\xed[\xa0-\xbf]|\x00")
+_UNFIT = re.compile("[\x00\ud800-\udfff]")
+
+
+def from_json(raw: bytes) -> Any:
+    """The content of a JSON file; a ValueError where it is nested too deep or a text in it could not be written again.
+
+    >>> from_json(b'{"a": "\\\\ud800"}')
+    Traceback (most recent call last):
+    ValueError: a text holds half a surrogate pair or the character 0
+    """
+    try:
+        content = json.loads(raw)
+        if _SUSPECT.search(raw) and any(_UNFIT.search(text) for text in _texts(content)):
+            raise ValueError("a text holds half a surrogate pair or the character 0")
+        return content
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+
+
+def _texts(content: Any) -> Iterator[str]:
+    if isinstance(content, str):
+        yield content
+    for part in (*content, *content.values()) if isinstance(content, dict) else \
+            content if isinstance(content, list) else ():
+        yield from _texts(part)
+
+
+def cut(text: str, most: int) -> str:
+    """The text, or its beginning and an ellipsis where it is longer than that."""
+    return text if len(text) <= most else text[:most - 1] + "…"

@@ -1,0 +1,81 @@
+"""What a run's identity says of code: nothing of the suite's own methods, the source of a plug-in's."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+
+import pytest
+
+import methods
+from benchmark.config import protocol
+from benchmark.config.plan import RunSpec, differences
+from benchmark.runs import status
+from methods import registry
+from reports import records
+from tests.sample_records import make_record
+
+PLUGIN = '''
+from methods import Objective, register
+import beside_of_mine
+
+@register("mine-{name}", family="ranking")
+class Mine(Objective):
+    """A loss."""
+
+    def forward(self, embeddings, labels):
+        return embeddings.sum() * {factor}
+'''
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    registry.discover()
+    monkeypatch.setattr(registry, "_ENTRIES", dict(registry._ENTRIES))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "beside_of_mine.py").write_text("import further_off\n")
+    (tmp_path / "further_off.py").write_text("x = 1\n")
+    yield tmp_path
+    for name in ("beside_of_mine", "further_off", "oodml_plugin_mine"):
+        sys.modules.pop(name, None)
+
+
+def code(home: Path, factor: float = 1.0) -> str:
+    (home / "mine.py").write_text(PLUGIN.format(name="x", factor=factor))
+    methods.load_plugin(home / "mine.py")
+    return methods.code_of("mine-x")
+
+
+def test_the_source_of_a_plugin_and_of_what_lies_beside_it_counts(home: Path) -> None:
+    first = code(home)
+    assert len(first) == 64
+    assert code(home) == first
+    assert code(home, 2.0) != first
+    (home / "further_off.py").write_text("x = 2\n")
+    assert code(home) != first
+    (home / "further_off.py").write_text("x = 1\n")
+    (home / "unrelated.py").write_text("y = 1\n")
+    assert code(home) == first
+    assert methods.code_of("s2sd:mine-x") == first
+    assert [methods.code_of(name) for name in ("margin", "s2sd", "s2sd:margin")] == ["", "", ""]
+
+
+def test_identities_of_the_suites_own_methods_are_as_they_were() -> None:
+    spec = RunSpec("cub", "x", 1, "y", "margin", {"beta": 1.2}, {}, protocol.load("oodml"), "w", 0)
+    assert "code" not in spec.facts()
+    assert RunSpec.of(spec.facts()) == spec
+    edited = dataclasses.replace(spec, code="c")
+    assert edited.identity != spec.identity
+    assert RunSpec.of(edited.facts()) == edited
+    assert differences(spec, edited) == ["the source of the plug-in"]
+
+
+def test_a_run_that_is_done_anew_keeps_its_old_record(tmp_path: Path) -> None:
+    for number in (1, 2):
+        records.write(tmp_path, make_record(score=0.1 * number))
+        assert status.keep_before(tmp_path) == tmp_path / f"before-{number}.json"
+    records.write_failure(tmp_path, {"cause": "x"})
+    assert status.keep_before(tmp_path) == tmp_path / "before-3.json"
+    assert status.keep_before(tmp_path) is None
+    assert len(records.scan(tmp_path)[0]) == 0
