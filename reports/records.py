@@ -34,6 +34,7 @@ FACTS = (
     "train_images", "test_images", "ladder", "parts", "members", "weights", "papers", "tags", "summary", "cite",
     "settings", "trains", "trainable_parameters", "total_parameters", "protocol_settings", "chosen_epochs", "curve",
     "queries", "left_out", "device", "date", "commit", "dirty", "version", "command", "overrides",
+    "domains_of",
 )
 FAILURE_FACTS = ("dataset", "split", "method", "seed", "protocol", "backbone", "kind", "cause", "remedy", "state",
                  "path")
@@ -148,6 +149,8 @@ def _row(record: dict[str, Any], path: Path, shared: dict[str, Any]) -> dict[str
     row |= {key: one(method[key]) for key in ("papers", "tags", "summary", "cite", "settings", "trains",
                                               "trainable_parameters", "total_parameters")}
     row |= {key: made.get(key) for key in ("date", "commit", "dirty", "version", "command")}
+    # before provenance said so, an ensemble of dataset-specific models was scored on every dataset itself
+    row["domains_of"] = made.get("domains") or ("ensemble" if "ensemble" in method["tags"] else None)
     row["overrides"] = one(made["overrides"] if "overrides" in made else _overrides(record["source"], made))
     for rule, scores in record["scores"].items():
         row |= scores if rule == "last" else {f"{rule}:{metric}": value for metric, value in scores.items()}
