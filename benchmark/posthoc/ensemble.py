@@ -115,7 +115,7 @@ def _made(runs: list[Finished], index: DatasetIndex, ladder: Ladder, workspace: 
         "identity": identity, "dataset": index.name, "dataset_hash": index.hash,
         "split": recording.split_facts(split, ladder), "method": _method_facts(name, runs),
         "protocol": spec.protocol.identity(), "backbone": {"name": spec.protocol.backbone, "weights": spec.weights},
-        "seed": spec.seed, "structure": {"test": structure.structure(mean, task.test.labels)},
+        "seed": spec.seed, "structure": {"test": structure.with_spectra(mean, task.test.labels)},
         "cost": {"seconds": time.perf_counter() - began, "device": provenance.device_name(device)},
     }, overrides=overrides.of_run(spec.protocol.identity(), spec.method, spec.dataset,
                                   {**spec.settings, **spec.base_settings}),
