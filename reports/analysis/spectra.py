@@ -35,6 +35,7 @@ class Panel(NamedTuple):
 
     dataset: str
     title: str
+    where: str
     curves: tuple[Curve, ...]
 
 
@@ -65,7 +66,7 @@ def panels(runs: pd.DataFrame, metric: str) -> list[Panel]:
         if not drawn:
             best = cells.groupby("method")[metric].mean().sort_values(ascending=False, kind="stable")
             drawn = {"best methods": [str(name) for name in best.index[:FEW]]}
-        made += [Panel(str(dataset), f"{title} ({backbone}, {protocol})", tuple(
+        made += [Panel(str(dataset), title, f"{backbone}, {protocol}", tuple(
             curve for method in members for curve in averages[method])) for title, members in drawn.items()]
     return made
 
