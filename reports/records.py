@@ -35,7 +35,10 @@ FACTS = (
     "train_images", "test_images", "ladder", "parts", "members", "weights", "papers", "tags", "summary", "cite",
     "settings", "trains", "trainable_parameters", "total_parameters", "protocol_settings", "chosen_epochs", "curve",
     "queries", "left_out", "device", "date", "commit", "dirty", "version", "command", "overrides",
+    "domains_of", "spectra",
 )
+SPECTRA = ("spectrum", "spectrum_class")
+"""Of a side's structure the normalised singular values, [rank, value], of all embeddings and of classes on average."""
 FAILURE_FACTS = ("dataset", "split", "method", "seed", "protocol", "backbone", "kind", "cause", "remedy", "state",
                  "path")
 
@@ -160,6 +163,8 @@ def _row(record: dict[str, Any], path: Path, shared: dict[str, Any]) -> dict[str
                                               "trainable_parameters", "total_parameters")}
     row |= {key: None if made.get(key) is None else str(made[key]) for key in ("date", "commit", "version", "command")}
     row["dirty"] = made.get("dirty")
+    # before provenance said so, an ensemble of dataset-specific models was scored on every dataset itself
+    row["domains_of"] = made.get("domains") or ("ensemble" if "ensemble" in method["tags"] else None)
     changed = made["overrides"] if "overrides" in made else _overrides(record["source"], made)
     if changed is not None and not (isinstance(changed, dict) and all(
             isinstance(pair, list) and len(pair) == 2 for pair in changed.values())):
@@ -171,6 +176,8 @@ def _row(record: dict[str, Any], path: Path, shared: dict[str, Any]) -> dict[str
         row |= {f"domain:{domain}:{metric}": value for metric, value in scores.items()}
     for side, values in record["structure"].items():
         row |= {f"structure:{side}:{name}": v for name, v in (values or {}).items() if isinstance(v, _MAYBE)}
+    row["spectra"] = {side: {name: values[name] for name in SPECTRA if name in (values or {})}
+                      for side, values in record["structure"].items()}
     return row | {f"cost:{name}": value for name, value in record["cost"].items() if isinstance(value, _MAYBE)}
 
 

@@ -86,7 +86,11 @@ def select(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     repeated = int(frame.duplicated(cell, keep="last").sum())
     if repeated:
         notes.append(f"{repeated} runs are set aside because a newer run of the same cell and seed is there.")
-    return frame.drop_duplicates(cell, keep="last").sort_values(cell, kind="stable").reset_index(drop=True), notes
+    frame = frame.drop_duplicates(cell, keep="last").sort_values(cell, kind="stable").reset_index(drop=True)
+    if "domains_of" in frame and (older := int(frame["domains_of"].eq("ensemble").sum())):
+        notes.append(f"{older} records of dataset-specific models, of an earlier version, have the ensemble's accuracy "
+                     "on each dataset and not that of its own model; `oodml ensemble` computes it anew.")
+    return frame, notes
 
 
 def typed(frame: pd.DataFrame) -> pd.DataFrame:

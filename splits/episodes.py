@@ -1,8 +1,12 @@
-"""Few-shot parts of a split: support and query of test classes (ooDML), and k images per training class (UML)."""
+"""Few-shot parts of a split: support and query of test classes (ooDML), and k images per training class (UML).
+
+Support images are those of the released episodes where the ladder was imported with them, else drawn by a seed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,6 +65,47 @@ def few_shot_episodes(images: Sequence[str], labels: np.ndarray, classes: Sequen
                     support.append(members[order[:k]])
                     query.append(members[order[k:]])
             yield Episode(k, number, _sorted(support), _sorted(query), too_small)
+
+
+def released_episodes(episodes: Mapping[str, Mapping[str, Sequence[str]]], images: Sequence[str], labels: np.ndarray,
+                      classes: Sequence[str], shots: int) -> list[Episode]:
+    """The episodes of a released split file, {number: {class: files}}, as positions among the images of its test side.
+
+    The rest of the images is query. Files are found by class and name. In the authors' copy of Cars the folders
+    `cars_train` and `cars_test` are merged class by class, and a second file of one name is NAME_2: where a class here
+    has the name in both, NAME is taken to be that of `cars_train` and NAME_2 that of `cars_test` (the release does not
+    say; it is so for 35 files). A SplitError names the first of the files that are not here; SOP's released
+    episodes, which are lists of classes, have no such form.
+
+    >>> [e] = released_episodes({"0": {"x": ["1.jpg"]}}, ["x/0.jpg", "x/1.jpg"], np.array([0, 0]), ["x"], 1)
+    >>> e.support.tolist(), e.query.tolist()
+    ([1], [0])
+    """
+    if not all(isinstance(episode, Mapping) for episode in episodes.values()):
+        raise SplitError("the released episodes name classes and no files")
+    here: dict[tuple[str, str], list[int]] = {}
+    for i, image in sorted(enumerate(images), key=lambda one: "cars_test" in one[1]):
+        here.setdefault((classes[labels[i]], image.rsplit("/", 1)[-1]), []).append(i)
+
+    def position(name: str, file: str) -> int | None:
+        if (name, file) in here:
+            return here[name, file][0]
+        again = here.get((name, re.sub(r"_2(\.\w+)$", r"\1", file)), [])
+        return again[1] if len(again) > 1 else None
+
+    places = {(name, file): position(name, file) for episode in episodes.values() for name, files in episode.items()
+              for file in files}
+    missing = sorted(f"{name}/{file}" for (name, file), place in places.items() if place is None)
+    if missing:
+        raise SplitError(f"{len(missing)} of {len(places)} files of the released episodes are not here, such as "
+                         f"{missing[0]}")
+    made = []
+    for number, episode in sorted(episodes.items(), key=lambda item: int(item[0])):
+        support = np.unique([place for name, files in episode.items() for file in files
+                             if (place := places[name, file]) is not None])
+        made.append(Episode(shots, int(number), support.astype(np.int64), np.setdiff1d(np.arange(len(images)), support),
+                            ()))
+    return made
 
 
 def training_subset(images: Sequence[str], labels: np.ndarray, classes: Sequence[str], train_classes: Sequence[str],

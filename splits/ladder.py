@@ -96,6 +96,29 @@ def build_ladder(features: Any, labels: Any, train_classes: Sequence[str], test_
     return check(Ladder(dataset, dataset_hash, dict(feature_info or {}), parameters, splits, progression, iid))
 
 
+def against_rule(ladder: Ladder) -> dict[str, Any]:
+    """The options of the builder by which a ladder is another than the suite's rule makes; none where it is that one.
+
+    The rule: S by `swaps_for`, swapping until the distance no longer rises, removal, easier splits where the default
+    one is far from i.i.d., and 8 rungs, or 9 with those. It needs the parameters in a manifest alone.
+
+    >>> x = np.random.default_rng(0).normal(size=(80, 3)) + np.repeat(np.arange(8), 10)[:, None] % 5
+    >>> y = np.repeat(range(8), 10)
+    >>> against_rule(build_ladder(x, y, "abcd", "efgh", classes="abcdefgh", removal=False, reverse=False, iid_draws=0))
+    {'removal': False}
+    """
+    parameters = ladder.parameters
+    if "swaps_per_iteration" not in parameters:
+        return {}
+    default, iid = ladder.default, ladder.iid
+    usual = {"swaps_per_iteration": swaps_for(ladder.dataset, len(default.train) + len(default.test)),
+             "rungs": 9 if parameters["reverse"] else 8, "removal": True, "rerank": False, "iterations": None,
+             "rung_iterations": None, "guard": 2, "patience": 5, "remaining": 0.5, "seed": 0}
+    if iid is not None and default.frd is not None:
+        usual["reverse"] = default.frd > FAR_FROM_IID * iid["mean"]
+    return {key: parameters[key] for key, value in usual.items() if key in parameters and parameters[key] != value}
+
+
 def default_rung(labels: np.ndarray, train_classes: Sequence[str], test_classes: Sequence[str], *,
                  classes: Sequence[str], dataset: str = "", dataset_hash: str = "", seed: int = 0) -> Ladder:
     """A ladder of one rung, the default split: no features are needed, and it has no distance.

@@ -110,6 +110,9 @@ class Ladder:
     """Distance of random halves of the same classes: mean, std, draws."""
     episodes: dict[str, Any] = field(default_factory=dict)
     """Few-shot episodes that came with a released split file: {split id: {shots: {episode: {class: files}}}}."""
+    made: dict[str, Any] = field(default_factory=dict, compare=False)
+    """By which version and command it was made. Outside the hash: the same splits by another version are the same
+    ladder, and manifests from before it was kept stay as they are."""
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -133,8 +136,8 @@ class Ladder:
 
     @cached_property
     def hash(self) -> str:
-        """Of everything in the manifest."""
-        return digest(asdict(self))
+        """Of everything in the manifest but by whom it was made."""
+        return digest({key: value for key, value in asdict(self).items() if key != "made"})
 
 
 def check(ladder: Ladder, where: str = "ladder") -> Ladder:
@@ -164,8 +167,9 @@ def check(ladder: Ladder, where: str = "ladder") -> Ladder:
 def save(ladder: Ladder, path: str | Path) -> None:
     """Writes a manifest; it is there as a whole or not at all."""
     path = Path(path)
-    text = json.dumps({"schema": SCHEMA, "hash": check(ladder, str(path)).hash, **asdict(ladder)},
-                      sort_keys=True, indent=1, ensure_ascii=False) + "\n"
+    facts = {key: value for key, value in asdict(ladder).items() if key != "made" or value}
+    text = json.dumps({"schema": SCHEMA, "hash": check(ladder, str(path)).hash, **facts}, sort_keys=True, indent=1,
+                      ensure_ascii=False) + "\n"
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

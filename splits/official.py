@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,7 +46,7 @@ class Imported:
     ladder: Ladder
     missing_classes: tuple[str, ...]
     missing_files: tuple[str, ...]
-    """Image files 'class/file' that the few-shot episodes name."""
+    """Image files 'class/file' that the few-shot episodes name; NAME_2 is here where a class has NAME twice."""
 
 
 def read_pickle(stream: BinaryIO) -> Any:
@@ -106,8 +108,9 @@ def import_released(path: str | Path, *, dataset: str = "", dataset_hash: str = 
                           tuple(splits), episodes=episodes), str(path))
     wanted = {c for split in splits for c in (*split.train, *split.test)}
     lacking = wanted - set(local) if classes is not None else set()
-    here = set() if images is None or labels is None or classes is None else {
-        f"{classes[c]}/{p.rsplit('/', 1)[-1]}" for c, p in zip(labels, images)}
+    files = Counter() if images is None or labels is None or classes is None else Counter(
+        f"{classes[c]}/{p.rsplit('/', 1)[-1]}" for c, p in zip(labels, images))
+    here = {*files, *(re.sub(r"(\.\w+)$", r"_2\1", name) for name, count in files.items() if count > 1)}
     return Imported(ladder, tuple(sorted(lacking)), tuple(sorted(named - here)) if images is not None else ())
 
 

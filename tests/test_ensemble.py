@@ -16,11 +16,16 @@ from benchmark.config.plan import RunSpec
 from benchmark.data import ladders
 from benchmark.data.loader import Loader
 from benchmark.data.store import open_store
+from benchmark.data.task import Side
 from benchmark.posthoc import ensemble, finished
 from benchmark.runs import worker
+from benchmark.runs.scoring import score
 from benchmark.runs.worker import transform_of
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
+from reports import records
+from reports.aggregate import union_board
+from reports.selection import select, typed
 from tests import tiny_sweep
 
 MEMBERS = ("glyphs-mini", "glyphs-arrows")
@@ -63,6 +68,54 @@ def test_the_mean_of_both_models_is_scored_over_the_union(workspace: Workspace) 
     hits = index.labels[test][cosines.argmax(1)] == index.labels[test]
     assert record["scores"]["last"]["recall@1"] == pytest.approx(hits.mean(), abs=2 / len(hits))
     assert record["method"]["total_parameters"] == parameters
+
+
+def test_each_dataset_is_scored_by_its_own_model_and_so_is_the_harmonic_mean(workspace: Workspace) -> None:
+    """By another road: the records of the members' own runs, and one search in loops; UML, section 5.1."""
+    (path,) = made(workspace)
+    record = records.read(path)
+    own = {}
+    for name in MEMBERS:
+        (one,) = finished.find(workspace, name, "proxyanchor")
+        own[name] = records.read(one.folder)["scores"]["last"]
+        for metric in ("recall@1", "recall@8", "map@1000", "map@r"):
+            assert record["domains"][name][metric] == pytest.approx(own[name][metric], abs=0.02), (name, metric)
+    assert record["provenance"]["domains"] == "own model"
+    board = union_board(typed(records.collect(workspace.runs)), "recall@1")
+    (harmonic,) = board.scores.loc[board.scores["statistic"] == "harmonic", "score"]
+    assert harmonic == pytest.approx(2 / sum(1 / own[name]["recall@1"] for name in MEMBERS), abs=0.02)
+
+
+def test_the_members_scores_are_not_the_ensembles() -> None:
+    """Two models, each of which tells its own dataset apart and not the other."""
+    side = Side(np.arange(8), np.repeat(np.arange(4), 2), tuple("abcd"), domains=np.repeat([0, 1], 4))
+    good, bad = torch.eye(4)[[0, 0, 1, 1]], torch.eye(4)[[2, 3, 2, 3]]
+    first, second = torch.cat([good, bad]), torch.cat([bad, good])
+    own = ensemble._own([first, second], side)
+    assert torch.equal(own, torch.cat([good, good]))
+    result = score(side, first, ("one", "other"), own=own)
+    assert {name: scores["recall@1"] for name, scores in result.domains.items()} == {"one": 1, "other": 1}
+    assert score(side, first, ("one", "other")).domains["other"]["recall@1"] == 0
+    assert result.scores == score(side, first, ("one", "other")).scores
+
+
+def test_a_record_of_the_ensemble_on_every_dataset_is_read_marked_and_made_anew(workspace: Workspace,
+                                                                              tmp_path: Path) -> None:
+    (path,) = made(workspace)
+    other = Workspace(shutil.copytree(workspace.root, tmp_path / "work"), workspace.data)
+    copy = other.root / path.relative_to(workspace.root)
+    record = json.loads(copy.read_text())
+    del record["provenance"]["domains"]
+    record["domains"] = {name: {"recall@1": 0.125} for name in MEMBERS}
+    copy.write_text(json.dumps(record))
+    runs, notes = select(records.collect(other.runs))
+    assert set(runs.loc[runs["method"] == "ensemble:proxyanchor", "domains_of"]) == {"ensemble"}
+    assert any("`oodml ensemble` computes it anew" in note for note in notes)
+    (again,) = made(other)
+    assert again == copy
+    assert records.read(again)["domains"] == records.read(path)["domains"]
+    runs, notes = select(records.collect(other.runs))
+    assert not any("ensemble" in note for note in notes)
 
 
 def test_it_is_made_once_and_the_command_tells(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:

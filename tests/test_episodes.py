@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from splits import SplitError
-from splits.episodes import few_shot_episodes, training_subset
+from splits.episodes import few_shot_episodes, released_episodes, training_subset
 
 NAMES = ["a", "b", "c", "d"]
 
@@ -79,3 +79,27 @@ def test_bad_input() -> None:
         training_subset(images, labels, NAMES, ["z"], 1)
     with pytest.raises(SplitError, match="at least 1"):
         list(few_shot_episodes(images, labels, NAMES, ["a"], shots=[0]))
+
+
+def test_released_episodes_by_class_and_file() -> None:
+    """Cars as the authors have it (class folders) and as the devkit has it (two folders, a name in both)."""
+    episodes = {"1": {"a": ["3.jpg", "1_2.jpg"], "b": ["2.jpg", "1.jpg"]},
+                "0": {"a": ["1.jpg", "2.jpg"], "b": ["1.jpg"]}}
+    merged = ["a/1.jpg", "a/1_2.jpg", "a/2.jpg", "a/3.jpg", "b/1.jpg", "b/2.jpg", "b/7.jpg"]
+    devkit = ["cars_train/1.jpg", "cars_test/1.jpg", "cars_test/2.jpg", "cars_train/3.jpg", "cars_train/1.jpg",
+              "cars_test/2.jpg", "cars_train/7.jpg"]
+    labels = np.array([0, 0, 0, 0, 1, 1, 1])
+    wanted = [{0, 2, 4}, {1, 3, 4, 5}]
+    for images in (merged, devkit):
+        first, second = released_episodes(episodes, images, labels, ["a", "b"], 2)
+        assert (first.number, second.number, first.shots) == (0, 1, 2)
+        for episode, support in zip((first, second), wanted):
+            assert set(episode.support.tolist()) == support
+            assert set(episode.query.tolist()) == set(range(7)) - support
+
+
+def test_released_episodes_without_their_files() -> None:
+    with pytest.raises(SplitError, match=r"1 of 2 files of the released episodes are not here, such as a/9_2\.jpg"):
+        released_episodes({"0": {"a": ["9.jpg", "9_2.jpg"]}}, ["a/9.jpg"], np.array([0]), ["a"], 2)
+    with pytest.raises(SplitError, match="name classes and no files"):
+        released_episodes({"0": [3, 4]}, ["a/9.jpg"], np.array([0]), ["a"], 2)  # type: ignore[dict-item]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +13,13 @@ import pytest
 import torch
 from scipy import stats
 
+import methods
 from benchmark import cli, datasets
+from benchmark.config import study
+from benchmark.config.plan import Overrides, load_protocol
 from benchmark.data import ladders
 from benchmark.data.store import open_store
-from benchmark.data.task import Side, Task
+from benchmark.data.task import Side, Task, learnt
 from benchmark.data.weights import RUN
 from benchmark.posthoc import fewshot, finished
 from benchmark.posthoc.fewshot import Adaptation
@@ -28,6 +31,7 @@ from methods.frozen import Frozen
 from methods.margin import Margin
 from reports import packing, records
 from reports.analysis.fewshot import collect
+from splits import manifest
 from tests import tiny_runs
 
 NAMES = ("margin", "diva", "crt", "mlp3-emb", "frozen")
@@ -68,6 +72,61 @@ def test_zero_and_few_shot_on_the_same_queries(workspace: Workspace, capsys: pyt
     stamps = [file.stat().st_mtime_ns for file in files]
     cli.main(arguments)
     assert [file.stat().st_mtime_ns for file in files] == stamps
+
+
+def test_released_episodes_are_the_support_where_the_ladder_came_with_them(
+        workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = Workspace(shutil.copytree(workspace.root, tmp_path / "work"), workspace.data)
+    index = datasets.load("glyphs-mini", other.data)
+    ladder = ladders.load(other, "glyphs-mini", index)
+    (one,) = finished.find(other, "glyphs-mini", "margin")
+    files: dict[str, list[str]] = {}
+    for i in one.task(index, ladder).test.ids:
+        files.setdefault(index.classes[index.labels[i]], []).append(index.paths[i].rsplit("/", 1)[-1])
+    episodes = {str(n): {name: some[n:n + 2] for name, some in files.items()} for n in range(3)}
+    lines: list[str] = []
+    ladders.save(replace(ladder, episodes={str(one.spec.split): {"2": episodes}}), other)
+    adapt = lambda: fewshot.run(other, dataset="glyphs-mini", chosen="margin", shots=(2, 5), adaptation=QUICK,  # noqa: E731
+                                device="cpu", tell=lines.append)
+    shown = []
+    teach = fewshot.teach
+    monkeypatch.setattr(fewshot, "teach", lambda m, layer, features, labels, *rest: (
+        shown.append((features, labels)), teach(m, layer, features, labels, *rest)))
+    (path,) = adapt()
+    entries = json.loads(path.read_text())["shots"]
+    assert {k: entries[k]["source"] for k in ("2", "5")} == {"2": "released", "5": "drawn"}
+    assert entries["2"]["episodes"] == QUICK.episodes
+    _, features, task = restored(other, "margin")
+    for n, (rows, labels) in enumerate(shown[:2]):
+        support = [i for i, image in enumerate(task.test.ids) if index.paths[image].rsplit("/", 1)[-1] in
+                   episodes[str(n)][index.classes[index.labels[image]]]]
+        torch.testing.assert_close(rows, features[support])
+        assert labels.tolist() == task.test.labels[support].tolist()
+    count = len(shown)
+    adapt()
+    assert len(shown) == count, "adapted in the same way already"
+    episodes["1"][next(iter(files))] = ["no such file.png", "none.png"]
+    ladders.save(replace(ladder, episodes={str(one.spec.split): {"2": episodes}}), other)
+    adapt()
+    assert any("drawn by a seed, since 2 of" in line for line in lines)
+    assert json.loads(path.read_text())["shots"]["2"]["source"] == "drawn"
+
+
+def test_models_for_the_adaptation_train_on_three_quarters_of_the_classes_and_uml_as_released() -> None:
+    """FACTS of the released code: split_train; and of UML's command 32 / shots + 1 epochs with a cosine."""
+    first, *others = study.load("fewshot").parts
+    own = load_protocol("oodml", "cub", "margin", Overrides.of(first.set))
+    split = manifest.Split(1, "default", 0, tuple("abcdefgh"), ("x",), ("b", "d"), 8, 1, None, None)
+    assert learnt(split, own.validation) == tuple("acefgh")
+    assert [part.set["train_shots"] for part in others] == [1, 2, 4, 8, 16]
+    for part in others:
+        shots = part.set["train_shots"]
+        for name in methods.select(part.methods):
+            there = load_protocol("uml", "uml", name, Overrides.of(part.set))
+            assert (there.train_shots, there.epochs, there.dim) == (shots, 32 // shots + 1, 384)
+            assert (there.cosine, there.milestones, there.evaluate_every) == (0.1, (), 32 // shots)
+        changed = Overrides.of(part.set).methods
+        assert changed == {"proxyanchor": {"alpha": "64.0"}, "puma:proxyanchor": {"length": "2"}}
 
 
 def test_the_reports_wing_reads_it(workspace: Workspace) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import shlex
 from collections.abc import Iterable
 from itertools import combinations, pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,12 +16,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
+from benchmark import cli, datasets
+from benchmark.data import ladders
+from benchmark.utils.workspace import Workspace
 from splits import SplitError, frechet
 from splits.compare import compare_ladders, cross_distances
 from splits.frechet import frd_class_means_released, frechet_distance
 from splits.iid import iid_distance, random_halves
-from splits.ladder import build_ladder, default_rung
-from splits.manifest import Ladder
+from splits.ladder import against_rule, build_ladder, default_rung
+from splits.manifest import Ladder, load
 from splits.rungs import choose_rungs, rising
 from splits.view import curves, easy_medium_hard, points
 
@@ -363,3 +369,50 @@ def test_the_default_split_alone_needs_no_features() -> None:
     assert len(split.validation) == 1
     assert set(split.validation) < set(split.train)
     assert ladder.default is split
+
+
+def test_the_options_by_which_a_ladder_is_not_the_rules() -> None:
+    of = data(30)
+    assert against_rule(build(of, iid_draws=3)) == {}
+    options = {"removal": False, "rungs": 5, "swaps_per_iteration": 3, "iterations": 2, "rerank": True, "seed": 4}
+    assert against_rule(build(of, **options)) == options
+    assert against_rule(build(of, patience=3, rung_iterations=[0, 1])) == {"patience": 3, "rung_iterations": [0, 1]}
+    far = build(of, iid_draws=3).parameters["reverse"]
+    assert against_rule(build(of, iid_draws=3, reverse=not far)) == {"reverse": not far}
+    assert against_rule(default_rung(of[1], of[2][:4], of[2][4:], classes=of[2])) == {}
+
+
+@pytest.mark.parametrize("options", [
+    ["--rungs", "4", "--swaps", "3", "--iterations", "2", "--no-removal"], ["--rerank", "--no-reverse", "--seed", "3"],
+    ["--rung-iterations", "0,1,R2"], ["--default-only"], ["--reverse", "--backbone", "conv4"], []])
+def test_the_command_in_a_manifest_makes_the_same_ladder(options: list[str], tmp_path: Path,
+                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    """Typed again, also where an older manifest has its parameters alone."""
+    def frozen(name: str, workspace: Workspace, backbone: str | None = None, *_: object) -> tuple[Any, Any, Any]:
+        index = datasets.load(name, workspace.data)
+        features = np.random.default_rng(0).normal(size=(len(index), 6)) + index.labels[:, None] % 9
+        return index, features, {"backbone": backbone or "efficientnet_lite0"}
+
+    monkeypatch.setattr(ladders, "frozen_features", frozen)
+
+    def made(*words: str) -> Ladder:
+        work = tmp_path / str(len(list(tmp_path.iterdir())))
+        cli.main([*words, "--work", str(work)])
+        return ladders.load(Workspace.at(work), "glyphs-mini")
+
+    first = made("splits", "build", "--dataset", "glyphs-mini", *options)
+    assert first.made["version"]
+    again = made(*shlex.split(first.made["command"])[1:])
+    assert (again.hash, again.made) == (first.hash, first.made)
+    older = made(*shlex.split(ladders.made_by(dataclasses.replace(first, made={})))[1:])
+    assert older.hash == first.hash
+
+
+def test_the_published_ladder_of_glyphs_and_the_command_in_the_readme() -> None:
+    root = Path(__file__).resolve().parents[1]
+    ladder = load(root / "reports" / "data" / "records" / "glyphs" / "splits" / "glyphs.json")
+    assert against_rule(ladder) == {"swaps_per_iteration": 20, "rungs": 5, "removal": False}
+    command = ladders.made_by(ladder)
+    assert command == ("oodml splits build --dataset glyphs --swaps 20 --rungs 5 --no-removal "
+                       "--backbone efficientnet_lite0")
+    assert command in (root / "README.md").read_text(encoding="utf-8")

@@ -20,6 +20,7 @@ EASY = Split(1, "default", 0, ("a", "b", "c"), ("d", "e", "ж"), ("b",), 6, 7, 1
 HARD = Split(2, "swap", 3, ("a", "b", "e"), ("c", "d", "ж"), ("a",), 7, 6, 3.25, 4.5)
 STEP = Iteration("swap", 1, 3.25, 4.5, ("c",), ("e",), 3, 3, 7, 6)
 LADDER = Ladder("toy", "f" * 64, {"backbone": "pixels"}, {"seed": 0}, (EASY, HARD), (STEP,), {"mean": 0.1, "draws": 2})
+PUBLISHED = Path(__file__).resolve().parents[1] / "reports" / "data" / "records"
 CLASSES = ("a", "b", "c", "d", "e", "ж")
 LABELS = np.array([0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 4, 5, 5])
 
@@ -50,6 +51,27 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     before = path.read_bytes()
     save(LADDER, path)
     assert path.read_bytes() == before
+
+
+def test_how_it_was_made_is_kept_beside_the_hash(tmp_path: Path) -> None:
+    """The hash of a manifest without it, written out here as versions before computed it, is that of one with it."""
+    signed = replace(LADDER, made={"version": "9.9", "command": "oodml splits build --dataset toy"})
+    before = json.loads(written(tmp_path).read_text(encoding="utf-8"))
+    assert "made" not in before, "a ladder of which nothing is known is written as it always was"
+    stated = before.pop("hash")
+    before.pop("schema")
+    assert stated == hashlib.sha256(json.dumps(before, sort_keys=True).encode()).hexdigest() == signed.hash
+    save(signed, tmp_path / "signed.json")
+    again = load(tmp_path / "signed.json")
+    assert (again.made, again.hash, again) == (signed.made, LADDER.hash, LADDER)
+
+
+@pytest.mark.parametrize("path", sorted(PUBLISHED.glob("*/splits/*.json")), ids=lambda path: "/".join(path.parts[-3:]))
+def test_published_manifests_are_read_and_keep_their_hash(path: Path) -> None:
+    facts = json.loads(path.read_text(encoding="utf-8"))
+    stated, _ = facts.pop("hash"), facts.pop("schema")
+    ladder = load(path)
+    assert ladder.hash == stated == hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 def test_a_change_by_hand_is_noticed(tmp_path: Path) -> None:

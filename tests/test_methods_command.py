@@ -17,7 +17,7 @@ import methods
 from benchmark.commands.methods import command
 from methods import registry
 from methods.checks import CHECKS, example
-from methods.parts import toy
+from methods.parts import miners, toy
 from tests.test_methods import PLUGIN
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -182,6 +182,33 @@ def test_switching_separates_test_lines_that_differ_where_no_training_line_does(
     assert np.mean([o.gap for o in switched]) > 1.8 * np.mean([o.gap for o in plain])
     assert larger([o.gap for o in switched], [o.gap for o in plain]) < 0.01
     assert np.mean([o.spread for o in switched]) > 4 * np.mean([o.spread for o in plain])
+
+
+def test_the_printed_probability_cannot_show_the_effect() -> None:
+    """Appendix E's p = 0.001: how many tuples of a training it switches, counted, and what that does over seeds."""
+    torch.manual_seed(0)
+    labels = torch.arange(4).repeat_interleave(6)
+    triplets = miners.random(torch.randn(24, 2), labels)
+    changed = [int((miners.switch(triplets, toy.PRINTED).negative != triplets.negative).sum()) for _ in range(20 * 200)]
+    assert sum(changed) / 20 == pytest.approx(200 * 24 * 0.001, abs=1.5)
+    plain, printed, half = ([toy.train("vertical", p, seed=seed).spread for seed in range(5)]
+                            for p in (0.0, toy.PRINTED, 0.4))
+    assert mannwhitneyu(plain, printed).pvalue > 0.2
+    assert 0.6 < np.mean(printed) / np.mean(plain) < 1.6
+    assert min(half) > 2 * max(*plain, *printed)
+
+
+@pytest.mark.parametrize("p", [0.0, 0.001, 0.3])
+def test_switching_only_slows_the_collapse_under_the_contrastive_loss(p: float) -> None:
+    """Two positives nearer than gamma: the mean pull over many draws is 1 - 2p, towards each other for p < 1/2."""
+    points = torch.tensor([[1.0, 0.0], [0.9998, 0.02], [-1.0, 0.0]], dtype=torch.float64, requires_grad=True)
+    count = 20_000
+    triplets = miners.Triplets(*(torch.full((count,), i) for i in range(3)), torch.ones(count, dtype=torch.bool))
+    torch.manual_seed(0)
+    toy.OBJECTIVES["contrastive"]().loss(points, torch.tensor([0, 0, 1]), miners.switch(triplets, p)).backward()
+    towards = (points[1] - points[0]).detach()
+    pull = -float(points.grad[0] @ towards / towards.norm())  # type: ignore[index]
+    assert pull == pytest.approx(1 - 2 * p, abs=0.02)
 
 
 def test_the_toy_does_not_hang_on_the_last_bit() -> None:

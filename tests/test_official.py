@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from benchmark.commands.splits import command
 from splits import SplitError
+from splits.episodes import released_episodes
 from splits.manifest import load, save
 from splits.official import Imported, import_released
 from tests import layouts
@@ -194,3 +195,28 @@ def test_other_files(tmp_path: Path, content: bytes) -> None:
 def test_a_class_on_both_sides(tmp_path: Path) -> None:
     with pytest.raises(SplitError, match="class 'a' in train and in test"):
         import_released(released(tmp_path / "s.pkl", test=["a", "d"]))
+
+
+@pytest.mark.parametrize("layout", ["class folders", "devkit"])
+def test_the_released_episodes_of_cars_are_found_in_a_local_copy(cars: Imported, layout: str) -> None:
+    """Against the file itself, read by pickle: two shots of split 1, episode 3, and nothing else, are the support."""
+    ladder = cars.ladder
+    with open(CARS, "rb") as stream:
+        released = pickle.load(stream)
+    wanted = {(str(c), str(f)) for c, files in released[1]["test_episodes"][2][3].items() for f in files}
+    split = ladder.splits[0]
+    named = {(c, f) for by in ladder.episodes["1"].values() for e in by.values() for c, fs in e.items() for f in fs}
+    both = {(c, f.replace("_2", "")) for c, f in named if "_2" in f}
+    assert len(both) > 2, "names that the authors' copy has twice in a class"
+    extra = [(c, "99999.jpg") for c in split.test]
+    # images of cars_train keep their names, a second one of a name is of cars_test; in any order
+    local = sorted({*named, *both, *extra}, key=lambda one: ("_2" not in one[1], one))
+    images = [f"images/{c}/{f}" if layout == "class folders" else f"cars_{'test' if '_2' in f else 'train'}/"
+              f"{f.replace('_2', '')}" for c, f in local]
+    position = {name: i for i, name in enumerate(split.test)}
+    labels = np.array([position[c] for c, _ in local])
+    episodes = released_episodes(ladder.episodes["1"]["2"], images, labels, split.test, 2)
+    assert len(episodes) == 10
+    assert {local[i] for i in episodes[3].support} == wanted
+    assert len(episodes[3].support) + len(episodes[3].query) == len(local)
+    assert {*extra} <= {local[i] for i in episodes[3].query}

@@ -10,8 +10,9 @@ import pytest
 from scipy import stats
 
 from reports import exports, records, site
-from reports.analysis import comparison, correlations, factors, fewshot, transfer
+from reports.analysis import comparison, correlations, factors, fewshot, spectra, transfer
 from reports.analysis.results import Results
+from reports.figures import studies
 from reports.html import rendering
 from reports.tables.boards import Table
 from tests.sample_records import make_record, write_sample
@@ -38,6 +39,58 @@ def test_structure_is_correlated_within_datasets(tmp_path: Path) -> None:
     assert (row["all:cells"], row["default:cells"]) == (24, 6)
     matrix = correlations.metric_matrix(points)
     assert matrix.at["recall@1", "map@1000"] == pytest.approx(1)
+
+
+def test_both_sides_are_correlated_split_by_split_and_fitted_within_splits(tmp_path: Path) -> None:
+    """Against scipy and numpy on the plain lists of each split."""
+    rng = np.random.default_rng(1)
+    drawn = {split: rng.random((7, 3)) for split in (1, 2)}
+    for split, rows in drawn.items():
+        for i, (train, test, score) in enumerate(rows):
+            record = make_record("glyphs", split, f"m{i}", 0, float(score))
+            record["structure"] = {"train": {"rho": float(train)}, "test": {"rho": 9 * float(test) + split}}
+            records.write(tmp_path / f"{split}-{i}", record)
+    points = correlations.cells(records.collect(tmp_path))
+    table = correlations.split_table(points, "recall@1")
+    assert table is not None
+    for split, (train, test, score) in ((split, rows.T) for split, rows in drawn.items()):
+        row = table.frame.set_index("split").loc[split]
+        assert row["structure:train:rho"] == pytest.approx(stats.spearmanr(train, score).statistic)
+        assert row["structure:test:rho"] == pytest.approx(stats.spearmanr(test, score).statistic)
+        assert row["cells"] == 7
+    columns = ["recall@1", "structure:test:rho"]
+    fitted = correlations.normalised(points, columns)
+    for split, (_, test, score) in ((split, rows.T) for split, rows in drawn.items()):
+        here = fitted[fitted["split"] == split].sort_values("method")
+        np.testing.assert_allclose(here["structure:test:rho"], (test - test.min()) / np.ptp(test))
+        np.testing.assert_allclose(here["recall@1"], (score - score.min()) / np.ptp(score))
+    drawing = studies.scatters(fitted.rename(columns={"structure:test:rho": "rho"}), ["rho"], "recall@1", "s", "S")
+    assert drawing.count("<path") > studies.scatters(fitted.assign(rho=np.nan), ["rho"], "recall@1", "s", "S").count(
+        "<path")
+
+
+def test_spectra_of_records_are_drawn_beside_those_of_their_variants(tmp_path: Path) -> None:
+    for method, height in (("margin", 0.5), ("r-margin", 0.3), ("arcface", 0.4)):
+        for seed in (0, 1):
+            record = make_record("glyphs", 2, method, seed, 0.2 + height)
+            record["split"]["kind"] = "default"
+            for side in ("train", "test"):
+                record["structure"][side] |= {"spectrum": [[1, height + 0.1 * seed], [4, 0.1]],
+                                              "spectrum_class": [[1, 0.9]]}
+            records.write(tmp_path / "runs" / f"{method}-{seed}", record)
+    write_sample(tmp_path / "runs" / "old", {"proxyanchor": 0.6}, ("cars",), seeds=1, union=False)
+    results = Results(records.collect(tmp_path / "runs"))
+    (panel,) = spectra.panels(results.runs, "recall@1")
+    assert (panel.dataset, {curve.method for curve in panel.curves}) == ("glyphs", {"margin", "r-margin"})
+    first = next(c for c in panel.curves if (c.method, c.side, c.kind) == ("r-margin", "train", "spectrum"))
+    assert (first.ranks, first.values) == ((1, 4), (pytest.approx(0.35), 0.1))
+    out = site.build(results, records.failures(tmp_path / "runs"), tmp_path / "site").parent
+    page = (out / "structure.html").read_text(encoding="utf-8")
+    assert "Training embeddings" in page
+    assert "Test embeddings" in page
+    assert "<h3>glyphs</h3>" in page
+    assert (out / "figures" / "spectra-glyphs.svg").is_file()
+    assert (out / "data" / "structure-splits.csv").is_file()
 
 
 def write_fewshot(folder: Path, zero: float, few: float) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 
 import numpy as np
@@ -16,7 +17,7 @@ from sklearn.metrics import normalized_mutual_info_score, pair_confusion_matrix
 
 from benchmark.metrics import clustering
 from benchmark.metrics.clustering import f1, kmeans, nmi, nmi_f1
-from benchmark.metrics.structure import decay, singular_values, structure
+from benchmark.metrics.structure import decay, singular_values, structure, with_spectra
 
 
 def clouds(n=150, classes=12, d=10, seed=0):
@@ -70,6 +71,26 @@ def test_spectral_decay(n, d):
         assert measured[f"rho_released@{k}"] == pytest.approx(released_rho(x, k), rel=1e-5), k
     large = [x[y == c] for c in np.unique(y) if (y == c).sum() > 2]
     assert measured["rho_class"] == pytest.approx(np.mean([released_rho(part, 2) for part in large]), rel=1e-4)
+
+
+def test_spectra_are_those_of_the_whole_matrix_and_of_classes():
+    """By another road: numpy's SVD of the matrix and of each class, at every rank that is kept."""
+    x, y = clouds(400, 5, 60, seed=3)
+    y[:4] = [90, 90, 91, 91]  # classes of two images have no spectrum of their own
+    measured = with_spectra(x, y)
+    assert {k: v for k, v in measured.items() if "spectrum" not in k} == structure(x, y)
+    x = unit(x)
+    whole = np.linalg.svd(x, compute_uv=False)
+    for rank, value in measured["spectrum"]:
+        assert value == pytest.approx(whole[rank - 1] / whole.sum(), rel=1e-3)
+    own = [np.linalg.svd(x[y == c], compute_uv=False) for c in np.unique(y) if (y == c).sum() > 2]
+    for rank, value in measured["spectrum_class"]:
+        assert value == pytest.approx(np.mean([s[rank - 1] / s.sum() for s in own if len(s) >= rank]), rel=1e-3)
+    ranks = [rank for rank, _ in measured["spectrum"]]
+    assert (ranks[0], ranks[-1]) == (1, 60)
+    assert len(ranks) <= 40
+    assert len(json.dumps(measured["spectrum"])) < 1000
+    assert with_spectra(np.eye(4), np.arange(4))["spectrum_class"] == []
 
 
 def test_a_collapsed_space_decays_more_than_a_full_one():

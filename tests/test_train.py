@@ -88,6 +88,20 @@ def test_milestones_act_on_every_group(fit: Any) -> None:
     assert [line["lr"] for line in of(done.log, "epoch")] == pytest.approx([0.01, 0.005, 0.005, 0.0025, 0.0025])
 
 
+def test_rates_fall_along_the_released_cosine(fit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against utils.cosine_scheduler of UML's released code, step by step."""
+    rates: list[float] = []
+    real = torch.optim.Adam.step
+    monkeypatch.setattr(torch.optim.Adam, "step",
+                        lambda self, *rest: (rates.append(self.param_groups[0]["lr"]), real(self, *rest))[1])
+    fit(replace(PLAIN, epochs=3, cosine=0.1))
+    iters = np.arange(len(rates))
+    released = 0.1 + 0.5 * (1 - 0.1) * (1 + np.cos(np.pi * iters / len(iters)))
+    assert rates == pytest.approx(0.01 * released)
+    assert len(set(rates)) == len(rates) > 3
+    assert "cosine" not in PLAIN.identity(), "a run without it is the run that it was before the key"
+
+
 def test_in_warm_up_only_the_head_and_the_objective_move(fit: Any) -> None:
     torch.manual_seed(0)
     before = Method(Tiny(), Margin(Margin.Settings(), 8, 4), 4).state_dict()

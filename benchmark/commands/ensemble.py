@@ -19,10 +19,11 @@ from benchmark.utils.workspace import Workspace, workspace_options
 @workspace_options
 def command(workspace: Workspace, chosen: str, dataset: str, seeds: int | None, device: str | None,
             plugins: tuple[str, ...]) -> None:
-    """Score the mean of the embeddings of models that were trained on each dataset of a union alone.
+    """Score models that were trained on each dataset of a union alone: on their own, and their mean over the union.
 
-    First run the method on the members: `oodml run --methods M --dataset NAME --splits default` for each. The record
-    stands among the union's runs as the method ensemble:M, as where a study asks for it.
+    The accuracy on a dataset is that of its own model, the unified accuracy that of the ensemble, the mean of all
+    models' embeddings. First run the method on the members: `oodml run --methods M --dataset NAME --splits default`
+    for each. The record stands among the union's runs as the method ensemble:M, as where a study asks for it.
     """
     import methods
     from benchmark.posthoc import ensemble

@@ -26,8 +26,9 @@ def command(workspace: Workspace, chosen: str, dataset: str, shots: str, splits:
             iterations: int | None, lr: float, device: str | None, plugins: tuple[str, ...]) -> None:
     """Teach the last layer of finished runs a few images of each test class, and search the others.
 
-    Zero-shot and few-shot measures of the same queries go to `fewshot.json` beside each record; what is there already
-    is kept.
+    Support images are those of the episodes that an imported ladder came with (`oodml splits import`), if the dataset
+    has their files, else drawn. Zero-shot and few-shot measures of the same queries go to `fewshot.json` beside each
+    record; what is there already is kept.
     """
     import methods
     from benchmark.posthoc import fewshot

@@ -115,13 +115,18 @@ def _tell(step: Any) -> None:
 @click.option("--dataset", required=True)
 @workspace_options
 def show(workspace: Workspace, dataset: str) -> None:
-    """The rungs (splits) of a ladder: classes, images and distances, beside the i.i.d. baseline."""
+    """The rungs (splits) of a ladder: classes, images, distances, the i.i.d. baseline, and how it was made."""
     from benchmark.data import ladders
+    from splits.ladder import against_rule
 
     ladder = ladders.load(workspace, dataset)
     click.echo(ladders.table(ladder))
     made = ", ".join(f"{key} {value}" for key, value in ladder.features.items() if key != "images")
     click.echo(f"features: {made or 'none'}; manifest {ladder.hash[:12]}")
+    other = ", ".join(f"{key} {value}" for key, value in against_rule(ladder).items())
+    click.echo(f"made by `{ladders.made_by(ladder)}`" + (f", oodml {ladder.made['version']}" if ladder.made else ""))
+    if other:
+        click.echo(f"another ladder than `oodml splits build --dataset {dataset}` makes by the suite's rule: {other}")
 
 
 @command.command()

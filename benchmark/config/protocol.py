@@ -32,7 +32,7 @@ SIZES = {"big": 256}
 """Image sizes of augmentations that have one of their own; of all others it is 224."""
 FROZEN_NORM = {True: "statistics", False: "no"}
 """What `frozen_norm` was called before `all` came; identities still call it so."""
-LATER = {"clustering": "no", "head_rate": 1.0}
+LATER = {"clustering": "no", "head_rate": 1.0, "cosine": None}
 """Keys that came later, with the value at which a run is the same as those before them: then they do not count."""
 Count = Annotated[int, Ge(0), Le(10**9)]
 Positive = Annotated[int, Ge(1), Le(10**9)]
@@ -80,6 +80,8 @@ class Protocol:
         "statistics")
     milestones: tuple[int, ...] = key("epochs after which all learning rates are multiplied by `decay`", ())
     decay: Amount = key("factor of the milestones", 0.1)
+    cosine: Share | None = key("share of their start to which all learning rates fall along half a cosine, step by "
+                               "step; not given: they do not", None)
     warmup: Count = key("first epochs in which only the embedding layer and the objective train", 0)
     clip_value: Amount = key("clamp every gradient element to this size; 0: never", 0.0)
     clip_norm: Amount = key("scale gradients down to this norm; 0: never", 0.0)

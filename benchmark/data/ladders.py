@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +15,13 @@ from benchmark.data import features, weights
 from benchmark.data.augment import Transform
 from benchmark.data.store import open_store
 from benchmark.datasets import DatasetIndex
+from benchmark.utils import provenance
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from reports.storage import paths
 from splits import SplitError, compare, manifest, official, union
 from splits.compare import Comparison, CrossDistances
-from splits.ladder import build_ladder, default_rung
+from splits.ladder import against_rule, build_ladder, default_rung
 from splits.manifest import Ladder, Split
 
 
@@ -61,7 +64,7 @@ def best_device(wanted: str | None = None) -> str:
 
 def build(name: str, workspace: Workspace, *, backbone: str | None = None, weights_file: str | None = None,
           device: str | None = None, default_only: bool = False, **options: Any) -> Ladder:
-    """The ladder of a dataset; a union gets one rung, its members' default splits.
+    """The ladder of a dataset, with the command that makes it; a union gets one rung, its members' default splits.
 
     With `default_only`, and for datasets that are not meant to have a ladder, it is the default split alone, for which
     no features are needed. Other options go to `splits.ladder.build_ladder`.
@@ -70,13 +73,60 @@ def build(name: str, workspace: Workspace, *, backbone: str | None = None, weigh
     if index.domains is not None:
         united = union.Union(index.domain_names, index.classes, index.labels, index.domains, index.train_classes,
                              index.test_classes, index.roles)
-        return union.union_split(united, dataset=index.name, dataset_hash=index.hash, seed=options.get("seed", 0))
+        return _signed(union.union_split(united, dataset=index.name, dataset_hash=index.hash,
+                                         seed=options.get("seed", 0)), command(name, **_seed(options)))
     if default_only or not datasets.get(name).ladder:
-        return default_rung(index.labels, index.train_classes, index.test_classes, classes=index.classes,
-                            dataset=index.name, dataset_hash=index.hash, seed=options.get("seed", 0))
+        ladder = default_rung(index.labels, index.train_classes, index.test_classes, classes=index.classes,
+                              dataset=index.name, dataset_hash=index.hash, seed=options.get("seed", 0))
+        return _signed(ladder, command(name, default_only=True, **_seed(options)))
     index, vectors, made_with = frozen_features(name, workspace, backbone, weights_file, device)
-    return build_ladder(vectors, index.labels, index.train_classes, index.test_classes, classes=index.classes,
-                        dataset=index.name, dataset_hash=index.hash, feature_info=made_with, device=device, **options)
+    ladder = build_ladder(vectors, index.labels, index.train_classes, index.test_classes, classes=index.classes,
+                          dataset=index.name, dataset_hash=index.hash, feature_info=made_with, device=device, **options)
+    network = {"backbone": made_with["backbone"], **({"weights": Path(weights_file).name} if weights_file else {})}
+    return _signed(ladder, command(name, **against_rule(ladder), **network))
+
+
+FLAGS = {"swaps_per_iteration": "--swaps", "rung_iterations": "--rung-iterations", "default_only": "--default-only"}
+"""Options of `oodml splits build` that are not called as the builder calls them."""
+
+
+def command(name: str, **options: Any) -> str:
+    """The command that builds a ladder with these options, such as `against_rule` tells them.
+
+    >>> command("glyphs", rungs=5, swaps_per_iteration=20, removal=False, rung_iterations=[0, "R2"])
+    'oodml splits build --dataset glyphs --rungs 5 --swaps 20 --no-removal --rung-iterations 0,R2'
+    """
+    words = ["oodml", "splits", "build", "--dataset", name]
+    for key, value in options.items():
+        flag = FLAGS.get(key, f"--{key}")
+        if isinstance(value, bool):
+            words.append(flag if value else flag.replace("--", "--no-", 1))
+        else:
+            words += [flag, ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)]
+    return shlex.join(words)
+
+
+def made_by(ladder: Ladder) -> str:
+    """How a ladder was made: the command in its manifest or, of an older one, that which its parameters amount to."""
+    options, parameters = against_rule(ladder), ladder.parameters
+    if "command" in ladder.made:
+        return str(ladder.made["command"])
+    if "file" in parameters:
+        return shlex.join(["oodml", "splits", "import", parameters["file"], "--dataset", ladder.dataset])
+    if {"guard", "patience", "remaining"} & {*options}:  # no command has these
+        return f"build_ladder({', '.join(f'{key}={value!r}' for key, value in options.items())})"
+    if "swaps_per_iteration" not in parameters:
+        options = {**({} if "members" in parameters else {"default_only": True}), **_seed(parameters)}
+    backbone = {"backbone": ladder.features["backbone"]} if "backbone" in ladder.features else {}
+    return command(ladder.dataset, **options, **backbone)
+
+
+def _seed(options: dict[str, Any]) -> dict[str, Any]:
+    return {"seed": options["seed"]} if options.get("seed") else {}
+
+
+def _signed(ladder: Ladder, line: str) -> Ladder:
+    return replace(ladder, made={"version": provenance.facts()["version"], "command": line})
 
 
 def path_of(workspace: Workspace, name: str) -> Path:
@@ -151,9 +201,11 @@ def verify(path: Path, workspace: Workspace, dataset: str | None = None) -> list
 def import_released(path: Path, name: str, workspace: Workspace) -> official.Imported:
     """A released ooDML split file as a ladder of the dataset, with what the local copy lacks."""
     index = datasets.load(name, workspace.data)
-    return official.import_released(path, dataset=index.name, dataset_hash=index.hash, classes=index.classes,
-                                    labels=index.labels, images=index.paths, train_classes=index.train_classes,
-                                    test_classes=index.test_classes)
+    imported = official.import_released(path, dataset=index.name, dataset_hash=index.hash, classes=index.classes,
+                                        labels=index.labels, images=index.paths, train_classes=index.train_classes,
+                                        test_classes=index.test_classes)
+    line = shlex.join(["oodml", "splits", "import", path.name, "--dataset", name])
+    return replace(imported, ladder=_signed(imported.ladder, line))
 
 
 def cross(names: Sequence[str], workspace: Workspace, **options: Any) -> CrossDistances:

@@ -14,6 +14,8 @@ from benchmark.metrics.retrieval import as_embeddings, as_labels, same_length, u
 
 RELEASED = (-1, 1, 2, 10)
 """The offsets k of `rho_spectrum@k` that Revisiting DML logs."""
+SPECTRUM = 40
+"""Points of a spectrum that a record keeps, evenly spaced in the logarithm of the rank."""
 
 
 def structure(embeddings: Any, labels: Any) -> dict[str, float]:
@@ -30,16 +32,49 @@ def structure(embeddings: Any, labels: Any) -> dict[str, float]:
     first |k| - 1 singular values out and is KL(U || S) for k > 0, KL(S || U) for k < 0 (so rho is
     `rho_released@2`). What does not exist (no class with two images, one class, too few dimensions) is NaN.
     """
+    return _measured(embeddings, labels)[0]
+
+
+def with_spectra(embeddings: Any, labels: Any) -> dict[str, Any]:
+    """What `structure` gives and the spectra that it comes from, for a record:
+
+        spectrum        [rank, s_rank / sum_i s_i] of the singular values s of all embeddings, at up to `SPECTRUM` ranks
+        spectrum_class  the mean over classes of the same of each class alone (classes of at least three images; at
+                        each rank over the classes that have it)
+
+    Revisiting DML, figures 8, 10 and 12.
+    """
+    measures, singular, by_class = _measured(embeddings, labels)
+    ranks = max((part.shape[1] for part in by_class), default=0)
+    total, count = np.zeros(ranks), np.zeros(ranks, dtype=int)
+    for part in by_class:
+        total[:part.shape[1]] += (part / part.sum(axis=1, keepdims=True)).sum(axis=0)
+        count[:part.shape[1]] += len(part)
+    return {**measures, "spectrum": thinned(singular / singular.sum()), "spectrum_class": thinned(total / count)}
+
+
+def thinned(values: np.ndarray) -> list[list[float]]:
+    """[rank, value] at ranks evenly spaced in their logarithm, the first and the last among them, to four digits.
+
+    >>> thinned(np.array([0.5, 0.25, 0.125, 0.125]))
+    [[1, 0.5], [2, 0.25], [3, 0.125], [4, 0.125]]
+    """
+    ranks = np.unique(np.geomspace(1, max(len(values), 1), SPECTRUM).round().astype(int))
+    return [[int(rank), float(f"{values[rank - 1]:.4g}")] for rank in ranks if rank <= len(values)]
+
+
+def _measured(embeddings: Any, labels: Any) -> tuple[dict[str, float], np.ndarray, list[np.ndarray]]:
+    """The measures, the singular values of all embeddings, and those of classes, of one size (classes, ranks)."""
     x, y = as_embeddings(embeddings), as_labels(labels)
     same_length(x, y)
     x = unit(x)
     classes = list(_stacks(x, y))
     measures = _distances(classes)
     singular = singular_values(x)
+    by_class = [singular_values(stack) for stack in classes if min(stack.shape[1:]) > 2]
     measures["rho"] = decay(singular, 2)
-    measures["rho_class"] = _mean([rho for stack in classes if min(stack.shape[1:]) > 2
-                                for rho in _divergence(singular_values(stack)[:, 1:]).tolist()])
-    return measures | {f"rho_released@{k}": decay(singular, k) for k in RELEASED}
+    measures["rho_class"] = _mean([rho for part in by_class for rho in _divergence(part[:, 1:]).tolist()])
+    return measures | {f"rho_released@{k}": decay(singular, k) for k in RELEASED}, singular, by_class
 
 
 def singular_values(x: Tensor) -> np.ndarray:

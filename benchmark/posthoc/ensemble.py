@@ -1,7 +1,8 @@
-"""Dataset-specific models as one: the mean of their embeddings, searched over the union (UML, table 2 a).
+"""The dataset-specific models of a method on a union: each on its own dataset, their mean over all (UML, table 2 a).
 
-Each member of a union has a finished run of the method on its default split. Every model embeds every test image of
-the union; the mean is scored like one model, and its record stands among the union's runs as `ensemble:METHOD`.
+Each member of a union has a finished run of the method on its default split. The accuracy on a dataset, and so the
+harmonic mean, is that of the dataset's own model; only the unified accuracy is of the ensemble, the mean of all models'
+embeddings (UML, section 5.1). The record stands among the union's runs as `ensemble:METHOD`.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from benchmark import datasets
 from benchmark.config import overrides
 from benchmark.config.plan import changes
 from benchmark.data import ladders
 from benchmark.data.store import open_store
-from benchmark.data.task import Task
+from benchmark.data.task import Side, Task
 from benchmark.datasets import DatasetIndex
 from benchmark.metrics import structure
 from benchmark.metrics.union import ensemble
@@ -34,6 +38,9 @@ from splits.manifest import Ladder
 
 NAME = "ensemble:{}"
 """How an ensemble of a method's dataset-specific models is called."""
+OWN = "own model"
+"""What `provenance.domains` of a record says: each dataset was scored by its own model. In records without it, which
+versions before wrote, the ensemble was scored on every dataset."""
 Tell = Callable[[str], None]
 
 
@@ -85,37 +92,49 @@ def _grouped(runs: Iterable[Finished], names: tuple[str, ...],
 
 
 def _made(runs: list[Finished], index: DatasetIndex, ladder: Ladder, workspace: Workspace, device: str) -> Path:
-    """The record of one ensemble:
+    """The record of one ensemble, whose unified accuracy is of phi and accuracy on dataset m of phi_m:
 
         phi(x) = normalise(1/M sum_m phi_m(x))   over the M members of the union
+
+    Of a record that was made with the ensemble on every dataset the scores are computed anew.
     """
     split, spec = ladder.default, runs[0].spec
     parts = [index.hash, split.hash, *(one.spec.identity for one in runs)]
     identity = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
     name = NAME.format(spec.method)
     folder = records.place(workspace.runs, index.name, split.id, name, spec.seed, identity)
-    if (folder / records.RECORD).exists():
+    if (folder / records.RECORD).exists() and records.read(folder)["provenance"].get("domains") == OWN:
         return folder / records.RECORD
     began = time.perf_counter()
     task = Task.of(index, split)
     store = open_store(index, workspace.cache, progress=False)
-    mean = ensemble([one.embed(task.test, store, workspace, device) for one in runs])
-    result = score(task.test, mean, task.domain_names)
+    embeddings = [one.embed(task.test, store, workspace, device) for one in runs]
+    mean = ensemble(embeddings)
+    result = score(task.test, mean, task.domain_names, own=_own(embeddings, task.test))
     return recording.write(folder, result, {
         "identity": identity, "dataset": index.name, "dataset_hash": index.hash,
         "split": recording.split_facts(split, ladder), "method": _method_facts(name, runs),
         "protocol": spec.protocol.identity(), "backbone": {"name": spec.protocol.backbone, "weights": spec.weights},
-        "seed": spec.seed, "structure": {"test": structure.structure(mean, task.test.labels)},
+        "seed": spec.seed, "structure": {"test": structure.with_spectra(mean, task.test.labels)},
         "cost": {"seconds": time.perf_counter() - began, "device": provenance.device_name(device)},
     }, overrides=overrides.of_run(spec.protocol.identity(), spec.method, spec.dataset,
                                   {**spec.settings, **spec.base_settings}),
-        members={one.spec.dataset: one.spec.identity for one in runs})
+        members={one.spec.dataset: one.spec.identity for one in runs}, domains=OWN)
+
+
+def _own(embeddings: list[Tensor], side: Side) -> Tensor:
+    """Each image's embedding by the model of its own dataset; models are in the order of the union's members."""
+    own = torch.empty_like(embeddings[0])
+    for number, embedded in enumerate(embeddings):
+        inside = torch.from_numpy(side.domains == number).to(own.device)
+        own[inside] = embedded[inside]
+    return own
 
 
 def _method_facts(name: str, runs: list[Finished]) -> dict[str, Any]:
     members = [records.read(one.folder)["method"] for one in runs]
     first = members[0]
     return {**first, "name": name, "tags": [*first["tags"], "ensemble"], "trains": f"{len(runs)} models: "
-            f"{first['trains']}", "summary": f"The mean embedding of {len(runs)} networks of {first['name']}, one "
-            "trained on each dataset of the union.",
+            f"{first['trains']}", "summary": f"{len(runs)} networks of {first['name']}, one trained on "
+            "each dataset of the union and scored on it; over the union the mean of their embeddings.",
             **{key: sum(one[key] for one in members) for key in ("trainable_parameters", "total_parameters")}}

@@ -2,8 +2,9 @@
 
 ooDML, section 4.4, released code: 10 episodes a rung, only the last layer trained, margin loss with distance-weighted
 mining and a fixed boundary, Adam at 1e-4, 1000 steps for 2 shots and 1500 for more. What the last layer works on is
-computed once for each run, so support images are not augmented as they are there. `fewshot.json` beside the record
-holds zero-shot and few-shot measures of the same queries.
+computed once for each run, so support images are not augmented as they are there. The support images are those of the
+released episodes where the ladder was imported with them and the dataset has their files, else drawn by a seed.
+`fewshot.json` beside the record holds zero-shot and few-shot measures of the same queries.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,9 @@ from methods.margin import Margin
 from methods.samplers.by_label import ClassTable
 from reports.analysis.fewshot import NAME, SCHEMA
 from reports.analysis.statistics import t_interval
-from splits.episodes import EPISODES, few_shot_episodes
+from splits import SplitError
+from splits.episodes import EPISODES, Episode, few_shot_episodes, released_episodes
+from splits.manifest import Ladder
 
 
 @dataclass(frozen=True)
@@ -87,10 +90,20 @@ def run(workspace: Workspace, *, dataset: str, shots: tuple[int, ...], chosen: s
     store = open_store(index, workspace.cache, progress=False)
     device = ladders.best_device(device)
     written = []
+    unusable: set[str] = set()
     for one in runs:
-        missing = [k for k in shots if k not in done(one.folder, adaptation)]
+        task = one.task(index, ladder)
+        released = {}
+        for k in shots:
+            try:
+                released[k] = official(ladder, one.spec.split, task.test, index.paths, k)
+            except SplitError as error:
+                released[k] = None
+                if (line := f"{index.name}: support images are drawn by a seed, since {error}") not in unusable:
+                    tell(line)
+                unusable.add(line)
+        missing = [k for k in shots if k not in done(one.folder, adaptation, {k: bool(released[k]) for k in shots})]
         if missing:
-            task = one.task(index, ladder)
             try:
                 method, features = restore(one, task, store, device)
                 layer = last_layer(method)
@@ -99,13 +112,20 @@ def run(workspace: Workspace, *, dataset: str, shots: tuple[int, ...], chosen: s
                 continue
             for k in missing:
                 began = time.perf_counter()
-                adapted = adapt_all(method, layer, features, task.test, list(index.paths), k, one.spec.seed, adaptation)
+                adapted = adapt_all(method, layer, features, task.test, list(index.paths), k, one.spec.seed, adaptation,
+                                    released[k])
                 _merge(one, k, adapted, adaptation)
                 zero, few = (adapted[side]["recall@1"]["mean"] for side in ("zero", "few"))
                 tell(f"{one.spec.label()}, {k} shots: recall@1 {zero:.4f} -> {few:.4f} "
                      f"({few - zero:+.4f}, {time.perf_counter() - began:.0f} s)")
         written.append(one.folder / NAME)
     return written
+
+
+def official(ladder: Ladder, split: int, test: Side, paths: Sequence[str], shots: int) -> list[Episode] | None:
+    """The released episodes of a split, if the ladder came with some; a SplitError where their files are not here."""
+    episodes = ladder.episodes.get(str(split), {}).get(str(shots))
+    return episodes and released_episodes(episodes, [paths[i] for i in test.ids], test.labels, test.classes, shots)
 
 
 def _refuse_without_weights(bare: dict[Path, str], command: str) -> None:
@@ -136,14 +156,18 @@ def last_layer(method: Method) -> nn.Module:
 
 
 def adapt_all(method: Method, layer: nn.Module, features: Tensor, test: Side, paths: list[str], shots: int, seed: int,
-              adaptation: Adaptation) -> dict[str, Any]:
-    """All episodes of one number of shots: means and 95 % t-intervals of zero-shot and few-shot measures."""
+              adaptation: Adaptation, released: list[Episode] | None = None) -> dict[str, Any]:
+    """All episodes of one number of shots: means and 95 % t-intervals of zero-shot and few-shot measures.
+
+    Episodes are the first of those `released`, or else drawn.
+    """
     start = {key: value.clone() for key, value in layer.state_dict().items()}
     values: dict[str, dict[str, list[float]]] = {"zero": {}, "few": {}}
     facts: dict[str, Any] = {}
     names = [paths[i] for i in test.ids]
-    for episode in few_shot_episodes(names, test.labels, test.classes, test.classes, shots=[shots],
-                                     episodes=adaptation.episodes):
+    episodes = (released or list(few_shot_episodes(names, test.labels, test.classes, test.classes, shots=[shots],
+                                                   episodes=adaptation.episodes)))[:adaptation.episodes]
+    for episode in episodes:
         layer.load_state_dict(start)
         if not _note(values["zero"], method, features, test, episode.query):
             raise UserError(f"no test class has two images beside {shots} for the support, so nothing is to be found: "
@@ -154,7 +178,8 @@ def adapt_all(method: Method, layer: nn.Module, features: Tensor, test: Side, pa
               adaptation, adaptation.steps(shots), int.from_bytes(mixed[:7], "big"))
         _note(values["few"], method, features, test, episode.query)
     layer.load_state_dict(start)
-    return {"episodes": adaptation.episodes, "iterations": adaptation.steps(shots), **facts,
+    return {"episodes": len(episodes), "source": "released" if released else "drawn",
+            "iterations": adaptation.steps(shots), **facts,
             **{side: {name: _summary(each) for name, each in measured.items()} for side, measured in values.items()}}
 
 
@@ -178,10 +203,13 @@ def teach(method: Method, layer: nn.Module, features: Tensor, labels: Tensor, ad
     layer.requires_grad_(False)
 
 
-def done(folder: Path, adaptation: Adaptation) -> set[int]:
-    """The numbers of shots that were adapted in the same way already."""
+def done(folder: Path, adaptation: Adaptation, released: Mapping[int, bool] | None = None) -> set[int]:
+    """The numbers of shots that were adapted in the same way already; `released` says which have released episodes."""
     adapted = _read(folder)
-    return {int(k) for k in adapted["shots"]} if adapted and adapted["adaptation"] == asdict(adaptation) else set()
+    if not adapted or adapted["adaptation"] != asdict(adaptation):
+        return set()
+    return {int(k) for k, entry in adapted["shots"].items()
+            if (entry.get("source") == "released") == (released or {}).get(int(k), False)}
 
 
 @torch.no_grad()

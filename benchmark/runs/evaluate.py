@@ -91,7 +91,7 @@ def evaluate(workspace: Workspace, *, embeddings: Path, dataset: str, split: int
                    "trainable_parameters": None, "total_parameters": None},
         "protocol": {"name": "submitted"}, "backbone": {"name": backbone, "weights": None},
         "scores": {"last": scores},
-        "structure": {part: structure.structure(x, sides[part].labels) for part, x in parts.items()},
+        "structure": {part: structure.with_spectra(x, sides[part].labels) for part, x in parts.items()},
         "cost": {"seconds": time.perf_counter() - began, "device": provenance.device_name(device)},
     }, embeddings=sent.hash, kmeans=clustering.KMEANS if cluster else None)
     return Evaluation(path, scores, notes, result.domains, union.harmonic(result.domains))

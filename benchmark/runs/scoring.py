@@ -25,15 +25,16 @@ class Score:
     queries: QueryResults
 
 
-def score(side: Side, embeddings: Tensor, domain_names: tuple[str, ...] = ()) -> Score:
+def score(side: Side, embeddings: Tensor, domain_names: tuple[str, ...] = (), own: Tensor | None = None) -> Score:
     """Scores of one side's embeddings. A union is scored over its unified gallery, and member by member.
 
-    Labels of a side already differ between members, so the unified search needs nothing more.
+    Labels of a side already differ between members, so the unified search needs nothing more. `own` are other
+    embeddings for the scores member by member, where each has a model of its own.
     """
     whole = outcomes(embeddings, side.labels, roles=side.roles)
     queries = slice(None) if side.roles is None else side.roles != "gallery"
-    members = {} if side.domains is None else union.members(embeddings, side.labels, side.domains, domain_names,
-                                                                side.roles)
+    members = {} if side.domains is None else union.members(embeddings if own is None else own, side.labels,
+                                                             side.domains, domain_names, side.roles)
     return Score(_means(whole.scores), {name: _means(scores) for name, scores in members.items()},
                  QueryResults(whole.first_hit, whole.counted, side.labels[queries], np.array(side.classes)))
 

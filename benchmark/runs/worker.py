@@ -146,14 +146,14 @@ def run(spec: RunSpec, context: RunContext, *, should_stop: Callable[[], bool] =
     write_line(folder, {"event": "end", "chosen_epochs": chosen})
     if trains:
         checkpoint.save_weights(folder / weights.RUN, method.state_dict())
-    seen = structure.structure(embed(training.ids), training.labels) if protocol.train_structure else {}
+    seen = structure.with_spectra(embed(training.ids), training.labels) if protocol.train_structure else {}
     path = recording.write(folder, last["score"], {
         "identity": spec.identity, "dataset": spec.dataset, "dataset_hash": spec.dataset_hash,
         "split": recording.split_facts(split, ladder, task), "method": _method_facts(spec, method),
         "protocol": protocol.identity(), "backbone": {"name": protocol.backbone, "weights": spec.weights},
         "seed": spec.seed,
         "scores": scores, "chosen_epochs": chosen, "curve": _curve(history),
-        "structure": {"train": seen, "test": structure.structure(last["embeddings"], task.test.labels)},
+        "structure": {"train": seen, "test": structure.with_spectra(last["embeddings"], task.test.labels)},
         "cost": {**_cost(history, time.perf_counter() - began, energy.joules, context),
                  "precision": precision.of(protocol, context.device)},
     }, command=context.command, kmeans=None if protocol.clustering == "no" else KMEANS)

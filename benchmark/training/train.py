@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import hashlib
+import math
 import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
@@ -144,6 +145,8 @@ def train(method: Method, context: TrainContext) -> History:
                     with (fast or plain)():
                         loss, embeddings = gradients(images, chosen)
                     _clip(method, protocol)
+                    if protocol.cosine is not None:
+                        _fall(optimiser, rates, protocol.cosine, history.steps / (protocol.epochs * length))
                     optimiser.step()
                     optimiser.zero_grad(set_to_none=True)
                     method.after_step()
@@ -250,6 +253,13 @@ def _set_rates(optimiser: torch.optim.Optimizer, rates: list[float], protocol: P
         if protocol.warmup and group["name"] == "backbone":
             for parameter in group["params"]:
                 parameter.requires_grad_(epoch > protocol.warmup)
+
+
+def _fall(optimiser: torch.optim.Optimizer, rates: list[float], end: float, done: float) -> None:
+    """Rates along half a cosine: end + (1 - end) (1 + cos(pi done)) / 2 of their start, `done` the share of steps."""
+    factor = end + (1 - end) * (1 + math.cos(math.pi * done)) / 2
+    for group, rate in zip(optimiser.param_groups, rates):
+        group["lr"] = rate * factor
 
 
 def _clip(method: Method, protocol: Protocol) -> None:

@@ -1,7 +1,9 @@
 """What the structure of an embedding has to do with its scores, and how the metrics agree with each other.
 
 Spearman's rank correlation over cells (method x rung, seeds averaged), as in figure 4 of ooDML and figures 4 and 5 of
-Revisiting DML. Within a dataset scores and measures are first ranked, so that easy datasets do not make a correlation.
+Revisiting DML, of training and of test embeddings. Within a dataset scores and measures are first ranked, so that easy
+datasets do not make a correlation; over the methods of one split, and normalised within each for the figure, none but
+the methods can make it.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from reports.selection import ROW, is_union
 from reports.tables.boards import Column, Table
 
 MEASURES = ("pi_intra", "pi_inter", "density", "rho")
+SIDES = ("train", "test")
 SCORES = ("recall@1", "map@1000")
 
 
@@ -67,6 +70,42 @@ def structure_table(points: pd.DataFrame) -> Table | None:
                 Column("default:cells", "Cells, default", "number", digits=0)]
     return Table("structure", "Spearman correlation of structure and score", tuple(columns), frame,
                  "Ranked within each dataset. Cells are methods on splits, seeds averaged.")
+
+
+def measured(points: pd.DataFrame, side: str) -> dict[str, str]:
+    """{column: measure} of the MEASURES that some cell has of this side."""
+    columns = {f"structure:{side}:{measure}": measure for measure in MEASURES}
+    return {column: name for column, name in columns.items() if column in points and points[column].notna().any()}
+
+
+def normalised(points: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+    """The cells with these columns drawn to [0, 1] within each split, as in figure 4 of ooDML; NaN where all are equal.
+
+    >>> cells = pd.DataFrame({"dataset": "a", "split": [1, 1, 1, 2], "rho": [2.0, 4.0, 3.0, 9.0]})
+    >>> normalised(cells, ["rho"])["rho"].tolist()
+    [0.0, 1.0, 0.5, nan]
+    """
+    groups = points.groupby(["dataset", "split"])[[*columns]]
+    low, high = groups.transform("min"), groups.transform("max")
+    return points.assign(**((points[[*columns]] - low) / (high - low).where(high > low)))
+
+
+def split_table(points: pd.DataFrame, metric: str) -> Table | None:
+    """Spearman's correlation of each measure with a score over the methods of each split; None below three methods."""
+    columns = {column: f"{name}, {side}" for side in SIDES for column, name in measured(points, side).items()}
+    rows = []
+    for (dataset, split, kind), cells in points.groupby(["dataset", "split", "kind"], sort=True):
+        known = {column: cells[[column, metric]].dropna() for column in columns}
+        row = {column: spearman(some[column].tolist(), some[metric].tolist()) for column, some in known.items()}
+        if any(pd.notna(value) for value in row.values()):
+            rows.append({"dataset": dataset, "split": split, "kind": kind, "cells": len(cells), **row})
+    if not rows:
+        return None
+    heads = (Column("dataset", "Dataset"), Column("split", "Split"), Column("kind", "Kind"),
+             Column("cells", "Methods", "number", digits=0),
+             *(Column(column, title, "number", digits=2) for column, title in columns.items()))
+    return Table("structure-splits", f"Spearman correlation of structure and {metric} on each split", heads,
+                 pd.DataFrame(rows), "Over the methods of a split, seeds averaged.", marked=False)
 
 
 def metric_matrix(points: pd.DataFrame) -> pd.DataFrame:

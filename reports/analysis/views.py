@@ -16,7 +16,7 @@ from reports.selection import ROW, TYPED
 from reports.tables.boards import Column, Table, bar_note, overrides_note, row_columns
 
 OBJECTS = ("ladder", "papers", "tags", "cite", "summary", "settings", "protocol_settings", "curve", "chosen_epochs",
-           "path", "parts", "members", "overrides")
+           "path", "parts", "members", "overrides", "spectra")
 
 
 def _metric_order(metric: str) -> tuple[bool, bool, str, int]:

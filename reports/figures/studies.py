@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from reports.analysis.statistics import Friedman
-from reports.figures.drawing import GREY, GRID, HUES, INK, MARKERS, drawing, panel, svg
+from reports.figures.drawing import DASHES, GREY, GRID, HUES, INK, MARKERS, drawing, panel, svg
 
 FEW = 20
 """Methods up to which Demšar's diagram can be read."""
@@ -122,7 +122,11 @@ def matrix(values: pd.DataFrame, name: str, title: str) -> str:
 
 
 def scatters(points: pd.DataFrame, measures: Sequence[str], metric: str, name: str, title: str) -> str:
-    """Score against each measure of structure, a panel each, a point a cell; default splits are filled."""
+    """Score against each measure of structure, a panel each, a point a cell; default splits are filled.
+
+    Both come normalised within each split. Lines are least-squares fits as in figure 4 of ooDML: solid over all cells,
+    dashed over those of default splits.
+    """
     with drawing(name):
         columns = min(4, len(measures))
         lines = -(-len(measures) // columns)
@@ -139,14 +143,20 @@ def scatters(points: pd.DataFrame, measures: Sequence[str], metric: str, name: s
                 here = points[points["dataset"] == dataset]
                 for default, face in ((False, "none"), (True, HUES[i % 7])):
                     some = here[here["kind"].eq("default") == default]
-                    axes.plot(some[measure], 100 * some[metric], ls="", markersize=3.3, marker=MARKERS[i % 8],
+                    axes.plot(some[measure], some[metric], ls="", markersize=3.3, marker=MARKERS[i % 8],
                               markerfacecolor=face, markeredgecolor=HUES[i % 7], markeredgewidth=0.7,
                               label=dataset if default else None)
+            for cells, dash in ((points, "-"), (points[points["kind"].eq("default")], DASHES[1])):
+                known = cells[[measure, metric]].dropna()
+                if known[measure].nunique() > 1:
+                    slope, start = np.polyfit(known[measure], known[metric], 1)
+                    ends = np.array([known[measure].min(), known[measure].max()])
+                    axes.plot(ends, start + slope * ends, color=INK, lw=1, ls=dash)
             axes.set_title(measure, loc="left", fontsize=8.5)
             axes.xaxis.set_major_locator(MaxNLocator(4))
             axes.tick_params(length=0, labelsize=7.5)
             axes.grid(True)
-        figure.axes[0].set_ylabel(f"{metric}, percent", fontsize=8.5)
+        figure.axes[0].set_ylabel(f"{metric}, normalised", fontsize=8.5)
         handles, labels = figure.axes[0].get_legend_handles_labels()
         if len(datasets) > 1:
             figure.legend(handles, labels, loc="lower center", ncols=min(beside, len(datasets)), frameon=False,

@@ -17,14 +17,16 @@ from reports.analysis import (
     fewshot,
     published,
     significance,
+    spectra,
     statistics,
     transfer,
     tuning,
     views,
 )
+from reports.figures import spectra as spectrum_figures
 from reports.figures import studies
 from reports.html import cards
-from reports.html.rendering import Site
+from reports.html.rendering import Site, slug
 from reports.selection import ROW
 from reports.storage import packed, queries
 from reports.tables import boards as tabular
@@ -144,24 +146,41 @@ def structural(site: Site) -> None:
     matrix = correlations.metric_matrix(points) if len(points) > 2 else pd.DataFrame()
     if table is None and matrix.shape[0] < 2:
         return
-    metric, panels = site.metrics[0], None
-    measures = {f"structure:test:{m}": m for m in correlations.MEASURES
-                if f"structure:test:{m}" in points and points[f"structure:test:{m}"].notna().any()}
-    if measures:
-        drawn = studies.scatters(points.rename(columns=measures), list(measures.values()), metric, "scatter",
-                                       f"{metric} against the structure of the test embeddings")
+    metric = site.metrics[0]
+    sides = {side: correlations.measured(points, side) for side in correlations.SIDES}
+    panels = []
+    for side, measures in sides.items():
+        if measures:
+            fitted = correlations.normalised(points, [metric, *measures]).rename(columns=measures)
+            title = f"{metric} against the structure of the {side} embeddings"
+            panels.append({"side": side} | site.figure(studies.scatters(
+                fitted, list(measures.values()), metric, f"scatter-{side}", title), f"scatter-{side}"))
+    cells = None
+    if panels:
+        named = {key: f"{measure}, {side}" for side, measures in sides.items() for key, measure in measures.items()}
         columns = (Column("dataset", "Dataset"), Column("split", "Split"), *tabular.row_columns(points),
                    Column(metric, metric, "score"),
-                   *(Column(key, measure, "number", digits=3) for key, measure in measures.items()))
-        numbers = Table("structure-cells", "Structure of the test embeddings and score of each cell", columns,
-                        points[["dataset", "split", *ROW, metric, *measures]], marked=False)
-        panels = site.figure(drawn, "scatter") | {"table": _beginning(site, numbers)}
+                   *(Column(key, title, "number", digits=3) for key, title in named.items()))
+        cells = _beginning(site, Table("structure-cells", "Structure of the embeddings and score of each cell", columns,
+                                       points[["dataset", "split", *ROW, metric, *named]], marked=False))
+    by_split = correlations.split_table(points, metric)
+    drawn_spectra = [site.figure(spectrum_figures.spectra(some, f"spectra-{slug(dataset)}", f"Spectra on {dataset}"),
+                                 f"spectra-{dataset}") | {"dataset": dataset}
+                     for dataset, some in _by_dataset(spectra.panels(site.runs, metric)).items()]
     drawn_matrix = None
     if matrix.shape[0] > 1:
         drawn_matrix = site.figure(studies.matrix(matrix, "metrics", "Correlation between metrics"), "metrics")
     site.later("structure.html", "Structure", table=site.table(table) if table else None, panels=panels,
+               cells=cells, by_split=_beginning(site, by_split) if by_split else None, spectra=drawn_spectra,
                matrix=drawn_matrix,
                numbers=site.table(correlations.matrix_table(matrix)) if matrix.shape[0] > 1 else None)
+
+
+def _by_dataset(panels: list[spectra.Panel]) -> dict[str, list[spectra.Panel]]:
+    datasets: dict[str, list[spectra.Panel]] = {}
+    for panel in panels:
+        datasets.setdefault(panel.dataset, []).append(panel)
+    return datasets
 
 
 def _beginning(site: Site, table: Table) -> dict[str, Any]:
