@@ -92,7 +92,7 @@ class Results:
         board = baselines.with_gains(board)
         drawn = significance.board_draws(board, self.resamples(metric), self.ladders)
         over_seeds = significance.board_seeds(board, self.seed_scores(metric), self.ladders)
-        return significance.with_ties(board, ("mean", ""), drawn, self._classes(metric, datasets), over_seeds)
+        return significance.with_ties(board, ("mean", ""), drawn, self.classes(metric, datasets), over_seeds)
 
     def _with_published(self, board: Board, printed: Board, by: tuple[str, str]) -> Board:
         if not self.with_published or not len(printed):
@@ -114,7 +114,7 @@ class Results:
         drawn = self.resamples(metric).union(dataset, int(splits[0]), union_parts(board), board.keys) if len(
             splits) == 1 else {}
         board = baselines.with_gains(board)
-        return significance.with_ties(board, ("harmonic", ""), drawn, self._classes(metric, [dataset]))
+        return significance.with_ties(board, ("harmonic", ""), drawn, self.classes(metric, [dataset]))
 
     def cells(self, dataset: str, metric: str) -> pd.DataFrame:
         """The rungs of a dataset with the label of their row and errors of their scores."""
@@ -135,7 +135,7 @@ class Results:
                                      here["score"].to_numpy(float), here["backbone"].tolist())
         return here, errors
 
-    def _classes(self, metric: str, datasets: list[str]) -> int:
+    def classes(self, metric: str, datasets: list[str]) -> int:
         """The fewest classes of any rung of these datasets: the degrees of freedom of what is drawn."""
         counts = self.resamples(metric).classes
         return min((count for (dataset, _), count in counts.items() if dataset in datasets), default=2)

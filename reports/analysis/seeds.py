@@ -33,7 +33,8 @@ def seed_errors(errors: np.ndarray, counts: np.ndarray, covariances: np.ndarray,
 
     rho is one correlation of the scores of one seed on two rungs for all rows, that with which V is on average the
     variance of the weighted means themselves, plus its standard error 1 / sqrt(N), N the number of products it is
-    made of. Degrees of freedom are Satterthwaite's: n_r - 1 of each rung in the first part, min n_r - 1 in the second.
+    made of. With c_r the part of V that is the rung's, sum_r c_r = 1, and rho^2 the correlation of two e_r^2, the
+    degrees of freedom are d = (min n_r - 1) / ((1 - rho^2) sum_r c_r^2 + rho^2): Satterthwaite's where rho = 0.
 
     Args:
         errors: (rows, rungs) of e_r.
@@ -42,11 +43,11 @@ def seed_errors(errors: np.ndarray, counts: np.ndarray, covariances: np.ndarray,
         weights: of the rungs.
 
     >>> two = seed_errors(np.full((50, 2), 0.1), np.full((50, 2), 3), np.full(50, 0.005), [0.5, 0.5])
-    >>> two.variance[0].round(4), two.freedom[0].round(1)
-    (0.0055, 4.0)
+    >>> float(two.variance[0].round(4)), float(two.freedom[0].round(1))
+    (0.0055, 3.9)
     """
     shares = np.asarray(weights, float) * np.where(counts > 1, errors, np.nan)
-    apart, together = (shares**2).sum(axis=1), np.abs(shares).sum(axis=1) ** 2
+    apart, together = (shares**2).sum(axis=1), shares.sum(axis=1) ** 2
     least = counts.min(axis=1) - 1.0
     rungs = shares.shape[1]
     if rungs == 1:
@@ -57,10 +58,9 @@ def seed_errors(errors: np.ndarray, counts: np.ndarray, covariances: np.ndarray,
         above = ((covariances - apart) / apart)[told].sum()
         most = ((together - apart) / apart)[told].sum()
         rho = float(np.clip(above / most + 1 / np.sqrt(products), 0, 1)) if products and most > 0 else 1.0
-        first = apart**2 / (shares**4 / (counts - 1)).sum(axis=1)
-        parts = (1 - rho) * apart, rho * together
-        variance = parts[0] + parts[1]
-        freedom = variance**2 / (parts[0] ** 2 / first + parts[1] ** 2 / least)
+        variance = (1 - rho) * apart + rho * together
+        parts = ((1 - rho) * shares**2 + rho * shares * shares.sum(axis=1, keepdims=True)) / variance[:, None]
+        freedom = least / ((1 - rho**2) * (parts**2).sum(axis=1) + rho**2)
     return SeedErrors(variance, np.where(variance > 0, freedom, least))
 
 

@@ -38,11 +38,12 @@ def moderated(variances: np.ndarray, freedom: np.ndarray,
               groups: Sequence[str] | np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Variances of many rows from a few values each, drawn towards what they have in common (Smyth 2004, limma).
 
-        s~^2 = max(s^2, (d0 s0^2 + d s^2) / (d0 + d))   with d0 + d degrees of freedom
+        s~^2 = max(s^2, m)   with d + d0 m / s~^2 degrees of freedom,   m = (d0 s0^2 + d s^2) / (d0 + d)
 
     d0 and s0^2 are those with which log s^2 - psi(d/2) + log(d/2) has the mean and the variance that it has over the
     rows of a group, log s0^2 - psi(d0/2) + log(d0/2) and psi'(d/2) + psi'(d0/2). The maximum is ours: without it
-    unsteady rows of a small board are called different too often. A group of fewer than `FEW` rows takes the prior
+    unsteady rows are called different too often; what the others tell of such a row counts the less the more its own
+    variance is above theirs, and that over the rows is taken one standard error higher than it is. A group of fewer than `FEW` rows takes the prior
     of all rows. Variances of zero (nothing is random there) and missing ones stay as they are, and all of them where
     fewer than `FEW` rows tell of the rest.
 

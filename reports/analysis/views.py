@@ -13,7 +13,16 @@ from reports.analysis import baselines, significance
 from reports.analysis.results import Results
 from reports.records import FACTS, metrics
 from reports.selection import ROW, TYPED
-from reports.tables.boards import Column, Table, bar_note, overrides_note, row_columns
+from reports.tables.boards import (
+    Column,
+    Table,
+    bar_note,
+    by_network,
+    gain_column,
+    overrides_note,
+    regime_column,
+    row_columns,
+)
 
 OBJECTS = ("ladder", "papers", "tags", "cite", "summary", "settings", "protocol_settings", "curve", "chosen_epochs",
            "path", "parts", "members", "overrides")
@@ -78,19 +87,19 @@ def heat_table(results: Results, dataset: str, metric: str) -> Table:
     method, *rest = row_columns(frame)
     columns = [Column("rank", "Rank", "rank"), method]
     if board.parts("ags"):
-        columns.append(Column(key_of("ags", dataset), "AGS", "score",
-                              f"Area under {metric} over the normalised distance"))
+        whole = Column(key_of("ags", dataset), "AGS", "score", f"Area under {metric} over the normalised distance")
+        columns += [whole, *gain_column(frame, whole)]
     elif len(rungs):
         note += f"There is no ladder: ranked by the score on split {selection.usual(rungs)['split'].iloc[0]}. "
     for split, frd, kind in zip(rungs["split"], rungs["frd"], rungs["kind"]):
         mark = " (default)" if kind == "default" else ""
         columns.append(Column(f"rung:{split}", distance(frd, split), "score",
                               f"Split {split}{mark}, {metric}", heat=True))
-    columns += rest
+    columns += [*regime_column(frame), *rest]
     note += "Ranks and bold are within a protocol. " if frame["protocol"].nunique() > 1 else ""
     note += bar_note(frame, [column.key for column in columns if column.kind == "score"]) + overrides_note(board)
     caption = f"{metric} of each method on each split of {dataset}"
-    return Table(f"{dataset}-{metric}", caption, tuple(columns), frame, note)
+    return Table(f"{dataset}-{metric}", caption, tuple(columns), frame, note, grouped=by_network(frame))
 
 
 def split_table(results: Results, dataset: str) -> Table:
