@@ -92,10 +92,11 @@ class Board:
     """Rows that are ranked against each other, and their scores in long form; a wide frame is made at the very end.
 
     `rows` holds the facts of each row by its number, in the order of the board: ROW, family, whether it is a baseline,
-    its overrides, how it was trained, how many of its cells are covered, its network and its rank in it. A line of `scores` is one score: the number of its row,
-    its statistic (ags, mean; recall, unified, harmonic, arithmetic), the dataset, part of a union or split it is of
-    (`part`, empty for one over all of them), then score, std, n and coverage, and from `significance` low, high and
-    group. `overrides` says in what the runs differ from the file of their protocol.
+    its overrides, how it was trained (`group`), how many of its cells are covered, its network and its rank in it. A
+    line of `scores` is one score: the number of its row, its statistic (ags, mean; recall, unified, harmonic,
+    arithmetic), the dataset, part of a union or split it is of (`part`, empty for one over all of them), then score,
+    std, n and coverage, from `baselines` gain, and from `significance` low, high and group. `overrides` says in what
+    the runs differ from the file of their protocol.
     """
 
     rows: pd.DataFrame

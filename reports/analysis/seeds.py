@@ -26,7 +26,7 @@ class SeedErrors:
     freedom: np.ndarray
 
 
-def seed_errors(errors: np.ndarray, counts: np.ndarray, covariances: np.ndarray, weights: Sequence[float]) -> SeedErrors:
+def seed_errors(errors: np.ndarray, counts: np.ndarray, sums: np.ndarray, weights: Sequence[float]) -> SeedErrors:
     """The errors of sum_r w_r m_r, where m_r is a mean over seeds with standard error e_r, for each row.
 
         V = (1 - rho) sum_r w_r^2 e_r^2 + rho (sum_r w_r e_r)^2
@@ -39,7 +39,7 @@ def seed_errors(errors: np.ndarray, counts: np.ndarray, covariances: np.ndarray,
     Args:
         errors: (rows, rungs) of e_r.
         counts: (rows, rungs) of the number of seeds.
-        covariances: for each row the variance of the mean of the weighted sums, computed seed by seed.
+        sums: for each row the variance of the mean of the weighted sums, computed seed by seed.
         weights: of the rungs.
 
     >>> two = seed_errors(np.full((50, 2), 0.1), np.full((50, 2), 3), np.full(50, 0.005), [0.5, 0.5])
@@ -53,10 +53,11 @@ def seed_errors(errors: np.ndarray, counts: np.ndarray, covariances: np.ndarray,
     if rungs == 1:
         return SeedErrors(apart, least)
     with np.errstate(invalid="ignore", divide="ignore"):
-        told = (apart > 0) & np.isfinite(covariances)
+        told = (apart > 0) & np.isfinite(sums)
         products = float((least[told] * rungs * (rungs - 1) / 2).sum())
-        above = ((covariances - apart) / apart)[told].sum()
-        most = ((together - apart) / apart)[told].sum()
+        size = apart[told] + apart[told].mean() if told.any() else apart[told]  # no row counts for many
+        above = ((sums - apart)[told] / size).sum()
+        most = ((together - apart)[told] / size).sum()
         rho = float(np.clip(above / most + 1 / np.sqrt(products), 0, 1)) if products and most > 0 else 1.0
         variance = (1 - rho) * apart + rho * together
         parts = ((1 - rho) * shares**2 + rho * shares * shares.sum(axis=1, keepdims=True)) / variance[:, None]

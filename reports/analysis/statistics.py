@@ -41,11 +41,11 @@ def moderated(variances: np.ndarray, freedom: np.ndarray,
         s~^2 = max(s^2, m)   with d + d0 m / s~^2 degrees of freedom,   m = (d0 s0^2 + d s^2) / (d0 + d)
 
     d0 and s0^2 are those with which log s^2 - psi(d/2) + log(d/2) has the mean and the variance that it has over the
-    rows of a group, log s0^2 - psi(d0/2) + log(d0/2) and psi'(d/2) + psi'(d0/2). The maximum is ours: without it
-    unsteady rows are called different too often; what the others tell of such a row counts the less the more its own
-    variance is above theirs, and that over the rows is taken one standard error higher than it is. A group of fewer than `FEW` rows takes the prior
-    of all rows. Variances of zero (nothing is random there) and missing ones stay as they are, and all of them where
-    fewer than `FEW` rows tell of the rest.
+    rows of a group, log s0^2 - psi(d0/2) + log(d0/2) and psi'(d/2) + psi'(d0/2). Ours are the maximum, without which
+    unsteady rows are called different too often; that the others tell the less of a row the more its own variance is
+    above theirs; and that the variance over the rows is taken two standard errors higher than it is. A group of fewer
+    than `FEW` rows takes the prior of all rows. Variances of zero (nothing is random there) and missing ones stay as
+    they are, and all of them where fewer than `FEW` rows tell of the rest.
 
     Args:
         variances: one for each row; NaN where a row has none.
@@ -81,7 +81,7 @@ def _prior(variances: np.ndarray, freedom: np.ndarray) -> tuple[float, float]:
     half = freedom / 2
     logs = np.log(variances) - special.digamma(half) + np.log(half)
     spread = logs.var(ddof=1)
-    beyond = spread * (1 + math.sqrt(2 / (len(logs) - 1))) - special.polygamma(1, half).mean()
+    beyond = spread * (1 + 2 * math.sqrt(2 / (len(logs) - 1))) - special.polygamma(1, half).mean()
     if beyond <= 0:  # the rows vary no more than chance makes them: all of them tell one variance
         return float(freedom.sum()), float(variances.mean())
     degrees = 2 * optimize.brentq(lambda x: special.polygamma(1, x) - beyond, 1e-4, 1e8)

@@ -53,7 +53,8 @@ def deviations(pattern: str, backbones: np.ndarray, truth: np.ndarray, rng: np.r
     return steady
 
 
-def simulated(kind: str, pattern: str, seeds: int, rng: np.random.Generator, correlation: float = 0.2) -> SimulatedBoard:
+def simulated(kind: str, pattern: str, seeds: int, rng: np.random.Generator,
+              correlation: float = 0.2) -> SimulatedBoard:
     """One board. On a ladder the scores of a seed on two rungs are correlated, and classes add an error of their own.
 
     A union has no results of its parts' queries, as the published one; its score is the harmonic mean of eight parts.
