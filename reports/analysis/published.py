@@ -66,7 +66,8 @@ def method_name(printed: str) -> str:
     name = {"imagenet": "frozen", "softmax": "normsoftmax"}.get(name.strip(), re.sub(r"\s*\[.*", "", name).strip())
     beta = re.search(r"beta\s*=\s*([\d.]+)", detail)
     variants = {("margin", "0.6"): "margin-b06", ("r-margin", "1.2"): "r-margin-b12",
-                ("triplet", "r"): "triplet-random", ("triplet", "s"): "triplet-semihard", ("triplet", "h"): "triplet-softhard"}
+                ("triplet", "r"): "triplet-random",
+                ("triplet", "s"): "triplet-semihard", ("triplet", "h"): "triplet-softhard"}
     return variants.get((name, beta[1] if beta else detail[:1]), name)
 
 

@@ -191,11 +191,11 @@ def gain_column(frame: pd.DataFrame, score: Column) -> tuple[Column, ...]:
     return (Column(key, "vs frozen", "gain", about, role="whole"),)
 
 
-def regime_column(frame: pd.DataFrame) -> tuple[Column, ...]:
-    """How rows were trained, where it varies."""
+def regime_column(frame: pd.DataFrame, always: bool = False) -> tuple[Column, ...]:
+    """How rows were trained, where it varies or is asked for."""
     about = ("What was trained: the whole network (full), few parameters of it (parameter-efficient), one network for "
              "each dataset (dataset-specific), or nothing (baseline); what was submitted does not say")
-    return (Column("group", "Regime", "text", about),) if frame["group"].nunique() > 1 else ()
+    return (Column("group", "Regime", "text", about),) if always or frame["group"].nunique() > 1 else ()
 
 
 def differing(board: Board) -> str:
@@ -236,7 +236,7 @@ def union_table(board: Board, metric: str = "recall@1") -> Table:
     columns += [Column(key_of("recall", name), name, "score", f"{metric} on {name} alone", role="part")
                 for name in parts]
     columns += [Column("weakest", "Weakest", "text", "The part with the lowest score", role="weakest"),
-                *regime_column(frame), Column("parameters", "Trained", "number", "Trained parameters", -1), *rest]
+                *regime_column(frame, always=True), Column("parameters", "Trained", "number", "Trained parameters", -1), *rest]
     scores = [column.key for column in columns if column.kind == "score"]
     return Table("union", f"{metric} on the union{differing(board)}", tuple(columns), frame,
                  bar_note(frame, scores) + overrides_note(board), grouped=by_network(frame))
