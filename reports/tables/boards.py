@@ -236,7 +236,8 @@ def union_table(board: Board, metric: str = "recall@1") -> Table:
     columns += [Column(key_of("recall", name), name, "score", f"{metric} on {name} alone", role="part")
                 for name in parts]
     columns += [Column("weakest", "Weakest", "text", "The part with the lowest score", role="weakest"),
-                *regime_column(frame, always=True), Column("parameters", "Trained", "number", "Trained parameters", -1), *rest]
+                *regime_column(frame, always=True),
+                Column("parameters", "Trained", "number", "Trained parameters", -1), *rest]
     scores = [column.key for column in columns if column.kind == "score"]
     return Table("union", f"{metric} on the union{differing(board)}", tuple(columns), frame,
                  bar_note(frame, scores) + overrides_note(board), grouped=by_network(frame))
