@@ -12,7 +12,7 @@ import pandas as pd
 
 from reports import ReportError
 from reports.records import metrics
-from reports.selection import ROW, is_union, on_ladder, overrides_text, typed, usual
+from reports.selection import BASELINES, ROW, is_union, on_ladder, overrides_text, typed, usual
 
 
 def ags(fids: Sequence[float], scores: Sequence[float]) -> float:
@@ -92,10 +92,11 @@ class Board:
     """Rows that are ranked against each other, and their scores in long form; a wide frame is made at the very end.
 
     `rows` holds the facts of each row by its number, in the order of the board: ROW, family, whether it is a baseline,
-    its overrides, how many of its cells are covered, its rank. A line of `scores` is one score: the number of its row,
-    its statistic (ags, mean; recall, unified, harmonic, arithmetic), the dataset, part of a union or split it is of
-    (`part`, empty for one over all of them), then score, std, n and coverage, and from `significance` low, high and
-    group. `overrides` says in what the runs differ from the file of their protocol.
+    its overrides, how it was trained (`group`), how many of its cells are covered, its network and its rank in it. A
+    line of `scores` is one score: the number of its row, its statistic (ags, mean; recall, unified, harmonic,
+    arithmetic), the dataset, part of a union or split it is of (`part`, empty for one over all of them), then score,
+    std, n and coverage, from `baselines` gain, and from `significance` low, high and group. `overrides` says in what
+    the runs differ from the file of their protocol.
     """
 
     rows: pd.DataFrame
@@ -165,8 +166,8 @@ def key_of(statistic: str, part: str = "") -> str:
     return f"{statistic}:{part}" if part else statistic
 
 
-def _facts(frame: pd.DataFrame) -> dict[Any, dict[str, Any]]:
-    """What is known of each row apart from its scores."""
+def facts_of_rows(frame: pd.DataFrame) -> dict[Any, dict[str, Any]]:
+    """What is known of each row apart from its scores, by ROW."""
     facts: dict[Any, dict[str, Any]] = {}
     for key, group in typed(frame).groupby(ROW, sort=True):
         last = group.iloc[-1]
@@ -174,6 +175,8 @@ def _facts(frame: pd.DataFrame) -> dict[Any, dict[str, Any]]:
         # the backbone has a column of its own
         facts[key]["overrides"] = overrides_text({name: pair for name, pair in each.items() if name != "backbone"}
                                                  for each in group["overrides"] if each is not None)
+        facts[key]["weights"] = "" if last["weights"] is None or pd.isna(last["weights"]) else str(last["weights"])
+        facts[key]["group"] = regime(last)
     return facts
 
 
@@ -181,10 +184,10 @@ def ags_board(frame: pd.DataFrame, metric: str = "recall@1") -> Board:
     """The ooDML board: a row for each (method, protocol, backbone, source), `ags` of each dataset and their `mean`.
 
     Scores are over the seeds with a complete ladder; there is a mean only where every dataset of the protocol is
-    complete. Ranked within a protocol; a baseline and a published row get no rank; an incomplete row neither and
-    stands last.
+    complete. Ranked within a protocol and network; a baseline and a published row get no rank; an incomplete row
+    neither and stands last.
     """
-    facts, seeds = _facts(frame), ags_per_seed(frame, metric)
+    facts, seeds = facts_of_rows(frame), ags_per_seed(frame, metric)
     needed = {str(protocol): sorted(set(names)) for protocol, names in seeds.groupby("protocol")["dataset"]}
     rungs = dict(zip(seeds["dataset"], seeds["rungs"]))
     rows, scores = [], []
@@ -210,7 +213,7 @@ def union_board(frame: pd.DataFrame, metric: str = "recall@1") -> Board:
 
     The two means are of the parts' scores as shown, that is of their means over seeds, so that a reader can check
     them; their deviation is that of the means of each seed. Only the default split of a union counts. Ranked by
-    the harmonic mean within a dataset and protocol.
+    the harmonic mean within a dataset, protocol and network.
     """
     runs = _having(frame, metric)
     runs = usual(runs[is_union(runs)])
@@ -221,11 +224,9 @@ def union_board(frame: pd.DataFrame, metric: str = "recall@1") -> Board:
         parts = dict.fromkeys(name for members in of_dataset["members"] for name in members)
         columns = [f"domain:{part}:{metric}" for part in parts]
         of_dataset = of_dataset.reindex(columns=list(dict.fromkeys([*of_dataset.columns, *columns])))
-        facts = _facts(of_dataset)
+        facts = facts_of_rows(of_dataset)
         for key, group in of_dataset.groupby(ROW, sort=True):
             number, row = len(rows), {"dataset": dataset} | facts[key]
-            row["group"] = ("baseline" if row["baseline"] else "submitted" if row["source"] == "submitted" else
-                            training_group(group["trains"].iloc[0], group["tags"].iloc[0]))
             row["parameters"] = float(group["trainable_parameters"].astype(float).max())
             values = group[columns]
             shown = {part: spread(values[column]) for part, column in zip(parts, columns)}
@@ -243,6 +244,25 @@ def union_board(frame: pd.DataFrame, metric: str = "recall@1") -> Board:
     return ranked(Board.of(rows, scores, overrides_text(runs["overrides"])), ("harmonic", ""), ("dataset", "protocol"))
 
 
+def regime(row: pd.Series) -> str:
+    """How the network of a row was trained: full, parameter-efficient, dataset-specific, or a baseline not at all."""
+    if row["baseline"]:
+        return f"{row['base_method']} baseline" if row["base_method"] in BASELINES else "baseline"
+    return "submitted" if row["source"] == "submitted" else training_group(row["trains"], row["tags"])
+
+
+def networks(rows: pd.DataFrame) -> pd.Series:
+    """The network of each row, a backbone with its pretraining, among which alone rows are ranked.
+
+    It is called by the backbone, and by the hash of its weights as well where trained rows start from several.
+    """
+    weights = rows["weights"].fillna("") if "weights" in rows else pd.Series("", rows.index)
+    trained = ~rows["baseline"].astype(bool) & (rows["source"] != "published")
+    several = weights[trained].groupby(rows.loc[trained, "backbone"]).nunique() > 1
+    told = rows["backbone"].map(several).eq(True)
+    return rows["backbone"].where(~told, rows["backbone"] + " · weights " + weights.str[:8].replace("", "none"))
+
+
 def training_group(trains: str, tags: Iterable[str] | None = None) -> str:
     """The group of UML's table 2 that a method belongs to, from what it says it trains.
 
@@ -257,17 +277,21 @@ def training_group(trains: str, tags: Iterable[str] | None = None) -> str:
 
 
 def ranked(board: Board, by: tuple[str, str], within: Sequence[str], published: bool = False) -> Board:
-    """The board with the fact `rank` by one (statistic, part), best first within each of its groups of rows.
+    """The board with the facts `network` and `rank` by one (statistic, part), best first within each network.
 
-    Incomplete rows stand last. Baselines take no rank, and neither do rows from papers unless `published` asks for it.
+    Scores of different backbones or pretraining are not held against each other, nor are those of rows that differ
+    in `within`. The network with the most ranks stands first; incomplete rows stand last in theirs. Baselines take no
+    rank, and neither do rows from papers unless `published` asks for it.
     """
-    rows, score = board.rows, board.column(*by)["score"].astype(float)
+    rows, score = board.rows.assign(network=networks(board.rows)), board.column(*by)["score"].astype(float)
+    keys = [*within, "network"]
     counts = ~rows["baseline"].astype(bool) & score.notna() & (published | (rows["source"] != "published"))
-    groups = score[counts].groupby([rows.loc[counts, key] for key in within]) if within else score[counts]
-    place = groups.rank(ascending=False, method="min").reindex(rows.index)
-    order = rows.assign(incomplete=score.isna(), worse=-score.fillna(0), share=-rows["covered"] / rows["cells"])
-    order = order.sort_values([*within, "incomplete", "worse", "share", *ROW], kind="stable")
-    return replace(board, rows=rows.assign(rank=place).loc[order.index])
+    place = score[counts].groupby([rows.loc[counts, key] for key in keys]).rank(ascending=False, method="min")
+    sizes = counts.groupby([rows[key] for key in keys]).transform("sum")
+    order = rows.assign(few=-sizes, incomplete=score.isna(), worse=-score.fillna(0),
+                        share=-rows["covered"] / rows["cells"])
+    order = order.sort_values([*within, "few", "network", "incomplete", "worse", "share", *ROW], kind="stable")
+    return replace(board, rows=rows.assign(rank=place.reindex(rows.index)).loc[order.index])
 
 
 def rung_scores(frame: pd.DataFrame, dataset: str, metric: str = "recall@1") -> pd.DataFrame:

@@ -115,7 +115,7 @@ def test_results_by_class_are_those_of_the_queries(runs: Path, pack: Path) -> No
             assert two is not None
             for key in ("keys", "queries", "hits"):
                 assert getattr(one, key).tolist() == getattr(two, key).tolist()
-    assert queries.Reader(2).read(path) is None
+    assert queries.Reader("recall@2").read(path) is None
 
 
 def test_what_is_not_needed_stays_behind(pack: Path) -> None:

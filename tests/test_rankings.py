@@ -244,10 +244,12 @@ def test_three_seeds_of_many_methods_tell_far_ones_apart() -> None:
 
 def test_stability_counts_places() -> None:
     drawn = np.array([[0.5, 0.5, 0.5, 0.5], [0.4, 0.6, 0.4, 0.4]])
-    places = significance.stability(drawn.mean(axis=1), drawn, np.array([np.nan, np.nan]), np.array([1.0, 1.0]))
+    spread = significance.errors(drawn, np.full(2, np.nan), np.ones(2), 4)
+    places = significance.stability(drawn.mean(axis=1), drawn, spread)
     assert places is not None
     assert places.tolist() == [[0.75, 0.25], [0.25, 0.75]]
-    assert significance.stability(np.array([1.0, 2.0]), np.full((2, 4), np.nan), np.zeros(2), np.ones(2)) is None
+    still = significance.errors(np.full((2, 4), np.nan), np.zeros(2), np.ones(2), 2)
+    assert significance.stability(np.array([1.0, 2.0]), np.full((2, 4), np.nan), still) is None
 
 
 def test_results_of_queries_are_read_as_they_were_saved(tmp_path: Path) -> None:
@@ -255,7 +257,7 @@ def test_results_of_queries_are_read_as_they_were_saved(tmp_path: Path) -> None:
     counted = np.array([True, True, True, False, True, True])
     labels = np.array([3, 3, 0, 0, 5, 5])
     QueryResults(first, counted, labels).save(tmp_path / "queries.npz")
-    found = Reader(2).read(tmp_path)
+    found = Reader("recall@2").read(tmp_path)
     assert found is not None
     assert dict(zip(found.keys.tolist(), zip(found.queries.tolist(), found.hits.tolist()))) == {
         0: (1, 0), 3: (2, 2), 5: (2, 1)}

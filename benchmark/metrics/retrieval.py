@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, get_args
 
@@ -34,6 +34,8 @@ class Retrieval:
     """Which queries have another image of their class, and so count."""
     queries: np.ndarray
     """Which of the embeddings given were queries (all, but for images of the role 'gallery')."""
+    precision: dict[str, np.ndarray] = field(default_factory=dict)
+    """The average precision of every query, by the measure it is averaged in: 'map@1000', 'map@r'."""
 
 
 def retrieval(embeddings: Array, labels: Array, *, gallery: Array | None = None, gallery_labels: Array | None = None,
@@ -123,7 +125,8 @@ def outcomes(embeddings: Array, labels: Array, *, gallery: Array | None = None, 
     scores: dict[str, float] = {name: float(values[counted].mean()) if counted.any() else float("nan")
                                 for name, values in each.items()}
     scores |= {"queries": int(counted.sum()), "left_out": int((~counted).sum())}
-    return Retrieval(scores, first, counted, query)
+    precision = {name: np.where(counted, each[name], 0.0) for name in ("map@1000", "map@r")}
+    return Retrieval(scores, first, counted, query, precision)
 
 
 def _look_up(x: Tensor, y: np.ndarray, g: Tensor, z: np.ndarray, own: Tensor | Literal[False], relevant: np.ndarray,

@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from benchmark.metrics.retrieval import as_embeddings, as_labels, retrieval, same_length, unit
+from benchmark.metrics.retrieval import Retrieval, as_embeddings, as_labels, outcomes, retrieval, same_length, unit
 from benchmark.utils.errors import UserError
 from reports.aggregate import harmonic_mean
 
@@ -41,19 +41,30 @@ def members(embeddings: Any, labels: Any, domains: Any, domain_names: Sequence[s
 
     Where no query of a dataset has anything to find, only its counts are given; of one without images nothing.
     """
+    return {name: {} if one is None else known(one.scores) for name, one in
+            member_outcomes(embeddings, labels, domains, domain_names, roles, **options).items()}
+
+
+def known(scores: dict[str, float]) -> dict[str, float]:
+    """The measures that are not NaN."""
+    return {measure: value for measure, value in scores.items() if not math.isnan(value)}
+
+
+def member_outcomes(embeddings: Any, labels: Any, domains: Any, domain_names: Sequence[str], roles: Any | None = None,
+                    **options: Any) -> dict[str, Retrieval | None]:
+    """The outcome of every query of each dataset in its own gallery; None for a dataset without images."""
     x, y, member = as_embeddings(embeddings), as_labels(labels), as_labels(domains)
     same_length(x, y)
     same_length(x, member)
     if len(member) and not 0 <= member.min() <= member.max() < len(domain_names):
         raise UserError(f"domains run from {member.min()} to {member.max()}, but there are {len(domain_names)} names")
-    by_dataset: dict[str, dict[str, float]] = {}
+    by_dataset: dict[str, Retrieval | None] = {}
     for number, name in enumerate(domain_names):
         inside = np.flatnonzero(member == number)
-        by_dataset[name] = {}
+        by_dataset[name] = None
         if len(inside):
             own = None if roles is None else np.asarray(roles)[inside]
-            scores = retrieval(x[inside], y[inside], roles=own, **options)
-            by_dataset[name] = {measure: value for measure, value in scores.items() if not math.isnan(value)}
+            by_dataset[name] = outcomes(x[inside], y[inside], roles=own, **options)
     return by_dataset
 
 

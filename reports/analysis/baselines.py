@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -38,6 +39,18 @@ def with_costs(board: Board, frame: pd.DataFrame, metric: str = "recall@1") -> B
         seconds = (runs["cost:seconds"] / sharing).groupby([runs[key] for key in ROW]).sum(min_count=1)
         board = board.assign(seconds=seconds.reindex(keys).to_numpy(dtype=float))
     return board
+
+
+def with_gains(board: Board) -> Board:
+    """A board with each score's `gain` over the same score of the frozen network; none for published rows."""
+    facts = board.rows[["base_method", "protocol", "backbone"]]
+    gains = []
+    for statistic, part in board.scores[["statistic", "part"]].drop_duplicates().itertuples(index=False, name=None):
+        column = board.column(statistic, part).assign(statistic=statistic, part=part)
+        frozen = frozen_score(facts.assign(score=column["score"].astype(float)), "score", ["protocol"])
+        counts = (facts["base_method"] != "frozen") & (board.rows["source"] != "published")
+        gains.append(column.assign(gain=(column["score"] - frozen).where(counts)).reset_index())
+    return replace(board, scores=pd.concat(gains, ignore_index=True)) if gains else board
 
 
 def frozen_score(rows: pd.DataFrame, value: str, by: list[str]) -> np.ndarray:

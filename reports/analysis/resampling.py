@@ -7,7 +7,6 @@ classes; where they do not, rungs are drawn apart.
 
 from __future__ import annotations
 
-import re
 import zlib
 from collections.abc import Sequence
 
@@ -29,11 +28,11 @@ class Resamples:
         self.rungs: dict[tuple[str, int], dict[tuple[str, ...], np.ndarray]] = {}
         self.classes: dict[tuple[str, int], int] = {}
         self.damaged: list[str] = []
-        recall = re.fullmatch(r"recall@(\d+)", metric)
-        if not recall:
+        self.parts: dict[tuple[str, int], dict[str, dict[tuple[str, ...], np.ndarray]]] = {}
+        if not Reader(metric).known:
             return
         for dataset, group in runs.groupby("dataset", sort=True):
-            weights, reader = _Weights(str(dataset), draws), Reader(int(recall[1]))
+            weights, reader = _Weights(str(dataset), draws), Reader(metric)
             for split, cell in group.groupby("split", sort=True):
                 self._rung((str(dataset), int(split)), cell, reader, weights)  # type: ignore[arg-type]
 
@@ -55,18 +54,39 @@ class Resamples:
         kept = {row: runs for row, runs in kept.items() if runs}
         hits = np.array([np.mean([one.hits for one in runs], axis=0) for runs in kept.values()], np.float32)
         drawn = weights.of([f"{key[1]}:{name}" if first.keys.dtype.kind in "iu" else str(name) for name in first.keys])
-        total = first.queries.astype(np.float32) @ drawn
-        # a draw in which no class came (possible where there is but a handful) says nothing: it keeps the score
-        plain = hits.sum(axis=1, keepdims=True) / first.queries.sum()
-        scores = np.where(total > 0, (hits @ drawn) / np.maximum(total, 1), plain).astype(np.float32)
-        self.rungs[key] = dict(zip(kept, scores))
+        self.rungs[key] = dict(zip(kept, _redrawn(hits, first.queries, drawn)))
         self.classes[key] = len(first.keys)
+        within = {row: [one.part_hits for one in runs if one.part_hits is not None] for row, runs in kept.items()}
+        within = {row: results for row, results in within.items() if results}
+        if first.parts is None or not within:
+            return
+        hits = np.array([np.mean(results, axis=0) for results in within.values()], np.float32)
+        self.parts[key] = {str(part): dict(zip(within, _redrawn(hits[:, here], first.queries[here], drawn[here])))
+                           for part in np.unique(first.parts) for here in [first.parts == part]}
 
     def scores(self, dataset: str, split: int, rows: Sequence[tuple[str, ...]]) -> np.ndarray:
         """(rows, draws) of a rung; NaN for a row without queries."""
         there = self.rungs.get((dataset, split), {})
         empty = np.full(self.draws, np.nan, np.float32)
         return np.array([there.get(row, empty) for row in rows], np.float32).reshape(len(rows), self.draws)
+
+    def union(self, dataset: str, split: int, parts: Sequence[str],
+              rows: Sequence[tuple[str, ...]]) -> dict[tuple[str, str], np.ndarray]:
+        """(rows, draws) of every score of a union by (statistic, part): its parts, unified, and means over the parts.
+
+        All scores see the same draw; the means are there where every part kept its queries.
+        """
+        drawn = {("unified", ""): self.scores(dataset, split, rows)}
+        known = self.parts.get((dataset, split), {})
+        empty = np.full(self.draws, np.nan, np.float32)
+        for part in parts if known else ():
+            drawn["recall", part] = np.array([known.get(part, {}).get(row, empty) for row in rows], np.float32)
+        if known and parts:
+            scores = np.stack([drawn["recall", part] for part in parts])
+            drawn["arithmetic", ""] = scores.mean(axis=0)
+            with np.errstate(divide="ignore"):
+                drawn["harmonic", ""] = len(parts) / (1 / scores).sum(axis=0)
+        return drawn
 
     def ags(self, dataset: str, ladder: Sequence[tuple[int, float]], rows: Sequence[tuple[str, ...]]) -> np.ndarray:
         """(rows, draws) of AGS, which is a weighted mean of the rungs' scores; NaN for a row that lacks a rung."""
@@ -75,6 +95,14 @@ class Resamples:
         for (split, _), weight in zip(ladder, weights):
             total += np.float32(weight) * self.scores(dataset, split, rows)
         return total
+
+
+def _redrawn(hits: np.ndarray, queries: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+    """(rows, draws) of scores from (rows, classes) of hits, the queries of each class and how often it is drawn."""
+    total = queries.astype(np.float32) @ drawn
+    # a draw in which no class came (possible where there is but a handful) says nothing: it keeps the score
+    plain = hits.sum(axis=1, keepdims=True) / queries.sum()
+    return np.where(total > 0, (hits @ drawn) / np.maximum(total, 1), plain).astype(np.float32)
 
 
 def ags_weights(fids: Sequence[float]) -> np.ndarray:

@@ -12,6 +12,7 @@ from reports import ReportError, aggregate, selection
 from reports.aggregate import Board
 from reports.analysis import baselines, fewshot, published, significance
 from reports.analysis.resampling import Resamples
+from reports.analysis.seeds import SeedScores
 from reports.records import HOW, metrics
 from reports.selection import ROW
 
@@ -51,6 +52,10 @@ class Results:
         """The scores of all rows under resampled classes; empty for a metric whose queries are not kept."""
         return self._once(("resamples", metric), lambda: Resamples(self.runs, metric))
 
+    def seed_scores(self, metric: str) -> SeedScores:
+        """The scores of all runs, seed by seed, from which the errors of AGS are made."""
+        return self._once(("seeds", metric), lambda: SeedScores(self.runs, metric))
+
     @cached_property
     def protocol_settings(self) -> dict[str, list[dict[str, Any]]]:
         """For each protocol, whatever was changed in it, the settings that its rows were run with."""
@@ -84,8 +89,10 @@ class Results:
         board = fewshot.with_gain(baselines.with_costs(board, runs, metric), self.fewshot, metric)
         datasets = board.parts("ags")
         board = self._with_published(board, published.ags_rows(datasets, metric), ("mean", ""))
+        board = baselines.with_gains(board)
         drawn = significance.board_draws(board, self.resamples(metric), self.ladders)
-        return significance.with_ties(board, ("mean", ""), drawn, self._classes(metric, datasets))
+        over_seeds = significance.board_seeds(board, self.seed_scores(metric), self.ladders)
+        return significance.with_ties(board, ("mean", ""), drawn, self.classes(metric, datasets), over_seeds)
 
     def _with_published(self, board: Board, printed: Board, by: tuple[str, str]) -> Board:
         if not self.with_published or not len(printed):
@@ -104,9 +111,10 @@ class Results:
         printed = published.union_rows(union_parts(board), metric)
         board = self._with_published(board, printed.assign(dataset=dataset), ("harmonic", ""))
         splits = selection.usual(runs)["split"].unique()
-        drawn = {("unified", ""): self.resamples(metric).scores(dataset, int(splits[0]), board.keys)} if len(
+        drawn = self.resamples(metric).union(dataset, int(splits[0]), union_parts(board), board.keys) if len(
             splits) == 1 else {}
-        return significance.with_ties(board, ("harmonic", ""), drawn, self._classes(metric, [dataset]))
+        board = baselines.with_gains(board)
+        return significance.with_ties(board, ("harmonic", ""), drawn, self.classes(metric, [dataset]))
 
     def cells(self, dataset: str, metric: str) -> pd.DataFrame:
         """The rungs of a dataset with the label of their row and errors of their scores."""
@@ -123,10 +131,11 @@ class Results:
         rows = list(here[ROW].itertuples(index=False, name=None))
         resamples = self.resamples(metric)
         errors = significance.errors(resamples.scores(dataset, split, rows), here["std"].to_numpy(float),
-                                here["n"].to_numpy(float), resamples.classes.get((dataset, split), 2))
+                                     here["n"].to_numpy(float), resamples.classes.get((dataset, split), 2),
+                                     here["score"].to_numpy(float), here["backbone"].tolist())
         return here, errors
 
-    def _classes(self, metric: str, datasets: list[str]) -> int:
+    def classes(self, metric: str, datasets: list[str]) -> int:
         """The fewest classes of any rung of these datasets: the degrees of freedom of what is drawn."""
         counts = self.resamples(metric).classes
         return min((count for (dataset, _), count in counts.items() if dataset in datasets), default=2)

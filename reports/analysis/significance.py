@@ -1,14 +1,16 @@
 """Ranks that say what they do not know: rows whose difference may be chance share them, and how stable each one is.
 
 The error of a difference of two rows has two sources. The test set is finite: `resampling` gives the variance over
-resampled classes, the same draw for both. Training is random: each row adds s^2 / n over its n seeds, where s^2, which
-three seeds hardly tell, is drawn towards that of the other rows. The two are added and tested by Student's t with
-Welch's degrees of freedom; p-values are corrected by Holm over all pairs of a column. A row with one seed adds no
-second part, and one without results of its queries no first.
+resampled classes, the same draw for both. Training is random: each row adds s^2 / n over its n seeds; s^2 of AGS is
+the weighted sum of the rungs' own variances (`seeds`). Three seeds hardly tell s^2, so it is drawn towards that of the
+other rows of its backbone, on the logit scale where scores lie in [0, 1]: near 1 all rows are steady. The two sources
+are added and tested by Student's t with Welch's degrees of freedom; p-values are corrected by Holm over all pairs of a
+column in one ranking. A row with one seed adds no second part, and one without results of its queries no first.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,16 +19,26 @@ import pandas as pd
 from scipy import stats
 
 from reports.aggregate import Board
-from reports.analysis.resampling import Resamples
+from reports.analysis.resampling import Resamples, ags_weights
+from reports.analysis.seeds import SeedErrors, SeedScores
 from reports.analysis.statistics import ALPHA, holm, moderated
+
+SLOPE = 1e-3
+"""The least slope m (1 - m) of the logit scale: a score of exactly 0 or 1 would have none."""
 
 
 @dataclass(frozen=True)
 class Errors:
-    """Variances of the rows of a column, and of the differences between any two of them, with degrees of freedom."""
+    """Variances of the rows of a column, and of the differences between any two of them, with degrees of freedom.
+
+    `own` is of what is known of a row alone; `seeds` is the variance over seeds that differences are tested with,
+    drawn towards that of the other rows.
+    """
 
     own: np.ndarray
     own_freedom: np.ndarray
+    seeds: np.ndarray
+    seeds_freedom: np.ndarray
     pair: np.ndarray
     freedom: np.ndarray
 
@@ -38,29 +50,60 @@ class Errors:
         """Half of the interval of each difference."""
         return stats.t.ppf((1 + level) / 2, self.freedom) * np.sqrt(self.pair)
 
+    def of(self, rows: np.ndarray) -> Errors:
+        """Those of some rows alone."""
+        return Errors(self.own[rows], self.own_freedom[rows], self.seeds[rows], self.seeds_freedom[rows],
+                      self.pair[np.ix_(rows, rows)], self.freedom[np.ix_(rows, rows)])
 
-def errors(drawn: np.ndarray, stds: np.ndarray, counts: np.ndarray, classes: int) -> Errors:
-    """The errors of rows with `drawn` scores (rows, draws), deviations over seeds and numbers of seeds.
 
-    `classes` is the number of classes that were drawn; a row of NaN in `drawn` has no queries, and then both
-    variances are of the seeds alone.
+def errors(drawn: np.ndarray, stds: np.ndarray, counts: np.ndarray, classes: int, values: np.ndarray | None = None,
+           groups: Sequence[str] | None = None, over_seeds: SeedErrors | None = None) -> Errors:
+    """The errors of rows from their scores under resampled classes and their deviations over seeds.
+
+    Args:
+        drawn: (rows, draws) of scores; a row of NaN has no queries, and then both variances are of the seeds alone.
+        stds: deviations over seeds.
+        counts: numbers of seeds.
+        classes: how many classes were drawn.
+        values: the scores; where all lie in [0, 1] variances are compared on the logit scale.
+        groups: the backbone of each row, within which variances are compared [default: all are alike].
+        over_seeds: variances of the means over seeds, if known better than by `stds`.
+
+    Returns:
+        Variances and degrees of freedom of all rows and pairs.
     """
     m = len(stds)
     drawn = np.asarray(drawn, float).reshape(m, -1)
     covariance = np.atleast_2d(np.cov(drawn)) if drawn.shape[1] > 1 else np.full((m, m), np.nan)
     diagonal = np.diag(covariance)
     with np.errstate(invalid="ignore", divide="ignore"):
-        seeds = np.where(counts > 1, stds**2 / counts, np.nan)
+        plain = SeedErrors(np.where(counts > 1, stds**2 / counts, np.nan), counts - 1.0)
     by_class = np.maximum(0.0, diagonal[:, None] + diagonal[None, :] - 2 * covariance)
-    own, own_freedom = _combined([(diagonal, np.full(m, max(1, classes - 1))), (seeds, np.maximum(1, counts - 1))])
+    own, own_freedom = _combined([(diagonal, np.full(m, max(1, classes - 1))),
+                                  (plain.variance, np.maximum(1, plain.freedom))])
     square = np.ones((m, m))
-    variances, freedoms = moderated(np.where(counts > 1, stds**2, np.nan), counts - 1)
-    ours, ours_freedom = (variances / np.maximum(1, counts))[:, None] * square, freedoms[:, None] * square
+    slopes = _slopes(values) if values is not None else np.ones(m)
+    used = over_seeds or plain
+    variances, freedoms = moderated(used.variance * counts / slopes**2, used.freedom, groups)
+    seeds = variances * slopes**2 / np.maximum(1, counts)
+    ours, ours_freedom = seeds[:, None] * square, freedoms[:, None] * square
     pair, freedom = _combined([(by_class, square * max(1, classes - 1)), (ours, ours_freedom),
                                (ours.T, ours_freedom.T)])
     # seeds of one row alone do not bound a difference
     known = ~np.isnan(by_class) | ~(np.isnan(seeds)[:, None] | np.isnan(seeds)[None, :])
-    return Errors(own, own_freedom, np.where(known, pair, np.nan), freedom)
+    return Errors(own, own_freedom, seeds, freedoms, np.where(known, pair, np.nan), freedom)
+
+
+def _slopes(values: np.ndarray) -> np.ndarray:
+    """dm / d logit(m) = m (1 - m) of scores in [0, 1], else 1: a deviation divided by it is one of logits.
+
+    >>> _slopes(np.array([0.5, 0.9, 1.0])).round(3).tolist(), _slopes(np.array([0.5, 7.0])).tolist()
+    ([0.25, 0.09, 0.001], [1.0, 1.0])
+    """
+    finite = values[np.isfinite(values)]
+    if len(finite) == 0 or finite.min() < 0 or finite.max() > 1:
+        return np.ones(len(values))
+    return np.maximum(SLOPE, np.nan_to_num(values * (1 - values)))
 
 
 def _combined(parts: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
@@ -117,56 +160,87 @@ def tie_groups(values: np.ndarray, p: np.ndarray, alpha: float = ALPHA) -> np.nd
     return groups
 
 
-def stability(values: np.ndarray, drawn: np.ndarray, stds: np.ndarray, counts: np.ndarray) -> np.ndarray | None:
+def stability(values: np.ndarray, drawn: np.ndarray, spread: Errors) -> np.ndarray | None:
     """(rows, rows): how often each row takes each place when classes and the chance of training are redrawn.
 
-    A draw of a row is its score under resampled classes, moved by a normal error of s / sqrt(n); a row whose classes
-    cannot be redrawn is moved by its seeds alone. None where no row moves at all.
+    A draw of a row is its score under resampled classes, moved by Student's t times the error over seeds, the same as
+    in the tests of differences; a row whose classes cannot be redrawn is moved by its seeds alone. None where no row
+    moves at all.
     """
     draws = drawn.shape[1]
     around = np.nan_to_num(drawn - drawn.mean(axis=1, keepdims=True))
-    error = np.where(counts > 1, stds, 0.0) / np.sqrt(np.maximum(counts, 1))
-    noise = np.random.default_rng(0).standard_normal((len(values), draws)) * np.nan_to_num(error)[:, None]
-    moved = around + noise
+    error = np.sqrt(np.nan_to_num(spread.seeds))[:, None]
+    freedom = np.clip(np.nan_to_num(spread.seeds_freedom), 1, 1e6)[:, None]
+    moved = around + np.random.default_rng(0).standard_t(freedom, (len(values), draws)) * error
     if not np.any(moved):
         return None
     places = stats.rankdata(-(values[:, None] + moved), method="min", axis=0).astype(int)
     return np.array([np.bincount(row - 1, minlength=len(values)) for row in places]) / draws
 
 
-def board_draws(board: Board, resamples: Resamples,
-                ladders: dict[str, tuple[tuple[int, float], ...]]) -> dict[tuple[str, str], np.ndarray]:
+Key = tuple[str, str]
+"""(statistic, part) of a column of a board."""
+Ladders = Mapping[str, tuple[tuple[int, float], ...]]
+
+
+def board_draws(board: Board, resamples: Resamples, ladders: Ladders) -> dict[Key, np.ndarray]:
     """The AGS of the board's rows under resampled classes, of each dataset and their mean, by (statistic, part)."""
     drawn = {("ags", name): resamples.ags(name, ladders[name], board.keys) for name in board.parts("ags")}
     mean = np.mean(list(drawn.values()), axis=0) if drawn else np.zeros((len(board), resamples.draws))
     return drawn | {("mean", ""): mean}
 
 
-def with_ties(board: Board, by: tuple[str, str], drawn: dict[tuple[str, str], np.ndarray], classes: int) -> Board:
+def board_seeds(board: Board, scores: SeedScores, ladders: Ladders) -> dict[Key, SeedErrors]:
+    """The errors over seeds of AGS, from the rungs' own variances, of each dataset and their mean."""
+    weights = {name: {(name, split): weight for (split, _), weight in
+                      zip(ladders[name], ags_weights([frd for _, frd in ladders[name]]).tolist())}
+               for name in board.parts("ags")}
+    over_seeds = {("ags", name): scores.errors(cells, board.keys) for name, cells in weights.items()}
+    if weights:
+        whole = {cell: weight / len(weights) for cells in weights.values() for cell, weight in cells.items()}
+        over_seeds["mean", ""] = scores.errors(whole, board.keys)
+    return over_seeds
+
+
+def column_errors(board: Board, key: Key, drawn: Mapping[Key, np.ndarray], classes: int,
+                  over_seeds: Mapping[Key, SeedErrors] | None = None) -> Errors:
+    """The errors of one column of a board; variances over seeds are compared within a backbone."""
+    column, empty = board.column(*key), np.full((len(board), 2), np.nan)
+    return errors(drawn.get(key, empty), column["std"].to_numpy(float), column["n"].fillna(0).to_numpy(float), classes,
+                  column["score"].to_numpy(float), board.rows["backbone"].astype(str).tolist(),
+                  (over_seeds or {}).get(key))
+
+
+def with_ties(board: Board, by: Key, drawn: Mapping[Key, np.ndarray], classes: int,
+              over_seeds: Mapping[Key, SeedErrors] | None = None) -> Board:
     """A ranked board with the facts `rank:low`, `rank:high`, and each score with `low`, `high` and `group`.
 
-    `drawn` holds the draws of the board's rows for the scores that have some, by (statistic, part); `by` is the score
-    of the ranks. All rows must be of one ranking.
+    Rows are held against those of their own `network` alone, the group that `aggregate.ranked` ranks.
+
+    Args:
+        board: rows of one protocol; a row without a rank takes no part.
+        by: the (statistic, part) of the ranks.
+        drawn: the scores of the board's rows under resampled classes, for the columns that have some.
+        classes: how many classes were drawn.
+        over_seeds: variances over seeds, of the columns where the deviation of the score is not the best there is.
     """
-    ranks = board.rows["rank"].notna().to_numpy()
+    ranks, networks = board.rows["rank"].notna().to_numpy(), board.rows["network"].astype(str).to_numpy()
     scores: list[pd.DataFrame] = []
     facts: dict[str, Any] = {}
     for key in board.scores[["statistic", "part"]].drop_duplicates().itertuples(index=False, name=None):
         column = board.column(*key).assign(statistic=key[0], part=key[1])
-        values, empty = column["score"].to_numpy(float), np.full((len(board), 2), np.nan)
-        counts = column["n"].fillna(0).to_numpy(float)
-        spread = errors(drawn.get(key, empty), column["std"].to_numpy(float), counts, classes)
+        values = column["score"].to_numpy(float)
+        spread = column_errors(board, key, drawn, classes, over_seeds)
         half = spread.half_widths()
-        rows = np.flatnonzero(ranks & ~np.isnan(values))
-        part = Errors(*(side[rows] if side.ndim == 1 else side[np.ix_(rows, rows)] for side in
-                        (spread.own, spread.own_freedom, spread.pair, spread.freedom)))
-        p = p_values(values[rows], part)
-        groups = np.full(len(board), np.nan)
-        groups[rows] = tie_groups(values[rows], p) if len(rows) > 1 else 0
+        groups, first, last = (np.full(len(board), np.nan) for _ in range(3))
+        tested = True
+        for network in dict.fromkeys(networks[ranks]):
+            rows = np.flatnonzero(ranks & (networks == network) & ~np.isnan(values))
+            p = p_values(values[rows], spread.of(rows))
+            groups[rows] = tie_groups(values[rows], p) if len(rows) > 1 else 0
+            first[rows], last[rows] = rank_ranges(values[rows], p)
+            tested &= bool(len(rows) < 2 or not np.isnan(p).any())
         scores.append(column.assign(low=values - half, high=values + half, group=groups).reset_index())
         if key == by:
-            first, last = np.full(len(board), np.nan), np.full(len(board), np.nan)
-            first[rows], last[rows] = rank_ranges(values[rows], p)
-            facts = {"rank:low": first, "rank:high": last,
-                     "rank:tested": bool(len(rows) < 2 or not np.isnan(p).any())}
+            facts = {"rank:low": first, "rank:high": last, "rank:tested": tested}
     return replace(board, rows=board.rows.assign(**facts), scores=pd.concat(scores, ignore_index=True))

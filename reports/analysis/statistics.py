@@ -34,36 +34,58 @@ def t_interval(values: Iterable[float], level: float = 0.95) -> tuple[float, flo
     return mean, mean - half, mean + half
 
 
-def moderated(variances: np.ndarray, freedom: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def moderated(variances: np.ndarray, freedom: np.ndarray,
+              groups: Sequence[str] | np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Variances of many rows from a few values each, drawn towards what they have in common (Smyth 2004, limma).
 
-        s~^2 = max(s^2, (d0 s0^2 + d s^2) / (d0 + d))   with d0 + d degrees of freedom
+        s~^2 = max(s^2, m)   with d + d0 m / s~^2 degrees of freedom,   m = (d0 s0^2 + d s^2) / (d0 + d)
 
     d0 and s0^2 are those with which log s^2 - psi(d/2) + log(d/2) has the mean and the variance that it has over the
-    rows, log s0^2 - psi(d0/2) + log(d0/2) and psi'(d/2) + psi'(d0/2). The maximum is ours: without it unsteady rows
-    of a small board are called different too often. Variances of zero (nothing is random there) and missing ones
-    stay as they are, and all of them where fewer than `FEW` rows tell of the rest.
+    rows of a group, log s0^2 - psi(d0/2) + log(d0/2) and psi'(d/2) + psi'(d0/2). Ours are the maximum, without which
+    unsteady rows are called different too often; that the others tell the less of a row the more its own variance is
+    above theirs; and that the variance over the rows is taken two standard errors higher than it is. A group of fewer
+    than `FEW` rows takes the prior of all rows. Variances of zero (nothing is random there) and missing ones stay as
+    they are, and all of them where fewer than `FEW` rows tell of the rest.
+
+    Args:
+        variances: one for each row; NaN where a row has none.
+        freedom: the degrees of freedom of each.
+        groups: what each row belongs to, such as its backbone [default: all to one].
+
+    Returns:
+        The moderated variances and their degrees of freedom.
 
     >>> variances, freedom = moderated(np.array([1.0, 4.0] * 10), np.full(20, 2.0))
     >>> variances[:2].round(2).tolist(), int(freedom[0])
     ([2.43, 4.0], 42)
     """
     variances, freedom = np.array(variances, float), np.array(freedom, float)
+    names = np.zeros(len(variances)) if groups is None else np.asarray(groups)
     with np.errstate(invalid="ignore"):
         known = (variances > 0) & (freedom > 0)
     if known.sum() < FEW:
         return variances, freedom
-    own, half = variances[known], freedom[known] / 2
-    logs = np.log(own) - special.digamma(half) + np.log(half)
-    beyond = logs.var(ddof=1) - special.polygamma(1, half).mean()
-    if beyond > 0:
-        prior = 2 * optimize.brentq(lambda x: special.polygamma(1, x) - beyond, 1e-4, 1e8)
-        common = math.exp(logs.mean() + special.digamma(prior / 2) - math.log(prior / 2))
-    else:  # the rows vary no more than chance makes them: all of them tell one variance
-        prior, common = freedom[known].sum(), own.mean()
-    variances[known] = np.maximum(own, (prior * common + freedom[known] * own) / (prior + freedom[known]))
-    freedom[known] += prior
+    own, degrees = variances.copy(), freedom.copy()
+    whole = _prior(own[known], degrees[known])
+    for name in np.unique(names[known]):
+        here = known & (names == name)
+        degrees_0, common = _prior(own[here], degrees[here]) if here.sum() >= FEW else whole
+        drawn = (degrees_0 * common + degrees[here] * own[here]) / (degrees_0 + degrees[here])
+        variances[here] = np.maximum(own[here], drawn)
+        freedom[here] += degrees_0 * drawn / variances[here]
     return variances, freedom
+
+
+def _prior(variances: np.ndarray, freedom: np.ndarray) -> tuple[float, float]:
+    """(d0, s0^2) of the scaled inverse chi-square that the variances behind these came from."""
+    half = freedom / 2
+    logs = np.log(variances) - special.digamma(half) + np.log(half)
+    spread = logs.var(ddof=1)
+    beyond = spread * (1 + 2 * math.sqrt(2 / (len(logs) - 1))) - special.polygamma(1, half).mean()
+    if beyond <= 0:  # the rows vary no more than chance makes them: all of them tell one variance
+        return float(freedom.sum()), float(variances.mean())
+    degrees = 2 * optimize.brentq(lambda x: special.polygamma(1, x) - beyond, 1e-4, 1e8)
+    return degrees, math.exp(logs.mean() + special.digamma(degrees / 2) - math.log(degrees / 2))
 
 
 def holm(p: Sequence[float] | np.ndarray) -> np.ndarray:

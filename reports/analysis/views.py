@@ -13,7 +13,16 @@ from reports.analysis import baselines, significance
 from reports.analysis.results import Results
 from reports.records import FACTS, metrics
 from reports.selection import ROW, TYPED
-from reports.tables.boards import Column, Table, bar_note, overrides_note, row_columns
+from reports.tables.boards import (
+    Column,
+    Table,
+    bar_note,
+    by_network,
+    gain_column,
+    overrides_note,
+    regime_column,
+    row_columns,
+)
 
 OBJECTS = ("ladder", "papers", "tags", "cite", "summary", "settings", "protocol_settings", "curve", "chosen_epochs",
            "path", "parts", "members", "overrides", "spectra")
@@ -36,7 +45,7 @@ def rungs_of(cells: pd.DataFrame) -> pd.DataFrame:
 
 
 def rung_board(results: Results, dataset: str, metric: str) -> Board:
-    """The board of one dataset: `ags`, and the score on each split as `rung`, ranked within each protocol.
+    """The board of one dataset: `ags`, and the score on each split as `rung`, ranked within protocol and network.
 
     Ranked by AGS, without a ladder by the score on the default split; with intervals, rank ranges and tie groups.
     """
@@ -44,10 +53,10 @@ def rung_board(results: Results, dataset: str, metric: str) -> Board:
     board = aggregate.ags_board(results.runs[results.runs["dataset"] == dataset], metric)
     by, splits = ("ags", dataset), rungs_of(cells)["split"].tolist()
     if not len(board):
-        rows = cells[[*ROW, "family", "base_method", "baseline"]].drop_duplicates(ROW)
-        rows = rows.assign(covered=1, cells=1, overrides=[results.overrides[key] for key in
-                                                          rows[ROW].itertuples(index=False, name=None)])
-        board = Board.of(rows.to_dict("records"), [])
+        facts = aggregate.facts_of_rows(results.runs[results.runs["dataset"] == dataset])
+        rows = [facts[key] | {"covered": 1, "cells": 1} for key in
+                cells[ROW].drop_duplicates().itertuples(index=False, name=None)]
+        board = Board.of(rows, [])
         by = ("rung", str(selection.usual(rungs_of(cells))["split"].iloc[0])) if splits else by
     numbers = {key: number for number, key in zip(board.rows.index, board.keys)}
     scores = cells.assign(row=[numbers[key] for key in cells[ROW].itertuples(index=False, name=None)],
@@ -55,6 +64,7 @@ def rung_board(results: Results, dataset: str, metric: str) -> Board:
     own = board.scores[board.scores["statistic"] == "ags"]
     board = replace(board, scores=pd.concat([own, scores], ignore_index=True) if len(own) else scores)
     board = aggregate.ranked(board, by, ("protocol",))
+    board = baselines.with_gains(board)
     resamples = results.resamples(metric)
     classes = min((resamples.classes.get((dataset, split), 2) for split in splits), default=2)
     parts = []
@@ -63,7 +73,8 @@ def rung_board(results: Results, dataset: str, metric: str) -> Board:
         drawn = {("rung", str(split)): resamples.scores(dataset, split, part.keys) for split in splits}
         if len(own):
             drawn[by] = resamples.ags(dataset, results.ladders[dataset], part.keys)
-        parts.append(significance.with_ties(part, by, drawn, classes))
+        over_seeds = significance.board_seeds(part, results.seed_scores(metric), results.ladders)
+        parts.append(significance.with_ties(part, by, drawn, classes, over_seeds))
     return replace(board, rows=pd.concat([part.rows for part in parts]),
                    scores=pd.concat([part.scores for part in parts], ignore_index=True)) if parts else board
 
@@ -76,19 +87,19 @@ def heat_table(results: Results, dataset: str, metric: str) -> Table:
     method, *rest = row_columns(frame)
     columns = [Column("rank", "Rank", "rank"), method]
     if board.parts("ags"):
-        columns.append(Column(key_of("ags", dataset), "AGS", "score",
-                              f"Area under {metric} over the normalised distance"))
+        whole = Column(key_of("ags", dataset), "AGS", "score", f"Area under {metric} over the normalised distance")
+        columns += [whole, *gain_column(frame, whole)]
     elif len(rungs):
         note += f"There is no ladder: ranked by the score on split {selection.usual(rungs)['split'].iloc[0]}. "
     for split, frd, kind in zip(rungs["split"], rungs["frd"], rungs["kind"]):
         mark = " (default)" if kind == "default" else ""
         columns.append(Column(f"rung:{split}", distance(frd, split), "score",
                               f"Split {split}{mark}, {metric}", heat=True))
-    columns += rest
+    columns += [*regime_column(frame), *rest]
     note += "Ranks and bold are within a protocol. " if frame["protocol"].nunique() > 1 else ""
     note += bar_note(frame, [column.key for column in columns if column.kind == "score"]) + overrides_note(board)
     caption = f"{metric} of each method on each split of {dataset}"
-    return Table(f"{dataset}-{metric}", caption, tuple(columns), frame, note)
+    return Table(f"{dataset}-{metric}", caption, tuple(columns), frame, note, grouped=by_network(frame))
 
 
 def split_table(results: Results, dataset: str) -> Table:

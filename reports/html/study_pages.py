@@ -97,23 +97,27 @@ def _stability(site: Site, protocol: str, metric: str) -> Table | None:
     board = board.where(board.rows["rank"].notna()) if len(board) else board
     if len(board) < 2:
         return None
-    drawn = significance.board_draws(board, site.results.resamples(metric), site.results.ladders)
-    mean = board.column("mean")
-    places = significance.stability(mean["score"].to_numpy(float), drawn["mean", ""], mean["std"].to_numpy(float),
-                                    mean["n"].to_numpy(float))
-    if places is None:
-        return None
-    place = board.rows["rank"].to_numpy(int) - 1
-    frame = board.rows.reset_index(drop=True)[[*ROW, "rank", "rank:low", "rank:high", "family"]].assign(
-        keeps=places[np.arange(len(board)), place], first=places[:, 0],
-        near=[row[max(0, i - 1):i + 2].sum() for row, i in zip(places, place)])
+    results, key = site.results, ("mean", "")
+    drawn = significance.board_draws(board, results.resamples(metric), results.ladders)
+    spread = significance.column_errors(board, key, drawn, results.classes(metric, board.parts("ags")),
+                                        significance.board_seeds(board, results.seed_scores(metric), results.ladders))
+    values, shares = board.column(*key)["score"].to_numpy(float), []
+    for network in board.rows["network"].unique():
+        rows = np.flatnonzero(board.rows["network"] == network)
+        places = significance.stability(values[rows], drawn[key][rows], spread.of(rows))
+        if places is None:
+            return None
+        shares += [(row[place], row[0], row[max(0, place - 1):place + 2].sum()) for row, place in
+                   zip(places, board.rows["rank"].to_numpy(int)[rows] - 1)]
+    frame = board.rows.reset_index(drop=True)[[*ROW, "network", "rank", "rank:low", "rank:high", "family"]].assign(
+        **dict(zip(("keeps", "first", "near"), np.array(shares).T)))
     method, *rest = tabular.row_columns(frame)
     columns = (Column("rank", "Rank", "rank"), method,
                Column("keeps", "Keeps its rank", "score", "Share of the draws, in percent"),
                Column("near", "Within one", "score", "Share of the draws with at most one place of difference"),
                Column("first", "Is first", "score", "Share of the draws in which the row is the best"), *rest)
     return Table(f"stability-{protocol}", f"Stability of the ranks, protocol {protocol}, percent of draws", columns,
-                 frame, marked=False)
+                 frame, marked=False, grouped="network")
 
 
 def _resolution(site: Site, metric: str) -> list[dict[str, Any]]:

@@ -1,12 +1,17 @@
 """The results of single queries: `queries.npz` beside a record, how it is written, and how it is read, by class.
 
 `queries.npz` holds for each query the rank of its first hit in the smallest integers that hold it (0: none looked at),
-whether it counts as bits, its class, and the names of the classes, by which queries of different rungs are matched.
+whether it counts as bits, its class, the names of the classes, by which queries of different rungs are matched, and
+its average precision as `ap_r` and `ap_1000` in 65535ths. Of a union it holds as well the part of each query (`part`,
+`part_names`) and the same results in the gallery of that part alone (`part_first_hit`, `part_ap_r`, `part_ap_1000`).
+Files from before precision and parts were kept lack those and are read as they are.
 
 A run that travelled without its queries has `classes.json` instead: {"side": {"classes": [...], "queries": [...]},
 "hits": ...}, hits at rank 1 of each class as a list of numbers or, where all are below 79, as a text of one character
-each, "0" for none and on in the order of ASCII. A packed run names its side by a hash, and `sides.json` in the folder
-of its pack tells what it is.
+each, "0" for none and on in the order of ASCII. `precision` has the mean average precision of each class by measure,
+two letters of base 64 each (4095: 1). Of a union, `side` names the part of each class in `parts`, and `part_hits` and
+`part_precision` are those in the gallery of the part. A packed run names its side by a hash, and `sides.json` in the
+folder of its pack tells what it is.
 """
 
 from __future__ import annotations
@@ -15,8 +20,10 @@ import hashlib
 import io
 import json
 import os
+import re
+import string
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -31,13 +38,41 @@ SUMMED = "classes.json"
 SIDES = "sides.json"
 
 
+PRECISION = {"map@r": "ap_r", "map@1000": "ap_1000"}
+"""Measures that average the precision of queries, and the arrays that hold it."""
+FULL = 65535
+_OWN = {f"{start}{name}.npy" for start in ("", "part_") for name in ("first_hit", *PRECISION.values())}
+"""Arrays that are a run's own; the others are alike for all runs on a test side."""
+
+
 @dataclass(frozen=True)
 class ByClass:
-    """For each class of a test side its key, its queries, and how many of them found their class in the first k."""
+    """For each class of a test side its key, its queries, and how many of them found their class in the first k.
+
+    Where precision is averaged, `hits` are the sums of it. Of a union `parts` names the part of each class, and
+    `part_hits` are those of a search in that part alone.
+    """
 
     keys: np.ndarray
     queries: np.ndarray
     hits: np.ndarray
+    parts: np.ndarray | None = None
+    part_hits: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class PartResults:
+    """For each query of a union its part (a place in `names`) and its results in the gallery of that part alone."""
+
+    part: np.ndarray
+    names: np.ndarray
+    first_hit: np.ndarray
+    precision: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What `queries.npz` holds of it."""
+        return {"part": _smallest(self.part), "part_names": self.names, "part_first_hit": _smallest(self.first_hit),
+                **_precision_arrays(self.precision, "part_")}
 
 
 @dataclass(frozen=True)
@@ -49,14 +84,27 @@ class QueryResults:
     labels: np.ndarray
     classes: np.ndarray | None = None
     """Names of the classes that `labels` count."""
+    precision: dict[str, np.ndarray] = field(default_factory=dict)
+    """Average precision of each query, by the measure (PRECISION) that averages it."""
+    parts: PartResults | None = None
 
     def save(self, path: Path) -> None:
         """Writes them in the format of `queries.npz`."""
-        first = self.first_hit.astype(np.min_scalar_type(int(self.first_hit.max(initial=0))))
-        named: dict[str, Any] = {} if self.classes is None else {"classes": self.classes}
+        more: dict[str, Any] = {} if self.classes is None else {"classes": self.classes}
+        more |= _precision_arrays(self.precision) | ({} if self.parts is None else self.parts.arrays())
         with open(path, "wb") as file:
-            np.savez_compressed(file, first_hit=first, counted=np.packbits(self.counted),
-                                labels=self.labels.astype(np.int32), **named)
+            np.savez_compressed(file, first_hit=_smallest(self.first_hit), counted=np.packbits(self.counted),
+                                labels=self.labels.astype(np.int32), **more)
+
+
+def _smallest(values: np.ndarray) -> np.ndarray:
+    """The same numbers in the smallest integers that hold them."""
+    return values.astype(np.min_scalar_type(int(values.max(initial=0))))
+
+
+def _precision_arrays(precision: dict[str, np.ndarray], start: str = "") -> dict[str, np.ndarray]:
+    return {start + PRECISION[measure]: np.rint(FULL * values).astype(np.uint16)
+            for measure, values in precision.items()}
 
 
 @dataclass(frozen=True)
@@ -68,65 +116,127 @@ class _Side:
     there: np.ndarray
     keys: np.ndarray
     queries: np.ndarray
+    parts: np.ndarray | None = None
 
     @classmethod
-    def of(cls, counted: np.ndarray, labels: np.ndarray, names: np.ndarray | None = None) -> _Side:
+    def of(cls, counted: np.ndarray, labels: np.ndarray, names: np.ndarray | None = None,
+           parts: np.ndarray | None = None) -> _Side:
         labels = labels[counted].astype(np.int64)
         queries = np.bincount(labels)
         there = np.flatnonzero(queries)
-        return cls(counted, labels, there, there if names is None else names[there], queries[there])
+        if parts is not None:
+            parts = parts[counted][np.unique(labels, return_index=True)[1]]
+        return cls(counted, labels, there, there if names is None else names[there], queries[there], parts)
 
-    def sum(self, first_hit: np.ndarray, k: int) -> ByClass:
-        first = first_hit[self.counted]
-        hits = np.bincount(self.labels[(first > 0) & (first <= k)], minlength=int(self.there[-1]) + 1)
-        return ByClass(self.keys, self.queries, hits[self.there])
+    def sum(self, outcomes: np.ndarray) -> np.ndarray:
+        """The sum of the outcomes of the queries of each class."""
+        outcomes = outcomes[self.counted]
+        if outcomes.dtype == bool:
+            return np.bincount(self.labels[outcomes], minlength=int(self.there[-1]) + 1)[self.there]
+        return np.bincount(self.labels, outcomes, minlength=int(self.there[-1]) + 1)[self.there]
 
 
 class Reader:
     """Reads results by class; runs on one split hold the same labels, which are decompressed and counted once."""
 
-    def __init__(self, k: int = 1) -> None:
-        self.k = k
+    def __init__(self, metric: str = "recall@1") -> None:
+        recall = re.fullmatch(r"recall@(\d+)", metric)
+        self.metric, self.k = metric, int(recall[1]) if recall else 0
         self._kept: dict[tuple[Any, ...], _Side] = {}
+
+    @property
+    def known(self) -> bool:
+        """Whether runs keep what this metric is the mean of."""
+        return self.k > 0 or self.metric in PRECISION
 
     def read(self, folder: Path | str) -> ByClass | None:
         """Those of a run; None where it kept none. Classes are named where the file names them."""
+        if not self.known:
+            return None
         path = os.path.join(folder, NAME)
         try:
             with zipfile.ZipFile(path) as file:
-                return self._side(file).sum(_array(file, "first_hit"), self.k)
+                names = set(file.namelist())
+                outcomes = self._outcomes(file, names, "")
+                if outcomes is None:
+                    return None
+                side, within = self._side(file), self._outcomes(file, names, "part_")
+                return ByClass(side.keys, side.queries, side.sum(outcomes), side.parts,
+                               None if within is None else side.sum(within))
         except (FileNotFoundError, NotADirectoryError):
-            return _summed(folder) if self.k == 1 else None
+            return _summed(folder, self.metric)
         except Exception as error:  # zipfile and numpy answer damaged bytes with a dozen kinds of errors
             raise ReportError(f"{path} is damaged ({error}); delete the run's folder and run it again") from None
 
+    def _outcomes(self, file: zipfile.ZipFile, names: set[str], start: str) -> np.ndarray | None:
+        """What the metric is the mean of, query by query; None where the file does not hold it."""
+        name = start + ("first_hit" if self.k else PRECISION[self.metric])
+        if f"{name}.npy" not in names:
+            return None
+        values = _array(file, name)
+        return (values > 0) & (values <= self.k) if self.k else values / FULL
+
     def _side(self, file: zipfile.ZipFile) -> _Side:
-        shared = [info for info in file.infolist() if info.filename != "first_hit.npy"]
+        shared = [info for info in file.infolist() if info.filename not in _OWN]
         key = tuple((info.filename, info.CRC, info.file_size) for info in shared)
         if key not in self._kept:
+            there = {info.filename for info in shared}
             labels = _array(file, "labels")
             counted = np.unpackbits(_array(file, "counted"), count=len(labels)).astype(bool)
-            named = any(info.filename == "classes.npy" for info in shared)
-            self._kept[key] = _Side.of(counted, labels, _array(file, "classes") if named else None)
+            parts = _array(file, "part_names")[_array(file, "part")] if "part.npy" in there else None
+            self._kept[key] = _Side.of(counted, labels, _array(file, "classes") if "classes.npy" in there else None,
+                                       parts)
         return self._kept[key]
 
 
-def _summed(run: Path | str) -> ByClass | None:
+def _summed(run: Path | str, metric: str) -> ByClass | None:
     content = packed.beside(run, SUMMED)
-    if content is None:
+    if content is None or (metric != "recall@1" and metric not in content.get("precision", {})):
         return None
     try:
         side = content["side"]
         if isinstance(side, str):
             side = _sides(os.path.join(os.path.dirname(os.path.dirname(run)), SIDES))[side]
-        hits = content["hits"]
-        hits = [ord(letter) - ord("0") for letter in hits] if isinstance(hits, str) else hits
         keys, queries = np.array(side["classes"]), np.array(side["queries"])
+        if metric == "recall@1":
+            hits, within = _counts(content["hits"]), _counts(content.get("part_hits"))
+        else:
+            hits, within = (None if text is None else _from_letters(text) * queries for text in
+                            (content["precision"][metric], content.get("part_precision", {}).get(metric)))
         if not len(keys) == len(queries) == len(hits):
             raise ValueError(f"{len(hits)} hits of {len(keys)} classes")
-        return ByClass(keys, queries, np.array(hits, np.int64))
+        return ByClass(keys, queries, hits, np.array(side["parts"]) if "parts" in side else None, within)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ReportError(f"{run}: the queries by class are damaged ({error}); pack the runs again") from None
+
+
+def _counts(hits: str | list[int] | None) -> Any:
+    if hits is None:
+        return None
+    return np.array([ord(letter) - ord("0") for letter in hits] if isinstance(hits, str) else hits, np.int64)
+
+
+def _counts_text(counts: np.ndarray) -> str | list[int]:
+    hits: list[int] = counts.tolist()
+    return "".join(chr(ord("0") + count) for count in hits) if max(hits) < 79 else hits
+
+
+def _letters(shares: np.ndarray) -> str:
+    """Numbers of [0, 1] as two letters each.
+
+    >>> _letters(np.array([0.0, 1.0, 0.5])), _from_letters("AA//").tolist()
+    ('AA//gA', [0.0, 1.0])
+    """
+    codes = np.rint(4095 * shares).astype(int)
+    return "".join(_BASE64[code // 64] + _BASE64[code % 64] for code in codes.tolist())
+
+
+def _from_letters(text: str) -> np.ndarray:
+    places = np.array([_BASE64.index(letter) for letter in text]).reshape(-1, 2)
+    return (64 * places[:, 0] + places[:, 1]) / 4095
+
+
+_BASE64 = string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/"
 
 
 @lru_cache(maxsize=16)
@@ -140,9 +250,18 @@ def summed(run: Path | str) -> dict[str, Any] | None:
     by_class = Reader().read(run)
     if by_class is None:
         return None
-    hits: list[int] = by_class.hits.tolist()
-    return {"side": {"classes": by_class.keys.tolist(), "queries": by_class.queries.tolist()},
-            "hits": "".join(chr(ord("0") + count) for count in hits) if max(hits) < 79 else hits}
+    side: dict[str, Any] = {"classes": by_class.keys.tolist(), "queries": by_class.queries.tolist()}
+    content: dict[str, Any] = {"side": side, "hits": _counts_text(by_class.hits)}
+    if by_class.parts is not None and by_class.part_hits is not None:
+        side["parts"] = by_class.parts.tolist()
+        content["part_hits"] = _counts_text(by_class.part_hits)
+    for measure in PRECISION:
+        precise = Reader(measure).read(run)
+        if precise is not None:
+            content.setdefault("precision", {})[measure] = _letters(precise.hits / precise.queries)
+            if precise.part_hits is not None:
+                content.setdefault("part_precision", {})[measure] = _letters(precise.part_hits / precise.queries)
+    return content
 
 
 def side_name(side: dict[str, Any]) -> str:

@@ -167,13 +167,35 @@ def ags_table(board: Board, metric: str = "recall@1") -> Table:
     if len(datasets) > 1:
         about = "Mean AGS over the datasets; only where all are complete"
         scores.insert(0, Column("mean", "Mean", "score", about, role="mean"))
+    shown = [column for score in scores for column in (score, *gain_column(frame, score))]
     extra = [Column(key, head, kind, about, digits, role="whole" if kind == "gain" else "")
              for key, head, kind, about, digits in EXTRA
-             if key in frame and frame[key].notna().any()]
+             if key in frame and frame[key].notna().any() and not (key == "gain" and "mean:gain" in frame)]
     method, *rest = row_columns(frame)
-    columns = (Column("rank", "Rank", "rank"), method, *scores, *rest, *extra)
+    columns = (Column("rank", "Rank", "rank"), method, *shown, *regime_column(frame), *rest, *extra)
     return Table("ags", f"AGS of {metric}{differing(board)}", columns, frame,
-                 bar_note(frame, [column.key for column in scores]) + overrides_note(board))
+                 bar_note(frame, [column.key for column in scores]) + overrides_note(board), grouped=by_network(frame))
+
+
+def by_network(frame: pd.DataFrame) -> str:
+    """What rows are printed in groups of: their network, where there are several."""
+    return "network" if frame["network"].nunique() > 1 else ""
+
+
+def gain_column(frame: pd.DataFrame, score: Column) -> tuple[Column, ...]:
+    """The column beside a score that tells the gain over the frozen baseline, where the board knows it."""
+    key = f"{score.key}:gain"
+    if key not in frame or not frame[key].notna().any():
+        return ()
+    about = f"{score.head}: the score less that of the frozen baseline of the row's backbone"
+    return (Column(key, "vs frozen", "gain", about, role="whole"),)
+
+
+def regime_column(frame: pd.DataFrame, always: bool = False) -> tuple[Column, ...]:
+    """How rows were trained, where it varies or is asked for."""
+    about = ("What was trained: the whole network (full), few parameters of it (parameter-efficient), one network for "
+             "each dataset (dataset-specific), or nothing (baseline); what was submitted does not say")
+    return (Column("group", "Regime", "text", about),) if always or frame["group"].nunique() > 1 else ()
 
 
 def differing(board: Board) -> str:
@@ -203,35 +225,33 @@ def union_table(board: Board, metric: str = "recall@1") -> Table:
     """The table of an `aggregate.union_board`."""
     frame = board.wide()
     parts = [part for part in board.parts("recall") if (frame[f"{key_of('recall', part)}:n"] > 0).any()]
-    if frame["group"].nunique() > 1:
-        groups = ("dataset-specific", "full", "parameter-efficient", "submitted", "baseline")
-        places = {name: i for i, name in enumerate(groups)}
-        frame = frame.sort_values("group", key=lambda names: names.map(places), kind="stable").reset_index(drop=True)
     method, *rest = row_columns(frame)
     columns = [Column("rank", "Rank", "rank"), method]
-    columns += [Column("harmonic", "Harmonic", "score", f"Harmonic mean of {metric} over the parts",
+    means = [Column("harmonic", "Harmonic", "score", f"Harmonic mean of {metric} over the parts",
                        role="harmonic"),
                 Column("unified", "Unified", "score", f"{metric} with all parts in one gallery", role="whole"),
                 Column("arithmetic", "Arithmetic", "score", f"Arithmetic mean of {metric} over the parts",
                        role="arithmetic")]
+    columns += [column for mean in means for column in (mean, *gain_column(frame, mean))]
     columns += [Column(key_of("recall", name), name, "score", f"{metric} on {name} alone", role="part")
                 for name in parts]
     columns += [Column("weakest", "Weakest", "text", "The part with the lowest score", role="weakest"),
-                Column("group", "Trained part", "text", "As in table 2 of UML: full, parameter-efficient, "
-                       "or one model for each dataset; what was submitted does not say"),
+                *regime_column(frame, always=True),
                 Column("parameters", "Trained", "number", "Trained parameters", -1), *rest]
     scores = [column.key for column in columns if column.kind == "score"]
     return Table("union", f"{metric} on the union{differing(board)}", tuple(columns), frame,
-                 bar_note(frame, scores) + overrides_note(board), grouped="group")
+                 bar_note(frame, scores) + overrides_note(board), grouped=by_network(frame))
 
 
 def without_parts(table: Table) -> Table:
     """A union's table with its aggregates alone, where there is no room for the parts."""
-    few = ("rank", *ROW, "overrides", "harmonic", "unified", "arithmetic", "weakest", "parameters")
-    shown = tuple(column for column in table.columns if column.key in few)
-    order = table.frame.assign(last=table.frame["harmonic"].isna(), worse=-table.frame["harmonic"])
-    order = order.sort_values(["last", "worse"], kind="stable").drop(columns=["last", "worse"]).reset_index(drop=True)
-    return replace(table, columns=shown, frame=order, grouped="")
+    few = ("rank", *ROW, "overrides", "harmonic", "harmonic:gain", "unified", "unified:gain", "arithmetic", "weakest",
+           "group", "parameters")
+    return replace(table, columns=tuple(column for column in table.columns if column.key in few))
+
+
+TIE = ("Rows tie when their difference may be chance: a tied row has a range of ranks, and all that tie with the best "
+       "of their backbone are bold")
 
 
 def bar_note(board: pd.DataFrame, keys: list[str]) -> str:
@@ -242,8 +262,8 @@ def bar_note(board: pd.DataFrame, keys: list[str]) -> str:
     if "rank:tested" not in board or board["rank"].notna().sum() < 2:
         return bars
     if bool(board["rank:tested"].all()) and not counts:
-        return (f"{bars} A range of ranks and everything bold do not differ significantly on these test classes "
-                "(resampled; paired tests, Holm, 5 %); a single seed says nothing of the chance of training.")
+        return (f"{bars} {TIE} (test classes resampled; paired tests, Holm, 5 %); a single seed says nothing of the "
+                "chance of training.")
     if not bool(board["rank:tested"].all()):
         return (f"{bars} Ranks are not all tested: with a single seed that takes results of single queries, which some "
                 "rows or this measure lack.")
@@ -253,7 +273,7 @@ def bar_note(board: pd.DataFrame, keys: list[str]) -> str:
         names = [f"split {part}" if statistic == "rung" else part or statistic
                  for statistic, _, part in (key.partition(":") for key in drawn)]
         how += f", in {', '.join(names)} with classes resampled as well"
-    return f"{bars} A range of ranks and everything bold do not differ significantly ({how}, Holm, 5 %)."
+    return f"{bars} {TIE} ({how}, Holm, 5 %)."
 
 
 def _by_classes(board: pd.DataFrame, key: str) -> bool:

@@ -34,9 +34,9 @@ def to_csv(table: Table) -> str:
     """The shown columns in full precision, with `:std` and `:n` beside each score that has them, and any overrides."""
     keys: list[str] = []
     for column in table.shown:
-        kinds = {"score": ("std", "n", "coverage", "low", "high"), "rank": ("low", "high")}
+        kinds = {"score": ("std", "n", "coverage", "low", "high", "gain"), "rank": ("low", "high")}
         beside = [f"{column.key}:{what}" for what in kinds.get(column.kind, ())]
-        keys += [key for key in (column.key, *beside) if key in table.frame]
+        keys += [key for key in (column.key, *beside) if key in table.frame and key not in keys]
     if "overrides" in table.frame and "overrides" not in keys and table.frame["overrides"].fillna("").ne("").any():
         keys.append("overrides")
     return csv_text(table.frame[keys].rename(columns=headers(keys)))

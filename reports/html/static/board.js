@@ -122,7 +122,7 @@ oodml.board = (board) => {
     const counts = rows.filter((row) => before.size && rank >= 0 && row.cells[rank].dataset.v !== undefined);
     for (const row of counts) {
       const own = value(row, whole);
-      const better = counts.filter((other) => value(other, whole) > own).length;
+      const better = counts.filter((other) => other.parentNode === row.parentNode && value(other, whole) > own).length;
       put(row.cells[rank], own === null ? null : better + 1, own === null ? "–" : String(better + 1));
     }
     const names = kept.map((i) => heads[i].textContent.trim()).join(", ");
