@@ -210,7 +210,7 @@ def test_the_boundary_is_not_trained_and_steps_follow_the_shots() -> None:
 def test_mistakes_are_one_line(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UserError, match="no finished run of triplet on glyphs-mini"):
         fewshot.run(workspace, dataset="glyphs-mini", chosen="triplet", shots=(2,))
-    with pytest.raises(UserError, match="such as 1,3-5, or default, or all"):
+    with pytest.raises(UserError, match="such as 1,3-5, below 10000, or default, or all"):
         fewshot.run(workspace, dataset="glyphs-mini", chosen="margin", shots=(2,), splits="first")
     with pytest.raises(UserError, match="ask for fewer --shots"):
         fewshot.run(workspace, dataset="glyphs-mini", chosen="margin", shots=(40,), adaptation=QUICK, device="cpu")
