@@ -11,7 +11,7 @@ READY := $(VENV)/.ready
 export OODML_WORK := $(WORK)
 
 .DEFAULT_GOAL := help
-.PHONY: demo splits run report test fuzz coverage test-browser test-slurm lint bench clean help
+.PHONY: demo splits run report test fuzz test-browser test-slurm lint bench clean help
 
 demo: $(READY) ## Set up, then the whole line on the embedded glyphs: ladder, training, leaderboard
 	$(OODML) splits build --dataset glyphs --rungs 5 --swaps 20 --iterations 7 --no-removal
@@ -28,18 +28,15 @@ run: $(READY) ## Train METHODS on the ladder of DATASET with SEEDS seeds
 report: $(READY) ## Build the leaderboard from the finished runs; where there are none, from the published records
 	$(OODML) report $(if $(shell find $(WORK)/runs -name record.json -print -quit 2>/dev/null),,--records reports/data/records/glyphs)
 
-test: $(READY) ## Run every test
-	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest --numprocesses auto --dist loadfile
+test: export COVERAGE_CORE := $(shell $(PYTHON) -c 'import sys; print("sysmon" if sys.version_info >= (3, 12) else "ctrace")')
+test: $(READY) ## Run every test; COVERAGE=1 prints how many lines of the packages they reach
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest --numprocesses auto --dist loadfile $(if $(COVERAGE),--cov --cov-report=)
+	$(if $(COVERAGE),@echo "coverage: $$($(VENV)/bin/python -m coverage report --format=total) % of lines")
 
 fuzz: $(READY) ## Read FUZZ damaged inputs of every kind (default 5000), from the seed FUZZ_SEED
 	FUZZ=$(or $(FUZZ),5000) FUZZ_SEED=$(or $(FUZZ_SEED),1) OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest --numprocesses auto tests/test_fuzz.py
 
 # sys.monitoring is the cheaper way to count lines; the default one makes the tests half as slow again
-coverage: export COVERAGE_CORE := $(shell $(PYTHON) -c 'import sys; print("sysmon" if sys.version_info >= (3, 12) else "ctrace")')
-coverage: $(READY) ## Run every test and print how many lines of the packages they reach
-	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest --numprocesses auto --dist loadfile --cov --cov-report=
-	total=$$($(VENV)/bin/python -m coverage report --format=total) && echo "coverage: $$total % of lines"
-
 test-browser: $(READY) ## Drive the leaderboard in a real headless Chromium (installs it)
 	$(VENV)/bin/python -m pip install --quiet --editable '.[browser]'
 	PYTHON=$(VENV)/bin/python sh tests/browser/run.sh

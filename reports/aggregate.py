@@ -205,7 +205,7 @@ def ags_board(frame: pd.DataFrame, metric: str = "recall@1") -> Board:
                        *spread(float(np.mean(row)) for row in values.to_numpy())[1:], f"{reached}/{cells}"))
         rows.append(facts[key] | {"covered": reached, "cells": cells})
     ladders = on_ladder(frame)
-    return ranked(Board.of(rows, scores, overrides_text(ladders["overrides"])), ("mean", ""), ("protocol",))
+    return ranked(Board.of(rows, scores, overrides_text(ladders["overrides"], most=3)), ("mean", ""), ("protocol",))
 
 
 def union_board(frame: pd.DataFrame, metric: str = "recall@1") -> Board:
@@ -241,7 +241,8 @@ def union_board(frame: pd.DataFrame, metric: str = "recall@1") -> Board:
                                *spread(mean(seed) for seed in whole)[1:], coverage))
             row["weakest"] = min(means, key=lambda part: (means[part], part)) if complete else ""
             rows.append(row | {"covered": covered, "cells": len(columns)})
-    return ranked(Board.of(rows, scores, overrides_text(runs["overrides"])), ("harmonic", ""), ("dataset", "protocol"))
+    board = Board.of(rows, scores, overrides_text(runs["overrides"], most=3))
+    return ranked(board, ("harmonic", ""), ("dataset", "protocol"))
 
 
 def regime(row: pd.Series) -> str:

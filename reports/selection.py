@@ -157,8 +157,10 @@ def with_overrides(frame: pd.DataFrame, derive: Callable[..., Overrides | None] 
     return frame.assign(overrides=pd.Series(found, index=frame.index, dtype=object))
 
 
-def overrides_text(runs: Iterable[Overrides | None]) -> str:
+def overrides_text(runs: Iterable[Overrides | None], most: int | None = None) -> str:
     """What is different in some runs from the file of their protocol, in words; empty where nothing is.
+
+    Where the own settings of more than `most` methods differ, they are counted: each row has a cell that names them.
 
     >>> overrides_text([{"epochs": [200, 30]}, {"epochs": [200, 30]}])
     'epochs=30 (file: 200)'
@@ -171,7 +173,11 @@ def overrides_text(runs: Iterable[Overrides | None]) -> str:
     for each in runs:
         for key, (file, run) in (each or {}).items():
             changed.setdefault(key, []).append((_value(file), _value(run)))
-    said = []
+    said, own = [], [key for key in changed if "." in key]
+    named = {key.partition(".")[0] for key in own}
+    if most is not None and len(named) > most:
+        changed = {key: pairs for key, pairs in changed.items() if key not in own}
+        said.append(f"own settings of {len(named)} methods")
     for key, pairs in sorted(changed.items()):
         file, run = pairs[0]
         value = f"={run}" + (f" (file: {file})" if file != "null" else "") if len(set(pairs)) == 1 else ""
@@ -181,4 +187,4 @@ def overrides_text(runs: Iterable[Overrides | None]) -> str:
 
 
 def _value(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+    return value if isinstance(value, str) else f"{value:.4g}" if isinstance(value, float) else json.dumps(value)

@@ -46,6 +46,7 @@ RATES = {
     ("revisiting", "sop", "normsoftmax"): 2e-3,  # released run for SOP
     # ooDML, released runs, at lr 1e-5
     ("oodml", "cub", "margin"): 5e-4, ("oodml", "sop", "r-margin"): 5e-4, ("oodml", "cub", "arcface"): 5e-4,
+    ("oodml", "cub", "subcenter-arcface"): 5e-4,  # as arcface, from which it differs by its centres alone
     ("oodml", "cub", "proxyanchor"): 0.02,       # 2000 times lr
     ("oodml", "cub", "uniform-prior"): 5e-4,
     # UML, appendix A: proxies at 1e4 times lr, which is 3e-5 in full tuning and 1e-4 in parameter-efficient tuning

@@ -196,7 +196,7 @@ def test_a_pack_tells_of_failures_until_their_runs_are_done(tmp_path: Path) -> N
     assert len(records.collect(pack)) == 5
 
 
-KEYS = st.text(st.characters(blacklist_categories=("Cs",)), max_size=6)
+KEYS = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\0"), max_size=6)
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | KEYS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3), max_leaves=8)

@@ -18,8 +18,9 @@ from benchmark.utils.workspace import Workspace, workspace_options
 @click.option("--sampler", type=click.Choice(["random", "tpe"]), default="random", show_default=True,
               help="random, or tpe: Optuna's Parzen estimator, a few trials at a time.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the configurations that are drawn.")
-@click.option("--choose-on", type=click.Choice(["default", "each"]), default="default", show_default=True,
-              help="Held-out classes that choose: of the default split, for all rungs, or of each rung, for itself.")
+@click.option("--choose-on", type=click.Choice(["each", "default"]), default="each", show_default=True,
+              help="Held-out classes that choose: of each rung, for itself, or of the default split, for all "
+                   "rungs, some of which may test on them.")
 @click.option("--compare", is_flag=True, help="Run the default configuration on the test ladder as well.")
 @click.option("--choose-only", is_flag=True, help="Run nothing on the test ladder.")
 @workspace_options

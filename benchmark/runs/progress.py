@@ -8,7 +8,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from reports.storage.text import one_line
+from reports.storage.text import one_line, printable
 from reports.tables.boards import duration
 
 INTERVAL = 60.0
@@ -64,7 +64,7 @@ class Progress:
         """A cell failed for good."""
         label = self._leave(key)
         self.finished += 1
-        self.write(f"FAILED  {label}: {cause}")
+        self.write(f"FAILED  {label}: {one_line(cause)}")
 
     def paused(self, key: str, note: str = "saved") -> None:
         """A cell is left unfinished; its epochs count again when it is resumed."""
@@ -85,7 +85,7 @@ class Progress:
         self._last_line = time.monotonic()
         left = self.left()
         ahead = f", {duration(left)} left" if left is not None and self.finished < self.cells else ""
-        tqdm.write(f"[{self.finished}/{self.cells}] {one_line(text)}{ahead}", file=sys.stdout)
+        tqdm.write(f"[{self.finished}/{self.cells}] {printable(text)}{ahead}", file=sys.stdout)
         sys.stdout.flush()
         self._show()
 

@@ -28,7 +28,7 @@ class TuneOptions:
     """Configurations of each method; the first is the default."""
     seed: int = 0
     sampler: str = "random"
-    choose_on: str = "default"
+    choose_on: str = "each"
     """Whose held-out classes choose: `default`, those of the default split for all rungs, or `each` rung's own."""
     compare: bool = False
     """Whether the default configuration is run on the test ladder as well."""

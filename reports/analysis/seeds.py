@@ -44,7 +44,7 @@ def seed_errors(errors: np.ndarray, counts: np.ndarray, sums: np.ndarray, weight
 
     >>> two = seed_errors(np.full((50, 2), 0.1), np.full((50, 2), 3), np.full(50, 0.005), [0.5, 0.5])
     >>> float(two.variance[0].round(4)), float(two.freedom[0].round(1))
-    (0.0055, 3.9)
+    (0.0055, 4.0)
     """
     shares = np.asarray(weights, float) * np.where(counts > 1, errors, np.nan)
     apart, together = (shares**2).sum(axis=1), shares.sum(axis=1) ** 2

@@ -86,7 +86,7 @@ def methods(page: Any, board: str = BOARD) -> list[str]:
 
 def column(page: Any, key: str, board: str = BOARD) -> list[str]:
     heads = page.locator(f"{board} thead th").evaluate_all("heads => heads.map(head => head.dataset.key)")
-    return page.locator(f"{board} tbody tr:visible").evaluate_all(
+    return page.locator(f"{board} tbody tr:not(.group):visible").evaluate_all(
         "(rows, i) => rows.map(row => row.cells[i].textContent.trim())", heads.index(key))
 
 
