@@ -194,7 +194,7 @@ def opis(embeddings: Any, labels: Any, *, between: tuple[float, float] = (1e-1, 
         OPIS = mean_t mean_c (U_c(t) - mean_c U_c(t))^2,   U = 2 (1 - FAR)(1 - FRR) / ((1 - FAR) + (1 - FRR))
 
     U_c is the harmonic mean of specificity and sensitivity of a threshold over the pairs with an image of class c.
-    After Zhang et al., ICLR 2024: the variance of the classes' utility over a range of calibration, which here runs in
+    After Zhang et al., ICLR 2024, with the utility as we read it: its variance over classes in a range that runs in
     equal steps over the thresholds at the false accept rates `between`. Classes with one image are left out.
     """
     first, last = thresholds_at(embeddings, labels, between, chunk=chunk)
