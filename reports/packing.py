@@ -126,7 +126,7 @@ def _open(failed: pd.DataFrame, *known: pd.DataFrame) -> pd.DataFrame:
 
 
 def _target(runs: Path, record: dict[str, Any]) -> Path:
-    return records.place(runs, record["dataset"], record["split"]["id"], record["method"]["name"], record["seed"],
+    return records.run_folder(runs, record["dataset"], record["split"]["id"], record["method"]["name"], record["seed"],
                          record["identity"])
 
 

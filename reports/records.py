@@ -24,7 +24,7 @@ from reports.storage.migration import SCHEMA, current
 from reports.storage.schema import SOURCES, check
 from reports.storage.text import from_json, one_line
 
-__all__ = ["FACTS", "SCHEMA", "SOURCES", "check", "collect", "failures", "metrics", "place", "read", "scan",
+__all__ = ["FACTS", "SCHEMA", "SOURCES", "check", "collect", "failures", "metrics", "read", "run_folder", "scan",
            "scan_checked", "write", "write_failure"]
 
 RECORD, FAILURE, FAILURES = "record.json", "failure.json", "failures.jsonl"
@@ -43,12 +43,12 @@ FAILURE_FACTS = ("dataset", "split", "method", "seed", "protocol", "backbone", "
                  "path")
 
 
-def place(runs: Path, dataset: str, split: int, method: str, seed: int, identity: str) -> Path:
+def run_folder(runs: Path, dataset: str, split: int, method: str, seed: int, identity: str) -> Path:
     """The folder of a run: DATASET/SPLIT/METHOD/sSEED-HASH8; the colon of `a:b` is no good in a file name.
 
     A ReportError where a name would lead elsewhere.
 
-    >>> place(Path("runs"), "cub", 5, "mixup:margin", 0, "0123456789abcdef").as_posix()
+    >>> run_folder(Path("runs"), "cub", 5, "mixup:margin", 0, "0123456789abcdef").as_posix()
     'runs/cub/5/mixup@margin/s0-01234567'
     """
     own = paths.plain(f"s{seed}-{identity[:8]}", "identity")

@@ -46,7 +46,7 @@ def test_no_name_leads_out_of_its_folder(name: str, tmp_path: Path) -> None:
     assert not paths.is_plain(name)
     for dataset, method, identity in ((name, "margin", "0" * 8), ("cub", name, "0" * 8), ("cub", "margin", f"/{name}")):
         with pytest.raises(ReportError) as refused:
-            records.place(tmp_path, dataset, 1, method, 0, identity)
+            records.run_folder(tmp_path, dataset, 1, method, 0, identity)
         assert "\n" not in str(refused.value)
         assert "\x1b" not in str(refused.value)
         assert len(str(refused.value)) < 400

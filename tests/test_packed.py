@@ -161,7 +161,7 @@ def test_a_damaged_file_is_told_and_the_others_count(tmp_path: Path, damage: Any
 def failed(folder: Path, split: int, cause: str, **facts: Any) -> Path:
     """Writes the failure of margin on a split where a sweep would, and returns the folder."""
     record = make_record("glyphs", split, "margin", 0, 0.5)
-    run = records.place(folder, "glyphs", split, "margin", 0, record["identity"])
+    run = records.run_folder(folder, "glyphs", split, "margin", 0, record["identity"])
     records.write_failure(run, {"cause": cause, "dataset": "glyphs", "split": split, "method": "margin", "seed": 0,
                                 "protocol": "demo", "backbone": "conv4", **facts})
     return run

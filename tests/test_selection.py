@@ -23,8 +23,8 @@ def put(runs: Path, backbone: str, *facts: Any, **changes: Any) -> Path:
     """Writes the record of a run on a backbone where a sweep would, and returns its folder."""
     record = make_record(*facts, backbone={"name": backbone, "weights": None}, **changes)
     record["identity"] = hashlib.sha256(f"{backbone}{record['identity']}".encode()).hexdigest()
-    folder = records.place(runs, record["dataset"], record["split"]["id"], record["method"]["name"], record["seed"],
-                           record["identity"])
+    folder = records.run_folder(runs, record["dataset"], record["split"]["id"], record["method"]["name"],
+                                record["seed"], record["identity"])
     records.write(folder, record)
     return folder
 

@@ -76,11 +76,11 @@ class RunSpec:
 
     def folder(self, workspace: Workspace) -> Path:
         """Where the run lies."""
-        return records.place(workspace.runs, self.dataset, self.split, self.method, self.seed, self.identity)
+        return records.run_folder(workspace.runs, self.dataset, self.split, self.method, self.seed, self.identity)
 
     @property
-    def place(self) -> tuple[Any, ...]:
-        """The cell's place in a table of results; cells that differ in settings alone share it."""
+    def table_cell(self) -> tuple[Any, ...]:
+        """The cell of a table of results that it fills; runs that differ in settings alone share it."""
         return (self.dataset, self.split, self.method, self.seed, self.protocol.name, self.protocol.backbone)
 
     def build(self, backbone: nn.Module, classes: int) -> Method:

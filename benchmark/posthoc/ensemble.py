@@ -102,7 +102,7 @@ def _made(runs: list[Finished], index: DatasetIndex, ladder: Ladder, workspace: 
     parts = [index.hash, split.hash, *(one.spec.identity for one in runs)]
     identity = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
     name = NAME.format(spec.method)
-    folder = records.place(workspace.runs, index.name, split.id, name, spec.seed, identity)
+    folder = records.run_folder(workspace.runs, index.name, split.id, name, spec.seed, identity)
     if (folder / records.RECORD).exists() and records.read(folder)["provenance"].get("domains") == OWN:
         return folder / records.RECORD
     began = time.perf_counter()

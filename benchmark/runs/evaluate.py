@@ -83,7 +83,7 @@ def evaluate(workspace: Workspace, *, embeddings: Path, dataset: str, split: int
     if cluster:
         scores |= clustering.nmi_f1(parts["test"], sides["test"].labels, seed)
     identity = _identity(index.hash, rung.hash, name, seed, sent)
-    path = recording.write(records.place(workspace.runs, index.name, rung.id, name, seed, identity), result, {
+    path = recording.write(records.run_folder(workspace.runs, index.name, rung.id, name, seed, identity), result, {
         "source": "submitted", "identity": identity, "dataset": index.name,
         "dataset_hash": index.hash, "seed": seed, "split": recording.split_facts(rung, ladder),
         "method": {"name": name, "family": "submitted", "papers": [], "tags": [], "cite": None, "trains": None,

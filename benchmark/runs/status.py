@@ -158,7 +158,7 @@ def survey(workspace: Workspace) -> tuple[list[Cell], list[str]]:
     changes: Counter[str] = Counter()
     for number, planned in enumerate(plans(workspace)):
         for job in planned.jobs:
-            if owner.setdefault(job.spec.place, number) == number and job.spec.identity not in cells:
+            if owner.setdefault(job.spec.table_cell, number) == number and job.spec.identity not in cells:
                 cells[job.spec.identity] = Cell(job.spec, job.folder, look(job.folder), planned.command)
     for cell in cells.values():
         for before in earlier(cell.spec, cell.folder, set(cells)):
@@ -170,7 +170,7 @@ def earlier(spec: RunSpec, folder: Path, known: set[str]) -> Iterator[RunSpec]:
     """Finished runs of the same dataset, split, method and seed with other settings, which no current plan contains."""
     for record in folder.parent.glob(f"s{spec.seed}-*/{records.RECORD}"):
         before = RunSpec.read(record.parent)
-        if before is not None and before.place == spec.place and before.identity not in known:
+        if before is not None and before.table_cell == spec.table_cell and before.identity not in known:
             yield before
 
 

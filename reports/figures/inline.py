@@ -56,22 +56,22 @@ def _panel(lines: list[list[tuple[float, float]]], left: int, head: str) -> str:
     y_ticks = MaxNLocator(5).tick_values(min(ys), max(ys) if max(ys) > min(ys) else min(ys) + 1)
     y_low, y_high = float(y_ticks[0]), float(y_ticks[-1])
 
-    def place(x: float, y: float) -> str:
+    def point(x: float, y: float) -> str:
         return (f"{left + 4 + (width - 8) * (x - x_low) / (x_high - x_low):.1f},"
                 f"{top + height * (y_high - y) / (y_high - y_low):.1f}")
 
     for tick in y_ticks:
-        y = float(place(x_low, tick).split(",")[1])
+        y = float(point(x_low, tick).split(",")[1])
         found.append(f'<path d="M{left} {y}h{width}" stroke="{GRID}" stroke-width="0.8"/>'
                      + _text(left - 4, y + 3, f"{tick:.4g}", 8.5, "end"))
     for tick in MaxNLocator(6, integer=True).tick_values(x_low, x_high):
         if x_low <= tick <= x_high:
-            found.append(_text(float(place(tick, y_low).split(",")[0]), top + height + 13, f"{tick:.0f}", 8.5,
+            found.append(_text(float(point(tick, y_low).split(",")[0]), top + height + 13, f"{tick:.0f}", 8.5,
                                "middle"))
     found.append(f'<path d="M{left} {top}v{height}h{width}" fill="none" stroke="{INK}" stroke-width="0.8"/>'
                  + _text(left + width / 2, top + height + 28, "epoch", 10, "middle"))
     for i, line in enumerate(lines):
-        points = [place(*point) for point in line]
+        points = [point(*each) for each in line]
         if points:
             found.append(f'<polyline points="{" ".join(points)}" {_stroke(i)}/>')
         if len(points) < 12:
