@@ -4,14 +4,16 @@ WORK ?= work
 DATASET ?=
 METHODS ?= all
 SEEDS ?=
+PAGES ?= $(WORK)/pages
 
 VENV := .venv
+LOWEST := .venv-lowest
 OODML := $(VENV)/bin/oodml
 READY := $(VENV)/.ready
 export OODML_WORK := $(WORK)
 
 .DEFAULT_GOAL := help
-.PHONY: demo splits run report test fuzz test-browser test-slurm lint bench clean help
+.PHONY: demo splits run report pages test fuzz test-lowest test-browser test-slurm lint bench clean help
 
 demo: $(READY) ## Set up, then the whole line on the embedded glyphs: ladder, training, leaderboard
 	$(OODML) splits build --dataset glyphs --rungs 5 --swaps 20 --iterations 7 --no-removal
@@ -28,6 +30,9 @@ run: $(READY) ## Train METHODS on the ladder of DATASET with SEEDS seeds
 report: $(READY) ## Build the leaderboard from the finished runs; where there are none, from the published records
 	$(OODML) report $(if $(shell find $(WORK)/runs -name record.json -print -quit 2>/dev/null),,--records reports/data/records/glyphs)
 
+pages: $(READY) ## Build what is published, the leaderboard of the published records, in the folder PAGES
+	$(OODML) report --records reports/data/records/glyphs --out $(PAGES)
+
 test: export COVERAGE_CORE := $(shell $(PYTHON) -c 'import sys; print("sysmon" if sys.version_info >= (3, 12) else "ctrace")')
 test: $(READY) ## Run every test; COVERAGE=1 prints how many lines of the packages they reach
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest --numprocesses auto --dist loadfile $(if $(COVERAGE),--cov --cov-report=)
@@ -35,6 +40,14 @@ test: $(READY) ## Run every test; COVERAGE=1 prints how many lines of the packag
 
 fuzz: $(READY) ## Read FUZZ damaged inputs of every kind (default 5000), from the seed FUZZ_SEED
 	FUZZ=$(or $(FUZZ),5000) FUZZ_SEED=$(or $(FUZZ_SEED),1) OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest --numprocesses auto tests/test_fuzz.py
+
+# a part of the tests that imports, trains, measures and reports with everything that pyproject.toml gives a lower bound
+QUICK := tests/test_frechet.py tests/test_metrics.py tests/test_backbones.py tests/test_cell.py tests/test_tables.py tests/test_site.py
+test-lowest: ## Install the oldest dependencies that pyproject.toml allows, and run a quick part of the tests
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet uv
+	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct --editable '.[dev]'
+	OMP_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest --numprocesses auto $(QUICK)
 
 # sys.monitoring is the cheaper way to count lines; the default one makes the tests half as slow again
 test-browser: $(READY) ## Drive the leaderboard in a real headless Chromium (installs it)
@@ -53,7 +66,7 @@ bench: $(READY) ## Measure speed against what one would use instead
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m tests.bench
 
 clean: ## Remove the environment and what was made (never the data)
-	rm -rf $(VENV) $(WORK)/cache $(WORK)/splits $(WORK)/plans $(WORK)/runs $(WORK)/leaderboard *.egg-info .pytest_cache .mypy_cache .ruff_cache .coverage
+	rm -rf $(VENV) $(LOWEST) $(WORK)/cache $(WORK)/splits $(WORK)/plans $(WORK)/runs $(WORK)/leaderboard *.egg-info .pytest_cache .mypy_cache .ruff_cache .coverage
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile

@@ -88,6 +88,10 @@ def _use_own_packages() -> None:
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version  # 40 ms
+
+        return version("oodml")
     if name not in SOURCES:
         raise AttributeError(f"module 'oodml' has no attribute '{name}'; it has {', '.join(__all__)}")
     module, attribute = SOURCES[name]

@@ -1,0 +1,101 @@
+"""What GitHub and readers take from the repository: workflows, issue forms, the citation, hooks, the version."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+import oodml
+
+ROOT = Path(__file__).resolve().parents[1]
+WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+
+
+def read(path: Path) -> Any:
+    return YAML(typ="safe").load(path.read_text(encoding="utf-8"))
+
+
+def steps(path: Path) -> list[dict[str, Any]]:
+    """The steps of all jobs of a workflow."""
+    return [step for job in read(path)["jobs"].values() for step in job["steps"]]
+
+
+@pytest.mark.parametrize(("schema", "pattern"), [
+    ("github-workflows", ".github/workflows/*.yml"), ("github-issue-forms", ".github/ISSUE_TEMPLATE/[!c]*.yml"),
+    ("github-issue-config", ".github/ISSUE_TEMPLATE/config.yml"), ("citation-file-format", "CITATION.cff")])
+def test_files_follow_their_published_schema(schema: str, pattern: str, tmp_path: Path) -> None:
+    files = sorted(ROOT.glob(pattern))
+    assert files
+    check = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}"]
+    done = subprocess.run([*check, *files], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    (tmp_path / "wrong.yml").write_text(files[0].read_text(encoding="utf-8") + "\nunheard-of: 1\n")
+    assert subprocess.run([*check, tmp_path / "wrong.yml"], capture_output=True, check=False).returncode == 1
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_a_step_is_a_published_action_or_one_make_target(path: Path) -> None:
+    """So that what GitHub runs also runs here; only GitHub's own actions, at a version."""
+    for step in steps(path):
+        if "uses" in step:
+            assert re.fullmatch(r"actions/[\w-]+@v\d+", step["uses"])
+        else:
+            words = re.fullmatch(r"make ([\w-]+)((?: [A-Z]+=[\w./-]+)*)", step["run"])
+            assert words, step["run"]
+            assert re.search(rf"^{words[1]}:.*##", MAKEFILE, re.M), step["run"]
+            for variable in re.findall(r"([A-Z]+)=", words[2]):
+                assert f"$({variable})" in MAKEFILE or f"$(if $({variable})" in MAKEFILE, step["run"]
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_no_workflow_may_more_than_it_needs(path: Path) -> None:
+    workflow = read(path)
+    assert workflow["permissions"] in ({}, {"contents": "read"})
+    for name, job in workflow["jobs"].items():
+        assert job["timeout-minutes"] <= 60
+        writes = [key for key, value in job.get("permissions", {}).items() if value == "write"]
+        assert not writes or not any("run" in step for step in job["steps"]), f"{name} runs code and may write {writes}"
+
+
+def test_the_matrix_has_every_python_that_is_promised() -> None:
+    jobs = read(ROOT / ".github/workflows/ci.yml")["jobs"]
+    assert jobs["test"]["strategy"]["matrix"]["python"] == ["3.10", "3.11", "3.12", "3.13"]
+    assert 'requires-python = ">=3.10"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert jobs["lowest"]["steps"][1]["with"]["python-version"] == "3.10"
+
+
+def test_every_dependency_has_a_lower_bound() -> None:
+    """Without one, the test with the lowest dependencies would install a release of ten years ago."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8").partition("[project.scripts]")[0]
+    needed = re.findall(r'"([\w-]+(?:\[\w+\])?)([^"]*)"', text.partition("dependencies = [")[2])
+    assert len(needed) > 30
+    assert [name for name, bound in needed if not bound.startswith(">=")] == []
+
+
+def test_hooks_before_a_commit_are_the_checks_of_make_lint() -> None:
+    from pre_commit.clientlib import load_config
+
+    hooks = [hook for repo in load_config(str(ROOT / ".pre-commit-config.yaml"))["repos"] for hook in repo["hooks"]]
+    lint = MAKEFILE.partition("\nlint:")[2].partition("\n\n")[0]
+    programs = set(re.findall(r"\$\(VENV\)/bin/(\w+)", lint))
+    assert {re.match(r"\.venv/bin/(\w+)", hook["entry"])[1] for hook in hooks} == programs  # type: ignore[index]
+
+
+def test_the_version_stands_in_one_place() -> None:
+    stated = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.M)
+    assert stated is not None
+    assert oodml.__version__ == version("oodml")
+    assert read(ROOT / "CITATION.cff")["version"] == stated[1]
+    newest = re.findall(r"^## (\d\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)
+    assert newest[0] == stated[1]
+    shown = subprocess.run([sys.executable, "-m", "oodml", "--version"], cwd=ROOT, capture_output=True, text=True,
+                           check=True).stdout
+    assert shown == f"oodml, version {oodml.__version__}\n"
