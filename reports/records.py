@@ -31,7 +31,8 @@ RECORD, FAILURE, FAILURES = "record.json", "failure.json", "failures.jsonl"
 _MAYBE = (int, float, type(None))
 FACTS = (
     "dataset", "split", "kind", "frd", "method", "family", "seed", "protocol", "backbone", "source", "identity",
-    "path", "iteration", "frd_class_means_released", "dataset_hash", "split_hash", "train_classes", "test_classes",
+    "path", "iteration", "frd_class_means_released", "frd_equal_n", "dataset_hash", "split_hash",
+    "train_classes", "test_classes",
     "train_images", "test_images", "ladder", "parts", "members", "weights", "papers", "tags", "summary", "cite",
     "settings", "trains", "trainable_parameters", "total_parameters", "protocol_settings", "chosen_epochs", "curve",
     "queries", "left_out", "device", "date", "commit", "dirty", "version", "command", "overrides",
@@ -159,6 +160,7 @@ def _row(record: dict[str, Any], path: Path, shared: dict[str, Any]) -> dict[str
     }
     row |= {key: split[key] for key in ("iteration", "frd_class_means_released", "train_classes", "test_classes",
                                         "train_images", "test_images")}
+    row["frd_equal_n"] = split.get("frd_equal_n")
     row |= {key: one(method[key]) for key in ("papers", "tags", "summary", "cite", "settings", "trains",
                                               "trainable_parameters", "total_parameters")}
     row |= {key: None if made.get(key) is None else str(made[key]) for key in ("date", "commit", "version", "command")}

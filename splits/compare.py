@@ -101,14 +101,44 @@ def progression(ladder: Ladder) -> Progression:
 
 
 def first_moves(ladder: Ladder) -> np.ndarray:
-    """The swap iteration at which each class of the default split, in sorted order, first changed sides."""
-    swaps = [step for step in ladder.progression if step.kind == "swap"]
-    never = 1 + max((step.iteration for step in swaps), default=0)
-    first = dict.fromkeys((*ladder.default.train, *ladder.default.test), never)
-    for step in swaps:
-        for name in (*step.moved_train, *step.moved_test):
-            first[name] = min(first[name], step.iteration)
+    """When each class of the default split, in sorted order, first changed sides: the swap iteration.
+
+    Of a ladder without a record of its iterations, the rung from which on a class is found on the other side.
+    """
+    steps = [(s.iteration, (*s.moved_train, *s.moved_test)) for s in ladder.progression if s.kind == "swap"]
+    if not ladder.progression:
+        train, test = set(start(ladder).train), set(start(ladder).test)
+        steps = [(split.id, (*(train & set(split.test)), *(test & set(split.train)))) for split in ladder.splits]
+    never = 1 + max((when for when, _ in steps), default=0)
+    first = dict.fromkeys((*start(ladder).train, *start(ladder).test), never)
+    for when, moved in steps:
+        for name in moved:
+            first[name] = min(first[name], when)
     return np.array([first[name] for name in sorted(first)])
+
+
+def start(ladder: Ladder) -> Split:
+    """The default split, or the easiest of a released ladder that does not say which it is."""
+    return next((split for split in ladder.splits if split.kind in ("default", "union")), ladder.splits[0])
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """Two ladders of one dataset side by side, such as a released one and one built here."""
+
+    rungs: np.ndarray
+    """Jaccard overlap of rung i of the first with rung j of the second: train and test classes, averaged."""
+    moves: float
+    """Spearman rank correlation of when each class first changed sides, over the classes both start from."""
+
+
+def overlap(one: Ladder, two: Ladder) -> Overlap:
+    """How alike two ladders are, rung by rung and in the order in which classes change sides."""
+    names = [sorted((*start(x).train, *start(x).test)) for x in (one, two)]
+    shared = set(names[0]) & set(names[1])
+    moves = [np.array([when for name, when in zip(n, first_moves(x)) if name in shared])
+             for n, x in zip(names, (one, two))]
+    return Overlap(np.array([[_overlap(a, b) for b in two.splits] for a in one.splits]), _spearman(*moves))
 
 
 def _spearman(a: np.ndarray, b: np.ndarray) -> float:

@@ -64,6 +64,9 @@ class Split:
     """Fréchet distance of the two sets of images."""
     frd_class_means_released: float | None
     """The same over class means, as the script released with the ooDML paper computes it."""
+    frd_equal_n: float | None = None
+    """`frd` with as many images a side as the smallest side of the ladder has: the estimate rises as images get fewer,
+    and removal leaves fewer. None where it was not measured; outside the hash then, as in manifests from before it."""
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -137,7 +140,14 @@ class Ladder:
     @cached_property
     def hash(self) -> str:
         """Of everything in the manifest but by whom it was made."""
-        return digest({key: value for key, value in asdict(self).items() if key != "made"})
+        return digest({key: value for key, value in self.facts().items() if key != "made"})
+
+    def facts(self) -> dict[str, Any]:
+        """All fields as they are written; what came later is left out where it was not measured."""
+        facts = asdict(self)
+        facts["splits"] = [{key: value for key, value in split.items() if key != "frd_equal_n" or value is not None}
+                           for split in facts["splits"]]
+        return facts
 
 
 def check(ladder: Ladder, where: str = "ladder") -> Ladder:
@@ -167,7 +177,7 @@ def check(ladder: Ladder, where: str = "ladder") -> Ladder:
 def save(ladder: Ladder, path: str | Path) -> None:
     """Writes a manifest; it is there as a whole or not at all."""
     path = Path(path)
-    facts = {key: value for key, value in asdict(ladder).items() if key != "made" or value}
+    facts = {key: value for key, value in ladder.facts().items() if key != "made" or value}
     text = json.dumps({"schema": SCHEMA, "hash": check(ladder, str(path)).hash, **facts}, sort_keys=True, indent=1,
                       ensure_ascii=False) + "\n"
     temporary = path.with_name(f".{path.name}.{os.getpid()}")

@@ -106,6 +106,12 @@ class Sides:
             return measure(*self.moments)
         return measure(*(self.vectors.take(self.vectors.rows_of(side)) for side in (self.train, self.test)))
 
+    def equal_n(self, n: int, seed: int) -> float:
+        """The Fréchet distance of n images of each side, drawn without replacement."""
+        generator = np.random.default_rng(seed)
+        drawn = (np.sort(generator.permutation(self.vectors.rows_of(side))[:n]) for side in (self.train, self.test))
+        return float(f"{frechet_distance(*map(self.vectors.take, drawn), tolerance=LADDER):.10g}")
+
 
 @dataclass(frozen=True)
 class State:

@@ -20,10 +20,10 @@ from benchmark import cli, datasets
 from benchmark.data import ladders
 from benchmark.utils.workspace import Workspace
 from splits import SplitError, frechet
-from splits.compare import compare_ladders, cross_distances
+from splits.compare import compare_ladders, cross_distances, overlap
 from splits.frechet import frd_class_means_released, frechet_distance
 from splits.iid import iid_distance, random_halves
-from splits.ladder import against_rule, build_ladder, default_rung
+from splits.ladder import against_rule, build_ladder, default_rung, measure
 from splits.manifest import Ladder, load
 from splits.rungs import choose_rungs, rising
 from splits.view import curves, easy_medium_hard, points
@@ -154,6 +154,11 @@ def test_properties(classes: int, d: int, seed: int, swaps: int, reverse: bool) 
         assert not {*last.moved_train, *last.moved_test} & {*step.moved_train, *step.moved_test}
 
 
+def drawn_apart(ladder: Ladder) -> Ladder:
+    """Without the distance at equal n, whose images are drawn by where they stand."""
+    return dataclasses.replace(ladder, splits=tuple(dataclasses.replace(s, frd_equal_n=None) for s in ladder.splits))
+
+
 @pytest.mark.parametrize("d", [5, 80])
 def test_the_order_of_images_and_classes_changes_nothing(d: int) -> None:
     features, labels, names = data(d=d)
@@ -163,8 +168,8 @@ def test_the_order_of_images_and_classes_changes_nothing(d: int) -> None:
     place = np.argsort(order)
     again = build_ladder(features[images], place[labels[images]], names[7::-1], names[:7:-1], iid_draws=0, reverse=True,
                          classes=[names[i] for i in order])
-    assert again == ladder
-    assert again.hash == ladder.hash
+    assert drawn_apart(again) == drawn_apart(ladder)
+    assert drawn_apart(again).hash == drawn_apart(ladder).hash
 
 
 def test_a_memory_map_a_tensor_and_float32_give_the_same(tmp_path: object) -> None:
@@ -273,11 +278,11 @@ def test_backbones_side_by_side() -> None:
 
     expected = spearmanr(first(ladders["one"]), first(ladders["other"])).statistic
     assert computed.move_correlation[0, 2] == pytest.approx(expected)
-    for id, overlap in computed.rung_overlap.items():
+    for id, shared in computed.rung_overlap.items():
         a, b = ladders["one"].split(id), ladders["other"].split(id)
         jaccard = [len(set(x) & set(y)) / len(set(x) | set(y)) for x, y in ((a.train, b.train), (a.test, b.test))]
-        assert overlap[2, 0] == pytest.approx(sum(jaccard) / 2)
-        assert overlap[0, 1] == 1
+        assert shared[2, 0] == pytest.approx(sum(jaccard) / 2)
+        assert shared[0, 1] == 1
     with pytest.raises(SplitError, match="different default splits"):
         compare_ladders({"a": ladders["one"], "b": build(data(classes=12))})
 
@@ -416,3 +421,79 @@ def test_the_published_ladder_of_glyphs_and_the_command_in_the_readme() -> None:
     assert command == ("oodml splits build --dataset glyphs --swaps 20 --rungs 5 --no-removal "
                        "--backbone efficientnet_lite0")
     assert command in (root / "README.md").read_text(encoding="utf-8")
+
+
+def test_easier_rungs_depend_neither_on_the_scale_of_a_network_nor_on_the_number_of_images() -> None:
+    """Twice the images halve the distance of random halves, all of it bias, and must not decide; nor may the scale."""
+    features, labels, names = data(20, seed=3, spread=1.0)
+    rng = np.random.default_rng(5)
+    many = np.repeat(labels, 8)
+    more = np.repeat(features, 8, axis=0) + rng.normal(size=(len(many), features.shape[1]))
+
+    def made(features: np.ndarray, labels: np.ndarray, order: list[int]) -> bool:
+        sides = [names[i] for i in order]
+        ladder = build_ladder(features, labels, sides[:10], sides[10:], classes=names, iid_draws=3, removal=False)
+        return bool(ladder.parameters["reverse"])
+
+    hardest = build_ladder(features, labels, names[:10], names[10:], classes=names, removal=False,
+                           iid_draws=0).splits[-1]
+    apart = [names.index(name) for name in (*hardest.train, *hardest.test)]
+    mixed = [*range(0, 20, 2), *range(1, 20, 2)]
+    for order, expected in ((apart, False), (mixed, made(features, labels, mixed))):
+        assert made(1000 * features, labels, order) == made(more, many, order) == expected
+    nearly = [*apart[1:10], apart[19], *apart[10:19], apart[0]]  # one exchange from the hardest: far from i.i.d.
+    assert made(features, labels, nearly)
+    assert made(more, many, nearly)
+
+
+def test_the_distance_at_equal_n_and_a_ladder_measured_with_other_features() -> None:
+    of = data(24, seed=1)
+    ladder = build(of, iid_draws=0)
+    n = ladder.parameters["equal_n"]
+    assert n == min(min(split.train_images, split.test_images) for split in ladder.splits)
+    for split in ladder.splits:  # by hand: the same draw, plain covariances
+        rng = np.random.default_rng(0)
+        rows = [np.flatnonzero([of[2][c] in names for c in of[1]]) for names in (split.train, split.test)]
+        drawn = [of[0][np.sort(rng.permutation(side)[:n])] for side in rows]
+        assert split.frd_equal_n == pytest.approx(by_definition(*drawn), rel=1e-6)
+    other = data(24, seed=2)[0][: len(of[1])]
+    other = np.concatenate([other, other])[: len(of[1])] + of[0]
+    for split, (frd, _) in zip(ladder.splits, measure(ladder, other, of[1], of[2])):
+        sides = [side((other, of[1], of[2]), set(names)) for names in (split.train, split.test)]
+        assert frd == pytest.approx(by_definition(*sides), rel=1e-6)
+
+
+def by_definition(x: np.ndarray, y: np.ndarray) -> float:
+    from scipy.linalg import sqrtm
+
+    a, b = np.cov(x.T), np.cov(y.T)
+    return float(((x.mean(0) - y.mean(0)) ** 2).sum() + np.trace(a + b - 2 * np.real(sqrtm(a @ b))))
+
+
+def test_a_released_ladder_beside_one_built_here() -> None:
+    ladder = build(data(24, seed=1), removal=False)
+    released = dataclasses.replace(ladder, progression=(), splits=tuple(
+        dataclasses.replace(split, kind="imported") for split in ladder.splits))
+    alike = overlap(released, ladder)
+    assert np.diag(alike.rungs).tolist() == [1.0] * len(ladder.splits)
+    assert alike.rungs[0, -1] < 1
+    assert alike.moves > 0.5  # the released one knows the rung alone at which a class is found on the other side
+    assert overlap(ladder, ladder).moves == pytest.approx(1)
+
+
+def test_a_ladder_measured_by_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                          capsys: pytest.CaptureFixture[str]) -> None:
+    def frozen(name: str, workspace: Workspace, *_: object, **__: object) -> tuple[Any, Any, Any]:
+        index = datasets.load(name, workspace.data)
+        return index, np.random.default_rng(0).normal(size=(len(index), 6)) + index.labels[:, None] % 9, {"backbone": "x"}
+
+    monkeypatch.setattr(ladders, "frozen_features", frozen)
+    where = ["--dataset", "glyphs-mini", "--work", str(tmp_path)]
+    cli.main(["splits", "build", "--rungs", "3", *where])
+    built = capsys.readouterr().out
+    cli.main(["splits", "measure", *where, "--against", str(tmp_path / "splits" / "glyphs-mini.json")])
+    measured = capsys.readouterr().out
+    rungs = [line.split() for line in measured.splitlines()[1:4]]
+    assert [row[:9] for row in rungs] == [line.split()[:9] for line in built.splitlines() if line.strip()[:2] in
+                                          ("1 ", "2 ", "3 ")]
+    assert "rank correlation of when classes change sides: 1.00" in measured

@@ -209,6 +209,29 @@ def import_(workspace: Workspace, file: Path, dataset: str) -> None:
 
 
 @command.command()
+@click.option("--dataset", required=True)
+@click.option("--against", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+              help="A manifest of the same dataset: also the overlap of rungs and the order of moves.")
+@_feature_options
+@workspace_options
+def measure(workspace: Workspace, dataset: str, against: Path | None, **options: Any) -> None:
+    """The distances of a ladder, of a released one above all, with this copy of the dataset and another network."""
+    from benchmark.data import ladders
+    from splits import manifest
+    from splits.compare import overlap
+
+    ladder = ladders.load(workspace, dataset)
+    other = manifest.load(against) if against else None
+    click.echo(ladders.table(ladders.measured(ladder, dataset, workspace.writable(), **options)))
+    if other:
+        alike = overlap(ladder, other)
+        click.echo(f"\noverlap of the classes of each rung (rows) with the rungs of {against} (Jaccard):")
+        for split, row in zip(ladder.splits, alike.rungs):
+            click.echo(f"{split.id:>4}  " + " ".join(f"{value:.2f}" for value in row))
+        click.echo(f"rank correlation of when classes change sides: {alike.moves:.2f}")
+
+
+@command.command()
 @click.option("--datasets", "names", required=True, metavar="LIST", help="Names, separated by commas.")
 @_feature_options
 @workspace_options

@@ -41,7 +41,13 @@ def progression(ladder: Ladder) -> Figure:
     chosen = {(split.kind, split.iteration): split.id for split in ladder.splits}
     for axes, (name, steps) in zip(np.atleast_1d(figure.subplots(1, len(curves), sharey=True)), curves.items()):
         iterations = [0 if name == "removal" and step.kind != "removal" else step.iteration for step in steps]
-        axes.plot(iterations, [step.frd for step in steps], color=HUES[0], lw=1.8)
+        axes.plot(iterations, [step.frd for step in steps], color=HUES[0], lw=1.8, label="all images")
+        equal = [(x, split.frd_equal_n) for x, step in zip(iterations, steps) for split in ladder.splits
+                 if (split.kind, split.iteration) == (step.kind, step.iteration) and split.frd_equal_n is not None]
+        if equal:
+            axes.plot(*zip(*equal), "--", marker="s", ms=3, color=GREY, lw=1,
+                      label=f"{ladder.parameters['equal_n']:,} images a side")
+            axes.legend(frameon=False, fontsize=8, loc="lower right")
         for x, step in zip(iterations, steps):
             if (step.kind, step.iteration) in chosen:
                 axes.plot(x, step.frd, "o", color=HUES[1], ms=5)

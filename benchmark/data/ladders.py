@@ -21,7 +21,7 @@ from benchmark.utils.workspace import Workspace
 from reports.storage import paths
 from splits import SplitError, compare, manifest, official, union
 from splits.compare import Comparison, CrossDistances
-from splits.ladder import against_rule, build_ladder, default_rung
+from splits.ladder import against_rule, build_ladder, default_rung, measure
 from splits.manifest import Ladder, Split
 
 
@@ -224,11 +224,24 @@ def compare_backbones(name: str, backbones: Sequence[str], workspace: Workspace,
     return compare.compare_ladders({b: build(name, workspace, backbone=b, **options) for b in different})
 
 
+def measured(ladder: Ladder, name: str, workspace: Workspace, **options: Any) -> Ladder:
+    """The ladder with its distances measured anew, with this copy of the dataset and another network."""
+    index, vectors, made_with = frozen_features(name, workspace, **options)
+    if problems := manifest.verify(ladder, index.classes, index.labels):
+        raise UserError(f"the ladder is not one of this copy of {name}: {problems[0]}")
+    distances = measure(ladder, vectors, index.labels, index.classes, device=options.get("device"))
+    rungs = tuple(replace(split, frd=frd, frd_equal_n=equal, frd_class_means_released=None)
+                  for split, (frd, equal) in zip(ladder.splits, distances))
+    return replace(ladder, features=made_with, iid=None, progression=(), splits=rungs)
+
+
 def table(ladder: Ladder) -> str:
     """The rungs as text: id, kind, iteration, classes and images of each side, both distances."""
-    heads = ("id", "kind", "iteration", "train classes", "images", "test classes", "images", "FRD", "FRD class means")
+    heads = ("id", "kind", "iteration", "train classes", "images", "test classes", "images", "FRD", "FRD equal n",
+             "FRD class means")
     rows = [heads, *((str(s.id), s.kind, str(s.iteration), str(len(s.train)), str(s.train_images), str(len(s.test)),
-                      str(s.test_images), _number(s.frd), _number(s.frd_class_means_released)) for s in ladder.splits)]
+                      str(s.test_images), *map(_number, (s.frd, s.frd_equal_n, s.frd_class_means_released)))
+                     for s in ladder.splits)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths)) for row in rows]
     if ladder.iid:

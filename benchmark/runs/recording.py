@@ -54,6 +54,8 @@ def split_facts(split: Split, ladder: Ladder, task: Task | None = None) -> dict[
             "train_classes": len(split.train), "test_classes": len(split.test),
             "train_images": split.train_images, "test_images": split.test_images,
             "ladder": [[rung.id, rung.frd] for rung in ladder.splits if rung.frd is not None]}
+    if split.frd_equal_n is not None:
+        facts["frd_equal_n"] = split.frd_equal_n
     if task is not None and task.train.domains is not None:
         counts = np.bincount(task.train.domains, minlength=len(task.domain_names))
         facts["parts"] = dict(zip(task.domain_names, counts.tolist()))

@@ -110,6 +110,8 @@ def split_table(results: Results, dataset: str) -> Table:
     columns = (Column("split", "Split"), Column("kind", "Kind"),
                Column("iteration", "Iteration", "number", "Swapping iteration", 0),
                Column("frd", "Distance", "number", "Fréchet distance between the images of the two sides", 2),
+               Column("frd_equal_n", "Distance at equal n", "number",
+                      "The same with as many images a side on every split; fewer images raise the estimate", 2),
                Column("frd_class_means_released", "Distance of class means", "number",
                       "Fréchet distance over class means, as the released script of the ooDML paper computes it", 2),
                Column("train_classes", "Training classes", "number", digits=0),

@@ -25,6 +25,7 @@ _KEYS: dict[str, Any] = {
     "split": {"id": _WHOLE, "kind": str, "iteration": _NUMBER, "frd": _NUMBER, "frd_class_means_released": _NUMBER,
               "hash": _TEXT, "train_classes": _NUMBER, "test_classes": _NUMBER, "train_images": _NUMBER,
               "test_images": _NUMBER, "ladder": list[_RUNG],
+              "frd_equal_n": NotRequired[_NUMBER],  # with as many images a side on every rung
               "parts": NotRequired[_FACTS]},  # of a union, the number of training images of each of its datasets
     "method": {"name": str, "family": str, "papers": _NAMES, "tags": _NAMES, "summary": _TEXT, "cite": _TEXT,
                "settings": _FACTS, "trains": _TEXT, "trainable_parameters": _NUMBER, "total_parameters": _NUMBER},
