@@ -43,10 +43,11 @@ def build_ladder(features: Any, labels: Any, train_classes: Sequence[str], test_
     (or for `iterations` of them); a class moved in the last `guard` iterations stays. `reverse` also does the same with
     the sign turned, towards splits that are easier than the default; left open, it does so where the default split
     lies `FAR_FROM_IID` of the way from random halves to the hardest split by swapping. From the hardest split,
-    `removal` takes the classes nearest to the other side away for as long as `remaining` of all images stay. The distances over images
-    and over class means are known at every iteration. `rerank` ranks anew after every single exchange. A class of one
-    image (In-Shop trains on some) stays on its side and is never removed: as a query it would find nothing and be left
-    out of every score, so that moving it would change the distance and not the task.
+    `removal` takes the classes nearest to the other side away for as long as `remaining` of all images stay. The
+    distances over images and over class means are known at every iteration, that at equal n of every rung. `rerank`
+    ranks anew after every single exchange. A class of one image (In-Shop trains on some) stays on its side and is never
+    removed: as a query it would find nothing and be left out of every score, so that moving it would change the
+    distance and not the task.
 
     The rungs (8, or 9 with `reverse`, unless `rungs` says otherwise) are about uniform in the distance over images, the
     default split always among them, and rise strictly. `rung_iterations` names them instead: n for swap iteration

@@ -485,7 +485,8 @@ def test_a_ladder_measured_by_the_command(tmp_path: Path, monkeypatch: pytest.Mo
                                           capsys: pytest.CaptureFixture[str]) -> None:
     def frozen(name: str, workspace: Workspace, *_: object, **__: object) -> tuple[Any, Any, Any]:
         index = datasets.load(name, workspace.data)
-        return index, np.random.default_rng(0).normal(size=(len(index), 6)) + index.labels[:, None] % 9, {"backbone": "x"}
+        features = np.random.default_rng(0).normal(size=(len(index), 6)) + index.labels[:, None] % 9
+        return index, features, {"backbone": "x"}
 
     monkeypatch.setattr(ladders, "frozen_features", frozen)
     where = ["--dataset", "glyphs-mini", "--work", str(tmp_path)]
