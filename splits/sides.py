@@ -109,8 +109,9 @@ class Sides:
     def equal_n(self, n: int, seed: int) -> float:
         """The Fréchet distance of n images of each side, drawn without replacement."""
         generator = np.random.default_rng(seed)
-        drawn = (np.sort(generator.permutation(self.vectors.rows_of(side))[:n]) for side in (self.train, self.test))
-        return float(f"{frechet_distance(*map(self.vectors.take, drawn), tolerance=LADDER):.10g}")
+        train, test = (self.vectors.take(np.sort(generator.permutation(self.vectors.rows_of(side))[:n]))
+                       for side in (self.train, self.test))
+        return float(f"{frechet_distance(train, test, tolerance=LADDER):.10g}")
 
 
 @dataclass(frozen=True)
