@@ -49,6 +49,8 @@ class Catalogue:
     backbone: str
     note: str
     items: tuple[Item, ...]
+    epoch: str = "last"
+    """The epoch whose scores its tables print; `best-test` chooses by the test set."""
 
 
 @cache
@@ -61,7 +63,8 @@ def load(paper: str) -> Catalogue:
     text = resources.files("reports").joinpath(f"data/papers/{paper}.toml").read_text(encoding="utf-8")
     content = tomllib.loads(text)
     return Catalogue(paper, content["backbone"], content["note"],
-                     tuple(Item(paper, **item) for item in content["item"]))
+                     tuple(Item(paper, **item) for item in content["item"]),
+                     content.get("epoch", "last"))
 
 
 def item_keys() -> list[str]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
+from scipy.stats import kendalltau
 
 from reports import aggregate, selection
 from reports.analysis import catalogue, printed
@@ -20,6 +22,8 @@ from reports.tables.boards import Column, Table
 DECISIVE = ("backbone", "dim", "batches", "train_shots")
 """Keys of a protocol that make another experiment of a run, as every setting of a method does; other overrides (fewer
 epochs, say) are named beside the number."""
+STAND_INS = {"resnet50": ("resnet50_v1",)}
+"""The same network with other ImageNet weights: counts where the paper's own was not run, named beside the number."""
 UNSCALED = ("distance", "structure")
 """Places whose numbers are printed as they are; all others are shares, printed in percent."""
 
@@ -102,6 +106,19 @@ class Filled:
         heads = list(dict.fromkeys(columns.values()))
         return heads, [(row, [at.get((row, head)) for head in heads]) for row in dict.fromkeys(rows.values())]
 
+    def agreement(self) -> list[tuple[float, float, int] | None]:
+        """For each column (Kendall's tau of our order of the rows with the printed one, mean difference, rows).
+
+        None where fewer than four rows were measured, of which no order can be told.
+        """
+        _, rows = self.grid()
+        columns = ([one for one in column if one is not None and one.ours.n]
+                   for column in zip(*(shown for _, shown in rows)))
+        return [(float(kendalltau([float(one.cell.printed) for one in column],
+                                  [one.ours.mean for one in column]).statistic),
+                 float(np.mean([one.difference for one in column])), len(column)) if len(column) > 3 else None
+                for column in columns]
+
     def table(self) -> Table:
         """The numbers in long form, for its CSV; as printed, that is scores in percent."""
         rows = [(" ".join(filter(None, one.cell.row)), " ".join(filter(None, one.cell.column)),
@@ -132,6 +149,9 @@ class Runs:
         self.backbone = catalogue.load(paper).backbone
         self.ladders = runs.drop_duplicates(["dataset", "split"])[["dataset", "split", "kind", "frd"]]
         own = runs[runs["source"].eq("run") & runs["base_protocol"].eq(paper)]
+        if catalogue.load(paper).epoch == "best-test":  # like with like
+            best = {name.partition(":")[2]: own[name] for name in own if name.startswith("best-test:")}
+            own = own.assign(**{name: values.fillna(own[name]) for name, values in best.items() if name in own})
         names = ["dataset", "base_method", "base_backbone"]
         self.groups: dict[Any, list[pd.DataFrame]] = {
             key: [variant for _, variant in group.groupby(ROW, sort=True)] for key, group in own.groupby(names)}
@@ -149,15 +169,21 @@ class Runs:
             texts = "; ".join(dict.fromkeys(part.overrides for part in parts if part.overrides))
             return Measured(aggregate.harmonic_mean(part.mean for part in parts), math.nan,
                             min(part.n for part in parts), texts)
-        choices = []
-        for variant in self.groups.get((sought.dataset, sought.method, sought.backbone or self.backbone), ()):
-            mean, std, n = aggregate.spread(_scores(variant, sought)) if _fits(variant, sought) else NOTHING[:3]
-            if n:
-                overrides = selection.overrides_text(_others(each, sought) for each in variant["overrides"])
-                choices.append((bool(overrides), -n, Measured(mean, std, n, overrides)))
-        best = min(choices, key=lambda choice: choice[:2])[2] if choices else NOTHING
+        best = min(self._choices(sought), key=lambda choice: choice[:-1], default=(NOTHING,))[-1]
         scale = 1 if sought.place in UNSCALED else 100
         return best._replace(mean=scale * best.mean, std=scale * best.std)
+
+    def _choices(self, sought: Sought) -> Iterator[tuple[Any, ...]]:
+        """Every variant that was run of what is sought, last; before it what makes another one the better choice."""
+        wanted = sought.backbone or self.backbone
+        for backbone in (wanted, *STAND_INS.get(wanted, ())):
+            for variant in self.groups.get((sought.dataset, sought.method, backbone), ()):
+                mean, std, n = aggregate.spread(_scores(variant, sought)) if _fits(variant, sought) else NOTHING[:3]
+                if n:
+                    own = backbone == wanted
+                    text = selection.overrides_text(_others(each, sought, own) for each in variant["overrides"])
+                    epochs = (variant.iloc[0]["protocol_settings"] or {}).get("epochs", 0)
+                    yield bool(text), not own, -n, -epochs, Measured(mean, std, n, text)
 
 
 def _fits(variant: pd.DataFrame, sought: Sought) -> bool:
@@ -172,9 +198,9 @@ def _fits(variant: pd.DataFrame, sought: Sought) -> bool:
     return not changed
 
 
-def _others(overrides: selection.Overrides | None, sought: Sought) -> selection.Overrides | None:
-    """The overrides of a run without those that the table itself asks for."""
-    asked = {"backbone", *dict(sought.settings)}
+def _others(overrides: selection.Overrides | None, sought: Sought, own: bool) -> selection.Overrides | None:
+    """The overrides of a run without those that the table itself asks for; `own`: its network is the table's."""
+    asked = {*(["backbone"] if own else []), *dict(sought.settings)}
     return overrides and {key: value for key, value in overrides.items() if key not in asked}
 
 
