@@ -150,7 +150,7 @@ class Runs:
         self.ladders = runs.drop_duplicates(["dataset", "split"])[["dataset", "split", "kind", "frd"]]
         own = runs[runs["source"].eq("run") & runs["base_protocol"].eq(paper)]
         if catalogue.load(paper).epoch == "best-test":  # like with like
-            best = {name.partition(":")[2]: own[name] for name in own if name.startswith("best-test:")}
+            best = {name.partition(":")[2]: own[name] for name in map(str, own) if name.startswith("best-test:")}
             own = own.assign(**{name: values.fillna(own[name]) for name, values in best.items() if name in own})
         names = ["dataset", "base_method", "base_backbone"]
         self.groups: dict[Any, list[pd.DataFrame]] = {
