@@ -8,6 +8,8 @@ Scores are fractions in CSV and JSON, percent with one decimal elsewhere. The ti
                mean; statistic: recall of a part, or unified, harmonic, arithmetic)
     recall     dataset method protocol backbone source, then a column for each metric, on the default split
     fewshot    dataset split frd method protocol backbone source seed shots metric zero few episodes
+    thresholds dataset split kind frd method protocol backbone source seed fixed_on rate threshold false_accepts
+               false_rejects tar open_recall opis r_auroc
     structure  dataset split frd method protocol backbone source seed, the metric, then a column for each measure
     runs       one row a run, every plain column of the records
 
@@ -101,7 +103,8 @@ def _joined(frames: list[pd.DataFrame], columns: list[str]) -> pd.DataFrame:
 
 TABLES: dict[str, Callable[[Results, str], pd.DataFrame]] = {
     "ags": _tidy_ags, "ladder": _tidy_ladder, "uml": _tidy_union, "recall": _recall,
-    "fewshot": lambda results, metric: results.fewshot, "structure": _structure,
+    "fewshot": lambda results, metric: results.fewshot,
+    "thresholds": lambda results, metric: results.thresholds, "structure": _structure,
     "runs": lambda results, metric: views.tidy(results.runs),
 }
 

@@ -17,9 +17,8 @@ from torch import Tensor
 from benchmark.metrics import search
 from benchmark.metrics.retrieval import as_embeddings, as_labels, same_length, unit
 from benchmark.utils.errors import UserError
+from reports.storage.operating import RATES
 
-RATES = (1e-2, 1e-3)
-"""False accept rates at which a threshold is fixed."""
 HALF = 2**16
 """Bins of the upper and of the lower half of a similarity's 32 bits."""
 
@@ -207,8 +206,13 @@ def opis(embeddings: Any, labels: Any, *, between: tuple[float, float] = (1e-1, 
             over = block.similarities >= threshold
             for kind, mask in enumerate((block.positive, block.negative)):
                 accepted[kind, at].index_add_(0, classes, (over & mask).sum(1))
-    sizes = pairs.sizes[pairs.sizes > 1].astype(np.float64)
-    positive, negative = (counts[:, pairs.sizes > 1] for counts in accepted.cpu().numpy())
+    return opis_of(accepted.cpu().numpy(), pairs)
+
+
+def opis_of(accepted: np.ndarray, pairs: Pairs) -> float:
+    """OPIS from the accepted pairs, (of one class, of two) x thresholds x class that an image is of."""
+    several = pairs.sizes > 1
+    sizes, (positive, negative) = pairs.sizes[several].astype(np.float64), accepted[:, :, several]
     sensitivity = positive / (sizes * (sizes - 1))
     specificity = 1 - negative / (sizes * (len(pairs.x) - sizes))
     with np.errstate(invalid="ignore"):
@@ -228,10 +232,10 @@ def r_auroc(embeddings: Any, labels: Any, *, chunk: int | None = None) -> float:
     if not indices.shape[1]:
         return math.nan
     right = (pairs.y[indices[:, 0]] == pairs.y).cpu().numpy()
-    return _auroc(similarities[:, 0].cpu().numpy(), right)
+    return auroc(similarities[:, 0].cpu().numpy(), right)
 
 
-def _auroc(scores: np.ndarray, right: np.ndarray) -> float:
+def auroc(scores: np.ndarray, right: np.ndarray) -> float:
     """The share of pairs (right, wrong) in which the right one scores higher; ties count half."""
     if right.all() or not right.any():
         return math.nan
@@ -252,13 +256,8 @@ def open_set_recall(embeddings: Any, labels: Any, *, share: float = 0.5, rates: 
         `known` and `unknown` queries. Known classes with one image have no match either and are left out.
     """
     pairs = Pairs(embeddings, labels)
-    count = round(share * len(pairs.names))
-    if not 0 < count < len(pairs.names):
-        raise UserError(f"a share of {share:g} of {len(pairs.names)} classes leaves no known or no unknown class; "
-                        "take one strictly between 0 and 1, and more classes")
-    taken = np.random.default_rng(seed).permutation(len(pairs.names))[:count]
     codes = pairs.y.cpu().numpy()
-    unknown = np.isin(codes, taken)
+    unknown = unknown_classes(len(pairs.names), share, seed)[codes]
     known = ~unknown & (pairs.sizes[codes] > 1)
     shown = np.flatnonzero(~unknown)
     gallery = pairs.x[torch.from_numpy(shown).to(pairs.x.device)]
@@ -268,8 +267,24 @@ def open_set_recall(embeddings: Any, labels: Any, *, share: float = 0.5, rates: 
     nearest, values = codes[shown][indices[:, 0].cpu().numpy()], similarities[:, 0].cpu().numpy()
     right, strangers = nearest[known] == codes[known], np.sort(values[unknown])[::-1]
     scores = {"recall@1": float(right.mean()) if len(right) else math.nan}
-    for rate in rates:
-        allowed = math.floor(rate * len(strangers))
-        accepted = values[known] > strangers[allowed] if allowed < len(strangers) else np.ones(len(right), dtype=bool)
-        scores[f"open_recall@1@{rate:g}"] = float((right & accepted).mean()) if len(right) else math.nan
+    scores |= {f"open_recall@1@{rate:g}": accepted_recall(right, values[known], strangers, rate) for rate in rates}
     return scores | {"known": int(known.sum()), "unknown": int(unknown.sum())}
+
+
+def unknown_classes(classes: int, share: float = 0.5, seed: int = 0) -> np.ndarray:
+    """Which classes are taken out of the gallery, drawn from the seed."""
+    count = round(share * classes)
+    if not 0 < count < classes:
+        raise UserError(f"a share of {share:g} of {classes} classes leaves no known or no unknown class; "
+                        "take one strictly between 0 and 1, and more classes")
+    return np.isin(np.arange(classes), np.random.default_rng(seed).permutation(classes)[:count])
+
+
+def accepted_recall(right: np.ndarray, values: np.ndarray, strangers: np.ndarray, rate: float) -> float:
+    """The share of known queries that are right and accepted where this rate of the strangers is.
+
+    `values` are the similarities of their nearest neighbours, `strangers` those of the unknown, highest first.
+    """
+    allowed = math.floor(rate * len(strangers))
+    accepted = values > strangers[allowed] if allowed < len(strangers) else np.ones(len(right), dtype=bool)
+    return float((right & accepted).mean()) if len(right) else math.nan

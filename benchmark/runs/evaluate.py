@@ -16,7 +16,7 @@ import methods
 from benchmark import datasets
 from benchmark.data import ladders
 from benchmark.data.task import Side
-from benchmark.metrics import clustering, structure, union
+from benchmark.metrics import clustering, operating, structure, union
 from benchmark.runs import recording, submission
 from benchmark.runs.scoring import score
 from benchmark.runs.submission import Submission
@@ -92,6 +92,7 @@ def evaluate(workspace: Workspace, *, embeddings: Path, dataset: str, split: int
         "protocol": {"name": "submitted"}, "backbone": {"name": backbone, "weights": None},
         "scores": {"last": scores},
         "structure": {part: structure.with_spectra(x, sides[part].labels) for part, x in parts.items()},
+        "thresholds": operating.of_run(parts["test"], sides["test"].labels),
         "cost": {"seconds": time.perf_counter() - began, "device": provenance.device_name(device)},
     }, embeddings=sent.hash, kmeans=clustering.KMEANS if cluster else None)
     return Evaluation(path, scores, notes, result.domains, union.harmonic(result.domains))

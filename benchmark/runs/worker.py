@@ -26,7 +26,7 @@ from benchmark.data.loader import Loader
 from benchmark.data.store import open_store
 from benchmark.data.task import Side, Task
 from benchmark.datasets import DatasetIndex
-from benchmark.metrics import structure
+from benchmark.metrics import operating, structure
 from benchmark.metrics.clustering import KMEANS, nmi_f1
 from benchmark.runs import recording
 from benchmark.runs.scoring import score
@@ -130,7 +130,8 @@ def run(spec: RunSpec, context: RunContext, *, should_stop: Callable[[], bool] =
         if protocol.clustering == "every":
             measures["test"] |= clustered()
         if task.validation is not None:
-            measures["validation"] = score(task.validation, embed(task.validation.ids), task.domain_names).scores
+            last["held_out"] = embed(task.validation.ids), task.validation.labels
+            measures["validation"] = score(task.validation, last["held_out"][0], task.domain_names).scores
         return measures
 
     with provenance.Energy(context.device) as energy:
@@ -154,6 +155,7 @@ def run(spec: RunSpec, context: RunContext, *, should_stop: Callable[[], bool] =
         "seed": spec.seed,
         "scores": scores, "chosen_epochs": chosen, "curve": _curve(history),
         "structure": {"train": seen, "test": structure.with_spectra(last["embeddings"], task.test.labels)},
+        "thresholds": operating.of_run(last["embeddings"], task.test.labels, last.get("held_out")),
         "cost": {**_cost(history, time.perf_counter() - began, energy.joules, context),
                  "precision": precision.of(protocol, context.device)},
     }, command=context.command, kmeans=None if protocol.clustering == "no" else KMEANS)

@@ -10,7 +10,7 @@ import pandas as pd
 
 from reports import ReportError, aggregate, selection
 from reports.aggregate import Board
-from reports.analysis import baselines, fewshot, published, significance
+from reports.analysis import baselines, fewshot, published, significance, thresholds
 from reports.analysis.resampling import Resamples
 from reports.analysis.seeds import SeedScores
 from reports.records import HOW, metrics
@@ -72,6 +72,11 @@ class Results:
     def fewshot(self) -> pd.DataFrame:
         """Few-shot results of the runs that have some, see `fewshot.collect`."""
         return fewshot.collect(self.runs)
+
+    @cached_property
+    def thresholds(self) -> pd.DataFrame:
+        """False accepts and rejects along the ladders, of runs whose records keep them; see `thresholds.collect`."""
+        return thresholds.collect(self.runs)
 
     def ranking(self, metric: str) -> pd.DataFrame:
         """The facts of the rows of all ooDML boards with their mean AGS, one protocol after the other."""

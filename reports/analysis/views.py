@@ -25,7 +25,7 @@ from reports.tables.boards import (
 )
 
 OBJECTS = ("ladder", "papers", "tags", "cite", "summary", "settings", "protocol_settings", "curve", "chosen_epochs",
-           "path", "parts", "members", "overrides", "spectra")
+           "path", "parts", "members", "overrides", "spectra", "thresholds")
 
 
 def _metric_order(metric: str) -> tuple[bool, bool, str, int]:

@@ -27,6 +27,7 @@ from reports.figures import spectra as spectrum_figures
 from reports.figures import studies
 from reports.html import cards
 from reports.html.rendering import Site, slug
+from reports.html.threshold_pages import drift
 from reports.selection import ROW
 from reports.storage import packed, queries
 from reports.tables import boards as tabular
@@ -268,4 +269,4 @@ def audited(site: Site) -> None:
     site.later("audit.html", "Audit", lines=audit.summary(findings), table=site.table(audit.audit_table(findings)))
 
 
-STUDIES = (compare, statistical, structural, few_shot, across, varied, tuned, papers, audited, about)
+STUDIES = (compare, statistical, structural, few_shot, drift, across, varied, tuned, papers, audited, about)

@@ -1,0 +1,113 @@
+"""One threshold along the ladder: fixed on the nearest split, or on validation classes, and its errors on the others."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pandas as pd
+
+from reports.aggregate import spread
+from reports.selection import ROW, is_union
+from reports.storage.operating import LEVELS, RATES, rate_at
+from reports.tables.boards import Column, Table, bar_note, row_columns
+
+NEAREST, VALIDATION = "nearest split", "validation classes"
+KEYS = ["dataset", "split", "kind", "frd", *ROW, "seed"]
+SINGLE = ("opis", "r_auroc")
+COLUMNS = [*KEYS, "fixed_on", "rate", "threshold", "false_accepts", "false_rejects", "tar", "open_recall", *SINGLE]
+
+
+def collect(runs: pd.DataFrame) -> pd.DataFrame:
+    """One row a run, false accept rate and way to fix the threshold; runs of records without thresholds are left out.
+
+    `tar` is the share of the positive pairs that is accepted where the threshold is fixed on the split itself.
+    """
+    here = runs[runs["thresholds"].map(_whole)] if len(runs) else runs
+    rows: list[tuple[Any, ...]] = []
+    for _, group in here.groupby(["dataset", *ROW, "seed"], sort=True):
+        group = group.sort_values(["frd", "split"], kind="stable")
+        nearest = group["thresholds"].iloc[0]
+        for *key, kept in group[[*KEYS, "thresholds"]].itertuples(index=False, name=None):
+            for rate in RATES:
+                name, single = f"{rate:g}", [kept.get(measure) for measure in SINGLE]
+                rest = (kept["tar"].get(name), kept["open_recall@1"].get(name), *single)
+                fixed = nearest["negative"][LEVELS.index(rate)]
+                rows.append((*key, NEAREST, rate, fixed, rate_at(fixed, kept["negative"], accepts=True),
+                             rate_at(fixed, kept["positive"], accepts=False), *rest))
+                held = kept.get("validation", {}).get(name)
+                if held:
+                    rows.append((*key, VALIDATION, rate, held["threshold"], held["false_accepts"],
+                                 held["false_rejects"], *rest))
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def _whole(kept: Any) -> bool:
+    """Whether a record keeps thresholds at all levels; of sets without a pair it keeps a note."""
+    try:
+        return all(len(kept[side]) == len(LEVELS) and all(math.isfinite(value) for value in kept[side])
+                   for side in ("positive", "negative")) and isinstance(kept["tar"], dict)
+    except (TypeError, KeyError):
+        return False
+
+
+def cells(found: pd.DataFrame, runs: pd.DataFrame, dataset: str, rate: float, measure: str) -> pd.DataFrame:
+    """The rungs of a dataset as `aggregate.rung_scores` has them, of a measure at the nearest split's threshold."""
+    here = found[(found["dataset"] == dataset) & (found["rate"] == rate) & (found["fixed_on"] == NEAREST)]
+    board = here.groupby([*ROW, "split"], sort=True)[measure].agg(score="mean", std="std", n="count").reset_index()
+    facts = runs[runs["dataset"] == dataset].groupby([*ROW, "split"])[["frd", "kind", "label", "baseline"]].first()
+    board = board.merge(facts.reset_index(), on=[*ROW, "split"])
+    return board.sort_values([*ROW, "frd", "split"], kind="stable").reset_index(drop=True)
+
+
+def laddered(found: pd.DataFrame, runs: pd.DataFrame) -> list[str]:
+    """The datasets with at least two rungs that keep thresholds."""
+    single = set(runs.loc[is_union(runs), "dataset"])
+    counts = found.groupby("dataset")["split"].nunique()
+    return [str(name) for name, count in counts.items() if count > 1 and name not in single]
+
+
+def table(found: pd.DataFrame, runs: pd.DataFrame, dataset: str, rate: float) -> Table:
+    """Each row on the nearest and on the farthest split at the threshold of the nearest, and means over the ladder."""
+    here = found[(found["dataset"] == dataset) & (found["rate"] == rate)]
+    usual = here[here["fixed_on"] == NEAREST]
+    baselines = set(runs.loc[runs["baseline"], ROW].itertuples(index=False, name=None))
+    ends = usual.sort_values(["frd", "split"])["split"].iloc[[0, -1]].tolist()
+    rows = []
+    for key, group in usual.groupby(ROW, sort=True):
+        row: dict[str, Any] = dict(zip(ROW, key)) | {"baseline": tuple(key) in baselines}
+        near, far = (group[group["split"] == split] for split in ends)
+        held = here[(here["fixed_on"] == VALIDATION) & (here[ROW] == pd.Series(dict(zip(ROW, key)))).all(axis=1)]
+        for name, values in (("near", near["tar"]), ("far", far["tar"]), ("false_accepts", far["false_accepts"]),
+                             ("false_rejects", far["false_rejects"]), ("open", group["open_recall"]),
+                             ("r_auroc", group["r_auroc"]), ("opis", group["opis"]),
+                             ("held", held.loc[held["split"] == ends[1], "false_accepts"])):
+            row[name], row[f"{name}:std"], row[f"{name}:n"] = spread(values.astype(float))
+        rows.append(row)
+    frame = pd.DataFrame(rows).sort_values("far", ascending=False, kind="stable").reset_index(drop=True)
+    for name in ("open", "r_auroc", "opis"):  # over rungs as well as seeds: no bars
+        frame = frame.drop(columns=[f"{name}:std", f"{name}:n"])
+    method, *rest = row_columns(frame)
+    shown = f"{100 * rate:g} %"
+    columns = [method,
+               Column("near", f"TAR, split {ends[0]}", "score", f"Positive pairs accepted on the nearest split where "
+                      f"{shown} of its negative pairs are"),
+               Column("far", f"TAR, split {ends[1]}", "score", "The same on the farthest split, at a threshold of its own"),
+               Column("false_accepts", "False accepts", "number", "Percent of the negative pairs of the farthest split "
+                      f"that the threshold of the nearest accepts; {100 * rate:g} if it did not drift", 2),
+               Column("false_rejects", "False rejects", "number", "Percent of the positive pairs of the farthest split "
+                      "that the threshold of the nearest rejects", 1),
+               *([Column("held", "False accepts, validation", "number", "The same with the threshold of held-out "
+                         "training classes", 2)] if frame["held"].notna().any() else []),
+               Column("open", "Open-set recall@1", "score", "Half of the classes have no match in the gallery and "
+                      f"{shown} of their images are let through; mean over the ladder"),
+               Column("r_auroc", "R-AUROC", "score", "Whether the similarity of the nearest neighbour tells right from "
+                      "wrong ones; mean over the ladder"),
+               Column("opis", "OPIS", "number", "Spread of the operating points of classes, times 1,000; less is more "
+                      "consistent; mean over the ladder", 2), *rest]
+    note = bar_note(frame, ["near", "far"])
+    for name in ("false_accepts", "false_rejects", "held"):
+        frame[name] *= 100
+    frame["opis"] *= 1000
+    return Table(f"thresholds-{dataset}-{rate:g}", f"Thresholds at a false accept rate of {shown} on {dataset}",
+                 tuple(columns), frame, note)

@@ -1,0 +1,91 @@
+"""The drift of a threshold along a ladder, from records to the page and the export, against all pairs."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from benchmark.metrics import operating, thresholds
+from reports import ReportError, exports, packing, records, site
+from reports.analysis.results import Results
+from tests.sample_records import make_record
+from tests.test_operating import clouds
+
+SPREADS = {1: 0.8, 2: 1.0, 3: 1.3}
+FAILURES = pd.DataFrame(columns=list(records.FAILURE_FACTS))
+
+
+def embedded(split: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    return clouds(10 * seed + split, SPREADS[split])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two seeds on three rungs; of another method one record of an earlier version and one without a positive pair."""
+    made = tmp_path_factory.mktemp("runs")
+    for split in SPREADS:
+        for seed in (0, 1):
+            held_out = operating.of_run(*map(np.asarray, embedded(1, seed + 5)))
+            kept: dict[str, Any] = operating.survey(*embedded(split, seed), fixed=operating.fixed_thresholds(held_out))
+            records.write(made / f"margin-{split}-{seed}", make_record(
+                "glyphs", split, "margin", seed, 0.7 - 0.1 * split, thresholds=kept))
+    note = operating.of_run(np.eye(5), np.arange(5))
+    assert note == {"note": note["note"]}
+    assert "no two of the 5 images" in note["note"]
+    records.write(made / "frozen-1", make_record("glyphs", 1, "frozen", 0, 0.2, thresholds=note))
+    records.write(made / "frozen-2", make_record("glyphs", 2, "frozen", 0, 0.2))
+    return made
+
+
+@pytest.fixture(scope="module")
+def results(folder: Path) -> Results:
+    return Results(records.collect(folder), with_published=False)
+
+
+def test_false_accepts_and_rejects_are_those_of_all_pairs(results: Results) -> None:
+    found = results.thresholds
+    assert len(found) == 3 * 2 * 2 * 2
+    assert set(found["method"]) == {"margin"}
+    for row in found.to_dict("records"):
+        seed = row["seed"]
+        where = embedded(1, seed if row["fixed_on"] == "nearest split" else seed + 5)
+        (threshold,) = thresholds.thresholds_at(*where, [row["rate"]])
+        (exact,) = thresholds.error_rates(*embedded(row["split"], seed), [threshold])
+        assert row["threshold"] == pytest.approx(threshold, abs=4e-5)
+        assert row["false_accepts"] == pytest.approx(exact.false_accepts, rel=0.05, abs=1e-4)
+        assert row["false_rejects"] == pytest.approx(exact.false_rejects, abs=5e-3)
+
+
+def test_the_page_has_curves_and_tables(results: Results, tmp_path: Path) -> None:
+    site.build(results, FAILURES, tmp_path)
+    page = (tmp_path / "thresholds.html").read_text(encoding="utf-8")
+    assert "glyphs, 1 % false accepts" in page
+    assert "glyphs, 0.1 % false accepts" in page
+    assert page.count("<svg") >= 4
+    table = pd.read_csv(tmp_path / "data" / "thresholds-glyphs-0.01.csv")
+    far = results.thresholds.query("split == 3 and rate == 0.01 and fixed_on == 'nearest split'")
+    assert table["false_accepts"].tolist() == pytest.approx([100 * far["false_accepts"].mean()], rel=1e-4)
+    assert (tmp_path / "figures" / "glyphs-accepts-0.01.svg").is_file()
+
+
+def test_the_export_and_packed_records_have_the_same(results: Results, folder: Path, tmp_path: Path) -> None:
+    exported = pd.read_csv(io.StringIO(exports.export(results, "thresholds", "csv")))
+    assert exported["false_accepts"].to_numpy() == pytest.approx(results.thresholds["false_accepts"].to_numpy())
+    packing.pack([folder], tmp_path)
+    again = Results(records.collect(tmp_path), with_published=False).thresholds
+    pd.testing.assert_frame_equal(again, results.thresholds)
+
+
+def test_records_without_thresholds_have_no_page(tmp_path: Path) -> None:
+    for split in (1, 2):
+        records.write(tmp_path / str(split), make_record("glyphs", split, "margin", 0, 0.5))
+    results = Results(records.collect(tmp_path), with_published=False)
+    site.build(results, FAILURES, tmp_path / "site")
+    assert not (tmp_path / "site" / "thresholds.html").exists()
+    with pytest.raises(ReportError, match="no run has what the table 'thresholds' shows"):
+        exports.export(results, "thresholds", "csv")
