@@ -1,4 +1,4 @@
-"""One threshold along the ladder: fixed on the nearest split, or on validation classes, and its errors on the others."""
+"""One threshold along the ladder: fixed on the nearest split, or on validation classes; its errors on the others."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def table(found: pd.DataFrame, runs: pd.DataFrame, dataset: str, rate: float) ->
     columns = [method,
                Column("near", f"TAR, split {ends[0]}", "score", f"Positive pairs accepted on the nearest split where "
                       f"{shown} of its negative pairs are"),
-               Column("far", f"TAR, split {ends[1]}", "score", "The same on the farthest split, at a threshold of its own"),
+               Column("far", f"TAR, split {ends[1]}", "score", "The same on the farthest, at a threshold of its own"),
                Column("false_accepts", "False accepts", "number", "Percent of the negative pairs of the farthest split "
                       f"that the threshold of the nearest accepts; {100 * rate:g} if it did not drift", 2),
                Column("false_rejects", "False rejects", "number", "Percent of the positive pairs of the farthest split "
