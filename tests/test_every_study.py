@@ -54,7 +54,8 @@ def test_every_study_is_planned(tiny: Workspace, name: str) -> None:
     study = studies.load(name)
     matrix = gather(study, SweepOptions(tiny))
     specs = [job.spec for job in matrix.jobs]
-    assert {spec.dataset for spec in specs} == {dataset for part in study.parts for dataset in part.datasets}
+    assert {spec.dataset for spec in specs} == {datasets.load(dataset, tiny.data).name for part in study.parts
+                                                for dataset in part.datasets}
     assert len({spec.identity for spec in specs}) == len(specs)
     protocols = [spec.protocol.identity() for spec in specs]
     of_methods = [{f"{spec.method}.{key}": value for key, value in spec.settings.items()} for spec in specs]
