@@ -121,6 +121,8 @@ class Method(nn.Module):
     compiles: ClassVar[bool] = True
     """Whether its backbone may be compiled, as it is when training begins; one that changes the network's course from
     outside (hooks) or its form along the way says no."""
+    whole_batch: ClassVar[bool] = False
+    """Whether the images of a batch meet within the backbone, which then cannot see them in pieces (`micro_batch`)."""
 
     @classmethod
     def misfit(cls, backbone: nn.Module) -> str:

@@ -62,6 +62,7 @@ class ManifoldMixup(Method):
     """
 
     compiles: ClassVar[bool] = False  # hooks on inner layers do not reach into a compiled network
+    whole_batch: ClassVar[bool] = True
 
     @dataclass(frozen=True)
     class Settings:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from splits.sides import State
 
+CHUNK = 256
+"""Class means looked at together: copies that stay in the processor's cache, and small."""
 RISE = 1e-6
 """A distance counts as changed for the better if it did by this part of itself; less is not worth another iteration."""
 
@@ -42,11 +44,28 @@ def transfer_scores(means: np.ndarray, own: np.ndarray, other: np.ndarray) -> np
 
     ||mu_C - mu_own||_2 - ||mu_C - mu_other||_2, where the mean of a side is the unweighted mean of its class means.
     """
-    return _gap(means, own, own) - _gap(means, own, other)
+    return _scores(means, own, _centre(means, own), _centre(means, other))
 
 
-def _gap(means: np.ndarray, classes: np.ndarray, side: np.ndarray) -> np.ndarray:
-    return np.linalg.norm(means[classes] - means[side].mean(axis=0), axis=1)
+def _scores(means: np.ndarray, own: np.ndarray, centre: np.ndarray, other: np.ndarray) -> np.ndarray:
+    return _gap(means, own, centre) - _gap(means, own, other)
+
+
+def _centre(means: np.ndarray, side: np.ndarray) -> np.ndarray:
+    """The mean of a side's class means, added up in their order as `means[side].mean(0)` does."""
+    total = np.zeros((1, means.shape[1]))
+    for chunk in _chunks(side):
+        total = np.add.reduce(np.vstack([total, means[chunk]]), keepdims=True)
+    return total[0] / len(side)
+
+
+def _gap(means: np.ndarray, classes: np.ndarray, centre: np.ndarray) -> np.ndarray:
+    """The distance of each class to a centre."""
+    return np.concatenate([np.linalg.norm(means[chunk] - centre, axis=1) for chunk in _chunks(classes)])
+
+
+def _chunks(classes: np.ndarray) -> Iterator[np.ndarray]:
+    return (classes[start:start + CHUNK] for start in range(0, max(1, len(classes)), CHUNK))
 
 
 def choose(means: np.ndarray, train: np.ndarray, test: np.ndarray, swaps: int, resting: np.ndarray,
@@ -56,8 +75,9 @@ def choose(means: np.ndarray, train: np.ndarray, test: np.ndarray, swaps: int, r
     Classes in `resting` stay; equal scores go by position. Both sides give equally many.
     """
     chosen = []
-    for own, other in ((train, test), (test, train)):
-        ranked = own[np.argsort(-sign * transfer_scores(means, own, other), kind="stable")]
+    centres = _centre(means, train), _centre(means, test)
+    for own, (centre, other) in ((train, centres), (test, centres[::-1])):
+        ranked = own[np.argsort(-sign * _scores(means, own, centre, other), kind="stable")]
         chosen.append(ranked[~np.isin(ranked, resting)][:swaps])
     count = min(map(len, chosen))
     return chosen[0][:count], chosen[1][:count]
@@ -112,7 +132,7 @@ def remove(state: State, *, swaps: int, share: float, iterations: int | None, fi
     least = share * (vectors.count(state.train) + vectors.count(state.test))
     steps: list[Step] = []
     while iterations is None or len(steps) < iterations:
-        nearest = (own[np.argsort(_gap(means, own, other), kind="stable")]
+        nearest = (own[np.argsort(_gap(means, own, _centre(means, other)), kind="stable")]
                    for own, other in ((state.train, state.test), (state.test, state.train)))
         a, b = (ranked[~np.isin(ranked, fixed)] for ranked in nearest)
         count = min(swaps, len(a) - 2, len(b) - 2)

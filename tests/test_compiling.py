@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._dynamo.testing import CompileCounter
 
 from benchmark.training import compiling
 from benchmark.training.folding import Folded
@@ -53,7 +54,7 @@ def built(kind: type[Method] = Method, device: str = "cpu") -> Method:
     return kind(Small(), Margin(Margin.Settings(), 8, 4), 4).to(device).train()
 
 
-def steps(method: Method, mode: str, count: int = 6) -> compiling.Compiled:
+def steps(method: Method, mode: str, count: int = 6, kind: compiling.Kind = ()) -> compiling.Compiled:
     device = next(method.parameters()).device
     images = torch.randn(16, 3, 8, 8, generator=torch.Generator().manual_seed(1)).to(device)
     labels = torch.arange(8, device=device).repeat(2)
@@ -63,7 +64,7 @@ def steps(method: Method, mode: str, count: int = 6) -> compiling.Compiled:
         torch.manual_seed(5)
         method.step(images, labels).loss.backward()
 
-    fast = compiling.compiled(method, mode, lambda: images, lambda batch: gradients())
+    fast = compiling.compiled(method, mode, kind, lambda: images, lambda batch: gradients())
     for _ in range(count):
         with fast():
             gradients()
@@ -144,3 +145,23 @@ def test_on_a_gpu_it_learns_what_the_plain_one_learns(kind: type[Method]) -> Non
     assert steps(recorded, "graphs").mode == "graphs"
     for name, value in plain.state_dict().items():
         torch.testing.assert_close(recorded.state_dict()[name], value, rtol=1e-3, atol=1e-4, msg=name)
+
+
+def test_runs_of_one_kind_compile_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other weights and another objective in the same network: its compiled form serves them all."""
+    graphs = CompileCounter()
+    compile_ = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda forward, **options: compile_(forward, backend=graphs, dynamic=False))
+    monkeypatch.setattr(compiling, "_ready", set())
+    torch.compiler.reset()
+    for count, kind in enumerate([Method, Local], 1):
+        for seed in range(3):
+            method = built(kind)
+            torch.nn.init.normal_(method.backbone.body[0].weight, generator=torch.Generator().manual_seed(seed))  # type: ignore
+            assert steps(method, "plain", count=1, kind=(kind,)).mode == "plain"
+            assert graphs.frame_count == count
+    assert [compiling.ready(kind) for kind in ((Local,), (Method,), ())] == [True, True, False]
+    for number in range(compiling.KEPT):
+        compiling._make_room((number,))
+        compiling._ready.add((number,))
+    assert len(compiling._ready) <= compiling.KEPT

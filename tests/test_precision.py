@@ -16,7 +16,7 @@ OODML = protocol.load("oodml")
 
 @pytest.mark.parametrize(("said", "device", "able", "expected"), [
     ("auto", "cpu", True, "fp32"), ("auto", "cuda", True, "bf16"), ("auto", "cuda:1", False, "fp32"),
-    ("bf16", "cpu", False, "bf16"), ("fp32", "cuda", True, "fp32")])
+    ("bf16", "cpu", False, "bf16"), ("fp32", "cuda", True, "fp32"), ("tf32", "cuda", True, "tf32")])
 def test_auto_is_bf16_on_a_gpu_that_has_it(said: str, device: str, able: bool, expected: str,
                                            monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: able)
@@ -32,6 +32,9 @@ def test_fp32_is_no_tf32(context: Any) -> None:
             assert not torch.backends.cudnn.allow_tf32
         assert torch.get_float32_matmul_precision() == "high"
         assert torch.backends.cudnn.allow_tf32
+        with context(replace(OODML, precision="tf32"), "cpu"):
+            assert torch.get_float32_matmul_precision() == "high"
+            assert torch.backends.cudnn.allow_tf32
         with context(replace(OODML, precision="bf16"), "cpu"):
             assert torch.backends.cudnn.allow_tf32
             assert torch.is_autocast_enabled("cpu") == (context is precision.forward)

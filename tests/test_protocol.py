@@ -204,7 +204,7 @@ def test_a_file_is_read_again_once_it_has_changed(tmp_path) -> None:
     ({"frozen_norm": "perhaps"}, "frozen_norm = 'perhaps': .*'statistics', 'no' or 'all'"),
     ({"frozen_norm": "stat"}, "did you mean 'statistics'"),
     ({"validation": "perhaps"}, "validation = 'perhaps': .*boolean"),
-    ({"precision": "fp16"}, "precision = 'fp16': .*'auto', 'fp32' or 'bf16'"),
+    ({"precision": "fp16"}, "precision = 'fp16': .*'auto', 'fp32', 'tf32' or 'bf16'"),
     ({"optimiser": "adm"}, "did you mean 'adam'"),
     ({"scale": "0.5"}, "scale.1"),
     ({"scale": "0.5,0.7,1"}, "scale = .*at most 2"),

@@ -274,6 +274,14 @@ def test_what_is_compiled_and_how(compile_: str, device: str, steps: int, batch:
     assert compiling.mode_of(protocol, method, device, steps) == expected
 
 
+def test_a_short_run_uses_what_a_long_one_compiled() -> None:
+    method: Any = SimpleNamespace(views=1, compiles=True)
+    short = replace(PLAIN, compile="auto", batch_size=112, size=224)
+    assert compiling.mode_of(short, method, "cuda", 100, ready=True) == "reduce-overhead"
+    assert compiling.mode_of(short, method, "cpu", 100, ready=True) == ""
+    assert compiling.mode_of(replace(short, compile="no"), method, "cuda", 100, ready=True) == ""
+
+
 def test_batches_do_not_depend_on_the_thread(store: ImageStore) -> None:
     loader = Loader(store, Transform(size=8, resize=8))
 

@@ -56,6 +56,31 @@ def test_all_three_rules_in_one_run(made: Workspace) -> None:
     assert log[-1]["chosen_epochs"] == record["chosen_epochs"]
 
 
+def test_a_warm_process_reads_everything_once_and_says_where_its_seconds_go(made: Workspace,
+                                                                            monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def counted(name: str, do: Any) -> Any:
+        return lambda *given, **named: read.append(name) or do(*given, **named)
+
+    for place, name in ((weights, "read"), (worker, "open_store"), (datasets, "load")):
+        monkeypatch.setattr(place, name, counted(name, getattr(place, name)))
+    made = Workspace.at(shutil.copytree(made.root, made.root.with_name("warm")))
+    tiny_runs.spec(made, "margin")
+    read.clear()
+    specs = [tiny_runs.spec(made, "margin", "backbone=efficientnet_lite0", "epochs=1", seed=seed) for seed in (5, 6)]
+    counts = []
+    for spec in specs:
+        read.clear()
+        worker.run(spec, tiny_runs.context(made))
+        counts.append(sorted(read))
+    assert counts == [["load", "open_store", "read"], []]
+    took = records.read(spec.folder(made))["provenance"]["phases"]
+    assert {"device", "open dataset", "build network", "place images", "compile", "checkpoint", "save weights",
+            "structure", "thresholds", "train", "evaluate", "all"} == set(took)
+    assert sum(took.values()) - took["all"] == pytest.approx(took["all"], abs=0.2)
+
+
 @pytest.mark.parametrize("when", ["last", "every", "no"])
 def test_clusters_are_measured_when_the_protocol_says(made: Workspace, when: str) -> None:
     record, log = run(made, "margin", f"clustering={when}", "evaluate_every=1")

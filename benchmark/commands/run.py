@@ -38,7 +38,10 @@ def sweep_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--weights", "weights_file", help="Weights of the backbone: safetensors, a torch state dict, a "
                      "finished run's folder, or `scratch` for none."),
         click.option("--batches", help="Another batch sampler than the method's own."),
-        click.option("--precision", type=click.Choice(["fp32", "bf16", "auto"]), help="Arithmetic of the network."),
+        click.option("--precision", type=click.Choice(["fp32", "tf32", "bf16", "auto"]),
+                     help="Arithmetic of the network. bf16 is the fastest on a GPU; tf32 is what most published code "
+                          "has, float32 with products of ten bits; fp32 is exact and on a GPU the slowest, as TF32 is "
+                          "off. auto: bf16 on a GPU that has it, else fp32 [default: the protocol's]."),
         click.option("--no-compile", is_flag=True, help="Do not compile the network."),
         click.option("--plugin", "plugins", multiple=True,
                      help="A Python file that registers methods; it is run: load only what you trust."),

@@ -32,7 +32,7 @@ SIZES = {"big": 256}
 """Image sizes of augmentations that have one of their own; of all others it is 224."""
 FROZEN_NORM = {True: "statistics", False: "no"}
 """What `frozen_norm` was called before `all` came; identities still call it so."""
-LATER = {"clustering": "no", "head_rate": 1.0, "cosine": None}
+LATER = {"clustering": "no", "head_rate": 1.0, "cosine": None, "micro_batch": 0}
 """Keys that came later, with the value at which a run is the same as those before them: then they do not count."""
 Count = Annotated[int, Ge(0), Le(10**9)]
 Positive = Annotated[int, Ge(1), Le(10**9)]
@@ -65,6 +65,8 @@ class Protocol:
     weight_decay: Amount = key("weight decay of the network; proxies and the like have none")
     optimiser: Literal["adam", "adamw"] = key("adam or adamw", "adam")
     head_rate: Amount = key("learning rate of the embedding layer, times lr", 1.0)
+    micro_batch: Count = key("images that the network sees at a time, where a batch does not fit in memory: the "
+                             "gradient stays that of the whole batch; 0: all", 0)
     batches: str = key("batch sampler; empty: the method's own", "")
     steps_per_epoch: Count = key("at most so many batches an epoch; 0: all whole ones that the training set has", 0)
     train_shots: Count = key("images of each training class that are trained on; 0: all", 0)
@@ -93,8 +95,8 @@ class Protocol:
     validation: bool = key("hold the split's validation classes out of training, so that the rule `validation` can "
                            "choose an epoch beside `last` and `best-test`", False)
     seeds: Annotated[int, Ge(1), Le(10_000)] = key("seeds a study runs where none are named", 5)
-    precision: Literal["auto", "fp32", "bf16"] = key(
-        "fp32, bf16, or auto: bf16 autocast on CUDA, fp32 elsewhere", "auto")
+    precision: Literal["auto", "fp32", "tf32", "bf16"] = key(
+        "fp32, tf32, bf16, or auto: bf16 autocast on CUDA, fp32 elsewhere", "auto")
     compile: Literal["auto", "yes", "graphs", "no"] = key(
         "yes, graphs (CUDA graphs alone), no, or auto: on CUDA torch.compile for long runs, graphs for short ones",
         "auto")
@@ -104,6 +106,9 @@ class Protocol:
     def __post_init__(self) -> None:
         if isinstance(self.frozen_norm, bool):  # of a run's spec
             object.__setattr__(self, "frozen_norm", FROZEN_NORM[self.frozen_norm])
+        if self.micro_batch > self.batch_size:
+            raise UserError(f"micro_batch = {self.micro_batch} is larger than batch_size = {self.batch_size}: it must "
+                            "be a part of a batch, or 0")
 
     def identity(self) -> dict[str, Any]:
         """What of it changes a result; seeds are counted per run.

@@ -81,7 +81,8 @@ def build(name: str, workspace: Workspace, *, backbone: str | None = None, weigh
         return _signed(ladder, command(name, default_only=True, **_seed(options)))
     index, vectors, made_with = frozen_features(name, workspace, backbone, weights_file, device)
     ladder = build_ladder(vectors, index.labels, index.train_classes, index.test_classes, classes=index.classes,
-                          dataset=index.name, dataset_hash=index.hash, feature_info=made_with, device=device, **options)
+                          dataset=index.name, dataset_hash=index.hash, feature_info=made_with,
+                          device=best_device(device), **options)
     network = {"backbone": made_with["backbone"], **({"weights": Path(weights_file).name} if weights_file else {})}
     return _signed(ladder, command(name, **against_rule(ladder), **network))
 

@@ -39,6 +39,8 @@ SHORTER_SIDE = 256
 CHUNK = 128
 """Images a piece of work: what is lost at most, for each process, when preparing is killed."""
 VERSION = 1
+Chunk = tuple[list[list[int]], bytes, str]
+"""Sizes and pixels of the images of a chunk, and the hash of these pixels, which takes as long as copying them."""
 
 
 class ImageStore:
@@ -159,8 +161,8 @@ def _make(index: DatasetIndex, home: Path, jobs: int | None, progress: bool) -> 
         done = sum(len(piece["geometry"]) for piece in pixels.pieces)
         with tqdm(total=len(index), initial=done, desc=f"decoding {index.name}", unit="img",
                   disable=not progress) as bar:
-            for sizes, data in _decode_all(index, todo, jobs or min(cores(), -(-len(todo) // 4))):
-                pixels.append(data, geometry=sizes)
+            for sizes, data, digest in _decode_all(index, todo, jobs or min(cores(), -(-len(todo) // 4))):
+                pixels.append(data, digest, geometry=sizes)
                 bar.update(len(sizes))
         geometry = np.array([row for piece in pixels.pieces for row in piece["geometry"]], np.int32)
         pieces = [piece["sha256"] for piece in pixels.pieces]
@@ -239,16 +241,17 @@ def opened(index: DatasetIndex, i: int) -> Iterator[Image.Image]:
                         "such files) and run again: what is decoded already is kept") from None
 
 
-def _decode_chunk(index: DatasetIndex, start: int) -> tuple[list[list[int]], bytes]:
+def _decode_chunk(index: DatasetIndex, start: int) -> Chunk:
     images, geometry = [], []
     for i in range(start, min(start + CHUNK, len(index))):
         pixels, original = decode(index, i)
         images.append(pixels.reshape(-1))
         geometry.append([*map(int, pixels.shape[:2]), *map(int, original)])
-    return geometry, np.concatenate(images).tobytes()
+    data = np.concatenate(images).tobytes()
+    return geometry, data, hashlib.sha256(data).hexdigest()
 
 
-def _decode_all(index: DatasetIndex, starts: list[int], jobs: int) -> Iterator[tuple[list[list[int]], bytes]]:
+def _decode_all(index: DatasetIndex, starts: list[int], jobs: int) -> Iterator[Chunk]:
     """The chunks in order, decoded in this process or in several, a bounded number of chunks ahead."""
     if jobs <= 1:
         yield from (_decode_chunk(index, start) for start in starts)
@@ -275,5 +278,5 @@ def _start_worker(index: DatasetIndex) -> None:
     _index = index
 
 
-def _work(start: int) -> tuple[list[list[int]], bytes]:
+def _work(start: int) -> Chunk:
     return _decode_chunk(_index, start)

@@ -35,6 +35,7 @@ from benchmark.training.meter import peak_memory, write_line
 from benchmark.utils import provenance
 from benchmark.utils.errors import UserError
 from benchmark.utils.files import write_json
+from benchmark.utils.phases import Phases
 from benchmark.utils.workspace import Workspace
 from methods import Method
 from methods.backbones import Backbone
@@ -88,19 +89,24 @@ def run(spec: RunSpec, context: RunContext, *, should_stop: Callable[[], bool] =
     (folder / records.FAILURE).unlink(missing_ok=True)  # what an earlier attempt met
     write_json(folder / "spec.json", spec.facts())
     write_json(folder / "env.json", {**provenance.facts(context.command), "dataset": context.dataset})
-    began = time.perf_counter()
-    if context.device.startswith("cuda"):
-        # streams and events are those of the current device
-        torch.cuda.set_device(torch.device(context.device).index or 0)
-    index, store, ladder = _opened(context.dataset, context.work, context.data)
+    began, phases = time.perf_counter(), Phases()
+    with phases("device"):
+        if context.device.startswith("cuda"):
+            # streams and events are those of the current device
+            torch.cuda.set_device(torch.device(context.device).index or 0)
+            torch.zeros(1, device=context.device)
+    with phases("open dataset"):
+        index, store, ladder = _opened(context.dataset, context.work, context.data)
     split = split_of(ladder, spec)
     protocol = spec.protocol
     task = Task.of(index, split, hold_out=protocol.validation)
     training = subsample(task.train, index, protocol.train_shots) if protocol.train_shots else task.train
 
-    method = _build(spec, context, protocol, len(task.train.classes))
+    with phases("build network"):
+        method = _build(spec, context, protocol, len(task.train.classes))
     transform = transform_of(protocol, method)
-    loader = Loader(store, transform, context.device)
+    with phases("place images"):
+        loader = Loader(store, transform, context.device)
     if context.device.startswith("cuda"):
         gc.collect()  # recorded graphs of the cell before refer to themselves
         torch.cuda.reset_peak_memory_stats(context.device)
@@ -137,28 +143,36 @@ def run(spec: RunSpec, context: RunContext, *, should_stop: Callable[[], bool] =
     with provenance.Energy(context.device) as energy:
         history = train.train(method, train.TrainContext(
             training, loader, sampler, protocol, seed=spec.seed, device=context.device, folder=folder,
-            evaluate=evaluate, should_stop=should_stop, report=report,
+            evaluate=evaluate, should_stop=should_stop, report=report, phases=phases,
             spent=lambda: {"seconds": time.perf_counter() - began, "joules": energy.so_far or 0.0}))
     if not last:  # killed between the last checkpoint and the record
         evaluate(method)
     if protocol.clustering == "last":
-        history.epochs[-1]["test"] |= clustered()
+        with phases("cluster"):
+            history.epochs[-1]["test"] |= clustered()
     scores, chosen = choose(history)
-    write_line(folder, {"event": "end", "chosen_epochs": chosen})
     if trains:
-        checkpoint.save_weights(folder / weights.RUN, method.state_dict())
-    seen = structure.with_spectra(embed(training.ids), training.labels) if protocol.train_structure else {}
+        with phases("save weights"):
+            checkpoint.save_weights(folder / weights.RUN, method.state_dict())
+    with phases("structure"):
+        seen = structure.with_spectra(embed(training.ids), training.labels) if protocol.train_structure else {}
+        tested = structure.with_spectra(last["embeddings"], task.test.labels)
+    with phases("thresholds"):
+        thresholds = operating.of_run(last["embeddings"], task.test.labels, last.get("held_out"))
+    took = {**phases.seconds, "train": history.seconds, "evaluate": history.evaluating,
+            "all": time.perf_counter() - began}
+    write_line(folder, {"event": "end", "chosen_epochs": chosen, "phases": took})
     path = recording.write(folder, last["score"], {
         "identity": spec.identity, "dataset": spec.dataset, "dataset_hash": spec.dataset_hash,
         "split": recording.split_facts(split, ladder, task), "method": _method_facts(spec, method),
         "protocol": protocol.identity(), "backbone": {"name": protocol.backbone, "weights": spec.weights},
         "seed": spec.seed,
         "scores": scores, "chosen_epochs": chosen, "curve": _curve(history),
-        "structure": {"train": seen, "test": structure.with_spectra(last["embeddings"], task.test.labels)},
-        "thresholds": operating.of_run(last["embeddings"], task.test.labels, last.get("held_out")),
+        "structure": {"train": seen, "test": tested}, "thresholds": thresholds,
         "cost": {**_cost(history, time.perf_counter() - began, energy.joules, context),
                  "precision": precision.of(protocol, context.device)},
-    }, command=context.command, kmeans=None if protocol.clustering == "no" else KMEANS)
+    }, command=context.command, kmeans=None if protocol.clustering == "no" else KMEANS,
+        phases={name: round(seconds, 3) for name, seconds in took.items()})
     checkpoint.remove(folder)
     return path
 

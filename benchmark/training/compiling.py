@@ -10,7 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from benchmark.config.protocol import Protocol
+from benchmark.training import precision
 from benchmark.training.folding import folded
+from benchmark.training.pieces import InPieces
 from methods import Method
 
 log = logging.getLogger(__name__)
@@ -24,7 +26,14 @@ GRAPHED = 256 * 224 ** 2
 TRIAL = 3
 """Steps of the trial: the first compiles, the second records a CUDA graph, the third replays it."""
 
-_last: tuple[object, ...] = ()
+KEPT = 4
+"""Kinds of compiled networks that a process keeps: the compiler gives up a function of which it knows eight forms."""
+ROOM = 0.4
+"""Share of a GPU's memory that must be free for one more kind: their CUDA graphs hold on to theirs."""
+
+Kind = tuple[object, ...]
+_ready: set[Kind] = set()
+"""What is compiled in this process: runs of the same kind need not compile again, whatever their weights."""
 
 
 class Compiled:
@@ -34,9 +43,10 @@ class Compiled:
     never see the compiled form. `mode` is empty where nothing is compiled, and the context then changes nothing.
     """
 
-    def __init__(self, method: Method, fast: Callable[..., object] | None = None, mode: str = "") -> None:
+    def __init__(self, method: Method, fast: Callable[..., object] | None = None, mode: str = "",
+                 micro_batch: int = 0) -> None:
         self.backbone, self.mode = method.backbone, mode
-        self._fast = fast
+        self._fast = InPieces(fast or method.backbone.forward, micro_batch) if micro_batch else fast
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
@@ -110,16 +120,31 @@ def wanted(compile_: str, steps: int) -> str:
     return "yes" if steps >= WORTHWHILE else "graphs" if steps >= RECORDABLE else "no"
 
 
-def mode_of(protocol: Protocol, method: Method, device: str, steps: int) -> str:
+def kind_of(protocol: Protocol, method: Method, device: str) -> Kind:
+    """What two runs must have in common for one compiled form of the backbone to serve both."""
+    return (method.backbone.name, protocol.frozen_norm, type(method), repr(method.settings), protocol.size,
+            protocol.micro_batch or protocol.batch_size, protocol.micro_batch > 0, device,
+            precision.of(protocol, device))
+
+
+def ready(kind: Kind) -> bool:
+    """Whether a run of this kind has compiled in this process."""
+    return kind in _ready
+
+
+def mode_of(protocol: Protocol, method: Method, device: str, steps: int, ready: bool = False) -> str:
     """How the backbone is made fast: 'reduce-overhead' (compiled, with CUDA graphs), 'plain' (compiled), 'graphs'
     (recorded, not compiled), or '' for not at all.
 
-    `auto` does so on CUDA only: it compiles where enough steps are ahead, and records where there are fewer, unless
-    the method says that its network does not compile.
+    `auto` does so on CUDA only: it compiles where enough steps are ahead or the compiled form is `ready`, and records
+    where there are fewer, unless the method says that its network does not compile.
     """
     cuda = device.startswith("cuda")
     small = protocol.batch_size * method.views * (protocol.size or 224) ** 2 <= GRAPHED
+    small = small and not protocol.micro_batch  # a step that calls it more than once needs what a replay overwrites
     how = wanted(protocol.compile, steps) if cuda or protocol.compile != "auto" else "no"
+    if protocol.compile == "auto" and cuda and ready:
+        how = "yes"
     if how == "no" or not method.compiles:
         return ""
     if how == "graphs":
@@ -127,19 +152,22 @@ def mode_of(protocol: Protocol, method: Method, device: str, steps: int) -> str:
     return "reduce-overhead" if cuda and small else "plain"
 
 
-def compiled(method: Method, mode: str, images: Callable[[], Tensor], step: Callable[[Tensor], object]) -> Compiled:
+def compiled(method: Method, mode: str, kind: Kind, images: Callable[[], Tensor], step: Callable[[Tensor], object],
+             micro_batch: int = 0) -> Compiled:
     """The method's backbone compiled, after a trial; plain, with a line in the log, where the compiler fails.
 
-    `images` gives a batch like those to come, and `step` does one training step with it up to its gradients. What it
-    changes in the method is put back; what it draws from torch's generators is not.
+    What a run of the same `kind` compiled in this process serves this one too. With `micro_batch` the backbone sees
+    that many images at a time. `images` gives a batch like those to come, and `step` does one training step with it up
+    to its gradients. What it changes in the method is put back; what it draws from torch's generators is not.
     """
     if not mode:
-        return Compiled(method)
-    _forget_others((method.backbone.name, type(method), mode))
+        return Compiled(method, micro_batch=micro_batch)
+    if mode != "graphs":
+        _make_room(kind)
     state = {name: value.detach().clone() for name, value in method.state_dict().items()}
     batch = images()
     try:
-        fast = Compiled(method, _fast(method.backbone, mode, batch), mode)
+        fast = Compiled(method, _fast(method.backbone, mode, batch), mode, micro_batch)
         learning = _learning(method, lambda: step(batch)) if mode == "graphs" else set()
         for _ in range(TRIAL):
             method.zero_grad(set_to_none=True)
@@ -147,12 +175,14 @@ def compiled(method: Method, mode: str, images: Callable[[], Tensor], step: Call
                 step(batch)
         if mode == "graphs" and _with_gradient(method) != learning:
             raise RuntimeError("part of what its method trains lies outside of what was recorded")
+        if mode != "graphs":
+            _ready.add(kind)
     except torch.cuda.OutOfMemoryError:
         raise
     except Exception as error:  # a compiler raises anything, and a run without it is as good
         log.warning("the backbone %s stays as it is: %s", method.backbone.name,
                     (str(error) or type(error).__name__).splitlines()[0])
-        fast = Compiled(method)
+        fast = Compiled(method, micro_batch=micro_batch)
     finally:
         method.zero_grad(set_to_none=True)
         method.load_state_dict(state)
@@ -177,9 +207,11 @@ def _with_gradient(method: Method) -> set[str]:
     return {name for name, parameter in method.named_parameters() if parameter.grad is not None}
 
 
-def _forget_others(kind: tuple[object, ...]) -> None:
-    """Drop what was compiled for a network of another kind: the compiler keeps few, and their memory."""
-    global _last
-    if _last not in ((), kind):
+def _make_room(kind: Kind) -> None:
+    """Drop what was compiled for other kinds where there are too many of them, or too little memory for one more."""
+    if kind in _ready or not _ready:
+        return
+    free, total = torch.cuda.mem_get_info() if torch.cuda.is_available() else (1, 1)
+    if len(_ready) >= KEPT or free < ROOM * total:
         torch.compiler.reset()
-    _last = kind
+        _ready.clear()

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from benchmark.utils import processors
+
 EVERY = 50
 """Steps between two lines of the log, and between two looks at whether the loss is still a number."""
 
@@ -94,6 +96,4 @@ def peak_memory(device: str) -> int:
     """The most bytes in use so far: of the GPU, or of this process on a CPU."""
     if device.startswith("cuda"):
         return torch.cuda.max_memory_allocated(device)
-    import resource
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return processors.peak_memory()

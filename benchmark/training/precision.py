@@ -1,4 +1,4 @@
-"""In which numbers products are computed: bf16 where training on a GPU may, float32 as such where it must."""
+"""In which numbers products are computed: bf16 where training on a GPU may, TF32 or float32 as such where it must."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 import torch
 
 from benchmark.config.protocol import Protocol
-from benchmark.utils.precision import no_tf32
+from benchmark.utils.precision import tf32
 
 
 def of(protocol: Protocol, device: str) -> str:
-    """bf16 where the protocol asks for it, or leaves it open and the device is a GPU that has it; else fp32."""
+    """What the protocol asks for or, where it leaves it open, bf16 on a GPU that has it and else fp32."""
     if protocol.precision == "auto":
         able = device.startswith("cuda") and torch.cuda.is_bf16_supported(including_emulation=False)
         return "bf16" if able else "fp32"
@@ -20,11 +20,12 @@ def of(protocol: Protocol, device: str) -> str:
 
 
 def forward(protocol: Protocol, device: str) -> contextlib.AbstractContextManager[Any]:
-    """Around forward passes: bf16 autocast, or float32 that is not TF32, of ten bits, under its name."""
-    bf16 = of(protocol, device) == "bf16"
-    return torch.autocast(torch.device(device).type, torch.bfloat16) if bf16 else no_tf32()
+    """Around forward passes: bf16 autocast, TF32, or float32 that is not TF32, of ten bits, under its name."""
+    kind = of(protocol, device)
+    return torch.autocast(torch.device(device).type, torch.bfloat16) if kind == "bf16" else tf32(kind == "tf32")
 
 
 def backward(protocol: Protocol, device: str) -> contextlib.AbstractContextManager[Any]:
     """Around backward passes, which have the types of the forward pass by themselves but TF32 as it is set now."""
-    return contextlib.nullcontext() if of(protocol, device) == "bf16" else no_tf32()
+    kind = of(protocol, device)
+    return contextlib.nullcontext() if kind == "bf16" else tf32(kind == "tf32")

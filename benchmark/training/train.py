@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import hashlib
-import math
 import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
@@ -25,8 +24,11 @@ from torch import Tensor
 from benchmark.config.protocol import Protocol
 from benchmark.data.loader import Loader
 from benchmark.data.task import Side
-from benchmark.training import checkpoint, compiling, precision
+from benchmark.training import checkpoint, compiling, optimising, pieces, precision
 from benchmark.training.meter import Meter, peak_memory, write_line
+from benchmark.training.optimising import groups_of
+from benchmark.training.resuming import History, resume
+from benchmark.utils.phases import Phases
 from methods import Method
 from methods.samplers.batches import BatchSampler
 
@@ -41,20 +43,6 @@ one it leaves."""
 
 class Interrupted(Exception):
     """The run was asked to stop; it can be resumed from its last checkpoint."""
-
-
-@dataclass
-class History:
-    """The course of a run: one entry an epoch, with the measures where it was evaluated."""
-
-    epochs: list[dict[str, Any]] = field(default_factory=list)
-    seconds: float = 0.0
-    images: int = 0
-    steps: int = 0
-    evaluating: float = 0.0
-    """Seconds of all evaluations; `seconds` are those of training."""
-    earlier: dict[str, float] = field(default_factory=dict)
-    """What the attempts before this one spent, up to the checkpoint that was resumed."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +65,8 @@ class TrainContext:
     """Called with the entry of every epoch and, in between, with the number of whole epochs so far."""
     spent: Callable[[], dict[str, float]] = dict
     """What this attempt has cost so far: kept in each checkpoint, so that a resumed run knows its whole cost."""
+    phases: Phases = field(default_factory=Phases)
+    """Where the seconds of this attempt went."""
 
 
 def train(method: Method, context: TrainContext) -> History:
@@ -100,10 +90,10 @@ def train(method: Method, context: TrainContext) -> History:
         return history
 
     method.to(device).to(memory_format=torch.channels_last)
-    optimiser = _optimiser(groups, protocol, device)
+    optimiser = optimising.optimiser_of(groups, protocol, device)
     rates = [group["lr"] for group in optimiser.param_groups]
     ids, labels = torch.from_numpy(side.ids), torch.from_numpy(side.labels).to(device)
-    start = _resume(folder, method, optimiser, sampler, history)
+    start = resume(folder, method, optimiser, sampler, history)
     context.report({"epoch": start})
     if sampler.needs_bank and start == 0:
         sampler.start(embed(method, loader, side.ids, protocol, device))
@@ -122,8 +112,9 @@ def train(method: Method, context: TrainContext) -> History:
 
     # The first epoch that trains the backbone is the first that can use it compiled.
     ahead = (protocol.epochs - max(start, protocol.warmup)) * length
-    mode = compiling.mode_of(protocol, method, device, ahead)
-    fast, plain = None, compiling.Compiled(method)
+    kind = compiling.kind_of(protocol, method, device)
+    mode = compiling.mode_of(protocol, method, device, ahead, compiling.ready(kind))
+    fast, plain = None, compiling.Compiled(method, micro_batch=protocol.micro_batch)
     write_line(folder, {"event": "start", "epoch": start, "images": loader.describe(),
                         "precision": precision.of(protocol, device), "compile": mode or "no"})
 
@@ -132,11 +123,14 @@ def train(method: Method, context: TrainContext) -> History:
         for epoch in range(start + 1, protocol.epochs + 1):
             evaluated = epoch % protocol.evaluate_every == 0 or epoch == protocol.epochs
             method.train()
-            _set_rates(optimiser, rates, protocol, epoch)
+            pieces.check(method, protocol.micro_batch)
+            optimising.set_rates(optimiser, rates, protocol, epoch)
             if fast is None and epoch > protocol.warmup:
-                saver.settle()
-                fast = compiling.compiled(method, mode, sample,
-                                          lambda images: gradients(images, torch.arange(sampler.batch_size)))
+                with context.phases("compile"):
+                    saver.settle()
+                    fast = compiling.compiled(method, mode, kind, sample,
+                                              lambda images: gradients(images, torch.arange(sampler.batch_size)),
+                                              protocol.micro_batch)
             generator = _seed_everything(seed, epoch)
             supply = _batches(loader, ids, islice(sampler.epoch(generator), length), seed, epoch, method.views)
             gauge = Meter(folder, device, epoch, history.steps, context.report)
@@ -144,9 +138,9 @@ def train(method: Method, context: TrainContext) -> History:
                 for chosen, images in supply:
                     with (fast or plain)():
                         loss, embeddings = gradients(images, chosen)
-                    _clip(method, protocol)
+                    optimising.clip(method, protocol)
                     if protocol.cosine is not None:
-                        _fall(optimiser, rates, protocol.cosine, history.steps / (protocol.epochs * length))
+                        optimising.fall(optimiser, rates, protocol.cosine, history.steps / (protocol.epochs * length))
                     optimiser.step()
                     optimiser.zero_grad(set_to_none=True)
                     method.after_step()
@@ -171,11 +165,12 @@ def train(method: Method, context: TrainContext) -> History:
                                 "evaluate_seconds": evaluating,
                                 "memory": peak_memory(device)})
             stopped = context.should_stop() and epoch < protocol.epochs
-            saver.save({"method": method.state_dict(), "optimiser": optimiser.state_dict(),
-                        "sampler": sampler.state_dict()},
-                       {"epoch": epoch, "history": {**copy.deepcopy(vars(history)), "earlier": {
-                           key: history.earlier.get(key, 0.0) + value for key, value in context.spent().items()}}},
-                       whole=stopped or epoch == protocol.epochs)
+            with context.phases("checkpoint"):
+                saver.save({"method": method.state_dict(), "optimiser": optimiser.state_dict(),
+                            "sampler": sampler.state_dict()},
+                           {"epoch": epoch, "history": {**copy.deepcopy(vars(history)), "earlier": {
+                               key: history.earlier.get(key, 0.0) + value for key, value in context.spent().items()}}},
+                           whole=stopped or epoch == protocol.epochs)
             context.report(entry)
             if stopped:
                 raise Interrupted(f"stopped after epoch {epoch} of {protocol.epochs}")
@@ -193,12 +188,6 @@ def embed(method: Method, loader: Loader, ids: np.ndarray, protocol: Protocol, d
         with precision.forward(protocol, device):
             parts.append(method.embed(images).float())
     return torch.cat(parts)
-
-
-def groups_of(method: Method, protocol: Protocol) -> list[dict[str, Any]]:
-    """The method's parameter groups at the protocol's rates, its last layer at `head_rate` times lr."""
-    return [{**group, "lr": group["lr"] * protocol.head_rate} if group["name"] == "head" else group
-            for group in method.groups(protocol.lr, protocol.weight_decay)]
 
 
 def _mixed(*facts: int) -> int:
@@ -240,35 +229,6 @@ def _to(chosen: Tensor, device: str) -> Tensor:
     return chosen.pin_memory().to(device, non_blocking=True) if device.startswith("cuda") else chosen
 
 
-def _optimiser(groups: list[dict[str, Any]], protocol: Protocol, device: str) -> torch.optim.Optimizer:
-    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[protocol.optimiser]
-    return kind(groups, lr=protocol.lr, fused=device.startswith("cuda"))
-
-
-def _set_rates(optimiser: torch.optim.Optimizer, rates: list[float], protocol: Protocol, epoch: int) -> None:
-    """Milestones act on every group; during warm-up the backbone is frozen."""
-    factor = protocol.decay ** sum(epoch > milestone for milestone in protocol.milestones)
-    for group, rate in zip(optimiser.param_groups, rates):
-        group["lr"] = rate * factor
-        if protocol.warmup and group["name"] == "backbone":
-            for parameter in group["params"]:
-                parameter.requires_grad_(epoch > protocol.warmup)
-
-
-def _fall(optimiser: torch.optim.Optimizer, rates: list[float], end: float, done: float) -> None:
-    """Rates along half a cosine: end + (1 - end) (1 + cos(pi done)) / 2 of their start, `done` the share of steps."""
-    factor = end + (1 - end) * (1 + math.cos(math.pi * done)) / 2
-    for group, rate in zip(optimiser.param_groups, rates):
-        group["lr"] = rate * factor
-
-
-def _clip(method: Method, protocol: Protocol) -> None:
-    if protocol.clip_value:
-        torch.nn.utils.clip_grad_value_(method.parameters(), protocol.clip_value)
-    if protocol.clip_norm:
-        torch.nn.utils.clip_grad_norm_(method.parameters(), protocol.clip_norm)
-
-
 @contextlib.contextmanager
 def _step_of(history: History) -> Iterator[None]:
     """Adds to an error the step of the run at which it was raised, for `failure.json`."""
@@ -277,43 +237,3 @@ def _step_of(history: History) -> Iterator[None]:
     except Exception as error:
         error.step = history.steps  # type: ignore[attr-defined]
         raise
-
-
-def _resume(folder: Path, method: Method, optimiser: torch.optim.Optimizer, sampler: BatchSampler,
-            history: History) -> int:
-    """Resume the last checkpoint that fits if there is one; returns the number of finished epochs."""
-    while (saved := checkpoint.load(folder)) is not None:
-        tensors, state = saved
-        fresh = copy.deepcopy(({"method": method.state_dict(), "optimiser": optimiser.state_dict(),
-                                "sampler": sampler.state_dict()}, {"history": vars(history), "epoch": 0}))
-        try:
-            return _restore(tensors, state, method, optimiser, sampler, history)
-        except torch.OutOfMemoryError:
-            raise
-        except (RuntimeError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-            _restore(*fresh, method, optimiser, sampler, history)
-            checkpoint.set_aside(folder, f"{type(error).__name__}: {error}")
-    return 0
-
-
-def _restore(tensors: dict[str, Any], state: dict[str, Any], method: Method, optimiser: torch.optim.Optimizer,
-             sampler: BatchSampler, history: History) -> int:
-    """Put a run into the state of a checkpoint; returns the number of its finished epochs."""
-    before = {key: type(value) for key, value in vars(history).items()}
-    wrong = [key for key, value in state["history"].items() if not isinstance(value, before.get(key, ()))
-             and not (before.get(key) is float and type(value) is int)]
-    if wrong or type(state["epoch"]) is not int:
-        raise ValueError(f"its state has another '{(wrong or ['epoch'])[0]}' than runs of this version")
-    method.load_state_dict(tensors["method"])
-    optimiser.load_state_dict(tensors["optimiser"])
-    sampler.load_state_dict(tensors["sampler"])
-    for group in optimiser.param_groups:
-        for parameter in group["params"]:
-            kept = optimiser.state.get(parameter, {})
-            for key, value in kept.items():
-                # files know no channels-last, and the fused optimisers want all of a kind
-                if isinstance(value, Tensor) and value.shape == parameter.shape:
-                    kept[key] = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
-    for key, value in state["history"].items():
-        setattr(history, key, value)
-    return int(state["epoch"])

@@ -8,7 +8,8 @@ import json
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -73,21 +74,26 @@ class GrowingFile:
             self._recover()
             self._data = path.open("ab", buffering=0)
             self._journal = self._journal_path.open("ab", buffering=0)
+        self._thread = ThreadPoolExecutor(1)
+        self._flushed: Future[None] = self._thread.submit(lambda: None)
 
     @property
     def size(self) -> int:
         """Bytes in whole pieces."""
         return self.pieces[-1]["end"] if self.pieces else 0
 
-    def append(self, piece: bytes | memoryview, **facts: Any) -> None:
-        """Adds a piece and marks it done, together with JSON facts about it."""
-        line = {"end": self.size + len(piece), "sha256": hashlib.sha256(piece).hexdigest(), **facts}
+    def append(self, piece: bytes | memoryview, sha256: str = "", **facts: Any) -> None:
+        """Adds a piece and marks it done, together with JSON facts about it; `sha256`, where its hash is known."""
+        line = {"end": self.size + len(piece), "sha256": sha256 or hashlib.sha256(piece).hexdigest(), **facts}
         with disk_errors(self.path):
             view = memoryview(piece)
             while view:
                 view = view[self._data.write(view):]
             self._journal.write(json.dumps(line).encode() + b"\n")
         self.pieces.append(line)
+        if self._flushed.done():
+            # the disk writes while the next pieces are made, and has little left to do at the end
+            self._flushed = self._thread.submit(_flush, self._data)
 
     def finish(self, path: Path) -> None:
         """Gives the whole file its final name and drops the journal."""
@@ -104,6 +110,7 @@ class GrowingFile:
         self._journal.truncate(0)
 
     def close(self) -> None:
+        self._thread.shutdown()
         self._data.close()
         self._journal.close()
 
@@ -120,6 +127,11 @@ class GrowingFile:
                 good += len(line)
         os.truncate(self.path, self.size)
         os.truncate(self._journal_path, good)
+
+
+def _flush(data: Any) -> None:
+    with suppress(OSError):  # whoever finishes the file meets the same error
+        os.fsync(data.fileno())
 
 
 def _parse(line: bytes) -> dict[str, Any] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import subprocess
 import sys
 import time
@@ -11,6 +10,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import scipy.linalg
 
+from benchmark.utils.processors import peak_memory
 from splits.frechet import Moments, frd_class_means_released, frechet_distance
 from splits.ladder import build_ladder
 from tests.bench import Row, seconds
@@ -146,9 +146,7 @@ def main(device: str, classes: int) -> None:
                           swaps_per_iteration=max(1, classes // 22), iterations=20 if classes > 20_000 else 4,
                           iid_draws=0, device=None if device == "cpu" else device)
     took = clock() - start
-    # ru_maxrss is in kilobytes on Linux and in bytes on macOS.
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 1e9
-    print(images, len(ladder.progression), took, peak)
+    print(images, len(ladder.progression), took, peak_memory() / 1e9)
     if device != "cpu":
         import torch
 

@@ -1,0 +1,109 @@
+"""A large batch in pieces that fit in memory, with the gradient of the whole (`micro_batch` of a protocol).
+
+The network is called twice: first for the features of all images, piece by piece and without what a backward pass
+needs; the loss is then that of the whole batch, and its gradient with respect to the features known; at last piece by
+piece again, with random numbers as the first time, to carry that gradient on to the weights. The cost is one more
+forward pass; the memory is that of one piece and of all features (Gao et al. 2021, "Scaling deep contrastive learning
+batch size under memory limited setup", for any objective and any method that calls its backbone).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from benchmark.utils.errors import UserError
+from methods import Method
+
+Forward = Callable[..., Any]
+
+
+class InPieces:
+    """A backbone's forward pass, a piece of the batch at a time; the gradient is that of the whole batch."""
+
+    def __init__(self, forward: Forward, size: int) -> None:
+        self.forward, self.size = forward, size
+
+    def __call__(self, images: Tensor, *given: Any, **named: Any) -> Any:
+        if len(images) <= self.size:
+            return self.forward(images, *given, **named)
+
+        def part(piece: Tensor) -> Any:
+            return self.forward(piece, *given, **named)
+
+        if not torch.is_grad_enabled():
+            return _joined([part(piece) for piece in images.split(self.size)])
+        # what requires a gradient here stands for the weights, whose gradients are added up within
+        found = _TwoPasses.apply(torch.zeros((), requires_grad=True), images, part, self.size)
+        return found if len(found) > 1 else found[0]
+
+
+class _TwoPasses(torch.autograd.Function):
+    @staticmethod
+    def forward(context: Any, anchor: Tensor, images: Tensor, part: Forward, size: int) -> tuple[Tensor, ...]:
+        context.part, context.size, context.states = part, size, []
+        kind = images.device.type
+        context.autocast = {"device_type": kind, "dtype": torch.get_autocast_dtype(kind),
+                            "enabled": torch.is_autocast_enabled(kind)}
+        context.save_for_backward(images)
+        found = []
+        for piece in images.split(size):
+            context.states.append(_random_state(images.device))
+            found.append(part(piece))
+        whole = _joined(found)
+        return whole if isinstance(whole, tuple) else (whole,)
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (images,) = context.saved_tensors
+        wanted = context.needs_input_grad[1]
+        to_images = []
+        gpus = [images.device] if images.is_cuda else []
+        pieces = zip(images.split(context.size), context.states, *(g.split(context.size) for g in gradients))
+        with torch.random.fork_rng(devices=gpus):
+            for piece, state, *parts in pieces:
+                _set_random_state(images.device, state)
+                piece = piece.detach().requires_grad_(wanted)
+                with torch.enable_grad(), torch.autocast(**context.autocast):
+                    found = context.part(piece)
+                found = found if isinstance(found, tuple) else (found,)
+                pairs = [(output, gradient) for output, gradient in zip(found, parts) if output.requires_grad]
+                if pairs:
+                    torch.autograd.backward([output for output, _ in pairs], [gradient for _, gradient in pairs])
+                to_images.append(piece.grad)
+        return None, torch.cat(to_images) if wanted else None, None, None
+
+
+def check(method: Method, micro_batch: int) -> None:
+    """A UserError for a method or a network that is not the same in pieces."""
+    if not micro_batch:
+        return
+    if method.whole_batch:
+        raise UserError(f"{type(method).__name__} mixes the images of a batch within the network, so that micro_batch "
+                        f"= {micro_batch} would change what it learns; leave micro_batch out")
+    norms = [name for name, module in method.backbone.named_modules()
+             if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.training]
+    if norms:
+        raise UserError(f"the batch norms of {method.backbone.name} ({norms[0]} and {len(norms) - 1} more) take their "
+                        f"statistics from the whole batch, so that micro_batch = {micro_batch} would change them; "
+                        "freeze them (--set frozen_norm=statistics), or leave micro_batch out")
+
+
+def _joined(found: list[Any]) -> Any:
+    """The outputs of all pieces as those of one call: a tensor, or a tuple of them."""
+    if isinstance(found[0], tuple):
+        return tuple(torch.cat(parts) for parts in zip(*found))
+    return torch.cat(found)
+
+
+def _random_state(device: torch.device) -> tuple[Tensor, Tensor | None]:
+    return torch.get_rng_state(), torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+
+
+def _set_random_state(device: torch.device, state: tuple[Tensor, Tensor | None]) -> None:
+    torch.set_rng_state(state[0])
+    if state[1] is not None:
+        torch.cuda.set_rng_state(state[1], device)
