@@ -47,6 +47,7 @@ class DiVA(Method):
     """
 
     views = 2
+    compiled_parts = ("losses",)
     example_settings: ClassVar[dict[str, Any]] = {"keys": 50, "hidden": 8}
 
     @dataclass(frozen=True)
@@ -96,24 +97,31 @@ class DiVA(Method):
         return F.normalize(torch.cat([w * part for w, part in zip(self.settings.weights, parts)], 1), dim=-1)
 
     def step(self, images: Tensor, labels: Tensor) -> Step:
-        s = self.settings
         first, second = images
-        parts = self.heads(self.features(first))
-        keys = self.encoder(second).chunk(len(HEADS), dim=1)[HEADS.index("selfsimilarity")]
-        with torch.autocast(first.device.type, enabled=False):
+        loss, embeddings, keys = self.losses(self.features(first), self.encoder(second), labels,
+                                             self.steps.count >= self.settings.delay)
+        self.queue.enqueue(keys)
+        return Step(loss, embeddings)
+
+    def losses(self, features: Tensor, slow: Tensor, labels: Tensor,
+               by_samples: bool) -> tuple[Tensor, Tensor, Tensor]:
+        """The loss, the embeddings and the keys of a batch from its features and what the slow network gives."""
+        s = self.settings
+        parts = self.heads(features)
+        keys = slow.chunk(len(HEADS), dim=1)[HEADS.index("selfsimilarity")]
+        with torch.autocast(features.device.type, enabled=False):
             parts = {name: part.float() for name, part in parts.items()}
             keys = F.normalize(keys.float(), dim=-1)
             loss = (self.objective(parts["discriminative"], labels)
                     + s.shared * self._permuted("shared", parts["shared"], labels)
                     + s.intra * self._intra(parts["intra"], labels))
-            if s.selfsimilarity and self.steps.count >= s.delay:
+            if s.selfsimilarity and by_samples:
                 loss = loss + s.selfsimilarity * distance_adapted(
                     parts["selfsimilarity"], keys, self.queue, s.temperature, s.cutoff, s.limit,
                     by_key=s.weights_by_key_released)
             for name, separator in self.separators.items() if self.rho else ():
                 loss = loss + self.rho * separator(parts["discriminative"], parts[name])
-        self.queue.enqueue(keys)
-        return Step(loss, torch.cat(list(parts.values()), 1).detach() / len(HEADS)**0.5)
+        return loss, torch.cat(list(parts.values()), 1).detach() / len(HEADS)**0.5, keys
 
     def _intra(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         objective: Ranked = self.others["intra"]  # type: ignore[assignment]

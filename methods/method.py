@@ -121,6 +121,9 @@ class Method(nn.Module):
     compiles: ClassVar[bool] = True
     """Whether its backbone may be compiled, as it is when training begins; one that changes the network's course from
     outside (hooks) or its form along the way says no."""
+    compiled_parts: ClassVar[tuple[str, ...]] = ()
+    """Functions of its own, from tensors to tensors, that are compiled where the backbone is: heads whose many small
+    operations would take longer to launch than to compute."""
     whole_batch: ClassVar[bool] = False
     """Whether the images of a batch meet within the backbone, which then cannot see them in pieces (`micro_batch`)."""
 

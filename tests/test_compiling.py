@@ -10,9 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounter
 
+import methods
 from benchmark.training import compiling
 from benchmark.training.folding import Folded
 from methods import Method
+from methods.backbones.examples import small_cnn
+from methods.checks import example
 from methods.margin import Margin
 from methods.method import Step
 
@@ -165,3 +168,41 @@ def test_runs_of_one_kind_compile_once(monkeypatch: pytest.MonkeyPatch) -> None:
         compiling._make_room((number,))
         compiling._ready.add((number,))
     assert len(compiling._ready) <= compiling.KEPT
+
+
+@pytest.mark.parametrize(("name", "functions"), [("s2sd", {"forward", "distilled"}), ("diva", {"forward", "losses"})])
+def test_heads_and_a_second_network_are_compiled_too(name: str, functions: set[str],
+                                                     monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_, found = torch.compile, []
+
+    def traced(function: Any, **options: Any) -> Any:
+        found.append(function)
+        return compile_(function, backend="aot_eager", dynamic=False)
+
+    monkeypatch.setattr(torch, "compile", traced)
+    torch.compiler.reset()
+    images, labels = example.glyphs()
+    states = []
+    for mode in ("", "plain"):
+        entry = methods.get(name)
+        torch.manual_seed(0)
+        method = entry.build(small_cnn(), example.CLASSES, example.DIM,
+                             entry.settings(**getattr(entry.cls, "example_settings", {}))).train()
+        batch, optimiser = example.views(method, images), torch.optim.SGD(method.parameters(), lr=0.01)
+        fast = compiling.compiled(method, mode, (name,), lambda batch=batch: batch,
+                                  lambda batch, method=method: method.step(batch, labels).loss.backward())
+        assert fast.mode == mode
+        for step in range(2):
+            torch.manual_seed(step)
+            with fast():
+                method.step(batch, labels).loss.backward()
+            optimiser.step()
+            optimiser.zero_grad()
+            method.after_step()
+        states.append(method.state_dict())
+    assert {function.__name__ for function in found} == functions
+    assert len(found) == (3 if name == "diva" else 2)
+    assert not {"distilled", "losses"} & set(vars(method))
+    for key, value in states[0].items():
+        if isinstance(value, Tensor):
+            torch.testing.assert_close(states[1][key], value, rtol=1e-4, atol=1e-5, msg=key)

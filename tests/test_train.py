@@ -24,6 +24,7 @@ from benchmark.data.store import ImageStore, open_store
 from benchmark.data.task import Side
 from benchmark.training import checkpoint, compiling, meter, train
 from benchmark.training.meter import Diverged
+from benchmark.utils.errors import UserError
 from methods import Method, Objective
 from methods.margin import Margin
 from methods.samplers import batches
@@ -280,6 +281,17 @@ def test_a_short_run_uses_what_a_long_one_compiled() -> None:
     assert compiling.mode_of(short, method, "cuda", 100, ready=True) == "reduce-overhead"
     assert compiling.mode_of(short, method, "cpu", 100, ready=True) == ""
     assert compiling.mode_of(replace(short, compile="no"), method, "cuda", 100, ready=True) == ""
+
+
+def test_a_run_in_pieces_learns_what_one_in_whole_batches_learns(fit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UserError, match=r"batch norms of tiny .* micro_batch = 3"):
+        fit(replace(PLAIN, micro_batch=3), folder="refused")
+    monkeypatch.setattr(Tiny, "train", lambda self, mode=True: nn.Module.train(self, False))
+    whole, parts = fit(), fit(replace(PLAIN, micro_batch=3), folder="parts")
+    assert [line["loss"] for line in of(parts.log, "epoch")] == pytest.approx(
+        [line["loss"] for line in of(whole.log, "epoch")], rel=1e-5)
+    for name, value in whole.method.state_dict().items():
+        torch.testing.assert_close(parts.method.state_dict()[name], value, rtol=1e-4, atol=1e-5, msg=name)
 
 
 def test_batches_do_not_depend_on_the_thread(store: ImageStore) -> None:

@@ -14,6 +14,7 @@ from benchmark.training import precision
 from benchmark.training.folding import folded
 from benchmark.training.pieces import InPieces
 from methods import Method
+from methods.backbones import Backbone
 
 log = logging.getLogger(__name__)
 
@@ -37,31 +38,40 @@ _ready: set[Kind] = set()
 
 
 class Compiled:
-    """A method's backbone in two forms; inside the context the fast one is called, outside the plain one.
+    """A method's networks in two forms; inside the context the fast one is called, outside the plain one.
 
-    Only `forward` is exchanged, and put back: the names in a state dict, and evaluation in batches of other sizes,
-    never see the compiled form. `mode` is empty where nothing is compiled, and the context then changes nothing.
+    Only functions are exchanged (`forward` of its backbones, and its `compiled_parts`), and put back: the names in a
+    state dict, and evaluation in batches of other sizes, never see the compiled form. `mode` is empty where nothing is
+    compiled, and the context then changes nothing unless the networks are to see a batch in pieces.
     """
 
-    def __init__(self, method: Method, fast: Callable[..., object] | None = None, mode: str = "",
-                 micro_batch: int = 0) -> None:
-        self.backbone, self.mode = method.backbone, mode
-        self._fast = InPieces(fast or method.backbone.forward, micro_batch) if micro_batch else fast
+    def __init__(self, method: Method, fast: dict[tuple[nn.Module, str], Callable[..., object]] | None = None,
+                 mode: str = "", micro_batch: int = 0) -> None:
+        self.mode, self._fast = mode, dict(fast or {})
+        if micro_batch:
+            for network in _networks(method):
+                place = network, "forward"
+                self._fast[place] = InPieces(self._fast.get(place, network.forward), micro_batch)
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
-        if self._fast is None:
-            yield
-            return
         if self.mode == "reduce-overhead":
             torch.compiler.cudagraph_mark_step_begin()
-        if isinstance(self._fast, Recorded):
-            self._fast.called = False
-        self.backbone.forward = self._fast  # type: ignore[method-assign]
+        for (owner, name), fast in self._fast.items():
+            if isinstance(fast, Recorded):
+                fast.called = False
+            setattr(owner, name, fast)
         try:
             yield
         finally:
-            del self.backbone.forward
+            for owner, name in self._fast:
+                delattr(owner, name)
+
+
+def _networks(method: Method) -> list[nn.Module]:
+    """Its backbone, and what it has beside it of the kind: a momentum encoder, a frozen copy."""
+    return [method.backbone, *(module for module in method.modules()
+                               if isinstance(module, Backbone) and module is not method.backbone)]
 
 
 class Recorded:
@@ -167,7 +177,7 @@ def compiled(method: Method, mode: str, kind: Kind, images: Callable[[], Tensor]
     state = {name: value.detach().clone() for name, value in method.state_dict().items()}
     batch = images()
     try:
-        fast = Compiled(method, _fast(method.backbone, mode, batch), mode, micro_batch)
+        fast = Compiled(method, _fast(method, mode, batch), mode, micro_batch)
         learning = _learning(method, lambda: step(batch)) if mode == "graphs" else set()
         for _ in range(TRIAL):
             method.zero_grad(set_to_none=True)
@@ -189,11 +199,17 @@ def compiled(method: Method, mode: str, kind: Kind, images: Callable[[], Tensor]
     return fast
 
 
-def _fast(backbone: nn.Module, mode: str, images: Tensor) -> Callable[..., object]:
+def _fast(method: Method, mode: str, images: Tensor) -> dict[tuple[nn.Module, str], Callable[..., object]]:
+    """The fast form of each function that has one."""
     if mode == "graphs":
-        return Recorded(backbone)
-    network = folded(backbone, images.flatten(0, -4)[:2])
-    return torch.compile(network.forward, dynamic=False, mode=None if mode == "plain" else mode)
+        return {(method.backbone, "forward"): Recorded(method.backbone)}
+    few = images.flatten(0, -4)[:2]
+    fast = {(network, "forward"): torch.compile(folded(network, few).forward, dynamic=False,
+                                                mode=None if mode == "plain" else mode)
+            for network in _networks(method)}
+    # without CUDA graphs, which would be recorded anew for every new tensor that a queue keeps
+    return fast | {(method, name): torch.compile(getattr(method, name), dynamic=False)
+                   for name in method.compiled_parts}
 
 
 def _learning(method: Method, step: Callable[[], object]) -> set[str]:

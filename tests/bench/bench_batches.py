@@ -1,4 +1,4 @@
-"""Batches beyond memory (`micro_batch`), and methods with more than one network or head, beside plain training."""
+"""Batches beyond memory (`micro_batch`), beside small ones."""
 
 from __future__ import annotations
 
@@ -42,6 +42,3 @@ def _on_gpu(folder: Path, device: str) -> Iterator[Row]:
     taken = loop(store, "multisimilarity", large, device, folder)
     yield Row(f"the same, batch {LARGE:,} in pieces of 128", taken, plain, "batch 112", 0.7, "images/s")
     yield Row("  its peak GPU memory", torch.cuda.max_memory_allocated() / 1e9, against="aim: under 20 GB", unit="GB")
-    for name, aim in (("s2sd", 6000), ("diva", 5000)):
-        yield Row(f"{name} on ResNet-50, batch 112", loop(store, name, protocol.load("oodml", overrides=many), device,
-                                                         folder), aim, "the aim", 1, "images/s")
