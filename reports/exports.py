@@ -13,9 +13,9 @@ Scores are fractions in CSV and JSON, percent with one decimal elsewhere. The ti
     structure  dataset split frd method protocol backbone source seed, the metric, then a column for each measure
     runs       one row a run, every plain column of the records
 
-`std` is over seeds with n - 1, `low` and `high` bound the 95 % interval over resampled classes and seeds, and
-`rank:low` to `rank:high` are the ranks among which a row does not differ significantly. The last column of each,
-`overrides`, names the keys in which the runs of a row differ from the file of their protocol.
+`std` is over seeds with n - 1, `low` and `high` bound the 95 % interval over resampled classes and seeds, cut at 0
+and 1, and `rank:low` to `rank:high` are the ranks among which a row does not differ significantly. The last column of
+each, `overrides`, names the keys in which the runs of a row differ from the file of their protocol.
 """
 
 from __future__ import annotations
@@ -52,6 +52,8 @@ def _scores(board: Board, *statistics: str) -> pd.DataFrame:
     scores = board.scores[board.scores["statistic"].isin(statistics)]
     place = {row: i for i, row in enumerate(board.rows.index)}
     scores = scores.sort_values("row", key=lambda rows: rows.map(place), kind="stable")
+    # a symmetric interval around a fraction may reach beyond what a fraction can be
+    scores = scores.assign(**{bound: scores[bound].clip(0, 1) for bound in ("low", "high") if bound in scores})
     return scores.join(board.rows.drop(columns="group", errors="ignore").rename(columns={"dataset": "union"}), on="row")
 
 
@@ -61,7 +63,8 @@ def _tidy_ladder(results: Results, metric: str) -> pd.DataFrame:
         for split in views.rungs_of(results.cells(dataset, metric))["split"]:
             cells, errors = results.rung_errors(dataset, split, metric)
             half = errors.half_widths()
-            rows.append(cells.assign(metric=metric, low=cells["score"] - half, high=cells["score"] + half))
+            rows.append(cells.assign(metric=metric, low=(cells["score"] - half).clip(0, 1),
+                                     high=(cells["score"] + half).clip(0, 1)))
     return _joined(rows, ["dataset", "metric", *ROW, "split", "kind", "frd", "score", "std", "n", "low", "high"])
 
 

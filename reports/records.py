@@ -31,7 +31,7 @@ RECORD, FAILURE, FAILURES = "record.json", "failure.json", "failures.jsonl"
 _MAYBE = (int, float, type(None))
 FACTS = (
     "dataset", "split", "kind", "frd", "method", "family", "seed", "protocol", "backbone", "source", "identity",
-    "path", "iteration", "frd_class_means_released", "frd_equal_n", "dataset_hash", "split_hash",
+    "path", "iteration", "frd_class_means_released", "frd_equal_n", "dataset_hash", "contents", "split_hash",
     "train_classes", "test_classes",
     "train_images", "test_images", "ladder", "parts", "members", "weights", "papers", "tags", "summary", "cite",
     "settings", "trains", "trainable_parameters", "total_parameters", "protocol_settings", "chosen_epochs", "curve",
@@ -150,7 +150,8 @@ def _row(record: dict[str, Any], path: Path, shared: dict[str, Any]) -> dict[str
         "method": method["name"], "family": method["family"], "seed": record["seed"],
         "protocol": record["protocol"]["name"], "backbone": record["backbone"]["name"], "source": record["source"],
         "identity": record["identity"], "path": str(path), "split_hash": split["hash"],
-        "dataset_hash": record["dataset_hash"], "weights": record["backbone"]["weights"],
+        "dataset_hash": record["dataset_hash"], "contents": record.get("contents"),
+        "weights": record["backbone"]["weights"],
         "ladder": one(tuple((int(i), float(frd)) for i, frd in split["ladder"])),
         "parts": one(split.get("parts")), "members": one(tuple(record["domains"])),
         "protocol_settings": one(record["protocol"]),

@@ -75,6 +75,12 @@ def select(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     for dataset, count in frame.loc[ladder != current, "dataset"].value_counts(sort=False).sort_index().items():
         notes.append(f"{count} runs on an older ladder of {dataset} are set aside.")
     frame = frame[ladder == current].reset_index(drop=True)
+    if "contents" in frame:  # which records of earlier versions, and those of drawn images, do not say
+        newest = frame["contents"].groupby(frame["dataset"]).transform("last")
+        other = frame["contents"].notna() & (frame["contents"] != newest)
+        for dataset, count in frame.loc[other, "dataset"].value_counts(sort=False).sort_index().items():
+            notes.append(f"{count} runs on other files of {dataset} than the newest are set aside.")
+        frame = frame[~other].reset_index(drop=True)
     weights = frame.assign(weights=frame["weights"].map(lambda value: {"weights": value}))
     settings = {"method": _settings_of_rows(frame, "method", "settings"),
                 "protocol": _settings_of_rows(frame, "protocol", "protocol_settings"),

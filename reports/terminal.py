@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from reports.analysis import progress
+from reports.analysis import progress, views
 from reports.analysis.progress import StudyProgress
 from reports.analysis.results import Results
 from reports.storage.text import one_line, printable
@@ -16,7 +16,7 @@ from reports.tables import formats
 
 def summary(results: Results, lost: pd.DataFrame, metric: str = "recall@1",
             studies: Sequence[StudyProgress] = ()) -> str:
-    """The AGS board of each protocol, the board of each union, and lines on studies and on runs without a result."""
+    """The boards of each protocol, each union and each dataset without a ladder; lines on studies and lost runs."""
     blocks = []
     for protocol in results.protocols:
         board = results.ags(metric, protocol)
@@ -30,9 +30,9 @@ def summary(results: Results, lost: pd.DataFrame, metric: str = "recall@1",
                 title = (f"{metric} on {dataset}, protocol {protocol}, ranked by the harmonic mean (percent)"
                          f"{tables.differing(part)}")
                 blocks.append(f"{title}\n\n{formats.to_text(tables.without_parts(tables.union_table(part, metric)))}")
-    if not blocks:
-        count = len(results.runs)
-        blocks.append(f"No ladder and no union among {count} runs: nothing to rank, the pages show their scores.\n")
+    for dataset in results.without_ladder:
+        table = views.heat_table(results, dataset, metric)
+        blocks.append(f"{table.caption} (percent)\n\n{formats.to_text(table)}")
     lines = [*results.notes]
     for study in studies:
         shown = progress.shown(study, results.runs)

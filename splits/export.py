@@ -17,14 +17,16 @@ COLUMNS = ("image", "class", "label", "part", "role")
 
 
 def image_list(split: Split, paths: Sequence[str], labels: np.ndarray, classes: Sequence[str],
-               roles: np.ndarray | None = None) -> Iterator[tuple[str, str, int, str, str]]:
+               roles: np.ndarray | None = None,
+               hold_out: bool = False) -> Iterator[tuple[str, str, int, str, str]]:
     """(image, class, label, part, role) of every image of a split, train before test.
 
-    `part` is train, validation (train classes that are held out) or test. Labels run from 0 in each side, in the
+    `part` is train or test; with `hold_out` the classes of the training side that a run may choose its epoch by, and
+    otherwise trains on, are marked validation. Labels run from 0 in each side, in the
     order of the split's classes; `role` is query or gallery where a dataset tells these apart, else empty.
     """
     _check(split, paths, labels, classes)
-    held = set(split.validation)
+    held = set(split.validation) if hold_out else set()
     for side, part in ((split.train, "train"), (split.test, "test")):
         number = {name: i for i, name in enumerate(side)}
         for i, label in enumerate(labels):
@@ -35,7 +37,7 @@ def image_list(split: Split, paths: Sequence[str], labels: np.ndarray, classes: 
 
 
 def export(split: Split, paths: Sequence[str], labels: np.ndarray, classes: Sequence[str], form: str,
-           roles: np.ndarray | None = None) -> Iterator[str]:
+           roles: np.ndarray | None = None, hold_out: bool = False) -> Iterator[str]:
     """The image list of a split as text, line by line: csv with a header, json as an array, txt with tabs.
 
     >>> split = Split(1, "default", 0, ("a",), ("b",), (), 1, 1, None, None)
@@ -48,7 +50,7 @@ def export(split: Split, paths: Sequence[str], labels: np.ndarray, classes: Sequ
         raise SplitError(f"unknown format '{form}'; there are {', '.join(FORMATS)}")
     # Before the first line goes out, so that a mistake leaves no half-written list.
     _check(split, paths, labels, classes)
-    entries = image_list(split, paths, labels, classes, roles)
+    entries = image_list(split, paths, labels, classes, roles, hold_out)
     if form == "csv":
         yield _csv(COLUMNS)
         yield from map(_csv, entries)

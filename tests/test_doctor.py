@@ -199,7 +199,8 @@ def test_files_changed_under_the_same_names_are_noticed(own, tmp_path, jobs):
     (line,) = [line for line in done.output.splitlines() if ": changed: " in line]
     assert "2 images" in line
     assert "b/2.jpg, c/0.jpg" in line
-    assert str(tmp_path / "work" / "cache") in line
+    assert CliRunner().invoke(command, ["prepare", name, "--data", str(own), *work]).exit_code == 0
+    assert CliRunner().invoke(command, ["check", name, "--data", str(own), *work]).exit_code == 0
 
 
 def test_a_copy_that_changed_on_disk_is_noticed_when_it_is_prepared_again(own, tmp_path):

@@ -154,7 +154,7 @@ def flock(tmp_path):
         csv.writer(text).writerows([rows[0], *(row for row in rows[1:] if row[3] in chosen)])
         (tmp_path / "flock.csv").write_text(text.getvalue())
         built = CliRunner().invoke(cli, ["splits", "build", "--dataset", f"csv:{tmp_path / 'flock.csv'}", "--work",
-                                         str(tmp_path / "work"), "--default-only"])
+                                         str(tmp_path / "work"), "--default-only", "--replace"])
         assert built.exit_code == 0, built.output + repr(built.exception)
         ids = [row[0] for row in rows[1:] if row[2] == "test" and row[3] in chosen]
         x = np.random.default_rng(2).normal(size=(len(ids), 6)).astype(np.float32)
@@ -191,7 +191,7 @@ def test_a_member_without_a_gallery_is_told(flock):
     assert result.output.count("nan") == 14  # seven measures of the member, seven of the mean
     _, _, alone = flock(("shop",))
     assert isinstance(alone.exception, UserError), alone.output + repr(alone.exception)
-    assert "every test image of split 1 is a query, there is no gallery" in str(alone.exception)
+    assert "split 1: every test image is a query, there is no gallery" in str(alone.exception)
 
 
 @pytest.mark.parametrize(("device", "message"), [

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from benchmark.commands import columns
+from benchmark.commands import columns, columns_option
 from benchmark.utils.workspace import Workspace, workspace_options
 
 if TYPE_CHECKING:
@@ -91,6 +91,7 @@ def _sizes(counts: Counts) -> tuple[str, str, str]:
 @click.option("--sheet", type=click.Path(dir_okay=False, path_type=Path),
               help="Write a contact sheet of sampled images to this PNG [embedded datasets: WORK/NAME-contact.png].")
 @workspace_options
+@columns_option
 def show(workspace: Workspace, name: str, sheet: Path | None) -> None:
     """Where a dataset comes from, its tree and its counts."""
     from benchmark import datasets
@@ -149,6 +150,8 @@ def _figures(index: DatasetIndex) -> None:
     if alone:
         click.echo(f"classes of one image: {len(alone):,}, the first '{alone[0]}'; such an image has nothing to be "
                    "matched with and is left out of the scores")
+    if index.note:
+        click.echo(f"note: {index.note}")
     click.echo(f"index hash: {index.hash}")
 
 
@@ -160,6 +163,7 @@ def _indented(text: str) -> str:
 @click.argument("name")
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes that decode [default: one a core].")
 @workspace_options
+@columns_option
 def check(workspace: Workspace, name: str, jobs: int | None) -> None:
     """Decode every image of a dataset and say what is wrong. Exit code 0: sound, 1: something is wrong.
 
@@ -169,7 +173,8 @@ def check(workspace: Workspace, name: str, jobs: int | None) -> None:
     from tqdm import tqdm
 
     from benchmark import datasets
-    from benchmark.data.doctor import count, describe, examine
+    from benchmark.data.contents import changed_silently, contents
+    from benchmark.data.doctor import count, describe, examine, first
     from benchmark.data.store import kept
     from benchmark.utils.errors import UserError
 
@@ -180,19 +185,25 @@ def check(workspace: Workspace, name: str, jobs: int | None) -> None:
         click.echo(f"{name}: {error}")
         _expected(dataset.tree)
         sys.exit(1)
+    silently = changed_silently(index, workspace.cache)
     with tqdm(total=len(index), unit="img", desc=f"decoding {name}", file=sys.stderr, disable=None) as bar:
         report = examine(index, dataset.counts, jobs, bar.update, kept(index, workspace.cache))
     problems = report.problems()
+    if silently:
+        problems.append(f"changed: {len(silently):,} files have other bytes than before, though their size and time of "
+                        f"change are the same: {first(silently, 5)}; put them back, or make ladders and runs anew")
     where = "" if index.root is None else f" in {index.root}"
     for problem in problems:
         click.echo(f"{name}{where}: {problem}")
-    for note in report.notes():
+    for note in [*([index.note] if index.note else []), *report.notes()]:
         click.echo(f"{name}{where}: note: {note}")
     if problems:
         _expected(dataset.tree)
         sys.exit(1)
     official = " (the official counts)" if dataset.counts is not None else ""
     click.echo(f"{name}: sound; {describe(count(index))}{official}")
+    if found := contents(index, workspace.cache):
+        click.echo(f"hash of the files' contents: {found}")
 
 
 def _expected(tree: str) -> None:
@@ -204,12 +215,20 @@ def _expected(tree: str) -> None:
 @click.argument("name")
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes that decode [default: one a core].")
 @workspace_options
+@columns_option
 def prepare(workspace: Workspace, name: str, jobs: int | None) -> None:
-    """Decode every image of a dataset once and keep it for training; what is kept already is verified by its hash."""
+    """Decode every image of a dataset once and keep it for training; what is kept already is verified by its hash.
+
+    It serves as long as no file has another size or time of change; a sample of the files is read again all the same.
+    """
     from benchmark import datasets
+    from benchmark.data.contents import SAMPLE, changed_silently
     from benchmark.data.store import open_store
 
     index = datasets.load(name, workspace.data)
+    if changed := changed_silently(index, workspace.writable().cache, SAMPLE):
+        click.echo(f"{name}: {changed[0]} has other bytes than before, though its size and time of change are the "
+                   "same: all files are read anew", err=True)
     store = open_store(index, workspace.writable().cache, jobs=jobs, progress=True)
     store.verify()
     click.echo(f"{name}: {len(store):,} images decoded, {store.nbytes / 1e9:.2f} GB in {store.folder}")

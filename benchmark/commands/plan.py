@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from benchmark.commands import columns_option
 from benchmark.commands.run import show, sweep_options
 from benchmark.utils.workspace import Workspace, workspace_options
 
@@ -13,6 +14,7 @@ from benchmark.utils.workspace import Workspace, workspace_options
 @click.command()
 @sweep_options
 @workspace_options
+@columns_option
 def command(workspace: Workspace, **arguments: Any) -> None:
     """Show the runs of a sweep (done, running, failed, missing) and the time, memory and disk that the rest will take.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from benchmark.commands import columns_option
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace, workspace_options
 
@@ -137,6 +138,7 @@ def show(workspace: Workspace, arguments: dict[str, Any]) -> None:
 @sweep_options
 @click.option("--dry-run", is_flag=True, help="Only show what would be done and what it costs, as `oodml plan`.")
 @workspace_options
+@columns_option
 def command(workspace: Workspace, dry_run: bool, **arguments: Any) -> None:
     """Train methods on every rung of the ladders of datasets; what is done already is skipped.
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from benchmark.commands import columns_option
 from benchmark.utils.errors import UserError, is_user_error
 from benchmark.utils.workspace import Workspace, workspace_options
 
@@ -50,6 +51,10 @@ def _ladder_options(function: Any) -> Any:
     return function
 
 
+_replace_option = click.option("--replace", is_flag=True, help="Replace a ladder that runs stand on; it is kept in "
+                                                              "WORK/splits/replaced.")
+
+
 def _iterations(text: str) -> list[int | str]:
     """
     >>> _iterations("-10,0,R22")
@@ -68,10 +73,13 @@ def _iterations(text: str) -> list[int | str]:
 @click.option("--rung-iterations", metavar="LIST",
               help="Take the splits of these iterations: -10,0,6,R22 (R: removal).")
 @click.option("--default-only", is_flag=True, help="The default split alone: no features, no distance.")
+@_replace_option
 @_ladder_options
 @_feature_options
 @workspace_options
-def build(workspace: Workspace, names: tuple[str, ...], rung_iterations: str | None, **options: Any) -> None:
+@columns_option
+def build(workspace: Workspace, names: tuple[str, ...], rung_iterations: str | None, replace: bool,
+          **options: Any) -> None:
     """Build the ladder of a dataset, its splits from easy to hard, by swapping and removing classes.
 
     Of several datasets, one that gets no ladder does not keep the others from theirs.
@@ -89,9 +97,13 @@ def build(workspace: Workspace, names: tuple[str, ...], rung_iterations: str | N
     for name in names:
         click.echo(f"{name}: building the ladder")
         try:
-            if warning := ladders.replaced(name, workspace):
+            if ":" in name and (note := datasets.load(name, workspace.data).note):
+                click.echo(f"{name}: note: {note}")
+            if warning := ladders.replaced(name, workspace, replace):
                 click.echo(f"{name}: warning: {warning}", err=True)
             ladder = ladders.build(name, workspace, rung_iterations=chosen, progress=_tell, **options)
+            if not replace:
+                ladders.refuse_to_replace(ladder.dataset, ladder, workspace)
             path = ladders.save(ladder, workspace)
         except Exception as error:
             if len(names) == 1 or not is_user_error(error):
@@ -114,6 +126,7 @@ def _tell(step: Any) -> None:
 @command.command()
 @click.option("--dataset", required=True)
 @workspace_options
+@columns_option
 def show(workspace: Workspace, dataset: str) -> None:
     """The rungs (splits) of a ladder: classes, images, distances, the i.i.d. baseline, and how it was made."""
     from benchmark.data import ladders
@@ -136,6 +149,7 @@ def show(workspace: Workspace, dataset: str) -> None:
 @click.option("--seed", type=int, default=0)
 @_feature_options
 @workspace_options
+@columns_option
 def plot(workspace: Workspace, dataset: str, umap: bool, out: Path | None, seed: int, **options: Any) -> None:
     """Figures: the distance over iterations, and train and test images of three splits in the plane."""
     from benchmark.data import ladder_figures
@@ -152,6 +166,7 @@ def plot(workspace: Workspace, dataset: str, umap: bool, out: Path | None, seed:
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--dataset", help="The dataset, if it is your own: folder:PATH, csv:FILE [default: the manifest's].")
 @workspace_options
+@columns_option
 def verify(workspace: Workspace, files: tuple[Path, ...], dataset: str | None) -> None:
     """Check manifests: hash, disjoint sides, classes and counts against the dataset on disk."""
     from benchmark.data import ladders
@@ -169,9 +184,13 @@ def verify(workspace: Workspace, files: tuple[Path, ...], dataset: str | None) -
 @click.option("--dataset", required=True)
 @click.option("--split", metavar="ID", help="Number of a split in the ladder, or `default` [default: all].")
 @click.option("--format", "form", type=click.Choice(["csv", "json", "txt"]), default="csv")
+@click.option("--hold-out", is_flag=True, help="Mark the validation classes, which runs train on unless their protocol "
+                                               "says `validation = true`.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder [default: WORK/splits].")
 @workspace_options
-def export(workspace: Workspace, dataset: str, split: str | None, form: str, out: Path | None) -> None:
+@columns_option
+def export(workspace: Workspace, dataset: str, split: str | None, form: str, hold_out: bool,
+           out: Path | None) -> None:
     """Write the images of each split as a list that any training code can read."""
     from benchmark import datasets
     from benchmark.data import ladders
@@ -185,15 +204,16 @@ def export(workspace: Workspace, dataset: str, split: str | None, form: str, out
     for rung in ladder.splits if split is None else [ladders.rung(ladder, split)]:
         path = below(folder, f"{plain(ladder.dataset, 'dataset')}-{rung.id}.{form}")
         with path.open("w", encoding="utf-8", newline="") as stream:
-            stream.writelines(lines(rung, index.paths, index.labels, index.classes, form, index.roles))
+            stream.writelines(lines(rung, index.paths, index.labels, index.classes, form, index.roles, hold_out))
         click.echo(f"wrote {path}")
 
 
 @command.command("import")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--dataset", required=True)
+@_replace_option
 @workspace_options
-def import_(workspace: Workspace, file: Path, dataset: str) -> None:
+def import_(workspace: Workspace, file: Path, dataset: str, replace: bool) -> None:
     """Take over a split file released with the ooDML paper; nothing in it is run."""
     from benchmark.data import ladders
 
@@ -205,6 +225,8 @@ def import_(workspace: Workspace, file: Path, dataset: str) -> None:
     click.echo(ladders.table(imported.ladder))
     if imported.missing_classes:
         raise click.ClickException("nothing was written, as runs would miss these classes")
+    if not replace:
+        ladders.refuse_to_replace(imported.ladder.dataset, imported.ladder, workspace)
     click.echo(f"wrote {ladders.save(imported.ladder, workspace)}")
 
 

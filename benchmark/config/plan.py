@@ -49,14 +49,17 @@ class RunSpec:
     seed: int
     code: str = ""
     """Of a plug-in's method the hash of its source; empty for the suite's own."""
+    contents: str = ""
+    """The hash of what the dataset's files contain; empty where images are drawn, and in runs of earlier versions."""
 
     __pydantic_config__ = {"extra": "forbid"}
 
     def facts(self) -> dict[str, Any]:
         """All of it as JSON has it, for `of`."""
         facts = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        if not self.code:  # the key came later, and most runs have none
-            del facts["code"]
+        for key in ("code", "contents"):  # which came later, and which most runs have not
+            if not facts[key]:
+                del facts[key]
         return {**facts, "protocol": self.protocol.identity()}
 
     @classmethod
@@ -114,7 +117,7 @@ def differences(before: RunSpec, now: RunSpec) -> list[str]:
     """
     named = {"dataset_hash": "the dataset's files", "split_hash": "the classes of the split",
              "weights": "the backbone's weights", "method": "the method", "seed": "the seed",
-             "code": "the source of the plug-in"}
+             "code": "the source of the plug-in", "contents": "what the dataset's files contain"}
     lines = [text for key, text in named.items() if getattr(before, key) != getattr(now, key)]
     for part in ("protocol", "settings", "base_settings"):
         old, new = before.facts()[part], now.facts()[part]
@@ -182,7 +185,7 @@ def _text(value: Any) -> str:
 
 def plan(ladder: Ladder, index_hash: str, names: Iterable[str], *, protocol: str, seeds: Iterable[int],
          splits: Iterable[int] | None = None, overrides: Overrides | None = None,
-         weights_file: str | None = None) -> list[RunSpec]:
+         weights_file: str | None = None, contents: str = "") -> list[RunSpec]:
     """The run specs of one dataset, ordered so that a part of them is already useful: a seed of everything first."""
     overrides = overrides or Overrides()
     chosen = [ladder.split(i) for i in splits] if splits is not None else list(ladder.splits)
@@ -205,7 +208,7 @@ def plan(ladder: Ladder, index_hash: str, names: Iterable[str], *, protocol: str
                               *_typed(entry, settings, base))
         made.append((name, settings, base, own, weights.identify(own.backbone, weights_file)))
     code = {name: methods.code_of(name) for name in names}
-    return [RunSpec(ladder.dataset, index_hash, split.id, split.hash, *one, seed, code[one[0]])
+    return [RunSpec(ladder.dataset, index_hash, split.id, split.hash, *one, seed, code[one[0]], contents)
             for seed in seeds for one in made for split in chosen]
 
 

@@ -25,7 +25,8 @@ from benchmark.utils.signals import block_signals
 
 CHUNK = 64
 PUT_BACK = {"": "unpack the archive again", "csv": "put them back or take their lines out of the list",
-            "folder": "put them back", "union": "put them back, or unpack the archive they come from again"}
+            "folder": "put them back", "parquet": "fetch the shard again", "wds": "fetch the shard again",
+            "union": "put them back, or unpack the archive they come from again"}
 """What mends a missing image, by the family of the dataset."""
 
 
@@ -53,8 +54,6 @@ class Report:
     """(training image, test image) with the same pixels."""
     changed: list[str] = field(default_factory=list)
     """Images that are no longer those that were decoded for training."""
-    store: Path | None = None
-    """Where these lie."""
     single: list[str] = field(default_factory=list)
     """Classes of one image, unless the official dataset has them."""
     counts: str = ""
@@ -89,8 +88,8 @@ class Report:
                          "scores on them measure memory")
         if self.changed:
             problems.append(f"changed: {len(self.changed):,} images are not those that were decoded for training: "
-                         f"{first(self.changed, most)}; put them back, or delete {self.store} and make ladders "
-                         "and runs anew")
+                         f"{first(self.changed, most)}; put them back, or decode them anew (`oodml datasets "
+                         "prepare`) and make ladders and runs of them")
         if self.single:
             problems.append(f"single: {len(self.single):,} classes have one image, which has nothing to be matched "
                          f"with: {first(self.single, most)}; add images or remove the class")
@@ -130,7 +129,7 @@ def examine(index: DatasetIndex, official: Counts | None = None, jobs: int | Non
 
     With the `store` that was made of them each is held against its copy there.
     """
-    report = Report(len(index), _family(index), store=store.folder if store else None)
+    report = Report(len(index), _family(index))
     counts = count(index)
     if official is not None and counts != official:
         report.counts = f"{describe(counts)}; official are {describe(official)}"
@@ -189,7 +188,7 @@ def look_at(index: DatasetIndex, i: int, store: ImageStore | None = None) -> Loo
 def _size(index: DatasetIndex, i: int) -> int:
     if isinstance(index.opener, Members):
         return _size(*index.opener.locate(i))
-    return (index.root / index.paths[i]).stat().st_size if index.root is not None else 1
+    return 1 if index.opener or index.root is None else (index.root / index.paths[i]).stat().st_size
 
 
 _shared: tuple[DatasetIndex, ImageStore | None]

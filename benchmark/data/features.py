@@ -77,7 +77,7 @@ def _compute(index: DatasetIndex, loader: Loader, backbone: nn.Module, final: Pa
     growing = GrowingFile(final.with_name("features.part"))
     # Halves in two precisions would be worse than a new start.
     if growing.pieces and growing.pieces[0]["precision"] != precision:
-        growing.discard()
+        growing.keep(0)
     done = sum(piece["rows"] for piece in growing.pieces)
     left = torch.arange(done, len(index))
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,6 +19,7 @@ from benchmark.datasets import DatasetIndex
 from benchmark.utils import provenance
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
+from reports.records import RECORD
 from reports.storage import paths
 from splits import SplitError, compare, manifest, official, union
 from splits.compare import Comparison, CrossDistances
@@ -136,11 +138,58 @@ def path_of(workspace: Workspace, name: str) -> Path:
 
 
 def save(ladder: Ladder, workspace: Workspace) -> Path:
-    """Write the ladder to its file, WORK/splits/NAME.json."""
+    """Write the ladder to its file, WORK/splits/NAME.json; one that runs stand on is kept as replaced/NAME-HASH8.json.
+    """
     path = path_of(workspace, ladder.dataset)
     path.parent.mkdir(parents=True, exist_ok=True)
+    before = _present(path)
+    if before is not None and runs_left_behind(before, ladder, workspace):
+        aside = path.parent / "replaced"
+        aside.mkdir(exist_ok=True)
+        manifest.save(before, aside / f"{path.stem}-{before.hash[:8]}.json")
     manifest.save(ladder, path)
     return path
+
+
+def refuse_to_replace(dataset: str, ladder: Ladder | None, workspace: Workspace) -> None:
+    """A UserError where runs stand on splits of the ladder that is there which this one, if any, does not have."""
+    path = path_of(workspace, dataset)
+    before = _present(path)
+    count = 0 if before is None else runs_left_behind(before, ladder, workspace)
+    if count:
+        raise UserError(f"{path} is left as it is: {count} runs in {workspace.runs / dataset} stand on splits that the "
+                        "new ladder does not have, and would no longer count; --replace writes it all the same and "
+                        f"keeps the old one in {path.parent / 'replaced'}, --work DIR builds it elsewhere")
+
+
+def runs_left_behind(before: Ladder, now: Ladder | None, workspace: Workspace) -> int:
+    """How many runs, finished or begun, are on splits of a ladder that another does not have."""
+    lost = {split.hash for split in before.splits} - {split.hash for split in (now.splits if now else ())}
+    home = workspace.runs / paths.plain(before.dataset, "dataset")
+    return sum(_split_hash(folder) in lost for folder in home.glob("*/*/s*/")) if lost else 0
+
+
+def _split_hash(folder: Path) -> str:
+    """Of the split that a run is on; '' where nothing of it is left but its failure."""
+    if not (folder / RECORD).is_file() and not any(folder.glob("checkpoint-*")):
+        return ""
+    for name, keys in (("spec.json", ("split_hash",)), (RECORD, ("split", "hash"))):
+        try:
+            facts = json.loads((folder / name).read_text(encoding="utf-8"))
+            for key in keys:
+                facts = facts[key]
+            return str(facts)
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            continue
+    return ""
+
+
+def _present(path: Path) -> Ladder | None:
+    """The ladder in a file, if there is one that can be used."""
+    try:
+        return manifest.load(path)
+    except SplitError:
+        return None
 
 
 def load(workspace: Workspace, name: str, index: DatasetIndex | None = None) -> Ladder:
@@ -162,20 +211,21 @@ def load(workspace: Workspace, name: str, index: DatasetIndex | None = None) -> 
     return ladder
 
 
-def replaced(name: str, workspace: Workspace) -> str:
+def replaced(name: str, workspace: Workspace, replace: bool = False) -> str:
     """What to know before the ladder of one's own dataset replaces one from other files; '' if none is there.
 
-    Whether the files changed or two datasets share a name cannot be told: a manifest does not say where they lay.
+    A UserError where runs stand on that one, unless it shall be replaced all the same. Whether the files changed or two
+    datasets share a name cannot be told: a manifest does not say where they lay.
     """
     if ":" not in name:
         return ""
     index = datasets.load(name, workspace.data)
     path = path_of(workspace, index.name)
-    try:
-        if manifest.load(path).dataset_hash == index.hash:
-            return ""
-    except SplitError:  # none is there, or none that could be used
+    before = _present(path)
+    if before is None or before.dataset_hash == index.hash:
         return ""
+    if not replace:
+        refuse_to_replace(index.name, None, workspace)
     return (f"{path} was built from other files and will be replaced; if that is another dataset which is named "
             f"'{index.name}' too, stop here and rename one of the two, or give each a working folder of its own "
             "(--work DIR)")

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import shutil
 import signal
 import sys
@@ -29,6 +28,7 @@ import numpy as np
 from filelock import FileLock
 from PIL import Image
 
+from benchmark.data import contents
 from benchmark.datasets.index import DatasetIndex, upright
 from benchmark.utils.errors import UserError
 from benchmark.utils.files import GrowingFile, disk_errors, write_json
@@ -81,6 +81,11 @@ class ImageStore:
         return self.facts["hash"]
 
     @property
+    def contents(self) -> str:
+        """The hash of the files that they were decoded from; '' where they were drawn."""
+        return self.facts.get("contents", "")
+
+    @property
     def nbytes(self) -> int:
         return self.facts["nbytes"]
 
@@ -120,59 +125,87 @@ class ImageStore:
 
 
 def kept(index: DatasetIndex, folder: Path) -> ImageStore | None:
-    """The decoded images of a dataset below `folder`, if they were made."""
-    home = _home(index, folder)
-    return ImageStore(home) if (home / "pixels.bin").is_file() else None
+    """The decoded images of a dataset below `folder`: those of its files as they are now, else the newest."""
+    home = _home(index, folder, contents.contents(index, folder))
+    if (home / "pixels.bin").is_file():
+        return ImageStore(home)
+    before = contents.decoded(index, folder)
+    return ImageStore(before) if before is not None and (before / "pixels.bin").is_file() else None
 
 
-def _home(index: DatasetIndex, folder: Path) -> Path:
-    return folder / f"images-{re.sub(r'[^A-Za-z0-9_.-]+', '_', index.name)}-{index.hash[:8]}"
+def _home(index: DatasetIndex, folder: Path, content: str) -> Path:
+    """Where the decoded images of these files lie; of drawn ones the list alone counts."""
+    key = hashlib.sha256(f"{index.hash} {content}".encode()).hexdigest() if content else index.hash
+    return folder / f"images-{contents.slug(index)}-{key[:8]}"
+
+
+def fits_earlier(index: DatasetIndex, folder: Path, most: int = 32) -> bool:
+    """Whether the files are those that an earlier version, which knew them by their names, decoded into `folder`.
+
+    A few images are held against theirs. True as well where nothing of it is left.
+    """
+    home = _home(index, folder, "")
+    if not (home / "pixels.bin").is_file():
+        return True
+    store = ImageStore(home)
+    sample = np.unique(np.linspace(0, len(index) - 1, most).astype(int)).tolist()
+    return len(store) == len(index) and all(np.array_equal(decode(index, i)[0], store.image(i)) for i in sample)
 
 
 def open_store(index: DatasetIndex, folder: Path, *, jobs: int | None = None, progress: bool = True) -> ImageStore:
     """The decoded images of a dataset in `folder/images-NAME-HASH8/`, made now if they are not there.
 
-    Work goes on where a killed call stopped, after checking what it left by hash. A second process that asks for
-    the same images waits for the first. `jobs` processes decode (default: one a core, fewer for small sets). They are
-    found again by the names of the files, which are not looked at: `oodml datasets check` tells where one has changed.
+    They are found again as long as the files contain the same (`contents`). Work goes on where a killed call stopped,
+    after checking what it left by hash. A second process that asks for the same images waits for the first. `jobs`
+    processes decode (default: one a core, fewer for small sets).
     """
-    store = kept(index, folder)
-    if store is not None:
-        return store
-    home = _home(index, folder)
     if len(index) == 0:
         raise UserError(f"dataset '{index.name}' has no images: `oodml datasets check {index.typed}` shows what was "
                         "expected and where")
-    with disk_errors(home):
-        home.mkdir(parents=True, exist_ok=True)
-    with FileLock(home / "lock"):
-        if not (home / "pixels.bin").is_file():
-            _make(index, home, jobs, progress)
+    content = contents.contents(index, folder, progress)
+    home = _home(index, folder, content)
+    if not (home / "pixels.bin").is_file():
+        # By the list alone: what was decoded before a broken file was replaced serves again.
+        part = folder / f"images-{contents.slug(index)}-{index.hash[:8]}-part"
+        with disk_errors(home):
+            home.mkdir(parents=True, exist_ok=True)
+            part.mkdir(exist_ok=True)
+        with FileLock(part / "lock"):
+            if not (home / "pixels.bin").is_file():
+                _make(index, folder, part, home, jobs, progress)
     return ImageStore(home)
 
 
-def _make(index: DatasetIndex, home: Path, jobs: int | None, progress: bool) -> None:
+def _make(index: DatasetIndex, folder: Path, part: Path, home: Path, jobs: int | None, progress: bool) -> None:
     from tqdm import tqdm
 
-    pixels = GrowingFile(home / "pixels.part")
+    files, before = contents.digests(index, folder), contents.stamp(index)
+    starts = list(range(0, len(index), CHUNK))
+    # images that share a file (a shard) are known by all files together
+    sources = [contents.combined(files[start:start + CHUNK] if len(files) == len(index) else files) for start in starts]
+    pixels = GrowingFile(part / "pixels.part")
     try:
+        pixels.keep(next((i for i, piece in enumerate(pixels.pieces) if piece.get("files") != sources[i]),
+                         len(pixels.pieces)))
         _check_disk(index, home, pixels.size, progress)
-        todo = list(range(0, len(index), CHUNK))[len(pixels.pieces):]
+        todo = starts[len(pixels.pieces):]
         done = sum(len(piece["geometry"]) for piece in pixels.pieces)
         with tqdm(total=len(index), initial=done, desc=f"decoding {index.name}", unit="img",
                   disable=not progress) as bar:
-            for sizes, data, digest in _decode_all(index, todo, jobs or min(cores(), -(-len(todo) // 4))):
-                pixels.append(data, digest, geometry=sizes)
+            for sizes, data, piece in _decode_all(index, todo, jobs or min(cores(), -(-len(todo) // 4))):
+                pixels.append(data, piece, geometry=sizes, files=sources[len(pixels.pieces)])
                 bar.update(len(sizes))
+        if contents.stamp(index) != before:
+            raise UserError(f"files of '{index.name}' were changed while they were decoded; run again")
         geometry = np.array([row for piece in pixels.pieces for row in piece["geometry"]], np.int32)
         pieces = [piece["sha256"] for piece in pixels.pieces]
-        content = hashlib.sha256(json.dumps([VERSION, CHUNK, geometry.tolist(), pieces]).encode()).hexdigest()
+        digest = hashlib.sha256(json.dumps([VERSION, CHUNK, geometry.tolist(), pieces]).encode()).hexdigest()
         with disk_errors(home):
             np.save(home / "geometry.npy", geometry)
         write_json(home / "store.json", {
-            "version": VERSION, "dataset": index.name, "index": index.hash, "images": len(index), "nbytes": pixels.size,
-            "shorter_side": SHORTER_SIDE, "filter": "Pillow bilinear, antialiased", "chunk": CHUNK, "hash": content,
-            "pieces": pieces})
+            "version": VERSION, "dataset": index.name, "index": index.hash, "contents": contents.combined(files),
+            "images": len(index), "nbytes": pixels.size, "shorter_side": SHORTER_SIDE,
+            "filter": "Pillow bilinear, antialiased", "chunk": CHUNK, "hash": digest, "pieces": pieces})
         # Last, as its presence under the final name says that all is there.
         pixels.finish(home / "pixels.bin")
     finally:

@@ -24,6 +24,17 @@ class Side:
     def __len__(self) -> int:
         return len(self.ids)
 
+    @property
+    def unmatched(self) -> str:
+        """Why no image of this side can be found for another; '' where some can."""
+        roles = np.full(len(self), "") if self.roles is None else self.roles
+        both, queries, gallery = (np.bincount(self.labels[roles == role], minlength=len(self.classes))
+                                  for role in ("", "query", "gallery"))
+        if ((both > 1) | ((both > 0) & (gallery > 0)) | ((queries > 0) & (both + gallery > 0))).any():
+            return ""
+        return ("every test image is a query, there is no gallery" if len(self) and (roles == "query").all() else
+                "no test class has a second image to be found")
+
     @classmethod
     def of(cls, index: DatasetIndex, names: tuple[str, ...]) -> Side:
         """The images of these classes in index order; labels follow the order of `names`."""

@@ -44,8 +44,8 @@ def read(data: Path, rest: str) -> DatasetIndex:
     if misplaced is not None:
         raise UserError(f"{path}: training image '{misplaced['path']}' has the role '{misplaced['role']}'; only test "
                         "images are query or gallery, leave it empty")
-    return make_index(own_name(path.stem), path.parent, [line["path"] for line in lines], keys, where=path, train=train,
-                      roles=roles, domains=[line["domain"] for line in lines] if "domain" in has else None)
+    return make_index(own_name(path.with_suffix("")), path.parent, [line["path"] for line in lines], keys, where=path,
+                      train=train, roles=roles, domains=[line["domain"] for line in lines] if "domain" in has else None)
 
 
 def line_numbers(path: Path) -> dict[str, int]:

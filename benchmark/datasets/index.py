@@ -66,6 +66,9 @@ class DatasetIndex:
     reference: str = field(default="", compare=False)
     """What a dataset of one's own was asked for as, such as folder:PATH; `name` alone does not lead back to it."""
 
+    note: str = field(default="", compare=False)
+    """What was taken for a class or a side, where a user's own folders do not say it plainly."""
+
     @property
     def typed(self) -> str:
         """The dataset as it can be given to any command."""
@@ -73,6 +76,13 @@ class DatasetIndex:
 
     def __len__(self) -> int:
         return len(self.paths)
+
+    @cached_property
+    def files(self) -> tuple[str, ...]:
+        """The files that hold its images, in the order of the index; none where they are drawn."""
+        if self.opener is not None:
+            return tuple(getattr(self.opener, "files", ()))
+        return tuple(f"{self.root}/{path}" for path in self.paths)
 
     def open(self, i: int) -> Image.Image:
         """Image i as Pillow gives it, not yet `upright`."""

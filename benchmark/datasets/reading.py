@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from benchmark.datasets import matlab
 from benchmark.datasets.index import DatasetIndex
 from benchmark.utils.errors import UserError
 
@@ -128,13 +129,11 @@ def class_numbers(values: Sequence[Any], path: Path) -> list[int]:
 
 def mat(path: Path, *wanted: str, name: str) -> list[Any]:
     """Variables of a MATLAB file, singleton dimensions squeezed out."""
-    from scipy.io import loadmat
-
     try:
-        content = loadmat(path, squeeze_me=True)
+        content = matlab.load(path, set(wanted))
     except FileNotFoundError:
         raise UserError(f"{path} is missing; {tree_hint(name)}") from None
-    except Exception as error:  # scipy lets whatever its parser stumbled over escape
+    except ValueError as error:
         raise UserError(f"{path} cannot be read as a MATLAB file ({error}); unpack it again") from None
     absent = [variable for variable in wanted if variable not in content]
     if absent:
@@ -203,10 +202,12 @@ def first_half(classes: Sequence[Key]) -> Sequence[Key]:
 
 def make_index(name: str, root: Path, paths: Sequence[str], keys: Sequence[Key], *, where: object,
                class_names: Mapping[Key, str] | None = None, train: Collection[Key] | None = None,
-               roles: Sequence[str] | None = None, domains: Sequence[str] | None = None) -> DatasetIndex:
+               roles: Sequence[str] | None = None, domains: Sequence[str] | None = None,
+               as_given: bool = False) -> DatasetIndex:
     """The index of a dataset from one path and one class key (number or name) an image.
 
-    `where` is what an error points to. `train` are the keys of the training classes, the first half if not given.
+    `where` is what an error points to. `train` are the keys of the training classes, the first half if not given. With
+    `as_given` images stay in the order in which they are given, which is that of their files.
     """
     order = sorted(set(keys))
     if len(order) < 2:
@@ -215,7 +216,9 @@ def make_index(name: str, root: Path, paths: Sequence[str], keys: Sequence[Key],
     position = {key: i for i, key in enumerate(order)}
     labels = [position[key] for key in keys]
     plain = [safe(path, where) for path in paths]
-    by = sorted(range(len(plain)), key=lambda i: (labels[i], plain[i]))
+    by = list(range(len(plain)))
+    if not as_given:
+        by.sort(key=lambda i: (labels[i], plain[i]))
     if len(set(plain)) < len(plain):
         twice = Counter(plain).most_common(1)[0][0]
         raise UserError(f"{where} names '{twice}' twice; an image has one line and one class")

@@ -39,6 +39,11 @@ class Members:
 
     indexes: tuple[DatasetIndex, ...]
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files of all members."""
+        return tuple(file for index in self.indexes for file in index.files)
+
     def locate(self, i: int) -> tuple[DatasetIndex, int]:
         """The member that image i of the union belongs to, and its position there."""
         starts = np.cumsum([0, *(len(index) for index in self.indexes)])

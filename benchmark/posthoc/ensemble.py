@@ -113,6 +113,7 @@ def _made(runs: list[Finished], index: DatasetIndex, ladder: Ladder, workspace: 
     result = score(task.test, mean, task.domain_names, own=_own(embeddings, task.test))
     return recording.write(folder, result, {
         "identity": identity, "dataset": index.name, "dataset_hash": index.hash,
+        **({"contents": store.contents} if store.contents else {}),
         "split": recording.split_facts(split, ladder), "method": _method_facts(name, runs),
         "protocol": spec.protocol.identity(), "backbone": {"name": spec.protocol.backbone, "weights": spec.weights},
         "seed": spec.seed, "structure": {"test": structure.with_spectra(mean, task.test.labels)},

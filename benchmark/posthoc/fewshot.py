@@ -24,7 +24,7 @@ from torch.nn.functional import normalize
 
 from benchmark import datasets
 from benchmark.config.plan import rungs
-from benchmark.data import ladders, store
+from benchmark.data import contents, ladders, store
 from benchmark.data.store import open_store
 from benchmark.data.task import Side, Task
 from benchmark.posthoc import finished
@@ -81,7 +81,8 @@ def run(workspace: Workspace, *, dataset: str, shots: tuple[int, ...], chosen: s
     ladder = ladders.load(workspace, dataset, index)
     wanted = rungs(splits, ladder)
     candidates = finished.find(workspace, index.name, chosen, wanted) if runs is None else runs
-    runs = [one for one in candidates if one.fits(index, ladder)]
+    content = contents.contents(index, workspace.cache)
+    runs = [one for one in candidates if one.fits(index, ladder, content)]
     if not runs:
         command = f"oodml run --dataset {dataset} --methods {chosen} --splits {splits}"
         _refuse_without_weights(finished.without_weights(workspace, index.name, chosen, wanted), command)

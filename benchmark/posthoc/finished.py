@@ -56,14 +56,18 @@ class Finished:
         except (OSError, ValueError, KeyError):
             return self.spec.dataset
 
-    def fits(self, index: DatasetIndex, ladder: Ladder) -> bool:
+    def _same_files(self, index: DatasetIndex, contents: str) -> bool:
+        """Whether list and files are those of the run; `contents` is not asked for where either is not known."""
+        return index.hash == self.spec.dataset_hash and (not self.spec.contents or contents in ("", self.spec.contents))
+
+    def fits(self, index: DatasetIndex, ladder: Ladder, contents: str = "") -> bool:
         """Whether the dataset still has the files and the ladder the classes that the run saw."""
-        return (index.hash == self.spec.dataset_hash
+        return (self._same_files(index, contents)
                 and any((rung.id, rung.hash) == (self.spec.split, self.spec.split_hash) for rung in ladder.splits))
 
-    def task(self, index: DatasetIndex, ladder: Ladder) -> Task:
+    def task(self, index: DatasetIndex, ladder: Ladder, contents: str = "") -> Task:
         """What the run was trained and measured on, if the dataset still has the same files."""
-        if index.hash != self.spec.dataset_hash:
+        if not self._same_files(index, contents):
             raise UserError(f"{self.folder} was made from other files than {index.name} has now; run it again")
         return Task.of(index, split_of(ladder, self.spec), hold_out=self.protocol.validation)
 

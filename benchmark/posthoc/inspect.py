@@ -87,7 +87,7 @@ def with_ends(run: Finished, index: DatasetIndex, ladder: Ladder, workspace: Wor
         for folder in sorted(home.glob(f"s{run.spec.seed}-*")):
             if (folder / "record.json").is_file() and (folder / weights.RUN).is_file():
                 other = opened(folder)
-                if kind(other.spec) == kind(run.spec) and other.fits(index, ladder):
+                if kind(other.spec) == kind(run.spec) and other.fits(index, ladder, run.spec.contents):
                     by_split[split] = other
     return [by_split[split] for split in sorted(by_split)]
 
@@ -113,7 +113,7 @@ def inspect(workspace: Workspace, folder: Path, *, queries: int = 8, plane: bool
     store = open_store(index, workspace.cache, progress=False)
     written = []
     for one in with_ends(run, index, ladder, workspace) if ends else [run]:
-        task = one.task(index, ladder)
+        task = one.task(index, ladder, store.contents)
         method, loader = one.ready(len(task.train.classes), store, device)
         watched = embedding_figures.watch(method)
         embeddings = train.embed(method, loader, task.test.ids, one.protocol, device)

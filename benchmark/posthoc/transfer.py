@@ -49,9 +49,10 @@ class Target:
         index = datasets.load(dataset, workspace.data)
         task = Task.of(index, ladders.load(workspace, dataset, index).default)
         side = task.test
-        content = hashlib.sha256(json.dumps([index.hash, *side.classes]).encode()).hexdigest()
-        return cls(index.name, side, open_store(index, workspace.cache, progress=False), content,
-                   task.domain_names)
+        images = open_store(index, workspace.cache, progress=False)
+        facts = [index.hash, *([images.contents] if images.contents else []), *side.classes]
+        content = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+        return cls(index.name, side, images, content, task.domain_names)
 
 
 def run(workspace: Workspace, jobs: Iterable[Job], *, device: str | None = None,

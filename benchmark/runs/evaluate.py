@@ -72,11 +72,7 @@ def evaluate(workspace: Workspace, *, embeddings: Path, dataset: str, split: int
 
     result = score(sides["test"], parts["test"], index.domain_names)
     if not result.queries.counted.any():
-        roles = sides["test"].roles
-        why = (f"every test image of split {rung.id} is a query, there is no gallery"
-               if roles is not None and (roles == "query").all() else
-               f"no test class of split {rung.id} has a second image to be found")
-        raise UserError(f"{why}; nothing can be measured")
+        raise UserError(f"split {rung.id}: {sides['test'].unmatched}; nothing can be measured")
     notes += [f"{member}: no query has an image to find, so it has no scores and the union no harmonic mean"
               for member, own in result.domains.items() if not own]
     scores = dict(result.scores)

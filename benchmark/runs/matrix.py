@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,15 +11,19 @@ from benchmark import datasets
 from benchmark.config import protocol as protocols
 from benchmark.config.plan import Overrides, RunSpec, fitting, plan, rungs
 from benchmark.config.study import Part, Study
-from benchmark.data import ladders
+from benchmark.data import contents, ladders
+from benchmark.data.store import fits_earlier
+from benchmark.data.task import Side
 from benchmark.datasets import DatasetIndex
 from benchmark.runs import status
 from benchmark.runs.job import Job, SweepOptions
 from benchmark.runs.status import CellState
 from benchmark.runs.worker import RunContext
 from benchmark.utils.errors import UserError
+from benchmark.utils.files import write_json
 from benchmark.utils.workspace import Workspace
 from methods import backbones
+from reports.storage import paths
 from splits.manifest import Ladder, Split
 
 
@@ -54,6 +59,7 @@ def gather(study: Study, options: SweepOptions) -> Matrix:
     matrix = Matrix()
     cells: dict[str, Job] = {}
     problems: dict[str, None] = {}
+    known: dict[str, str] = {}
     unfit: dict[tuple[str, str], dict[str, None]] = {}
     for part in study.parts:
         for dataset in map(_located, part.datasets):
@@ -65,8 +71,14 @@ def gather(study: Study, options: SweepOptions) -> Matrix:
             context = RunContext(dataset, options.workspace.root.absolute(), options.workspace.data.absolute(),
                                  weights_file=options.weights_file and _absolute(options.weights_file),
                                  plugins=tuple(map(_absolute, options.plugins)), command=options.command)
-            for spec in _cells(part, dataset, index, ladder, options.weights_file, unfit):
+            if dataset not in known:
+                known[dataset] = run_contents(index, options.workspace)
+            specs = _cells(part, dataset, index, ladder, options.weights_file, known[dataset], unfit)
+            for spec in specs:
                 cells.setdefault(spec.identity, Job(spec, context))
+            for split in {spec.split for spec in specs}:
+                if why := Side.of(index, ladder.split(split).test).unmatched:
+                    problems[f"split {split} of {dataset}: {why}; nothing could be measured, add images"] = None
     if problems:
         raise UserError("\n".join(problems))
     matrix.skipped = [f"left out on {dataset}: {', '.join(names)}: {reason}"
@@ -90,8 +102,30 @@ def _opened(dataset: str, workspace: Workspace, matrix: Matrix) -> tuple[Dataset
     return index, ladder
 
 
+def run_contents(index: DatasetIndex, workspace: Workspace) -> str:
+    """What the files of a dataset contain, as the specs of its runs here name it; '' where images are drawn.
+
+    Earlier versions did not name it. Where runs of theirs are of the same list, and as far as can be told of the same
+    files, these and further runs on these files go on without; `runs/NAME/contents.json` says which files these are.
+    """
+    found = contents.contents(index, workspace.cache, progress=True)
+    if not found:
+        return ""
+    claim = workspace.runs / paths.plain(index.name, "dataset") / "contents.json"
+    if not claim.is_file():
+        specs = map(RunSpec.read, claim.parent.glob("*/*/s*/"))
+        if any(one and one.dataset_hash == index.hash and not one.contents for one in specs) \
+                and fits_earlier(index, workspace.cache):
+            write_json(claim, {"index": index.hash, "contents": found})
+    try:
+        claimed = json.loads(claim.read_text(encoding="utf-8"))
+        return "" if (claimed["index"], claimed["contents"]) == (index.hash, found) else found
+    except (OSError, ValueError, KeyError, TypeError):
+        return found
+
+
 def _cells(part: Part, dataset: str, index: DatasetIndex, ladder: Ladder, weights_file: str | None,
-           unfit: dict[tuple[str, str], dict[str, None]]) -> list[RunSpec]:
+           content: str, unfit: dict[tuple[str, str], dict[str, None]]) -> list[RunSpec]:
     """The cells of a part on one dataset; methods that fit no backbone they would get go to `unfit`, by reason."""
     name = part.protocol or datasets.get(dataset).protocol
     chosen = backbones.select(part.backbones) if part.backbones else [None]
@@ -107,7 +141,8 @@ def _cells(part: Part, dataset: str, index: DatasetIndex, ladder: Ladder, weight
             for method, reason in reasons.items():
                 unfit.setdefault((index.name, reason), {})[method] = None
             specs += plan(ladder, index.hash, names, protocol=name, seeds=range(count),
-                          splits=rungs(part.splits, ladder), overrides=overrides, weights_file=weights_file)
+                          splits=rungs(part.splits, ladder), overrides=overrides, weights_file=weights_file,
+                          contents=content)
     return specs
 
 
@@ -125,4 +160,5 @@ def _located(dataset: str) -> str:
     kind, colon, path = dataset.partition(":")
     if kind == "union":
         return f"union:{','.join(map(_located, path.split(',')))}"
-    return f"{kind}:{_absolute(path)}" if colon else dataset
+    path, mark, columns = path.partition("@") if kind in ("parquet", "wds") else (path, "", "")
+    return f"{kind}:{_absolute(path)}{mark}{columns}" if colon else dataset

@@ -64,6 +64,7 @@ class Search:
     protocol: str
     ladder: Ladder
     index_hash: str
+    contents: str
     weights_file: str | None
     split: Split
     tested: list[Split]
@@ -76,7 +77,7 @@ class Search:
         """The run of a configuration."""
         overrides = Overrides.of({**self.part.set, **configuration, **fixed})
         (spec,) = plan(self.ladder, self.index_hash, [self.method], protocol=self.protocol, seeds=[seed],
-                       splits=[split], overrides=overrides, weights_file=self.weights_file)
+                       splits=[split], overrides=overrides, weights_file=self.weights_file, contents=self.contents)
         return spec
 
     def extend(self, count: int, options: TuneOptions) -> None:

@@ -25,6 +25,7 @@ from benchmark.data import ladders
 from benchmark.data.task import learnt
 from benchmark.runs import sweep
 from benchmark.runs.job import SweepOptions, SweepResult
+from benchmark.runs.matrix import run_contents
 from benchmark.runs.trials import Search, TuneOptions, read_scores
 from benchmark.runs.worker import HEADLINE
 from benchmark.utils.errors import UserError
@@ -109,6 +110,7 @@ def _searches(study: Study, tuned: TuneOptions, options: SweepOptions, echo: Ech
         for dataset in part.datasets:
             index = datasets.load(dataset, options.workspace.data)
             ladder = ladders.load(options.workspace, dataset, index)
+            content = run_contents(index, options.workspace)
             name = part.protocol or datasets.get(dataset).protocol
             ids = rungs(part.splits, ladder)
             tested = [ladder.split(i) for i in ids] if ids is not None else list(ladder.splits)
@@ -135,7 +137,7 @@ def _searches(study: Study, tuned: TuneOptions, options: SweepOptions, echo: Ech
                                     [(split, [split]) for split in tested]):
                     _check_held_out(split, ladder)
                     one = Search(dataset, method, replace(part, datasets=(dataset,), methods=method, set=own), name,
-                                 ladder, index.hash, options.weights_file, split, rest, seeds, space)
+                                 ladder, index.hash, content, options.weights_file, split, rest, seeds, space)
                     searches.setdefault((index.name, method, name, split.id, str(sorted(own.items()))), one)
     if not searches:
         raise UserError(f"{study.name}: no method is left to tune")

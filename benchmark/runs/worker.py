@@ -97,6 +97,9 @@ def run(spec: RunSpec, context: RunContext, *, should_stop: Callable[[], bool] =
             torch.zeros(1, device=context.device)
     with phases("open dataset"):
         index, store, ladder = _opened(context.dataset, context.work, context.data)
+    if spec.contents and store.contents != spec.contents:
+        raise UserError(f"the files of {spec.dataset} were changed after this run was planned; the same command plans "
+                        "it anew")
     split = split_of(ladder, spec)
     protocol = spec.protocol
     task = Task.of(index, split, hold_out=protocol.validation)
@@ -164,6 +167,7 @@ def run(spec: RunSpec, context: RunContext, *, should_stop: Callable[[], bool] =
     write_line(folder, {"event": "end", "chosen_epochs": chosen, "phases": took})
     path = recording.write(folder, last["score"], {
         "identity": spec.identity, "dataset": spec.dataset, "dataset_hash": spec.dataset_hash,
+        **({"contents": store.contents} if store.contents else {}),
         "split": recording.split_facts(split, ladder, task), "method": _method_facts(spec, method),
         "protocol": protocol.identity(), "backbone": {"name": protocol.backbone, "weights": spec.weights},
         "seed": spec.seed,

@@ -103,11 +103,12 @@ class GrowingFile:
             os.replace(self.path, path)
             self._journal_path.unlink()
 
-    def discard(self) -> None:
-        """Forgets every piece."""
-        self.pieces = []
-        self._data.truncate(0)
+    def keep(self, count: int) -> None:
+        """Forgets every piece after the first `count`."""
+        self.pieces = self.pieces[:count]
+        self._data.truncate(self.size)
         self._journal.truncate(0)
+        self._journal.write(b"".join(json.dumps(piece).encode() + b"\n" for piece in self.pieces))
 
     def close(self) -> None:
         self._thread.shutdown()

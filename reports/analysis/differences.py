@@ -12,8 +12,8 @@ from reports.selection import NAMED, ROW, select
 from reports.tables.boards import Column, Table
 
 CELL = ["dataset", "split", *ROW, "seed"]
-_CAUSES = {"split_hash": "split", "dataset_hash": "data", "weights": "weights", "identity": "settings",
-           "commit": "code", "version": "version", "device": "device"}
+_CAUSES = {"split_hash": "split", "dataset_hash": "data", "contents": "files", "weights": "weights",
+           "identity": "settings", "commit": "code", "version": "version", "device": "device"}
 
 
 def cells(a: pd.DataFrame, b: pd.DataFrame, metric: str = "recall@1", tolerance: float = 0.0) -> pd.DataFrame:
@@ -52,7 +52,8 @@ def _sides(a: pd.DataFrame, b: pd.DataFrame) -> list[pd.DataFrame]:
     both = pd.concat(sides, keys=range(2))
     plain = both[[f"base_{key}" for key in NAMED]].set_axis(NAMED, axis=1)
     # each a seed of its own, on one ladder: so `select` names them all and sets none aside
-    alone = both.assign(seed=range(len(both)), ladder="", dataset_hash="", **{key: plain[key] for key in NAMED})
+    alone = both.assign(seed=range(len(both)), ladder="", dataset_hash="", contents=None,
+                        **{key: plain[key] for key in NAMED})
     together = select(alone)[0].set_index("seed")[NAMED].sort_index().set_index(both.index)
     several = (both[NAMED] != plain).groupby([both["dataset"], *(plain[key] for key in NAMED)]).transform("any")
     names = together.where(several, plain)

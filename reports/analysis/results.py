@@ -150,6 +150,11 @@ class Results:
         return sorted(selection.on_ladder(self.runs)["dataset"].unique())
 
     @cached_property
+    def without_ladder(self) -> list[str]:
+        """The datasets with runs on one split alone, such as the default one, that no union has for a part."""
+        return [name for name in self.datasets if name not in self._laddered and name not in self.members]
+
+    @cached_property
     def members(self) -> list[str]:
         """The datasets that are there as a part of a union alone, with one split."""
         parts = set().union(*self.runs["members"])

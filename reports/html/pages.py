@@ -39,13 +39,15 @@ def home(site: Site, studies: Sequence[StudyProgress] = ()) -> None:
             boards.append((protocol, tables.differing(results.ags(by_metric[0][0], protocol)), by_metric))
     for dataset in site.unions:
         unions.append((dataset, _union_tables(site, dataset, "home-")))
+    single = [(dataset, site.table(replace(table, name=f"home-{table.name}"))) for dataset in results.without_ladder
+              for table in [views.heat_table(results, dataset, site.metrics[0])]]
     lost = site.table(views.failure_table(site.failures)) if len(site.failures) else None
     curves = [(dataset, _curve(site, dataset, site.metrics[0])) for dataset in site.datasets[:4]
               if _has_ladder(site.cells(dataset, site.metrics[0]))]
     covered = [shown | {"table": site.table(shown["table"])} for study in studies
                if (shown := progress.shown(study, site.runs))]
-    site.page("index.html", "index.html", boards=boards, union_boards=unions, lost=lost, curves=curves,
-              covered=covered)
+    site.page("index.html", "index.html", boards=boards, union_boards=unions, single=single, lost=lost,
+              curves=curves, covered=covered)
 
 
 def _has_ladder(cells: pd.DataFrame) -> bool:

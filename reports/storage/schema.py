@@ -22,6 +22,7 @@ _RUNG = Annotated[tuple[_WHOLE, _FINITE], Field(strict=False)]
 _SCORES = dict[str, dict[str, Annotated[float, Field(ge=0, le=1)]]]
 _KEYS: dict[str, Any] = {
     "schema": int, "source": Source, "identity": str, "dataset": str, "dataset_hash": _TEXT, "seed": _WHOLE,
+    "contents": NotRequired[str],  # the hash of the dataset's files, where images are files
     "split": {"id": _WHOLE, "kind": str, "iteration": _NUMBER, "frd": _NUMBER, "frd_class_means_released": _NUMBER,
               "hash": _TEXT, "train_classes": _NUMBER, "test_classes": _NUMBER, "train_images": _NUMBER,
               "test_images": _NUMBER, "ladder": list[_RUNG],

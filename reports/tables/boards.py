@@ -104,7 +104,9 @@ class Table:
         low, high, n = (row.get(f"{column.key}:{what}") for what in ("low", "high", "n"))
         if column.kind != "score" or missing(low) or missing(high):
             return ""
-        bounds = f"{100 * float(low):.{column.digits}f} to {100 * float(high):.{column.digits}f}"  # type: ignore[arg-type]
+        # a symmetric interval around a fraction may reach beyond what a fraction can be
+        bounds = " to ".join(f"{100 * min(1.0, max(0.0, float(bound))):.{column.digits}f}"  # type: ignore[arg-type]
+                             for bound in (low, high))
         return f"95 % interval {bounds}" + ("" if missing(n) else f", n = {int(n)}")  # type: ignore[arg-type]
 
 

@@ -1,0 +1,156 @@
+"""`parquet:PATH`: image datasets of the Hugging Face hub saved locally, with a column of images and one of labels."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from benchmark.datasets import Dataset, DatasetIndex, shards
+from benchmark.utils.errors import UserError
+
+LABELS = ("label", "labels", "class", "fine_label", "category", "target")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Opens image i, the row of a shard; of each shard the group of rows last read is kept."""
+
+    files: tuple[str, ...]
+    starts: tuple[int, ...]
+    """The number of the first image of each shard."""
+    column: str
+
+    def __call__(self, i: int) -> Image.Image:
+        shard = int(np.searchsorted(self.starts, i, side="right")) - 1
+        content = _image(self.files[shard], self.column, i - self.starts[shard])
+        if isinstance(content, Mapping):
+            raw, path = content.get("bytes"), content.get("path")
+            if raw is None and path and not Path(path).is_absolute() and ".." not in Path(path).parts:
+                return Image.open(Path(self.files[shard]).parent / path)
+        else:
+            raw = content
+        if not isinstance(raw, bytes):
+            raise UserError("its row has no image")
+        return Image.open(io.BytesIO(raw))
+
+
+def _image(file: str, column: str, row: int) -> Any:
+    """The content of one row, as the shard has it."""
+    for group, first in enumerate(starts := _groups(file)):
+        if row < (starts[group + 1] if group + 1 < len(starts) else row + 1):
+            return _group(file, column, group)[row - first].as_py()
+    raise UserError("there is no such row")
+
+
+@lru_cache(maxsize=64)
+def _groups(file: str) -> tuple[int, ...]:
+    """The number of the first row of each group of rows."""
+    facts = _opened(file).metadata
+    counts = [facts.row_group(group).num_rows for group in range(facts.num_row_groups)]
+    return tuple(np.cumsum([0, *counts[:-1]]).tolist())
+
+
+@lru_cache(maxsize=2)
+def _group(file: str, column: str, group: int) -> Any:
+    return _opened(file).read_row_group(group, columns=[column]).column(0)
+
+
+@lru_cache(maxsize=8)
+def _opened(file: str) -> Any:
+    try:
+        from pyarrow import parquet
+    except ImportError:
+        raise UserError("reading parquet files needs pyarrow: pip install 'oodml[parquet]'") from None
+    try:
+        return parquet.ParquetFile(file)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{file} cannot be read as a parquet file ({str(error).splitlines()[0]}); fetch it "
+                        "again") from None
+
+
+def read(data: Path, rest: str) -> DatasetIndex:
+    """Reads the labels of all shards; images are read when they are decoded.
+
+    The columns are those of the features Image and ClassLabel that the hub's tools write down, else a column of
+    structures with bytes and one called label; `--columns image=NAME,label=NAME` names others.
+    """
+    folder, files, chosen = shards.located(rest, "parquet", ".parquet")
+    for opened in (_opened, _groups, _group):
+        opened.cache_clear()  # type: ignore[attr-defined]  # a file may have been replaced since
+    schema = _opened(str(files[0])).schema_arrow
+    features = _features(schema)
+    image = chosen.get("image") or _only("image", _images(schema, features), schema, folder)
+    label = chosen.get("label") or _only("label", _labels(schema, features), schema, folder)
+    columns = [_column(file, image, label) for file in files]
+    ids = [[f"{file.relative_to(folder).as_posix()}#{row}" for row in range(len(part))]
+           for file, part in zip(files, columns)]
+    starts = tuple(np.cumsum([0, *map(len, columns[:-1])]).tolist())
+    names = features.get(label, {}).get("names")
+    return shards.indexed(Path(rest.partition("@")[0]), folder, files, columns, ids,
+                          Rows(tuple(map(str, files)), starts, image), dict(enumerate(map(str, names or ()))))
+
+
+def _column(file: Path, image: str, label: str) -> list[Any]:
+    """The labels of a shard; a UserError that names the row where one is missing."""
+    opened = _opened(str(file))
+    for column in (image, label):
+        if column not in opened.schema_arrow.names:
+            raise UserError(f"{file} has no column '{column}'; there are {', '.join(opened.schema_arrow.names)} "
+                            "(--columns image=NAME,label=NAME)")
+    try:
+        labels = opened.read(columns=[label]).column(0).to_pylist()
+    except (OSError, ValueError) as error:
+        raise UserError(f"{file}: its labels cannot be read ({str(error).splitlines()[0]}); fetch it again") from None
+    for row, value in enumerate(labels):
+        # -1 is how the hub marks a row of a test set whose label is kept secret
+        if value is None or value == -1 or value == "" or not isinstance(value, (int, str)):
+            raise UserError(f"{file}, row {row}: its label is {value!r}, which is none; take the shard away, or name "
+                            "another column (--columns label=NAME)")
+    return labels
+
+
+def _features(schema: Any) -> dict[str, Any]:
+    """What the hub's tools wrote down of each column."""
+    try:
+        facts = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+    except (KeyError, ValueError, TypeError):
+        return {}
+    return {name: one for name, one in facts.items() if isinstance(one, dict)} if isinstance(facts, dict) else {}
+
+
+def _images(schema: Any, features: dict[str, Any]) -> list[str]:
+    marked = [name for name, one in features.items() if one.get("_type") == "Image"]
+    return marked or [field.name for field in schema if str(field.type).startswith(("struct<bytes", "binary"))]
+
+
+def _labels(schema: Any, features: dict[str, Any]) -> list[str]:
+    marked = [name for name, one in features.items() if one.get("_type") == "ClassLabel"]
+    return marked or [name for name in LABELS if name in schema.names][:1]
+
+
+def _only(what: str, found: list[str], schema: Any, folder: Path) -> str:
+    if len(found) != 1:
+        several = f"several columns may be the {what}: {', '.join(found)}" if found else \
+            f"no column is known to be the {what} among {', '.join(schema.names)}"
+        raise UserError(f"{folder}: {several}; say which with --columns {what}=NAME")
+    return found[0]
+
+
+DATASETS = (Dataset(
+    name="parquet:",
+    title="parquet:PATH, a dataset of the Hugging Face hub that lies here as parquet files",
+    read=read,
+    source="Your own copy; nothing is downloaded.",
+    tree="""\
+PATH/train-00000-of-00002.parquet  a column of images (structures of bytes and path) and one of labels
+PATH/test-00000-of-00001.parquet   with other classes than train, else all are put together
+or one file; parquet:PATH@label=NAME+image=NAME, or --columns, names the columns""",
+),)

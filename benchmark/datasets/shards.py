@@ -1,0 +1,89 @@
+"""What readers of sharded files share: which shards there are, which side they are of, and the index in their order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from benchmark.datasets import DatasetIndex
+from benchmark.datasets.folder import HELD_OUT, TRAIN, own_name
+from benchmark.datasets.reading import NotThere, make_index
+from benchmark.utils.errors import UserError, near
+
+COLUMNS = ("image", "label")
+
+
+def with_columns(name: str, columns: str | None) -> str:
+    """The name of a dataset of shards with the columns to read, as `--columns` gives them.
+
+    >>> with_columns("parquet:birds", "label=species"), with_columns("cub", None)
+    ('parquet:birds@label=species', 'cub')
+    """
+    if not columns:
+        return name
+    if name.partition(":")[0] not in ("parquet", "wds"):
+        raise UserError(f"--columns is for parquet:PATH and wds:PATH, not for '{name}'")
+    return f"{name}@{'+'.join(part.strip() for part in columns.split(','))}"
+
+
+def located(rest: str, family: str, ending: str) -> tuple[Path, list[Path], dict[str, str]]:
+    """(the folder of the shards, the shards in order of their names, the columns chosen) of what follows the colon."""
+    text, _, chosen = rest.rpartition("@") if "@" in rest and "=" in rest.rpartition("@")[2] else (rest, "", "")
+    columns = dict(part.partition("=")[::2] for part in chosen.split("+")) if chosen else {}
+    for key, value in columns.items():
+        if key not in COLUMNS or not value:
+            raise UserError(f"--columns {chosen}: write image=NAME or label=NAME{near(key, COLUMNS)}")
+    path = Path(text).expanduser()
+    if text and path.is_file():
+        return path.parent, [path], columns
+    if not text or not path.is_dir():
+        raise NotThere(f"there is no file or folder '{text}'; give {family}:PATH with a {ending} file or a folder of "
+                       "such")
+    shards = sorted(file for file in path.rglob(f"*{ending}") if file.is_file() and not file.name.startswith("."))
+    if not shards:
+        packed = next(path.rglob(f"*{ending}.*"), None)
+        raise UserError(f"{path} has no {ending} file" + (f"; unpack {packed.name} first" if packed else ""))
+    return path, shards, columns
+
+
+def side_of(shard: Path) -> str:
+    """train, test, val ... where the name of a shard begins with one, else ''.
+
+    >>> side_of(Path("train-00000-of-00002.parquet")), side_of(Path("trains.tar"))
+    ('train', '')
+    """
+    match = re.match(rf"({TRAIN}|{'|'.join(HELD_OUT)})(?![A-Za-z])", shard.name)
+    return match[1] if match else ""
+
+
+def indexed(place: Path, folder: Path, shards: Sequence[Path], labels: Sequence[Sequence[Any]],
+            ids: Sequence[Sequence[str]], opener: Callable[[int], Image.Image],
+            class_names: Mapping[Any, str] | None = None) -> DatasetIndex:
+    """The index of all rows in the order of the shards, so that they are decoded as they lie.
+
+    Where shards of train and test (or val) have different classes, these are the split; where the classes are the same,
+    as for classification, all are put together and halved in their order.
+    """
+    keys = [label for part in labels for label in part]
+    if not all(isinstance(key, int) for key in keys):
+        keys = [str(key) for key in keys]
+    sides = [side_of(shard) for shard, part in zip(shards, labels) for _ in part]
+    first = {key for key, side in zip(keys, sides) if side == TRAIN}
+    second = {key for key, side in zip(keys, sides) if side in HELD_OUT}
+    train, note = None, ""
+    if first and second and not first & second:
+        train = first
+    elif first & second and not (first <= second or second <= first):
+        raise UserError(f"{folder}: class '{min(first & second)}' is in shards of both sides "
+                        f"({len(first & second)} such classes); the two sides need different classes, or the same ones")
+    elif first & second:
+        note = ("shards of train and test have the same classes, as for classification: their images are put together, "
+                f"and the {len(first | second):,} classes are halved in order")
+    index = make_index(own_name(place.with_suffix("")), folder, [one for part in ids for one in part], keys,
+                       where=folder, class_names=class_names, train=train, as_given=True)
+    return replace(index, opener=opener, note=note)

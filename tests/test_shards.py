@@ -1,0 +1,169 @@
+"""Sharded datasets: parquet files of the hub's tools and WebDataset tar files, read where they lie."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from benchmark import cli, datasets
+from benchmark.data.doctor import examine
+from benchmark.data.store import open_store
+from benchmark.utils.errors import UserError
+from tests.pictures import picture
+
+NAMES = ["ant", "bee", "cat", "dog"]
+
+
+def png(number: int) -> bytes:
+    raw = io.BytesIO()
+    picture(np.random.default_rng(number), 14 + number % 3, 20).save(raw, "PNG")
+    return raw.getvalue()
+
+
+def parquet(path: Path, labels: list[Any], first: int = 0, features: bool = True, rows: int = 3, **extra: Any) -> Path:
+    """A shard as `datasets` writes it: images as structures, labels as numbers, their names in the metadata."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    images = [{"bytes": png(first + i), "path": f"{first + i}.png"} for i in range(len(labels))]
+    table = pa.table({"image": images, "label": labels, **extra})
+    if features:
+        facts = {"image": {"_type": "Image"}, "label": {"names": NAMES, "_type": "ClassLabel"}}
+        table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": facts}})})
+    pq.write_table(table, path, row_group_size=rows)
+    return path
+
+
+def tar(path: Path, samples: list[dict[str, bytes]]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w") as archive:
+        for number, sample in enumerate(samples):
+            for ending, content in sample.items():
+                head = tarfile.TarInfo(f"{number:04d}.{ending}")
+                head.size = len(content)
+                archive.addfile(head, io.BytesIO(content))
+    return path
+
+
+def pixels(raw: bytes) -> np.ndarray:
+    return np.asarray(Image.open(io.BytesIO(raw)).convert("RGB"))
+
+
+def test_rows_of_several_shards_are_decoded_in_their_order(tmp_path: Path) -> None:
+    parquet(tmp_path / "bugs" / "train-00000-of-00002.parquet", [1, 0, 1, 0, 1, 0, 1])
+    parquet(tmp_path / "bugs" / "train-00001-of-00002.parquet", [2, 2, 3], first=7)
+    index = datasets.load(f"parquet:{tmp_path / 'bugs'}", tmp_path)
+    assert (index.name, index.classes, index.train_classes) == ("bugs", tuple(NAMES), ("ant", "bee"))
+    assert index.labels.tolist() == [1, 0, 1, 0, 1, 0, 1, 2, 2, 3]
+    assert index.paths[8] == "train-00001-of-00002.parquet#1"
+    store = open_store(index, tmp_path / "cache", jobs=1, progress=False)
+    for i in range(len(index)):
+        np.testing.assert_array_equal(store.image(i), pixels(png(i)))
+    assert examine(index, jobs=1).problems() == [
+        "single: 1 classes have one image, which has nothing to be matched with: dog; add images or remove the class"]
+    parquet(tmp_path / "bugs" / "train-00001-of-00002.parquet", [2, 2, 3], first=20)
+    again = datasets.load(f"parquet:{tmp_path / 'bugs'}", tmp_path)
+    store = open_store(again, tmp_path / "cache", jobs=1, progress=False)
+    np.testing.assert_array_equal(store.image(7), pixels(png(20)))
+
+
+def test_sides_by_the_names_of_shards(tmp_path: Path) -> None:
+    parquet(tmp_path / "apart" / "train-0.parquet", [2, 3])
+    parquet(tmp_path / "apart" / "test-0.parquet", [0, 1])
+    apart = datasets.load(f"parquet:{tmp_path / 'apart'}", tmp_path)
+    assert (apart.train_classes, apart.test_classes) == (("cat", "dog"), ("ant", "bee"))
+    parquet(tmp_path / "same" / "train-0.parquet", [0, 1])
+    parquet(tmp_path / "same" / "validation-0.parquet", [0, 1])
+    same = datasets.load(f"parquet:{tmp_path / 'same'}", tmp_path)
+    assert (same.train_classes, same.test_classes) == (("ant",), ("bee",))
+    assert "as for classification" in same.note
+    parquet(tmp_path / "mixed" / "train-0.parquet", [0, 1])
+    parquet(tmp_path / "mixed" / "test-0.parquet", [1, 2])
+    with pytest.raises(UserError, match="shards of both sides"):
+        datasets.load(f"parquet:{tmp_path / 'mixed'}", tmp_path)
+
+
+def test_columns_are_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = parquet(tmp_path / "one.parquet", [0, 1, 0, 1], features=False, species=["x", "x", "y", "y"])
+    assert datasets.load(f"parquet:{file}", tmp_path).classes == ("0", "1")
+    assert datasets.load(f"parquet:{file}@label=species", tmp_path).classes == ("x", "y")
+    words = ["datasets", "check", f"parquet:{file}", "--work", str(tmp_path / "work"), "--jobs", "1"]
+    cli.main([*words, "--columns", "label=species,image=image"])
+    assert "sound; 2 images of 1 classes" in capsys.readouterr().out
+    for columns, why in (("label=other", "has no column 'other'; there are image, label, species"),
+                         ("lable=species", "did you mean 'label'")):
+        with pytest.raises(UserError, match=why):
+            datasets.load(f"parquet:{file}@{columns}", tmp_path)
+    with pytest.raises(SystemExit):
+        cli.main(["datasets", "check", "cub", "--columns", "label=x"])
+    assert "--columns is for parquet:PATH" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("labels", "row"), [([0, None, 1], 1), ([0, 1, -1], 2)])
+def test_a_missing_label_is_named_by_shard_and_row(tmp_path: Path, labels: list[Any], row: int) -> None:
+    file = parquet(tmp_path / "birds" / "a.parquet", labels)
+    with pytest.raises(UserError, match=rf"{file}, row {row}: its label is"):
+        datasets.load(f"parquet:{tmp_path / 'birds'}", tmp_path)
+
+
+def test_images_that_are_none_are_named_by_shard_and_row(tmp_path: Path) -> None:
+    images = [{"bytes": png(0), "path": None}, {"bytes": b"no image", "path": None}, {"bytes": None, "path": None},
+              {"bytes": png(3)[:60], "path": None}]
+    (tmp_path / "odd").mkdir()
+    pq.write_table(pa.table({"image": images, "label": ["a", "a", "b", "b"]}), tmp_path / "odd" / "s.parquet")
+    index = datasets.load(f"parquet:{tmp_path / 'odd'}", tmp_path)
+    assert set(examine(index, jobs=1).unreadable) == {"s.parquet#1", "s.parquet#2", "s.parquet#3"}
+    with pytest.raises(UserError, match=r"s\.parquet#1: cannot identify image"):
+        open_store(index, tmp_path / "cache", jobs=1, progress=False)
+    (tmp_path / "odd" / "s.parquet").write_bytes(b"PAR1 not")
+    with pytest.raises(UserError, match="cannot be read as a parquet file"):
+        datasets.load(f"parquet:{tmp_path / 'odd'}", tmp_path)
+
+
+def test_tar_shards(tmp_path: Path) -> None:
+    tar(tmp_path / "shop" / "000.tar", [{"jpg": png(0), "cls": b"10"}, {"cls": b"9\n", "jpg": png(1)}])
+    tar(tmp_path / "shop" / "001.tar", [{"png": png(2), "json": b'{"label": 9}'},
+                                        {"png": png(3), "json": b'{"cls": 10}'}])
+    index = datasets.load(f"wds:{tmp_path / 'shop'}", tmp_path)
+    assert (index.name, index.classes, index.labels.tolist()) == ("shop", ("9", "10"), [1, 0, 0, 1])
+    assert index.paths[3] == "001.tar#1 0001.png"
+    store = open_store(index, tmp_path / "cache", jobs=1, progress=False)
+    for i in range(4):
+        np.testing.assert_array_equal(store.image(i), pixels(png(i)))
+    assert examine(index, jobs=1).sound
+
+
+@pytest.mark.parametrize(("sample", "columns", "why"), [
+    ({"jpg": b"x"}, "", r"a\.tar, sample 1 \(0001\.jpg\): it has no label"),
+    ({"jpg": b"x", "json": b'{"other": 1}'}, "", "sample 1 .* no label"),
+    ({"a.jpg": b"x", "b.jpg": b"y", "cls": b"1"}, "", "second image of its sample"),
+    ({"jpg": b"x", "cls": b"1"}, "@label=kind", "neither a .cls file nor 'kind' in a .json"),
+])
+def test_odd_samples_are_named(tmp_path: Path, sample: dict[str, bytes], columns: str, why: str) -> None:
+    good = {"jpg": png(0), "cls": b"0", "json": b'{"kind": "k"}'}
+    tar(tmp_path / "t" / "a.tar", [good, sample])
+    with pytest.raises(UserError, match=why):
+        datasets.load(f"wds:{tmp_path / 't'}{columns}", tmp_path)
+
+
+def test_labels_of_a_key_and_shards_that_are_none(tmp_path: Path) -> None:
+    tar(tmp_path / "t" / "a.tar", [{"jpg": png(i), "cls": b"0", "json": b'{"kind": "%d"}' % (i % 2)} for i in range(4)])
+    assert datasets.load(f"wds:{tmp_path / 't'}@label=kind", tmp_path).labels.tolist() == [0, 1, 0, 1]
+    whole = (tmp_path / "t" / "a.tar").read_bytes()
+    for content, why in ((whole[:700], "has no image|cannot be read|no label"),
+                         (b"x" * 3000, "cannot be read as a tar"), (b"", "has no image|cannot be read")):
+        (tmp_path / "t" / "a.tar").write_bytes(content)
+        with pytest.raises(UserError, match=why):
+            datasets.load(f"wds:{tmp_path / 't'}", tmp_path)
+    (tmp_path / "t" / "a.tar").rename(tmp_path / "t" / "a.tar.gz")
+    with pytest.raises(UserError, match=r"has no \.tar file; unpack a\.tar\.gz first"):
+        datasets.load(f"wds:{tmp_path / 't'}", tmp_path)
+    with pytest.raises(UserError, match="there is no file or folder"):
+        datasets.load(f"wds:{tmp_path / 'nowhere'}", tmp_path)
