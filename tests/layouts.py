@@ -6,6 +6,7 @@ of its lists, and draws the images unless told not to. It gives back {image path
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -222,3 +223,54 @@ def aircraft(place: Path, sizes: Sequence[int] = SMALL, draw: bool = True, separ
         _write(place / "data" / f"images_variant_{name}.txt", found)
     _write(place / "data" / "variants.txt", names, shuffle=False)
     return _draw(place / "data" / "images", {f"{image}.jpg": name for image, name in images}, draw)
+
+
+def inat(place: Path, sizes: Sequence[int] = SMALL, draw: bool = True, lists_in: str = "Inat_dataset_splits") -> Truth:
+    truth = {f"Aves/{10 * number}/{number}{i:03d}.jpg": f"Aves/{10 * number}" for number, size in enumerate(sizes, 1)
+             for i in range(size)}
+    half = {f"Aves/{10 * number}" for number in range(1, len(sizes) // 2 + 1)}
+    for side in ("train", "test"):
+        _write(place / lists_in / f"Inaturalist_{side}_set1.txt",
+               [f"train_val2018/{path}" for path, name in truth.items() if (name in half) == (side == "train")])
+    return _draw(place / "train_val2018", truth, draw)
+
+
+def pets(place: Path, sizes: Sequence[int] = SMALL, draw: bool = True) -> Truth:
+    names = [f"{'Cat' if number % 2 else 'big_dog'}_{number}" for number in range(1, len(sizes) + 1)]
+    images = {f"{name}_{i + 1}": number for number, (name, size) in enumerate(zip(names, sizes), 1)
+              for i in range(size)}
+    _write(place / "annotations" / "list.txt", [f"{name} {number} 1 1" for name, number in images.items()],
+           ["#Image CLASS-ID SPECIES BREED ID", "#ID: 1:37 Class ids", "#SPECIES: 1:Cat 2:Dog"])
+    return _draw(place / "images", {f"{name}.jpg": names[number - 1] for name, number in images.items()}, draw)
+
+
+def food2k(place: Path, sizes: Sequence[int] = SMALL, draw: bool = True, inner: str = "Food2k_complete") -> Truth:
+    truth = {f"{number}/{i}.jpg": str(number) for number, size in zip((0, 1, 2, 10), sizes) for i in range(size)}
+    return _draw(place / inner, truth, draw)
+
+
+def rp2k(place: Path, sizes: Sequence[int] = SMALL, draw: bool = True, inner: str = "all") -> Truth:
+    names = sorted(f"商品 {number}" for number in range(len(sizes)))
+    truth = {f"{'test' if i == 0 else 'train'}/{name}/{i}.jpg": name for name, size in zip(names, sizes)
+             for i in range(size)}
+    return _draw(place / inner, truth, draw)
+
+
+def met(place: Path, sizes: Sequence[int] = SMALL, draw: bool = True, images: str = "images") -> Truth:
+    """The last two exhibits have photographs of visitors, one of which is of no exhibit."""
+    exhibits = {f"MET/{9 + number}/{i}.jpg": 9 + number for number, size in enumerate(sizes)
+                for i in range(size - (number >= len(sizes) - 2))}
+    photographs = {f"test_met/{number}.jpg": 9 + number for number in range(len(sizes) - 2, len(sizes))}
+    base = [{"id": key, "path": path} for path, key in exhibits.items()]
+    test = [{"path": path, "MET_id": key} for path, key in photographs.items()]
+    snap(json.dumps(base), place / "ground_truth" / "MET_database.json")
+    snap(json.dumps([{"path": "test_other/x.jpg"}, *test]), place / "ground_truth" / "testset.json")
+    return _draw(place / images, {path: str(key) for path, key in (exhibits | photographs).items()}, draw)
+
+
+def gldv2(place: Path, sizes: Sequence[int] = SMALL, draw: bool = True) -> Truth:
+    images = {7 * number: [f"{number:x}{i:02x}f0" for i in range(size)] for number, size in enumerate(sizes, 1)}
+    _write(place / "train_clean.csv", [f"{key},{' '.join(names)}" for key, names in images.items()],
+           ["landmark_id,images"])
+    truth = {f"{name[0]}/{name[1]}/{name[2]}/{name}.jpg": str(key) for key, names in images.items() for name in names}
+    return _draw(place / "train", truth, draw)

@@ -197,3 +197,30 @@ def test_absolute_rates_of_older_records_are_compared_as_multiples() -> None:
         assert overrides.of_run(own, method, "cub", rates) == {}
     own = plan.load_protocol("oodml", "cub", "margin", plan.Overrides()).identity()
     assert overrides.of_run(own, "margin", "cub", {"beta_lr": 1e-3}) == {"margin.beta_rate": [50.0, 100.0]}
+
+
+def test_runs_on_the_default_split_alone_are_shown_and_intervals_are_fractions(tmp_path: Path) -> None:
+    """Two methods, one near 1, whose scores differ much between two seeds; one of them also beside a ladder."""
+    for method, scores in {"margin": (0.99, 0.7), "arcface": (0.02, 0.3)}.items():
+        for seed, score in enumerate(scores):
+            record = make_record("cub", 1, method, seed, score)
+            record["split"] |= {"ladder": [], "frd": None}
+            records.write(tmp_path / "runs" / method / str(seed), record)
+    alone = Results(records.collect(tmp_path / "runs"))
+    assert alone.without_ladder == ["cub"]
+    table = pd.read_csv(io.StringIO(exports.export(alone, "ladder", "csv")))
+    assert (table["low"] >= 0).all()
+    assert (table["high"] <= 1).all()
+    assert 1.0 in set(table["high"])
+    for results in (alone, Results(records.collect([tmp_path / "runs", _ladder(tmp_path / "more")]))):
+        told = terminal.summary(results, LOST)
+        assert "recall@1 of each method on each split of cub (percent)" in told
+        assert "84.5" in told
+        home = site.build(results, LOST, tmp_path / f"site{len(results.runs)}").parent
+        assert 'id="single-cub"' in (home / "index.html").read_text()
+
+
+def _ladder(folder: Path) -> Path:
+    for split, _ in LADDERS["cars"]:
+        records.write(folder / str(split), make_record("cars", split, "margin", 0, 0.5))
+    return folder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -38,12 +39,22 @@ LAYOUTS = [
     ("flowers", "102flowers", layouts.flowers, {}),
     ("aircraft", "fgvc-aircraft-2013b", layouts.aircraft, {}),
     ("aircraft", "aircraft", layouts.aircraft, {"separate": True}),
+    ("inat", "inaturalist", layouts.inat, {}),
+    ("inat", "inat2018", layouts.inat, {"lists_in": "."}),
+    ("pets", "oxford-iiit-pet", layouts.pets, {}),
+    ("food2k", "food2k", layouts.food2k, {}),
+    ("food2k", "Food2K", layouts.food2k, {"inner": "."}),
+    ("rp2k", "rp2k", layouts.rp2k, {}),
+    ("rp2k", "RP2K", layouts.rp2k, {"inner": "."}),
+    ("met", "met", layouts.met, {}),
+    ("met", "the-met-dataset", layouts.met, {"images": "."}),
+    ("gldv2", "gldv2", layouts.gldv2, {}),
 ]
 FULL = {
     "cub": ("CUB_200_2011", layouts.cub), "cars": ("cars196", layouts.cars),
     "sop": ("Stanford_Online_Products", layouts.sop), "nabirds": ("nabirds", layouts.nabirds),
     "dogs": ("stanford_dogs", layouts.dogs), "flowers": ("flowers-102", layouts.flowers),
-    "aircraft": ("fgvc-aircraft-2013b", layouts.aircraft),
+    "aircraft": ("fgvc-aircraft-2013b", layouts.aircraft), "pets": ("oxford-iiit-pet", layouts.pets),
 }
 
 
@@ -145,6 +156,29 @@ def test_in_shop_of_the_official_size(tmp_path):
     assert datasets.get("inshop").counts == datasets.Counts(25882, 3997, 26830, 3985)
 
 
+def test_visitors_photographs_are_the_queries_of_met(tmp_path):
+    layouts.met(tmp_path / "met")
+    index = datasets.load("met", tmp_path)
+    assert (index.train_classes, index.test_classes) == (("9", "10"), ("11", "12"))
+    assert Counter(index.roles.tolist()) == {"": 5, "gallery": 4, "query": 2}
+    assert set(index.roles[index.of_classes(index.train_classes)]) == {""}
+
+
+@pytest.mark.parametrize("name", ["food2k", "met", "gldv2"])
+def test_of_some_the_whole_is_known_alone(tmp_path, monkeypatch, name):
+    write = getattr(layouts, name)
+    write(tmp_path / name)
+    wrong = CliRunner().invoke(command, ["check", name, "--data", str(tmp_path), "--work", str(tmp_path), "--jobs", "1"])
+    assert wrong.exit_code == 1
+    official = "{:,} of {:,}".format(*datasets.get(name).size)
+    assert f"11 images of 4 classes; official are {official}" in wrong.output
+    monkeypatch.setitem(datasets._all(), name, replace(datasets.get(name), size=(11, 4)))
+    right = CliRunner().invoke(command, ["check", name, "--data", str(tmp_path), "--work", str(tmp_path), "--jobs", "1"])
+    assert right.exit_code == 0, right.output
+    assert "(the official counts)" in right.output
+    assert " official " in table_row(name, tmp_path, monkeypatch)
+
+
 def test_the_published_totals_of_the_union():
     counts = datasets.get("uml").counts
     assert counts == datasets.Counts(141_404, 15_952, 148_595 - 28_760 + 26_830, 15_937)
@@ -175,6 +209,10 @@ def test_in_shop_keeps_its_first_line(tmp_path):
     ("dogs", "dogs", layouts.dogs, "file_list.mat"),
     ("flowers", "flowers", layouts.flowers, "imagelabels.mat"),
     ("aircraft", "aircraft", layouts.aircraft, "data/images_variant_test.txt"),
+    ("inat", "inat", layouts.inat, "Inat_dataset_splits/Inaturalist_test_set1.txt"),
+    ("pets", "pets", layouts.pets, "annotations/list.txt"),
+    ("met", "met", layouts.met, "ground_truth/testset.json"),
+    ("gldv2", "gldv2", layouts.gldv2, "train_clean.csv"),
 ])
 @pytest.mark.parametrize("how", ["missing", "cut"])
 def test_a_missing_or_cut_annotation_file(tmp_path, monkeypatch, name, folder, write, lost, how):

@@ -75,7 +75,8 @@ def _row(dataset: Dataset, data: Path, loaded: dict[str, DatasetIndex]) -> tuple
         return name, "broken", "", "", "", "", str(error)
     loaded[name] = index
     counts = count(index)
-    official = "" if dataset.counts is None else "official" if counts == dataset.counts else "not official"
+    same = counts == dataset.counts if dataset.counts else (len(index), len(index.classes)) == dataset.size
+    official = "" if not (dataset.counts or dataset.size) else "official" if same else "not official"
     where = "" if index.root is None else f"; {index.root}"
     state = "present" if datasets.has_images(index) else "no images"
     return name, state, *_sizes(counts), official, f"{title}{where}"
@@ -107,6 +108,8 @@ def show(workspace: Workspace, name: str, sheet: Path | None) -> None:
         click.echo(f"tree:\n{_indented(dataset.tree)}")
     if dataset.counts is not None:
         click.echo(f"official: {describe(dataset.counts)}")
+    if dataset.size is not None:
+        click.echo("official: {:,} images of {:,} classes".format(*dataset.size))
     if dataset.name == name and name.endswith(":"):
         return
     try:
@@ -187,7 +190,7 @@ def check(workspace: Workspace, name: str, jobs: int | None) -> None:
         sys.exit(1)
     silently = changed_silently(index, workspace.cache)
     with tqdm(total=len(index), unit="img", desc=f"decoding {name}", file=sys.stderr, disable=None) as bar:
-        report = examine(index, dataset.counts, jobs, bar.update, kept(index, workspace.cache))
+        report = examine(index, dataset.counts, jobs, bar.update, kept(index, workspace.cache), dataset.size)
     problems = report.problems()
     if silently:
         problems.append(f"changed: {len(silently):,} files have other bytes than before, though their size and time of "
@@ -200,7 +203,7 @@ def check(workspace: Workspace, name: str, jobs: int | None) -> None:
     if problems:
         _expected(dataset.tree)
         sys.exit(1)
-    official = " (the official counts)" if dataset.counts is not None else ""
+    official = " (the official counts)" if dataset.counts or dataset.size else ""
     click.echo(f"{name}: sound; {describe(count(index))}{official}")
     if found := contents(index, workspace.cache):
         click.echo(f"hash of the files' contents: {found}")

@@ -15,8 +15,9 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
+from benchmark import datasets
 from benchmark.data.store import ImageStore, shrunk
-from benchmark.datasets import Counts, DatasetIndex, csv_list, folder
+from benchmark.datasets import Counts, DatasetIndex, csv_list, folder, known_split
 from benchmark.datasets.index import upright
 from benchmark.datasets.reading import images_under
 from benchmark.datasets.union import Members
@@ -54,6 +55,8 @@ class Report:
     """(training image, test image) with the same pixels."""
     changed: list[str] = field(default_factory=list)
     """Images that are no longer those that were decoded for training."""
+    split: str = ""
+    """The official split whose numbers of images these are, '' if none."""
     single: list[str] = field(default_factory=list)
     """Classes of one image, unless the official dataset has them."""
     counts: str = ""
@@ -97,7 +100,7 @@ class Report:
 
     def notes(self, most: int = 5) -> list[str]:
         """What is no fault, but should be known: files that play no part."""
-        notes = []
+        notes = [f"these are the numbers of images of {self.split}"] if self.split else []
         if self.loose:
             notes.append(f"{len(self.loose):,} images lie in no class folder and play no part: "
                          f"{first(self.loose, most)}")
@@ -124,17 +127,23 @@ def single_classes(index: DatasetIndex) -> list[str]:
 
 
 def examine(index: DatasetIndex, official: Counts | None = None, jobs: int | None = None,
-            progress: Callable[[int], object] = lambda done: None, store: ImageStore | None = None) -> Report:
+            progress: Callable[[int], object] = lambda done: None, store: ImageStore | None = None,
+            size: tuple[int, int] | None = None) -> Report:
     """Decodes all images in `jobs` processes; `progress` is called with the number of images just done.
 
-    With the `store` that was made of them each is held against its copy there.
+    With the `store` that was made of them each is held against its copy there. `size`: the official numbers of images
+    and classes, where those of the sides are not known.
     """
     report = Report(len(index), _family(index))
     counts = count(index)
     if official is not None and counts != official:
-        report.counts = f"{describe(counts)}; official are {describe(official)}"
-    if official is None or counts != official:
+        report.counts = f"{describe(counts)}{_part_of(index, official)}; official are {describe(official)}"
+    if size is not None and (len(index), len(index.classes)) != size:
+        report.counts = (f"{len(index):,} images of {len(index.classes):,} classes; official are {size[0]:,} of "
+                         f"{size[1]:,}")
+    if report.counts or (official is None and size is None):
         report.single = single_classes(index)
+    report.split = known_split(counts.train_images, counts.test_images)
     digests: dict[int, str] = {}
     for i, look in enumerate(_look_at_all(index, store, jobs or cores(), progress)):
         if look.digest:
@@ -154,6 +163,14 @@ def examine(index: DatasetIndex, official: Counts | None = None, jobs: int | Non
     report.unread = [ending for one in _members(index) for ending in _of_folder(one, folder.other_endings)]
     report.duplicates = _across(index, digests)
     return report
+
+
+def _part_of(index: DatasetIndex, official: Counts) -> str:
+    """Where only one side of the split for classification was unpacked, that."""
+    both = datasets.get(index.name).classification if not index.reference else None
+    if both is None or len(index) not in both or len(index.classes) != official.train_classes + official.test_classes:
+        return ""
+    return f" (the {'training' if len(index) == both[0] else 'test'} side of the split for classification alone)"
 
 
 def describe(counts: Counts) -> str:

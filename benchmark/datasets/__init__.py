@@ -15,7 +15,7 @@ from benchmark.datasets.index import DatasetIndex
 from benchmark.datasets.reading import Unreadable
 from benchmark.utils.errors import UserError, near
 
-__all__ = ["Counts", "Dataset", "DatasetIndex", "get", "has_images", "load", "names", "present"]
+__all__ = ["Counts", "Dataset", "DatasetIndex", "get", "has_images", "known_split", "load", "names", "present"]
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,10 @@ class Dataset:
     source: str = ""
     tree: str = ""
     counts: Counts | None = None
+    size: tuple[int, int] | None = None
+    """The official numbers of images and classes, where those of the two sides are printed nowhere."""
+    classification: tuple[int, int] | None = None
+    """Images to train and to test on of its split for classification, which has the same classes on both sides."""
     embedded: bool = False
     protocol: str = "oodml"
     """The protocol that `oodml run` uses where none is named."""
@@ -87,6 +91,24 @@ def load(name: str, data: Path) -> DatasetIndex:
         raise Unreadable(f"cannot read {error.filename or data}: {error.strerror or error}; see to its permissions and "
                          "its disk") from None
     return replace(index, reference=name) if rest else index
+
+
+def known_split(train: int, test: int) -> str:
+    """The official split that has so many images on its two sides, in words; '' where none is known.
+
+    >>> known_split(5994, 5794)
+    'the classification split of cub, with the same classes on both sides; metric learning has 5,864 and 5,924 images'
+    >>> known_split(8054, 8131)
+    'the metric-learning split of cars'
+    """
+    for dataset in _all().values():
+        official = dataset.counts and (dataset.counts.train_images, dataset.counts.test_images)
+        if official == (train, test):
+            return f"the metric-learning split of {dataset.name}"
+        if dataset.classification == (train, test):
+            use = "; metric learning has {:,} and {:,} images".format(*official) if official else ""
+            return f"the classification split of {dataset.name}, with the same classes on both sides{use}"
+    return ""
 
 
 def has_images(index: DatasetIndex) -> bool:

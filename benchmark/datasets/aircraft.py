@@ -41,4 +41,5 @@ DATA/fgvc-aircraft-2013b/          also named aircraft
     data/images_variant_test.txt
     data/images/1025794.jpg ...""",
     counts=Counts(5000, 50, 5000, 50),
+    classification=(6667, 3333),
 ),)

@@ -93,4 +93,5 @@ DATA/stanford_cars/
 or
 DATA/cars196/images/AM General Hummer SUV 2000/*.jpg""",
     counts=Counts(8054, 98, 8131, 98),
+    classification=(8144, 8041),
 ),)

@@ -6,7 +6,7 @@ import csv
 import io
 from pathlib import Path
 
-from benchmark.datasets import Dataset, DatasetIndex
+from benchmark.datasets import Dataset, DatasetIndex, known_split
 from benchmark.datasets.folder import own_name
 from benchmark.datasets.reading import NotThere, first_half, make_index, safe, text
 from benchmark.utils.errors import UserError, near
@@ -32,8 +32,11 @@ def read(data: Path, rest: str) -> DatasetIndex:
         train = {key for key, line in zip(keys, lines) if line["split"] == "train"}
         both = sorted(train & {key for key, line in zip(keys, lines) if line["split"] == "test"})
         if both:
-            raise UserError(f"{path}: class '{both[0]}' is on both sides ({len(both)} such classes); the split is one "
-                            "of classes: give all images of a class the same side")
+            marks = [line["split"] for line in lines]
+            known = known_split(marks.count("train"), marks.count("test"))
+            raise UserError(f"{path}: class '{both[0]}' is on both sides ({len(both)} such classes)"
+                            f"{known and f', as in {known}'}; the split is one of classes: give all images of a class "
+                            "the same side")
         if not train or len(train) == len(set(keys)):
             raise UserError(f"{path}: all images are on one side; give some classes 'train' and others 'test'")
     else:

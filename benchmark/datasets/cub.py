@@ -37,4 +37,5 @@ DATA/CUB_200_2011/                 also named cub200 or cub, also with CUB_200_2
     images/001.Black_footed_Albatross/*.jpg
 (or images/ alone, without any of the three lists)""",
     counts=Counts(5864, 100, 5924, 100),
+    classification=(5994, 5794),
 ),)

@@ -35,4 +35,5 @@ DATA/stanford_dogs/                also named dogs
     file_list.mat                  file_list, labels; may lie in lists/
     Images/n02085620-Chihuahua/*.jpg""",
     counts=Counts(10651, 60, 9929, 60),
+    classification=(12000, 8580),
 ),)

@@ -53,4 +53,5 @@ DATA/flowers-102/                  also named flowers or 102flowers
     imagelabels.mat                labels, 1 x 8189
     jpg/image_00001.jpg ...""",
     counts=Counts(3493, 51, 4696, 51),
+    classification=(2040, 6149),
 ),)

@@ -8,7 +8,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from benchmark.datasets import Dataset, DatasetIndex, names
+from benchmark.datasets import Dataset, DatasetIndex, known_split, names
 from benchmark.datasets.reading import SUFFIXES, NotThere, class_folders, images_under, make_index, subfolders
 from benchmark.utils.errors import UserError
 
@@ -55,6 +55,9 @@ def read(data: Path, rest: str) -> DatasetIndex:
                        for name in sorted(set().union(*found.values()))}
             note = (f"{' and '.join(sides)} have the same classes, as for classification: their images are put "
                     f"together, and the {len(classes):,} classes are halved by name")
+            sizes = [sum(map(len, found[side].values())) for side in sides]
+            if split := known_split(sizes[0], sum(sizes[1:])):
+                note = f"{' and '.join(sides)} are {split}: all are put together, and the classes halved by name"
         else:
             both = sorted(first & second)
             raise UserError(f"class '{both[0]}' lies in both {root / sides[0]} and {root / sides[1]} ({len(both)} such "

@@ -29,4 +29,5 @@ DATA/nabirds/
     classes.txt                    817 Oak Titmouse
     images/0817/*.jpg""",
     counts=Counts(22909, 278, 25653, 277),
+    classification=(23929, 24633),
 ),)

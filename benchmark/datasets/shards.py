@@ -10,7 +10,7 @@ from typing import Any
 
 from PIL import Image
 
-from benchmark.datasets import DatasetIndex
+from benchmark.datasets import DatasetIndex, known_split
 from benchmark.datasets.folder import HELD_OUT, TRAIN, own_name
 from benchmark.datasets.reading import NotThere, make_index
 from benchmark.utils.errors import UserError, near
@@ -84,6 +84,8 @@ def indexed(place: Path, folder: Path, shards: Sequence[Path], labels: Sequence[
     elif first & second:
         note = ("shards of train and test have the same classes, as for classification: their images are put together, "
                 f"and the {len(first | second):,} classes are halved in order")
+        if split := known_split(sides.count(TRAIN), sum(side in HELD_OUT for side in sides)):
+            note = f"shards of train and test are {split}: all are put together, and the classes halved in order"
     index = make_index(own_name(place.with_suffix("")), folder, [one for part in ids for one in part], keys,
                        where=folder, class_names=class_names, train=train, as_given=True)
     return replace(index, opener=opener, note=note)
