@@ -166,14 +166,14 @@ def test_visitors_photographs_are_the_queries_of_met(tmp_path):
 
 @pytest.mark.parametrize("name", ["food2k", "met", "gldv2"])
 def test_of_some_the_whole_is_known_alone(tmp_path, monkeypatch, name):
-    write = getattr(layouts, name)
-    write(tmp_path / name)
-    wrong = CliRunner().invoke(command, ["check", name, "--data", str(tmp_path), "--work", str(tmp_path), "--jobs", "1"])
+    getattr(layouts, name)(tmp_path / name)
+    words = ["check", name, "--data", str(tmp_path), "--work", str(tmp_path), "--jobs", "1"]
+    wrong = CliRunner().invoke(command, words)
     assert wrong.exit_code == 1
     official = "{:,} of {:,}".format(*datasets.get(name).size)
     assert f"11 images of 4 classes; official are {official}" in wrong.output
     monkeypatch.setitem(datasets._all(), name, replace(datasets.get(name), size=(11, 4)))
-    right = CliRunner().invoke(command, ["check", name, "--data", str(tmp_path), "--work", str(tmp_path), "--jobs", "1"])
+    right = CliRunner().invoke(command, words)
     assert right.exit_code == 0, right.output
     assert "(the official counts)" in right.output
     assert " official " in table_row(name, tmp_path, monkeypatch)

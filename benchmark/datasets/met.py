@@ -61,8 +61,8 @@ DATASETS = (Dataset(
     title="The Met dataset, artworks; visitors' photographs against the museum's",
     read=read,
     folders=FOLDERS,
-    source="MET.tar.gz, test_met.tar.gz and ground_truth.tar.gz from the page of the Met dataset (Ypsilantis et al.) of "
-           "the Czech Technical University.",
+    source="MET.tar.gz, test_met.tar.gz and ground_truth.tar.gz from the page of the Met dataset (Ypsilantis et al.) "
+           "of the Czech Technical University.",
     tree="""\
 DATA/met/
     ground_truth/MET_database.json   [{"id": 1, "path": "MET/1/0.jpg"}, ...]
