@@ -162,6 +162,17 @@ def test_a_ladder_that_runs_stand_on_is_replaced_when_asked_for(
     assert aside.read_bytes() == kept
 
 
+def test_a_ladder_of_other_images_is_told(trained: tuple[Path, Path, Job], tmp_path: Path) -> None:
+    made = Workspace.at(shutil.copytree(trained[0], tmp_path / "work"))
+    name = f"folder:{trained[1]}"
+    ladder = ladders.load(made, name)
+    for built, count in ((trained[2].spec.contents, 0), ("0" * 64, 1)):
+        path = ladders.save(dataclasses.replace(ladder, features={"contents": built}), made)
+        matrix = gather(tiny_sweep.study("margin", datasets=(name,), seeds=1), SweepOptions(made))
+        assert len(matrix.skipped) == len(ladders.verify(path, made, name)) == count
+    assert "of other images than its files contain now" in matrix.skipped[0]
+
+
 def test_runs_on_other_files_than_the_newest_are_set_aside(tmp_path: Path) -> None:
     def made(seed: int, **changes: Any) -> None:
         records.write(tmp_path / str(seed), make_record("cub", 1, "margin", seed=seed, **changes))

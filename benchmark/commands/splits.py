@@ -134,7 +134,7 @@ def show(workspace: Workspace, dataset: str) -> None:
 
     ladder = ladders.load(workspace, dataset)
     click.echo(ladders.table(ladder))
-    made = ", ".join(f"{key} {value}" for key, value in ladder.features.items() if key != "images")
+    made = ", ".join(f"{key} {value}" for key, value in ladder.features.items() if key not in ("images", "contents"))
     click.echo(f"features: {made or 'none'}; manifest {ladder.hash[:12]}")
     other = ", ".join(f"{key} {value}" for key, value in against_rule(ladder).items())
     click.echo(f"made by `{ladders.made_by(ladder)}`" + (f", oodml {ladder.made['version']}" if ladder.made else ""))

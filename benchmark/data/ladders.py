@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from benchmark import datasets
-from benchmark.data import features, weights
+from benchmark.data import contents, features, weights
 from benchmark.data.augment import Transform
 from benchmark.data.store import open_store
 from benchmark.datasets import DatasetIndex
@@ -47,7 +47,7 @@ def frozen_features(name: str, workspace: Workspace, backbone: str | None = None
     store = open_store(index, workspace.cache)
     made_with: dict[str, Any] = {
         "backbone": backbone, "weights": weights.identify(backbone, weights_file), "images": store.hash,
-        "size": size, "resize": resize}
+        "size": size, "resize": resize, **({"contents": store.contents} if store.contents else {})}
     vectors = features.extract(index, store, network, name=backbone, weights_hash=made_with["weights"],
                              transform=transform, folder=workspace.cache, device=device)
     return index, vectors, made_with
@@ -246,7 +246,17 @@ def verify(path: Path, workspace: Workspace, dataset: str | None = None) -> list
     """What is wrong with a manifest, held against the dataset on disk, its own or this one; empty if nothing is."""
     ladder = manifest.load(path)
     index = datasets.load(dataset or ladder.dataset, workspace.data)
-    return manifest.verify(ladder, index.classes, index.labels, index.hash)
+    stale = of_other_images(ladder, index, workspace)
+    return [*manifest.verify(ladder, index.classes, index.labels, index.hash), *([stale] if stale else [])]
+
+
+def of_other_images(ladder: Ladder, index: DatasetIndex, workspace: Workspace) -> str:
+    """What to know of a ladder whose features are of other images than the files contain now; '' if they are not."""
+    built = ladder.features.get("contents")
+    if not built or built == contents.contents(index, workspace.cache):
+        return ""
+    return (f"the distances of the ladder of {index.typed} are of other images than its files contain now; `oodml "
+            f"splits build --dataset {index.typed} --replace` builds it anew")
 
 
 def import_released(path: Path, name: str, workspace: Workspace) -> official.Imported:

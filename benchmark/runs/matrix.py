@@ -38,6 +38,7 @@ class Matrix:
     """By dataset, as they are now."""
     indexes: dict[str, DatasetIndex] = field(default_factory=dict)
     skipped: list[str] = field(default_factory=list)
+    """Lines for the user: what is left out, and what to know of ladders."""
 
     def of(self, *kinds: str) -> list[Job]:
         """The cells in a state of one of these kinds."""
@@ -73,6 +74,8 @@ def gather(study: Study, options: SweepOptions) -> Matrix:
                                  plugins=tuple(map(_absolute, options.plugins)), command=options.command)
             if dataset not in known:
                 known[dataset] = run_contents(index, options.workspace)
+                if stale := ladders.of_other_images(ladder, index, options.workspace):
+                    matrix.skipped.append(f"warning: {stale}")
             specs = _cells(part, dataset, index, ladder, options.weights_file, known[dataset], unfit)
             for spec in specs:
                 cells.setdefault(spec.identity, Job(spec, context))
@@ -81,7 +84,7 @@ def gather(study: Study, options: SweepOptions) -> Matrix:
                     problems[f"split {split} of {dataset}: {why}; nothing could be measured, add images"] = None
     if problems:
         raise UserError("\n".join(problems))
-    matrix.skipped = [f"left out on {dataset}: {', '.join(names)}: {reason}"
+    matrix.skipped += [f"left out on {dataset}: {', '.join(names)}: {reason}"
                       for (dataset, reason), names in unfit.items()]
     matrix.jobs = list(cells.values())
     if options.resources.seconds is not None:
