@@ -234,11 +234,11 @@ def test_disk_fills_up_while_writing(tmp_path: Path, monkeypatch: pytest.MonkeyP
     index = drawn(CHUNK + 1)
     appended = files.GrowingFile.append
 
-    def full(self: files.GrowingFile, piece: bytes, **facts: object) -> None:
+    def full(self: files.GrowingFile, piece: bytes, *known: str, **facts: object) -> None:
         if self.pieces:
             with files.disk_errors(self.path):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        appended(self, piece, **facts)
+        appended(self, piece, *known, **facts)
 
     with monkeypatch.context() as patch:
         patch.setattr(files.GrowingFile, "append", full)
