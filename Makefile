@@ -13,7 +13,7 @@ READY := $(VENV)/.ready
 export OODML_WORK := $(WORK)
 
 .DEFAULT_GOAL := help
-.PHONY: demo splits run report pages test fuzz test-lowest test-browser test-slurm lint bench clean help
+.PHONY: demo splits run report pages test test-slow chaos fuzz test-lowest test-browser test-slurm lint bench clean help
 
 demo: $(READY) ## Set up, then the whole line on the embedded glyphs: ladder, training, leaderboard
 	$(OODML) splits build --dataset glyphs --rungs 5 --swaps 20 --iterations 7 --no-removal
@@ -37,6 +37,12 @@ test: export COVERAGE_CORE := $(shell $(PYTHON) -c 'import sys; print("sysmon" i
 test: $(READY) ## Run every test; COVERAGE=1 prints how many lines of the packages they reach
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest --numprocesses auto --dist loadfile $(if $(COVERAGE),--cov --cov-report=)
 	$(if $(COVERAGE),@echo "coverage: $$($(VENV)/bin/python -m coverage report --format=total) % of lines")
+
+test-slow: $(READY) ## Run the tests that take minutes each
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -m slow
+
+chaos: $(READY) ## Kill processes of a sweep KILLS times (default 60) and compare its records with undisturbed ones
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m tests.chaos --kills $(or $(KILLS),60)
 
 fuzz: $(READY) ## Read FUZZ damaged inputs of every kind (default 5000), from the seed FUZZ_SEED
 	FUZZ=$(or $(FUZZ),5000) FUZZ_SEED=$(or $(FUZZ_SEED),1) OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest --numprocesses auto tests/test_fuzz.py

@@ -6,6 +6,7 @@ Each name is loaded when it is first used, so that importing this file needs nei
     measures    retrieval
     scores      ags, harmonic_mean
     records     collect
+    runs        run(method, dataset, split, **settings) trains one and returns its record
     methods     register, create; `oodml.methods` has names(), get(name), Objective, setting and the rest
 
 From here on `benchmark`, `methods`, `splits` and `reports` are the packages beside this file, whatever lies in the
@@ -30,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import methods
     from benchmark.metrics import retrieval
+    from benchmark.runs.single import run
     from methods import create, register
     from reports.aggregate import ags, harmonic_mean
     from reports.records import collect
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     from splits.manifest import save as save_ladder
 
 __all__ = ["ags", "build_ladder", "collect", "create", "frechet_distance", "harmonic_mean", "load_ladder", "main",
-           "methods", "register", "retrieval", "save_ladder"]
+           "methods", "register", "retrieval", "run", "save_ladder"]
 
 ROOT = os.path.dirname(os.path.abspath(__file__))
 PACKAGES = ("benchmark", "methods", "splits", "reports")
@@ -55,6 +57,7 @@ SOURCES = {
     "methods": ("methods", ""),
     "register": ("methods", "register"),
     "retrieval": ("benchmark.metrics", "retrieval"),
+    "run": ("benchmark.runs.single", "run"),
     "save_ladder": ("splits.manifest", "save"),
 }
 """Where each public name is defined: the module and its name there; empty for the module itself."""

@@ -11,6 +11,7 @@ import warnings
 import click
 
 from benchmark import commands
+from benchmark.utils.children import own_children
 from benchmark.utils.errors import is_user_error
 from benchmark.utils.terminal import harmless_output
 from reports.storage.text import cut
@@ -39,7 +40,7 @@ def cli() -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point: exit code 2 and one line for a user's mistake, a traceback only for ours."""
-    with harmless_output(), warnings.catch_warnings():
+    with harmless_output(), warnings.catch_warnings(), own_children():
         warnings.formatwarning = _one_line
         _main(arguments)
 

@@ -30,8 +30,8 @@ class Contrastive(Ranked):
         limit: float = limit()
 
     def loss(self, embeddings: Tensor, labels: Tensor, triplets: Triplets) -> Tensor:
-        near, far = triplets.distances(embeddings)
-        return mean(near + (self.settings.margin - far).relu(), triplets.valid)
+        d_ap, d_an = triplets.distances(embeddings)
+        return mean(d_ap + (self.settings.margin - d_an).relu(), triplets.valid)
 
 
 @register("r-contrastive", family="regularised", papers=["revisiting"], cite=ROTH)

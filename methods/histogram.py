@@ -20,9 +20,9 @@ def soft_histogram(values: Tensor, weights: Tensor, nodes: int) -> Tensor:
     >>> soft_histogram(torch.tensor([-1.0, 0.5]), torch.ones(2), 3)
     tensor([0.5000, 0.2500, 0.2500])
     """
-    place = (values.clamp(-1, 1) + 1) * (nodes - 1) / 2
-    lower = place.detach().floor().clamp(max=nodes - 2)
-    upper_share = place - lower
+    position = (values.clamp(-1, 1) + 1) * (nodes - 1) / 2
+    lower = position.detach().floor().clamp(max=nodes - 2)
+    upper_share = position - lower
     histogram = values.new_zeros(nodes)
     histogram = histogram.index_add(0, lower.long(), (1 - upper_share) * weights)
     histogram = histogram.index_add(0, lower.long() + 1, upper_share * weights)

@@ -49,9 +49,9 @@ class Margin(Ranked):
         return {"beta": self.settings.beta_rate}
 
     def loss(self, embeddings: Tensor, labels: Tensor, triplets: Triplets) -> Tensor:
-        near, far = triplets.distances(embeddings)
+        d_ap, d_an = triplets.distances(embeddings)
         beta = self.beta.index_select(0, labels[triplets.anchor])
-        hinges = (torch.stack([near - beta, beta - far]) + self.settings.margin).relu() * triplets.valid
+        hinges = (torch.stack([d_ap - beta, beta - d_an]) + self.settings.margin).relu() * triplets.valid
         active = hinges > 0
         count = active.any(0).sum() if self.settings.released_divisor else active.sum()
         return hinges.sum() / count.clamp(min=1)

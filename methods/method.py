@@ -176,7 +176,7 @@ class Method(nn.Module):
         for name, parameter in self.named_parameters():
             if not parameter.requires_grad:
                 continue
-            holder = next((place for place in objectives if name.startswith(f"{place}.")), None)
+            holder = next((prefix for prefix in objectives if name.startswith(f"{prefix}.")), None)
             if holder is None:
                 own["backbone" if name.startswith("backbone.") else "head"].append(parameter)
             else:

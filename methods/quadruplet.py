@@ -34,10 +34,10 @@ class Quadruplet(Ranked):
         limit: float = limit()
 
     def loss(self, embeddings: Tensor, labels: Tensor, triplets: Triplets) -> Tensor:
-        near, far = triplets.distances(embeddings)
+        d_ap, d_an = triplets.distances(embeddings)
         third = (labels[None, :] != labels[:, None]) & (labels[None, :] != labels[triplets.negative][:, None])
         pair = torch.stack([pick(third), triplets.negative])
         apart = paired(*embeddings.index_select(0, pair.flatten()).unflatten(0, pair.shape))
-        first = (near - far + self.settings.margin1).relu()
-        second = (near - apart + self.settings.margin2).relu()
+        first = (d_ap - d_an + self.settings.margin1).relu()
+        second = (d_ap - apart + self.settings.margin2).relu()
         return mean(first, triplets.valid) + mean(second, triplets.valid & third.any(1))

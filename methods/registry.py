@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import copy
 import dataclasses
 import fnmatch
@@ -23,6 +22,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from methods.catalogue import sources
 from methods.method import Method, MethodError, Objective, near
 
 _ENTRIES: dict[str, Entry] = {}
@@ -287,28 +287,8 @@ def code_of(name: str) -> str:
     for part in (entry, entry.base):
         file = getattr(sys.modules.get(part.cls.__module__), "__file__", None) if part is not None else None
         if part is not None and file and part.cls.__module__.partition(".")[0] != "methods":
-            _sources(Path(file), Path(file).parent, files)
+            sources(Path(file), Path(file).parent, files)
     return hashlib.sha256("\n".join(sorted(files.values())).encode()).hexdigest() if files else ""
-
-
-def _sources(path: Path, home: Path, files: dict[Path, str]) -> None:
-    """Adds the hash of a Python file and of the modules beside it that it imports, directly or not."""
-    if path in files:
-        return
-    source = path.read_bytes()
-    files[path] = hashlib.sha256(source).hexdigest()
-    for node in ast.walk(ast.parse(source)):
-        stems: list[str] = []
-        if isinstance(node, ast.Import):
-            stems = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            head = [node.module] if node.module else []
-            stems = [*head, *(".".join([*head, alias.name]) for alias in node.names)]
-        for stem in stems:
-            beside = home.joinpath(*stem.split("."))
-            for file in (beside.with_suffix(".py"), beside / "__init__.py"):
-                if file.is_file():
-                    _sources(file, home, files)
 
 
 def select(text: str) -> list[str]:

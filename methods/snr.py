@@ -41,8 +41,8 @@ class SignalToNoise(Ranked):
 
     def loss(self, embeddings: Tensor, labels: Tensor, triplets: Triplets) -> Tensor:
         chosen = triplets.of(embeddings)
-        near, far = snr_distance(chosen[:1], chosen[1:])
-        losses = (near - far + self.settings.margin).relu()
+        d_ap, d_an = snr_distance(chosen[:1], chosen[1:])
+        losses = (d_ap - d_an + self.settings.margin).relu()
         return mean(losses, triplets.valid & (losses > 0)) + self.settings.nu * embeddings.sum(1).abs().mean()
 
 

@@ -60,12 +60,12 @@ class Triplet(Ranked):
         return plain[self.settings.miner](embeddings, labels)
 
     def loss(self, embeddings: Tensor, labels: Tensor, triplets: Triplets) -> Tensor:
-        near, far = triplets.distances(embeddings)
+        d_ap, d_an = triplets.distances(embeddings)
         if self.settings.cosine:  # of unit vectors 1 - cos is half the square
-            near, far = near.square() / 2, far.square() / 2
+            d_ap, d_an = d_ap.square() / 2, d_an.square() / 2
         elif self.settings.squared:
-            near, far = near.square(), far.square()
-        losses = (near - far + self.settings.margin).relu()
+            d_ap, d_an = d_ap.square(), d_an.square()
+        losses = (d_ap - d_an + self.settings.margin).relu()
         return mean(losses, triplets.valid & (losses > 0) if self.settings.active else triplets.valid)
 
 

@@ -70,9 +70,9 @@ class TripletXbm(CrossBatch):
     def pair_loss(self, similarity: Tensor, positives: Tensor, negatives: Tensor) -> Tensor:
         valid = positives.any(1) & negatives.any(1)
         # rows without a pair become 0 - 0, so that no infinity enters the gradient
-        near = similarity.masked_fill(~positives & valid[:, None], torch.inf).amin(1)
-        far = similarity.masked_fill(~negatives & valid[:, None], -torch.inf).amax(1)
-        losses = (far - near + self.settings.margin).relu()
+        hardest_positive = similarity.masked_fill(~positives & valid[:, None], torch.inf).amin(1)
+        hardest_negative = similarity.masked_fill(~negatives & valid[:, None], -torch.inf).amax(1)
+        losses = (hardest_negative - hardest_positive + self.settings.margin).relu()
         return mean(losses, valid & (losses > 0))
 
 

@@ -50,8 +50,8 @@ def _tidy_ags(results: Results, metric: str) -> pd.DataFrame:
 def _scores(board: Board, *statistics: str) -> pd.DataFrame:
     """The scores of some statistics with the facts of their rows, row by row."""
     scores = board.scores[board.scores["statistic"].isin(statistics)]
-    place = {row: i for i, row in enumerate(board.rows.index)}
-    scores = scores.sort_values("row", key=lambda rows: rows.map(place), kind="stable")
+    position = {row: i for i, row in enumerate(board.rows.index)}
+    scores = scores.sort_values("row", key=lambda rows: rows.map(position), kind="stable")
     # a symmetric interval around a fraction may reach beyond what a fraction can be
     scores = scores.assign(**{bound: scores[bound].clip(0, 1) for bound in ("low", "high") if bound in scores})
     return scores.join(board.rows.drop(columns="group", errors="ignore").rename(columns={"dataset": "union"}), on="row")

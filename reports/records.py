@@ -14,15 +14,16 @@ import warnings
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from reports import ReportError
 from reports.storage import packed, paths
 from reports.storage.migration import SCHEMA, current
 from reports.storage.schema import SOURCES, check
 from reports.storage.text import from_json, one_line
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["FACTS", "SCHEMA", "SOURCES", "check", "collect", "failures", "metrics", "read", "run_folder", "scan",
            "scan_checked", "write", "write_failure"]
@@ -236,6 +237,8 @@ def scan(folder: Path | str | Iterable[Path | str]) -> tuple[pd.DataFrame, pd.Da
     A packed run that lies there loose as well is taken once. The second table has one row for each failure (state
     'failed') and each unreadable record ('damaged').
     """
+    import pandas as pd  # what only reads or writes single records does without it
+
     folders = [Path(folder)] if isinstance(folder, (str, Path)) else [Path(f) for f in folder]
     rows: list[dict[str, Any]] = []
     inside: dict[str, dict[str, Any]] = {}
@@ -286,7 +289,8 @@ def failures(folder: Path | str | Iterable[Path | str]) -> pd.DataFrame:
     return scan(folder)[1]
 
 
-HOW = "`make demo` makes some, and `make report` shows those in reports/data/records"
+PUBLISHED = Path(__file__).parent / "data" / "records" / "glyphs"
+HOW = f"`oodml run` makes some, and `oodml report --records {PUBLISHED}` shows the published ones"
 
 
 def scan_checked(folder: Iterable[Path | str], datasets: list[str] | None = None) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -153,14 +153,14 @@ def with_overrides(frame: pd.DataFrame, derive: Callable[..., Overrides | None] 
     if derive is None or frame["overrides"].notna().all():
         return frame
     known: dict[str, Overrides | None] = {}
-    found = []
+    overrides = []
     for old, *facts in frame[["overrides", "protocol_settings", "method", "dataset", "settings"]].itertuples(
             index=False, name=None):
         if old is None:
             key = json.dumps(facts, sort_keys=True, default=str)
             old = known[key] = known[key] if key in known else derive(*facts)
-        found.append(old)
-    return frame.assign(overrides=pd.Series(found, index=frame.index, dtype=object))
+        overrides.append(old)
+    return frame.assign(overrides=pd.Series(overrides, index=frame.index, dtype=object))
 
 
 def overrides_text(runs: Iterable[Overrides | None], most: int | None = None) -> str:

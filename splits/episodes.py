@@ -95,14 +95,14 @@ def released_episodes(episodes: Mapping[str, Mapping[str, Sequence[str]]], image
 
     places = {(name, file): position(name, file) for episode in episodes.values() for name, files in episode.items()
               for file in files}
-    missing = sorted(f"{name}/{file}" for (name, file), place in places.items() if place is None)
+    missing = sorted(f"{name}/{file}" for (name, file), row in places.items() if row is None)
     if missing:
         raise SplitError(f"{len(missing)} of {len(places)} files of the released episodes are not here, such as "
                          f"{missing[0]}")
     made = []
     for number, episode in sorted(episodes.items(), key=lambda item: int(item[0])):
-        support = np.unique([place for name, files in episode.items() for file in files
-                             if (place := places[name, file]) is not None])
+        support = np.unique([row for name, files in episode.items() for file in files
+                             if (row := places[name, file]) is not None])
         made.append(Episode(shots, int(number), support.astype(np.int64), np.setdiff1d(np.arange(len(images)), support),
                             ()))
     return made

@@ -120,7 +120,7 @@ def test_pages_are_made_of_datasets_called_like_columns(tmp_path: Path) -> None:
     assert all((home / "dataset" / f"{name}.html").is_file() for name in names)
 
 
-def changed(folder: Path, dataset: str = "cub", **provenance: Any) -> Results:
+def changed(folder: Path, dataset: str = "cars", **provenance: Any) -> Results:
     """Runs of `margin` by the protocol oodml with 30 epochs, with a provenance that says so or not."""
     settings = protocol.load("oodml", dataset=dataset, method="margin").identity() | {"epochs": 30}
     for split, _ in LADDERS["cars"]:
@@ -146,8 +146,8 @@ def test_an_override_is_named_in_every_title_page_and_export(tmp_path: Path) -> 
             assert CHANGED in exports.export(results, name, form), (name, form)
     assert CHANGED in exports.export(results, "ags", "macros")
     home = site.build(results, LOST, tmp_path / "site").parent
-    for page in ("index.html", "dataset/cub.html", "method/margin.html", "data/ags-recall-1.csv", "data/runs.csv",
-                 "data/cub-recall-1.csv"):
+    for page in ("index.html", "dataset/cars.html", "method/margin.html", "data/ags-recall-1.csv", "data/runs.csv",
+                 "data/cars-recall-1.csv"):
         assert CHANGED in (home / page).read_text(), page
 
 

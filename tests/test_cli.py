@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,7 +14,10 @@ import click
 import pytest
 
 from benchmark.cli import cli, main
-from benchmark.commands import columns
+from benchmark.runs import status
+from benchmark.utils.terminal import columns
+from benchmark.utils.workspace import Workspace
+from tests import tiny_sweep
 
 ROOT = Path(__file__).parent.parent
 
@@ -41,13 +45,9 @@ def refused(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
 
 
 @pytest.fixture(scope="module")
-def work(tmp_path_factory) -> Path:
+def work(tiny_base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A working folder with the ladder of glyphs-mini."""
-    folder = tmp_path_factory.mktemp("work")
-    done = oodml("splits", "build", "--dataset", "glyphs-mini", "--rungs", "2", "--no-removal", "--work", str(folder))
-    assert done.returncode == 0, done.stderr
-    assert "wrote" in done.stdout
-    return folder
+    return Path(shutil.copytree(tiny_base, tmp_path_factory.mktemp("work") / "work"))
 
 
 HEAVY = ("torch", "timm", "pandas", "matplotlib", "scipy", "faiss", "sklearn")
@@ -76,6 +76,24 @@ def test_help_imports_nothing_heavy() -> None:
     assert done.returncode == 0, done.stderr
     for words in commands:
         assert re.search(rf"^Usage: {' '.join(['oodml', *words])}\b", done.stdout, re.MULTILINE), words
+
+
+def test_what_needs_no_torch_imports_none(tiny: Workspace) -> None:
+    """These answer within a second; importing torch alone takes two. The first that loads it is named."""
+    status.save_plan(tiny, tiny_sweep.jobs(tiny), "oodml run")  # so that `status` has something to count
+    here = ["--work", str(tiny.root)]
+    commands = [["status", *here], ["methods"], ["methods", "--tag", "modern"], ["protocols"],
+                ["protocols", "show", "oodml"], ["studies"], ["datasets", *here], ["datasets", "show", "cub", *here],
+                ["splits", "show", "--dataset", "glyphs-mini", *here],
+                ["splits", "verify", str(tiny.splits / "glyphs-mini.json"), *here]]
+    code = ("import sys; from benchmark.cli import cli\n"
+            f"for words in {commands!r}:\n"
+            "    try: cli.main(words, prog_name='oodml')\n"
+            "    except SystemExit as done: assert not done.code, words\n"
+            "    loaded = {'torch', 'timm', 'torchvision', 'pandas', 'matplotlib'} & set(sys.modules)\n"
+            "    assert not loaded, (words, loaded)")
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
 
 
 def test_an_unknown_method_is_refused_with_the_near_one(refused: Callable[..., str], work: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import methods
 from benchmark.config import protocol
-from benchmark.config.plan import RunSpec, differences
+from benchmark.config.spec import RunSpec, differences
 from benchmark.runs import status
 from methods import registry
 from reports import records

@@ -44,6 +44,7 @@ def test_plan_and_status_say_what_there_is(tiny: Workspace, capsys: pytest.Captu
     cli.main(["plan", *words, "--seeds", "2"])
     out = capsys.readouterr().out
     assert "--calibrate" in out
+    assert re.search(r"protocol \w+, backbone conv4 \(random weights\): 2 runs of 4 steps", out)
     assert not tiny.runs.exists()
     cli.main(["plan", *words, "--seeds", "2", "--calibrate"])
     assert "CPU-hours" in capsys.readouterr().out

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from benchmark.config.plan import Overrides, RunSpec, load_protocol
+from benchmark.config.plan import Overrides, load_protocol
+from benchmark.config.spec import RunSpec
 from benchmark.data import weights
 from benchmark.runs import cost, executors, sweep, worker
 from benchmark.runs.cost import Estimate, Measured, Rates

@@ -22,9 +22,11 @@ from benchmark import cli, datasets
 from benchmark.config import protocol, study
 from benchmark.config.plan import parse_ids
 from benchmark.data import store, weights
+from benchmark.posthoc import leaderboard
 from benchmark.runs.executors import local
 from benchmark.training import checkpoint
 from benchmark.utils.errors import UserError
+from benchmark.utils.workspace import Workspace
 from reports import records, terminal
 from reports.analysis import progress
 from reports.analysis.results import Results
@@ -216,3 +218,15 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_it_taken(tmp_path:
         assert checkpoint.load(tmp_path / "2") is None
     checkpoint.remove(tmp_path / "2")
     assert list((tmp_path / "2").iterdir()) == []
+
+
+def test_a_damaged_ladder_is_listed(tmp_path: Path) -> None:
+    made = Workspace.at(str(tmp_path))
+    write_sample(made.runs, {"margin": 0.7}, ("glyphs",), union=False)
+    assert "damaged" not in set(leaderboard.collect(made).lost["state"])
+    made.splits.mkdir()
+    (made.splits / "glyphs.json").write_text('{"dataset": "glyphs", "spl')
+    (made.splits / "glyphs-1.json").write_text("[]")  # a list that was exported
+    lost = leaderboard.collect(made).lost
+    assert lost["state"].tolist() == ["damaged"]
+    assert "glyphs.json" in lost["cause"].iloc[0]

@@ -14,6 +14,7 @@ import pytest
 import methods
 import oodml
 from benchmark.cli import cli
+from benchmark.utils.workspace import Workspace
 from methods.checks import check_method
 from tests import sample_records
 
@@ -66,7 +67,7 @@ def test_every_name_in_python_is_there(document: str, name: str) -> None:
         assert hasattr(importlib.import_module(module), last), document
 
 
-def test_the_example_in_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_in_python_runs(tiny: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sample_records.write_sample(tmp_path / "work" / "runs", {"margin": 0.7}, ("glyphs",))
     monkeypatch.chdir(tmp_path)
     code = re.search(r"```python\n(.*?)```", DOCUMENTS["README.md"].partition("## In Python")[2], re.S)
@@ -79,6 +80,7 @@ def test_the_example_in_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert values["embeddings"].shape == (8, 64)
     assert values["loss"].isfinite()
     assert set(values["runs"]["method"]) == {"margin"}
+    assert set(values["runs"]["dataset"]) == {"glyphs", "glyphs-mini"}
 
 
 @pytest.mark.parametrize("target", sorted(set(re.findall(r"^ {4}make ([\w-]+)", "\n".join(DOCUMENTS.values()), re.M))))

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from benchmark import cli, datasets
-from benchmark.config.plan import RunSpec
+from benchmark.config.spec import RunSpec
 from benchmark.data import ladders
 from benchmark.data.loader import Loader
 from benchmark.data.store import open_store

@@ -23,7 +23,7 @@ from safetensors.torch import save_file
 
 from benchmark import datasets
 from benchmark.config import protocol, study, toml
-from benchmark.config.plan import RunSpec
+from benchmark.config.spec import RunSpec
 from benchmark.data import store, weights
 from benchmark.runs import status, submission
 from benchmark.training import checkpoint

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import methods
-from methods import MethodError
+from methods import MethodError, catalogue
 from methods.checks import CHECKS, example
 
 ISSUED = """
@@ -39,6 +39,13 @@ class Pairs(Objective):
         return self.settings.weight * ((squared * same).sum() / same.sum()
                                        - (squared * ~same).sum() / (~same).sum().clamp(min=1))
 '''
+
+
+def test_the_list_read_off_the_source_is_the_register() -> None:
+    registered = [catalogue.Listed(name, entry.family, entry.papers, entry.tags, entry.trains, entry.default_base,
+                                   entry.summary) for name, entry in ((name, methods.get(name))
+                                                                      for name in methods.names())]
+    assert catalogue.read() == registered
 
 
 @pytest.mark.parametrize("check", CHECKS)

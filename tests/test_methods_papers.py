@@ -10,7 +10,8 @@ import torch
 
 import methods
 from benchmark.config import plan
-from benchmark.config.plan import Overrides, RunSpec
+from benchmark.config.plan import Overrides
+from benchmark.config.spec import RunSpec
 from benchmark.training import train
 from methods import Method
 from methods.checks import example

@@ -336,3 +336,39 @@ def test_folders_that_systems_make_are_no_classes(tmp_path):
     for name in ("lost+found", "__MACOSX", "@eaDir", ".thumbnails"):
         layouts.picture(tmp_path / "mine" / name / "1.png", name)
     assert datasets.load(f"folder:{tmp_path / 'mine'}", tmp_path).classes == before.classes == ("a", "b", "c", "d")
+
+
+def test_a_list_may_have_other_columns_and_absolute_paths(tmp_path: Path) -> None:
+    for name in ("a/1.jpg", "b/2.jpg", "b/3.jpg"):
+        layouts.picture(tmp_path / "far" / name, name)
+    (tmp_path / "lists").mkdir()
+    file = tmp_path / "lists" / "mine.csv"
+    file.write_text("photographer,path,label,note\n" + "".join(
+        f"me,{tmp_path / 'far' / name},{name[0]},x\n" for name in ("a/1.jpg", "b/2.jpg", "b/3.jpg")))
+    index = datasets.load(f"csv:{file}", tmp_path)
+    assert (index.root, index.paths) == (tmp_path / "far", ("a/1.jpg", "b/2.jpg", "b/3.jpg"))
+    assert index.open(2).size == (24, 18)
+    file.write_text("path,label,splits\na.jpg,a,train\n")
+    with pytest.raises(UserError, match=r"column 'splits' \(did you mean 'split'"):
+        datasets.load(f"csv:{file}", tmp_path)
+
+
+def test_an_archive_that_is_not_unpacked_is_named(tmp_path: Path) -> None:
+    (tmp_path / "CUB_200_2011.tgz").touch()
+    with pytest.raises(UserError, match=r"but CUB_200_2011\.tgz is: unpack it there, `tar xf"):
+        datasets.load("cub", tmp_path)
+
+
+def test_a_dataset_of_ones_own_is_read_by_the_name_it_has_in_outputs(tmp_path: Path,
+                                                                     capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a/1.jpg", "a/2.jpg", "b/1.jpg", "b/2.jpg"):
+        layouts.picture(tmp_path / "birds" / name, name)
+    cli.main(["splits", "build", "--dataset", f"folder:{tmp_path / 'birds'}", "--default-only", "--work",
+              str(tmp_path)])
+    capsys.readouterr()
+    cli.main(["splits", "export", "--dataset", "birds", "--work", str(tmp_path)])
+    assert "birds-1.csv" in capsys.readouterr().out
+    made = Workspace.at(str(tmp_path))
+    assert (made.dataset("birds"), made.dataset("cub")) == (f"folder:{tmp_path / 'birds'}", "cub")
+    (tmp_path / "splits" / "birds.json").write_text("[" * 5000)
+    assert made.dataset("birds") == "birds"

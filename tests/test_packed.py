@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from benchmark.commands.records import command
 from benchmark.commands.report import command as report
 from reports import ReportError, packing, records, site
-from reports.analysis import fewshot
+from reports.analysis import fewshot, tuning
 from reports.analysis.results import Results
 from reports.storage import packed, queries
 from tests.sample_records import make_record, write_sample
@@ -135,6 +135,21 @@ def test_the_commands(runs: Path, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "s2sd" in result.output
     assert (tmp_path / "work" / "leaderboard" / "dataset" / "glyphs.html").is_file()
+
+
+def test_what_tuning_chose_goes_along(tmp_path: Path) -> None:
+    work, back = tmp_path / "work", tmp_path / "back"
+    write_sample(work / "runs", {"margin": 0.7}, ("glyphs",), seeds=1, union=False)
+    (work / "tune").mkdir()
+    search = {"dataset": "glyphs", "protocol": "demo", "backbone": "conv4", "split": 1, "sampler": "random", "seed": 0,
+              "fixed": {}, "trials": [], "test": []}
+    for name in ("margin", "arcface"):
+        (work / "tune" / f"{name}.json").write_text(json.dumps({"schema": 1, "searches": [{**search, "method": name}]}))
+    assert CliRunner().invoke(command, ["pack", str(tmp_path / "pack"), "--work", str(work)]).exit_code == 0
+    assert [path.name for path in (tmp_path / "pack" / "tune").iterdir()] == ["margin.json"], "that of the packed runs"
+    assert CliRunner().invoke(command, ["unpack", str(tmp_path / "pack"), "--work", str(back)]).exit_code == 0
+    assert (back / "tune" / "margin.json").read_bytes() == (work / "tune" / "margin.json").read_bytes()
+    assert [one["method"] for one in tuning.read([tmp_path / "pack"])] == ["margin"]
 
 
 @pytest.mark.parametrize(("damage", "told"), [

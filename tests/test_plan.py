@@ -15,7 +15,8 @@ from safetensors.torch import save_file
 import methods
 from benchmark.commands.run import seconds_of
 from benchmark.config import protocol
-from benchmark.config.plan import Overrides, RunSpec, changes, differences, parse_ids
+from benchmark.config.plan import Overrides, changes, parse_ids
+from benchmark.config.spec import RunSpec, differences
 from benchmark.data import ladders
 from benchmark.runs import status
 from benchmark.runs.job import Resources, SweepOptions
@@ -219,11 +220,13 @@ def test_the_newest_plan_counts_for_a_place(made: Workspace) -> None:
     assert {cell.command for cell in status.survey(made)[0]} == {"third"}
 
 
-def test_a_plan_of_another_version_is_refused_and_a_cut_one_passed_over(tmp_path: Path) -> None:
+def test_a_plan_of_another_version_is_refused_and_a_cut_one_is_named(tmp_path: Path) -> None:
     workspace = Workspace.at(tmp_path)
     (tmp_path / "plans").mkdir()
     (tmp_path / "plans" / "000001-aa.json").write_text('{"schema": 1, "command": "x", "cel')
-    assert status.survey(workspace) == ([], [])
+    cells, (line,) = status.survey(workspace)
+    assert not cells
+    assert "000001-aa.json cannot be read" in line
     (tmp_path / "plans" / "000002-bb.json").write_text('{"schema": 99, "command": "x", "cells": []}')
     with pytest.raises(UserError, match="another version"):
         status.survey(workspace)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import sys
@@ -344,3 +345,25 @@ def test_settings_of_a_base_on_every_dataset_stand_below_those_of_one(tmp_path) 
     assert protocol.load(str(path), dataset="cars", method="diva").dim == 8
     lines = {(line.table, line.key): (line.meaning, line.source) for line in protocol.explain(str(path))}
     assert lines["base.all.diva", "limit"] == ("", "x")
+
+
+def test_a_protocol_may_say_only_what_it_changes_of_another(tmp_path) -> None:
+    own = tmp_path / "own.toml"
+    own.write_text('summary = "mine"\nextends = "oodml"\nlr = 1e-4\n[dataset.sop]\ndim = 64\n')
+    mine, theirs = (protocol.load(name, dataset="sop", method="margin") for name in (str(own), "oodml"))
+    assert mine == dataclasses.replace(theirs, name="own", lr=1e-4, dim=64)
+    assert mine.epochs == 150, "what the other one says of the dataset"
+    lines = {(line.table, line.key): line for line in protocol.explain(str(own))}
+    assert lines["", "epochs"].source == next(line.source for line in protocol.explain("oodml") if line.key == "epochs")
+    further = tmp_path / "further.toml"
+    further.write_text('extends = "own.toml"\nepochs = 2\n')
+    assert protocol.load(str(further)) == dataclasses.replace(protocol.load(str(own)), name="further", epochs=2)
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ('extends = "oodm"', "did you mean 'oodml'"), ("extends = 3", "is no name"),
+    ('extends = "own.toml"', "leads back"), ('extend = "oodml"', "'extends'")])
+def test_what_cannot_be_extended_is_named(tmp_path, text: str, words: str) -> None:
+    (tmp_path / "own.toml").write_text(text)
+    with pytest.raises(UserError, match=words):
+        protocol.load(str(tmp_path / "own.toml"))

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 import reports
+from benchmark import datasets
 from reports import records
 from reports.analysis import published
 from reports.analysis.results import Results
@@ -79,3 +80,29 @@ def test_what_papers_say_stands_beside_what_we_got(tmp_path: Path) -> None:
     assert default["ours"].tolist() == pytest.approx([mean] * 2)
     assert (default["difference"] - (default["ours"] - default["paper_value"])).abs().max() < 1e-12
     assert cards.paper_says(runs, {"base_method": "nobody"}, "x") is None
+
+
+def test_what_is_not_the_papers_dataset_or_ladder_has_no_rows_of_papers(tmp_path: Path) -> None:
+    for name, counts in published.IMAGES.items():
+        official = datasets.get(name).counts
+        assert (official.train_images, official.test_images) == counts
+    write_sample(tmp_path, {"margin": 0.66}, ("cars",), seeds=1, union=False)
+    frame = records.collect(tmp_path)
+    assert Results(frame).unlike_papers == {}
+    small = Results(frame.assign(train_images=32, test_images=32))
+    assert set(small.ags("recall@1", "demo").rows["source"]) == {"run"}
+    assert any("cars has 64 images here and 16,185 there" in note for note in small.notes)
+    assert cards.paper_says(small.runs, small.runs.iloc[0].to_dict(), "x") is None
+    short = Results(frame.assign(ladder=[rungs[:5] for rungs in frame["ladder"]]))
+    assert short.unlike_papers == {"cars": "the ladder of cars has 5 rungs here and 8 there"}
+    table = cards.paper_says(short.runs, short.runs.iloc[0].to_dict(), "x")
+    assert table is not None
+    assert set(table.frame["what"]) == {"default split"}, "which needs no ladder"
+
+
+def test_a_union_of_other_images_has_no_rows_of_papers(tmp_path: Path) -> None:
+    record = make_record("uml", 1, "puma", 0, 0.6, {name: 0.7 for name in EIGHT})
+    for cub, sources in ((5864, {"run", "published"}), (60, {"run"})):
+        record["split"]["parts"] = {**{name: published.IMAGES[name][0] for name in EIGHT}, "cub": cub}
+        records.write(tmp_path / "a", record)
+        assert set(Results(records.collect(tmp_path)).universal("uml", "demo").rows["source"]) == sources

@@ -83,7 +83,7 @@ def test_an_empty_folder_has_the_columns_too(tmp_path: Path) -> None:
     frame = records.collect(tmp_path)
     assert frame.empty
     assert set(records.FACTS) <= set(frame)
-    with pytest.raises(ReportError, match="make demo"):
+    with pytest.raises(ReportError, match="`oodml run` makes some"):
         records.scan_checked([tmp_path])
     with pytest.raises(ReportError, match="no folder"):
         records.scan_checked([tmp_path / "none"])

@@ -211,7 +211,7 @@ def test_pages_no_longer_made_are_removed_and_others_kept(tmp_path: Path) -> Non
 
 
 def test_no_runs_no_site(tmp_path: Path) -> None:
-    with pytest.raises(ReportError, match="make demo"):
+    with pytest.raises(ReportError, match="`oodml run` makes some"):
         build(tmp_path, tmp_path / "site")
 
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 import methods
 from benchmark import datasets
 from benchmark.commands.studies import command
-from benchmark.config import protocol
+from benchmark.config import protocol, search
 from benchmark.config import study as studies
 from benchmark.config.plan import Overrides, fitting
 from benchmark.utils.errors import UserError
@@ -154,3 +154,21 @@ def test_the_command_lists_them_and_shows_one() -> None:
     listed = CliRunner().invoke(command).output
     assert all(f"{name} " in listed for name in NAMES)
     assert CliRunner().invoke(command, ["show", "uml-8"]).output == (studies.FOLDER / "uml-8.toml").read_text()
+
+
+def test_a_study_may_say_what_is_searched(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    head = 'datasets = ["glyphs"]\nmethods = "margin,triplet"\n[search]\n'
+    file.write_text(head + 'weight_decay = [1e-5, 1e-3]\n"margin.beta" = { choices = [0.6, 1.2] }\nlr = [0.1, 0.2]\n')
+    (part,) = studies.load(str(file)).parts
+    spaces = {name: search.space_of(methods.get(name), 1e-3, {}, part.search) for name in ("margin", "triplet")}
+    assert spaces["margin"]["margin.beta"] == [0.6, 1.2]
+    assert spaces["triplet"] == {"lr": (0.1, 0.2), "triplet.margin": (0.05, 0.5), "weight_decay": (1e-5, 1e-3)}
+    assert 1e-5 <= search.draw(spaces["triplet"], 0, "triplet", 1)["weight_decay"] <= 1e-3
+    for line in ("lr = [2, 1]", "lr = 3", "lr = { choices = [1] }", 'lr = ["a", "b"]'):
+        file.write_text(head + line)
+        with pytest.raises(UserError, match=r"search\.lr = .*write \[low, high\]"):
+            studies.load(str(file))
+    file.write_text(head + "weight_decai = [1, 2]")
+    with pytest.raises(UserError, match="did you mean 'weight_decay'"):
+        studies.load(str(file))

@@ -83,7 +83,7 @@ def test_troubles_of_one_cell_are_its_own(tiny: Workspace) -> None:
     result = run(tiny, chosen, seeds=1, command="oodml run --this")
     assert {spec.method for spec in result.done} == {"fine", "crashes-once"}
     causes = {spec.method: cause for spec, cause in result.failed}
-    assert causes["fails"] == "ValueError: made to fail"
+    assert causes["fails"] == f"ValueError: made to fail ({tiny.root / 'trouble.py'}, line 27)"
     assert "died" in causes["crashes"]
     assert "2 times" in causes["crashes"]
     assert {path.parts[-3] for path in tiny.runs.rglob("record.json")} == {"fine", "crashes-once"}
@@ -127,6 +127,59 @@ def test_a_full_disk_ends_the_sweep_but_not_what_runs_and_is_tried_again_by_the_
     (tiny.root / "repaired").touch()
     assert [spec.method for spec in run(tiny, "fills,fine", seeds=1).done] == ["fills"]
     assert not list(tiny.runs.rglob("failure.json"))
+
+
+MENDED = '''
+from methods import Objective, register
+
+@register("mended", family="test")
+class Mended(Objective):
+    """The mean square of embeddings."""
+    normalised = False
+    def forward(self, embeddings, labels):
+        return %s
+'''
+
+
+def test_edited_code_is_never_taken_for_the_old(tiny: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    plugin = tiny.root / "mended.py"
+
+    def again(loss: str, names: str = "mended", redo: bool = False) -> tuple[SweepResult, str]:
+        plugin.write_text(MENDED % loss)
+        lines: list[str] = []
+        options = SweepOptions(tiny, plugins=(str(plugin),), resources=Resources(1), redo=redo)
+        result = sweep.run(tiny_sweep.study(names, seeds=1), options, lines.append)
+        return result, "\n".join([*lines, capsys.readouterr().out])
+
+    failed, text = again("embeddings.sqare().mean()")
+    assert len(failed.failed) == 1
+    assert f"({plugin}, line 9); see {failed.jobs[0].folder / 'failure.json'}" in text
+    mended, text = again("embeddings.square().mean()")  # without --retry-failed
+    assert len(mended.done) == 1
+    assert re.search(r"done    glyphs-mini/1 mended conv4 seed 0: recall@1 \d+\.\d %", text)
+    assert not again("embeddings.square().mean()")[0].done
+    other, _ = again("embeddings.abs().mean()")
+    assert len(other.done) == 1
+    record = other.jobs[0].folder / "record.json"
+    first = json.loads(record.read_text())
+    redone, _ = again("embeddings.abs().mean()", redo=True)
+    assert len(redone.done) == 1
+    second, before = json.loads(record.read_text()), json.loads(record.with_name("before-1.json").read_text())
+    assert before == first
+    assert (second["scores"], second["identity"]) == (first["scores"], first["identity"])
+    assert second["provenance"]["date"] >= first["provenance"]["date"]
+
+    made, text = again("embeddings.abs().mean()", "margin")
+    assert "code changed" not in text
+    record = made.jobs[0].folder / "record.json"
+    facts = json.loads(record.read_text())
+    assert len(facts["provenance"]["code"]) == 64
+    facts["provenance"]["code"] = "0" * 64
+    record.write_text(json.dumps(facts))
+    (line,) = [line for line in status.survey(tiny)[1] if "code" in line]
+    assert line.startswith("glyphs-mini, margin: code changed since 1 finished runs were made")
+    _, text = again("embeddings.abs().mean()", "margin")
+    assert line in text
 
 
 def test_nothing_new_begins_on_a_full_disk(tiny: Workspace) -> None:

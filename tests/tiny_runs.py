@@ -17,12 +17,13 @@ import numpy as np
 
 import methods
 from benchmark import datasets
-from benchmark.config.plan import Overrides, RunSpec, plan
+from benchmark.config.plan import Overrides, plan
+from benchmark.config.spec import RunSpec
 from benchmark.data import ladders, weights
 from benchmark.data.store import open_store
 from benchmark.runs import worker
 from benchmark.runs.interrupt import StopRequest
-from benchmark.runs.worker import RunContext
+from benchmark.runs.job import RunContext
 from benchmark.training.train import Interrupted
 from benchmark.utils.workspace import Workspace
 from splits.ladder import build_ladder

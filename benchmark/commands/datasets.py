@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from benchmark.commands import columns, columns_option
+from benchmark.commands import columns_option
+from benchmark.utils.terminal import columns
 from benchmark.utils.workspace import Workspace, workspace_options
 
 if TYPE_CHECKING:
@@ -126,8 +127,8 @@ def show(workspace: Workspace, name: str, sheet: Path | None) -> None:
 
         store = open_store(index, workspace.writable().cache)
         click.echo("before anything is learnt, Recall@1 on the default test classes: "
-                   f"raw pixels {baseline.raw_pixel_recall(index, store):.2f}, "
-                   f"frozen EfficientNet-Lite0 {baseline.frozen_recall(index, store, workspace):.2f}")
+                   f"raw pixels {100 * baseline.raw_pixel_recall(index, store):.0f} %, frozen EfficientNet-Lite0 "
+                   f"{100 * baseline.frozen_recall(index, store, workspace):.0f} %")
     if sheet is None and dataset.embedded:
         sheet = workspace.writable().root / f"{index.name}-contact.png"
     if sheet is not None:

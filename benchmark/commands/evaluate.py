@@ -53,3 +53,28 @@ def command(workspace: Workspace, **arguments: Any) -> None:
             cells = (f"{100 * scores.get(measure, math.nan):13.2f}" for measure in RETRIEVAL)
             click.echo(f"{name:{width}}" + "".join(cells))
     click.echo(f"record: {result.path} (submitted)")
+    click.echo(_beside(result.path))
+
+
+def _beside(path: Path) -> str:
+    """What a record stands beside in the reports: the other methods on the same classes, with their mean Recall@1."""
+    from benchmark.utils.errors import is_user_error
+    from reports import records
+
+    own = records.read(path)
+    scores: dict[str, list[float]] = {}
+    for other in sorted(path.parents[2].glob(f"*/s*/{records.RECORD}")):
+        try:
+            record = records.read(other)
+        except ValueError as error:
+            if not is_user_error(error):
+                raise
+            continue
+        if record["split"]["hash"] == own["split"]["hash"] and record["method"]["name"] != own["method"]["name"]:
+            scores.setdefault(record["method"]["name"], []).append(record["scores"]["last"]["recall@1"])
+    if not scores:
+        return f"compared with nothing yet: no other method was run on split {own['split']['id']} of {own['dataset']}"
+    best = sorted(((sum(values) / len(values), name) for name, values in scores.items()), reverse=True)
+    return (f"compared with {len(best)} methods on split {own['split']['id']} of {own['dataset']}: recall@1 "
+            + ", ".join(f"{name} {100 * score:.2f}" for score, name in best[:5])
+            + (" ..." if best[5:] else "") + "; `oodml report` ranks them")

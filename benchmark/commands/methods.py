@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchmark.commands import columns
+from benchmark.utils.terminal import columns
 
 if TYPE_CHECKING:
     from methods import Entry
+    from methods.catalogue import Listed
 
 plugin_option = click.option("--plugin", "plugins", multiple=True, type=click.Path(path_type=Path), metavar="FILE",
                              help="A Python file that registers further methods (it is run).")
@@ -37,21 +40,34 @@ def _load(plugins: tuple[Path, ...]) -> None:
 
 
 def _table(tag: str | None) -> None:
-    import methods
     from benchmark.utils.errors import UserError
 
-    names = methods.names(tag)
-    if not names:
+    listed = [method for method in _listed() if tag is None or tag in (*method.tags, method.family, *method.papers)]
+    if not listed:
         raise UserError(f"no method has the tag '{tag}'; `oodml methods` lists all with their families and papers")
     rows = [("name", "family", "papers", "trains", "what it is")]
-    for name in names:
-        entry = methods.get(name)
-        trains = entry.trains if entry.base is None else f"{entry.trains} ({entry.base.name})"
-        rows.append((name, entry.family, " ".join(entry.papers) or "-", trains, entry.summary))
+    rows += [(method.name, method.family, " ".join(method.papers) or "-",
+              f"{method.trains} ({method.base})" if method.base else method.trains, method.summary)
+             for method in listed]
     for line in columns(rows):
         click.echo(line)
-    click.echo(f"\n{len(names)} methods. `oodml methods show NAME` has the formula, the settings with their sources "
+    click.echo(f"\n{len(listed)} methods. `oodml methods show NAME` has the formula, the settings with their sources "
                "and the citation; NAME:BASE puts a method that builds on an objective on another one.")
+
+
+def _listed() -> list[Listed]:
+    """The methods, from the source of the suite's own files where that says all and no plug-in adds to them."""
+    from importlib.metadata import entry_points
+
+    from methods import catalogue
+
+    if "methods.registry" not in sys.modules and not entry_points(group="oodml.methods"):
+        with contextlib.suppress(ValueError):
+            return catalogue.read()
+    import methods
+
+    return [catalogue.Listed(name, entry.family, entry.papers, entry.tags, entry.trains, entry.default_base,
+                             entry.summary) for name, entry in ((name, methods.get(name)) for name in methods.names())]
 
 
 @command.command()

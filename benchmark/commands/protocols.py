@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from benchmark.utils.terminal import columns
+
 
 @click.group(invoke_without_command=True)
 @click.pass_context
@@ -14,8 +16,8 @@ def command(context: click.Context) -> None:
     from benchmark.config import protocol
 
     if context.invoked_subcommand is None:
-        for name in protocol.names():
-            click.echo(f"{name:12} {protocol.summary(name)}")
+        for line in columns([(name, protocol.summary(name)) for name in protocol.names()]):
+            click.echo(line)
         click.echo("\n`oodml protocols show NAME` explains every key; `oodml run --set KEY=VALUE` changes one; "
                    "a .toml file of your own is given by its path.")
 

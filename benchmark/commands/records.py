@@ -29,7 +29,8 @@ def command() -> None:
 @workspace_options
 def pack(workspace: Workspace, out: Path, folders: tuple[Path, ...], datasets: str | None,
          studies: tuple[str, ...]) -> None:
-    """Write the finished runs to OUT/DATASET/METHOD.runs.jsonl, a line a run, and their ladders to OUT/splits.
+    """Write the finished runs to OUT/DATASET/METHOD.runs.jsonl, a line a run, their ladders to OUT/splits, and
+    what `oodml tune` chose for them to OUT/tune.
 
     What OUT holds already stays; a run that is there already is replaced. Scores, settings and facts of splits are
     kept to the bit and `oodml report --records OUT` shows them as it shows loose records; weights, logs and outcomes of
@@ -41,6 +42,7 @@ def pack(workspace: Workspace, out: Path, folders: tuple[Path, ...], datasets: s
     written, runs = packing.pack(folders or (workspace.runs,), out, datasets.split(",") if datasets else None)
     written += _ladders(workspace, out)
     written += [progress.write(out, _asked(name, workspace)) for name in studies]
+    written += _searches(workspace, out)
     size = sum(path.stat().st_size for path in written)
     click.echo(f"packed {runs} runs in {len(written)} files, {size / 1e6:.2f} MB, into {out}")
 
@@ -62,6 +64,17 @@ def _ladders(workspace: Workspace, out: Path) -> list[Path]:
             continue
         written.append(_copied(source, out / "splits"))
     return written
+
+
+def _searches(workspace: Workspace, out: Path) -> list[Path]:
+    """Copies what `oodml tune` tried and chose for methods among the packed runs."""
+    from reports import records
+    from reports.analysis import tuning
+
+    packed, _ = records.scan(out)
+    cells = set(zip(packed["dataset"], packed["method"]))
+    return [_copied(path, out / tuning.FOLDER) for path in sorted((workspace.root / tuning.FOLDER).glob("*.json"))
+            if any((search["dataset"], search["method"]) in cells for search in tuning.load(path))]
 
 
 def _copied(source: Path, folder: Path) -> Path:
@@ -107,12 +120,14 @@ def unpack(workspace: Workspace, folder: Path) -> None:
     Their ladders go along. A run or a ladder that is there already is kept as it is.
     """
     from reports import packing
-    from reports.analysis import progress
+    from reports.analysis import progress, tuning
 
     written, there = packing.unpack(folder, workspace.writable().runs)
     click.echo(f"unpacked {written} runs into {workspace.runs}" + (f", {there} were there already" if there else ""))
-    for source in _own_files(folder, progress.FOLDER):
-        _copied(source, workspace.root / progress.FOLDER)
+    for kind in (progress.FOLDER, tuning.FOLDER):
+        for source in _own_files(folder, kind):
+            if kind == progress.FOLDER or not (workspace.root / kind / source.name).exists():
+                _copied(source, workspace.root / kind)
     for source in _own_files(folder, "splits"):
         target = workspace.splits / source.name
         if not target.exists():

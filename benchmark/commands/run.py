@@ -159,11 +159,11 @@ def command(workspace: Workspace, dry_run: bool, **arguments: Any) -> None:
         from benchmark.posthoc import steps  # brings much along that most sweeps do not need
 
         steps.follow_all(study, result, workspace, click.echo)
-    summarise(study, result)
+    summarise(study, result, workspace)
 
 
-def summarise(study: Study, result: SweepResult) -> None:
-    """Print what is left to do, and leave with the exit code of the sweep."""
+def summarise(study: Study, result: SweepResult, workspace: Workspace) -> None:
+    """Print what is left to do and the next command, and leave with the exit code of the sweep."""
     if result.submitted:
         click.echo(f"{result.submitted} runs are with the cluster now; `oodml status` shows their states"
                    + ("; when they are done, the same command does the rest of the study" if study.after else ""))
@@ -176,5 +176,7 @@ def summarise(study: Study, result: SweepResult) -> None:
         raise SystemExit(result.interrupted)
     if result.ended:
         click.echo(f"Ended early: {result.ended}. The same command resumes.")
+    if any(job.done for job in result.jobs):
+        click.echo(f"Next: `oodml report{workspace.option()}` ranks the finished runs and makes the leaderboard")
     if result.failed or result.lacking or (result.ended and "--budget" not in result.ended):
         raise SystemExit(1)

@@ -10,6 +10,7 @@ import click
 
 from benchmark.commands import columns_option
 from benchmark.utils.errors import UserError, is_user_error
+from benchmark.utils.terminal import columns
 from benchmark.utils.workspace import Workspace, workspace_options
 
 
@@ -248,8 +249,9 @@ def measure(workspace: Workspace, dataset: str, against: Path | None, **options:
     if other:
         alike = overlap(ladder, other)
         click.echo(f"\noverlap of the classes of each rung (rows) with the rungs of {against} (Jaccard):")
-        for split, row in zip(ladder.splits, alike.rungs):
-            click.echo(f"{split.id:>4}  " + " ".join(f"{value:.2f}" for value in row))
+        for line in columns([(str(split.id), *(f"{value:.2f}" for value in row))
+                             for split, row in zip(ladder.splits, alike.rungs)], left=0):
+            click.echo(line)
         click.echo(f"rank correlation of when classes change sides: {alike.moves:.2f}")
 
 
@@ -262,10 +264,10 @@ def cross(workspace: Workspace, names: str, **options: Any) -> None:
     from benchmark.data import ladders
 
     distances = ladders.cross(names.split(","), workspace.writable(), **options)
-    width = max(12, *(len(name) + 2 for name in distances.names))
-    click.echo("".join(text.rjust(width) for text in ("train \\ test", *distances.names)))
-    for name, row in zip(distances.names, distances.matrix):
-        click.echo(name.rjust(width) + "".join(f"{value:{width}.2f}" for value in row))
+    rows = [("train \\ test", *distances.names)]
+    rows += [(name, *(f"{value:.2f}" for value in row)) for name, row in zip(distances.names, distances.matrix)]
+    for line in columns(rows, left=0):
+        click.echo(line)
 
 
 @command.command()

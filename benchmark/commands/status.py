@@ -22,6 +22,8 @@ def command(workspace: Workspace, watch: bool, every: float) -> None:
     while True:
         cells, changes = status.survey(workspace)
         if not cells:
+            for line in changes:
+                click.echo(line)
             click.echo(f"no sweep was started in {workspace.root} yet; `oodml run` starts one")
             return
         if watch and sys.stdout.isatty():
@@ -31,7 +33,7 @@ def command(workspace: Workspace, watch: bool, every: float) -> None:
             if cell.state.kind == "running":
                 click.echo(f"running {cell.spec.label()}: {cell.state.text}")
         for line in changes:
-            click.echo(f"changed {line}")
+            click.echo(line)
         for line in status.failures(cells):
             click.echo(line)
         # an owner on another machine may be dead: a lock whose heartbeats stand still has no owner

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from benchmark.utils.terminal import columns
+
 
 @click.group(invoke_without_command=True)
 @click.pass_context
@@ -12,10 +14,13 @@ def command(context: click.Context) -> None:
     from benchmark.config import study as studies
 
     if context.invoked_subcommand is None:
+        rows = []
         for name in studies.names():
-            click.echo(f"{name:22} {studies.summary(name)}")
+            rows.append((name, studies.summary(name)))
             if items := studies.fills(name):
-                click.echo(f"{'':22} fills {', '.join(items)}")
+                rows.append(("", f"fills {', '.join(items)}"))
+        for line in columns(rows):
+            click.echo(line)
         click.echo("\n`oodml plan --study NAME` says what one costs, `oodml run --study NAME` runs it; a .toml file of "
                    "your own is given by its path.")
 

@@ -1,131 +1,26 @@
-"""Methods x rungs x seeds of one dataset as run specs, each with an identity that says what it depends on."""
+"""Methods x rungs x seeds of one dataset as run specs."""
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 import methods
 from benchmark.config import protocol as protocols
-from benchmark.config import rates, toml
 from benchmark.config.protocol import Protocol
+from benchmark.config.spec import RunSpec, typed_settings
 from benchmark.data import weights
 from benchmark.utils.errors import UserError, near
-from benchmark.utils.workspace import Workspace
-from methods import Method
 from methods.backbones import skeleton
 from methods.samplers import batches
-from reports import records
 from splits.frechet import frechet_distance
 from splits.manifest import Ladder, Split
-
-
-@dataclass(frozen=True)
-class RunSpec:
-    """One cell of the matrix: everything that decides what a run gives.
-
-    Paths are not part of it: the same data, split and weights elsewhere are the same run.
-    """
-
-    dataset: str
-    dataset_hash: str
-    split: int
-    split_hash: str
-    method: str
-    settings: dict[str, Any]
-    base_settings: dict[str, Any]
-    protocol: Protocol
-    weights: str
-    seed: int
-    code: str = ""
-    """Of a plug-in's method the hash of its source; empty for the suite's own."""
-    contents: str = ""
-    """The hash of what the dataset's files contain; empty where images are drawn, and in runs of earlier versions."""
-
-    __pydantic_config__ = {"extra": "forbid"}
-
-    def facts(self) -> dict[str, Any]:
-        """All of it as JSON has it, for `of`."""
-        facts = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        for key in ("code", "contents"):  # which came later, and which most runs have not
-            if not facts[key]:
-                del facts[key]
-        return {**facts, "protocol": self.protocol.identity()}
-
-    @classmethod
-    def of(cls, facts: Mapping[str, Any]) -> RunSpec:
-        """The spec that was written as such facts; a ValueError if they are of a version with other keys."""
-        return toml.adapter(cls).validate_python(facts)
-
-    @cached_property
-    def identity(self) -> str:
-        """SHA-256 over all of it; the split's number in its ladder does not count, its classes do.
-
-        Rates of loss parameters count by their absolute value: a run whose rates are the same is the same run.
-        """
-        facts = {key: value for key, value in self.facts().items() if key != "split"}
-        facts |= {part: rates.in_absolutes(facts[part], self.protocol.lr) for part in ("settings", "base_settings")}
-        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
-
-    def folder(self, workspace: Workspace) -> Path:
-        """Where the run lies."""
-        return records.run_folder(workspace.runs, self.dataset, self.split, self.method, self.seed, self.identity)
-
-    @property
-    def table_cell(self) -> tuple[Any, ...]:
-        """The cell of a table of results that it fills; runs that differ in settings alone share it."""
-        return (self.dataset, self.split, self.method, self.seed, self.protocol.name, self.protocol.backbone)
-
-    def build(self, backbone: nn.Module, classes: int) -> Method:
-        """The method that this cell trains, on a backbone, for so many training classes."""
-        entry = methods.get(self.method)
-        return entry.build(backbone, classes, self.protocol.dim, *_typed(entry, *self.settings_in_multiples()))
-
-    def settings_in_multiples(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The settings and those of the base with every rate as a multiple of lr, whatever version wrote them."""
-        return rates.in_multiples(methods.get(self.method), self.settings, self.base_settings, self.protocol.lr)
-
-    def label(self) -> str:
-        return f"{self.dataset}/{self.split} {self.method} {self.protocol.backbone} seed {self.seed}"
-
-    @classmethod
-    def read(cls, folder: Path) -> RunSpec | None:
-        """The spec in a run's folder; None where there is none that this version understands."""
-        try:
-            return cls.of(json.loads((folder / "spec.json").read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError):
-            return None
-
-
-def differences(before: RunSpec, now: RunSpec) -> list[str]:
-    """What makes two cells of the same place different runs, one line each.
-
-    >>> now = RunSpec("a", "x", 1, "y", "margin", {"beta": 1.2}, {}, protocols.load("oodml"), "w", 0)
-    >>> faster = dataclasses.replace(now.protocol, lr=1e-4)
-    >>> differences(now, dataclasses.replace(now, protocol=faster, split_hash="z"))
-    ['the classes of the split', 'lr 1e-05 -> 0.0001']
-    """
-    named = {"dataset_hash": "the dataset's files", "split_hash": "the classes of the split",
-             "weights": "the backbone's weights", "method": "the method", "seed": "the seed",
-             "code": "the source of the plug-in", "contents": "what the dataset's files contain"}
-    lines = [text for key, text in named.items() if getattr(before, key) != getattr(now, key)]
-    for part in ("protocol", "settings", "base_settings"):
-        old, new = before.facts()[part], now.facts()[part]
-        for key in sorted({*old, *new}):
-            # one of them may have been through JSON, which knows no tuples
-            if json.dumps(old.get(key)) != json.dumps(new.get(key)):
-                lines.append(f"{key} {old.get(key)} -> {new.get(key)}")
-    return lines
 
 
 def changes(spec: RunSpec) -> dict[str, Any]:
@@ -205,7 +100,7 @@ def plan(ladder: Ladder, index_hash: str, names: Iterable[str], *, protocol: str
             skeleton(own.backbone)
         if overrides != Overrides():  # the suite's own protocols and methods go together
             entry.check_build(own.backbone, min(len(split.train) for split in chosen), own.dim,
-                              *_typed(entry, settings, base))
+                              *typed_settings(entry, settings, base))
         made.append((name, settings, base, own, weights.identify(own.backbone, weights_file)))
     code = {name: methods.code_of(name) for name in names}
     return [RunSpec(ladder.dataset, index_hash, split.id, split.hash, *one, seed, code[one[0]], contents)
@@ -248,11 +143,6 @@ def load_protocol(name: str, dataset: str, method: str, overrides: Overrides) ->
     entry = methods.get(method)
     return protocols.load(name, dataset=dataset, method=method, tags=entry.kinds,
                           overrides=overrides.protocol)
-
-
-def _typed(entry: methods.Entry, settings: Mapping[str, Any], base: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Settings as the method and its base objective take them."""
-    return entry.settings(**settings), None if entry.base is None else entry.base.settings(**base)
 
 
 def split_of(ladder: Ladder, spec: RunSpec) -> Split:

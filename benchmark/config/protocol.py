@@ -26,6 +26,8 @@ BASE = "base"
 """The table that changes settings of the objective under a method on a dataset: [base.cars.s2sd]."""
 EVERY = "all"
 """In place of the dataset of a BASE table: on every dataset, below what a table of the dataset says."""
+EXTENDS = "extends"
+"""The key that names another protocol, whose file this one changes."""
 PAIRS = ("both", BASE)
 """Tables with two owners, a dataset and a method."""
 SIZES = {"big": 256}
@@ -53,7 +55,8 @@ class Protocol:
     ones for that dataset, every method with that tag or family, or that method, in this order; at last
     `[both.DATASET.METHOD]` for that method on that dataset. `[settings.NAME]` changes settings of a method or of all
     with a tag, `[base.DATASET.METHOD]` those of the objective under a method, on that dataset or on `all`. A value is
-    written alone or with its source, `epochs = { value = 200, source = "section 4" }`.
+    written alone or with its source, `epochs = { value = 200, source = "section 4" }`. `extends = "oodml"` takes all
+    that the file does not say from another one, as if these lines stood there.
     """
 
     name: str = key("the file's name")
@@ -156,13 +159,13 @@ def load(name: str, *, dataset: str = "", method: str = "", tags: tuple[str, ...
     """
     path, overrides = path_of(name), overrides or {}
     tables = _tables(path)
-    _check_owners(path, tables, dataset, method)
+    _check_owners(path, _own_tables(path), dataset, method)
     if "name" in overrides:
         raise UserError("a protocol is called by its file: --protocol NAME, or copy the file under another name")
     head = method.partition(":")[0]
     values: dict[str, Any] = {"name": path.stem}
-    for place in ((), ("dataset", dataset), *(("tag", tag) for tag in tags), ("method", head), ("both", dataset, head)):
-        values |= {key: entry.value for key, entry in tables.get(place, {}).items()}
+    for owner in ((), ("dataset", dataset), *(("tag", tag) for tag in tags), ("method", head), ("both", dataset, head)):
+        values |= {key: entry.value for key, entry in tables.get(owner, {}).items()}
     for key, value in overrides.items():
         several = isinstance(value, str) and key in FIELDS and "tuple" in str(FIELDS[key].type)
         values[key] = [part for part in value.split(",") if part] if several else value
@@ -239,11 +242,26 @@ class Sourced(NamedTuple):
     source: str = ""
 
 
-def _tables(path: Path) -> dict[tuple[str, ...], dict[str, Sourced]]:
+def _tables(path: Path, inner: tuple[Path, ...] = ()) -> dict[tuple[str, ...], dict[str, Sourced]]:
+    """The tables of a file, each key over that of the same table in the file which it `extends`."""
+    tables = _own_tables(path)
+    parent = toml.table(path).get(EXTENDS)
+    if parent is None:
+        return tables
+    if not isinstance(parent, str):
+        raise UserError(f"protocol {path}: {EXTENDS} = {parent!r} is no name; write {EXTENDS} = \"demo\"")
+    other = path_of(str(path.parent / parent) if parent.endswith(".toml") else parent)
+    if other.resolve() in (*inner, path.resolve()):
+        raise UserError(f"protocol {path}: {EXTENDS} = {parent!r} leads back to this file")
+    inherited = _tables(other, (*inner, path.resolve()))
+    return {place: {**inherited.get(place, {}), **tables.get(place, {})} for place in {**inherited, **tables}}
+
+
+def _own_tables(path: Path) -> dict[tuple[str, ...], dict[str, Sourced]]:
     """The tables of a file by their kind and whom they are for, such as ("dataset", "sop"); () has the general keys."""
     file = toml.table(path)
     kinds = (*KINDS, SETTINGS, BASE)
-    general = {key: value for key, value in file.items() if key not in (*kinds, "summary")}
+    general = {key: value for key, value in file.items() if key not in (*kinds, EXTENDS, "summary")}
     tables: dict[tuple[str, ...], Any] = {(): general}
     for kind in kinds:
         form = f"write [{kind}.{'DATASET.METHOD' if kind in PAIRS else 'NAME'}] above its keys"
@@ -261,7 +279,8 @@ def _tables(path: Path) -> dict[tuple[str, ...], dict[str, Sourced]]:
 
 def _sourced(path: Path, place: tuple[str, ...], key: str, value: Any) -> Sourced:
     if key not in FIELDS and place[:1] not in ((SETTINGS,), (BASE,)):
-        raise UserError(f"protocol {path.stem} has no key '{key}'{near(key, (*FIELDS, *KINDS, SETTINGS, BASE))}; "
+        meant = near(key, (*FIELDS, *KINDS, SETTINGS, BASE, EXTENDS))
+        raise UserError(f"protocol {path.stem} has no key '{key}'{meant}; "
                         "`oodml protocols show oodml` lists them all")
     if not isinstance(value, dict):
         return Sourced(value)

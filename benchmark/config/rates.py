@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from methods import Entry
+if TYPE_CHECKING:
+    from methods import Entry
 
 RATED = ("beta", "proxy")
 """What has a rate of its own: `beta_rate`, times lr, was `beta_lr`."""

@@ -22,15 +22,19 @@ Space = Mapping[str, Any]
 """What is searched by key, `lr` or METHOD.SETTING: (low, high), log-uniform, or a list of choices."""
 
 
-def space_of(entry: Entry, lr: float, fixed: Mapping[str, Any]) -> dict[str, Any]:
+def space_of(entry: Entry, lr: float, fixed: Mapping[str, Any], own: Space | None = None) -> dict[str, Any]:
     """The space of a method: the protocol's learning rate and what the method's file declares, less what is fixed.
+
+    `own` is what a study searches beside that or in its stead; settings of other methods are left out.
 
     >>> import methods
     >>> space_of(methods.get("triplet"), 1e-5, {})
     {'lr': (1e-06, 0.0001), 'triplet.margin': (0.05, 0.5)}
     """
     rate = {"lr": (_rounded(lr / LR_FACTOR), _rounded(lr * LR_FACTOR))} if lr > 0 else {}
-    return {key: values for key, values in (rate | entry.space()).items() if key not in fixed}
+    owners = ("", entry.name, "" if entry.base is None else entry.base.name)
+    mine = {key: values for key, values in (own or {}).items() if key.rpartition(".")[0] in owners}
+    return {key: values for key, values in (rate | entry.space() | mine).items() if key not in fixed}
 
 
 def draw(space: Space, seed: int, method: str, number: int) -> dict[str, Any]:

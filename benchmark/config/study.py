@@ -41,6 +41,9 @@ class Part:
     """Keys of the protocol and METHOD.KEY with their values, one changed at a time; without a run of the plain protocol
     if `plain` is false. A method's setting varies that method; of the others of the part nothing is run twice."""
     plain: bool = True
+    search: dict[str, Any] = field(default_factory=dict)
+    """What `oodml tune` searches beside the methods' own spaces or in their stead, by key of the protocol or
+    METHOD.KEY: [low, high], log-uniform, or { choices = [...] }."""
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -140,17 +143,31 @@ def _fills(where: str, file: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _part(where: str, values: dict[str, Any]) -> Part:
-    vary = values.get("vary", {})
-    for key, options in vary.items() if isinstance(vary, dict) else ():
-        if isinstance(options, dict):
-            raise UserError(f"{where}: write a method's setting under [vary] in quotes, "
-                            f'"{key}.{next(iter(options), "KEY")}" = [...]')
+    for table in ("vary", "search"):
+        keys = values.get(table, {})
+        for key, options in keys.items() if isinstance(keys, dict) else ():
+            if isinstance(options, dict) and not (table == "search" and set(options) == {"choices"}):
+                raise UserError(f"{where}: write a method's setting under [{table}] in quotes, "
+                                f'"{key}.{next(iter(options), "KEY")}" = [...]')
     part = toml.build(Part, values, where)
-    for key in part.vary:
-        if key not in protocols.FIELDS and "." not in key:
-            raise UserError(f"{where}: vary.{key} must be a key of protocols, or METHOD.KEY"
-                            f"{near(key, protocols.FIELDS)}")
-    return part
+    for table, keys in (("vary", part.vary), ("search", part.search)):
+        for key in keys:
+            if key not in protocols.FIELDS and "." not in key:
+                raise UserError(f"{where}: {table}.{key} must be a key of protocols, or METHOD.KEY"
+                                f"{near(key, protocols.FIELDS)}")
+    return dataclasses.replace(part, search={key: _space(where, key, options) for key, options in part.search.items()})
+
+
+def _space(where: str, key: str, options: Any) -> tuple[float, float] | list[Any]:
+    """Two bounds as a tuple and choices as a list, as methods declare what is searched."""
+    choices = options.get("choices") if isinstance(options, dict) else None
+    if isinstance(choices, list) and len(choices) > 1:
+        return choices
+    if isinstance(options, list) and len(options) == 2 and all(type(bound) in (int, float) for bound in options) and (
+            0 < options[0] < options[1]):
+        return options[0], options[1]
+    raise UserError(f"{where}: search.{key} = {options!r}: write [low, high] with 0 < low < high, or "
+                    "{ choices = [...] } with two values or more")
 
 
 def _step(where: str, step: dict[str, Any]) -> dict[str, Any]:

@@ -28,6 +28,8 @@ def draw(dataset: str, workspace: Workspace, folder: Path, umap: bool, seed: int
     if ladder.progression:
         written.append(_save(progression(ladder), below(folder, f"{plain(ladder.dataset, 'dataset')}-progression.svg")))
     if umap:
+        if not options.get("backbone"):  # that of the distances
+            options["backbone"] = ladder.features.get("backbone")
         index, vectors, _ = ladders.frozen_features(dataset, workspace, **options)
         figure = umaps(ladder, vectors, index.labels, index.classes, seed)
         written.append(_save(figure, below(folder, f"{plain(ladder.dataset, 'dataset')}-umap.png")))

@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 
 from benchmark import datasets
-from benchmark.data import contents, features, weights
-from benchmark.data.augment import Transform
-from benchmark.data.store import open_store
+from benchmark.data import contents
 from benchmark.datasets import DatasetIndex
 from benchmark.utils import provenance
 from benchmark.utils.errors import UserError
+from benchmark.utils.terminal import columns
 from benchmark.utils.workspace import Workspace
 from reports.records import RECORD
 from reports.storage import paths
@@ -34,6 +33,10 @@ def frozen_features(name: str, workspace: Workspace, backbone: str | None = None
     The Fréchet ResNet distance uses ResNet-50 at 224 px; embedded datasets use the embedded network at 64 px.
     """
     import torch
+
+    from benchmark.data import features, weights  # they bring torch along, which a look at a ladder does without
+    from benchmark.data.augment import Transform
+    from benchmark.data.store import open_store
 
     device = best_device(device)
     embedded = datasets.get(name).embedded
@@ -303,8 +306,7 @@ def table(ladder: Ladder) -> str:
     rows = [heads, *((str(s.id), s.kind, str(s.iteration), str(len(s.train)), str(s.train_images), str(len(s.test)),
                       str(s.test_images), *map(_number, (s.frd, s.frd_equal_n, s.frd_class_means_released)))
                      for s in ladder.splits)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
-    lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths)) for row in rows]
+    lines = list(columns(rows, left=0))
     if ladder.iid:
         lines.append(f"random halves of the same classes (i.i.d.): {ladder.iid['mean']:.2f} ± {ladder.iid['std']:.2f} "
                      f"(std over {ladder.iid['draws']} draws)")

@@ -101,9 +101,9 @@ def _filter(sides: Tensor, taps: int, size: int, interpolation: str, largest: fl
     if interpolation == "bilinear":
         weight = (1 - distance).clamp(min=0)
     else:
-        near = (1.5 * distance - 2.5) * distance * distance + 1
-        far = ((-0.5 * distance + 2.5) * distance - 4) * distance + 2
-        weight = torch.where(distance < 1, near, torch.where(distance < 2, far, 0.0))
+        central = (1.5 * distance - 2.5) * distance * distance + 1
+        outer = ((-0.5 * distance + 2.5) * distance - 4) * distance + 2
+        weight = torch.where(distance < 1, central, torch.where(distance < 2, outer, 0.0))
     weight = weight * ((tap >= 0) & (tap < count[:, :, None]))
     weight = weight / weight.sum(2, keepdim=True)
     rows = torch.zeros((len(begin), size, taps), device=begin.device)

@@ -64,6 +64,26 @@ def identify(name: str, file: str | Path | None = None) -> str:
     return SCRATCH if _from_scratch(name, file) else f"timm:{TIMM.get(name, name)}"
 
 
+def described(name: str, identity: str, file: str | Path | None = None) -> str:
+    """In words, where the weights of this identity come from; timm's are missing here unless they were downloaded.
+
+    >>> described("conv4", SCRATCH)
+    'random weights'
+    """
+    if identity == SCRATCH:
+        return "random weights"
+    if not identity.startswith("timm:"):
+        path, _ = _locate(name, file)
+        return f"weights {'' if path is None else path.name + ', '}{identity[:8]}"
+    from huggingface_hub import try_to_load_from_cache
+
+    tag = identity.removeprefix("timm:")
+    cached = any(isinstance(try_to_load_from_cache(f"timm/{tag}", file), str)
+                 for file in ("model.safetensors", "pytorch_model.bin"))
+    return f"timm's weights {tag}" + ("" if cached else ", MISSING here: downloaded when the runs begin, or give "
+                                                        "--weights FILE or OODML_WEIGHTS")
+
+
 def _from_scratch(name: str, file: str | Path | None) -> bool:
     return file == SCRATCH or name in UNTRAINED
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import difflib
 import io
+import os
 from pathlib import Path
 
 from benchmark.datasets import Dataset, DatasetIndex, known_split
@@ -15,15 +17,17 @@ COLUMNS = {"path": None, "label": None, "split": ("train", "test"), "domain": No
 
 
 def read(data: Path, rest: str) -> DatasetIndex:
-    """Reads the list; paths are relative to the folder it lies in.
+    """Reads the list; paths are relative to the folder it lies in, or all absolute.
 
-    Without a split column the first half of the classes, by name and within each domain, is trained on. With a
-    domain column a class is DOMAIN/LABEL, so that classes of two domains are never one; a domain has no '/'.
+    Columns of other names are passed over. Without a split column the first half of the classes, by name and within
+    each domain, is trained on. With a domain column a class is DOMAIN/LABEL, so that classes of two domains are never
+    one; a domain has no '/'.
     """
     path = Path(rest).expanduser()
     if not rest or not path.is_file():
         raise NotThere(f"there is no file '{rest}'; give csv:PATH with a list of the columns {', '.join(COLUMNS)}")
     lines = [values for _, values in _lines(path)]
+    root, images = _located(path, [line["path"] for line in lines])
     has = lines[0].keys() if lines else ()
     keys = [f"{line['domain']}/{line['label']}" if "domain" in has else line["label"] for line in lines]
     domain_of = {key: line["domain"] for key, line in zip(keys, lines)} if "domain" in has else {}
@@ -47,13 +51,29 @@ def read(data: Path, rest: str) -> DatasetIndex:
     if misplaced is not None:
         raise UserError(f"{path}: training image '{misplaced['path']}' has the role '{misplaced['role']}'; only test "
                         "images are query or gallery, leave it empty")
-    return make_index(own_name(path.with_suffix("")), path.parent, [line["path"] for line in lines], keys, where=path,
-                      train=train, roles=roles, domains=[line["domain"] for line in lines] if "domain" in has else None)
+    return make_index(own_name(path.with_suffix("")), root, images, keys, where=path, train=train, roles=roles,
+                      domains=[line["domain"] for line in lines] if "domain" in has else None)
 
 
 def line_numbers(path: Path) -> dict[str, int]:
     """The line of the list that names each image."""
-    return {safe(values["path"], path): number for number, values in _lines(path)}
+    lines = _lines(path)
+    _, images = _located(path, [values["path"] for _, values in lines])
+    return {safe(image, path): number for (number, _), image in zip(lines, images)}
+
+
+def _located(path: Path, images: list[str]) -> tuple[Path, list[str]]:
+    """The folder of a dataset and its images relative to that: the list's own or, where all are given by their absolute
+    paths, the innermost folder around them.
+
+    >>> _located(Path("/a/list.csv"), ["/b/x/1.jpg", "/b/y/2.jpg"])
+    (PosixPath('/b'), ['x/1.jpg', 'y/2.jpg'])
+    """
+    if not images or not all(os.path.isabs(image) for image in images):
+        return path.parent, images
+    whole = [os.path.normpath(image) for image in images]
+    root = os.path.commonpath([os.path.dirname(image) for image in whole])
+    return Path(root), [os.path.relpath(image, root) for image in whole]
 
 
 def _lines(path: Path) -> list[tuple[int, dict[str, str]]]:
@@ -66,10 +86,11 @@ def _lines(path: Path) -> list[tuple[int, dict[str, str]]]:
 def _entries(path: Path) -> list[tuple[int, dict[str, str]]]:
     reader = csv.DictReader(io.StringIO(text(path, "csv:"), newline=""), skipinitialspace=True, restval="")
     columns = [column.strip() for column in reader.fieldnames or ()]
-    unknown = next((column for column in columns if column not in COLUMNS), None)
-    if unknown is not None:
-        raise UserError(f"{path} has the column '{unknown}'{near(unknown, COLUMNS)}; the first line names columns "
-                        f"out of {', '.join(COLUMNS)}")
+    mistyped = next((column for column in columns if column not in COLUMNS and difflib.get_close_matches(
+        column.lower(), [name for name in COLUMNS if name not in columns], cutoff=0.75)), None)
+    if mistyped is not None:
+        raise UserError(f"{path} has the column '{mistyped}'{near(mistyped, COLUMNS)}; correct the first line, or give "
+                        "the column quite another name and it is passed over")
     if not {"path", "label"} <= set(columns):
         raise UserError(f"{path} lacks the columns path and label; its first line must name them")
     reader.fieldnames = columns
@@ -78,7 +99,7 @@ def _entries(path: Path) -> list[tuple[int, dict[str, str]]]:
         if None in line:
             raise UserError(f"{path}, line {reader.line_num}: more fields than columns; put quotes around values "
                             "that contain a comma")
-        values = {column: line[column].strip() for column in columns}
+        values = {column: line[column].strip() for column in columns if column in COLUMNS}
         for column, value in values.items():
             allowed = COLUMNS[column]
             if value not in allowed if allowed else not value:
@@ -99,6 +120,6 @@ DATASETS = (Dataset(
     tree="""\
 PATH                               path,label,split,domain,role
                                    birds/1.jpg,jay,train,birds,
-paths are relative to the list's folder; split is train or test, role query or gallery (test images only);
-the last three columns may be left out""",
+paths are relative to the list's folder, or all absolute; split is train or test, role query or gallery (test images
+only); the last three columns may be left out, and others are passed over""",
 ),)

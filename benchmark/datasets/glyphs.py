@@ -126,9 +126,9 @@ def _distinct(candidates: Iterable[int], known: Iterable[int] = ()) -> list[int]
             continue
         # sum |a - b| is at least what the inks, and what the sums of rows, differ by: few pairs need a closer look.
         allowed = TOLERANCE * np.maximum(inks, rows.sum())
-        near = np.flatnonzero(np.abs(inks - rows.sum()) <= allowed)
-        near = near[np.abs(sums[near] - rows).sum(axis=1) <= allowed[near]]
-        if not any(coincide(codes[i], code) for i in near):
+        similar = np.flatnonzero(np.abs(inks - rows.sum()) <= allowed)
+        similar = similar[np.abs(sums[similar] - rows).sum(axis=1) <= allowed[similar]]
+        if not any(coincide(codes[i], code) for i in similar):
             chosen.append(code)
             codes.append(code)
             sums, inks = np.concatenate([sums, rows[None]]), np.append(inks, rows.sum())

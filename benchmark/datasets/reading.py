@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+import shlex
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -53,8 +54,26 @@ def find(name: str, data: Path, folders: Sequence[str], marks: Sequence[str]) ->
                 return root
     if tops:
         raise UserError(f"{tops[0]} has none of {', '.join(marks)}; {tree_hint(name)}")
+    if archive := _archive(data, wanted):
+        raise NotThere(f"dataset '{name}' is not in {data}, but {archive.name} is: unpack it there, "
+                       f"`{_unpack(archive)}`")
     raise NotThere(f"dataset '{name}' is not in {data} (looked for {', '.join(folders)}); give the folder with "
                    f"--data DIR; `oodml datasets show {name}` says where it comes from")
+
+
+ARCHIVES = (".tgz", ".tar.gz", ".tar", ".zip")
+
+
+def _archive(data: Path, wanted: Sequence[str]) -> Path | None:
+    """An archive in the data folder that bears the name of a dataset's folder."""
+    files = sorted(data.iterdir()) if data.is_dir() else []
+    return next((path for path in files for ending in ARCHIVES
+                 if path.name.lower().endswith(ending) and path.name.lower().removesuffix(ending) in wanted), None)
+
+
+def _unpack(archive: Path) -> str:
+    where, path = shlex.quote(str(archive.parent)), shlex.quote(str(archive))
+    return f"unzip {path} -d {where}" if archive.name.lower().endswith(".zip") else f"tar xf {path} -C {where}"
 
 
 def _subfolders(folder: Path, wanted: Sequence[str]) -> list[Path]:

@@ -66,7 +66,7 @@ def run(workspace: Workspace, union: str, runs: Iterable[Finished], *, device: s
         path = _made([members[name] for name in index.domain_names], index, ladder, workspace,
                      ladders.best_device(device))
         recall = records.read(path)["scores"]["last"]["recall@1"]
-        tell(f"{NAME.format(method)} seed {seed}: recall@1 {recall:.4f} over {index.name}")
+        tell(f"{NAME.format(method)} seed {seed}: recall@1 {100 * recall:.2f} % over {index.name}")
         written.append(path)
     return written
 

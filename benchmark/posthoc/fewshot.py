@@ -117,7 +117,7 @@ def run(workspace: Workspace, *, dataset: str, shots: tuple[int, ...], chosen: s
                                     released[k])
                 _merge(one, k, adapted, adaptation)
                 zero, few = (adapted[side]["recall@1"]["mean"] for side in ("zero", "few"))
-                tell(f"{one.spec.label()}, {k} shots: recall@1 {zero:.4f} -> {few:.4f} "
+                tell(f"{one.spec.label()}, {k} shots: recall@1 {100 * zero:.2f} -> {100 * few:.2f} % "
                      f"({few - zero:+.4f}, {time.perf_counter() - began:.0f} s)")
         written.append(one.folder / NAME)
     return written

@@ -11,8 +11,9 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 import methods
-from benchmark.config.plan import RunSpec, split_of
+from benchmark.config.plan import split_of
 from benchmark.config.protocol import Protocol
+from benchmark.config.spec import RunSpec
 from benchmark.data import ladders, weights
 from benchmark.data.loader import Loader
 from benchmark.data.store import ImageStore

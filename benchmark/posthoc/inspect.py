@@ -17,7 +17,7 @@ from PIL import Image
 from torch import Tensor
 
 from benchmark import datasets
-from benchmark.config.plan import RunSpec
+from benchmark.config.spec import RunSpec
 from benchmark.data import ladders, weights
 from benchmark.data.store import open_store
 from benchmark.data.task import Side

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -68,10 +68,21 @@ def collect(workspace: Workspace, folders: Sequence[Path] = (), datasets: list[s
     packed = [path for folder in folders for path in (folder / "splits", *sorted(folder.glob("*/splits")))]
     damaged: list[ReportError] = []
     studies = progress.read(folders or (workspace.root,), damaged)
+    damaged += _damaged_ladders(packed or [workspace.splits], [*results.datasets, *results.unions])
     rows = pd.DataFrame([{"state": "damaged", "kind": "ReportError", "cause": str(error)} for error in damaged],
                         columns=lost.columns)
     return Leaderboard(results, pd.concat([lost, rows], ignore_index=True) if damaged else lost, studies, workspace,
                        packed or [workspace.splits], tuning.read(folders or (workspace.root,)))
+
+
+def _damaged_ladders(homes: Sequence[Path], datasets: Sequence[str]) -> Iterator[ReportError]:
+    """What is wrong with each manifest that cannot be read: its figures are missing, and a reader should know why."""
+    for path in (home / f"{dataset}.json" for home in homes for dataset in datasets if paths.is_plain(dataset)):
+        try:
+            if path.exists():
+                manifest.load(path)
+        except SplitError as error:
+            yield ReportError(f"ladder {path}: {error}" if str(path) not in str(error) else f"ladder: {error}")
 
 
 def _hashes(path: Path) -> set[str]:

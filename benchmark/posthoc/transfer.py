@@ -78,9 +78,9 @@ def run(workspace: Workspace, jobs: Iterable[Job], *, device: str | None = None,
             baseline = _baseline(frozen, target.name, one.spec.protocol.backbone)
             measured[target.name] = {"test": target.hash, "images": len(target.side), "scores": scores,
                                      "floor": baseline}
-            beside = f" (frozen {baseline['scores']['recall@1']:.4f})" if baseline else ""
+            beside = f" (frozen {100 * baseline['scores']['recall@1']:.2f} %)" if baseline else ""
             if before.get("test") != target.hash:
-                tell(f"{one.spec.label()} on {target.name}: recall@1 {scores['recall@1']:.4f}{beside}")
+                tell(f"{one.spec.label()} on {target.name}: recall@1 {100 * scores['recall@1']:.2f} %{beside}")
         spec = one.spec
         write_json(one.folder / NAME, {"schema": SCHEMA, "run": spec.identity, "dataset": spec.dataset,
                                        "split": spec.split, "method": spec.method, "seed": spec.seed,

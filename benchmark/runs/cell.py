@@ -20,7 +20,7 @@ from benchmark.runs.locks import Heartbeat, Lock, Watch
 from benchmark.training.meter import Diverged
 from benchmark.training.train import Interrupted
 from benchmark.utils.errors import is_user_error
-from reports import records
+from reports import ReportError, records
 
 FULL = "the disk is full"
 
@@ -57,8 +57,8 @@ def do(job: Job, heartbeat: Heartbeat, *, should_stop: Callable[[], bool] = lamb
         if job.done:
             result = CellResult("exists")
         else:
-            worker.run(job.spec, job.context, should_stop=should_stop, report=report)
-            result = CellResult("done")
+            path = worker.run(job.spec, job.context, should_stop=should_stop, report=report)
+            result = CellResult("done", score_text(path))
     except Interrupted as error:
         result = CellResult("stopped", str(error))
     except Exception as error:
@@ -87,6 +87,18 @@ def do_alone(job: Job, *, should_stop: Callable[[], bool] = lambda: False,
         return do(replace(job, after=after or 0), heartbeat, should_stop=should_stop, report=report)
     finally:
         heartbeat.stop()
+
+
+def score_text(path: Path) -> str:
+    """The headline score of a record, for the line that says a run is done.
+
+    >>> score_text(Path("nowhere"))
+    ''
+    """
+    try:
+        return f"{worker.HEADLINE} {100 * records.read(path)['scores']['last'][worker.HEADLINE]:.1f} %"
+    except (ReportError, KeyError, TypeError, OSError):
+        return ""
 
 
 def write_failure(job: Job, cause: str, **facts: Any) -> None:
@@ -144,8 +156,19 @@ def _failure(job: Job, error: Exception) -> CellResult:
     facts = failure_of(error)
     cause = str(facts.pop("cause"))
     full = cause.startswith(FULL)
+    if where := _line_of_plugin(error, job.context.plugins):
+        first, *rest = cause.splitlines()
+        cause = "\n".join([f"{first} ({where})", *rest])
     write_failure(job, cause, **facts, passing=full, traceback=traceback.format_exc())
     return CellResult("full" if full else "failed", FULL if full else cause.splitlines()[0])
+
+
+def _line_of_plugin(error: BaseException, plugins: tuple[str, ...]) -> str:
+    """File and line of a plug-in at which it stopped; empty where it was not its own code."""
+    homes = {Path(plugin).resolve().parent for plugin in plugins}
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__)
+              if Path(frame.filename).resolve().parent in homes]
+    return f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else ""
 
 
 def _is_full(error: Exception) -> bool:

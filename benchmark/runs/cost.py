@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import methods
-from benchmark.config.plan import RunSpec
 from benchmark.config.protocol import FIELDS, Protocol
+from benchmark.config.spec import RunSpec
 from benchmark.data import weights
 from benchmark.training import compiling
 from reports import records
-from reports.tables.boards import duration
+from reports.storage.text import duration
 from splits.manifest import HELD_OUT
 
 CALIBRATION = "calibration"
@@ -97,7 +97,7 @@ class Rates:
         if not runs:
             return Estimate()
         # what trains nothing has no speed, and another's says nothing of it
-        training = protocol.epochs * _steps(protocol, train_images) * protocol.batch_size if trained else 0
+        training = protocol.epochs * steps_an_epoch(protocol, train_images) * protocol.batch_size if trained else 0
 
         def seconds(run: Measured) -> float:
             evaluating = run.pace * _evaluations(protocol, trained) * test_images
@@ -125,7 +125,7 @@ def measured(runs: Path, calibration: Path | None = None) -> list[Measured]:
     measurements = [_measure(row) for row in _rows(runs) if row["source"] == "run"]
     if calibration is not None and calibration.is_dir():
         measurements += [_measure(row, _last_epoch(row)) for row in _rows(calibration)]
-    return measurements
+    return [one for one in measurements if one is not None]
 
 
 def _rows(folder: Path) -> list[dict[str, Any]]:
@@ -136,10 +136,12 @@ def _rows(folder: Path) -> list[dict[str, Any]]:
     return [{str(key): value for key, value in row.items()} for row in frame.dropna(subset=needed).to_dict("records")]
 
 
-def _measure(row: dict[str, Any], last: dict[str, float] | None = None) -> Measured:
+def _measure(row: dict[str, Any], last: dict[str, float] | None = None) -> Measured | None:
     """The measurements in a record; those of the `last` epoch alone, if that is given."""
-    # a record of another version may have keys that are unknown now
-    protocol = Protocol(**{key: value for key, value in row["protocol_settings"].items() if key in FIELDS})
+    try:  # a record of another version may have keys that are unknown now, or lack some
+        protocol = Protocol(**{key: value for key, value in row["protocol_settings"].items() if key in FIELDS})
+    except TypeError:
+        return None
     tests = max(1, int(row["test_images"]))
     speed = float(row["cost:images_per_second"])
     outside = max(0.0, float(row["cost:seconds"]) - float(row["cost:train_seconds"]))
@@ -177,7 +179,7 @@ def network(protocol: Protocol) -> tuple[Any, ...]:
 
 def compile_of(protocol: Protocol, train_images: int) -> str:
     """How a run makes its network fast on a GPU, where `auto` goes by its length."""
-    steps = (protocol.epochs - protocol.warmup) * _steps(protocol, train_images)
+    steps = (protocol.epochs - protocol.warmup) * steps_an_epoch(protocol, train_images)
     return compiling.wanted(protocol.compile, steps)
 
 
@@ -192,7 +194,7 @@ def images_used(protocol: Protocol, train_images: int, train_classes: int) -> in
     return min(train_images, shots * train_classes) if shots else train_images
 
 
-def _steps(protocol: Protocol, train_images: int) -> int:
+def steps_an_epoch(protocol: Protocol, train_images: int) -> int:
     """Of an epoch: whole batches; a ladder's validation classes, where they are held out, have their part of images."""
     left = int(train_images * (1 - HELD_OUT)) if protocol.validation else train_images
     whole = max(1, left // protocol.batch_size)

@@ -7,9 +7,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmark.config.plan import RunSpec
-from benchmark.runs.worker import RunContext
+from benchmark.config.spec import RunSpec
 from benchmark.utils.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """What a worker must know beside the spec: folders and devices, none of which changes a result."""
+
+    dataset: str
+    work: Path
+    data: Path
+    device: str = "cpu"
+    weights_file: str | None = None
+    plugins: tuple[str, ...] = ()
+    command: str = ""
+    """What the user typed: on a cluster a worker has another command line."""
+    shared: int = 1
+    """Runs at a time on the device."""
+
+    @property
+    def workspace(self) -> Workspace:
+        return Workspace(self.work, self.data)
 
 
 @dataclass(frozen=True)

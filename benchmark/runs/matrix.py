@@ -9,16 +9,16 @@ from pathlib import Path
 import methods
 from benchmark import datasets
 from benchmark.config import protocol as protocols
-from benchmark.config.plan import Overrides, RunSpec, fitting, plan, rungs
+from benchmark.config.plan import Overrides, fitting, plan, rungs
+from benchmark.config.spec import RunSpec
 from benchmark.config.study import Part, Study
 from benchmark.data import contents, ladders
 from benchmark.data.store import fits_earlier
 from benchmark.data.task import Side
 from benchmark.datasets import DatasetIndex
 from benchmark.runs import status
-from benchmark.runs.job import Job, SweepOptions
+from benchmark.runs.job import Job, RunContext, SweepOptions
 from benchmark.runs.status import CellState
-from benchmark.runs.worker import RunContext
 from benchmark.utils.errors import UserError
 from benchmark.utils.files import write_json
 from benchmark.utils.workspace import Workspace
@@ -63,7 +63,7 @@ def gather(study: Study, options: SweepOptions) -> Matrix:
     known: dict[str, str] = {}
     unfit: dict[tuple[str, str], dict[str, None]] = {}
     for part in study.parts:
-        for dataset in map(_located, part.datasets):
+        for dataset in (_located(options.workspace.dataset(name)) for name in part.datasets):
             try:
                 index, ladder = _opened(dataset, options.workspace, matrix)
             except (UserError, OSError) as error:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
-from reports.storage.text import one_line, printable
-from reports.tables.boards import duration
+from reports.storage.text import duration, one_line, printable
 
 INTERVAL = 60.0
 """Seconds between two lines about running cells where there is no terminal."""
@@ -54,17 +54,18 @@ class Progress:
         self._show()
         self.tick()
 
-    def done(self, key: str, note: str = "done") -> None:
+    def done(self, key: str, note: str = "done", score: str = "") -> None:
         """A cell has its record."""
         label = self._leave(key)
         self.finished += 1
-        self.write(f"{note:<7} {label}")
+        self.write(f"{note:<7} {label}" + (f": {score}" if score else ""))
 
-    def failed(self, key: str, cause: str) -> None:
-        """A cell failed for good."""
+    def failed(self, key: str, cause: str, file: Path | None = None) -> None:
+        """A cell failed for good; `file` tells more."""
         label = self._leave(key)
         self.finished += 1
-        self.write(f"FAILED  {label}: {one_line(cause)}")
+        more = f"; see {file}" if file is not None and file.is_file() else ""
+        self.write(f"FAILED  {label}: {one_line(cause)}{more}")
 
     def paused(self, key: str, note: str = "saved") -> None:
         """A cell is left unfinished; its epochs count again when it is resumed."""

@@ -12,6 +12,7 @@ from benchmark.data.task import Task
 from benchmark.runs.scoring import Score
 from benchmark.utils import provenance
 from benchmark.utils.files import whole
+from methods import catalogue
 from reports import records
 from reports.storage import queries
 from splits.manifest import Ladder, Split
@@ -37,7 +38,8 @@ def write(folder: Path, result: Score, facts: dict[str, Any], *, command: str = 
     return records.write(folder, {
         "schema": records.SCHEMA, "source": "run", "scores": {"last": result.scores}, "chosen_epochs": {}, "curve": [],
         "domains": result.domains, "queries": {"count": int(counted.sum()), "left_out": int((~counted).sum())},
-        "provenance": {**provenance.facts(command), "date": provenance.now(), **origin, **_overrides(facts)}, **facts})
+        "provenance": {**provenance.facts(command), "date": provenance.now(), **origin, **_overrides(facts),
+                       **_code(facts)}, **facts})
 
 
 def _overrides(facts: dict[str, Any]) -> dict[str, Any]:
@@ -45,6 +47,12 @@ def _overrides(facts: dict[str, Any]) -> dict[str, Any]:
     method = facts["method"]
     changed = overrides.of_run(facts["protocol"], method["name"], facts["dataset"], method["settings"])
     return {} if changed is None else {"overrides": changed}
+
+
+def _code(facts: dict[str, Any]) -> dict[str, str]:
+    """Of one of the suite's own methods the hash of its files, by which a later change of them is told."""
+    code = catalogue.source_hash(facts["method"]["name"])
+    return {"code": code} if code else {}
 
 
 def split_facts(split: Split, ladder: Ladder, task: Task | None = None) -> dict[str, Any]:

@@ -7,19 +7,22 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from benchmark.config.plan import RunSpec, differences
+from benchmark.config.spec import RunSpec, differences
 from benchmark.runs import locks
-from benchmark.runs.job import Job
-from benchmark.runs.worker import RunContext
+from benchmark.runs.job import Job, RunContext
+from benchmark.utils import provenance
 from benchmark.utils.errors import UserError
 from benchmark.utils.files import write_json
+from benchmark.utils.terminal import columns
 from benchmark.utils.workspace import Workspace
+from methods import catalogue
 from reports import ReportError, records
 from reports.storage.migration import IncompatibleRecord
-from reports.tables.boards import duration
+from reports.storage.text import duration, one_line
 
 SCHEMA = 1
 KINDS = ("done", "running", "failed", "missing")
@@ -35,6 +38,10 @@ class CellState:
     begun: bool = False
     """Whether there is a checkpoint to resume."""
     remedy: str = ""
+    code: str = ""
+    """Of a finished run of one of the suite's own methods: the hash of its files."""
+    commit: str = ""
+    """The commit that made it; empty where files differed from that."""
 
 
 def look(folder: Path) -> CellState:
@@ -64,12 +71,13 @@ def _last_heartbeat(holder: locks.Holder) -> str:
 
 def _recorded(folder: Path) -> CellState:
     try:
-        records.read(folder)
+        made = records.read(folder)["provenance"]
     except IncompatibleRecord as error:
         return CellState("incompatible", str(error))
     except ReportError as error:
         return CellState("damaged", str(error))
-    return CellState("done")
+    return CellState("done", code=str(made.get("code") or ""),
+                     commit="" if made.get("dirty") else str(made.get("commit") or ""))
 
 
 def set_aside(folder: Path) -> Path | None:
@@ -122,8 +130,8 @@ def save_plan(workspace: Workspace, jobs: Iterable[Job], command: str) -> Path:
     return path
 
 
-def plans(workspace: Workspace) -> Iterator[Planned]:
-    """The sweeps that were started here, the newest first."""
+def plans(workspace: Workspace, damaged: list[str] | None = None) -> Iterator[Planned]:
+    """The sweeps that were started here, the newest first; what cannot be read is named in `damaged`."""
     for path in sorted(workspace.plans.glob("[0-9]*-*.json"), reverse=True):
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
@@ -134,8 +142,11 @@ def plans(workspace: Workspace) -> Iterator[Planned]:
                 Job(RunSpec.of(cell["spec"]), RunContext(cell["dataset"], workspace.root.absolute(),
                                                          workspace.data.absolute(), weights_file=cell["weights_file"],
                                                          plugins=tuple(cell["plugins"]))) for cell in content["cells"]))
-        except (ValueError, KeyError, TypeError):
-            continue  # cut while it was written, or of a version with other specs: the runs themselves remain
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            # cut while it was written, or of a version with other specs: the runs themselves remain
+            if damaged is not None:
+                damaged.append(f"{path} cannot be read ({one_line(str(error), 200)}): its sweep is not counted here; "
+                               "the command that started it writes it anew")
 
 
 @dataclass(frozen=True)
@@ -149,21 +160,43 @@ class Cell:
 
 
 def survey(workspace: Workspace) -> tuple[list[Cell], list[str]]:
-    """The cells of all sweeps started here, and what changed since earlier runs of the same cells.
+    """The cells of all sweeps started here, and what changed since, one line each; damaged files of sweeps too.
 
     Of several sweeps that plan the same dataset, split, method and seed the newest counts.
     """
     owner: dict[tuple[Any, ...], int] = {}
     cells: dict[str, Cell] = {}
     changes: Counter[str] = Counter()
-    for number, planned in enumerate(plans(workspace)):
+    damaged: list[str] = []
+    for number, planned in enumerate(plans(workspace, damaged)):
         for job in planned.jobs:
             if owner.setdefault(job.spec.table_cell, number) == number and job.spec.identity not in cells:
                 cells[job.spec.identity] = Cell(job.spec, job.folder, look(job.folder), planned.command)
     for cell in cells.values():
         for before in earlier(cell.spec, cell.folder, set(cells)):
             changes[f"{cell.spec.dataset}, {cell.spec.method}: {'; '.join(differences(before, cell.spec))}"] += 1
-    return list(cells.values()), [f"{text} ({count} earlier runs are kept)" for text, count in sorted(changes.items())]
+    return list(cells.values()), [*damaged, *code_changes(cells.values()), *(
+        f"changed {text} ({count} earlier runs are kept)" for text, count in sorted(changes.items()))]
+
+
+def code_changes(cells: Iterable[Cell]) -> list[str]:
+    """Where the files of one of the suite's own methods differ from those that made its finished runs.
+
+    A record tells the hash of the files or, if it is older, the commit they were of.
+    """
+    counts: Counter[tuple[str, str, str]] = Counter()
+    own = cache(lambda method: {path.relative_to(catalogue.FOLDER.parent).as_posix()
+                                for path in catalogue.files_of(method)})
+    code = cache(catalogue.source_hash)
+    for cell in cells:
+        spec, state = cell.spec, cell.state
+        if state.kind == "done" and not spec.code and code(spec.method):
+            changed = ", ".join(sorted(own(spec.method) & provenance.changed_since(state.commit)))
+            if state.code != code(spec.method) if state.code else changed:
+                counts[spec.dataset, spec.method, changed] += 1
+    return [f"{dataset}, {method}: code changed since {count} finished runs were made"
+            f"{f' ({changed})' if changed else ''}; --redo runs them anew"
+            for (dataset, method, changed), count in sorted(counts.items())]
 
 
 def earlier(spec: RunSpec, folder: Path, known: set[str]) -> Iterator[RunSpec]:
@@ -188,9 +221,7 @@ def table(cells: Iterable[Cell]) -> str:
     rows: list[tuple[str, ...]] = [("dataset", "method", *KINDS, "of which begun")]
     rows += [(*key, *(str(row[kind]) for kind in (*KINDS, "begun"))) for key, row in sorted(counts.items())]
     rows.append(("all", "", *(str(total[kind]) for kind in (*KINDS, "begun"))))
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return "\n".join("  ".join(cell.ljust(width) if i < 2 else cell.rjust(width)
-                               for i, (cell, width) in enumerate(zip(row, widths))).rstrip() for row in rows)
+    return "\n".join(columns(rows, left=2))
 
 
 def failures(cells: Iterable[Cell]) -> list[str]:

@@ -31,12 +31,14 @@ def show(study: Study, options: SweepOptions, echo: Echo = click.echo) -> None:
     matrix, resources, workspace = gather(study, options), options.resources, options.workspace
     cells = [status.Cell(job.spec, job.folder, matrix.states[job.spec.identity], "") for job in matrix.jobs]
     echo(status.table(cells))
-    for line in matrix.skipped:
+    for line in (*matrix.skipped, *status.code_changes(cells)):
         echo(line)
     again = ["failed"] if options.retry_failed or options.redo else []
     todo = matrix.of("missing", "damaged", *again, *(["done"] if options.redo else []))
     if not todo:
         return
+    for line in _described(todo, matrix, options.weights_file):
+        echo(line)
     if options.calibrate:
         _calibrate(todo, matrix, options, echo)
     workers = _devices(resources)
@@ -57,6 +59,22 @@ def show(study: Study, options: SweepOptions, echo: Echo = click.echo) -> None:
             room -= estimate.seconds or 0.0
             affordable += room >= 0
         echo(f"budget: about the first {affordable} of {len(todo)} runs fit")
+
+
+def _described(todo: list[Job], matrix: Matrix, weights_file: str | None) -> list[str]:
+    """Protocol, backbone, its weights and the steps of the runs that are left, one line for each kind."""
+    kinds: dict[tuple[str, str, str], list[int]] = {}
+    for job in todo:
+        protocol = job.spec.protocol
+        epochs = protocol.epochs if cost.trains(job.spec) else 0
+        kinds.setdefault((protocol.name, protocol.backbone, job.spec.weights), []).append(
+            epochs * cost.steps_an_epoch(protocol, _images_used(job, matrix)))
+    lines = []
+    for (name, backbone, identity), steps in sorted(kinds.items()):
+        length = f"{min(steps):,}" if min(steps) == max(steps) else f"{min(steps):,} to {max(steps):,}"
+        lines.append(f"protocol {name}, backbone {backbone} ({weights.described(backbone, identity, weights_file)}): "
+                     f"{len(steps)} runs of {length} steps")
+    return lines
 
 
 def _images_used(job: Job, matrix: Matrix) -> int:
@@ -129,7 +147,8 @@ def run(study: Study, options: SweepOptions, echo: Echo = click.echo) -> SweepRe
     counts = Counter(matrix.states[job.spec.identity].kind for job in matrix.jobs)
     kinds = [*status.KINDS, *(["damaged"] if counts["damaged"] else [])]
     echo(f"{study.name}: {len(matrix.jobs)} runs, " + ", ".join(f"{counts[kind]} {kind}" for kind in kinds))
-    for line in matrix.skipped:
+    cells = [status.Cell(job.spec, job.folder, matrix.states[job.spec.identity], "") for job in matrix.jobs]
+    for line in (*matrix.skipped, *(() if options.redo else status.code_changes(cells))):
         echo(line)
     if options.redo:
         for job in matrix.of("done", "failed"):

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.config import search
-from benchmark.config.plan import Overrides, RunSpec, plan
+from benchmark.config.plan import Overrides, plan
+from benchmark.config.spec import RunSpec
 from benchmark.config.study import Part
 from benchmark.runs import status
 from benchmark.runs.worker import HEADLINE

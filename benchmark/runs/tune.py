@@ -19,7 +19,8 @@ import methods
 from benchmark import datasets
 from benchmark.config import protocol as protocols
 from benchmark.config import search
-from benchmark.config.plan import Overrides, RunSpec, fitting, load_protocol, rungs
+from benchmark.config.plan import Overrides, fitting, load_protocol, rungs
+from benchmark.config.spec import RunSpec
 from benchmark.config.study import Study
 from benchmark.data import ladders
 from benchmark.data.task import learnt
@@ -127,7 +128,8 @@ def _searches(study: Study, tuned: TuneOptions, options: SweepOptions, echo: Ech
                 if entry.trains == "nothing":
                     echo(f"left out: {method} trains nothing, so there is nothing to tune")
                     continue
-                space = search.space_of(entry, load_protocol(name, index.name, method, overrides).lr, part.set)
+                space = search.space_of(entry, load_protocol(name, index.name, method, overrides).lr, part.set,
+                                        part.search)
                 if not space:
                     raise UserError(f"{method}: --set fixes all that could be searched; leave lr to the search")
                 # a part names one method, so that settings of the others are not its

@@ -7,7 +7,6 @@ import dataclasses
 import gc
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,9 @@ from torch.nn.functional import normalize
 
 import methods
 from benchmark import datasets
-from benchmark.config.plan import RunSpec, split_of
+from benchmark.config.plan import split_of
 from benchmark.config.protocol import Protocol
+from benchmark.config.spec import RunSpec
 from benchmark.data import features, ladders, store, weights
 from benchmark.data.augment import Transform
 from benchmark.data.loader import Loader
@@ -29,6 +29,7 @@ from benchmark.datasets import DatasetIndex
 from benchmark.metrics import operating, structure
 from benchmark.metrics.clustering import KMEANS, nmi_f1
 from benchmark.runs import recording
+from benchmark.runs.job import RunContext
 from benchmark.runs.scoring import score
 from benchmark.training import checkpoint, precision, train
 from benchmark.training.meter import peak_memory, write_line
@@ -47,26 +48,6 @@ from splits.manifest import Ladder
 
 HEADLINE = "recall@1"
 """The measure by which the rules other than `last` choose an epoch."""
-
-
-@dataclass(frozen=True)
-class RunContext:
-    """What a worker must know beside the spec: folders and devices, none of which changes a result."""
-
-    dataset: str
-    work: Path
-    data: Path
-    device: str = "cpu"
-    weights_file: str | None = None
-    plugins: tuple[str, ...] = ()
-    command: str = ""
-    """What the user typed: on a cluster a worker has another command line."""
-    shared: int = 1
-    """Runs at a time on the device."""
-
-    @property
-    def workspace(self) -> Workspace:
-        return Workspace(self.work, self.data)
 
 
 def run(spec: RunSpec, context: RunContext, *, should_stop: Callable[[], bool] = lambda: False,

@@ -6,6 +6,7 @@ import ctypes
 import hashlib
 import importlib.metadata
 import platform
+import re
 import shlex
 import socket
 import subprocess
@@ -129,6 +130,14 @@ def _version(name: str) -> str:
 
 def _git(*arguments: str) -> str:
     return _output(["git", "-C", str(Path(__file__).parent), *arguments])
+
+
+@cache
+def changed_since(commit: str) -> frozenset[str]:
+    """Files of this repository that differ from a commit, by their paths in it; none where that is not known."""
+    if not re.fullmatch("[0-9a-f]{40}", commit):  # it comes out of a record, and must be no option
+        return frozenset()
+    return frozenset(_git("diff", "--name-only", commit).splitlines())
 
 
 def _output(command: list[str]) -> str:

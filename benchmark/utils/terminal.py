@@ -1,15 +1,16 @@
-"""Standard output and error without control characters: names of files, classes and runs may hold any."""
+"""Tables in a terminal, and output without control characters: names of files, classes and runs may hold any."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import re
+import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, TextIO, cast
 
-from reports.storage.text import printable
+from reports.storage.text import cut, printable
 
 _PARTS = re.compile(r"((?:\x1b\[A)*[\r\n]*)(.*?)([\r\n]*(?:\x1b\[A)*)", re.DOTALL)
 """Around a text stands what a progress bar writes by itself: line ends and steps to the line above."""
@@ -32,6 +33,24 @@ class Harmless:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
+
+
+def columns(rows: Sequence[Sequence[str]], left: int | None = None) -> Iterator[str]:
+    """Rows as lines of aligned cells; on a terminal each is cut to its width, elsewhere they are whole.
+
+    The first `left` columns stand to the left and the others, of numbers, to the right; None: all to the left.
+
+    >>> list(columns([("name", "what it is"), ("margin", "A loss.")]))
+    ['name    what it is', 'margin  A loss.']
+    >>> list(columns([("name", "runs"), ("margin", "12")], left=1))
+    ['name    runs', 'margin    12']
+    """
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+    for row in rows:
+        cells = [cell.ljust(width) if left is None or i < left else cell.rjust(width)
+                 for i, (cell, width) in enumerate(zip(row, widths))]
+        yield cut("  ".join(cells).rstrip(), room)
 
 
 @contextlib.contextmanager

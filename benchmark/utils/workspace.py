@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +48,29 @@ class Workspace:
     def leaderboard(self) -> Path:
         return self.root / "leaderboard"
 
+    def option(self) -> str:
+        """What another command needs to find this folder: nothing, or its `--work`.
+
+        >>> Workspace.at("elsewhere").option()
+        ' --work elsewhere'
+        """
+        return "" if Workspace.at(None, None).root == self.root else f" --work {shlex.quote(str(self.root))}"
+
+    def dataset(self, name: str) -> str:
+        """A dataset as it is read: one's own may be called by the name that it has in every output.
+
+        The command that built its ladder says where its images lie.
+        """
+        manifest = self.splits / f"{name}.json"
+        if not re.fullmatch(r"[\w-]+", name) or not manifest.is_file():
+            return name
+        try:
+            words = shlex.split(json.loads(manifest.read_bytes())["made"]["command"])
+            source = words[words.index("--dataset") + 1]
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            return name
+        return source if source.startswith(("folder:", "csv:", "union:")) else name
+
     def writable(self) -> Workspace:
         """Itself, after making sure that something can be written here."""
         try:
@@ -65,7 +91,10 @@ def workspace_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("--data", type=click.Path(file_okay=False), 
                   help="Folder of datasets [OODML_DATA, default: WORK/data].")
     def wrapped(work: str | None, data: str | None, **arguments: Any) -> Any:
-        return command(workspace=Workspace.at(work, data), **arguments)
+        workspace = Workspace.at(work, data)
+        if isinstance(arguments.get("dataset"), str):
+            arguments["dataset"] = workspace.dataset(arguments["dataset"])
+        return command(workspace=workspace, **arguments)
 
     wrapped.__name__ = command.__name__
     wrapped.__doc__ = command.__doc__

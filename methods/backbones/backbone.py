@@ -115,19 +115,19 @@ class Backbone(nn.Module):
             state = {key.removeprefix(WITHIN): value for key, value in state.items() if key.startswith(WITHIN)}
         else:
             check_layout(self.name, state, source)
-        given = {key.removeprefix("module."): value for key, value in state.items()}
-        given = {key: value for key, value in given.items() if not key.startswith(CLASSIFIER)
-                 and not (by_order and key.startswith("_fc."))}
-        if by_order and len(own) == len(given):
-            given = {key: value for key, (other, value) in zip(own, given.items())
-                     if key.rsplit(".")[-1] == other.rsplit(".")[-1] and value.shape == own[key].shape}
+        tensors = {key.removeprefix("module."): value for key, value in state.items()}
+        tensors = {key: value for key, value in tensors.items() if not key.startswith(CLASSIFIER)
+                   and not (by_order and key.startswith("_fc."))}
+        if by_order and len(own) == len(tensors):
+            tensors = {key: value for key, (other, value) in zip(own, tensors.items())
+                       if key.rsplit(".")[-1] == other.rsplit(".")[-1] and value.shape == own[key].shape}
         wrong = [f"{key} {tuple(value.shape)}" for key, value in own.items()
-                 if key not in given or given[key].shape != value.shape]
-        extra = [key for key in given if key not in own]
+                 if key not in tensors or tensors[key].shape != value.shape]
+        extra = [key for key in tensors if key not in own]
         if wrong or extra:
             raise MethodError(f"{source} does not fit {self.name}: missing or of another shape {wrong[:3]}, "
                               f"unknown {extra[:3]} ({len(wrong)} and {len(extra)} in all)")
-        self.network.load_state_dict(given)
+        self.network.load_state_dict(tensors)
 
 
 class Conv4(nn.Module):

@@ -15,8 +15,8 @@ from methods.parts.hyperbolic import clip, exponential_map, hyperbolic_distances
 def triplets(similarity: Tensor, k: int, draws: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """For each row `draws` random (i, j, m), j among its mutual k nearest and m not, and which rows have both."""
     nearest = similarity.topk(min(k, len(similarity))).indices
-    near = torch.zeros_like(similarity, dtype=torch.bool).scatter(1, nearest, True)
-    mutual = (near & near.T).fill_diagonal_(False)
+    neighbours = torch.zeros_like(similarity, dtype=torch.bool).scatter(1, nearest, True)
+    mutual = (neighbours & neighbours.T).fill_diagonal_(False)
     others = ~mutual.clone().fill_diagonal_(True)
     valid = (mutual.sum(1) > 1) & others.any(1)
     i = torch.arange(len(similarity), device=similarity.device).repeat_interleave(draws)

@@ -38,8 +38,8 @@ class Triplets(NamedTuple):
         (tensor([1.]), tensor([5.]))
         """
         chosen = self.of(embeddings)
-        near, far = paired(chosen[:1], chosen[1:])
-        return near, far
+        d_ap, d_an = paired(chosen[:1], chosen[1:])
+        return d_ap, d_an
 
 
 Miner = Callable[[Tensor, Tensor], Triplets]
@@ -142,10 +142,10 @@ def distance_weighted(embeddings: Tensor, labels: Tensor, cutoff: float = 0.5, l
     """
     positives, negatives = masks(labels)
     squares = squared(embeddings)
-    near = negatives & (squares < limit**2)
-    some = near.any(1, keepdim=True)
+    within = negatives & (squares < limit**2)
+    some = within.any(1, keepdim=True)
     weights = torch.where(some, log_inverse_density(squares, embeddings.shape[1], cutoff), 0.0)
-    weights = torch.where(torch.where(some, near, negatives), weights, -torch.inf)
+    weights = torch.where(torch.where(some, within, negatives), weights, -torch.inf)
     return _triplets(pick(positives), draw(weights), positives, negatives)
 
 

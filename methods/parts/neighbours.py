@@ -19,19 +19,19 @@ def within(similarity: Tensor, k: int, epsilon: float) -> Tensor:
             [1., 1., 0.],
             [1., 1., 1.]])
     """
-    near = -(2 - 2 * similarity).clamp(min=0)
-    least = near.detach().topk(k).values[:, -1:]
-    return (near.detach() + epsilon >= least).to(near.dtype) + SLOPE * (near - near.detach())
+    closeness = -(2 - 2 * similarity).clamp(min=0)
+    least = closeness.detach().topk(k).values[:, -1:]
+    return (closeness.detach() + epsilon >= least).to(closeness.dtype) + SLOPE * (closeness - closeness.detach())
 
 
 def contextual_similarity(similarity: Tensor, k: int, epsilon: float) -> Tensor:
     """w_ij in [0, 1]: how much the neighbours of i and its mutual nearest share with those of j, (b, b)."""
     k = min(k, len(similarity))
-    near = within(similarity, k, epsilon)
-    far = 1 - near
-    common = near @ near.T / near.detach().sum(1, keepdim=True)
-    common = common + far @ far.T / far.detach().sum(1, keepdim=True).clamp(min=1)
+    inside = within(similarity, k, epsilon)
+    outside = 1 - inside
+    common = inside @ inside.T / inside.detach().sum(1, keepdim=True)
+    common = common + outside @ outside.T / outside.detach().sum(1, keepdim=True).clamp(min=1)
     half = within(similarity, max(k // 2, 1), epsilon)
     mutual = half * half.T
-    expanded = mutual @ (common / 2 * near) / mutual.sum(1, keepdim=True)
+    expanded = mutual @ (common / 2 * inside) / mutual.sum(1, keepdim=True)
     return (expanded + expanded.T) / 2

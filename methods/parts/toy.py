@@ -61,11 +61,11 @@ def lines(ends: list[tuple[tuple[float, float], tuple[float, float]]]) -> Lines:
 
 def diagonal() -> tuple[Lines, Lines]:
     """Figure 6: training lines on the diagonals of the four quadrants, test lines on the axes between them."""
-    far, near = 1.0, 0.25
+    outer, inner = 1.0, 0.25
     corners = [(1, 1), (-1, 1), (-1, -1), (1, -1)]
     axes = [(1, 0), (0, 1), (-1, 0), (0, -1)]
-    return (lines([((near * x, near * y), (far * x, far * y)) for x, y in corners]),
-            lines([((near * x, near * y), (far * x, far * y)) for x, y in axes]))
+    return (lines([((inner * x, inner * y), (outer * x, outer * y)) for x, y in corners]),
+            lines([((inner * x, inner * y), (outer * x, outer * y)) for x, y in axes]))
 
 
 def vertical() -> tuple[Lines, Lines]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -59,10 +60,15 @@ def frozen_score(rows: pd.DataFrame, value: str, by: list[str]) -> np.ndarray:
     A backbone that the protocol runs no frozen network of is held against the protocol's best frozen one.
     """
     frozen = rows[rows["base_method"] == "frozen"]
-    own, best = (rows[keys].merge(frozen.groupby(keys, as_index=False)[value].max(), how="left")[value].to_numpy(float)
-                 for keys in ([*by, "backbone"], by))
+    own: dict[Any, float] = {}  # dictionaries: merging tables of a few rows takes a hundred times as long
+    best: dict[Any, float] = {}
+    for backbone, score, *key in zip(frozen["backbone"], frozen[value].astype(float), *(frozen[name] for name in by)):
+        for table, place in ((own, (backbone, *key)), (best, tuple(key))):
+            table[place] = np.fmax(table.get(place, np.nan), score)
     there = set(zip(frozen["protocol"], frozen["backbone"]))
-    return np.where([pair in there for pair in zip(rows["protocol"], rows["backbone"])], own, best)
+    keys = zip(rows["protocol"], rows["backbone"], *(rows[name] for name in by))
+    return np.array([own.get((backbone, *key), np.nan) if (protocol, backbone) in there else
+                     best.get(tuple(key), np.nan) for protocol, backbone, *key in keys], dtype=float)
 
 
 def gain_over_frozen(cells: pd.DataFrame) -> pd.DataFrame:

@@ -42,6 +42,13 @@ class Results:
         self.unions = sorted(self.runs.loc[self.union, "dataset"].unique())
         self.protocols = sorted(self.runs["protocol"].unique())
         self.ladders = dict(zip(self.runs["dataset"], self.runs["ladder"]))
+        # a paper's number beside data or a ladder that are not the paper's would be taken for a comparison
+        reasons = {name: published.differs(self.runs, name) for name in self.datasets}
+        reasons |= {name: published.union_differs(self.runs[self.runs["dataset"] == name]) for name in self.unions}
+        self.unlike_papers = {name: reason for name, reason in reasons.items() if reason}
+        if with_published:
+            self.notes += [f"{reason}: rows of papers are not on its boards, but among the published tables"
+                           for reason in self.unlike_papers.values()]
         self._kept: dict[Any, Any] = {}
 
     def label(self, rows: pd.DataFrame) -> list[str]:
@@ -93,7 +100,7 @@ class Results:
             return board
         board = fewshot.with_gain(baselines.with_costs(board, runs, metric), self.fewshot, metric)
         datasets = board.parts("ags")
-        board = self._with_published(board, published.ags_rows(datasets, metric), ("mean", ""))
+        board = self._with_published(board, published.ags_rows(datasets, metric, self.unlike_papers), ("mean", ""))
         board = baselines.with_gains(board)
         drawn = significance.board_draws(board, self.resamples(metric), self.ladders)
         over_seeds = significance.board_seeds(board, self.seed_scores(metric), self.ladders)
@@ -113,8 +120,9 @@ class Results:
         board = aggregate.union_board(runs, metric)
         if not len(board):
             return board
-        printed = published.union_rows(union_parts(board), metric)
-        board = self._with_published(board, printed.assign(dataset=dataset), ("harmonic", ""))
+        if dataset not in self.unlike_papers:
+            printed = published.union_rows(union_parts(board), metric)
+            board = self._with_published(board, printed.assign(dataset=dataset), ("harmonic", ""))
         splits = selection.usual(runs)["split"].unique()
         drawn = self.resamples(metric).union(dataset, int(splits[0]), union_parts(board), board.keys) if len(
             splits) == 1 else {}

@@ -17,16 +17,16 @@ FEW = 20
 """Methods up to which Demšar's diagram can be read."""
 
 
-def critical_differences(found: Friedman, name: str, title: str) -> str:
+def critical_differences(test: Friedman, name: str, title: str) -> str:
     """Demšar's diagram: methods along the axis of mean ranks, bars join those within the critical difference.
 
     Of many methods each gets a line of its own instead, see `rank_intervals`.
     """
-    if len(found.ranks) > FEW:
-        return rank_intervals(found, name, title)
-    order = sorted(found.ranks, key=lambda label: (found.ranks[label], label))
+    if len(test.ranks) > FEW:
+        return rank_intervals(test, name, title)
+    order = sorted(test.ranks, key=lambda label: (test.ranks[label], label))
     half = (len(order) + 1) // 2
-    bars = found.cliques
+    bars = test.cliques
     with drawing(name):
         base = -0.3 - 0.12 * len(bars)
         low_end, high_end = base - 0.24 * half, 0.8
@@ -43,39 +43,39 @@ def critical_differences(found: Friedman, name: str, title: str) -> str:
             axes.plot([tick, tick], [0, 0.07], color=INK, lw=1)
             if len(order) <= 20 or tick % 5 == 0 or tick == 1:
                 axes.annotate(str(tick), (tick, 0.1), ha="center", fontsize=8.5)
-        axes.plot([low, low + found.critical], [0.5, 0.5], color=INK, lw=1.4, marker="|", markersize=7)
-        axes.annotate(f"critical difference {found.critical:.2f}", (low, 0.57), fontsize=8.5)
+        axes.plot([low, low + test.critical], [0.5, 0.5], color=INK, lw=1.4, marker="|", markersize=7)
+        axes.annotate(f"critical difference {test.critical:.2f}", (low, 0.57), fontsize=8.5)
         for level, clique in enumerate(bars):
-            left, right = found.ranks[clique[0]], found.ranks[clique[-1]]
+            left, right = test.ranks[clique[0]], test.ranks[clique[-1]]
             y = -0.14 - 0.12 * level
             axes.plot([left - 0.03, right + 0.03], [y, y], color=HUES[0], lw=3.2, solid_capstyle="round")
         for i, label in enumerate(order):
             on_left = i < half
             y = base - 0.24 * (i if on_left else len(order) - 1 - i)
             edge = axes.get_xlim()[0 if on_left else 1]
-            rank = found.ranks[label]
+            rank = test.ranks[label]
             axes.plot([rank, rank, edge], [0, y, y], color=GREY, lw=0.8)
             axes.annotate(f"{label} {rank:.2f}" if on_left else f"{rank:.2f} {label}", (edge, y), va="center",
                           ha="right" if on_left else "left", fontsize=9, xytext=(-4 if on_left else 4, 0),
                           textcoords="offset points", annotation_clip=False)
-        told = "; ".join(f"{label} {found.ranks[label]:.2f}" for label in order)
-        return svg(figure, name, title, f"Mean ranks over {found.cells} cells: {told}. "
-                                        f"Critical difference {found.critical:.2f}.")
+        told = "; ".join(f"{label} {test.ranks[label]:.2f}" for label in order)
+        return svg(figure, name, title, f"Mean ranks over {test.cells} cells: {told}. "
+                                        f"Critical difference {test.critical:.2f}.")
 
 
-def rank_intervals(found: Friedman, name: str, title: str) -> str:
+def rank_intervals(test: Friedman, name: str, title: str) -> str:
     """Mean ranks, best first, each with half the critical difference to both sides: what does not overlap differs.
 
     The shade is the interval of the best; methods that reach into it cannot be told from the best.
     """
-    order = sorted(found.ranks, key=lambda label: (found.ranks[label], label))
-    half = found.critical / 2
+    order = sorted(test.ranks, key=lambda label: (test.ranks[label], label))
+    half = test.critical / 2
     with drawing(name):
         height = 0.165 * len(order) + 0.85
         room = min(0.36, (0.3 + 0.073 * max(map(len, order))) / 7.6)
         figure = Figure(figsize=(7.6, height))
         axes = panel(figure, (room, 0.5 / height, 0.97 - room, 1 - 0.8 / height), "mean rank", "rank, 1 is best")
-        ranks = np.array([found.ranks[label] for label in order])
+        ranks = np.array([test.ranks[label] for label in order])
         best = ranks[0]
         axes.axvspan(best - half, best + half, color=HUES[0], alpha=0.1, lw=0)
         ties = ranks - half <= best + half
@@ -89,9 +89,9 @@ def rank_intervals(found: Friedman, name: str, title: str) -> str:
         axes.set_xlim(0.5, len(order) + 0.5)
         axes.grid(axis="x")
         axes.spines["left"].set_visible(False)
-        told = "; ".join(f"{label} {found.ranks[label]:.2f}" for label in order)
-        return svg(figure, name, title, f"Mean ranks over {found.cells} cells: {told}. "
-                                        f"Critical difference {found.critical:.2f}.")
+        told = "; ".join(f"{label} {test.ranks[label]:.2f}" for label in order)
+        return svg(figure, name, title, f"Mean ranks over {test.cells} cells: {told}. "
+                                        f"Critical difference {test.critical:.2f}.")
 
 
 # orange to nothing to blue: what is transparent in the middle is right on a light and on a dark page

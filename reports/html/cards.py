@@ -96,6 +96,10 @@ def paper_says(runs: pd.DataFrame, run: Mapping[Any, Any], name: str) -> Table |
 def _measured(runs: pd.DataFrame, union: pd.Series, said: Mapping[Any, Any]) -> tuple[float, float, int]:
     """Our number for what a paper says: AGS on a dataset, the score on its default split, or in a union."""
     dataset, metric = said["dataset"], said["metric"]
+    unlike = published.union_differs(runs[union]) if said["what"] == "union" else published.differs(
+        runs, dataset, ladder=said["what"] == "AGS")
+    if unlike:
+        return float("nan"), float("nan"), 0
     if said["what"] == "AGS":
         here = runs[(runs["dataset"] == dataset) & ~union]
         if metric not in here or here.empty:

@@ -60,3 +60,15 @@ def _texts(content: Any) -> Iterator[str]:
 def cut(text: str, most: int) -> str:
     """The text, or its beginning and an ellipsis where it is longer than that."""
     return text if len(text) <= most else text[:most - 1] + "…"
+
+
+def duration(seconds: float) -> str:
+    """Seconds in the unit a reader would choose.
+
+    >>> duration(41.3), duration(190), duration(5400), duration(400_000)
+    ('41 s', '3.2 min', '1.5 h', '4.6 d')
+    """
+    for size, unit in ((86400 * 2, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / (86400 if unit == 'd' else size):.1f} {unit}"
+    return f"{seconds:.0f} s"

@@ -13,6 +13,7 @@ from scipy import stats
 
 from reports.aggregate import Board, key_of
 from reports.selection import ROW
+from reports.storage.text import duration
 
 
 @dataclass(frozen=True)
@@ -137,18 +138,6 @@ def compact(number: float) -> str:
         if abs(number) >= size:
             return f"{number / size:.1f}{letter}"
     return f"{number:.0f}"
-
-
-def duration(seconds: float) -> str:
-    """Seconds in the unit a reader would choose.
-
-    >>> duration(41.3), duration(190), duration(5400), duration(400_000)
-    ('41 s', '3.2 min', '1.5 h', '4.6 d')
-    """
-    for size, unit in ((86400 * 2, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / (86400 if unit == 'd' else size):.1f} {unit}"
-    return f"{seconds:.0f} s"
 
 
 def row_columns(board: pd.DataFrame) -> list[Column]:

@@ -45,9 +45,9 @@ def to_csv(table: Table) -> str:
 def csv_text(frame: pd.DataFrame) -> str:
     """A frame as CSV in which no cell is a formula to a spreadsheet; numbers stay numbers."""
     kept = frame.copy(deep=False)
-    for place, kind in enumerate(frame.dtypes):
+    for number, kind in enumerate(frame.dtypes):
         if not pd.api.types.is_numeric_dtype(kind):
-            kept.isetitem(place, [_harmless(cell) for cell in frame.iloc[:, place]])
+            kept.isetitem(number, [_harmless(cell) for cell in frame.iloc[:, number]])
     return kept.rename(columns=_harmless).to_csv(index=False, lineterminator="\n")
 
 

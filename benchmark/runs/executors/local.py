@@ -23,6 +23,7 @@ from benchmark.runs.progress import Progress
 from benchmark.utils.errors import UserError
 from benchmark.utils.processors import cores
 from benchmark.utils.signals import block_signals, unblock_signals
+from reports.records import FAILURE
 
 ATTEMPTS = 2
 """How often a cell is tried whose worker died or hung under it."""
@@ -76,7 +77,7 @@ class WorkerPool:
         if "forkserver" in kinds:
             own = [module.name for module in pkgutil.iter_modules(methods.__path__)]
             # optimisers import torch._dynamo at their first step, which takes seconds
-            self.processes.set_forkserver_preload(["oodml", "benchmark.runs.cell", "torch._dynamo",
+            self.processes.set_forkserver_preload(["oodml", __name__, "benchmark.runs.cell", "torch._dynamo",
                                                    *(f"methods.{name}" for name in own)])
         # no lock around it: a process killed while it holds one would stop all others
         self.stopping = self.processes.RawValue("b", 0)
@@ -197,7 +198,7 @@ class WorkerPool:
         worker.job = None
         if kind == "done":
             self.result.done.append(job.spec)
-            self.progress.done(key)
+            self.progress.done(key, score=content)
         elif kind == "exists":
             self.progress.done(key, ELSEWHERE)
         elif kind == "busy":
@@ -205,7 +206,7 @@ class WorkerPool:
             self.progress.paused(key, note="")
         elif kind == "failed":
             self.result.failed.append((job.spec, content))
-            self.progress.failed(key, content)
+            self.progress.failed(key, content, job.folder / FAILURE)
             if self.devices[slot].startswith("cuda"):  # after an error a process cannot trust its GPU any more
                 self._stop(slot, worker)
         elif kind == "stopped":
@@ -234,7 +235,7 @@ class WorkerPool:
             write_failure(job, cause, kind="WorkerDied",
                           remedy="if memory ran out: a smaller batch (--set batch_size=...) or fewer --jobs")
             self.result.failed.append((job.spec, cause))
-            self.progress.failed(key, cause)
+            self.progress.failed(key, cause, job.folder / FAILURE)
 
     def _stop(self, slot: int, worker: Worker) -> None:
         worker.process.kill()

@@ -14,6 +14,7 @@ from benchmark.runs.interrupt import StopRequest
 from benchmark.runs.job import Job, Resources, SweepResult
 from benchmark.runs.progress import Progress
 from benchmark.utils.errors import UserError
+from reports.records import FAILURE
 
 RETRIES = 3
 """How often Ray restarts a task whose node or process was lost."""
@@ -151,12 +152,12 @@ def _settle(ray: Any, reference: Any, job: Job, result: SweepResult, progress: P
         cell = CellResult("failed", cause)
     if cell.kind == "done":
         result.done.append(job.spec)
-        progress.done(key)
+        progress.done(key, score=cell.text)
     elif cell.kind == "exists":
         progress.done(key, "done elsewhere:")
     elif cell.kind == "failed":
         result.failed.append((job.spec, cell.text))
-        progress.failed(key, cell.text)
+        progress.failed(key, cell.text, job.folder / FAILURE)
     else:
         progress.paused(key, note={"busy": "", "full": "no room"}.get(cell.kind, "saved"))
         if cell.kind == "full":
