@@ -112,6 +112,8 @@ class Chaos:
         elif kind in ("any", "half", "hang") and (members := family(runner.pid)):
             chosen = self.dice.sample(members, len(members) // 2 if kind == "half" and members[1:] else 1)
             phases = {pid: phase for phase, pid, _ in self.at_work()}
+            if kind == "hang":  # what a file server does to a worker; no such thing stops the server that forks them
+                chosen = sorted(phases)[:1]
             for pid in chosen:
                 if kind == "hang" and send(pid, signal.SIGSTOP):
                     self.others["a process stopped"] += 1
