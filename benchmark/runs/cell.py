@@ -156,7 +156,8 @@ def _failure(job: Job, error: Exception) -> CellResult:
     facts = failure_of(error)
     cause = str(facts.pop("cause"))
     full = cause.startswith(FULL)
-    if where := _line_of_plugin(error, job.context.plugins):
+    where = "" if full else _line_of_plugin(error, job.context.plugins)
+    if where:
         first, *rest = cause.splitlines()
         cause = "\n".join([f"{first} ({where})", *rest])
     write_failure(job, cause, **facts, passing=full, traceback=traceback.format_exc())
