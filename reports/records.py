@@ -37,7 +37,7 @@ FACTS = (
     "train_images", "test_images", "ladder", "parts", "members", "weights", "papers", "tags", "summary", "cite",
     "settings", "trains", "trainable_parameters", "total_parameters", "protocol_settings", "chosen_epochs", "curve",
     "queries", "left_out", "device", "date", "commit", "dirty", "version", "command", "overrides",
-    "domains_of", "spectra", "thresholds",
+    "domains_of", "spectra", "thresholds", "ladder_name", "ladder_hash",
 )
 SPECTRA = ("spectrum", "spectrum_class")
 """Of a side's structure the normalised singular values, [rank, value], of all embeddings and of classes on average."""
@@ -167,6 +167,7 @@ def _row(record: dict[str, Any], path: Path, shared: dict[str, Any]) -> dict[str
                                               "trainable_parameters", "total_parameters")}
     row |= {key: None if made.get(key) is None else str(made[key]) for key in ("date", "commit", "version", "command")}
     row["dirty"] = made.get("dirty")
+    row |= {f"ladder_{key}": split.get("pinned", {}).get(key) for key in ("name", "hash")}
     # before provenance said so, an ensemble of dataset-specific models was scored on every dataset itself
     row["domains_of"] = made.get("domains") or ("ensemble" if "ensemble" in method["tags"] else None)
     changed = made["overrides"] if "overrides" in made else _overrides(record["source"], made)

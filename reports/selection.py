@@ -60,8 +60,32 @@ def with_setting(name: str, setting: dict[str, str]) -> str:
     return f"{name}[{','.join(f'{key}={value}' for key, value in setting.items())}]" if setting else name
 
 
-def select(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """(one run for each cell, notes on what was set aside): the newest run of a cell, on the newest ladder.
+Known = tuple[str, str, str, str, tuple[tuple[int, float], ...], dict[int, str]]
+"""A pinned ladder: name, hash, dataset, its hash, (rung, distance) of all rungs, hash of each one's classes."""
+
+
+def with_ladders(frame: pd.DataFrame, pinned: Iterable[Known]) -> pd.DataFrame:
+    """The runs with `ladder_name` and `ladder_hash` also where their records are from before ladders had names."""
+    frame = frame.copy()
+    for name, hash, dataset, dataset_hash, ladder, splits in pinned:
+        here = (frame["dataset"].eq(dataset) & frame["ladder_name"].isna() & frame["dataset_hash"].eq(dataset_hash)
+                & frame["ladder"].map(lambda own, ladder=ladder: own == ladder)
+                & frame["split_hash"].eq(frame["split"].map(splits)))
+        frame.loc[here, ["ladder_name", "ladder_hash"]] = name, hash
+    return frame
+
+
+def _ladder(runs: pd.DataFrame, wanted: Iterable[str]) -> str:
+    """The ladder of one dataset that counts: the one asked for, or else the newest; what was submitted comes last."""
+    asked = runs[runs["ladder_name"].isin(list(wanted))]
+    own = runs[runs["source"] == "run"]
+    return str(next(some for some in (asked, own, runs) if len(some))["on"].iloc[-1])
+
+
+def select(frame: pd.DataFrame, ladders: Iterable[str] = ()) -> tuple[pd.DataFrame, list[str]]:
+    """(one run for each cell, notes on what was set aside): the newest run of a cell, on one ladder of each dataset.
+
+    That is the one that `ladders` names, else the newest that was run on here: a submission moves nobody's board.
 
     Runs of one method with different settings become rows of their own, and so do runs of one protocol with
     different settings and of one backbone with different weights. Adds the columns TYPED but for the label.
@@ -70,13 +94,19 @@ def select(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         return frame, []
     notes = []
     frame = frame.sort_values(["date", "identity"], kind="stable", na_position="first").reset_index(drop=True)
-    ladder = frame["dataset_hash"].astype(str) + frame["ladder"].map(str)
-    current = ladder.groupby(frame["dataset"]).transform("last")
-    for dataset, count in frame.loc[ladder != current, "dataset"].value_counts(sort=False).sort_index().items():
-        notes.append(f"{count} runs on an older ladder of {dataset} are set aside.")
-    frame = frame[ladder == current].reset_index(drop=True)
+    pinned = frame["ladder_name"] if "ladder_name" in frame else pd.Series(None, frame.index, dtype=object)
+    unnamed = frame["dataset_hash"].astype(str) + frame["ladder"].map(str)
+    on = frame["ladder_hash"].where(pinned.notna(), unnamed) if "ladder_hash" in frame else unnamed
+    keyed = frame.assign(on=on, ladder_name=pinned)
+    current = frame["dataset"].map({name: _ladder(runs, ladders) for name, runs in keyed.groupby("dataset")})
+    aside = keyed[on != current].assign(ladder_name=pinned.fillna(""))
+    for (dataset, name), runs in aside.groupby(["dataset", "ladder_name"], sort=True):
+        notes.append(f"{len(runs)} runs on the ladder {name} are set aside; `oodml report --ladder {name}` shows them."
+                     if name else f"{len(runs)} runs on an older ladder of {dataset} are set aside.")
+    frame = frame[on == current].reset_index(drop=True)
     if "contents" in frame:  # which records of earlier versions, and those of drawn images, do not say
-        newest = frame["contents"].groupby(frame["dataset"]).transform("last")
+        ours = frame["contents"].where(frame["source"] != "submitted")
+        newest = ours.groupby(frame["dataset"]).transform("last").fillna(frame["contents"])
         other = frame["contents"].notna() & (frame["contents"] != newest)
         for dataset, count in frame.loc[other, "dataset"].value_counts(sort=False).sort_index().items():
             notes.append(f"{count} runs on other files of {dataset} than the newest are set aside.")

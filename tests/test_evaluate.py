@@ -308,3 +308,68 @@ def test_one_backbone_is_refused_before_anything_is_measured(birds):
                                     f"folder:{birds / 'birds'}", "--work", str(birds / "work")])
     assert "at least two backbones, not of conv4 alone" in str(done.exception)
     assert not (birds / "work" / "cache").exists()
+
+
+def test_a_whole_ladder_is_cut_from_one_file_and_seeds_have_theirs(birds):
+    ids, x = sent(train=True)
+    for seed in (0, 1):
+        np.savez(birds / f"mine-{seed}.npz", embeddings=x + seed, ids=ids)
+    result = run(birds, birds / "mine-{seed}.npz", "--split", "all", "--seed", "0-1")
+    assert result.exit_code == 0, result.output + repr(result.exception)
+    frame = records.collect(birds / "work" / "runs")
+    assert sorted(zip(frame["split"], frame["seed"])) == [(s, k) for s in (1, 2, 3) for k in (0, 1)]
+    assert set(frame["method"]) == {"mine"}
+    whole = frame[(frame["split"] == 3) & (frame["seed"] == 0)].iloc[0]
+    alone = run(birds, birds / "mine-0.npz", "--split", "3", "--name", "alone")
+    assert f"recall@1     {100 * whole['recall@1']:6.2f}" in alone.output
+
+
+def test_a_file_for_each_split(birds):
+    for split, classes in ((1, range(4, 8)), (2, range(4)), (3, range(6, 8))):
+        ids = [f"c{c}/{i}.png" for c in classes for i in range(5)]
+        x = np.random.default_rng(split).normal(size=(len(ids), 6))
+        np.savez(birds / f"own-{split}.npz", embeddings=x, ids=ids)
+        if split == 3:
+            x[0, 0] = np.nan
+            np.savez(birds / "bad-3.npz", embeddings=x, ids=ids)
+        else:
+            np.savez(birds / f"bad-{split}.npz", embeddings=x, ids=ids)
+    bad = run(birds, birds / "bad-{split}.npz", "--split", "all")
+    assert "NaN" in str(bad.exception)
+    assert not (birds / "work" / "runs").exists(), "the splits that were sound are not written either"
+    assert run(birds, birds / "own-{split}.npz", "--split", "all").exit_code == 0
+    assert len(records.collect(birds / "work" / "runs")) == 3
+
+
+CARD = {"method": "mine", "paper": "https://example.org/paper", "code": "https://example.org/code",
+        "backbone": "resnet50", "pretraining_data": "ImageNet-1k", "training_data": "birds", "extra_data": "none",
+        "hardware": "one H200", "contact": "me@example.org", "licence": "CC BY 4.0"}
+
+
+@pytest.mark.parametrize("ending", ["toml", "yaml"])
+def test_a_card_names_method_and_backbone(birds, ending):
+    pytest.importorskip("yaml")
+    pair = "{} = \"{}\"" if ending == "toml" else "{}: \"{}\""
+    (birds / f"card.{ending}").write_text("\n".join(pair.format(*item) for item in CARD.items()))
+    ids, x = sent()
+    np.savez(birds / "other-name.npz", embeddings=x, ids=ids)
+    result = run(birds, birds / "other-name.npz", "--card", str(birds / f"card.{ending}"))
+    assert result.exit_code == 0, result.output + repr(result.exception)
+    (path,) = birds.glob("work/runs/birds/1/mine/*/record.json")
+    record = records.read(path)
+    assert (record["backbone"]["name"], record["provenance"]["card"]) == ("resnet50", CARD)
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    ({"method": "margin"}, "a method of this suite"), ({"method": "../x"}, "no name"),
+    ({"papr": "x"}, "did you mean 'paper'"),
+    ({"contact": ""}, "1 to 300"), ({"contact": "x" * 301}, "1 to 300"), ({"code": "javascript:alert(1)"}, "https://"),
+    ({"hardware": "a\u202eb"}, "control characters"), ({"licence": None}, "lacks 'licence'")])
+def test_what_a_card_may_not_say(birds, change, words):
+    card = {key: value for key, value in (CARD | change).items() if value is not None}
+    (birds / "card.toml").write_text("\n".join(f'{key} = "{value}"' for key, value in card.items()))
+    np.savez(birds / "a.npz", embeddings=sent()[1], ids=sent()[0])
+    result = run(birds, birds / "a.npz", "--card", str(birds / "card.toml"))
+    assert words in str(result.exception)
+    assert "\n" not in str(result.exception)
+    assert not (birds / "work" / "runs").exists()

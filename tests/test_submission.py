@@ -148,7 +148,7 @@ def test_every_list_of_ids(tmp_path, name, write):
 
 
 @pytest.mark.parametrize(("name", "write", "message"), [
-    ("ids.csv", lambda path: path.write_text("\n".join(IDS)), "no column id, ids, image, path; ids are txt"),
+    ("ids.csv", lambda path: path.write_text("\n".join(IDS)), "no column id, ids, image, path.*; ids are txt"),
     ("ids.json", lambda path: path.write_text("5"), "no column id, ids, image, path"),
     ("ids.json", lambda path: path.write_text("[1, 2]"), "no column id, ids, image, path"),
     ("ids.json", lambda path: path.write_text("[{"), "cannot read"),
@@ -191,3 +191,15 @@ def test_a_folder_may_begin_with_a_space(tmp_path):
     (tmp_path / "a.txt").write_text(" \r\n".join(ids))
     sent = submission.read(tmp_path / "a.npy")
     np.testing.assert_array_equal(submission.align(sent, ids, ids), X)
+
+
+@pytest.mark.parametrize(("column", "vector"), [("file_name", "embeddings"), ("image", "features"), ("id", "vector")])
+def test_columns_as_hugging_face_has_them(tmp_path, column, vector):
+    images = [{"bytes": b"\x89PNG", "path": name} for name in IDS] if column == "image" else IDS
+    pd.DataFrame({column: images, vector: list(X), "label": range(12)}).to_parquet(tmp_path / "a.parquet")
+    sent = submission.read(tmp_path / "a.parquet")
+    assert sent.ids == tuple(IDS)
+    np.testing.assert_array_equal(sent.embeddings, X)
+    pd.DataFrame({"image": [{"bytes": b""}] * 12, vector: list(X)}).to_parquet(tmp_path / "b.parquet")
+    with pytest.raises(UserError, match="add a column 'id'"):
+        submission.read(tmp_path / "b.parquet")

@@ -15,31 +15,48 @@ MEASURES = (*RETRIEVAL, "nmi", "f1")
 
 
 @click.command()
-@click.option("--embeddings", required=True, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-              help="npz (embeddings, ids), npy or safetensors (with --ids), or parquet.")
-@click.option("--ids", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+@click.option("--embeddings", required=True, metavar="FILE",
+              help="npz (embeddings, ids), npy or safetensors (with --ids), or parquet; {split} and {seed} in its name "
+                   "stand for their numbers.")
+@click.option("--ids", metavar="FILE",
               help="Image paths, a list as `oodml splits export` writes it (csv, json, txt), or npy of strings "
                    "[default: FILE.txt beside FILE.npy].")
-@click.option("--dataset", required=True, help="Dataset the images are of. See `oodml datasets`.")
-@click.option("--split", required=True, metavar="ID", help="Rung of its ladder, or `default`.")
-@click.option("--name", help="What to call the method [default: the file's name].")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True,
-              help="Seed the embeddings were trained with; tells several submissions of one method apart.")
-@click.option("--backbone", default="not stated", help="Backbone to show in reports.")
+@click.option("--dataset", help="Dataset the images are of. See `oodml datasets`.")
+@click.option("--ladder", metavar="NAME@VERSION", help="A pinned ladder instead of a dataset. See `oodml splits use`.")
+@click.option("--split", default="all", show_default=True, metavar="ID",
+              help="Rung of its ladder, `default`, or `all`: one file of all images is cut split by split.")
+@click.option("--name", help="What to call the method [default: as the card says, else the file's name].")
+@click.option("--seed", "seeds", default="0", show_default=True, metavar="LIST",
+              help="Seed the embeddings were trained with, or several such as 0-4.")
+@click.option("--backbone", help="Backbone to show in reports [default: as the card says].")
+@click.option("--card", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+              help="What was submitted, as TOML or YAML: method, paper, code, backbone, ... `oodml submit` needs it.")
+@click.option("--keep", is_flag=True, help="Keep the embeddings of test images beside each record, for `oodml submit`.")
 @click.option("--clusters", "cluster", is_flag=True,
               help="Also NMI and F1 of a k-means clustering (slow on many classes).")
 @click.option("--device", help="cpu, cuda or cuda:N [default: the GPU where there is one].")
 @workspace_options
-def command(workspace: Workspace, **arguments: Any) -> None:
-    """Score embeddings made by any code on one split, and record them as submitted.
+def command(workspace: Workspace, dataset: str | None, ladder: str | None, seeds: str, **arguments: Any) -> None:
+    """Score embeddings made by any code on the splits of a ladder, and record them as submitted.
 
     The file must hold every test image of the split once (`oodml splits export` lists them) and may hold others of the
     dataset; with all training images the structure of the training embeddings is measured too. For a union the scores
     of its members and their harmonic mean follow those over its unified gallery.
     """
-    from benchmark.runs.evaluate import evaluate
+    from benchmark.config.plan import parse_ids
+    from benchmark.data import pinned
+    from benchmark.runs.evaluate import evaluate_ladder, summary
 
-    result = evaluate(workspace.writable(), **arguments)
+    name = pinned.named(ladder, dataset, workspace)
+    results = evaluate_ladder(workspace.writable(), dataset=name, seeds=parse_ids(seeds, "--seed"), **arguments)
+    if len(results) > 1:
+        for note in dict.fromkeys(note for one in results for note in one.notes):
+            click.echo(f"note: {note}")
+        for line in summary(results, MEASURES[:1] + RETRIEVAL[4:6]):
+            click.echo(line)
+        click.echo(f"{len(results)} records in {workspace.runs / name} (submitted); `oodml submit PACK` packs them")
+        return
+    (result,) = results
     for note in result.notes:
         click.echo(f"note: {note}")
     for measure in MEASURES:

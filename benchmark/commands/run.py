@@ -29,6 +29,9 @@ def sweep_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--dataset", "datasets", multiple=True, metavar="LIST",
                      help="Datasets whose ladders are run, with commas between them. May be repeated. See "
                           "`oodml datasets`."),
+        click.option("--ladder", "ladders", multiple=True, metavar="NAME@VERSION",
+                     help="A pinned ladder instead of a dataset: checks the local copy against it, image by image. May "
+                          "be repeated. See `oodml splits use`."),
         click.option("--protocol", help="How to train [default: the dataset's own]. See `oodml protocols`."),
         click.option("--splits", metavar="IDS", help="Rungs, such as 1,3-5, or `default` [default: all]."),
         click.option("--seeds", type=click.IntRange(1, 10_000), help="Number of seeds [default: the protocol's]."),
@@ -82,11 +85,15 @@ def seconds_of(text: str | None) -> float | None:
     return sum(float(part or 0) * unit for part, unit in zip(match.groups(), (86400, 3600, 60, 1)))
 
 
-def study_of(*, study: str | None, methods: str | None, datasets: Iterable[str], protocol: str | None,
-             splits: str | None, seeds: int | None, backbones: str | None, changes: Iterable[str],
-             batches: str | None, precision: str | None, no_compile: bool, **_: Any) -> Study:
-    """The study that the options of the command line name or describe."""
+def study_of(workspace: Workspace, *, study: str | None, methods: str | None, datasets: Iterable[str],
+             ladders: Iterable[str] = (), protocol: str | None, splits: str | None, seeds: int | None,
+             backbones: str | None, changes: Iterable[str], batches: str | None, precision: str | None,
+             no_compile: bool, **_: Any) -> Study:
+    """The study that the options of the command line name or describe; pinned ladders are put in their place."""
     from benchmark.config import study as studies
+    from benchmark.data import pinned
+
+    datasets = (*datasets, *(pinned.named(name, None, workspace) for name in ladders))
 
     # the colon of `union:a,b` begins a list of its own
     names = (name for text in datasets for name in ([text] if ":" in text else filter(None, text.split(","))))
@@ -131,7 +138,7 @@ def show(workspace: Workspace, arguments: dict[str, Any]) -> None:
     """What `plan` and `run --dry-run` do."""
     from benchmark.runs import sweep
 
-    sweep.show(study_of(**arguments), options_of(workspace, **arguments))
+    sweep.show(study_of(workspace, **arguments), options_of(workspace, **arguments))
 
 
 @click.command()
@@ -153,7 +160,7 @@ def command(workspace: Workspace, dry_run: bool, **arguments: Any) -> None:
         raise UserError("--calibrate belongs to `oodml plan` or --dry-run")
     from benchmark.runs import sweep
 
-    study = study_of(**arguments)
+    study = study_of(workspace, **arguments)
     result = sweep.run(study, options_of(workspace.writable(), **arguments))
     if study.after:
         from benchmark.posthoc import steps  # brings much along that most sweeps do not need

@@ -125,20 +125,29 @@ def _tell(step: Any) -> None:
 
 
 @command.command()
-@click.option("--dataset", required=True)
+@click.option("--dataset")
+@click.option("--ladder", "pinned_name", metavar="NAME@VERSION", help="A pinned ladder; no copy of its dataset is "
+              "needed.")
 @workspace_options
 @columns_option
-def show(workspace: Workspace, dataset: str) -> None:
+def show(workspace: Workspace, dataset: str | None, pinned_name: str | None) -> None:
     """The rungs (splits) of a ladder: classes, images, distances, the i.i.d. baseline, and how it was made."""
     from benchmark.data import ladders
+    from splits import pinning
     from splits.ladder import against_rule
 
-    ladder = ladders.load(workspace, dataset)
+    if (dataset is None) == (pinned_name is None):
+        raise UserError("name a dataset (--dataset NAME) or a pinned ladder (--ladder NAME@VERSION)")
+    ladder = pinning.get(pinned_name).ladder if pinned_name else ladders.load(workspace, str(dataset))
+    dataset = ladder.dataset
     click.echo(ladders.table(ladder))
     made = ", ".join(f"{key} {value}" for key, value in ladder.features.items() if key not in ("images", "contents"))
     click.echo(f"features: {made or 'none'}; manifest {ladder.hash[:12]}")
+    if known := ladder.made.get("pinned"):
+        click.echo(f"pinned as {known['name']}, hash {known['hash'][:12]}")
     other = ", ".join(f"{key} {value}" for key, value in against_rule(ladder).items())
-    click.echo(f"made by `{ladders.made_by(ladder)}`" + (f", oodml {ladder.made['version']}" if ladder.made else ""))
+    version = f", oodml {ladder.made['version']}" if "version" in ladder.made else ""
+    click.echo(f"made by `{ladders.made_by(ladder)}`{version}")
     if other:
         click.echo(f"another ladder than `oodml splits build --dataset {dataset}` makes by the suite's rule: {other}")
 
@@ -253,6 +262,53 @@ def measure(workspace: Workspace, dataset: str, against: Path | None, **options:
                              for split, row in zip(ladder.splits, alike.rungs)], left=0):
             click.echo(line)
         click.echo(f"rank correlation of when classes change sides: {alike.moves:.2f}")
+
+
+@command.command()
+@click.argument("name", required=False)
+@click.option("--replace", "replace_other", is_flag=True, help="Put it in the place of another ladder of the dataset.")
+@workspace_options
+def use(workspace: Workspace, name: str | None, replace_other: bool) -> None:
+    """Take a pinned ladder, such as cub@v1, after checking the local copy of its dataset image by image.
+
+    Without a NAME it lists the pinned ladders. NAME may also be the path of a pinned ladder's file.
+    """
+    from benchmark.commands import columns
+    from benchmark.data import ladders, pinned
+    from splits import croissant, pinning
+
+    if name is None:
+        for line in columns([(one.name, one.hash[:12], croissant.summary(one)) for one in
+                             map(pinning.get, pinning.names())]):
+            click.echo(line)
+        return
+    index, ladder = pinned.use(name, workspace.writable(), replace_other)
+    click.echo(ladders.table(ladder))
+    click.echo(f"all {len(index):,} images of {index.name} are those of {ladder.made['pinned']['name']} "
+               f"({ladder.made['pinned']['hash'][:12]}); wrote {ladders.path_of(workspace, index.name)}")
+
+
+@command.command()
+@click.argument("name", metavar="DATASET@VERSION")
+@click.option("--dataset", help="The dataset, if it is your own: folder:PATH, csv:FILE.")
+@click.option("--licence", help="Terms of the images, for its card [default: those on the dataset's own page].")
+@click.option("--note", help="What else a reader should know, for its card.")
+@click.option("--lists-only", is_flag=True, help="Class lists and counts alone, without the ids of images.")
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path),
+              help="Folder [default: that of the pinned ladders of this installation].")
+@workspace_options
+def pin(workspace: Workspace, name: str, out: Path | None, **options: Any) -> None:
+    """Fix the ladder of a dataset under a name and a version, so that others can use the very same.
+
+    Writes NAME@VERSION.json (classes, image ids, rungs, distances; no pixels), its card and its Croissant description.
+    """
+    from benchmark.data import pinned
+    from splits import pinning
+
+    made, written = pinned.pin(name, workspace, out or pinning.FOLDER, **options)
+    click.echo(f"pinned {made.name}, hash {made.hash}")
+    for path in written:
+        click.echo(f"wrote {path} ({path.stat().st_size:,} bytes)")
 
 
 @command.command()

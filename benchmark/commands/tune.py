@@ -37,7 +37,7 @@ def command(workspace: Workspace, trials: int, sampler: str, seed: int, choose_o
     from benchmark.runs import tune
     from benchmark.runs.trials import TuneOptions
 
-    study = study_of(**arguments)
+    study = study_of(workspace, **arguments)
     result, path = tune.run(study, TuneOptions(trials, seed, sampler, choose_on, compare, choose_only),
                             options_of(workspace.writable(), **arguments))
     click.echo(f"What was tried and chosen: {path}")

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import pandas as pd
 
 from benchmark.config import overrides, study
-from benchmark.data import ladder_figures
+from benchmark.data import ladder_figures, pinned
 from benchmark.utils.workspace import Workspace
 from reports import ReportError, records, site
 from reports.analysis import progress, tuning
@@ -60,11 +60,11 @@ class Leaderboard:
 
 
 def collect(workspace: Workspace, folders: Sequence[Path] = (), datasets: list[str] | None = None,
-            published: str = "shown") -> Leaderboard:
+            published: str = "shown", ladders: Sequence[str] = ()) -> Leaderboard:
     """What the working folder holds, or other folders of records; `published` rows are shown, ranked or hidden."""
     frame, lost = records.scan_checked(folders or (workspace.runs,), datasets)
     results = Results(frame, with_published=published != "hidden", rank_published=published == "ranked",
-                      derive=overrides.of_run)
+                      derive=overrides.of_run, pinned=pinned.known(frame["dataset"]), ladders=ladders)
     packed = [path for folder in folders for path in (folder / "splits", *sorted(folder.glob("*/splits")))]
     damaged: list[ReportError] = []
     studies = progress.read(folders or (workspace.root,), damaged)

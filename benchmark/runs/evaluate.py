@@ -1,29 +1,36 @@
-"""Scores embeddings made by anyone's code on a split, and writes a record that is marked as submitted."""
+"""Scores embeddings made by anyone's code on splits of a ladder, and writes records that are marked as submitted."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import re
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
-import methods
 from benchmark import datasets
 from benchmark.data import ladders
 from benchmark.data.task import Side
+from benchmark.datasets import DatasetIndex
 from benchmark.metrics import clustering, operating, structure, union
+from benchmark.runs import card as cards
 from benchmark.runs import recording, submission
-from benchmark.runs.scoring import score
+from benchmark.runs.scoring import Score, score
 from benchmark.runs.submission import Submission
 from benchmark.utils import provenance
 from benchmark.utils.errors import UserError
+from benchmark.utils.files import whole
 from benchmark.utils.workspace import Workspace
 from reports import records
+from splits.manifest import Ladder, Split
+
+EMBEDDINGS = "embeddings.npy"
+"""Those of the test images, beside a record, where they were asked to be kept."""
 
 
 @dataclass(frozen=True)
@@ -37,23 +44,83 @@ class Evaluation:
     """Of a union: the scores of each member alone."""
     harmonic: dict[str, float]
     """Of a union: the harmonic mean of its members' scores."""
+    split: int = 0
+    seed: int = 0
 
 
-def evaluate(workspace: Workspace, *, embeddings: Path, dataset: str, split: int | str,
-             name: str | None = None, ids: Path | None = None, seed: int = 0, backbone: str = "not stated",
-             cluster: bool = False, device: str | None = None) -> Evaluation:
-    """Reads, checks and scores one file of embeddings.
+@dataclass(frozen=True)
+class _Scored:
+    """A split's scores before anything is written."""
 
-    Every test image of the split must be there once. Other images of the dataset may be there too; if all training
+    result: Score
+    scores: dict[str, float]
+    notes: list[str]
+    facts: dict[str, Any]
+    folder: Path
+    table: np.ndarray
+    sent: str
+
+
+def evaluate(workspace: Workspace, *, embeddings: Path, dataset: str, split: int | str, seed: int = 0,
+             **options: Any) -> Evaluation:
+    """Reads, checks and scores one file of embeddings on one split; `evaluate_ladder` says which options there are."""
+    (result,) = evaluate_ladder(workspace, embeddings=str(embeddings), dataset=dataset, split=split, seeds=(seed,),
+                                **options)
+    return result
+
+
+def evaluate_ladder(workspace: Workspace, *, embeddings: str, dataset: str, split: int | str = "all",
+                    seeds: Sequence[int] = (0,), name: str | None = None, ids: str | Path | None = None,
+                    backbone: str | None = None, cluster: bool = False, device: str | None = None,
+                    card: Path | None = None, keep: bool = False) -> list[Evaluation]:
+    """Scores embeddings on one split or on all of a ladder, for one seed or several; all records are written or none.
+
+    Every test image of a split must be there once. Other images of the dataset may be there too; if all training
     images are, the structure of the training embeddings is recorded as well.
+
+    Args:
+        embeddings: the file; `{split}` and `{seed}` in its name stand for the number of each. A name without
+            `{split}` is one file for all images, of which each split takes its own.
+        split: number of a rung, `default`, or `all`.
+        name: what to call the method [default: that of the card, else of the file].
+        ids: file of image paths, may hold `{split}` and `{seed}` as well.
+        backbone: to show in reports [default: that of the card].
+        cluster: also NMI and F1 of k-means.
+        card: file that says what was submitted, see `card.KEYS`.
+        keep: keep the embeddings of the test images beside each record.
     """
-    began = time.perf_counter()
-    name = _named(name or embeddings.stem)
+    told = cards.read(card) if card is not None else None
+    plain = Path(embeddings.replace("{split}", "").replace("{seed}", "")).stem.strip("-_.")
+    name = cards.name(name or (told["method"] if told else plain))
+    if told and told["method"] != name:
+        raise UserError(f"the card {card} is of '{told['method']}', not of '{name}'")
+    if len(seeds) > 1 and "{seed}" not in embeddings:
+        raise UserError("several seeds need a file each: write {seed} where its number stands, as in mine-{seed}.npy")
     device = ladders.best_device(device)
     index = datasets.load(dataset, workspace.data)
     ladder = ladders.load(workspace, dataset, index)
-    rung = ladders.rung(ladder, split)
-    sent = submission.read(embeddings, ids)
+    rungs = ladder.splits if split == "all" else (ladders.rung(ladder, split),)
+    told_facts = {"card": told} if told else {}
+    scored = []
+    read: dict[tuple[str, str], Submission] = {}
+    for seed in seeds:
+        for rung in rungs:
+            key = (_filled(embeddings, rung.id, seed), _filled(str(ids), rung.id, seed) if ids else "")
+            if key not in read:
+                read = {key: submission.read(Path(key[0]), Path(key[1]) if ids else None)}
+            scored.append(_score(workspace, index, ladder, rung, read[key], name=name, seed=seed, cluster=cluster,
+                                 backbone=backbone or (told["backbone"] if told else "not stated"), device=device))
+    return [_written(one, keep, **told_facts, kmeans=clustering.KMEANS if cluster else None) for one in scored]
+
+
+def _filled(text: str, split: int, seed: int) -> str:
+    return text.replace("{split}", str(split)).replace("{seed}", str(seed))
+
+
+def _score(workspace: Workspace, index: DatasetIndex, ladder: Ladder, rung: Split, sent: Submission, *, name: str,
+           seed: int, backbone: str, cluster: bool, device: str) -> _Scored:
+    """The scores of one split and the facts of its record."""
+    began = time.perf_counter()
     sides = {part: Side.of(index, classes) for part, classes in (("train", rung.train), ("test", rung.test))}
     paths = {part: [index.paths[i] for i in side.ids] for part, side in sides.items()}
     table = submission.align(sent, paths["test"], index.paths)
@@ -79,7 +146,8 @@ def evaluate(workspace: Workspace, *, embeddings: Path, dataset: str, split: int
     if cluster:
         scores |= clustering.nmi_f1(parts["test"], sides["test"].labels, seed)
     identity = _identity(index.hash, rung.hash, name, seed, sent)
-    path = recording.write(records.run_folder(workspace.runs, index.name, rung.id, name, seed, identity), result, {
+    folder = records.run_folder(workspace.runs, index.name, rung.id, name, seed, identity)
+    return _Scored(result, scores, notes, {
         "source": "submitted", "identity": identity, "dataset": index.name,
         "dataset_hash": index.hash, "seed": seed, "split": recording.split_facts(rung, ladder),
         "method": {"name": name, "family": "submitted", "papers": [], "tags": [], "cite": None, "trains": None,
@@ -90,18 +158,27 @@ def evaluate(workspace: Workspace, *, embeddings: Path, dataset: str, split: int
         "structure": {part: structure.with_spectra(x, sides[part].labels) for part, x in parts.items()},
         "thresholds": operating.of_run(parts["test"], sides["test"].labels),
         "cost": {"seconds": time.perf_counter() - began, "device": provenance.device_name(device)},
-    }, embeddings=sent.hash, kmeans=clustering.KMEANS if cluster else None)
-    return Evaluation(path, scores, notes, result.domains, union.harmonic(result.domains))
+    }, folder, table, sent.hash)
 
 
-def _named(name: str) -> str:
-    if not re.fullmatch(r"\w[\w.+-]*", name):
-        raise UserError(f"'{name}' is no name for a method: use letters, digits and . + - _ (--name NAME)")
-    if name in methods.names():
-        raise UserError(f"'{name}' is a method of this suite; give what you submit a name of its own (--name NAME)")
-    return name
+def _written(one: _Scored, keep: bool, **origin: Any) -> Evaluation:
+    one.folder.mkdir(parents=True, exist_ok=True)
+    if keep:
+        with whole(one.folder / EMBEDDINGS) as part, open(part, "wb") as file:
+            np.save(file, one.table)
+    path = recording.write(one.folder, one.result, one.facts, embeddings=one.sent, **origin)
+    return Evaluation(path, one.scores, one.notes, one.result.domains, union.harmonic(one.result.domains),
+                      one.facts["split"]["id"], one.facts["seed"])
 
 
 def _identity(dataset: str, split: str, name: str, seed: int, sent: Submission) -> str:
     facts: dict[str, Any] = {"dataset": dataset, "split": split, "name": name, "seed": seed, "embeddings": sent.hash}
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def summary(results: Sequence[Evaluation], measures: Sequence[str]) -> Iterator[str]:
+    """Scores of several splits and seeds as lines, in percent."""
+    yield "split  seed" + "".join(f"{measure:>13}" for measure in measures)
+    for one in results:
+        yield f"{one.split:5}  {one.seed:4}" + "".join(
+            f"{100 * one.scores[measure]:13.2f}" if measure in one.scores else f"{'–':>13}" for measure in measures)

@@ -64,6 +64,8 @@ def split_facts(split: Split, ladder: Ladder, task: Task | None = None) -> dict[
             "ladder": [[rung.id, rung.frd] for rung in ladder.splits if rung.frd is not None]}
     if split.frd_equal_n is not None:
         facts["frd_equal_n"] = split.frd_equal_n
+    if "pinned" in ladder.made:
+        facts["pinned"] = ladder.made["pinned"]
     if task is not None and task.train.domains is not None:
         counts = np.bincount(task.train.domains, minlength=len(task.domain_names))
         facts["parts"] = dict(zip(task.domain_names, counts.tolist()))
@@ -73,7 +75,8 @@ def split_facts(split: Split, ladder: Ladder, task: Task | None = None) -> dict[
 def refresh(folder: Path, ladder: Ladder) -> bool:
     """Update the split in a record to the ladder as it is now, if its classes are the same; whether it changed."""
     record = records.read(folder)
-    facts = {**record["split"], **split_facts(ladder.split(record["split"]["id"]), ladder)}
+    before = {key: value for key, value in record["split"].items() if key != "pinned"}
+    facts = {**before, **split_facts(ladder.split(record["split"]["id"]), ladder)}
     if facts == record["split"] or facts["hash"] != record["split"]["hash"]:
         return False
     records.write(folder, {**record, "split": facts})

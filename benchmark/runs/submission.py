@@ -16,7 +16,8 @@ import numpy as np
 
 from benchmark.utils.errors import UserError
 
-ID_COLUMNS = ("id", "ids", "image", "path")
+ID_COLUMNS = ("id", "ids", "image", "path", "file_name", "image_path", "filename")
+VECTOR_COLUMNS = ("embedding", "embeddings", "features", "feature", "vector")
 LISTED = ("class", "label", "part", "role")
 """What else `oodml splits export` says of an image; no dimension of an embedding, and not read."""
 LISTS = "txt (one image path a line), csv or json as `oodml splits export` writes them, or npy of strings"
@@ -47,7 +48,8 @@ def read(path: Path, ids: Path | None = None) -> Submission:
     The ids file of `NAME.npy` is `NAME.txt` if none is named: one path a line, which may go on after a tab, as in the
     list that `oodml splits export --format txt` writes; its csv and json are read too, and npy of strings. A
     safetensors file may hold the ids in its metadata instead, as a JSON list under 'ids'. A parquet file has a column
-    'id' (or 'image', 'path') and either a column 'embedding' of lists or a column a dimension, numbered from 0 on.
+    'id' (or 'image', 'path', 'file_name'; also a struct with 'path', as Hugging Face keeps images) and either a column
+    'embedding' (or 'embeddings', 'features', 'vector') of lists or a column a dimension, numbered from 0 on.
     float64 stays float64, all else becomes float32.
     """
     if not path.exists():
@@ -164,10 +166,17 @@ def _parquet(path: Path) -> tuple[Sequence[Any] | None, Any]:
         raise UserError("reading parquet needs pyarrow: `pip install pyarrow`, or save the embeddings as npz") from None
     frame.columns = frame.columns.map(str)
     column = next((name for name in ID_COLUMNS if name in frame), None)
-    names = None if column is None else frame.pop(column).tolist()
-    if "embedding" in frame:
-        return names, np.stack([np.asarray(row) for row in frame["embedding"]])
+    names = None if column is None else [_path_of(name) for name in frame.pop(column)]
+    if vector := next((name for name in VECTOR_COLUMNS if name in frame), None):
+        return names, np.stack([np.asarray(row) for row in frame[vector]])
     return names, frame[_series([name for name in map(str, frame) if name not in LISTED])].to_numpy()
+
+
+def _path_of(image: Any) -> Any:
+    """The path of an image that is kept as {"bytes": ..., "path": ...}; anything else as it is."""
+    if isinstance(image, dict) and "path" not in image:
+        raise ValueError("its images have no 'path'; add a column 'id' with the path of each")
+    return image["path"] if isinstance(image, dict) else image
 
 
 def _series(columns: Sequence[str]) -> list[str]:

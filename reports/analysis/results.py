@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -23,14 +23,20 @@ class Results:
     """Collected runs, one for each cell; boards with ties, gains and costs, made once and kept.
 
     `derive` finds out in what a run differs from the file of its protocol where its record does not say so, see
-    `selection.with_overrides`.
+    `selection.with_overrides`; `pinned` are the ladders that have names, `ladders` the names of those to show.
     """
 
     def __init__(self, frame: pd.DataFrame, with_published: bool = True, rank_published: bool = False,
-                 derive: Callable[..., selection.Overrides | None] | None = None) -> None:
+                 derive: Callable[..., selection.Overrides | None] | None = None,
+                 pinned: Iterable[selection.Known] = (), ladders: Sequence[str] = ()) -> None:
         if frame.empty:
             raise ReportError(f"there is no finished run; {HOW}")
-        self.runs, self.notes = selection.select(selection.with_overrides(frame, derive))
+        frame = selection.with_ladders(selection.with_overrides(frame, derive), pinned)
+        unknown = sorted(set(ladders) - set(frame["ladder_name"].dropna()))
+        if unknown:
+            known = ", ".join(sorted(set(frame["ladder_name"].dropna()))) or "none is pinned"
+            raise ReportError(f"no run is on the ladder '{unknown[0]}'; there are: {known}")
+        self.runs, self.notes = selection.select(frame, ladders)
         self.with_published = with_published
         self.rank_published = rank_published
         self.labels = selection.labels(self.runs)

@@ -27,7 +27,8 @@ _KEYS: dict[str, Any] = {
               "hash": _TEXT, "train_classes": _NUMBER, "test_classes": _NUMBER, "train_images": _NUMBER,
               "test_images": _NUMBER, "ladder": list[_RUNG],
               "frd_equal_n": NotRequired[_NUMBER],  # with as many images a side on every rung
-              "parts": NotRequired[_FACTS]},  # of a union, the number of training images of each of its datasets
+              "parts": NotRequired[_FACTS],  # of a union, the number of training images of each of its datasets
+              "pinned": NotRequired[dict[str, str]]},  # name and hash of the pinned ladder it is of
     "method": {"name": str, "family": str, "papers": _NAMES, "tags": _NAMES, "summary": _TEXT, "cite": _TEXT,
                "settings": _FACTS, "trains": _TEXT, "trainable_parameters": _NUMBER, "total_parameters": _NUMBER},
     "protocol": {"name": str}, "backbone": {"name": str, "weights": _TEXT},

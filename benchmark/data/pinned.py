@@ -1,0 +1,150 @@
+"""Pinned ladders and the dataset on disk: how a ladder is pinned, checked against a local copy, and used."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmark import datasets
+from benchmark.data import ladders
+from benchmark.data.task import Side
+from benchmark.datasets import DatasetIndex
+from benchmark.utils import provenance
+from benchmark.utils.errors import UserError
+from benchmark.utils.workspace import Workspace
+from reports.selection import Known
+from splits import croissant, pinning
+from splits.manifest import Ladder, Split
+from splits.pinning import Pinned
+
+SHOWN = 20
+"""Lines that tell what differs; the rest is counted."""
+TERMS = ("The images are not part of this file. They belong to their owners: the terms are those on the dataset's own "
+         "page, where they are obtained.")
+
+
+def pin(name: str, workspace: Workspace, out: Path, *, dataset: str | None = None, licence: str | None = None,
+        note: str | None = None, lists_only: bool = False) -> tuple[Pinned, list[Path]]:
+    """The ladder of a dataset in the workspace under a name of its own: its file, card and Croissant description.
+
+    A name that is there already is refused: who changes a ladder gives it another version.
+    """
+    if not pinning.NAME.fullmatch(name):
+        raise UserError(f"'{name[:100]}' is no name of a pinned ladder; write NAME@VERSION, such as cub@v1")
+    own = name.partition("@")[0]
+    index = datasets.load(dataset or own, workspace.data)
+    if index.name != own:
+        raise UserError(f"a pinned ladder is called by its dataset: {index.name}@{name.partition('@')[2]}")
+    ladder = ladders.load(workspace, index.typed, index)
+    target = out / f"{name}.json"
+    if target.exists():
+        raise UserError(f"{target} is there and stays as it is; give another version, as in {_next(name)}")
+    family = datasets.get(index.typed)
+    counts = np.bincount(index.labels, minlength=len(index.classes)).tolist()
+    ids: list[list[str]] = [[] for _ in index.classes]
+    for path, label in zip(index.paths, index.labels.tolist()):
+        ids[label].append(path)
+    card: dict[str, Any] = {"title": family.title, "source": family.source, "licence": licence or TERMS,
+                            "date": provenance.now()[:10],
+                            "duplicates": [] if lists_only else duplicates(index)}
+    pinned = Pinned(name, index.name, index.hash, index.classes, tuple(counts),
+                    None if lists_only else tuple(map(tuple, ids)), ladder.splits,
+                    tuple(queries_of(index, split) for split in ladder.splits), ladder.features, ladder.parameters,
+                    ladder.iid, ladder.made or {"command": ladders.made_by(ladder)},
+                    card | ({"note": note} if note else {}))
+    out.mkdir(parents=True, exist_ok=True)
+    pinning.save(pinned, target)
+    return pinned, [target, *croissant.write(pinned, out)]
+
+
+def _next(name: str) -> str:
+    """
+    >>> _next("cub@v1"), _next("cars@ooDML")
+    ('cub@v2', 'cars@ooDML-2')
+    """
+    head = name.rstrip("0123456789")
+    return f"{head}{int(name[len(head):]) + 1}" if head != name else f"{name}-2"
+
+
+def queries_of(index: DatasetIndex, split: Split) -> str:
+    """The hash of the queries of a split's test side, see `pinning.test_digest`."""
+    side = Side.of(index, split.test)
+    query, counted = pinning.counted_queries(side.labels, side.roles)
+    return pinning.test_digest(side.classes, side.labels[query], counted)
+
+
+def duplicates(index: DatasetIndex) -> list[list[str]]:
+    """Groups of images with the same bytes, or the same pixels where they are drawn."""
+    groups = defaultdict(list)
+    for i, path in enumerate(index.paths):
+        if index.opener is None and index.root is not None:
+            try:
+                content = (index.root / path).read_bytes()
+            except OSError:  # a list of images may be pinned without them; `use` says which are missing
+                continue
+        else:
+            content = index.open(i).tobytes()
+        groups[hashlib.sha256(content).digest()].append(path)
+    return [paths for paths in groups.values() if len(paths) > 1]
+
+
+def differences(pinned: Pinned, index: DatasetIndex) -> list[str]:
+    """What of the local copy is not as it was pinned, image by image; empty if nothing is."""
+    # the names of drawn images tell their fonts; official archives are also passed on under other names
+    layouts = not datasets.get(index.typed).embedded
+    lines = list(pinning.differences(pinned, index.classes, index.labels, index.paths, layouts))
+    if not lines and pinned.queries:
+        lines = [f"split {split.id}: its queries stand in another order than in {pinned.name}" for split, wanted in
+                 zip(pinned.splits, pinned.queries) if wanted and wanted != queries_of(index, split)]
+    return lines
+
+
+def use(name: str, workspace: Workspace, replace_other: bool = False) -> tuple[DatasetIndex, Ladder]:
+    """The pinned ladder as that of the local dataset, checked image by image and saved as WORK/splits/DATASET.json.
+
+    A `UserError` tells what differs. Another ladder that is there already stays unless `replace_other`.
+    """
+    pinned = pinning.get(name)
+    index = datasets.load(pinned.dataset, workspace.data)
+    found = differences(pinned, index)
+    if found:
+        more = f"\n... and {len(found) - SHOWN:,} more" if len(found) > SHOWN else ""
+        raise UserError("\n".join([f"the local copy of {pinned.dataset} is not that of {pinned.name}, {len(found):,} "
+                                   f"differences; nothing was written", *found[:SHOWN]]) + more)
+    ladder = replace(pinned.ladder, dataset_hash=index.hash)
+    path = ladders.path_of(workspace, pinned.dataset)
+    there = ladders._present(path)
+    if there is not None and there.dataset_hash == index.hash and there.made.get("pinned") == ladder.made["pinned"]:
+        return index, there
+    if there is not None and not replace_other and not pinning.same(pinned, there):
+        raise UserError(f"{path} is another ladder of {pinned.dataset}; `oodml splits use {pinned.name} --replace` "
+                        "puts this one in its place (runs on the other no longer count with it), --work DIR keeps both")
+    ladders.save(ladder, workspace)
+    return index, ladder
+
+
+def known(names: Iterable[str]) -> list[Known]:
+    """The pinned ladders of these datasets, as reports know them."""
+    wanted = set(names)
+    return [(one.name, one.hash, one.dataset, one.dataset_hash,
+             tuple((split.id, split.frd) for split in one.splits if split.frd is not None),
+             {split.id: split.hash for split in one.splits})
+            for one in map(pinning.get, pinning.names(wanted))]
+
+
+def named(ladder: str | None, dataset: str | None, workspace: Workspace) -> str:
+    """The dataset that `--ladder` and `--dataset` mean, after a pinned ladder was checked and put in its place."""
+    if ladder is None:
+        if dataset is None:
+            raise UserError("name a dataset (--dataset NAME) or a pinned ladder (--ladder NAME@VERSION)")
+        return dataset
+    index, _ = use(ladder, workspace.writable())
+    if dataset not in (None, index.name):
+        raise UserError(f"{ladder} is a ladder of {index.name}, not of {dataset}; leave --dataset out")
+    return index.name

@@ -1,0 +1,162 @@
+"""Pinned ladders: what is pinned is read, a copy that differs is told image by image, and Croissant readers agree."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmark import datasets
+from benchmark.data import ladders, pinned
+from benchmark.utils.errors import UserError
+from benchmark.utils.workspace import Workspace
+from splits import SplitError, croissant, pinning
+from tests import tiny_runs
+
+NAMES = pinning.names()
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workspace, pinning.Pinned, Path]:
+    """A ladder of glyphs-mini, pinned into a folder of its own."""
+    root = tmp_path_factory.mktemp("pinned")
+    workspace = tiny_runs.workspace(root / "work")
+    fixed, written = pinned.pin("glyphs-mini@v1", workspace, root / "out", note="For tests.")
+    assert [path.name for path in written] == [
+        f"glyphs-mini@v1{ending}" for ending in (".json", ".croissant.jsonld", ".md")]
+    return workspace, fixed, written[0]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_pinned_ladder_is_sound_and_its_descriptions_are_its_own(name: str, tmp_path: Path) -> None:
+    fixed = pinning.get(name)
+    assert fixed.name == name
+    assert sum(fixed.counts) >= max(split.train_images + split.test_images for split in fixed.splits)
+    sizes = dict(zip(fixed.classes, fixed.counts))
+    for split in fixed.splits:
+        assert sum(sizes[c] for c in split.train) == split.train_images
+        assert sum(sizes[c] for c in split.test) == split.test_images
+    here = pinning.FOLDER / f"{name}.json"
+    (tmp_path / here.name).write_bytes(here.read_bytes())
+    for path in croissant.write(fixed, tmp_path):
+        assert path.read_text() == (pinning.FOLDER / path.name).read_text(), f"write {path.name} anew"
+    pinning.save(fixed, tmp_path / here.name)
+    assert (tmp_path / here.name).read_bytes() == here.read_bytes()
+    assert here.stat().st_size < 1_000_000
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_croissant_is_read_by_its_own_library(name: str) -> None:
+    reader = pytest.importorskip("mlcroissant")
+    path = pinning.FOLDER / f"{name}.croissant.jsonld"
+    facts = json.loads(path.read_text())
+    assert facts["distribution"][0]["sha256"] == hashlib.sha256(
+        (pinning.FOLDER / f"{name}.json").read_bytes()).hexdigest()
+    dataset = reader.Dataset(jsonld=path)
+    assert not dataset.metadata.issues.errors
+    fixed = pinning.get(name)
+    rungs = list(dataset.records("rungs"))
+    assert [rung["rungs/id"] for rung in rungs] == [split.id for split in fixed.splits]
+    if fixed.splits[0].frd is not None:
+        assert [rung["rungs/frd"] for rung in rungs] == pytest.approx([split.frd for split in fixed.splits])
+    assert [one["classes/name"].decode() for one in dataset.records("classes")] == list(fixed.classes)
+
+
+def test_the_published_runs_stand_on_the_pinned_ladder() -> None:
+    fixed = pinning.get("glyphs@v1")
+    published = Path(ladders.__file__).parents[2] / "reports/data/records/glyphs/splits/glyphs.json"
+    assert pinning.same(fixed, ladders.manifest.load(published))
+
+
+def test_what_is_pinned_is_used(made: tuple[Workspace, pinning.Pinned, Path], tmp_path: Path) -> None:
+    workspace, fixed, path = made
+    other = Workspace.at(tmp_path, workspace.data)
+    index, ladder = pinned.use(str(path), other)
+    assert ladder.made["pinned"] == {"name": "glyphs-mini@v1", "hash": fixed.hash}
+    assert ladders.load(other, "glyphs-mini", index).splits == ladders.load(workspace, "glyphs-mini").splits
+    assert fixed.queries[0] == by_hand(index, ladder.splits[0])
+    assert pinned.use(str(path), other)[1] == ladder, "twice is once"
+    assert pinned.named(str(path), None, other) == "glyphs-mini"
+    with pytest.raises(UserError, match="not of cub"):
+        pinned.named(str(path), "cub", other)
+
+
+def by_hand(index: datasets.DatasetIndex, split: ladders.Split) -> str:
+    """The hash of a test side's queries by another road than `Side`."""
+    labels = [split.test.index(index.classes[i]) for i in index.labels if index.classes[i] in split.test]
+    counted = [i for i, label in enumerate(labels) if labels.count(label) > 1]
+    facts = {"classes": list(split.test), "counted": counted, "labels": labels}
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def test_another_ladder_stays_unless_asked(made: tuple[Workspace, pinning.Pinned, Path], tmp_path: Path) -> None:
+    workspace, fixed, path = made
+    other = Workspace.at(tmp_path, workspace.data)
+    ladder = ladders.load(workspace, "glyphs-mini")
+    ladders.save(replace(ladder, splits=ladder.splits[:1]), other)
+    before = ladders.path_of(other, "glyphs-mini").read_bytes()
+    with pytest.raises(UserError, match="--replace"):
+        pinned.use(str(path), other)
+    assert ladders.path_of(other, "glyphs-mini").read_bytes() == before
+    pinned.use(str(path), other, replace_other=True)
+    assert len(ladders.load(other, "glyphs-mini").splits) == len(fixed.splits)
+
+
+def test_every_difference_has_a_line(made: tuple[Workspace, pinning.Pinned, Path]) -> None:
+    workspace, fixed, _ = made
+    index = datasets.load("glyphs-mini", workspace.data)
+    whole = (index.classes, index.labels, index.paths)
+    assert list(pinning.differences(fixed, *whole)) == []
+    assert list(pinning.differences(fixed, index.classes, index.labels[1:], index.paths[1:])) == [
+        f"image '{index.paths[0]}' of class '{index.classes[0]}' is missing here"]
+    labels = index.labels.copy()
+    labels[0] = 1
+    assert list(pinning.differences(fixed, index.classes, labels, index.paths)) == [
+        f"image '{index.paths[0]}' is of class '{index.classes[1]}' here and of class '{index.classes[0]}' in "
+        "glyphs-mini@v1"]
+    more = (index.classes, np.append(index.labels, 0), (*index.paths, "new.png"))
+    assert list(pinning.differences(fixed, *more)) == [
+        f"image 'new.png' of class '{index.classes[0]}' is not in glyphs-mini@v1"]
+    renamed = (("other", *index.classes[1:]), index.labels, index.paths)
+    lines = list(pinning.differences(fixed, *renamed))
+    count = fixed.counts[0]
+    assert lines[:2] == [f"class '{index.classes[0]}' with {count} images is not here",
+                         f"class 'other' with {count} images is not in glyphs-mini@v1"]
+    moved = (index.classes, index.labels[1:], tuple(f"x/{path}" for path in index.paths[1:]))
+    assert list(pinning.differences(fixed, *moved, layouts=True)) == [
+        f"class '{index.classes[0]}' has {count - 1} images here and {count} in glyphs-mini@v1"]
+    assert len(list(pinning.differences(fixed, *moved))) == 2 * len(index) - 1
+
+
+@pytest.mark.parametrize("change", [
+    lambda facts: facts["splits"][0].update(frd=1.0), lambda facts: facts["classes"][0].update(images=3),
+    lambda facts: facts.update(name="glyphs-mini@v2"), lambda facts: facts["splits"][0].update(train="0-9999999"),
+    lambda facts: facts.update(schema=9), lambda facts: facts.pop("classes"),
+    lambda facts: facts["classes"][1].update(ids=["", "", 99]), lambda facts: facts["splits"][0].update(test="x")])
+def test_a_changed_file_is_refused_in_one_line(made: tuple[Workspace, pinning.Pinned, Path], tmp_path: Path,
+                                               change: object) -> None:
+    facts = json.loads(made[2].read_text())
+    change(facts)  # type: ignore[operator]
+    (tmp_path / "glyphs-mini@v1.json").write_text(json.dumps(facts))
+    with pytest.raises(SplitError) as caught:
+        pinning.get(str(tmp_path / "glyphs-mini@v1.json"))
+    assert "\n" not in str(caught.value)
+
+
+def test_names_and_versions(made: tuple[Workspace, pinning.Pinned, Path], tmp_path: Path) -> None:
+    workspace, _, path = made
+    with pytest.raises(UserError, match="glyphs-mini@v2"):
+        pinned.pin("glyphs-mini@v1", workspace, path.parent)
+    for name in ("glyphs-mini", "../x@v1", "a b@v1", "@v1"):
+        with pytest.raises(UserError, match="NAME@VERSION"):
+            pinned.pin(name, workspace, tmp_path)
+    with pytest.raises(UserError, match="glyphs-mini@v1"):
+        pinned.pin("mini@v1", workspace, tmp_path, dataset="glyphs-mini")
+    for name in ("nothing@v1", "../../x@v1", "/etc/passwd"):
+        with pytest.raises(SplitError, match="no pinned ladder"):
+            pinning.get(name)
+    assert not list(tmp_path.iterdir())
