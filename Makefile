@@ -13,7 +13,7 @@ READY := $(VENV)/.ready
 export OODML_WORK := $(WORK)
 
 .DEFAULT_GOAL := help
-.PHONY: demo splits run report pages test test-slow chaos fuzz test-lowest test-browser test-slurm lint bench clean help
+.PHONY: demo splits run report pages test test-slow chaos fuzz test-lowest test-browser test-slurm lint bench clean help submissions standing
 
 demo: $(READY) ## Set up, then the whole line on the embedded glyphs: ladder, training, leaderboard
 	$(OODML) splits build --dataset glyphs --rungs 5 --swaps 20 --iterations 7 --no-removal
@@ -28,10 +28,17 @@ run: $(READY) ## Train METHODS on the ladder of DATASET with SEEDS seeds
 	$(OODML) run --dataset $(or $(DATASET),glyphs) --methods '$(METHODS)' $(if $(SEEDS),--seeds $(SEEDS))
 
 report: $(READY) ## Build the leaderboard from the finished runs; where there are none, from the published records
-	$(OODML) report $(if $(shell find $(WORK)/runs -name record.json -print -quit 2>/dev/null),,--records reports/data/records/glyphs)
+	$(OODML) report $(if $(shell find $(WORK)/runs -name record.json -print -quit 2>/dev/null),,--records reports/data/records/glyphs --records reports/data/submissions)
 
 pages: $(READY) ## Build what is published, the leaderboard of the published records, in the folder PAGES
-	$(OODML) report --records reports/data/records/glyphs --out $(PAGES)
+	$(OODML) report --records reports/data/records/glyphs --records reports/data/submissions --out $(PAGES)
+
+PACKS ?= $(wildcard reports/data/submissions/*/)
+submissions: $(READY) ## Check the submitted packs, or PACKS: every score is computed again
+	$(if $(PACKS),$(OODML) submit --check $(PACKS),@echo "there are no packs")
+
+standing: $(READY) ## Say in Markdown where each of PACKS would stand among the published records
+	@$(foreach pack,$(PACKS),$(OODML) diff --against reports/data/records/glyphs $(pack) &&) true
 
 test: export COVERAGE_CORE := $(shell $(PYTHON) -c 'import sys; print("sysmon" if sys.version_info >= (3, 12) else "ctrace")')
 test: $(READY) ## Run every test; COVERAGE=1 prints how many lines of the packages they reach

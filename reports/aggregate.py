@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from reports import ReportError
-from reports.records import metrics
+from reports.records import LEVELS, metrics, selected_level
 from reports.selection import BASELINES, ROW, is_union, on_ladder, overrides_text, typed, usual
 
 
@@ -106,7 +106,7 @@ class Board:
     @classmethod
     def of(cls, rows: Sequence[Mapping[Any, Any]], scores: list[tuple[Any, ...]], overrides: str = "") -> Board:
         """A board of rows and of (number of the row, statistic, part, score, std, n, coverage)."""
-        empty = [*ROW, "dataset", "family", "baseline", "covered", "cells"]
+        empty = [*ROW, "dataset", "family", "baseline", "covered", "cells", "board"]
         facts = pd.DataFrame(rows, columns=None if rows else empty)
         return cls(facts.rename_axis("row"), pd.DataFrame(scores, columns=SCORE), overrides)
 
@@ -177,6 +177,7 @@ def facts_of_rows(frame: pd.DataFrame) -> dict[Any, dict[str, Any]]:
                                                  for each in group["overrides"] if each is not None)
         facts[key]["weights"] = "" if last["weights"] is None or pd.isna(last["weights"]) else str(last["weights"])
         facts[key]["group"] = regime(last)
+        facts[key]["level"] = last["level"] if "level" in last else selected_level(last["source"])
     return facts
 
 
@@ -191,8 +192,10 @@ def ags_board(frame: pd.DataFrame, metric: str = "recall@1") -> Board:
     needed = {str(protocol): sorted(set(names)) for protocol, names in seeds.groupby("protocol")["dataset"]}
     rungs = dict(zip(seeds["dataset"], seeds["rungs"]))
     rows, scores = [], []
+    held = held_against(seeds)
     for number, (key, group) in enumerate(seeds.groupby(ROW, sort=True)):
-        datasets = needed[str(key[1])]
+        board = held if held and key[3] == "submitted" else str(key[1])
+        datasets = needed[board]
         values = group.pivot(index="seed", columns="dataset", values="ags").reindex(columns=datasets)
         covered = group.groupby("dataset")["covered"].max().reindex(datasets, fill_value=0)
         means = []
@@ -203,9 +206,15 @@ def ags_board(frame: pd.DataFrame, metric: str = "recall@1") -> Board:
         reached, cells = int(covered.sum()), sum(rungs[dataset] for dataset in datasets)
         scores.append((number, "mean", "", float(np.mean(means)),
                        *spread(float(np.mean(row)) for row in values.to_numpy())[1:], f"{reached}/{cells}"))
-        rows.append(facts[key] | {"covered": reached, "cells": cells})
+        rows.append(facts[key] | {"covered": reached, "cells": cells, "board": board})
     ladders = on_ladder(frame)
-    return ranked(Board.of(rows, scores, overrides_text(ladders["overrides"], most=3)), ("mean", ""), ("protocol",))
+    return ranked(Board.of(rows, scores, overrides_text(ladders["overrides"], most=3)), ("mean", ""), ("board",))
+
+
+def held_against(rows: pd.DataFrame) -> str:
+    """The protocol whose rows submitted ones are ranked with, the one with the most rows; empty where none was run."""
+    run = rows.loc[rows["source"] == "run", ROW].drop_duplicates()
+    return str(run["protocol"].value_counts().sort_index(kind="stable").idxmax()) if len(run) else ""
 
 
 def union_board(frame: pd.DataFrame, metric: str = "recall@1") -> Board:
@@ -224,9 +233,10 @@ def union_board(frame: pd.DataFrame, metric: str = "recall@1") -> Board:
         parts = dict.fromkeys(name for members in of_dataset["members"] for name in members)
         columns = [f"domain:{part}:{metric}" for part in parts]
         of_dataset = of_dataset.reindex(columns=list(dict.fromkeys([*of_dataset.columns, *columns])))
-        facts = facts_of_rows(of_dataset)
+        facts, held = facts_of_rows(of_dataset), held_against(of_dataset)
         for key, group in of_dataset.groupby(ROW, sort=True):
             number, row = len(rows), {"dataset": dataset} | facts[key]
+            row["board"] = held if held and key[3] == "submitted" else key[1]
             row["parameters"] = float(group["trainable_parameters"].astype(float).max())
             values = group[columns]
             shown = {part: spread(values[column]) for part, column in zip(parts, columns)}
@@ -242,7 +252,7 @@ def union_board(frame: pd.DataFrame, metric: str = "recall@1") -> Board:
             row["weakest"] = min(means, key=lambda part: (means[part], part)) if complete else ""
             rows.append(row | {"covered": covered, "cells": len(columns)})
     board = Board.of(rows, scores, overrides_text(runs["overrides"], most=3))
-    return ranked(board, ("harmonic", ""), ("dataset", "protocol"))
+    return ranked(board, ("harmonic", ""), ("dataset", "board"))
 
 
 def regime(row: pd.Series) -> str:
@@ -258,7 +268,8 @@ def networks(rows: pd.DataFrame) -> pd.Series:
     It is called by the backbone, and by the hash of its weights as well where trained rows start from several.
     """
     weights = rows["weights"].fillna("") if "weights" in rows else pd.Series("", rows.index)
-    trained = ~rows["baseline"].astype(bool) & (rows["source"] != "published")
+    # what was submitted does not tell its weights and is held against all of its backbone
+    trained = ~rows["baseline"].astype(bool) & (rows["source"] == "run")
     several = weights[trained].groupby(rows.loc[trained, "backbone"]).nunique() > 1
     told = rows["backbone"].map(several).eq(True)
     return rows["backbone"].where(~told, rows["backbone"] + " · weights " + weights.str[:8].replace("", "none"))
@@ -277,16 +288,20 @@ def training_group(trains: str, tags: Iterable[str] | None = None) -> str:
     return "full" if trains.startswith("network") else "parameter-efficient"
 
 
-def ranked(board: Board, by: tuple[str, str], within: Sequence[str], published: bool = False) -> Board:
+def ranked(board: Board, by: tuple[str, str], within: Sequence[str], published: bool = False,
+           level: str = "") -> Board:
     """The board with the facts `network` and `rank` by one (statistic, part), best first within each network.
 
     Scores of different backbones or pretraining are not held against each other, nor are those of rows that differ
     in `within`. The network with the most ranks stands first; incomplete rows stand last in theirs. Baselines take no
-    rank, and neither do rows from papers unless `published` asks for it.
+    rank, and neither do rows from papers unless `published` asks for it, nor rows below `level`, one of LEVELS.
     """
     rows, score = board.rows.assign(network=networks(board.rows)), board.column(*by)["score"].astype(float)
     keys = [*within, "network"]
     counts = ~rows["baseline"].astype(bool) & score.notna() & (published | (rows["source"] != "published"))
+    if level:
+        enough = list(LEVELS)[list(LEVELS).index(level):]
+        counts &= rows["level"].isin(enough)
     place = score[counts].groupby([rows.loc[counts, key] for key in keys]).rank(ascending=False, method="min")
     sizes = counts.groupby([rows[key] for key in keys]).transform("sum")
     order = rows.assign(few=-sizes, incomplete=score.isna(), worse=-score.fillna(0),

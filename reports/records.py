@@ -37,7 +37,7 @@ FACTS = (
     "train_images", "test_images", "ladder", "parts", "members", "weights", "papers", "tags", "summary", "cite",
     "settings", "trains", "trainable_parameters", "total_parameters", "protocol_settings", "chosen_epochs", "curve",
     "queries", "left_out", "device", "date", "commit", "dirty", "version", "command", "overrides",
-    "domains_of", "spectra", "thresholds", "ladder_name", "ladder_hash",
+    "domains_of", "spectra", "thresholds", "ladder_name", "ladder_hash", "level", "card",
 )
 SPECTRA = ("spectrum", "spectrum_class")
 """Of a side's structure the normalised singular values, [rank, value], of all embeddings and of classes on average."""
@@ -167,6 +167,8 @@ def _row(record: dict[str, Any], path: Path, shared: dict[str, Any]) -> dict[str
                                               "trainable_parameters", "total_parameters")}
     row |= {key: None if made.get(key) is None else str(made[key]) for key in ("date", "commit", "version", "command")}
     row["dirty"] = made.get("dirty")
+    row["card"] = made.get("card") if isinstance(made.get("card"), dict) else None
+    row["level"] = selected_level(record["source"], made.get("level"))
     row |= {f"ladder_{key}": split.get("pinned", {}).get(key) for key in ("name", "hash")}
     # before provenance said so, an ensemble of dataset-specific models was scored on every dataset itself
     row["domains_of"] = made.get("domains") or ("ensemble" if "ensemble" in method["tags"] else None)
@@ -185,6 +187,23 @@ def _row(record: dict[str, Any], path: Path, shared: dict[str, Any]) -> dict[str
                       for side, values in record["structure"].items()}
     row["thresholds"] = record.get("thresholds")
     return row | {f"cost:{name}": value for name, value in record["cost"].items() if isinstance(value, _MAYBE)}
+
+
+LEVELS = {"reported": "a number that a paper prints",
+          "recomputed": "scores computed here from the submitted outcome of every query",
+          "re-embedded": "scores computed here from submitted embeddings",
+          "run here": "trained by this suite"}
+"""How far a result was followed here, from the least to the most, with what each means."""
+
+
+def selected_level(source: str, told: Any = None) -> str:
+    """The level of a record of this source; what was submitted tells its own.
+
+    >>> selected_level("run"), selected_level("published"), selected_level("submitted", "recomputed")
+    ('run here', 'reported', 'recomputed')
+    """
+    known = {"run": "run here", "published": "reported"}
+    return known.get(source) or (str(told) if told in ("recomputed", "re-embedded") else "re-embedded")
 
 
 def _overrides(source: str, made: dict[str, Any]) -> dict[str, list[Any]] | None:

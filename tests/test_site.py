@@ -266,15 +266,14 @@ def test_what_was_submitted_is_called_so_on_every_page(tmp_path: Path) -> None:
     out = build(runs, tmp_path / "site").parent
     pages = {str(path.relative_to(out)): Page(path) for path in out.rglob("*.html")}
     for name in ("index.html", "dataset/glyphs.html", "union/glyphs-union.html"):
-        assert '>elsewhere</a> <span class="badge">submitted</span>' in pages[name].text, name
+        assert '>elsewhere</a> <span class="badge">re-embedded</span>' in pages[name].text, name
     for name in ("statistics.html", "compare.html"):
         assert "elsewhere · submitted" in pages[name].text, name
         assert "elsewhere<" not in pages[name].text, name
     card = pages["method/elsewhere-submitted.html"].text
     assert "embeddings of 64 dimensions, submitted" in card
     assert not re.search(r"\bnan\b|\bNone\b|<dt>Trains|Cite", card)
-    for protocol, group in (("submitted", "submitted"), ("demo", "full")):
-        assert set(pd.read_csv(out / "data" / f"glyphs-union-{protocol}.csv")["group"]) == {group}
+    assert set(pd.read_csv(out / "data" / "glyphs-union.csv")["group"]) == {"submitted", "full"}
 
 
 def test_a_dataset_with_one_split_is_ranked_by_it_and_speaks_of_one(tmp_path: Path) -> None:

@@ -140,19 +140,47 @@ def test_the_command_writes_a_file(tmp_path: Path) -> None:
     assert pd.read_csv(target)["coverage"].tolist() == ["5/5"]
 
 
-def test_one_row_of_another_protocol_takes_no_interval_from_the_others(tmp_path: Path) -> None:
-    """The board of the runs beside a submitted row is the board without it."""
+def test_what_was_submitted_is_ranked_among_the_methods(tmp_path: Path) -> None:
+    """On the one board of its ladder, among rows of its backbone; a row of another backbone changes nothing."""
     methods = {"frozen": 0.23, "margin": 0.66, "arcface": 0.655, "s2sd": 0.73}
     runs = write_sample(tmp_path / "runs", methods, ("glyphs",), seeds=2, union=False, queries=True)
     alone = views.heat_table(Results(records.collect(runs)), "glyphs", "recall@1").frame
     sent: dict[str, Any] = {"source": "submitted", "protocol": {"name": "submitted"}}
     for split in range(1, 6):
         records.write(runs / f"sent-{split}", make_record("glyphs", split, "elsewhere", 0, 0.5, **sent))
+    results = Results(records.collect(runs))
+    assert results.protocols == ["demo"]
+    table = views.heat_table(results, "glyphs", "recall@1")
+    assert dict(zip(table.frame["method"], table.frame["rank"].fillna(0))) == {
+        "s2sd": 1, "margin": 2, "arcface": 3, "elsewhere": 4, "frozen": 0}
+    assert "within a protocol" not in table.note
+    board = results.ags("recall@1", "demo").rows
+    assert dict(zip(board["method"], board["level"]))["elsewhere"] == "re-embedded"
+    assert board.loc[board["method"] == "elsewhere", "rank"].tolist() == [4]
+    for split in range(1, 6):
+        other = make_record("glyphs", split, "elsewhere", 0, 0.5, **sent, backbone={"name": "vit", "weights": None})
+        records.write(runs / f"sent-{split}", other)
     table = views.heat_table(Results(records.collect(runs)), "glyphs", "recall@1")
-    assert table.frame["protocol"].tolist() == ["demo"] * 4 + ["submitted"]
-    pd.testing.assert_frame_equal(table.frame.iloc[:4][alone.columns], alone, check_dtype=False)
-    assert alone["rank:high"].max() > alone["rank"].min()
-    assert "within a protocol" in table.note
+    ours = table.frame[table.frame["source"] == "run"].reset_index(drop=True)
+    pd.testing.assert_frame_equal(ours[alone.columns], alone, check_dtype=False)
+    limited = Results(records.collect(runs), level="run here").ags("recall@1", "demo").rows
+    assert limited.loc[limited["source"] == "submitted", "rank"].isna().all()
+
+
+def test_a_submission_on_another_ladder_moves_no_board(tmp_path: Path) -> None:
+    runs = write_sample(tmp_path / "runs", {"margin": 0.66, "s2sd": 0.73}, ("glyphs",), seeds=1, union=False)
+    sent: dict[str, Any] = {"source": "submitted", "protocol": {"name": "submitted"}}
+    for split in range(1, 6):
+        record = make_record("glyphs", split, "elsewhere", 0, 0.5, **sent)
+        record["split"] |= {"pinned": {"name": "glyphs@v9", "hash": "9" * 64}}
+        record["provenance"]["date"] = "2099-01-01T00:00:00Z"
+        records.write(runs / f"sent-{split}", record)
+    results = Results(records.collect(runs))
+    assert set(results.runs["method"]) == {"margin", "s2sd"}
+    assert any("--ladder glyphs@v9" in note for note in results.notes)
+    assert set(Results(records.collect(runs), ladders=["glyphs@v9"]).runs["method"]) == {"elsewhere"}
+    with pytest.raises(ReportError, match="there are: glyphs@v9"):
+        Results(records.collect(runs), ladders=["glyphs@v1"])
 
 
 def test_the_note_says_whether_classes_or_seeds_were_tested(tmp_path: Path) -> None:

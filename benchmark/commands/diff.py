@@ -9,13 +9,16 @@ import click
 
 @click.command(name="diff")
 @click.argument("a", type=click.Path(path_type=Path))
-@click.argument("b", type=click.Path(path_type=Path))
+@click.argument("b", type=click.Path(path_type=Path), required=False)
+@click.option("--against", type=click.Path(path_type=Path), metavar="PUBLISHED",
+              help="Folder of published records: say where the pack A (`oodml submit`) would stand among them, as "
+                   "Markdown.")
 @click.option("--metric", default="recall@1", show_default=True, help="The metric that is compared.")
 @click.option("--tolerance", type=click.FloatRange(0), default=0.0, show_default=True,
               help="Points by which a score may differ and still count as the same.")
 @click.option("--format", "form", default="text", show_default=True,
               type=click.Choice(["text", "csv", "md", "latex", "json"]), help="csv and json hold the cells alone.")
-def command(a: Path, b: Path, metric: str, tolerance: float, form: str) -> None:
+def command(a: Path, b: Path | None, against: Path | None, metric: str, tolerance: float, form: str) -> None:
     """Compare the results in the folders A and B cell by cell: what only one has, what changed, what may be the cause.
 
     A folder is a working folder or any folder of run records. Exit code 1 if they differ, 0 if not.
@@ -24,6 +27,11 @@ def command(a: Path, b: Path, metric: str, tolerance: float, form: str) -> None:
     from reports.analysis import differences
     from reports.tables import formats
 
+    if against is not None:
+        _against(against, a, metric)
+        return
+    if b is None:
+        raise click.UsageError("give two folders A and B, or a PACK and --against PUBLISHED")
     homes = [folder / "runs" if (folder / "runs").is_dir() else folder for folder in (a, b)]
     sides = [records.scan_checked([home])[0] for home in homes]
     changed = differences.cells(sides[0], sides[1], metric, tolerance / 100)
@@ -38,3 +46,24 @@ def command(a: Path, b: Path, metric: str, tolerance: float, form: str) -> None:
         click.echo(differences.summary(changed, differences.shared(sides[0], sides[1])))
     if len(changed):
         raise SystemExit(1)
+
+
+def _against(published: Path, pack: Path, metric: str) -> None:
+    """Where a pack would stand, after it was checked."""
+    from benchmark.config import overrides
+    from benchmark.data import pinned
+    from benchmark.runs import pack_check
+    from benchmark.utils.errors import UserError
+    from reports import records
+    from reports.analysis.results import Results
+    from reports.analysis.standing import standing
+
+    problems = pack_check.problems(pack)
+    if problems:
+        raise UserError("\n".join(problems))
+    frame, _ = records.scan_checked([published, pack])
+    name = pack.resolve().name
+    ladders = sorted(set(frame.loc[frame["method"] == name, "ladder_name"].dropna()))
+    results = Results(frame, with_published=False, derive=overrides.of_run, pinned=pinned.known(frame["dataset"]),
+                      ladders=ladders)
+    click.echo(standing(results, name, metric))

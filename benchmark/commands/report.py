@@ -20,11 +20,14 @@ from benchmark.utils.workspace import Workspace, workspace_options
               help="Rows from papers on the boards of the same datasets: shown without a rank, ranked, or left out.")
 @click.option("--ladder", "ladders", multiple=True, metavar="NAME@VERSION",
               help="Runs on this pinned ladder of its dataset [default: on the newest]. May be repeated.")
+@click.option("--level", type=click.Choice(["recomputed", "re-embedded", "run here"]),
+              help="Rank only rows of this level or above; the others are shown without a rank.")
 @click.option("--paper", type=click.Choice(["oodml", "revisiting", "crt", "uml"]),
               help="Say how far each table and figure of a paper is, and which study fills it.")
 @workspace_options
 def command(workspace: Workspace, folders: tuple[Path, ...], out: Path | None, datasets: str | None,
-            metric: str, published: str, ladders: tuple[str, ...], paper: str | None) -> None:
+            metric: str, published: str, ladders: tuple[str, ...], level: str | None,
+            paper: str | None) -> None:
     """Rank the finished runs and write the leaderboard as static pages."""
     from benchmark.config import study
     from benchmark.posthoc import leaderboard
@@ -32,7 +35,7 @@ def command(workspace: Workspace, folders: tuple[Path, ...], out: Path | None, d
     from reports.analysis import papers
 
     board = leaderboard.collect(workspace, folders, datasets.split(",") if datasets else None, published,
-                                ladders)
+                                ladders, level or "")
     click.echo(terminal.summary(board.results, board.lost, metric, board.studies))
     index = board.build(out).resolve()
     if paper:

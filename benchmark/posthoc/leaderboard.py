@@ -60,11 +60,12 @@ class Leaderboard:
 
 
 def collect(workspace: Workspace, folders: Sequence[Path] = (), datasets: list[str] | None = None,
-            published: str = "shown", ladders: Sequence[str] = ()) -> Leaderboard:
+            published: str = "shown", ladders: Sequence[str] = (), level: str = "") -> Leaderboard:
     """What the working folder holds, or other folders of records; `published` rows are shown, ranked or hidden."""
     frame, lost = records.scan_checked(folders or (workspace.runs,), datasets)
     results = Results(frame, with_published=published != "hidden", rank_published=published == "ranked",
-                      derive=overrides.of_run, pinned=pinned.known(frame["dataset"]), ladders=ladders)
+                      derive=overrides.of_run, pinned=pinned.known(frame["dataset"]), ladders=ladders,
+                      level=level)
     packed = [path for folder in folders for path in (folder / "splits", *sorted(folder.glob("*/splits")))]
     damaged: list[ReportError] = []
     studies = progress.read(folders or (workspace.root,), damaged)

@@ -23,12 +23,13 @@ class Results:
     """Collected runs, one for each cell; boards with ties, gains and costs, made once and kept.
 
     `derive` finds out in what a run differs from the file of its protocol where its record does not say so, see
-    `selection.with_overrides`; `pinned` are the ladders that have names, `ladders` the names of those to show.
+    `selection.with_overrides`; `pinned` are the ladders that have names, `ladders` the names of those to show. Rows
+    below `level` take no rank.
     """
 
     def __init__(self, frame: pd.DataFrame, with_published: bool = True, rank_published: bool = False,
                  derive: Callable[..., selection.Overrides | None] | None = None,
-                 pinned: Iterable[selection.Known] = (), ladders: Sequence[str] = ()) -> None:
+                 pinned: Iterable[selection.Known] = (), ladders: Sequence[str] = (), level: str = "") -> None:
         if frame.empty:
             raise ReportError(f"there is no finished run; {HOW}")
         frame = selection.with_ladders(selection.with_overrides(frame, derive), pinned)
@@ -46,7 +47,10 @@ class Results:
         self.metrics = [m for m in METRICS if m in there and self.runs[m].notna().any()] or there[:1]
         self.datasets = sorted(self.runs.loc[~self.union, "dataset"].unique())
         self.unions = sorted(self.runs.loc[self.union, "dataset"].unique())
-        self.protocols = sorted(self.runs["protocol"].unique())
+        self.level = level
+        run = self.runs["source"] != "submitted"
+        self._alone = ~run & ~self.runs["dataset"].isin(self.runs.loc[run, "dataset"])
+        self.protocols = sorted(self.runs.loc[run | self._alone, "protocol"].unique())
         self.ladders = dict(zip(self.runs["dataset"], self.runs["ladder"]))
         # a paper's number beside data or a ladder that are not the paper's would be taken for a comparison
         reasons = {name: published.differs(self.runs, name) for name in self.datasets}
@@ -93,14 +97,21 @@ class Results:
 
     def ranking(self, metric: str) -> pd.DataFrame:
         """The facts of the rows of all ooDML boards with their mean AGS, one protocol after the other."""
-        return pd.concat([self.ags(metric, protocol).wide() for protocol in self.protocols], ignore_index=True)
+        rows = pd.concat([self.ags(metric, protocol).wide() for protocol in self.protocols], ignore_index=True)
+        return rows[~(rows["source"].eq("submitted") & rows.duplicated(ROW))].reset_index(drop=True)
+
+    def of_protocol(self, protocol: str) -> pd.DataFrame:
+        """The runs of a board: those of a protocol, and what was submitted on the same datasets."""
+        own = self.runs["protocol"].eq(protocol) & (self._alone | (self.runs["source"] != "submitted"))
+        sent = (self.runs["source"] == "submitted") & ~self._alone
+        return self.runs[own | (sent & self.runs["dataset"].isin(self.runs.loc[own, "dataset"]))]
 
     def ags(self, metric: str, protocol: str) -> Board:
         """The ooDML board of one protocol."""
         return self._once(("ags", metric, protocol), lambda: self._ags(metric, protocol))
 
     def _ags(self, metric: str, protocol: str) -> Board:
-        runs = self.runs[self.runs["protocol"] == protocol]
+        runs = self.of_protocol(protocol)
         board = aggregate.ags_board(runs, metric)
         if not len(board):
             return board
@@ -108,32 +119,47 @@ class Results:
         datasets = board.parts("ags")
         board = self._with_published(board, published.ags_rows(datasets, metric, self.unlike_papers), ("mean", ""))
         board = baselines.with_gains(board)
-        drawn = significance.board_draws(board, self.resamples(metric), self.ladders)
-        over_seeds = significance.board_seeds(board, self.seed_scores(metric), self.ladders)
-        return significance.with_ties(board, ("mean", ""), drawn, self.classes(metric, datasets), over_seeds)
+        return significance.with_ties(board, ("mean", ""), *self._draws(board, metric))
+
+    def _draws(self, board: Board, metric: str, union: str = "") -> tuple[Any, int, Any]:
+        """What errors of a board are made of: scores under resampled classes, their number, variances over seeds."""
+        if union:
+            runs = self.runs[self.runs["dataset"] == union]
+            splits = selection.usual(runs)["split"].unique()
+            drawn = self.resamples(metric).union(union, int(splits[0]), union_parts(board), board.keys) if len(
+                splits) == 1 else {}
+            return drawn, self.classes(metric, [union]), None
+        return (significance.board_draws(board, self.resamples(metric), self.ladders),
+                self.classes(metric, board.parts("ags")),
+                significance.board_seeds(board, self.seed_scores(metric), self.ladders))
+
+    def errors(self, board: Board, by: tuple[str, str], metric: str, union: str = "") -> significance.Errors:
+        """The errors of one column of an `ags` or, with its dataset, a `universal` board, and of all differences."""
+        return significance.column_errors(board, by, *self._draws(board, metric, union))
 
     def _with_published(self, board: Board, printed: Board, by: tuple[str, str]) -> Board:
         if not self.with_published or not len(printed):
-            return board
-        return aggregate.ranked(board.joined(printed), by, (), self.rank_published)
+            return aggregate.ranked(board, by, (), level=self.level) if self.level else board
+        printed = printed.assign(level="reported")
+        return aggregate.ranked(board.joined(printed), by, (), self.rank_published, self.level)
 
     def universal(self, dataset: str, protocol: str, metric: str = "recall@1") -> Board:
         """The board of one union and protocol."""
         return self._once(("union", metric, dataset, protocol), lambda: self._union(dataset, protocol, metric))
 
     def _union(self, dataset: str, protocol: str, metric: str) -> Board:
-        runs = self.runs[(self.runs["dataset"] == dataset) & (self.runs["protocol"] == protocol)]
+        runs = self.of_protocol(protocol)
+        runs = runs[runs["dataset"] == dataset]
         board = aggregate.union_board(runs, metric)
         if not len(board):
             return board
         if dataset not in self.unlike_papers:
             printed = published.union_rows(union_parts(board), metric)
             board = self._with_published(board, printed.assign(dataset=dataset), ("harmonic", ""))
-        splits = selection.usual(runs)["split"].unique()
-        drawn = self.resamples(metric).union(dataset, int(splits[0]), union_parts(board), board.keys) if len(
-            splits) == 1 else {}
+        elif self.level:
+            board = aggregate.ranked(board, ("harmonic", ""), (), level=self.level)
         board = baselines.with_gains(board)
-        return significance.with_ties(board, ("harmonic", ""), drawn, self.classes(metric, [dataset]))
+        return significance.with_ties(board, ("harmonic", ""), *self._draws(board, metric, dataset))
 
     def cells(self, dataset: str, metric: str) -> pd.DataFrame:
         """The rungs of a dataset with the label of their row and errors of their scores."""

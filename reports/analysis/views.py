@@ -63,13 +63,15 @@ def rung_board(results: Results, dataset: str, metric: str) -> Board:
                           statistic="rung", part=cells["split"].astype(str), coverage=None)[aggregate.SCORE]
     own = board.scores[board.scores["statistic"] == "ags"]
     board = replace(board, scores=pd.concat([own, scores], ignore_index=True) if len(own) else scores)
-    board = aggregate.ranked(board, by, ("protocol",))
+    held = aggregate.held_against(board.rows)
+    board = board.assign(board=board.rows["protocol"].where((board.rows["source"] != "submitted") | (held == ""), held))
+    board = aggregate.ranked(board, by, ("board",), level=results.level)
     board = baselines.with_gains(board)
     resamples = results.resamples(metric)
     classes = min((resamples.classes.get((dataset, split), 2) for split in splits), default=2)
     parts = []
-    for protocol in board.rows["protocol"].unique():
-        part = board.where(board.rows["protocol"] == protocol)
+    for protocol in board.rows["board"].unique():
+        part = board.where(board.rows["board"] == protocol)
         drawn = {("rung", str(split)): resamples.scores(dataset, split, part.keys) for split in splits}
         if len(own):
             drawn[by] = resamples.ags(dataset, results.ladders[dataset], part.keys)
@@ -96,7 +98,7 @@ def heat_table(results: Results, dataset: str, metric: str) -> Table:
         columns.append(Column(f"rung:{split}", distance(frd, split), "score",
                               f"Split {split}{mark}, {metric}", heat=True))
     columns += [*regime_column(frame), *rest]
-    note += "Ranks and bold are within a protocol. " if frame["protocol"].nunique() > 1 else ""
+    note += "Ranks and bold are within a protocol. " if frame["board"].nunique() > 1 else ""
     note += bar_note(frame, [column.key for column in columns if column.kind == "score"]) + overrides_note(board)
     caption = f"{metric} of each method on each split of {dataset}"
     return Table(f"{dataset}-{metric}", caption, tuple(columns), frame, note, grouped=by_network(frame))

@@ -122,7 +122,7 @@ def union(site: Site, dataset: str) -> None:
     boards = [site.results.universal(dataset, protocol) for protocol in site.results.protocols]
     parts = sorted(set().union(*(union_parts(board) for board in boards)))
     board = pd.concat([board.wide() for board in boards], ignore_index=True)
-    board = board[board["source"] != "published"]
+    board = board[(board["source"] != "published") & ~(board["source"].eq("submitted") & board.duplicated(ROW))]
     board, short = board.assign(label=site.results.label(board)), site.slug(dataset)
     look = styles_of(board["label"].tolist(), site.look)
     drawing = ladders.union_dots(board, parts, look, f"{short}-dots", f"recall@1 on the parts of {dataset}",
@@ -192,5 +192,7 @@ def method(site: Site, label: str, runs: pd.DataFrame, extras: Extras) -> None:
     site.page(f"method/{name}.html", "method.html", label=label, run=known, drawn=drawn, commands=commands,
               place=None if place.empty else place.iloc[0], rank=rank, style=site.look[label], seed=seed,
               said=site.table(said) if said else None, settings=site.table(settings),
-              protocol=site.table(protocol), inspected=extras.of_runs(site, runs),
+              protocol=site.table(protocol),
+              card=site.table(cards.settings_table(newest["card"], f"{name}-card", f"Card of {label}"))
+              if isinstance(newest["card"], dict) else None, inspected=extras.of_runs(site, runs),
               runs=site.table(views.runs_table(runs, f"{name}-runs", f"All runs of {label}")))

@@ -16,9 +16,10 @@ from reports.analysis import views
 from reports.analysis.results import Results
 from reports.analysis.tuning import Search
 from reports.figures import drawing, inline
+from reports.records import LEVELS
 from reports.selection import ROW
 from reports.tables import formats
-from reports.tables.boards import Column, Table
+from reports.tables.boards import Column, Table, level_of
 
 ROOT = "\x00"
 """Stands in ready-made cells for the way back to the top, which each page knows for itself."""
@@ -68,7 +69,8 @@ class Site:
             undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
         self.environment.globals |= {
             "datasets": self.datasets, "members": results.members, "unions": self.unions, "slug": self.slug,
-            "metrics": self.metrics, "facts": self.facts, "percent": lambda value: f"{100 * value:.1f}",
+            "metrics": self.metrics, "facts": self.facts, "levels": LEVELS,
+            "level": results.level, "percent": lambda value: f"{100 * value:.1f}",
             "sections": self.sections, "swatch": lambda hue, baseline: Markup(swatch(hue, baseline)),
         }
 
@@ -152,14 +154,15 @@ class Site:
             label = self.results.labels.get(key, "")
             style = look.get(label)
             source = row.get("source", "") if labelled else ""
+            level = level_of(row) if labelled else ""
             baseline = row.get("baseline") is True
             href = f"method/{self.slug(label)}.html" if label else "published.html" if source == "published" else ""
-            head = _Head(href, style.number if style else -1, source, baseline)
+            head = _Head(href, style.number if style else -1, level, baseline)
             cells = [_cell(table, row, column, mark.get(index, ""), heat, bar, head, (spark or {}).get(label, ""))
                      for column, mark, bar in zip(columns, marks, barred)]
             if cells[names].startswith("<td>"):
                 cells[names] = f'<th scope="row">{cells[names][4:-5]}</th>'
-            kinds = (row.get("family"), row.get("group"), "run here" if source == "run" else source,
+            kinds = (row.get("family"), row.get("group"), level,
                     row["backbone"] if several else None)
             tags = dict.fromkeys(str(part) for part in kinds if part and labelled and not pd.isna(part))
             rows.append({"cells": Markup("".join(cells)), "baseline": baseline,
@@ -208,11 +211,11 @@ class Site:
 
 
 class _Head(NamedTuple):
-    """What the head of a row shows: the page behind its name, its hue, its source, whether it is a baseline."""
+    """What the head of a row shows: the page behind its name, its hue, its level, whether it is a baseline."""
 
     href: str
     hue: int
-    source: str
+    level: str
     baseline: bool
 
 
@@ -231,7 +234,7 @@ def _cell(table: Table, row: dict[str, Any], column: Column, mark: str, heat: li
     if column.kind == "text":
         if column.key != "method" or not head.href:
             return f"<td>{escape(text)}</td>"
-        badge = f' <span class="badge">{escape(head.source)}</span>' if head.source not in ("", "run") else ""
+        badge = f' <span class="badge">{escape(head.level)}</span>' if head.level not in ("", "run here") else ""
         link = f'<a href="{ROOT}{escape(head.href)}">{escape(text)}</a>'
         return f'<th scope="row">{swatch(head.hue, head.baseline)}{link}{badge}</th>'
     value = row.get(column.key)

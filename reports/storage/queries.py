@@ -32,6 +32,7 @@ import numpy as np
 
 from reports import ReportError
 from reports.storage import packed
+from reports.storage.text import one_line
 
 NAME = "queries.npz"
 SUMMED = "classes.json"
@@ -95,6 +96,27 @@ class QueryResults:
         with open(path, "wb") as file:
             np.savez_compressed(file, first_hit=_smallest(self.first_hit), counted=np.packbits(self.counted),
                                 labels=self.labels.astype(np.int32), **more)
+
+
+def load(path: Path | str) -> QueryResults:
+    """The results in a `queries.npz`; a ReportError where an array is missing or does not fit the others."""
+    try:
+        with zipfile.ZipFile(path) as file:
+            there = {name.removesuffix(".npy") for name in file.namelist()}
+            labels, first_hit = _array(file, "labels").astype(np.int64), _array(file, "first_hit").astype(np.int64)
+            counted = np.unpackbits(_array(file, "counted"), count=len(labels)).astype(bool)
+            scores = [{measure: _array(file, start + name) / FULL for measure, name in PRECISION.items()
+                       if start + name in there} for start in ("", "part_")]
+            parts = PartResults(_array(file, "part").astype(np.int64), _array(file, "part_names"),
+                                _array(file, "part_first_hit").astype(np.int64), scores[1]) if "part" in there else None
+            classes = _array(file, "classes") if "classes" in there else None
+            each = [first_hit, *scores[0].values()]
+            each += [] if parts is None else [parts.part, parts.first_hit, *scores[1].values()]
+            if labels.ndim != 1 or any(values.shape != labels.shape for values in each):
+                raise ValueError(f"{len(labels)} labels, other results have {', '.join(str(len(v)) for v in each)}")
+            return QueryResults(first_hit, counted, labels, classes, scores[0], parts)
+    except Exception as error:  # zipfile and numpy answer damaged bytes with a dozen kinds of errors
+        raise ReportError(f"{path} is damaged ({one_line(str(error), 200)})") from None
 
 
 def _smallest(values: np.ndarray) -> np.ndarray:

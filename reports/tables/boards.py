@@ -12,6 +12,7 @@ import pandas as pd
 from scipy import stats
 
 from reports.aggregate import Board, key_of
+from reports.records import selected_level
 from reports.selection import ROW
 from reports.storage.text import duration
 
@@ -64,7 +65,7 @@ class Table:
         """What a cell shows: `71.3 ± 0.4` in percent, `7/9` where the ladder is incomplete, a dash where nothing is."""
         value = row.get(column.key)
         if column.kind == "text":
-            said = "run here" if column.key == "source" and value == "run" else value
+            said = level_of(row) if column.key == "source" else value
             return "" if missing(said) else str(said)
         if column.kind == "rank":
             return rank_text(row)
@@ -111,6 +112,12 @@ class Table:
         return f"95 % interval {bounds}" + ("" if missing(n) else f", n = {int(n)}")  # type: ignore[arg-type]
 
 
+def level_of(row: Mapping[Any, Any]) -> str:
+    """How far the result of a row was followed here, one of `records.LEVELS`."""
+    told = row.get("level")
+    return selected_level(str(row.get("source"))) if missing(told) else str(told)
+
+
 def missing(value: Any) -> bool:
     """Whether a cell is empty."""
     return value is None or (isinstance(value, float) and math.isnan(value))
@@ -142,9 +149,12 @@ def compact(number: float) -> str:
 
 def row_columns(board: pd.DataFrame) -> list[Column]:
     """The method, then whatever else names a row: protocol, backbone, source where they vary."""
-    names = {"method": "Method", "protocol": "Protocol", "backbone": "Backbone", "source": "Source"}
+    names = {"method": "Method", "protocol": "Protocol", "backbone": "Backbone", "source": "Level"}
     ours = board[board["source"] != "published"]
-    varying = {key for key in ROW if (board if key == "source" else ours)[key].nunique() > 1}
+    # the protocol of what was submitted is not known, and its level says so
+    run = ours[ours["source"] != "submitted"] if (ours["source"] != "submitted").any() else ours
+    shown = {"protocol": run, "source": board}
+    varying = {key for key in ROW if shown.get(key, ours)[key].nunique() > 1}
     changed = "overrides" in board and ours["overrides"].nunique() > 1
     return [*(Column(key, names[key]) for key in ROW if key == "method" or key in varying),
             *([Column("overrides", "Differs", "text", "Keys that differ from the protocol's file")] if changed else [])]

@@ -138,11 +138,11 @@ def test_rows_are_filtered_by_text_and_by_tag(page: Any, built: Path) -> None:
     assert {name.split(" ")[0] for name in methods(page)} == {"s2sd"}
     assert "filter.ags-recall-1=s2sd" in page.url
     page.locator(f"{BOARD} [data-filter]").fill("")
-    page.locator(f"{BOARD} [data-tag=published]").click()
-    assert all("published" in name for name in methods(page))
+    page.locator(f"{BOARD} [data-tag=reported]").click()
+    assert all("reported" in name for name in methods(page))
     visit(page, built, page.url.rpartition("/")[2])
-    assert page.locator(f"{BOARD} [data-tag=published]").get_attribute("aria-pressed") == "true"
-    assert all("published" in name for name in methods(page))
+    assert page.locator(f"{BOARD} [data-tag=reported]").get_attribute("aria-pressed") == "true"
+    assert all("reported" in name for name in methods(page))
 
 
 def test_the_metric_is_switched_everywhere_and_kept(page: Any, built: Path) -> None:

@@ -1,0 +1,304 @@
+"""Is a pack what it says? Every number is made again from its outcomes, and these from embeddings where it has some.
+
+Nothing in a pack is trusted: names lead nowhere, sizes are looked at before a file is read, arrays are numbers only,
+and a record must be, key by key, the one that follows from the ladder, the card and the outcomes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmark.data.task import Side
+from benchmark.runs import card as cards
+from benchmark.runs import pack, submission
+from benchmark.runs.evaluate import EMBEDDINGS
+from benchmark.runs.pack import PACK, RE_EMBEDDED, RECOMPUTED
+from benchmark.utils.errors import is_user_error
+from reports import records
+from reports.storage import queries
+from reports.storage.queries import QueryResults
+from reports.storage.text import from_json, one_line
+from splits import pinning
+from splits.pinning import Pinned
+
+FILE = re.compile(r"([1-9]\d{0,3})-s(\d{1,4})/(record\.json|queries\.npz|embeddings\.npy)")
+LARGEST = {PACK: 1 << 20, records.RECORD: 1 << 18, queries.NAME: 1 << 24, EMBEDDINGS: 1 << 31}
+"""Bytes of each kind of file."""
+MOST = 2000
+"""Files of a pack."""
+CHANGED = 0.001
+"""The share of queries whose first hit may differ when embeddings are searched again: ties at the last bit."""
+
+
+class Refused(Exception):
+    """What is wrong with a pack, in one line."""
+
+
+def problems(folder: Path, name: str | None = None) -> list[str]:
+    """What of a pack does not hold, one line each; empty where all follows. Nothing is written."""
+    try:
+        facts = _facts(folder, name or folder.resolve().name)
+        pinned = _ladder(facts)
+        cells = _cells(folder, facts, pinned)
+    except Refused as error:
+        return [one_line(f"{folder.name}: {error}")]
+    found = []
+    for (split, seed), files in sorted(cells.items()):
+        try:
+            _cell(folder, facts, pinned, split, seed, files)
+        except Exception as error:
+            if not isinstance(error, (Refused, ValueError, OSError, KeyError, TypeError)) and not is_user_error(error):
+                raise
+            found.append(one_line(f"{folder.name}, split {split}, seed {seed}: {error}", 400))
+    return found + _twins(folder, facts)
+
+
+def _facts(folder: Path, name: str) -> dict[str, Any]:
+    """What pack.json says, after a look at what lies in the folder."""
+    if not folder.is_dir() or folder.is_symlink():
+        raise Refused("there is no such folder")
+    there: dict[str, int] = {}
+    for root, folders, files in os.walk(folder):
+        for entry in (*folders, *files):
+            path = os.path.join(root, entry)
+            facts, inside = os.lstat(path), os.path.relpath(path, folder).replace(os.sep, "/")
+            if stat.S_ISDIR(facts.st_mode):
+                continue
+            if not stat.S_ISREG(facts.st_mode):
+                raise Refused(f"'{inside}' is no plain file")
+            if inside != PACK and not FILE.fullmatch(inside):
+                raise Refused(f"'{inside}' does not belong into a pack")
+            if facts.st_size > LARGEST[os.path.basename(inside)]:
+                raise Refused(f"'{inside}' has {facts.st_size:,} bytes; at most {LARGEST[os.path.basename(inside)]:,} "
+                              "are taken")
+            there[inside] = facts.st_size
+            if len(there) > MOST:
+                raise Refused(f"more than {MOST} files")
+    if PACK not in there:
+        raise Refused(f"there is no {PACK}")
+    try:
+        facts = from_json((folder / PACK).read_bytes())
+    except ValueError as error:
+        raise Refused(f"{PACK} is damaged ({error})") from None
+    kinds: dict[str, Any] = {"schema": int, "name": str, "ladder": dict, "level": str, "version": str, "date": str,
+                             "card": dict, "files": dict}
+    if not isinstance(facts, dict) or set(facts) != set(kinds) or not all(
+            isinstance(facts[key], kind) for key, kind in kinds.items()):
+        raise Refused(f"{PACK} must have just the keys {', '.join(kinds)}, each of its kind")
+    if facts["schema"] != pack.SCHEMA:
+        raise Refused(f"{PACK} is of schema {facts['schema']}, this version reads {pack.SCHEMA}: update oodml")
+    try:
+        cards.check(facts["card"], f"card in {PACK}")
+    except Exception as error:
+        if not is_user_error(error):
+            raise
+        raise Refused(str(error)) from None
+    if not facts["name"] == facts["card"]["method"] == name:
+        raise Refused(f"folder, {PACK} and card name it '{name}', '{facts['name']}' and '{facts['card']['method']}'")
+    if facts["level"] not in (RECOMPUTED, RE_EMBEDDED):
+        raise Refused(f"its level is '{facts['level']}'; there are {RECOMPUTED} and {RE_EMBEDDED}")
+    if not re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", facts["date"]) or not re.fullmatch(
+            r"[\w.+-]{1,40}", facts["version"]):
+        raise Refused("its date or its version is none")
+    odd = [entry for entry in facts["files"] if not FILE.fullmatch(entry)]
+    if odd:
+        raise Refused(f"{PACK} lists '{odd[0]}', which does not lie in the pack")
+    listed = {PACK, *facts["files"]}
+    if listed != set(there):
+        unlike = sorted(listed ^ set(there))[0]
+        raise Refused(f"'{unlike}' is {'listed but not there' if unlike in listed else 'there but not listed'}")
+    for entry, wanted in facts["files"].items():
+        if _sha256(folder / entry) != wanted:
+            raise Refused(f"'{entry}' is not the file whose hash is listed")
+    return facts
+
+
+def _sha256(path: Path) -> str:
+    content = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(1 << 22):
+            content.update(block)
+    return content.hexdigest()
+
+
+def _ladder(facts: dict[str, Any]) -> Pinned:
+    name, hash = facts["ladder"].get("name"), facts["ladder"].get("hash")
+    if name not in pinning.names():
+        raise Refused(f"its ladder '{one_line(str(name), 60)}' is not pinned here; there are: "
+                      f"{', '.join(pinning.names())}")
+    pinned = pinning.get(name)
+    if set(facts["ladder"]) != {"name", "hash"} or hash != pinned.hash:
+        raise Refused(f"its {name} has the hash {one_line(str(hash), 16)}, that of this board is {pinned.hash[:12]}: "
+                      "another ladder")
+    return pinned
+
+
+def _cells(folder: Path, facts: dict[str, Any], pinned: Pinned) -> dict[tuple[int, int], set[str]]:
+    """The files of every split and seed; refuses what is not complete."""
+    cells: dict[tuple[int, int], set[str]] = {}
+    for entry in facts["files"]:
+        match = FILE.fullmatch(entry)
+        assert match is not None
+        cells.setdefault((int(match[1]), int(match[2])), set()).add(match[3])
+    wanted = {records.RECORD, queries.NAME} | ({EMBEDDINGS} if facts["level"] == RE_EMBEDDED else set())
+    for (split, seed), files in cells.items():
+        if files != wanted:
+            raise Refused(f"split {split}, seed {seed} has {', '.join(sorted(files))}; a pack that is "
+                          f"{facts['level']} has {', '.join(sorted(wanted))}")
+    ids, seeds = {split.id for split in pinned.splits}, sorted({seed for _, seed in cells})
+    missing = sorted({(split, seed) for split in ids for seed in seeds} ^ set(cells))
+    if missing or not cells:
+        split, seed = missing[0] if missing else (1, 0)
+        raise Refused(f"split {split}, seed {seed} is {'missing' if split in ids else f'not on {pinned.name}'}: every "
+                      f"split of {pinned.name} is there once for every seed")
+    return cells
+
+
+def _cell(folder: Path, facts: dict[str, Any], pinned: Pinned, split: int, seed: int, files: set[str]) -> None:
+    home = folder / f"{split}-s{seed}"
+    rung = pinned.ladder.split(split)
+    _sizes(home / queries.NAME, rung.test_images)
+    raw = (home / queries.NAME).read_bytes()
+    results = queries.load(home / queries.NAME)
+    place = next(i for i, one in enumerate(pinned.splits) if one.id == split)
+    if results.classes is None or pinning.test_digest(results.classes.tolist(), results.labels,
+                                                      results.counted) != pinned.queries[place]:
+        raise Refused(f"the queries are not those of {pinned.name}: their classes, their order or which of them count "
+                      "are others")
+    possible(results, rung.test_images)
+    made = {key: facts[key] for key in ("version", "date")}
+    follows = pack.record_of(pinned, split, seed, facts["card"], results, raw, facts["level"], made)
+    stored = records.read(home)
+    for path, one, other in _unlike(stored, follows):
+        raise Refused(f"its record says {path} = {one_line(repr(one), 60)}, from the outcomes follows "
+                      f"{one_line(repr(other), 60)}")
+    if EMBEDDINGS in files:
+        _searched_again(home / EMBEDDINGS, results, rung.test_images, pinned)
+
+
+def _sizes(path: Path, images: int) -> None:
+    """Refuses an archive that would not be small once it is unpacked."""
+    try:
+        with zipfile.ZipFile(path) as file:
+            entries = file.infolist()
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
+        raise Refused(f"{queries.NAME} is damaged ({error})") from None
+    known = {f"{start}{key}.npy" for start in ("", "part_") for key in ("first_hit", "ap_r", "ap_1000")} | {
+        "counted.npy", "labels.npy", "classes.npy", "part.npy", "part_names.npy"}
+    for entry in entries:
+        most = 1 << 24 if entry.filename in ("classes.npy", "part_names.npy") else 8 * images + 4096
+        if entry.filename not in known or entry.file_size > most:
+            raise Refused(f"{queries.NAME} holds '{one_line(entry.filename, 60)}' of {entry.file_size:,} bytes; "
+                          f"outcomes of {images:,} images have at most {most:,} each")
+    if len({entry.filename for entry in entries}) != len(entries):
+        raise Refused(f"{queries.NAME} holds an array twice")
+
+
+def possible(results: QueryResults, images: int) -> None:
+    """Refuses outcomes that no search can have: ranks beyond the gallery, precision that the first hit forbids.
+
+    With the first hit at rank f and R images to be found, sum_{r<=R} P_r h_r / R lies between 1 / (f R) and what it is
+    when all ranks from f to R hit, sum_{r=f}^R (r - f + 1) / r / R; it is 0 where f > R.
+    """
+    n = len(results.labels)
+    if not set(results.precision) >= set(queries.PRECISION):
+        raise Refused(f"the outcomes lack {', '.join(sorted(set(queries.PRECISION) - set(results.precision)))}")
+    if n == 0 or results.first_hit.min() < 0 or results.first_hit.max() >= images:
+        raise Refused(f"the first hit of a query lies at rank {int(results.first_hit.max(initial=0))} of {images}")
+    if results.parts is not None or n != images:  # where queries and gallery differ the one does not tell the other
+        return
+    here = results.counted
+    f = results.first_hit[here]
+    found = np.bincount(results.labels)[results.labels][here] - 1
+    harmonic = np.concatenate([[0.0], np.cumsum(1 / np.arange(1, n + 2))])
+    inside = (f >= 1) & (f <= found)
+    below = np.maximum(f, 1)
+    # sum_{r=f}^R (r - f + 1) / r = (R - f + 1) - (f - 1) (H_R - H_{f-1})
+    most = np.where(inside, (found - below + 1) - (below - 1) * (harmonic[found] - harmonic[below - 1]), 0) / found
+    least = np.where(inside, 1 / (below * found), 0)
+    precision, room = results.precision["map@r"][here], 1.01 / queries.FULL
+    wrong = np.flatnonzero((precision < least - room) | (precision > most + room))
+    none = np.flatnonzero((f == 0) & (results.precision["map@1000"][here] > room))
+    if len(wrong) or len(none):
+        i = int([*wrong, *none][0])
+        raise Refused(f"{len(wrong) + len(none)} outcomes are impossible, such as a first hit at rank {int(f[i])} of "
+                      f"{int(found[i])} images to be found with an average precision of {precision[i]:.4f}")
+
+
+def _unlike(one: Any, other: Any, path: str = "") -> Any:
+    """Where two records differ, with both values; numbers may differ in their last digits."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in dict.fromkeys((*other, *one)):
+            yield from _unlike(one.get(key), other.get(key), f"{path}.{key}" if path else str(key))
+    elif isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)) and len(one) == len(other):
+        for i, (a, b) in enumerate(zip(one, other)):
+            yield from _unlike(a, b, f"{path}.{i}")
+    elif type(one) is float and type(other) is float:
+        if not abs(one - other) <= 1e-9 * max(1.0, abs(other)):
+            yield path, one, other
+    elif one != other or isinstance(one, bool) != isinstance(other, bool):
+        yield path, one, other
+
+
+def _searched_again(path: Path, results: QueryResults, images: int, pinned: Pinned) -> None:
+    """Refuses outcomes that do not follow from the embeddings of the test images."""
+    from benchmark.runs.scoring import score
+
+    shape, dtype, start = pack.header(path)
+    if len(shape) != 2 or shape[0] != images or not 1 <= shape[1] <= 16384:
+        raise Refused(f"{EMBEDDINGS} has the shape {shape}; the test side has {images:,} images")
+    if path.stat().st_size != start + shape[0] * shape[1] * dtype.itemsize:
+        raise Refused(f"{EMBEDDINGS} is not as long as its head says")
+    if len(results.labels) != images:
+        raise Refused(f"{pinned.dataset} has queries and gallery apart: the embeddings of such a pack are not checked "
+                      "here, leave them out")
+    table = np.load(path, allow_pickle=False)
+    submission.check(table, [f"image {i}" for i in range(images)])
+    domains, members = None, ()
+    if results.parts is not None:
+        domains, members = results.parts.part, tuple(results.parts.names.tolist())
+    classes = tuple(map(str, [] if results.classes is None else results.classes.tolist()))
+    side = Side(np.arange(images), results.labels, classes, None, domains)
+    again = score(side, _tensor(table), members).queries
+    different = int((again.first_hit != results.first_hit)[results.counted].sum())
+    if different > CHANGED * max(1, results.counted.sum()):
+        raise Refused(f"the outcomes do not follow from the embeddings: the first hit of {different:,} of "
+                      f"{int(results.counted.sum()):,} queries lies elsewhere")
+    ours, theirs = pack.scores_of(again)[0], pack.scores_of(results)[0]
+    apart = max(theirs, key=lambda measure: abs(ours[measure] - theirs[measure]))
+    if abs(ours[apart] - theirs[apart]) > CHANGED:
+        raise Refused(f"the outcomes do not follow from the embeddings: {apart} is {100 * ours[apart]:.2f} from these "
+                      f"and {100 * theirs[apart]:.2f} from the outcomes")
+
+
+def _tensor(table: np.ndarray) -> Any:
+    import torch
+
+    return torch.from_numpy(table.astype(np.float64 if table.dtype == np.float64 else np.float32))
+
+
+def _twins(folder: Path, facts: dict[str, Any]) -> list[str]:
+    """Packs beside this one that have its name, or its very outcomes."""
+    mine = {hash for entry, hash in facts["files"].items() if entry.endswith(queries.NAME)}
+    found = []
+    for other in sorted(folder.resolve().parent.glob(f"*/{PACK}")):
+        if other.parent == folder.resolve() or other.is_symlink() or other.parent.name.startswith("."):
+            continue
+        try:
+            theirs = from_json(other.read_bytes()) if other.stat().st_size <= LARGEST[PACK] else {}
+            name, files = str(theirs["name"]), dict(theirs["files"])
+        except (ValueError, KeyError, TypeError, OSError):
+            continue  # it is refused by its own name
+        if name.casefold() == facts["name"].casefold():
+            found.append(f"{folder.name}: {one_line(other.parent.name, 60)} beside it is called the same")
+        elif mine & {hash for entry, hash in files.items() if str(entry).endswith(queries.NAME)}:
+            found.append(f"{folder.name}: {one_line(other.parent.name, 60)} beside it has the same outcomes")
+    return found
