@@ -29,12 +29,12 @@ def command(workspace: Workspace, packs: tuple[Path, ...], checked: bool, ladder
     if checked:
         _check(packs)
         return
-    from benchmark.runs import pack
+    from benchmark.runs import pack, pack_check
 
     if len(packs) > 1:
         raise click.UsageError("one PACK at a time is made; --check takes several")
     path = pack.write(packs[0], workspace.runs, name=packs[0].resolve().name, ladder=ladder, card=card,
-                      embeddings=embeddings)
+                      embeddings=embeddings, check=pack_check.problems)
     size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
     click.echo(f"wrote {path} ({size / 1e6:.2f} MB); `oodml submit --check {path}` checks it as the board will")
 

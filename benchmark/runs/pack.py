@@ -12,7 +12,7 @@ import io
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,10 +74,8 @@ def record_of(pinned: Pinned, split: int, seed: int, card: dict[str, str], resul
 
 
 def write(out: Path, runs: Path, *, name: str, ladder: str | None = None, card: Path | None = None,
-          embeddings: bool = False) -> Path:
-    """Makes a pack of what `oodml evaluate` recorded of a method, whole or not at all."""
-    from benchmark.runs import pack_check
-
+          embeddings: bool = False, check: Callable[[Path, str], list[str]] = lambda folder, name: []) -> Path:
+    """Makes a pack of what `oodml evaluate` recorded of a method, whole or not at all; `check` says what is wrong."""
     frame, _ = records.scan(runs)
     frame = frame[(frame["method"] == name) & frame["ladder_name"].notna()]
     there = sorted(set(frame["ladder_name"]))
@@ -109,7 +107,7 @@ def write(out: Path, runs: Path, *, name: str, ladder: str | None = None, card: 
     try:
         temporary.mkdir(parents=True)
         _fill(temporary, pinned, told, frame[["path", "split", "seed"]].values.tolist(), level)
-        problems = pack_check.problems(temporary, name)
+        problems = check(temporary, name)
         if problems:
             raise UserError("\n".join([f"nothing was written: {problems[0]}", *problems[1:20]]))
         temporary.rename(out)
