@@ -273,7 +273,6 @@ def use(workspace: Workspace, name: str | None, replace_other: bool) -> None:
 
     Without a NAME it lists the pinned ladders. NAME may also be the path of a pinned ladder's file.
     """
-    from benchmark.commands import columns
     from benchmark.data import ladders, pinned
     from splits import croissant, pinning
 
