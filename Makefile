@@ -11,6 +11,7 @@ LOWEST := .venv-lowest
 OODML := $(VENV)/bin/oodml
 READY := $(VENV)/.ready
 export OODML_WORK := $(WORK)
+PUBLISHED := --records reports/data/records/glyphs --records reports/data/records/photos --records reports/data/submissions
 
 .DEFAULT_GOAL := help
 .PHONY: demo splits run report pages test test-slow chaos fuzz test-lowest test-browser test-slurm lint bench clean help submissions standing
@@ -28,10 +29,10 @@ run: $(READY) ## Train METHODS on the ladder of DATASET with SEEDS seeds
 	$(OODML) run --dataset $(or $(DATASET),glyphs) --methods '$(METHODS)' $(if $(SEEDS),--seeds $(SEEDS))
 
 report: $(READY) ## Build the leaderboard from the finished runs; where there are none, from the published records
-	$(OODML) report $(if $(shell find $(WORK)/runs -name record.json -print -quit 2>/dev/null),,--records reports/data/records/glyphs --records reports/data/submissions)
+	$(OODML) report $(if $(shell find $(WORK)/runs -name record.json -print -quit 2>/dev/null),,$(PUBLISHED))
 
 pages: $(READY) ## Build what is published, the leaderboard of the published records, in the folder PAGES
-	$(OODML) report --records reports/data/records/glyphs --records reports/data/submissions --out $(PAGES)
+	$(OODML) report $(PUBLISHED) --out $(PAGES)
 
 PACKS ?= $(wildcard reports/data/submissions/*/)
 submissions: $(READY) ## Check the submitted packs, or PACKS: every score is computed again

@@ -280,12 +280,14 @@ def training_group(trains: str, tags: Iterable[str] | None = None) -> str:
 
     >>> training_group("network, a proxy per class"), training_group("adapters, prompts, head")
     ('full', 'parameter-efficient')
+    >>> training_group("the last layer, then all, and what its objective has")
+    'full'
     >>> training_group("8 models: network", ["ensemble"])
     'dataset-specific'
     """
     if "ensemble" in (tags or ()):
         return "dataset-specific"
-    return "full" if trains.startswith("network") else "parameter-efficient"
+    return "full" if trains.startswith("network") or ", then all" in trains else "parameter-efficient"
 
 
 def ranked(board: Board, by: tuple[str, str], within: Sequence[str], published: bool = False,

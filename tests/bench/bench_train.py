@@ -130,7 +130,8 @@ def noise(folder: Path, count: int, height: int, width: int) -> ImageStore:
         for start in range(0, count, 256):
             file.write(block[:min(256, count - start) * size])
     np.save(folder / "geometry.npy", np.tile(np.array([height, width] * 2, np.int32), (count, 1)))
-    (folder / "store.json").write_text(json.dumps({"version": VERSION, "nbytes": count * size, "hash": folder.name}))
+    (folder / "store.json").write_text(json.dumps(
+        {"version": VERSION, "nbytes": count * size, "hash": folder.name, "images": count, "chunk": 64, "pieces": []}))
     return ImageStore(folder)
 
 
