@@ -16,7 +16,7 @@ from reports.analysis import views
 from reports.analysis.progress import StudyProgress
 from reports.analysis.results import Results
 from reports.analysis.tuning import Search
-from reports.html import pages, paper_pages, study_pages
+from reports.html import method_pages, pages, paper_pages, study_pages
 from reports.html.extras import Extras, damaged
 from reports.html.rendering import Site
 from reports.storage import paths
@@ -45,7 +45,7 @@ def build(results: Results, failures: pd.DataFrame, out: Path, splits: Path | No
     pages.home(site, studies)
     work: list[Callable[[], None]] = [partial(pages.ladder, site, dataset, extras) for dataset in site.datasets]
     work += [partial(pages.union, site, dataset) for dataset in site.unions]
-    work += [partial(pages.method, site, str(label), runs, extras)
+    work += [partial(method_pages.write, site, str(label), runs, extras)
              for label, runs in site.runs.groupby("label", sort=True)]
     _make(site, work)
     site.finish()

@@ -13,7 +13,7 @@ from benchmark.data.task import Side
 from benchmark.runs import scoring
 from reports import packing, records
 from reports.aggregate import harmonic_mean
-from reports.analysis import comparison, published, significance, statistics
+from reports.analysis import comparison, published, significance, standings, statistics
 from reports.analysis.results import Results
 from reports.analysis.seeds import seed_errors
 from reports.storage.queries import NAME, PartResults, QueryResults, Reader, summed
@@ -123,6 +123,12 @@ def test_the_published_boards_rank_each_backbone_apart(study: Results) -> None:
     assert union.at[("cosface", "efficientnet_lite0"), "rank:low"] > 20
     ladder = study.ags("recall@1", "glyphs").wide().set_index(["method", "backbone"])
     assert ladder.at[("npair", "efficientnet_lite0"), "rank:low"] > 1
+
+
+def test_every_row_of_the_published_study_stands_on_a_board(study: Results) -> None:
+    known = standings.standings(study)
+    assert set(known["label"]) == set(study.runs["label"])
+    assert known[known["label"].str.contains("vit_small|puma")]["score"].notna().all()
 
 
 def test_results_of_parts_and_precision_are_those_of_the_scores(tmp_path: Path) -> None:

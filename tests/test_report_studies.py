@@ -177,7 +177,7 @@ def test_wins_ties_and_losses_add_up(tmp_path: Path) -> None:
     results = Results(records.collect(tmp_path))
     labels = ["s2sd", "arcface", "margin"]
     found = comparison.cells(results, labels, "recall@1")
-    assert [cell["split"] for cell in found] == [1, 2, 3, 4, 5]
+    assert [cell["split"] for cell in found] == ["1", "2", "3", "4", "5"]
     table = comparison.versus(found, labels).frame
     for i in range(3):
         for j in range(3):

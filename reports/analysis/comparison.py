@@ -8,7 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from reports.analysis.results import Results
+from reports.aggregate import Board
+from reports.analysis import significance
+from reports.analysis.results import Results, union_parts
+from reports.analysis.significance import Errors
 from reports.tables.boards import Column, Table
 
 MOST = 120_000
@@ -25,16 +28,31 @@ def most(rungs: int) -> int:
 
 
 def comparable(results: Results, metric: str) -> set[str]:
-    """The labels that share a rung of a single dataset with another; those of a union alone do not."""
+    """The labels that share a rung of a dataset or a union with another."""
     rungs = [set(rung["label"]) for dataset in results.datasets
              for _, rung in results.cells(dataset, metric).groupby("split")]
+    rungs += [set(results.label(board.rows)) for _, board in _unions(results)]
     return set().union(*(labels for labels in rungs if len(labels) > 1))
+
+
+def count(results: Results, metric: str) -> int:
+    """How many cells two rows can be compared on: rungs of datasets, parts of unions and their means."""
+    rungs = sum(results.cells(dataset, metric)["split"].nunique() for dataset in results.datasets)
+    return rungs + sum(len(union_parts(board)) + 2 for _, board in _unions(results))
+
+
+def _unions(results: Results) -> list[tuple[str, Board]]:
+    """The boards of all unions and protocols without what papers print."""
+    boards = [(dataset, results.universal(dataset, protocol)) for dataset in results.unions
+              for protocol in results.protocols]
+    return [(dataset, board.where(board.rows["source"] != "published")) for dataset, board in boards if len(board)]
 
 
 def cells(results: Results, labels: list[str], metric: str) -> list[dict[str, Any]]:
     """For each rung of each dataset the scores of the labels and half of the interval of each difference.
 
-    `half` is the upper triangle row by row, in hundredths of a point; None where no error is known.
+    Of a union there is one for each part, then `unified` and `harmonic`; they have no distance. `half` is the upper
+    triangle row by row, in hundredths of a point; None where no error is known.
     """
     found = []
     for dataset in results.datasets:
@@ -42,15 +60,26 @@ def cells(results: Results, labels: list[str], metric: str) -> list[dict[str, An
         for split, frd, kind in known.drop_duplicates("split").sort_values(["frd", "split"])[
                 ["split", "frd", "kind"]].itertuples(index=False, name=None):
             here, errors = results.rung_errors(dataset, split, metric)
-            place = {label: i for i, label in enumerate(here["label"])}
-            half = errors.pair_half_widths()
-            scores = [float(here["score"].iloc[place[label]]) if label in place else None for label in labels]
-            triangle = [_hundredths(half[place[a], place[b]]) if a in place and b in place else None
-                        for i, a in enumerate(labels) for b in labels[i + 1:]]
-            found.append({"dataset": dataset, "split": int(split), "frd": None if pd.isna(frd) else round(frd, 2),
-                          "default": kind == "default", "scores": [None if s is None else round(s, 5) for s in scores],
-                          "half": triangle})
+            facts = {"dataset": dataset, "split": str(split), "frd": None if pd.isna(frd) else round(frd, 2),
+                     "default": kind == "default"}
+            found.append(facts | _paired(labels, here["label"].tolist(), here["score"].to_numpy(float), errors))
+    for dataset, board in _unions(results) if metric == "recall@1" else ():
+        named = results.label(board.rows)
+        drawn, classes, _ = results.draws(board, metric, dataset)
+        for key in (*(("recall", part) for part in union_parts(board)), ("unified", ""), ("harmonic", "")):
+            errors = significance.column_errors(board, key, drawn, classes)
+            facts = {"dataset": dataset, "split": key[1] or key[0], "frd": None, "default": False, "union": True}
+            found.append(facts | _paired(labels, named, board.column(*key)["score"].to_numpy(float), errors))
     return found
+
+
+def _paired(labels: list[str], named: list[str], values: np.ndarray, errors: Errors) -> dict[str, Any]:
+    """The scores of the labels in one cell, whose rows are named, and half the interval of each difference."""
+    place = {label: i for i, label in enumerate(named) if np.isfinite(values[i])}
+    half = errors.pair_half_widths()
+    return {"scores": [round(float(values[place[label]]), 5) if label in place else None for label in labels],
+            "half": [_hundredths(half[place[a], place[b]]) if a in place and b in place else None
+                     for i, a in enumerate(labels) for b in labels[i + 1:]]}
 
 
 def _hundredths(half: float) -> int | None:
@@ -80,9 +109,10 @@ def versus(found: list[dict[str, Any]], labels: list[str], shown: int = 20) -> T
                 if one is not None and two is not None:
                     half = cell["half"][triangle_place(min(i, j), max(i, j), len(labels))]
                     counts[outcome(one - two, None if half is None else half / 10_000)] += 1
-            row[f"against{j}"] = "" if i == j else f"{counts[1]}/{counts[0]}/{counts[-1]}"
+            row[f"against{j}"] = f"{counts[1]}/{counts[0]}/{counts[-1]}" if any(counts.values()) else ""
         rows.append(row)
-    columns = (Column("label", "Method"), *(Column(f"against{j}", b) for j, b in enumerate(labels[:shown])))
+    columns = (Column("label", "Method"), *(Column(f"against{j}", b) for j, b in enumerate(labels[:shown])
+                                            if any(row[f"against{j}"] for row in rows)))
     return Table("compare", "Wins / ties / losses of the row against the column", columns, pd.DataFrame(rows),
                  "Over all splits that both have. A tie is a difference within its 95 % interval.")
 

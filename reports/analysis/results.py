@@ -67,11 +67,11 @@ class Results:
 
     def resamples(self, metric: str) -> Resamples:
         """The scores of all rows under resampled classes; empty for a metric whose queries are not kept."""
-        return self._once(("resamples", metric), lambda: Resamples(self.runs, metric))
+        return self.once(("resamples", metric), lambda: Resamples(self.runs, metric))
 
     def seed_scores(self, metric: str) -> SeedScores:
         """The scores of all runs, seed by seed, from which the errors of AGS are made."""
-        return self._once(("seeds", metric), lambda: SeedScores(self.runs, metric))
+        return self.once(("seeds", metric), lambda: SeedScores(self.runs, metric))
 
     @cached_property
     def protocol_settings(self) -> dict[str, list[dict[str, Any]]]:
@@ -108,7 +108,7 @@ class Results:
 
     def ags(self, metric: str, protocol: str) -> Board:
         """The ooDML board of one protocol."""
-        return self._once(("ags", metric, protocol), lambda: self._ags(metric, protocol))
+        return self.once(("ags", metric, protocol), lambda: self._ags(metric, protocol))
 
     def _ags(self, metric: str, protocol: str) -> Board:
         runs = self.of_protocol(protocol)
@@ -119,9 +119,9 @@ class Results:
         datasets = board.parts("ags")
         board = self._with_published(board, published.ags_rows(datasets, metric, self.unlike_papers), ("mean", ""))
         board = baselines.with_gains(board)
-        return significance.with_ties(board, ("mean", ""), *self._draws(board, metric))
+        return significance.with_ties(board, ("mean", ""), *self.draws(board, metric))
 
-    def _draws(self, board: Board, metric: str, union: str = "") -> tuple[Any, int, Any]:
+    def draws(self, board: Board, metric: str, union: str = "") -> tuple[Any, int, Any]:
         """What errors of a board are made of: scores under resampled classes, their number, variances over seeds."""
         if union:
             runs = self.runs[self.runs["dataset"] == union]
@@ -135,7 +135,7 @@ class Results:
 
     def errors(self, board: Board, by: tuple[str, str], metric: str, union: str = "") -> significance.Errors:
         """The errors of one column of an `ags` or, with its dataset, a `universal` board, and of all differences."""
-        return significance.column_errors(board, by, *self._draws(board, metric, union))
+        return significance.column_errors(board, by, *self.draws(board, metric, union))
 
     def _with_published(self, board: Board, printed: Board, by: tuple[str, str]) -> Board:
         if not self.with_published or not len(printed):
@@ -145,7 +145,7 @@ class Results:
 
     def universal(self, dataset: str, protocol: str, metric: str = "recall@1") -> Board:
         """The board of one union and protocol."""
-        return self._once(("union", metric, dataset, protocol), lambda: self._union(dataset, protocol, metric))
+        return self.once(("union", metric, dataset, protocol), lambda: self._union(dataset, protocol, metric))
 
     def _union(self, dataset: str, protocol: str, metric: str) -> Board:
         runs = self.of_protocol(protocol)
@@ -159,11 +159,11 @@ class Results:
         elif self.level:
             board = aggregate.ranked(board, ("harmonic", ""), (), level=self.level)
         board = baselines.with_gains(board)
-        return significance.with_ties(board, ("harmonic", ""), *self._draws(board, metric, dataset))
+        return significance.with_ties(board, ("harmonic", ""), *self.draws(board, metric, dataset))
 
     def cells(self, dataset: str, metric: str) -> pd.DataFrame:
         """The rungs of a dataset with the label of their row and errors of their scores."""
-        return self._once(("cells", dataset, metric), lambda: self._cells(dataset, metric))
+        return self.once(("cells", dataset, metric), lambda: self._cells(dataset, metric))
 
     def _cells(self, dataset: str, metric: str) -> pd.DataFrame:
         cells = aggregate.rung_scores(self.runs, dataset, metric)
@@ -186,19 +186,20 @@ class Results:
         return min((count for (dataset, _), count in counts.items() if dataset in datasets), default=2)
 
     @cached_property
-    def _laddered(self) -> list[str]:
+    def laddered(self) -> list[str]:
+        """The datasets that have a ladder."""
         return sorted(selection.on_ladder(self.runs)["dataset"].unique())
 
     @cached_property
     def without_ladder(self) -> list[str]:
         """The datasets with runs on one split alone, such as the default one, that no union has for a part."""
-        return [name for name in self.datasets if name not in self._laddered and name not in self.members]
+        return [name for name in self.datasets if name not in self.laddered and name not in self.members]
 
     @cached_property
     def members(self) -> list[str]:
         """The datasets that are there as a part of a union alone, with one split."""
         parts = set().union(*self.runs["members"])
-        return [name for name in self.datasets if name in parts and name not in self._laddered]
+        return [name for name in self.datasets if name in parts and name not in self.laddered]
 
     @cached_property
     def all_cells(self) -> pd.DataFrame:
@@ -206,11 +207,12 @@ class Results:
 
         Datasets with one split alone count only where there is no ladder: few methods are run on all of both.
         """
-        parts = [self.cells(dataset, self.metrics[0]) for dataset in self._laddered or self.datasets]
+        parts = [self.cells(dataset, self.metrics[0]) for dataset in self.laddered or self.datasets]
         parts = [part.sort_values(["frd", "split"], kind="stable") for part in parts if len(part)]
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
-    def _once(self, key: Any, make: Any) -> Any:
+    def once(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What `make` gives, computed the first time it is asked for."""
         if key not in self._kept:
             self._kept[key] = make()
         return self._kept[key]

@@ -49,6 +49,10 @@ def rung_board(results: Results, dataset: str, metric: str) -> Board:
 
     Ranked by AGS, without a ladder by the score on the default split; with intervals, rank ranges and tie groups.
     """
+    return results.once(("rungs", dataset, metric), lambda: _rung_board(results, dataset, metric))
+
+
+def _rung_board(results: Results, dataset: str, metric: str) -> Board:
     cells = results.cells(dataset, metric)
     board = aggregate.ags_board(results.runs[results.runs["dataset"] == dataset], metric)
     by, splits = ("ags", dataset), rungs_of(cells)["split"].tolist()

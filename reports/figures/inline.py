@@ -34,11 +34,16 @@ def training_curves(curves: Sequence[tuple[str, list[dict[str, Any]]]], name: st
         parts.append(_panel(lines, left, head))
     for i, (label, _) in enumerate(curves):
         y = 36 + 15 * i
-        parts.append(f'<path d="M470 {y}h16" {_stroke(i)}/>' + _text(491, y + 3, label, 8.5))
+        parts.append(f'<path d="M470 {y}h16" {_stroke(i)}/>' + text_at(491, y + 3, label, 8.5))
     about = f"Loss and {metric} over epochs of {len(curves)} runs."
     width = max(560, 497 + 5.6 * max((len(label) for label, _ in curves), default=0))
     height = max(194, 36 + 15 * len(curves))
-    return (f'<svg viewBox="0 0 {width:.0f} {height}" xmlns="http://www.w3.org/2000/svg" version="1.1" '
+    return framed(parts, width, height, name, title, about)
+
+
+def framed(parts: Sequence[str], width: float, height: float, name: str, title: str, about: str) -> str:
+    """Parts of a drawing as an SVG element with a title and a description."""
+    return (f'<svg viewBox="0 0 {width:.0f} {height:.0f}" xmlns="http://www.w3.org/2000/svg" version="1.1" '
             f'font-family="DejaVu Sans, sans-serif" role="img" aria-labelledby="{name}-title {name}-desc">'
             f'<title id="{name}-title">{escape(title)}</title><desc id="{name}-desc">{escape(about)}</desc>'
             f'{"".join(parts)}</svg>\n')
@@ -48,7 +53,7 @@ def _panel(lines: list[list[tuple[float, float]]], left: int, head: str) -> str:
     """Axes with ticks and a line for each list of points."""
     top, width, height = 30, 190, 126
     known = [point for line in lines for point in line]
-    found = [_text(left, 18, head, 10)]
+    found = [text_at(left, 18, head, 10)]
     if not known:
         return "".join(found)
     xs, ys = zip(*known)
@@ -63,13 +68,13 @@ def _panel(lines: list[list[tuple[float, float]]], left: int, head: str) -> str:
     for tick in y_ticks:
         y = float(point(x_low, tick).split(",")[1])
         found.append(f'<path d="M{left} {y}h{width}" stroke="{GRID}" stroke-width="0.8"/>'
-                     + _text(left - 4, y + 3, f"{tick:.4g}", 8.5, "end"))
+                     + text_at(left - 4, y + 3, f"{tick:.4g}", 8.5, "end"))
     for tick in MaxNLocator(6, integer=True).tick_values(x_low, x_high):
         if x_low <= tick <= x_high:
-            found.append(_text(float(point(tick, y_low).split(",")[0]), top + height + 13, f"{tick:.0f}", 8.5,
+            found.append(text_at(float(point(tick, y_low).split(",")[0]), top + height + 13, f"{tick:.0f}", 8.5,
                                "middle"))
     found.append(f'<path d="M{left} {top}v{height}h{width}" fill="none" stroke="{INK}" stroke-width="0.8"/>'
-                 + _text(left + width / 2, top + height + 28, "epoch", 10, "middle"))
+                 + text_at(left + width / 2, top + height + 28, "epoch", 10, "middle"))
     for i, line in enumerate(lines):
         points = [point(*each) for each in line]
         if points:
@@ -86,6 +91,8 @@ def _stroke(number: int) -> str:
             + (f' stroke-dasharray="{dash}"' if dash else ""))
 
 
-def _text(x: float, y: float, text: str, size: float, anchor: str = "start") -> str:
-    return (f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}" fill="{INK}">'
+def text_at(x: float, y: float, text: str, size: float = 12, anchor: str = "start", weight: int = 400) -> str:
+    """A line of text."""
+    bold = f' font-weight="{weight}"' if weight != 400 else ""
+    return (f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}" fill="{INK}"{bold}>'
             f"{escape(text)}</text>")

@@ -1,4 +1,4 @@
-"""What stands on the pages of boards, datasets, unions and methods."""
+"""What stands on the pages of boards, datasets and unions."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from typing import Any
 
 import pandas as pd
 
-from reports import selection
 from reports.aggregate import key_of
 from reports.analysis import correlations, progress, views
 from reports.analysis.progress import StudyProgress
 from reports.analysis.results import union_parts
 from reports.analysis.statistics import kendall_between_rungs
-from reports.figures import inline, ladders
+from reports.figures import ladders
 from reports.figures.drawing import Style, styles_of
-from reports.html import cards
 from reports.html.extras import Extras
 from reports.html.rendering import Site, slug
 from reports.selection import ROW
@@ -154,45 +152,3 @@ def _bias_table(board: pd.DataFrame, sizes: dict[str, int]) -> tables.Table:
     keep = [*ROW, *(column.key for column in columns), *(f"{key}:std" for key in keys), "baseline"]
     frame = biased[list(dict.fromkeys(keep))]
     return tables.Table("bias", "recall@1 by training size of the part, largest first", columns, frame, marked=False)
-
-
-def _training(runs: pd.DataFrame) -> list[tuple[str, list[dict[str, Any]]]]:
-    """(name, curve) of runs of one seed: the nearest and the farthest rung of each dataset that were trained."""
-    ends_of_ladders = []
-    for dataset, here in runs[runs["curve"].map(lambda curve: len(curve or ()) > 1)].groupby("dataset", sort=True):
-        rungs = here.sort_values(["frd", "split"])
-        ends = rungs.iloc[[0, -1]] if len(rungs) > 1 else rungs
-        ends_of_ladders += [(f"{dataset} {split}", curve) for split, curve in zip(ends["split"], ends["curve"])]
-    return ends_of_ladders
-
-
-def method(site: Site, label: str, runs: pd.DataFrame, extras: Extras) -> None:
-    """The card of a method: rank, settings, all runs with seeds, training curves, command and citation."""
-    newest = runs.sort_values(["date", "identity"], na_position="first").iloc[-1]
-    name = site.slug(label)
-    drawn = None
-    seed = runs["seed"].min()
-    curves = _training(runs[runs["seed"] == seed])
-    if curves:
-        drawing = inline.training_curves(curves, f"{name}-training", f"Training of {label}", site.metrics[0])
-        numbers = views.curve_table(curves, site.metrics[0], f"{name}-training", f"Training of {label}, seed {seed}")
-        drawn = site.figure(drawing, f"{name}-training") | {"table": site.table(numbers)}
-    place = site.board[[key == label for key in site.results.label(site.board)]] if len(site.board) else site.board
-    place = place[place["source"] != "published"] if len(place) else place
-    commands = sorted({cards.again(str(command)) for command in runs["command"].dropna()})
-    said = cards.paper_says(runs, newest.to_dict(), f"{name}-paper")
-    settings = cards.settings_table(newest["settings"] or {}, f"{name}-settings", f"Settings of {label}")
-    usual = cards.usual(site.results.protocol_settings[newest["base_protocol"]])
-    changes = selection.overrides_text(runs["overrides"])
-    differs = f"; differs from its file: {changes}" if changes else ""
-    protocol = cards.protocol_table(newest["protocol_settings"], usual, f"{name}-protocol",
-                                    f"Protocol {newest['protocol']}{differs}")
-    rank = tables.rank_text(place.to_dict("records")[0]) if len(place) else ""
-    known = {key: None if tables.missing(value) else value for key, value in newest.items()}
-    site.page(f"method/{name}.html", "method.html", label=label, run=known, drawn=drawn, commands=commands,
-              place=None if place.empty else place.iloc[0], rank=rank, style=site.look[label], seed=seed,
-              said=site.table(said) if said else None, settings=site.table(settings),
-              protocol=site.table(protocol),
-              card=site.table(cards.settings_table(newest["card"], f"{name}-card", f"Card of {label}"))
-              if isinstance(newest["card"], dict) else None, inspected=extras.of_runs(site, runs),
-              runs=site.table(views.runs_table(runs, f"{name}-runs", f"All runs of {label}")))

@@ -62,6 +62,7 @@ class Site:
         self.facts = self._facts()
         self.slugs = slugs([*self.look, *self.datasets, *self.unions])
         self.sections: list[tuple[str, str]] = []
+        self.compared: set[str] = set()
         self._drawn: dict[str, dict[str, Any]] = {}
         self._later: list[tuple[str, str, dict[str, Any]]] = []
         self.environment = jinja2.Environment(
@@ -72,6 +73,7 @@ class Site:
             "metrics": self.metrics, "facts": self.facts, "levels": LEVELS,
             "level": results.level, "percent": lambda value: f"{100 * value:.1f}",
             "sections": self.sections, "swatch": lambda hue, baseline: Markup(swatch(hue, baseline)),
+            "compared": lambda label: label in self.compared,
         }
 
     def slug(self, name: str) -> str:

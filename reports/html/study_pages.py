@@ -41,17 +41,19 @@ CELLS_SHOWN = 400
 def compare(site: Site) -> None:
     """Any methods against each other; the choice is made in the page, the table of wins is there without it."""
     metric = site.metrics[0]
-    rungs = sum(site.results.cells(dataset, metric)["split"].nunique() for dataset in site.datasets)
     known = comparison.comparable(site.results, metric)
     rows = [label for label in site.look if label in known]
-    labels = rows[:comparison.most(rungs)]
+    labels = rows[:comparison.most(comparison.count(site.results, metric))]
     if len(labels) < 2:
         return
+    site.compared = set(labels)
     cells = comparison.cells(site.results, labels, metric)
     table = comparison.versus(cells, labels, shown=20)
-    data = {"metric": metric, "labels": labels, "hues": [site.look[label].number for label in labels], "cells": cells}
+    backbones = dict(zip(site.runs["label"], site.runs["backbone"]))
+    data = {"metric": metric, "labels": labels, "ids": [site.slug(label) for label in labels], "cells": cells,
+            "hues": [site.look[label].number for label in labels], "backbones": [backbones[label] for label in labels]}
     site.later("compare.html", "Compare", table=site.table(table), data=site.data(data), metric=metric,
-               offered=len(labels), left=len(rows) - len(labels))
+               offered=len(labels), left=len(rows) - len(labels), labels=labels)
 
 
 def statistical(site: Site) -> None:

@@ -227,24 +227,67 @@ def test_bold_in_latex_is_the_tie_group_of_the_page(page: Any, built: Path) -> N
 
 
 def test_methods_are_compared_and_the_choice_lies_in_the_address(page: Any, built: Path) -> None:
-    visit(page, built, "compare.html#m=margin|s2sd")
+    visit(page, built, "compare.html#pin=margin,s2sd")
     told = page.locator("[data-compare-sum]").inner_text()
     counts = re.search(r"s2sd against margin: (\d+) wins, (\d+) ties, (\d+) losses", told)
     assert counts
-    assert sum(map(int, counts.groups())) == 13
     board = "[data-board='compare-chosen']"
-    assert page.locator(f"{board} tbody tr").count() == 13
+    rows = page.locator(f"{board} tbody tr").count()
+    assert sum(map(int, counts.groups())) == rows > 20
     static = page.locator("#table-compare tbody tr").evaluate_all(
         "rows => rows.map(row => [...row.cells].map(cell => cell.textContent.trim()))")
     heads = page.locator("#table-compare thead th").all_inner_texts()
     cell = next(row for row in static if row[0] == "s2sd")[heads.index("margin")]
     assert cell == "/".join(counts.groups())
-    page.locator("[data-label=proxyanchor]").click()
+    search = page.get_by_label("Add a method")
+    search.fill("proxyanchor")
+    search.press("Enter")
     assert "proxyanchor" in page.url
     assert page.locator(f"{board} thead th").count() == 8
-    page.locator("[data-label=margin]").click()
-    page.locator("[data-label=s2sd]").click()
+    for label in ("margin", "s2sd"):
+        page.get_by_role("button", name=f"Take {label} away").click()
     assert "at least two" in page.locator("[data-compare-sum]").inner_text()
+    assert page.locator("[data-compare-figures] figure").count() == 0
+
+
+def rows_on(page: Any, ladder: bool) -> list[str]:
+    """The ids of two rows of one backbone that the page of comparisons has on a ladder, or on a union alone."""
+    return page.evaluate("""(ladder) => {
+      const { ids, cells, backbones } = JSON.parse(document.getElementById("compare-data").textContent);
+      const kinds = ids.map((id, i) => new Set(cells.filter((cell) => cell.scores[i] !== null).map((cell) =>
+        cell.frd !== null ? "ladder" : cell.union ? "union" : "split")));
+      const fits = ids.map((id, i) => i).filter((i) => kinds[i].has("ladder") === ladder && kinds[i].has("union")
+        && !(ladder === false && kinds[i].size > 1));
+      return fits.filter((i) => backbones[i] === backbones[fits[0]]).slice(0, 2).map((i) => ids[i]);
+    }""", ladder)
+
+
+def test_differences_are_drawn_with_bands_and_no_column_is_empty(page: Any, published: Path) -> None:
+    visit(page, published, "compare.html")
+    on_ladder, on_union = rows_on(page, True), rows_on(page, False)
+    visit(page, published, f"compare.html#pin={'|'.join(on_ladder)}")
+    assert page.locator("[data-compare-figures] figure h3").all_inner_texts()[0] == "glyphs"
+    assert page.locator("[data-compare-figures] [data-band]").count() >= 2
+    visit(page, published, f"compare.html#pin={','.join(on_union)}")
+    assert "Distance" not in page.locator("[data-board='compare-chosen'] thead th").all_inner_texts()
+    cells = page.locator("[data-board='compare-chosen'] tbody tr").evaluate_all(
+        "rows => rows.map(row => [...row.cells].map(cell => cell.textContent.trim()))")
+    assert len(cells) == 10
+    assert not any(text in ("", "–") for row in cells for text in row)
+
+
+def test_a_method_begins_with_its_curve_and_leads_to_compare(page: Any, published: Path) -> None:
+    page.set_viewport_size({"width": 1440, "height": 900})
+    visit(page, published, "compare.html")
+    name = rows_on(page, True)[0]
+    visit(page, published, f"method/{name}.html")
+    curve = page.locator(".own").first.bounding_box()
+    assert curve["y"] + curve["height"] < 900
+    assert page.get_by_text("Kept at the farthest split").first.bounding_box()["y"] < 900
+    label = page.locator("h1").inner_text()
+    page.locator(".rivals a", has_text="Compare").first.click()
+    assert label in page.locator("[data-compare-choices]").inner_text()
+    assert f"against {label}" in page.locator("[data-compare-sum]").inner_text()
 
 
 def contrast(page: Any, selector: str) -> float:

@@ -1,13 +1,21 @@
 "use strict";
 // Two methods or more side by side: paired differences on every split, with the intervals that the page carries.
 document.addEventListener("DOMContentLoaded", () => {
-  const { all, make, remember, listed } = oodml;
+  const { all, make, announce, remember, listed } = oodml;
   const section = document.querySelector("[data-compare]");
-  const { labels, hues, cells, metric } = JSON.parse(document.getElementById("compare-data").textContent);
-  const target = section.querySelector("[data-compare-board]");
-  const sum = section.querySelector("[data-compare-sum]");
-  let chosen = listed("m").filter((label) => labels.includes(label));
-  if (chosen.length === 0) chosen = labels.slice(0, 2);
+  const { labels, ids, hues, backbones, cells, metric } = JSON.parse(document.getElementById("compare-data").textContent);
+  const [target, sum, figures, choices] = ["board", "sum", "figures", "choices"].map((part) =>
+    section.querySelector("[data-compare-" + part + "]"));
+  const search = document.getElementById("compare-search");
+  let chosen = [];
+  // a row without a hue of its own takes the first that no other chosen row has
+  const colour = (place) => {
+    const taken = new Set(chosen.map((other) => hues[other]));
+    const free = [0, 1, 2, 3, 4, 5, 6, 7].filter((hue) => !taken.has(hue));
+    const plain = chosen.filter((other) => hues[other] < 0);
+    const hue = hues[place] >= 0 ? hues[place] : free[plain.indexOf(place)];
+    return "var(" + (hue === undefined ? "--figure-grey" : "--hue-" + hue) + ")";
+  };
 
   const half = (cell, a, b) => {
     const [i, j] = a < b ? [a, b] : [b, a];
@@ -24,31 +32,96 @@ document.addEventListener("DOMContentLoaded", () => {
     make("button", { type: "button" }, text));
   const number = (text, value) => make("td", value === null ? { class: "num" } : { class: "num", "data-v": value }, text);
 
-  const draw = () => {
-    all("button", section.querySelector("[data-compare-choices]")).forEach((button) => {
-      const at = chosen.indexOf(button.dataset.label);
-      button.setAttribute("aria-pressed", String(at >= 0));
-      button.classList.toggle("first", at === 0);
+  // The difference to the first over distance, or over the parts of a union: a line or dots, and the 95 % interval.
+  const drawn = (name, shown, base, others) => {
+    const distances = shown.every((cell) => cell.frd !== null) && shown.length > 1;
+    const points = others.map((other) => shown.filter((cell) => cell.scores[other] !== null).map((cell) => ({
+      at: shown.indexOf(cell), x: distances ? cell.frd : shown.indexOf(cell),
+      y: 100 * (cell.scores[other] - cell.scores[base]), h: 100 * (half(cell, base, other) || 0) })));
+    const every = points.flat();
+    const high = Math.max(0.5, ...every.map((p) => p.y + p.h));
+    const low = Math.min(-0.5, ...every.map((p) => p.y - p.h));
+    const [near, far] = distances ? [shown[0].frd, shown[shown.length - 1].frd] : [-0.5, shown.length - 0.5];
+    const [left, top, width, height] = [46, 34, 640, 220];
+    const across = (x) => left + 8 + (width - 16) * (x - near) / (far - near || 1);
+    const up = (y) => top + height * (high - y) / (high - low);
+    const parts = [];
+    const text = (x, y, words_, anchor = "middle") =>
+      parts.push(`<text x="${x.toFixed(1)}" y="${y.toFixed(1)}" font-size="12" text-anchor="${anchor}" fill="var(--figure-ink)">${words_}</text>`);
+    const escaped = (words_) => make("i", {}, words_).innerHTML;
+    text(left, 18, escaped(metric) + ", points above or below " + escaped(labels[base]), "start");
+    const step = [0.5, 1, 2, 5, 10, 20, 50].find((size) => (high - low) / size <= 7) || 100;
+    for (let tick = Math.ceil(low / step) * step; tick <= high; tick += step) {
+      parts.push(`<path d="M${left} ${up(tick).toFixed(1)}h${width}" stroke="var(--figure-${Math.abs(tick) < 1e-9 ? "ink" : "grid"})" stroke-width="0.9"/>`);
+      text(left - 6, up(tick) + 4, String(+tick.toFixed(1)).replace("-", "−"), "end");
+    }
+    let last = -100;
+    shown.forEach((cell, i) => {
+      const place = across(distances ? cell.frd : i);
+      if (place - last < 40) return;
+      last = place;
+      const words_ = distances ? (cell.frd >= 100 ? cell.frd.toFixed(0) : cell.frd.toFixed(1)) :
+        (shown.length > 12 ? cell.split.slice(0, 6) : cell.split.replace(/^.*-/, ""));
+      text(place, top + height + 17, escaped(words_));
     });
+    if (distances) text(left + width / 2, top + height + 36, "Fréchet distance between training and test images");
+    points.forEach((line, i) => {
+      const paint = colour(others[i]);
+      const shift = distances ? 0 : 9 * (i - (others.length - 1) / 2);
+      if (distances) {
+        const edge = (sign) => line.map((p) => across(p.x).toFixed(1) + " " + up(p.y + sign * p.h).toFixed(1));
+        parts.push(`<path d="M${[...edge(1), ...edge(-1).reverse()].join("L")}Z" fill="${paint}" opacity="0.16" data-band="${i}"/>`,
+          `<path d="M${line.map((p) => across(p.x).toFixed(1) + " " + up(p.y).toFixed(1)).join("L")}" fill="none" stroke="${paint}" stroke-width="2.2"/>`);
+      } else {
+        parts.push(`<path d="${line.map((p) => "M" + (across(p.x) + shift).toFixed(1) + " " + up(p.y - p.h).toFixed(1) + "V" + up(p.y + p.h).toFixed(1)).join("")}" stroke="${paint}" stroke-width="2" opacity="0.5" data-band="${i}"/>`);
+      }
+      for (const p of line) parts.push(`<circle cx="${(across(p.x) + shift).toFixed(1)}" cy="${up(p.y).toFixed(1)}" r="3.6" fill="${paint}"/>`);
+    });
+    const told = others.map((other) => labels[other]).join(", ") + " against " + labels[base];
+    const canvas = make("div", { class: "canvas", role: "region", tabindex: "0", "aria-label": "Difference on " + name });
+    canvas.innerHTML = `<svg viewBox="0 0 ${left + width + 12} ${top + height + (distances ? 46 : 26)}" role="img" aria-label="${escaped(told + " on " + name).replace(/"/g, "&quot;")}">${parts.join("")}</svg>`;
+    const keys = others.map((other) => make("span", { class: "key" }, make("span", { class: "swatch", style: "--c:" + colour(other) }), labels[other]));
+    return make("figure", { class: "drawing" }, make("h3", {}, name), canvas, make("figcaption", {}, ...keys,
+      distances ? "The band is the 95 % interval of the difference: where it holds zero, the two tie." :
+        "Bars are 95 % intervals of the difference: where one holds zero, the two tie."));
+  };
+
+  const chips = () => {
+    choices.replaceChildren(...chosen.map((place, i) => make("li", {}, make("button", { type: "button", class: "choice" + (i ? "" : " first"),
+      "data-label": labels[place], "aria-label": "Take " + labels[place] + " away", onclick: () => choose(chosen.filter((other) => other !== place)) },
+    make("span", { class: "swatch", style: "--c:" + colour(place) }), labels[place] + " ×"))));
+  };
+
+  const draw = () => {
+    chips();
     target.replaceChildren();
+    figures.replaceChildren();
     if (chosen.length < 2) {
       sum.textContent = "Choose at least two.";
       return;
     }
-    const places = chosen.map((label) => labels.indexOf(label));
-    const [base, ...others] = places;
-    const heads = [head("dataset", "text", "Dataset"), head("split", "text", "Split"), head("frd", "number", "Distance"),
+    const [base, ...rest] = chosen;
+    const both = (cell, other) => cell.scores[base] !== null && cell.scores[other] !== null;
+    const others = rest.filter((other) => cells.some((cell) => both(cell, other)));
+    const apart = rest.filter((other) => !others.includes(other)).map((other) => " " + labels[other] + " and " + labels[base] + " share no split.");
+    const shown = cells.filter((cell) => others.some((other) => both(cell, other)));
+    if (others.length === 0) {
+      sum.textContent = apart.join("").trim();
+      return;
+    }
+    const far = shown.some((cell) => cell.frd !== null);
+    const heads = [head("dataset", "text", "Dataset"), head("split", "text", "Split"), ...(far ? [head("frd", "number", "Distance")] : []),
       head("base", "score", labels[base])];
     for (const other of others) heads.push(head("score" + other, "score", labels[other]), head("diff" + other, "gain", "Difference"));
     const tallies = others.map(() => ({ 1: 0, 0: 0, "-1": 0, total: 0 }));
-    const rows = cells.map((cell) => {
+    const rows = shown.map((cell) => {
       const own = cell.scores[base];
       const line = [make("td", {}, cell.dataset), make("td", {}, cell.split + (cell.default ? " (default)" : "")),
-        number(cell.frd === null ? "–" : cell.frd.toFixed(1), cell.frd), number(own === null ? "–" : percent(own), own)];
+        ...(far ? [number(cell.frd === null ? "–" : cell.frd.toFixed(1), cell.frd)] : []), number(percent(own), own)];
       others.forEach((other, i) => {
         const score = cell.scores[other];
         line.push(number(score === null ? "–" : percent(score), score));
-        if (own === null || score === null) {
+        if (score === null) {
           line.push(number("–", null));
           return;
         }
@@ -57,10 +130,9 @@ document.addEventListener("DOMContentLoaded", () => {
         const result = outcome(difference, width);
         tallies[i][result] += 1;
         tallies[i].total += difference;
-        const text = signed(difference) + (width === null ? "" : " ± " + percent(width)) + " ";
-        const shown = number(text, difference);
-        shown.append(make("span", { class: "sign", title: words[result] }, signs[result]));
-        line.push(shown);
+        const told = number(signed(difference) + (width === null ? "" : " ± " + percent(width)) + " ", difference);
+        told.append(make("span", { class: "sign", title: words[result] }, signs[result]));
+        line.push(told);
       });
       return make("tr", {}, ...line);
     });
@@ -72,20 +144,38 @@ document.addEventListener("DOMContentLoaded", () => {
       make("p", { class: "note" }, "Difference to " + labels[base] + " in points, ± half its 95 % interval. ▲ better, ▼ worse, ≈ a tie."));
     target.append(board);
     oodml.board(board);
+    const datasets = [...new Set(shown.map((cell) => cell.dataset))].map((name) => [name, shown.filter((cell) => cell.dataset === name)]);
+    figures.append(...datasets.filter(([, some]) => some.length > 1).map(([name, some]) =>
+      drawn(name, some, base, others.filter((other) => some.some((cell) => cell.scores[other] !== null)))));
+    const networks = new Set([base, ...others].map((place) => backbones[place]));
     sum.textContent = others.map((other, i) => {
       const t = tallies[i];
       const count = t[1] + t[0] + t[-1];
       return labels[other] + " against " + labels[base] + ": " + t[1] + " wins, " + t[0] + " ties, " + t[-1] + " losses" +
-        (count ? ", mean difference " + signed(t.total / count) + " points" : "") + ".";
-    }).join(" ");
+        ", mean difference " + signed(t.total / count) + " points.";
+    }).join(" ") + apart.join("") + (networks.size > 1 ? " They have different backbones, which no board ranks together." : "");
   };
 
-  section.querySelector("[data-compare-choices]").append(...labels.map((label, i) => make("button", {
-    type: "button", class: "choice", "data-label": label, "aria-pressed": "false", onclick: () => {
-      chosen = chosen.includes(label) ? chosen.filter((other) => other !== label) : [...chosen, label];
-      remember("m", chosen.join("|"));
-      draw();
-    } }, make("span", { class: "swatch", style: "--c:var(" + (hues[i] >= 0 ? "--hue-" + hues[i] : "--figure-grey") + ")" }), label)));
+  const choose = (places) => {
+    chosen = places;
+    remember("pin", chosen.map((place) => ids[place]).join("|"));
+    draw();
+  };
+  const read = () => {
+    const named = listed("pin").flatMap((part) => part.split(","));
+    chosen = [...new Set(named.map((id) => ids.indexOf(id)))].filter((place) => place >= 0);
+    if (named.length === 0) chosen = [0, 1];
+    draw();
+  };
+  const add = () => {
+    const place = labels.indexOf(search.value.trim());
+    if (place < 0) return;
+    search.value = "";
+    if (!chosen.includes(place)) choose([...chosen, place]);
+    announce(labels[place] + " added");
+  };
+  search.addEventListener("input", (event) => { if (!event.inputType || event.inputType === "insertReplacementText") add(); });
+  search.addEventListener("change", add);
   section.hidden = false;
-  draw();
+  read();
 });

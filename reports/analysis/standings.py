@@ -1,0 +1,110 @@
+"""Where each row stands on every board: its score and rank, what it keeps along the ladder, and its nearest rivals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from reports import selection
+from reports.aggregate import Board
+from reports.analysis import views
+from reports.analysis.results import Results
+from reports.tables.boards import Column, Table, rank_text
+
+RIVALS = 2
+"""Rows shown above and below a row as its nearest rivals."""
+
+
+def standings(results: Results) -> pd.DataFrame:
+    """One line a row and board: `label`, `board`, `kind` (ladder, mean, split, union), `metric`, score, rank.
+
+    `nearest` and `farthest` are the scores at the ends of the ladder, `kept` the second over the first; `of` counts
+    the rows that are ranked in the same network.
+    """
+    lines: list[dict[Any, Any]] = []
+    several = len(results.laddered) > 1
+    for metric in results.metrics:
+        if several:
+            for protocol in results.protocols:
+                lines += _lines(results, results.ags(metric, protocol), ("mean", ""), metric, "all ladders", "mean")
+        for dataset in results.datasets:
+            board = views.rung_board(results, dataset, metric)
+            if board.parts("ags"):
+                rungs = results.ladders[dataset]
+                ends = [str(split) for split, _ in sorted(rungs, key=lambda rung: rung[1])]
+                nearest, farthest = (board.column("rung", end)["score"] for end in (ends[0], ends[-1]))
+                board = board.assign(nearest=nearest, farthest=farthest, kept=farthest / nearest)
+                lines += _lines(results, board, ("ags", dataset), metric, dataset, "ladder")
+            elif len(board):
+                split = str(selection.usual(views.rungs_of(results.cells(dataset, metric)))["split"].iloc[0])
+                lines += _lines(results, board, ("rung", split), metric, dataset, "split")
+    for dataset in results.unions:
+        for protocol in results.protocols:
+            lines += _lines(results, results.universal(dataset, protocol), ("harmonic", ""), "recall@1", dataset,
+                            "union")
+    order = {"mean": 0, "ladder": 1, "union": 2, "split": 3}
+    frame = pd.DataFrame(lines, columns=COLUMNS)
+    return frame.assign(order=frame["kind"].map(order)).sort_values("order", kind="stable").drop(columns="order")
+
+
+COLUMNS = ["label", "board", "kind", "metric", "protocol", "network", "score", "score:std", "score:n", "score:low",
+           "score:high", "score:gain", "nearest", "farthest", "kept", "rank", "rank:low", "rank:high", "of", "baseline",
+           "coverage"]
+
+
+def _lines(results: Results, board: Board, by: tuple[str, str], metric: str, name: str,
+           kind: str) -> list[dict[Any, Any]]:
+    if not len(board):
+        return []
+    column, rows = board.column(*by), board.rows
+    known = {f"score:{key}": column[key] for key in ("std", "n", "low", "high", "gain") if key in column}
+    of = rows["rank"].notna().groupby([rows["protocol"], rows["network"]]).transform("sum")
+    frame = rows.assign(label=results.label(rows), board=name, kind=kind, metric=metric, score=column["score"], of=of,
+                        coverage=column["coverage"], **known)
+    frame = frame[(frame["source"] != "published") & (frame["score"].notna() | frame["coverage"].notna())]
+    return frame.reindex(columns=COLUMNS).to_dict("records")
+
+
+def of_row(known: pd.DataFrame, label: str, name: str) -> Table:
+    """The boards that a row stands on, as a table."""
+    here = known[known["label"] == label]
+    here = here.assign(what=[WORDS[kind] for kind in here["kind"]])
+    columns = [Column("board", "Board"),
+               Column("what", "Ranked by", "text", "AGS: area under the score along the ladder"),
+               Column("metric", "Metric"), Column("rank", "Rank", "rank", "Among the rows of the same backbone"),
+               Column("of", "of", "number", "How many rows of its backbone are ranked", 0),
+               Column("score", "Score", "score"), Column("score:gain", "vs frozen", "gain",
+                      "The score less that of the frozen baseline of the row's backbone"),
+               Column("nearest", "Nearest", "score", "Score on the nearest split"),
+               Column("farthest", "Farthest", "score", "Score on the farthest split"),
+               Column("kept", "Kept", "score", "Score on the farthest split over that on the nearest, percent")]
+    shown = tuple(column for column in columns if here[column.key].notna().any())
+    frame = here.drop(columns=["label", "kind", "network", "order"], errors="ignore").reset_index(drop=True)
+    return Table(name, f"{label} on every board", shown, frame, marked=False)
+
+
+WORDS = {"mean": "mean AGS", "ladder": "AGS", "union": "harmonic mean", "split": "score"}
+
+
+def headline(known: pd.DataFrame, label: str) -> list[dict[Any, Any]]:
+    """The boards of the first metric that a row's page begins with: all but single splits, where there are others."""
+    here = known[(known["label"] == label) & (known["metric"] == known["metric"].iloc[0])] if len(known) else known
+    first = here[here["kind"] != "split"]
+    return [line | {"rank_text": rank_text(line), "what": WORDS[line["kind"]]}
+            for line in (first if len(first) else here).to_dict("records")]
+
+
+def rivals(known: pd.DataFrame, line: dict[Any, Any]) -> list[dict[Any, Any]]:
+    """The rows ranked next to a row on one of its boards, best first, each with its difference to the row."""
+    same = known
+    for key in ("board", "kind", "metric", "protocol", "network"):
+        same = same[same[key] == line[key]]
+    same = same[same["rank"].notna()].sort_values(["score", "label"], ascending=[False, True]).reset_index(drop=True)
+    place = same.index[same["label"] == line["label"]]
+    if not len(place):
+        return []
+    start = max(0, int(place[0]) - RIVALS)
+    near = same.iloc[start:int(place[0]) + RIVALS + 1]
+    return [other | {"rank_text": rank_text(other), "difference": other["score"] - line["score"]}
+            for other in near.to_dict("records") if other["label"] != line["label"]]

@@ -1,0 +1,126 @@
+"""The page of a method: where it stands on every board, its curve over all others, rivals, training, settings, runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from reports import selection
+from reports.aggregate import key_of
+from reports.analysis import standings, views
+from reports.analysis.results import union_parts
+from reports.figures import inline, standing
+from reports.html import cards
+from reports.html.extras import Extras
+from reports.html.rendering import Site
+from reports.tables import boards as tables
+
+
+def known_standings(site: Site) -> pd.DataFrame:
+    """Where every row stands, computed once for all pages."""
+    return site.results.once("standings", lambda: standings.standings(site.results))
+
+
+def write(site: Site, label: str, runs: pd.DataFrame, extras: Extras) -> None:
+    """The page of one row: its curve over all others, its boards and rivals, then training, runs and settings."""
+    known, name = known_standings(site), site.slug(label)
+    newest = runs.sort_values(["date", "identity"], na_position="first").iloc[-1]
+    facts = {key: None if tables.missing(value) else value for key, value in newest.items()}
+    first = standings.headline(known, label)
+    settings = cards.settings_table(newest["settings"] or {}, f"{name}-settings", f"Settings of {label}")
+    usual = cards.usual(site.results.protocol_settings[newest["base_protocol"]])
+    changes = selection.overrides_text(runs["overrides"])
+    differs = f"; differs from its file: {changes}" if changes else ""
+    protocol = cards.protocol_table(newest["protocol_settings"], usual, f"{name}-protocol",
+                                    f"Protocol {newest['protocol']}{differs}")
+    said = cards.paper_says(runs, newest.to_dict(), f"{name}-paper")
+    rivals = [(line, near) for line in first if (near := standings.rivals(known, line))]
+    site.page(f"method/{name}.html", "method.html", label=label, run=facts, style=site.look[label], first=first,
+              curves=_curves(site, label), rivals=rivals, own=name, drawn=_training(site, label, runs),
+              standing=site.table(standings.of_row(known, label, f"{name}-boards")),
+              commands=sorted({cards.again(str(command)) for command in runs["command"].dropna()}),
+              said=site.table(said) if said else None, settings=site.table(settings), protocol=site.table(protocol),
+              inspected=extras.of_runs(site, runs),
+              runs=site.table(views.runs_table(runs, f"{name}-runs", f"All runs of {label}")))
+
+
+def _curves(site: Site, label: str) -> list[dict[str, Any]]:
+    """The row along each ladder and on the parts of each union, over the grey field of all others."""
+    drawn, metric, short = [], site.metrics[0], site.slug(label)
+    for dataset in site.results.laddered:
+        curves = site.results.once(("curves", dataset), lambda: _by_label(site, dataset, metric))  # noqa: B023
+        if len(curves.get(label, ())) > 1:
+            name, title = f"{short}-{site.slug(dataset)}", f"{label} along the ladder of {dataset}"
+            frozen = _frozen(site, label)
+            others = [curve for other, curve in curves.items() if other not in (label, frozen)]
+            svg = standing.shift_curve(curves[label], others, curves.get(frozen, ()) if frozen != label else (), label,
+                                       site.look[label], name, title, metric)
+            drawn.append(site.figure(svg, name) | {"board": dataset, "href": f"dataset/{site.slug(dataset)}.html",
+                                                   "union": False, "frozen": frozen in curves and frozen != label})
+    for dataset in site.unions:
+        for protocol in site.results.protocols:
+            figure = _union_dots(site, label, dataset, protocol)
+            drawn += [figure] if figure else []
+    return drawn
+
+
+def _by_label(site: Site, dataset: str, metric: str) -> dict[str, standing.Curve]:
+    cells = site.results.cells(dataset, metric).sort_values(["frd", "split"])
+    return {str(label): list(zip(curve["frd"], 100 * curve["score"], 100 * curve["std"].fillna(0)))
+            for label, curve in cells[cells["frd"].notna()].groupby("label", sort=True)}
+
+
+def _frozen(site: Site, label: str) -> str:
+    """The label of the frozen network with the backbone of a row; empty where there is none."""
+    backbones = site.results.once("backbones", lambda: dict(zip(site.runs["label"], site.runs["backbone"])))
+    frozen = site.results.once("frozen", lambda: dict(site.runs.loc[site.runs["base_method"] == "frozen",
+                                                                    ["backbone", "label"]].itertuples(index=False)))
+    return str(frozen.get(backbones[label], ""))
+
+
+def _union_dots(site: Site, label: str, dataset: str, protocol: str) -> dict[str, Any] | None:
+    """The row on each part of a union, or None where it has no score there."""
+    board = site.results.universal(dataset, protocol)
+    if not len(board):
+        return None
+    rows = site.results.once(("dots", dataset, protocol), lambda: _wide_by_label(site, dataset, protocol))
+    if label not in rows.index or pd.isna(rows.at[label, "harmonic"]):
+        return None
+    parts = union_parts(board)
+    keys, names = [*(key_of("recall", part) for part in parts), "unified", "harmonic"], [*parts, "unified", "harmonic"]
+
+    def scores(row: str) -> list[float | None]:
+        return [100 * float(rows.at[row, key]) if row in rows.index and pd.notna(rows.at[row, key]) else None
+                for key in keys]
+
+    frozen = _frozen(site, label)
+    rest = rows.drop(index=[each for each in (label, frozen) if each in rows.index])
+    others = [(100 * rest[key].dropna()).tolist() for key in keys]
+    name = f"{site.slug(label)}-{site.slug(dataset)}" + (f"-{protocol}" if len(site.results.protocols) > 1 else "")
+    svg = standing.part_dots(scores(label), others, scores(frozen if frozen != label else ""), names, label,
+                             site.look[label], name, f"{label} on the parts of {dataset}", "recall@1")
+    return site.figure(svg, name) | {"board": dataset, "href": f"union/{site.slug(dataset)}.html", "union": True,
+                                     "frozen": frozen in rows.index and frozen != label}
+
+
+def _wide_by_label(site: Site, dataset: str, protocol: str) -> pd.DataFrame:
+    board = site.results.universal(dataset, protocol).wide()
+    board = board[board["source"] != "published"]
+    return board.assign(label=site.results.label(board)).set_index("label")
+
+
+def _training(site: Site, label: str, runs: pd.DataFrame) -> dict[str, Any] | None:
+    """Loss and score over the epochs of the first seed, on the nearest and the farthest rung of each dataset."""
+    seed, name = runs["seed"].min(), site.slug(label)
+    curves = []
+    trained = runs[(runs["seed"] == seed) & runs["curve"].map(lambda curve: len(curve or ()) > 1)]
+    for dataset, here in trained.groupby("dataset", sort=True):
+        rungs = here.sort_values(["frd", "split"])
+        ends = rungs.iloc[[0, -1]] if len(rungs) > 1 else rungs
+        curves += [(f"{dataset} {split}", curve) for split, curve in zip(ends["split"], ends["curve"])]
+    if not curves:
+        return None
+    drawing = inline.training_curves(curves, f"{name}-training", f"Training of {label}", site.metrics[0])
+    numbers = views.curve_table(curves, site.metrics[0], f"{name}-training", f"Training of {label}, seed {seed}")
+    return site.figure(drawing, f"{name}-training") | {"table": site.table(numbers), "seed": seed}

@@ -1,0 +1,135 @@
+"""Where rows stand on every board, and what the pages of methods and of comparisons say of it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import html5lib
+import numpy as np
+import pytest
+
+from reports import records, site
+from reports.aggregate import ags, harmonic_mean
+from reports.analysis import comparison, standings
+from reports.analysis.results import Results
+from reports.figures import standing
+from reports.figures.drawing import styles
+from tests.sample_records import make_record, write_sample
+
+METHODS = {"frozen": 0.23, "margin": 0.66, "s2sd": 0.73, "proxyanchor": 0.70}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three methods and a baseline on two ladders and a union; and one with another backbone on the union alone."""
+    folder = tmp_path_factory.mktemp("runs")
+    write_sample(folder, METHODS, ("glyphs", "cars"), seeds=2, queries=True)
+    parts = next(record["domains"] for path in folder.rglob("record.json")
+                 if (record := json.loads(path.read_text())).get("domains"))
+    for name, score in (("puma", 0.9), ("vpt", 0.8)):
+        domains = {part: score - 0.01 * i for i, part in enumerate(parts)}
+        made = make_record("glyphs-union", 1, name, 0, score, domains, backbone={"name": "vit", "weights": None})
+        records.write(folder / name, made)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def results(runs: Path) -> Results:
+    return Results(records.collect(runs))
+
+
+@pytest.fixture(scope="module")
+def built(results: Results, runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return site.build(results, records.scan(runs)[1], tmp_path_factory.mktemp("site")).parent
+
+
+def test_scores_and_what_is_kept_are_those_of_the_runs(results: Results) -> None:
+    known = standings.standings(results)
+    runs = results.runs
+    for label in ("margin", "s2sd"):
+        lines = known[(known["label"] == label) & (known["metric"] == "recall@1")].set_index(["board", "kind"])
+        whole = []
+        for dataset in ("glyphs", "cars"):
+            here = runs[(runs["label"] == label) & (runs["dataset"] == dataset)]
+            mean = here.groupby("split").agg(frd=("frd", "first"), score=("recall@1", "mean")).sort_values("frd")
+            line = lines.loc[(dataset, "ladder")]
+            assert line["score"] == pytest.approx(ags(mean["frd"], mean["score"]))
+            assert line["kept"] == pytest.approx(mean["score"].iloc[-1] / mean["score"].iloc[0])
+            assert line["of"] == len(METHODS) - 1
+            whole.append(line["score"])
+        assert lines.loc[("all ladders", "mean"), "score"] == pytest.approx(np.mean(whole))
+        here = runs[(runs["label"] == label) & (runs["dataset"] == "glyphs-union")]
+        domains = here[[column for column in here if re.fullmatch(r"domain:.*:recall@1", column)]].mean().dropna()
+        assert lines.loc[("glyphs-union", "union"), "score"] == pytest.approx(harmonic_mean(domains))
+
+
+def test_rivals_are_of_the_same_backbone_and_next_in_the_ranking(results: Results) -> None:
+    known = standings.standings(results)
+    (line,) = [one for one in standings.headline(known, "puma") if one["kind"] == "union"]
+    assert [other["label"] for other in standings.rivals(known, line)] == ["vpt"]
+    (line,) = [one for one in standings.headline(known, "margin") if one["kind"] == "mean"]
+    near = standings.rivals(known, line)
+    assert [other["label"] for other in near] == ["s2sd", "proxyanchor"]
+    assert all(other["difference"] == pytest.approx(other["score"] - line["score"]) for other in near)
+
+
+def texts(page: Path, path: str) -> list[str]:
+    tree = html5lib.parse(page.read_text(), namespaceHTMLElements=False)
+    return [" ".join("".join(each.itertext()).split()) for each in tree.iterfind(path)]
+
+
+def test_every_page_of_a_method_shows_its_boards_first(results: Results, built: Path) -> None:
+    for label in set(results.runs["label"]):
+        page = built / "method" / f"{label}.html"
+        text = page.read_text()
+        curve, table, training = (text.find(part) for part in ('class="own"', "On every board", "<h2>Training"))
+        assert 0 < curve < table, label
+        assert training < 0 or table < training
+        with (built / "data" / f"{label}-boards.csv").open() as file:
+            lines = list(csv.DictReader(file))
+        assert len(lines) >= (1 if label in ("puma", "vpt") else 4)
+        shown = texts(page, f".//table[@id='table-{label}-boards']/tbody/tr")
+        for line, row in zip(lines, shown):
+            assert f"{100 * float(line['score']):.1f}" in row
+    facts = texts(built / "method" / "puma.html", ".//dl[@class='facts']/div")
+    assert any(fact.startswith("Harmonic mean") and re.search(r"\d\d\.\d$", fact) for fact in facts)
+    assert any(fact.startswith("Rank") and fact.endswith("of 2") for fact in facts)
+
+
+def test_rows_of_a_union_alone_are_compared(results: Results, built: Path) -> None:
+    text = (built / "compare.html").read_text()
+    data: dict[str, Any] = json.loads(re.search(r'id="compare-data">(.*?)</script>', text, re.S)[1])  # type: ignore[index]
+    assert {"puma", "vpt", "margin"} <= set(data["labels"])
+    one, two = data["labels"].index("puma"), data["labels"].index("margin")
+    shared = [cell for cell in data["cells"] if cell["scores"][one] is not None and cell["scores"][two] is not None]
+    assert {cell["dataset"] for cell in shared} == {"glyphs-union"}
+    assert [cell["split"] for cell in shared][-2:] == ["unified", "harmonic"]
+    board = results.universal("glyphs-union", "demo").wide().set_index("method")
+    assert shared[-1]["scores"][one] == pytest.approx(board.at["puma", "harmonic"], abs=1e-5)
+    assert all(option in text for option in ('<option value="puma">', '<option value="margin">'))
+    table = comparison.versus(data["cells"], data["labels"])
+    for column in table.columns[1:]:
+        assert table.frame[column.key].ne("").any()
+
+
+def test_a_link_to_compare_names_rows_by_their_pages(built: Path) -> None:
+    text = (built / "method" / "margin.html").read_text()
+    assert 'href="../compare.html#pin=margin|s2sd"' in text
+
+
+def test_the_curve_stands_at_its_numbers() -> None:
+    own = [(10.0, 80.0, 1.0), (30.0, 60.0, 2.0)]
+    drawn = standing.shift_curve(own, [[(10.0, 20.0, 0.0), (30.0, 100.0, 0.0)]], (), "a", styles(["a"])["a"], "n", "t",
+                                 "recall@1")
+    points = re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)"', drawn)
+    (field,) = re.findall(r'd="M([\d.]+) ([\d.]+)L([\d.]+) ([\d.]+)" class="field"', drawn)
+    (x, y), (x2, y2) = ((float(a), float(b)) for a, b in points)
+    assert (x, x2) == (float(field[0]), float(field[2]))
+    # 80 and 60 lie a quarter and a half of the way from 100 down to 20
+    height = float(field[1]) - float(field[3])
+    assert (y - float(field[3])) / height == pytest.approx(0.25, abs=0.01)
+    assert (y2 - float(field[3])) / height == pytest.approx(0.5, abs=0.01)
