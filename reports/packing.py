@@ -7,8 +7,10 @@ single episodes, the name of the host, and of training curves all but a few poin
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -80,18 +82,9 @@ def pack(folders: Iterable[Path | str], out: Path, datasets: list[str] | None = 
     lost = _open(lost, frame)
     lost = pd.concat([lost, _open(earlier, frame, lost)])
     written: list[Path] = []
-    for dataset, here in frame.groupby("dataset", sort=True):
-        sides: dict[str, Any] = {}
-        files: dict[str, list[packed.Entry]] = {}
-        for run in here["path"]:
-            record = read(run)
-            method = paths.plain(records.file_name(record["method"]["name"]), "method")
-            files.setdefault(method, []).append(_entry(Path(run), record, sides))
+    for dataset, texts in packed_texts(frame).items():
         home = paths.below(out, paths.plain(dataset, "dataset"))
         home.mkdir(parents=True, exist_ok=True)
-        texts = {f"{method}{packed.ENDING}": packed.to_text(entries) for method, entries in files.items()}
-        if sides:
-            texts[queries.SIDES] = json.dumps(sides, sort_keys=True, ensure_ascii=False, separators=(",", ":")) + "\n"
         failed = lost[lost["dataset"] == dataset].drop(columns="path")
         lines = {json.dumps({k: v for k, v in row.items() if pd.notna(v)}, sort_keys=True, ensure_ascii=False)
                  for row in failed.to_dict("records")}
@@ -104,6 +97,36 @@ def pack(folders: Iterable[Path | str], out: Path, datasets: list[str] | None = 
             target.write_text(text, encoding="utf-8")
             written.append(target)
     return written, len(frame)
+
+
+def packed_texts(frame: pd.DataFrame) -> dict[str, dict[str, str]]:
+    """For each dataset the files METHOD.runs.jsonl, with what they share, as text."""
+    found: dict[str, dict[str, str]] = {}
+    for dataset, here in frame.groupby("dataset", sort=True):
+        sides: dict[str, Any] = {}
+        files: dict[str, list[packed.Entry]] = {}
+        for run in here["path"]:
+            record = read(run)
+            method = paths.plain(records.file_name(record["method"]["name"]), "method")
+            files.setdefault(method, []).append(_entry(Path(run), record, sides))
+        texts = {f"{method}{packed.ENDING}": packed.to_text(entries) for method, entries in files.items()}
+        if sides:
+            texts[queries.SIDES] = json.dumps(sides, sort_keys=True, ensure_ascii=False, separators=(",", ":")) + "\n"
+        found[str(dataset)] = texts
+    return found
+
+
+def archive(frame: pd.DataFrame) -> bytes:
+    """A ZIP of the packed records of some runs, which `oodml report --records FOLDER` reads; the same bytes each time.
+    """
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as file:
+        for dataset, texts in packed_texts(frame).items():
+            for name, text in sorted(texts.items()):
+                about = zipfile.ZipInfo(f"records/{paths.plain(dataset, 'dataset')}/{name}", (1980, 1, 1, 0, 0, 0))
+                about.compress_type = zipfile.ZIP_DEFLATED
+                file.writestr(about, text)
+    return content.getvalue()
 
 
 def _passes(run: str) -> bool:

@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pandas as pd
 
+from reports import packing
 from reports.analysis import views
 from reports.analysis.progress import StudyProgress
 from reports.analysis.results import Results
 from reports.analysis.tuning import Search
+from reports.figures.preview import preview
 from reports.html import method_pages, pages, paper_pages, study_pages
 from reports.html.extras import Extras, damaged
 from reports.html.rendering import Site
@@ -29,15 +31,16 @@ MANY = 24
 
 def build(results: Results, failures: pd.DataFrame, out: Path, splits: Path | None = None,
           studies: Sequence[StudyProgress] = (), fills: Mapping[str, Sequence[str]] | None = None,
-          searches: Sequence[Search] = ()) -> Path:
+          searches: Sequence[Search] = (), url: str = "") -> Path:
     """Writes the site of some results into a folder and returns its `index.html`.
 
     The same records give the same bytes; pages of an earlier build that are no longer made are removed. Figures of
     ladders in the folder `splits` and inspected runs are taken along; the home page says how far the studies are, and
-    the pages of the papers which of them fill (`fills`) a table.
+    the pages of the papers which of them fill (`fills`) a table. `url` is where the pages will lie: previews of links
+    want it.
     """
     spoilt = damaged(results.runs)
-    site = Site(results, pd.concat([failures, spoilt], ignore_index=True) if len(spoilt) else failures, searches)
+    site = Site(results, pd.concat([failures, spoilt], ignore_index=True) if len(spoilt) else failures, searches, url)
     extras = Extras(splits)
     for study in study_pages.STUDIES:
         study(site)
@@ -49,6 +52,11 @@ def build(results: Results, failures: pd.DataFrame, out: Path, splits: Path | No
              for label, runs in site.runs.groupby("label", sort=True)]
     _make(site, work)
     site.finish()
+    first = next(iter(results.laddered), "")
+    site.files["assets/preview.png"] = preview("How well does a learned metric hold up\nas the test data drift away?", (
+        f"oodml · {site.facts['runs']:,} runs · {', '.join(results.laddered + results.unions)}"),
+        site.cells(first, site.metrics[0]) if first else pd.DataFrame(), site.look, site.metrics[0])
+    site.files["data/records.zip"] = packing.archive(site.runs)
     site.files["data/runs.csv"] = formats.csv_text(views.tidy(site.runs))
     for asset in resources.files("reports.html").joinpath("static").iterdir():
         site.files[f"assets/{asset.name}"] = asset.read_text(encoding="utf-8")

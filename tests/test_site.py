@@ -105,7 +105,7 @@ def pages(built: Path) -> dict[str, Page]:
 
 def test_every_page_is_there(pages: dict[str, Page]) -> None:
     assert set(pages) == {"index.html", "about.html", "audit.html", "compare.html", "statistics.html",
-                          "structure.html", "published.html", "dataset/glyphs.html", "dataset/cars.html",
+                          "structure.html", "published.html", "submit.html", "dataset/glyphs.html", "dataset/cars.html",
                           "union/glyphs-union.html", "paper/oodml.html", "paper/revisiting.html", "paper/crt.html",
                           "paper/uml.html", *(f"method/{name}.html" for name in (*METHODS, "diva"))}
 

@@ -24,10 +24,12 @@ from benchmark.utils.workspace import Workspace, workspace_options
               help="Rank only rows of this level or above; the others are shown without a rank.")
 @click.option("--paper", type=click.Choice(["oodml", "revisiting", "crt", "uml"]),
               help="Say how far each table and figure of a paper is, and which study fills it.")
+@click.option("--url", default="", metavar="URL", help="Where the pages will lie, such as https://me.github.io/board: "
+                                                       "previews of shared links take their picture from there.")
 @workspace_options
 def command(workspace: Workspace, folders: tuple[Path, ...], out: Path | None, datasets: str | None,
             metric: str, published: str, ladders: tuple[str, ...], level: str | None,
-            paper: str | None) -> None:
+            paper: str | None, url: str) -> None:
     """Rank the finished runs and write the leaderboard as static pages."""
     from benchmark.config import study
     from benchmark.posthoc import leaderboard
@@ -37,7 +39,7 @@ def command(workspace: Workspace, folders: tuple[Path, ...], out: Path | None, d
     board = leaderboard.collect(workspace, folders, datasets.split(",") if datasets else None, published,
                                 ladders, level or "")
     click.echo(terminal.summary(board.results, board.lost, metric, board.studies))
-    index = board.build(out).resolve()
+    index = board.build(out, url).resolve()
     if paper:
         items = papers.page(paper, board.results.runs, study.filled_by())
         click.echo("\n" + "\n".join(papers.summary(items)) + f"\n\nPaper: {index.parent / 'paper' / paper}.html")

@@ -36,12 +36,12 @@ class Leaderboard:
     searches: Sequence[tuning.Search] = ()
     """What `oodml tune` left."""
 
-    def build(self, out: Path | None = None) -> Path:
-        """Writes the pages, by default into the working folder, and returns their `index.html`."""
+    def build(self, out: Path | None = None, url: str = "") -> Path:
+        """Writes the pages, by default into the working folder, and returns their `index.html`; see `site.build`."""
         with TemporaryDirectory() as figures:
             self._draw(Path(figures))
             return site.build(self.results, self.lost, out or self.workspace.leaderboard, Path(figures), self.studies,
-                              study.filled_by(), self.searches)
+                              study.filled_by(), self.searches, url)
 
     def _draw(self, out: Path) -> None:
         """Puts the figures of the ladders that the runs were made on into a folder: those there are, or drawn now."""

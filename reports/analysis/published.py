@@ -74,6 +74,16 @@ def method_name(printed: str) -> str:
     return variants.get((name, beta[1] if beta else detail[:1]), name)
 
 
+def plain_name(printed: str) -> str:
+    """The name of a method as a paper prints it, without the marks of its typesetting.
+
+    >>> plain_name("R-Margin (D, $\\\\beta = 0.6$ )")
+    'R-Margin (D, β = 0.6)'
+    """
+    name = re.sub(r"\$([^$]*)\$", lambda maths: maths[1].replace("\\beta", "β").strip(), printed)
+    return name.replace(" )", ")").replace(" ,", ",")
+
+
 def _row(method: str, backbone: str, **more: Any) -> dict[str, Any]:
     return {"method": method, "protocol": "published", "backbone": backbone, "source": "published", "family": "",
             "base_method": method, "baseline": False, **more}
@@ -165,7 +175,7 @@ def _printed() -> pd.DataFrame:
     frame = read("oodml_ags").rename(columns={"ags": "value"})
     parts.append(frame.assign(paper="oodml", what="AGS"))
     frame = read("revisiting_methods")
-    parts.append(frame.assign(paper="revisiting", what="default split", detail=frame["method"],
+    parts.append(frame.assign(paper="revisiting", what="default split", detail=frame["method"].map(plain_name),
                               method=frame["method"].map(method_name)))
     frame = read("uml_results")
     frame = frame[frame["table"].eq(2)].assign(paper="uml", detail=lambda rows: rows["setting"])
@@ -179,7 +189,8 @@ def _printed() -> pd.DataFrame:
 
 def _wide(frame: pd.DataFrame, rows: list[str], across: list[str], digits: int, name: str, caption: str) -> Table:
     """A long table of percentages as one with a column for each of its datasets or metrics, in their order."""
-    frame = frame.assign(column=frame[across].astype(str).agg(" ".join, axis=1), value=frame["value"] / 100)
+    frame = frame.assign(column=frame[across].astype(str).agg(" ".join, axis=1), value=frame["value"] / 100,
+                         method=frame["method"].map(plain_name))
     keys = list(dict.fromkeys(frame["column"]))
     wide = frame.pivot_table(index=rows, columns="column", values="value", sort=False)[keys]
     if "std" in frame and frame["std"].notna().any():

@@ -171,8 +171,10 @@ def runs_table(runs: pd.DataFrame, name: str, caption: str) -> Table:
                *(Column(key, key.replace(":", ": "), "score") for key in rest)]
     if "cost:seconds" in runs:
         columns.append(Column("cost:seconds", "Seconds", "number", digits=1))
-    columns += [Column("date", "Date"), Column("identity", "Run")]
-    shown = runs.assign(identity=runs["identity"].str[:12], date=runs["date"].map(lambda d: str(d)[:10] if d else ""))
+    about = "The code that made the run; `+ changes` where the tree held more than the commit"
+    columns += [Column("date", "Date"), Column("code", "Commit", "text", about), Column("identity", "Run")]
+    shown = runs.assign(identity=runs["identity"].str[:12], date=runs["date"].map(lambda d: str(d)[:10] if d else ""),
+                        code=made_with(runs))
     shown = shown.sort_values(["dataset", "frd", "split", "protocol", "backbone", "seed"], kind="stable")
     return Table(name, caption, tuple(columns), shown[[c.key for c in columns]], marked=False)
 

@@ -72,7 +72,7 @@ def _ticks(values: Sequence[float]) -> list[float]:
     >>> _ticks([62.0, 99.5])
     [60.0, 70.0, 80.0, 90.0, 100.0]
     """
-    ticks = MaxNLocator(6).tick_values(min(values), max(values))
+    ticks = MaxNLocator(6, steps=[1, 2, 5, 10]).tick_values(min(values), max(values))
     return list(dict.fromkeys(min(100.0, float(tick)) if max(values) <= 100 else float(tick) for tick in ticks))
 
 

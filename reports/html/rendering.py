@@ -50,12 +50,14 @@ def slugs(names: Iterable[str]) -> dict[str, str]:
 class Site:
     """The pages in the making: file name -> content, and what they have in common."""
 
-    def __init__(self, results: Results, failures: pd.DataFrame, searches: Sequence[Search] = ()) -> None:
+    def __init__(self, results: Results, failures: pd.DataFrame, searches: Sequence[Search] = (),
+                 url: str = "") -> None:
         self.files: dict[str, str | bytes] = {}
         self.results = results
         self.runs, self.metrics = results.runs, results.metrics
         self.failures = failures
         self.searches = searches
+        self.url = url.rstrip("/") + "/" if url else ""
         self.datasets, self.unions = results.datasets, results.unions
         self.board = results.ranking(self.metrics[0])
         self.look = self._styles()
@@ -73,7 +75,7 @@ class Site:
             "metrics": self.metrics, "facts": self.facts, "levels": LEVELS,
             "level": results.level, "percent": lambda value: f"{100 * value:.1f}",
             "sections": self.sections, "swatch": lambda hue, baseline: Markup(swatch(hue, baseline)),
-            "compared": lambda label: label in self.compared,
+            "compared": lambda label: label in self.compared, "url": self.url,
         }
 
     def slug(self, name: str) -> str:
@@ -98,7 +100,9 @@ class Site:
         covered, cells = int(ours["covered"].sum()), int(ours["cells"].sum())
         return {"runs": len(self.runs), "covered": covered, "cells": cells, "failed": len(self.failures),
                 "rows": int(self.runs["method"].nunique()), "date": dates[-1] if dates else "",
-                "commit": commits.iloc[-1] if len(commits) else "", "seeds": int(self.runs["seed"].nunique()),
+                "commit": commits.iloc[-1] if len(commits) else "", "dirty": int(self.runs["dirty"].eq(True).sum()),
+                "version": next(iter(self.runs.sort_values("date")["version"].dropna()[::-1]), ""),
+                "seeds": int(self.runs["seed"].nunique()),
                 "protocols": self.results.protocols, "notes": self.results.notes}
 
     def page(self, path: str, template: str, **content: Any) -> None:
@@ -106,7 +110,7 @@ class Site:
         root = "../" * path.count("/")
         text = self.environment.get_template(template).render(root=root, path=path, **content)
         text = re.sub(r"[ \t]+\n", "\n", re.sub(r"\n\s*\n+", "\n", text))
-        self.files[path] = text.replace(ROOT, root)
+        self.files[path] = with_permalinks(distinct_regions(text.replace(ROOT, root)))
 
     def later(self, path: str, head: str, template: str = "", **content: Any) -> None:
         """Puts a page into the navigation, if it has a head; it is rendered when all that stand there are known."""
@@ -210,6 +214,47 @@ class Site:
                 drawn = inline.sparkline(curve["frd"].tolist(), curve["kept"].clip(*up).tolist(), across, up)
                 drawings.setdefault(str(label), Markup(drawn))
         return drawings
+
+
+def with_permalinks(page: str) -> str:
+    """A page whose headings of sections have an id each and a link to themselves, which a script-less reader has too.
+
+    >>> with_permalinks("<h2>All runs</h2>")
+    '<h2 id="all-runs">All runs<a class="permalink" href="#all-runs" aria-label="Link to All runs"></a></h2>'
+    """
+    taken = set(re.findall(r' id="([^"]*)"', page))
+
+    def linked(found: re.Match[str]) -> str:
+        attributes, inner = found[1], found[2]
+        words = " ".join(re.sub(r"<[^>]*>", " ", inner).split())
+        if "tab-title" in attributes or not words:
+            return found[0]
+        own = re.search(r' id="([^"]*)"', attributes)
+        name = own[1] if own else slug(words).lower()
+        count = 2
+        while not own and name in taken:
+            name, count = f"{slug(words).lower()}-{count}", count + 1
+        taken.add(name)
+        link = f'<a class="permalink" href="#{name}" aria-label="Link to {words}"></a>'
+        return f'<h2{attributes}' + ("" if own else f' id="{name}"') + f">{inner}{link}</h2>"
+
+    return re.sub(r"<h2([^>]*)>(.*?)</h2>", linked, page, flags=re.S)
+
+
+def distinct_regions(page: str) -> str:
+    """A page on which no two regions have one name: who goes from region to region hears which it is.
+
+    >>> distinct_regions('<div role="region" aria-label="a"></div><div role="region" aria-label="a"></div>')
+    '<div role="region" aria-label="a"></div><div role="region" aria-label="a, 2"></div>'
+    """
+    counts: dict[str, int] = {}
+
+    def named(found: re.Match[str]) -> str:
+        counts[found[2]] = counts.get(found[2], 0) + 1
+        more = f", {counts[found[2]]}" if counts[found[2]] > 1 else ""
+        return f'{found[1]}aria-label="{found[2]}{more}"'
+
+    return re.sub(r'(<\w+[^>]* role="region"[^>]* )aria-label="([^"]*)"', named, page)
 
 
 class _Head(NamedTuple):

@@ -262,7 +262,8 @@ def about(site: Site) -> None:
         usual: dict[str, Any] = dict(cards.usual(list(runs.drop_duplicates("label")["protocol_settings"])))
         protocols.append(site.table(cards.settings_table(usual, f"protocol-{name}", f"Protocol {name}")))
     site.later("about.html", "About", methods=sorted(site.look), protocols=protocols,
-               log=site.table(views.changelog(site.runs)))
+               log=site.table(views.changelog(site.runs)), bibtex=cards.bibtex(site.facts))
+    site.later("submit.html", "Submit")
 
 
 def audited(site: Site) -> None:

@@ -1,0 +1,31 @@
+"""axe-core finds nothing wrong on any kind of page, light and dark, on a desk and on a phone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe: `make test-browser`")
+
+
+def kinds(site: Path) -> list[str]:
+    """One page of each kind: every page at the top, and the first below each folder."""
+    folders = [sorted(folder.glob("*.html"))[0] for folder in sorted(site.iterdir()) if any(folder.glob("*.html"))]
+    return [str(path.relative_to(site)) for path in (*sorted(site.glob("*.html")), *folders)]
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_kind_of_page_has_a_violation(page: Any, published: Path, scheme: str, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+    found = []
+    for path in kinds(published):
+        page.goto(f"{published.as_uri()}/{path}")
+        result = axe.Axe().run(page, options={"resultTypes": ["violations"]})
+        found += [f"{path}: {one['id']}: {node['target']} {node.get('failureSummary', '')}"
+                  for one in result.response["violations"] for node in one["nodes"][:3]]
+    assert len(kinds(published)) > 10
+    assert found == []
