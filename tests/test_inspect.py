@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
+import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +17,7 @@ from click.testing import CliRunner
 from PIL import Image
 from torch import nn
 
+from benchmark import datasets
 from benchmark.commands.inspect import command
 from benchmark.commands.report import command as report
 from benchmark.data.task import Side, Task
@@ -21,6 +26,10 @@ from benchmark.utils.errors import UserError
 from benchmark.utils.files import write_json
 from benchmark.utils.workspace import Workspace
 from methods.layers.prompts import PromptPool
+from reports import packing, records
+from reports.analysis import galleries
+from reports.analysis.results import Results
+from tests.sample_records import make_record
 
 RUNS = {"margin": (0, -1), "frozen": (0, -1), "crt": (0,)}
 
@@ -144,4 +153,43 @@ def test_mistakes_are_told(workspace: Workspace, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="finished run"):
         inspect.opened(tmp_path)
     with pytest.raises(UserError, match="weights"):
-        inspect.opened(folder_of(workspace, "frozen"))
+        shutil.copytree(folder_of(workspace, "crt"), tmp_path / "run", ignore=shutil.ignore_patterns("*.safetensors"))
+        inspect.opened(tmp_path / "run")
+
+
+def test_the_best_the_median_and_the_frozen_network_stand_side_by_side(workspace: Workspace, tmp_path: Path) -> None:
+    """Without the name of a run; what is shown is what a brute-force search finds, also from packed records."""
+    arguments = ["--no-umap", "--queries", "2", "--device", "cpu", "--work", str(workspace.root)]
+    result = CliRunner().invoke(command, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    assert len(list(workspace.runs.rglob(galleries.NAME))) >= 2
+    shown = (workspace.leaderboard / "gallery.html").read_text()
+    packing.pack([workspace.runs], tmp_path / "packed")
+    assert CliRunner().invoke(report, ["--records", str(tmp_path / "packed"), "--out", str(tmp_path / "site"),
+                                       "--work", str(tmp_path / "none")], catch_exceptions=False).exit_code == 0
+    again = (tmp_path / "site" / "gallery.html").read_text()
+    pictures = re.findall(r"data:image/png;base64,([^\"]+)", shown)
+    assert pictures == re.findall(r"data:image/png;base64,([^\"]+)", again)
+    assert len(pictures) >= 2 * 2 * (1 + inspect.NEIGHBOURS)
+    for text in pictures:
+        with Image.open(io.BytesIO(base64.b64decode(text))) as picture:
+            assert max(picture.size) <= inspect.THUMBNAIL
+    run = folder_of(workspace, "frozen")
+    content = json.loads((run / galleries.NAME).read_text())
+    queries = np.load(run / "queries.npz")
+    counted = queries["counted"]
+    assert content["right"] == pytest.approx((queries["first_hit"][counted] == 1).mean(), abs=1e-4)
+
+
+def test_pictures_of_other_datasets_stay_out_of_records() -> None:
+    shown = {name for name in datasets.names() if datasets.get(name).embedded}
+    assert {name.split("-")[0] for name in shown} == {"glyphs"}
+
+
+def test_a_damaged_gallery_is_left_out(tmp_path: Path) -> None:
+    records.write(tmp_path / "a", make_record("glyphs", 1, "margin", 0, 0.5))
+    good = {"schema": 1, "right": 0.5, "classes": {"1": "a"}, "images": {"1": "aGVsbG8="}, "rows": [["1", []]]}
+    write_json(tmp_path / "a" / galleries.NAME, good)
+    frame = Results(records.collect(tmp_path)).runs
+    with pytest.warns(UserWarning, match="no PNG"):
+        assert galleries.collect(frame).empty

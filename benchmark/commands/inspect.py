@@ -10,7 +10,7 @@ from benchmark.utils.workspace import Workspace, workspace_options
 
 
 @click.command(name="inspect")
-@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path, file_okay=False))
+@click.argument("runs", nargs=-1, type=click.Path(path_type=Path, file_okay=False))
 @click.option("--queries", type=click.IntRange(1, 50), default=8, show_default=True, help="Rows of each gallery.")
 @click.option("--no-umap", is_flag=True, help="Leave the embedding in the plane out (it takes longest).")
 @click.option("--only", is_flag=True, help="Not also the same method on the splits of least and greatest distance.")
@@ -24,19 +24,22 @@ def command(workspace: Workspace, runs: tuple[Path, ...], queries: int, no_umap:
             device: str | None, plugins: tuple[str, ...]) -> None:
     """Show what finished RUNS retrieve: galleries of sampled and worst queries, the embedding in the plane.
 
-    RUN is the folder of a run, WORK/runs/DATASET/SPLIT/METHOD/sSEED-HASH. PUMA's prompt weights and CRT's maps of
+    RUN is the folder of a run, WORK/runs/DATASET/SPLIT/METHOD/sSEED-HASH; without one, the best, the median and the
+    frozen network on the nearest and the farthest split of each ladder are looked into, which the page Retrieval of
+    the leaderboard shows side by side. PUMA's prompt weights and CRT's maps of
     prototypes are added for these methods. The leaderboard is built again, with a page for each run that was
     looked into.
     """
     import methods
     from benchmark.posthoc import leaderboard
-    from benchmark.posthoc.inspect import inspect
+    from benchmark.posthoc.inspect import inspect, typical
 
     for plugin in plugins:
         methods.load_plugin(plugin)
-    for run in runs:
-        for path in inspect(workspace, run, queries=queries, plane=not no_umap, ends=not only, dataset=dataset,
-                            device=device):
+    chosen = runs or typical(leaderboard.collect(workspace).results)
+    for run in chosen:
+        for path in inspect(workspace, run, queries=queries, plane=not no_umap, ends=bool(runs) and not only,
+                            dataset=dataset, device=device):
             click.echo(f"looked into {path.parent.parent}")
     index = leaderboard.collect(workspace).build()
     click.echo(f"Pages: {(index.parent / 'inspect').resolve()}")

@@ -57,6 +57,11 @@ class Finished:
         except (OSError, ValueError, KeyError):
             return self.spec.dataset
 
+    @property
+    def untrained(self) -> bool:
+        """Whether it is the frozen backbone, which is the same without kept weights."""
+        return self.spec.method == "frozen" and not (self.folder / weights.RUN).is_file()
+
     def _same_files(self, index: DatasetIndex, contents: str) -> bool:
         """Whether list and files are those of the run; `contents` is not asked for where either is not known."""
         return index.hash == self.spec.dataset_hash and (not self.spec.contents or contents in ("", self.spec.contents))
@@ -76,6 +81,8 @@ class Finished:
         """The trained method, which saw this many classes, in evaluation mode on the CPU; nothing in it trains."""
         backbone = create(self.protocol.backbone, frozen_norm=self.protocol.frozen_norm)
         method = self.spec.build(backbone, classes)
+        if self.untrained:
+            return method.eval().requires_grad_(False)
         try:
             method.load_state_dict(load_file(self.folder / weights.RUN))
         except (RuntimeError, OSError) as error:

@@ -6,6 +6,8 @@ makes a page. Nothing is trained; the embeddings are made again from the kept we
 
 from __future__ import annotations
 
+import base64
+import io
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +21,7 @@ from torch import Tensor
 from benchmark import datasets
 from benchmark.config.spec import RunSpec
 from benchmark.data import ladders, weights
-from benchmark.data.store import open_store
+from benchmark.data.store import ImageStore, open_store
 from benchmark.data.task import Side
 from benchmark.datasets import DatasetIndex
 from benchmark.metrics import search
@@ -30,12 +32,16 @@ from benchmark.training import train
 from benchmark.utils.errors import UserError
 from benchmark.utils.files import write_json
 from benchmark.utils.workspace import Workspace
+from reports.analysis import galleries, standings
+from reports.analysis.results import Results
 from reports.html.extras import INSPECTION, SCHEMA
 from splits.manifest import Ladder
 
 NEIGHBOURS = 7
 SIDE = 112
 """Pixels of the longer side of a picture in a gallery."""
+THUMBNAIL = 48
+"""Pixels of a picture that is packed with a record, in eight greys."""
 MOST_POINTS = 3000
 """Test images that the plane shows."""
 
@@ -58,9 +64,10 @@ def opened(folder: Path) -> Finished:
     """The run in a folder; a UserError where it is none, is not finished or kept no weights."""
     if not (folder / "record.json").is_file():
         raise UserError(f"{folder} is not the folder of a finished run, such as WORK/runs/DATASET/SPLIT/METHOD/s0-HASH")
-    if not (folder / weights.RUN).is_file():
+    run = Finished.at(folder)
+    if not (folder / weights.RUN).is_file() and not run.untrained:
         raise UserError(f"{folder} kept no weights (nothing was trained, or they were deleted): nothing to look into")
-    return Finished.at(folder)
+    return run
 
 
 def indexed(run: Finished, workspace: Workspace, dataset: str | None) -> DatasetIndex:
@@ -85,7 +92,7 @@ def with_ends(run: Finished, index: DatasetIndex, ladder: Ladder, workspace: Wor
     for split in sorted(wanted):
         home = workspace.runs / run.spec.dataset / str(split) / run.folder.parent.name
         for folder in sorted(home.glob(f"s{run.spec.seed}-*")):
-            if (folder / "record.json").is_file() and (folder / weights.RUN).is_file():
+            if (folder / "record.json").is_file() and (run.untrained or (folder / weights.RUN).is_file()):
                 other = opened(folder)
                 if kind(other.spec) == kind(run.spec) and other.fits(index, ladder, run.spec.contents):
                     by_split[split] = other
@@ -121,25 +128,44 @@ def inspect(workspace: Workspace, folder: Path, *, queries: int = 8, plane: bool
         shutil.rmtree(home, ignore_errors=True)
         home.mkdir()
         retrieved = retrieve(task.test, embeddings)
-        galleries = [gallery(task.test, retrieved, kind, queries, seed) for kind in ("sampled", "worst")]
-        shown = sorted({image for part in galleries for row in part["rows"]
+        galleries_made = [gallery(task.test, retrieved, kind, queries, seed) for kind in ("sampled", "worst")]
+        shown = sorted({image for part in galleries_made for row in part["rows"]
                         for image in (row["query"]["id"], *(each["id"] for each in row["neighbours"]))})
         for image in shown:
             picture(store.image(image)).save(home / _name(image))
         figures = []
         if plane:
-            named = _first_classes(galleries[0])
+            named = _first_classes(galleries_made[0])
             figures.append(embedding_figures.plane(task, embeddings, home, named, MOST_POINTS, seed))
         figures += embedding_figures.figures(watched, task, store, loader, home, seed)
         names = sorted(path.name for path in home.iterdir())
         right = float((task.test.labels[retrieved.neighbours[:, 0]] == task.test.labels[retrieved.queries]).mean())
+        if datasets.get(dataset or one.dataset).embedded:  # drawn here: everybody may have the pictures
+            write_json(one.folder / galleries.NAME, compact(galleries_made[0], store, right))
         write_json(one.folder / INSPECTION, {
-            "schema": SCHEMA, "run": one.spec.identity, "side": SIDE, "galleries": galleries, "figures": figures,
+            "schema": SCHEMA, "run": one.spec.identity, "side": SIDE, "galleries": galleries_made, "figures": figures,
             "files": names, "lead": f"{len(retrieved.queries):,} queries among {len(task.test):,} images of "
                                     f"{len(task.test.classes):,} classes that were not trained on; the first answer is "
                                     f"right for {100 * right:.1f} % of them."})
         written.append(one.folder / INSPECTION)
     return written
+
+
+def typical(results: Results) -> list[Path]:
+    """Of each ladder the runs of the best, the median and the frozen row on its nearest and its farthest split."""
+    board, found = standings.of(results), []
+    board = board[(board["kind"] == "ladder") & (board["metric"] == results.metrics[0])]
+    for dataset, rows in board.groupby("board", sort=True):
+        ranked = standings.in_order(rows)
+        frozen = results.runs.loc[results.runs["base_method"] == "frozen", "label"]
+        labels = [*ranked[:1], *ranked[len(ranked) // 2:][:1], *rows.loc[rows["label"].isin(frozen), "label"][:1]]
+        ends = sorted(results.ladders[str(dataset)], key=lambda rung: rung[1])
+        for label in dict.fromkeys(labels):
+            for split in (ends[0][0], ends[-1][0]):
+                runs = results.runs[(results.runs["dataset"] == dataset) & (results.runs["label"] == label)
+                                    & (results.runs["split"] == split)]
+                found += [Path(path) for path in runs.sort_values("seed")["path"][:1]]
+    return found
 
 
 def retrieve(side: Side, embeddings: Tensor) -> Retrieved:
@@ -190,6 +216,22 @@ def gallery(side: Side, retrieved: Retrieved, kind: str, count: int, seed: int) 
             _shot(side, row) | {"right": bool(side.labels[row] == own), "similarity": float(similarity)}
             for row, similarity in zip(retrieved.neighbours[i], retrieved.similarities[i]) if np.isfinite(similarity)]})
     return {"kind": kind, "title": title, "note": note, "neighbours": NEIGHBOURS, "rows": rows}
+
+
+def compact(shown: dict[str, Any], store: ImageStore, right: float) -> dict[str, Any]:
+    """A gallery with its pictures in one object, small enough to be packed with a record, see `galleries.collect`."""
+    shots = [shot for row in shown["rows"] for shot in (row["query"], *row["neighbours"])]
+    images = {}
+    for image in sorted({shot["id"] for shot in shots}):
+        content = io.BytesIO()
+        small = Image.fromarray(np.ascontiguousarray(store.image(image)))
+        small.thumbnail((THUMBNAIL, THUMBNAIL), Image.Resampling.LANCZOS)
+        small.convert("L").quantize(8).save(content, "PNG", optimize=True)
+        images[str(image)] = base64.b64encode(content.getvalue()).decode()
+    return {"schema": galleries.SCHEMA, "right": round(right, 5), "images": images,
+            "classes": {str(shot["id"]): shot["class"] for shot in shots},
+            "rows": [[str(row["query"]["id"]), [[str(one["id"]), round(one["similarity"], 3)]
+                                                for one in row["neighbours"]]] for row in shown["rows"]]}
 
 
 def _shot(side: Side, row: int) -> dict[str, Any]:

@@ -16,6 +16,11 @@ RIVALS = 2
 """Rows shown above and below a row as its nearest rivals."""
 
 
+def of(results: Results) -> pd.DataFrame:
+    """The standings of some results, computed once."""
+    return results.once("standings", lambda: standings(results))
+
+
 def standings(results: Results) -> pd.DataFrame:
     """One line a row and board: `label`, `board`, `kind` (ladder, mean, split, union), `metric`, score, rank.
 
@@ -93,6 +98,15 @@ def headline(known: pd.DataFrame, label: str) -> list[dict[Any, Any]]:
     first = here[here["kind"] != "split"]
     return [line | {"rank_text": rank_text(line), "what": WORDS[line["kind"]]}
             for line in (first if len(first) else here).to_dict("records")]
+
+
+def in_order(lines: pd.DataFrame) -> list[str]:
+    """The labels of one board, best first: those with a rank, or by the farthest split where no ladder is whole."""
+    ranked = lines[lines["rank"].notna()].sort_values(["score", "label"], ascending=[False, True])
+    if ranked.empty:
+        trained = lines[~lines["baseline"].astype(bool) & lines["farthest"].notna()]
+        ranked = trained.sort_values(["farthest", "label"], ascending=[False, True])
+    return ranked["label"].tolist()
 
 
 def rivals(known: pd.DataFrame, line: dict[Any, Any]) -> list[dict[Any, Any]]:

@@ -17,14 +17,9 @@ from reports.html.rendering import Site
 from reports.tables import boards as tables
 
 
-def known_standings(site: Site) -> pd.DataFrame:
-    """Where every row stands, computed once for all pages."""
-    return site.results.once("standings", lambda: standings.standings(site.results))
-
-
 def write(site: Site, label: str, runs: pd.DataFrame, extras: Extras) -> None:
     """The page of one row: its curve over all others, its boards and rivals, then training, runs and settings."""
-    known, name = known_standings(site), site.slug(label)
+    known, name = standings.of(site.results), site.slug(label)
     newest = runs.sort_values(["date", "identity"], na_position="first").iloc[-1]
     facts = {key: None if tables.missing(value) else value for key, value in newest.items()}
     first = standings.headline(known, label)

@@ -15,9 +15,11 @@ from reports.analysis import (
     correlations,
     factors,
     fewshot,
+    galleries,
     published,
     significance,
     spectra,
+    standings,
     statistics,
     transfer,
     tuning,
@@ -249,6 +251,16 @@ def tuned(site: Site) -> None:
                    tables=[site.table(tuning.board(site.searches)), _beginning(site, tuning.trials(site.searches))])
 
 
+def retrieved(site: Site) -> None:
+    """What the best, the median and the frozen network find for the same queries, where runs left galleries."""
+    known = galleries.collect(site.runs)
+    if len(known):
+        board = standings.of(site.results)
+        panels = galleries.chosen(known, board[board["metric"] == site.metrics[0]])
+        if panels:
+            site.later("gallery.html", "Retrieval", panels=panels)
+
+
 def papers(site: Site) -> None:
     """The papers' own tables as boards."""
     site.later("published.html", "Published",
@@ -272,4 +284,4 @@ def audited(site: Site) -> None:
     site.later("audit.html", "Audit", lines=audit.summary(findings), table=site.table(audit.audit_table(findings)))
 
 
-STUDIES = (compare, statistical, structural, few_shot, drift, across, varied, tuned, papers, audited, about)
+STUDIES = (compare, statistical, structural, few_shot, drift, across, retrieved, varied, tuned, papers, audited, about)
