@@ -29,12 +29,24 @@ def study() -> Results:
 
 
 def test_equal_rows_of_simulated_boards_are_told_apart_in_six_of_a_hundred_at_most() -> None:
-    boards = 30
+    boards = 12
     for kind in bench_ranks.KINDS:
         found = [bench_ranks.familywise(kind, pattern, seeds, boards) for pattern in bench_ranks.PATTERNS
                  for seeds in bench_ranks.SEEDS]
-        assert np.mean(found, axis=0)[0] <= 0.06
-        assert max(error for error, _, _ in found) <= 0.12
+        assert np.mean(found, axis=0)[0] <= 0.1  # each is the larger of two
+        assert max(error for error, _, _ in found) <= 0.26
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", bench_ranks.SEEDS)
+@pytest.mark.parametrize("pattern", bench_ranks.PATTERNS)
+@pytest.mark.parametrize("kind", bench_ranks.KINDS)
+def test_the_familywise_error_is_six_percent_at_most(kind: str, pattern: str, seeds: int) -> None:
+    """Fresh boards each time, in every setting and in the worse of its two rankings, within three binomial errors."""
+    boards, start = 1000, int(np.random.default_rng().integers(2**31))
+    error, width, tied = bench_ranks.familywise(kind, pattern, seeds, boards, start=start)
+    print(f"{kind}, {pattern}, {seeds} seeds: error {error:.3f}, width of ranks {width:.1f}, tied with best {tied:.1f}")
+    assert error <= 0.06 + 3 * np.sqrt(0.06 * 0.94 / boards), f"boards of the seed {start}"
 
 
 @pytest.mark.parametrize(("kind", "pattern"), [("union", "backbones"), ("ladder", "heteroscedastic")])

@@ -121,6 +121,18 @@ def test_a_link_to_compare_names_rows_by_their_pages(built: Path) -> None:
     assert 'href="../compare.html#pin=margin|s2sd"' in text
 
 
+def test_a_drawn_curve_has_the_numbers_of_the_csv(built: Path) -> None:
+    with (built / "data" / "glyphs-recall-1.csv").open() as file:
+        rows = {row["method"]: row for row in csv.DictReader(file)}
+    for label in METHODS:
+        text = (built / "method" / f"{label}.html").read_text()
+        said = re.search(rf'<desc id="{label}-glyphs-desc">{label}: (.*?)\. In grey', text)
+        assert said, label
+        drawn = re.findall(r"([\d.]+) at distance", said[1])
+        rungs = [value for key, value in rows[label].items() if re.fullmatch(r"rung\d+", key)]
+        assert drawn == [f"{100 * float(value):.1f}" for value in rungs]
+
+
 def test_the_curve_stands_at_its_numbers() -> None:
     own = [(10.0, 80.0, 1.0), (30.0, 60.0, 2.0)]
     drawn = standing.shift_curve(own, [[(10.0, 20.0, 0.0), (30.0, 100.0, 0.0)]], (), "a", styles(["a"])["a"], "n", "t",

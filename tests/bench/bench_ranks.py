@@ -26,6 +26,8 @@ BLOCKS = {"ladder": (((0.70, 14), (0.66, 8), (0.56, 12), (0.30, 6)), ((0.71, 4),
 """(true score, how many rows have it) of the two backbones."""
 LADDER = (98.0, 131.0, 172.0, 236.0, 309.0)
 CLASSES, DRAWS = 60, 200
+EXPECTED = 500
+"""Further seeds from which the expected score of a row of a union is known."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +68,10 @@ def simulated(kind: str, pattern: str, seeds: int, rng: np.random.Generator,
     if kind == "union":
         parts = np.linspace(-0.5, 0.5, 8) * (1 - truth)[:, None]
         level = 8 / (1 / (truth[:, None] + parts)).sum(axis=1)
-        noise = rng.standard_normal((m, seeds, 8)) * np.sqrt(8) * spread[:, None, None]
+        noise = rng.standard_normal((m, seeds + EXPECTED, 8)) * np.sqrt(8) * spread[:, None, None]
         scores = 8 / (1 / np.clip(truth[:, None, None] + parts[:, None, :] + noise, 0.02, 1)).sum(axis=2)
+        # noise in its parts lowers a harmonic mean: rows that vary differently are equal where it is made up for
+        scores = scores[:, :seeds] + (level - scores[:, seeds:].mean(axis=1))[:, None]
         return SimulatedBoard(level.round(9), backbones, scores.mean(1), scores.std(1, ddof=1), seeds,
                               np.full((m, 2), np.nan), None)
     weights, rungs = ags_weights(LADDER), len(LADDER)
@@ -103,10 +107,10 @@ def judged(board: SimulatedBoard, before: bool = False) -> list[tuple[bool, floa
 
 
 def familywise(kind: str, pattern: str, seeds: int, boards: int, before: bool = False, start: int = 0) -> np.ndarray:
-    """(error, width, tied with the best): means over the rankings of so many boards."""
+    """(error, width, tied with the best) over so many boards: the larger error of the two rankings, else their mean."""
     rng = np.random.default_rng([start, KINDS.index(kind), PATTERNS.index(pattern), seeds])
-    return np.mean([one for _ in range(boards)
-                    for one in judged(simulated(kind, pattern, seeds, rng), before)], axis=0)
+    found = np.mean([judged(simulated(kind, pattern, seeds, rng), before) for _ in range(boards)], axis=0)
+    return np.array([found[:, 0].max(), *found[:, 1:].mean(axis=0)])
 
 
 def measure(device: str) -> Iterator[Row]:
