@@ -32,7 +32,7 @@ report: $(READY) ## Build the leaderboard from the finished runs; where there ar
 	$(OODML) report $(if $(shell find $(WORK)/runs -name record.json -print -quit 2>/dev/null),,$(PUBLISHED))
 
 pages: $(READY) ## Build what is published, the leaderboard of the published records, in the folder PAGES
-	$(OODML) report $(PUBLISHED) --out $(PAGES)
+	$(OODML) report $(PUBLISHED) --out $(PAGES) $(if $(URL),--url $(URL))
 
 PACKS ?= $(wildcard reports/data/submissions/*/)
 submissions: $(READY) ## Check the submitted packs, or PACKS: every score is computed again

@@ -36,7 +36,8 @@ def write(site: Site, label: str, runs: pd.DataFrame, extras: Extras) -> None:
               standing=site.table(standings.of_row(known, label, f"{name}-boards")),
               commands=sorted({cards.again(str(command)) for command in runs["command"].dropna()}),
               said=site.table(said) if said else None, settings=site.table(settings), protocol=site.table(protocol),
-              inspected=extras.of_runs(site, runs),
+              card=site.table(cards.settings_table(newest["card"], f"{name}-card", f"Card of {label}"))
+              if isinstance(newest["card"], dict) else None, inspected=extras.of_runs(site, runs),
               runs=site.table(views.runs_table(runs, f"{name}-runs", f"All runs of {label}")))
 
 
