@@ -170,13 +170,18 @@ def test_the_best_the_median_and_the_frozen_network_stand_side_by_side(workspace
     again = (tmp_path / "site" / "gallery.html").read_text()
     pictures = re.findall(r"data:image/png;base64,([^\"]+)", shown)
     assert pictures == re.findall(r"data:image/png;base64,([^\"]+)", again)
-    assert len(pictures) >= 2 * 2 * (1 + inspect.NEIGHBOURS)
+    assert len(pictures) >= 2 * (1 + inspect.NEIGHBOURS)
     for text in pictures:
         with Image.open(io.BytesIO(base64.b64decode(text))) as picture:
             assert max(picture.size) <= inspect.THUMBNAIL
-    run = folder_of(workspace, "frozen")
+    run = folder_of(workspace, "margin")
     content = json.loads((run / galleries.NAME).read_text())
     assert content["right"] == pytest.approx(records.read(run)["scores"]["last"]["recall@1"], abs=1e-4)
+
+
+def test_a_frozen_network_without_pretraining_cannot_be_made_again(workspace: Workspace) -> None:
+    with pytest.raises(UserError, match="weights"):
+        inspect.opened(folder_of(workspace, "frozen"))
 
 
 def test_pictures_of_other_datasets_stay_out_of_records() -> None:

@@ -59,8 +59,11 @@ class Finished:
 
     @property
     def untrained(self) -> bool:
-        """Whether it is the frozen backbone, which is the same without kept weights."""
-        return self.spec.method == "frozen" and not (self.folder / weights.RUN).is_file()
+        """Whether it is the frozen backbone with pretrained weights that are at hand: it is made again without any kept.
+        """
+        return (self.spec.method == "frozen" and self.spec.weights != weights.SCRATCH
+                and not (self.folder / weights.RUN).is_file()
+                and weights.identify(self.protocol.backbone, None) == self.spec.weights)
 
     def _same_files(self, index: DatasetIndex, contents: str) -> bool:
         """Whether list and files are those of the run; `contents` is not asked for where either is not known."""
@@ -79,10 +82,11 @@ class Finished:
 
     def rebuild(self, classes: int) -> Method:
         """The trained method, which saw this many classes, in evaluation mode on the CPU; nothing in it trains."""
+        if self.untrained:
+            whole = weights.pretrained(self.protocol.backbone, None, frozen_norm=self.protocol.frozen_norm)
+            return self.spec.build(whole, classes).eval().requires_grad_(False)
         backbone = create(self.protocol.backbone, frozen_norm=self.protocol.frozen_norm)
         method = self.spec.build(backbone, classes)
-        if self.untrained:
-            return method.eval().requires_grad_(False)
         try:
             method.load_state_dict(load_file(self.folder / weights.RUN))
         except (RuntimeError, OSError) as error:

@@ -152,7 +152,10 @@ def inspect(workspace: Workspace, folder: Path, *, queries: int = 8, plane: bool
 
 
 def typical(results: Results) -> list[Path]:
-    """Of each ladder the runs of the best, the median and the frozen row on its nearest and its farthest split."""
+    """Of each ladder the runs of the best, the median and the frozen row on its nearest and its farthest split.
+
+    Those that kept no weights are left out.
+    """
     board, found = standings.of(results), []
     board = board[(board["kind"] == "ladder") & (board["metric"] == results.metrics[0])]
     for dataset, rows in board.groupby("board", sort=True):
@@ -165,7 +168,7 @@ def typical(results: Results) -> list[Path]:
                 runs = results.runs[(results.runs["dataset"] == dataset) & (results.runs["label"] == label)
                                     & (results.runs["split"] == split)]
                 found += [Path(path) for path in runs.sort_values("seed")["path"][:1]]
-    return found
+    return [run for run in found if (run / weights.RUN).is_file() or Finished.at(run).untrained]
 
 
 def retrieve(side: Side, embeddings: Tensor) -> Retrieved:
