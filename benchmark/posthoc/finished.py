@@ -59,8 +59,7 @@ class Finished:
 
     @property
     def untrained(self) -> bool:
-        """Whether it is the frozen backbone with pretrained weights that are at hand: it is made again without any kept.
-        """
+        """Whether it is the frozen backbone and its pretrained weights are at hand, from which it is made again."""
         return (self.spec.method == "frozen" and self.spec.weights != weights.SCRATCH
                 and not (self.folder / weights.RUN).is_file()
                 and weights.identify(self.protocol.backbone, None) == self.spec.weights)
