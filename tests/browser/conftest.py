@@ -1,0 +1,69 @@
+"""Chromium, and two sites to drive in it: one of made-up records and one of the published ones."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from benchmark.commands.report import command as report
+from reports import records, site
+from reports.analysis.results import Results
+from tests.sample_records import write_sample
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+RECORDS = Path(__file__).parents[2] / "reports" / "data" / "records"
+METHODS = {"frozen": 0.23, "margin": 0.66, "s2sd": 0.73, "proxyanchor": 0.70, "multisimilarity": 0.7}
+
+
+def chromium() -> str:
+    return os.environ.get("OODML_BROWSER") or next((found for name in BROWSERS if (found := shutil.which(name))), "")
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    runs = tmp_path_factory.mktemp("work") / "runs"
+    write_sample(runs, METHODS, ("glyphs", "cars"), seeds=2, queries=True)
+    frame, lost = records.scan(runs)
+    return site.build(Results(frame), lost, tmp_path_factory.mktemp("site")).parent
+
+
+@pytest.fixture(scope="session")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site of the records that come with the project."""
+    work = tmp_path_factory.mktemp("published")
+    result = CliRunner().invoke(report, ["--records", str(RECORDS), "--work", str(work)])
+    assert result.exit_code == 0, result.output
+    return work / "leaderboard"
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: `make test-browser`")
+    if not chromium():
+        pytest.skip("no Chromium on this machine: `make test-browser` installs it")
+    with playwright.sync_playwright() as started:
+        launched = started.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        yield launched
+        launched.close()
+
+
+@pytest.fixture
+def page(browser: Any) -> Iterator[Any]:
+    """A page on which no script may fail, nothing may be logged as an error and no other host may be asked."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, accept_downloads=True)
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    opened = context.new_page()
+    wrong: list[str] = []
+    opened.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
+    opened.on("pageerror", lambda error: wrong.append(str(error)))
+    opened.on("request", lambda request: None if request.url.startswith(("file:", "data:", "blob:"))
+              else wrong.append(request.url))
+    yield opened
+    context.close()
+    assert wrong == []
