@@ -27,9 +27,9 @@ def interval(value: float, low: float, high: float, left: float, right: float) -
     """A score as a dot on the bar of its interval, on a scale common to all rows; empty where it lies outside."""
     if not left <= value <= right or right <= left:
         return ""
-    dot, start, end = (3 + 84 * (min(max(at, left), right) - left) / (right - left) for at in (value, low, high))
-    return (f'<svg class="interval" viewBox="0 0 90 14" aria-hidden="true"><path d="M{start:.1f} 7H{end:.1f}"/>'
-            f'<circle cx="{dot:.1f}" cy="7" r="2.4"/></svg>')
+    dot, start, end = (3 + 104 * (min(max(at, left), right) - left) / (right - left) for at in (value, low, high))
+    return (f'<svg class="interval" viewBox="0 0 110 14" aria-hidden="true"><path d="M{start:.1f} 7H{end:.1f}"/>'
+            f'<circle cx="{dot:.1f}" cy="7" r="2"/></svg>')
 
 
 def training_curves(curves: Sequence[tuple[str, list[dict[str, Any]]]], name: str, title: str, metric: str) -> str:

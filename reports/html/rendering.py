@@ -12,7 +12,8 @@ import jinja2
 import pandas as pd
 from markupsafe import Markup, escape
 
-from reports.analysis import views
+from reports.aggregate import key_of
+from reports.analysis import pretraining, views
 from reports.analysis.results import Results
 from reports.analysis.tuning import Search
 from reports.figures import drawing, inline
@@ -147,6 +148,7 @@ class Site:
         heat = [min(heat), max(heat)] if heat else []
         marks = [table.marks(column) for column in columns]
         rows: list[dict[str, Any]] = []
+        seen = self._pretraining(table)
         names = [column.key for column in columns].index("method") if labelled else 0
         ours = {row["backbone"] for row in table.rows if row["source"] != "published"} if labelled else set()
         several = len(ours) > 1
@@ -172,12 +174,22 @@ class Site:
             facets = (f' data-{kind}="{escape(str(value))}"' for kind, value in kinds.items()
                       if value and not pd.isna(value))
             rows.append({"cells": Markup("".join(cells)), "baseline": baseline, "facets": Markup("".join(facets)),
-                         "group": str(row[table.grouped]) if table.grouped else "",
+                         "group": seen.get(row["network"], str(row["network"])) if "network" in row else "",
                          "incomplete": "rank" in row and pd.isna(row["rank"]) and not baseline})
-        grouped = table.grouped if len({row["group"] for row in rows}) > 1 else ""
+        grouped = bool(seen) or len({row["group"] for row in rows}) > 1
         return {"name": name, "caption": table.caption, "note": table.note, "columns": columns, "rows": rows,
                 "meanings": [c for c in columns if c.about and not c.heat], "grouped": grouped,
                 "csv": f"data/{name}.csv", "names": formats.headers(column.key for column in columns)}
+
+    def _pretraining(self, table: Table) -> dict[str, str]:
+        """For each network of a board its name with what it was pretrained on, as far as that is known."""
+        said: dict[str, str] = {}
+        laddered = [name for name in self.datasets if key_of("ags", name) in table.frame]
+        for row in table.rows if "network" in table.frame and "weights" in table.frame else ():
+            text = pretraining.told(str(row["weights"] or ""), [*laddered, str(row.get("dataset", ""))])
+            if text and row["network"] not in said:
+                said[row["network"]] = f"{row['network']}, {text}"
+        return said
 
     def _intervals(self, table: Table) -> dict[int, str]:
         """The first score of each row as a dot on its interval, where ranked rows have some."""

@@ -100,7 +100,7 @@ def test_figures_show_the_best_or_a_family_and_zoom(page: Any, published: Path) 
     families = svg.evaluate("svg => [...svg.querySelectorAll('g.line:not(.baseline)')]"
                             ".filter(g => g.style.display !== 'none').map(g => g.dataset.family)")
     assert set(families) == {"proxy"}
-    visit(page, published, page.url.partition("/leaderboard/")[2])
+    visit(page, published, "dataset/" + page.url.rpartition("/")[2])
     assert page.locator("[data-zoom]:visible").first.get_attribute("aria-pressed") == "true"
 
 
