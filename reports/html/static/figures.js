@@ -41,10 +41,8 @@ oodml.figures = () => {
         band: find("band"), stroke: find("stroke"), marks: find("marks"), tie: find("tie"), name: find("name"),
         text: find("name").textContent };
     });
-    const clip = document.createElementNS("http://www.w3.org/2000/svg", "clipPath");
-    clip.id = "clip-" + number;
-    clip.innerHTML = "<rect/>";
-    svg.append(clip);
+    svg.insertAdjacentHTML("beforeend", '<clipPath id="clip-' + number + '"><rect/></clipPath>');
+    const clip = svg.lastElementChild;
     const { downwards, slanted, zero, height, deep, left } = svg.dataset;
     const sign = downwards ? -1 : 1;
     const ranked = lines.filter((line) => !line.baseline).sort((a, b) => sign * (mean(b.y) - mean(a.y)));
