@@ -133,8 +133,9 @@ def typed(frame: pd.DataFrame) -> pd.DataFrame:
     """The runs with `base_method`, and `baseline` for those of a frozen or a random network, if not there yet."""
     if "baseline" in frame:
         return frame
-    return frame.assign(base_method=frame["method"],
-                        baseline=frame["family"].eq("floor") | frame["method"].isin(BASELINES))
+    baseline = frame["family"].eq("floor") | frame["method"].isin(BASELINES)
+    family = frame["family"].mask(baseline, "baseline")
+    return frame.assign(base_method=frame["method"], baseline=baseline, family=family)
 
 
 def labels(frame: pd.DataFrame) -> dict[tuple[str, ...], str]:

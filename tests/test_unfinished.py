@@ -109,15 +109,14 @@ def test_names_stay_inside_the_figure_and_at_the_end_of_their_curve(runs: Path) 
                           for i, label in enumerate(labels) for split, frd in LADDERS["glyphs"]],
                          columns=["label", "split", "frd", "score", "std", "kind", "baseline"])
     short = cells[(cells["label"] != "method-3") | (cells["split"] <= 2)]
-    drawn = ladders.ladder_curve(short, drawing.styles(labels), "a", "A", "recall@1", relative=False)
+    drawn = ladders.ladder_curve(short, drawing.styles(labels), "a", "A", "recall@1")
     width, height = map(float, re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', drawn)[0])
-    places = {}
-    for label in labels:
-        around = drawn[drawn.rindex("<g id=", 0, drawn.index(f">{label}</text>")):]
-        x, y = re.findall(r"(?:translate\(|x=\")([\d.]+)[ ,\"]+(?:y=\")?([\d.]+)", around)[0]
-        places[label] = float(x), float(y)
+    places = {label: place for label, place in texts(drawn).items() if label in labels}
+    assert len(places) == len(labels)
     assert all(0 < y < height for _, y in places.values())
     assert places["method-3"][0] < 0.5 * width < places["method-0"][0]
+    heights = sorted(y for label, (_, y) in places.items() if label != "method-3")
+    assert min(high - low for low, high in pairwise(heights)) > 11
 
 
 def study(tmp_path: Path) -> progress.StudyProgress:
@@ -212,7 +211,7 @@ def test_names_in_figures_keep_their_digits() -> None:
     assert label in told
     assert "A 0.1234" in told
     assert any(text.endswith(f"{label} ends at 70.0.") for text in told)
-    numbers = [number for element in root.iter() for value in element.attrib.values()
+    numbers = [number for element in root.iter() for key, value in element.attrib.items() if key != "data-method"
                for number in re.findall(r"\.(\d+)", value)]
     assert len(numbers) > 50
     assert max(map(len, numbers)) == 2
@@ -233,19 +232,22 @@ def test_the_parts_of_a_union_are_named_apart_and_inside_and_so_are_the_best_row
     labels = [f"method-{i:02d}" for i in range(30)]
     board = pd.DataFrame([{"label": label, "baseline": False} | {f"recall:{part}": 0.9 - 0.01 * i for part in sizes}
                           for i, label in enumerate(labels)])
-    look = drawing.styles_of(labels, drawing.styles(labels[20:] + labels[:20]))
+    look = drawing.styles(labels, rankings=[labels[20:] + labels[:20], labels])
     drawn = ladders.size_bias(board, sizes, look, "a", "A", "recall@1")
+    assert [len({look[label].colour for label in eight}) for eight in (labels[:8], labels[20:28])] == [8, 8]
+    hidden = {element.text for element in ElementTree.fromstring(drawn).iter("{http://www.w3.org/2000/svg}text")
+              if element.get("display") == "none"}
     found = texts(drawn)
-    assert {label for label in found if label.startswith("method")} == set(labels[:8])
+    assert {label for label in found if label.startswith("method")} - hidden == set(labels[:8])
     names = [f"{part} {size:,}" for part, size in sizes.items()]
     height = float(re.findall(r'viewBox="0 0 [\d.]+ ([\d.]+)"', drawn)[0])
-    em = 7.5 * 0.6  # of a letter of this size; 40 degrees
+    em = 11 * 0.6  # of a letter of this size; 40 degrees
     for name in names:
         x, y = found[name]
         assert x > math.cos(math.radians(40)) * em * len(name)
         assert y + math.sin(math.radians(40)) * em * len(name) < height
     places = [found[name][0] for name in names]
-    assert all(right - left > 7.5 / math.sin(math.radians(40)) for left, right in pairwise(places))
+    assert all(right - left > 11 for left, right in pairwise(places))
 
 
 def test_legends_show_every_dataset_whole() -> None:

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from benchmark.data import ladders
 from benchmark.utils.workspace import Workspace
-from reports.figures.ladders import GREY, HUES, MARKERS
+from reports.figures.drawing import GREY, HUES, MARKERS
 from reports.storage.paths import below, plain
 from splits import view
 from splits.compare import Comparison

@@ -1,4 +1,4 @@
-"""What a row gains over the frozen network, what the choice of an epoch is worth, and what the row costs."""
+"""What a row gains over the frozen network and keeps along the ladder, what choosing an epoch is worth, and costs."""
 
 from __future__ import annotations
 
@@ -40,6 +40,25 @@ def with_costs(board: Board, frame: pd.DataFrame, metric: str = "recall@1") -> B
         seconds = (runs["cost:seconds"] / sharing).groupby([runs[key] for key in ROW]).sum(min_count=1)
         board = board.assign(seconds=seconds.reindex(keys).to_numpy(dtype=float))
     return board
+
+
+def with_ends(board: Board, frame: pd.DataFrame, metric: str = "recall@1") -> Board:
+    """An `ags_board` with the score at both ends of the ladder, mean over datasets: `nearest`, `farthest`, and `kept`.
+
+    `kept` = farthest / nearest. Missing where a dataset is.
+    """
+    runs, datasets = on_ladder(frame), board.parts("ags")
+    keys = pd.MultiIndex.from_frame(board.rows[ROW])
+    ends: dict[str, list[pd.Series]] = {"nearest": [], "farthest": []}
+    for dataset in datasets:
+        here = runs[runs["dataset"] == dataset]
+        ladder = sorted(here["ladder"].iloc[0], key=lambda rung: rung[1])
+        for end, split in (("nearest", ladder[0][0]), ("farthest", ladder[-1][0])):
+            ends[end].append(here[here["split"] == split].groupby(ROW)[metric].mean().reindex(keys))
+    near, far = (np.mean([series.to_numpy(float) for series in ends[end]], axis=0) if datasets
+                 else np.full(len(board), np.nan) for end in ends)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return board.assign(nearest=near, farthest=far, kept=np.where(near > 0, far / near, np.nan))
 
 
 def with_gains(board: Board) -> Board:

@@ -115,7 +115,8 @@ class Results:
         board = aggregate.ags_board(runs, metric)
         if not len(board):
             return board
-        board = fewshot.with_gain(baselines.with_costs(board, runs, metric), self.fewshot, metric)
+        board = baselines.with_ends(baselines.with_costs(board, runs, metric), runs, metric)
+        board = fewshot.with_gain(board, self.fewshot, metric)
         datasets = board.parts("ags")
         board = self._with_published(board, published.ags_rows(datasets, metric, self.unlike_papers), ("mean", ""))
         board = baselines.with_gains(board)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,6 @@ from typing import Any
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
 # Okabe and Ito's hues, distinct for colour-blind readers; black and yellow last, they are weak on one background each.
@@ -22,44 +22,45 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1.2)), (0, (4, 1.2, 1, 1.2)), "-", (0, (5, 1.5)), (0, (1, 1.2)),
                            (0, (4, 1.2, 1, 1.2)))
 GREY, INK, GRID = "#808285", "#1b1d21", "#dfe1e5"
-NAMED = 16
-"""Curves that can all be named at their ends; of more, those with a hue of their own and the baselines are."""
+STROKES = ("", "5 1.5", "1 1.5", "4 1.5 1 1.5")
+"""Dashes of an SVG's strokes."""
 
 
 @dataclass(frozen=True)
 class Style:
-    """How a row is drawn on every page: hue, marker and dash, so that colour is never alone."""
+    """How a row is drawn on every page: hue, marker and dash, so that colour is never alone; -2 is a baseline."""
 
     colour: str
     marker: str
-    dash: Any
+    dash: str
     number: int
 
 
-def styles(labels: Sequence[str], baselines: Sequence[str] = ()) -> dict[str, Style]:
-    """A style for each label: the first eight get a hue each, later ones are grey, baselines grey and dashed."""
-    looks = {label: Style(HUES[i], MARKERS[i], DASHES[i], i) if i < len(HUES) else Style(GREY, MARKERS[i % 8], "-", -1)
-             for i, label in enumerate(labels)}
-    return looks | {label: Style(GREY, "|x12"[i % 4], (0, (3 - i % 2, 3)), -2) for i, label in enumerate(baselines)}
+def styles(labels: Sequence[str], baselines: Sequence[str] = (), methods: Mapping[str, str] | None = None,
+           rankings: Sequence[Sequence[str]] = ()) -> dict[str, Style]:
+    """A style for each label: rows of one method have one hue, the best eight of a ranking different ones if they can.
 
-
-def styles_of(labels: Sequence[str], look: dict[str, Style]) -> dict[str, Style]:
-    """The look of rows, best first: that of the site, or hues of their own where few of the best have one there.
-
-    >>> look = styles([f"m{i}" for i in range(20)])
-    >>> styles_of(["m0", "m1", "m12"], look)["m0"].number, styles_of(["m8", "m9"], look)["m9"].number
-    (0, 1)
+    >>> look = styles([f"m{i}" for i in range(20)], rankings=[["m9", "m8"], ["m8", "m0"]])
+    >>> [look[label].number for label in ("m9", "m8", "m0")]
+    [0, 1, 0]
+    >>> [each.number for each in styles(["a · x", "a · y"], methods={"a · x": "a", "a · y": "a"}).values()]
+    [0, 0]
     """
-    named = [label for label in labels if look[label].number != -2]
-    hued = sum(look[label].number >= 0 for label in named[:len(HUES)])
-    if 2 * hued >= min(len(HUES), len(named)):
-        return look
-    return look | styles(named)
-
-
-def room(labels: Sequence[str]) -> float:
-    """Inches that names at the ends of curves take."""
-    return 0.45 + 0.076 * max(map(len, labels), default=0)
+    hues: dict[str, int] = {}
+    for ranking in (*rankings, labels):
+        order = list(dict.fromkeys((methods or {}).get(label, label) for label in ranking))
+        for start in range(0, len(order), len(HUES)):
+            eight = order[start:start + len(HUES)]
+            free = [hue for hue in range(len(HUES)) if hue not in {hues.get(method) for method in eight}]
+            hues |= {method: free.pop(0) for method in eight if method not in hues}
+    looks, rows, places = {}, Counter[str](), {method: i for i, method in enumerate(hues)}
+    for label in labels:
+        method = (methods or {}).get(label, label)
+        hue, place = hues[method], places[method]
+        marker = MARKERS[(hue + place // len(HUES)) % len(MARKERS)]
+        looks[label] = Style(HUES[hue], marker, STROKES[rows[method] % 4], hue)
+        rows[method] += 1
+    return looks | {label: Style(GREY, "", "3 3" if i % 2 else "2 3", -2) for i, label in enumerate(baselines)}
 
 
 @contextmanager
@@ -140,12 +141,6 @@ def panel(figure: Figure, box: tuple[float, float, float, float], title: str, be
     return axes
 
 
-def grey_lines(axes: Axes, lines: Sequence[Sequence[tuple[float, float]]]) -> None:
-    """Rows without a hue of their own, behind the others and all in one: there may be dozens of them."""
-    axes.add_collection(LineCollection(lines, colors=GREY, linewidths=0.8, alpha=0.4, zorder=1.5, gid="rest"))
-    axes.autoscale_view()
-
-
 def spread_out(heights: list[float], gap: float, low: float, high: float) -> list[float]:
     """Heights in the given order of size, moved as little as need be so that neighbours are a gap apart.
 
@@ -171,33 +166,3 @@ def spread_out(heights: list[float], gap: float, low: float, high: float) -> lis
     for position, index in enumerate(order):
         result[index] = float(placed[position])
     return result
-
-
-def end_labels(axes: Axes, ends: list[tuple[str, float, float, Style]], logarithmic: bool = False) -> None:
-    """Names beyond the right end of the curves, apart from each other, each tied to its curve by a thin line.
-
-    A curve that ends earlier is named where it ends: a line to the right would be taken for more of it.
-    """
-    if len(ends) > NAMED:  # no room for all: those without a hue of their own stay nameless here
-        ends = [end for end in ends if end[3].number != -1]
-    low, high = axes.get_ylim()
-    inches = axes.get_position().height * axes.figure.get_figheight()  # type: ignore[union-attr]
-    last = max((end for _, end, _, _ in ends), default=0.0)
-    for label, end, height, style in ends:
-        if end < last:
-            axes.annotate(label, (end, height), xytext=(4, 5), textcoords="offset points", fontsize=8.5,
-                          color=style.colour)
-    ends = [one for one in ends if one[1] == last]
-    turned = low > high
-    placed = [-height if turned else height for _, _, height, _ in ends]
-    bounds = (-low, -high) if turned else (low, high)
-    heights = spread_out(placed, abs(high - low) * 0.17 / inches, *bounds)
-    heights = [-height if turned else height for height in heights]
-    left, right = axes.get_xlim()
-    beside = right * (right / left) ** 0.025 if logarithmic else right + (right - left) * 0.025
-    names = right * (right / left) ** 0.033 if logarithmic else right + (right - left) * 0.033
-    lines = [[(end, height), (beside, place)] for (_, end, height, _), place in zip(ends, heights)]
-    axes.add_collection(LineCollection(lines, colors=[style.colour for *_, style in ends], linewidths=0.8, alpha=0.7,
-                                       clip_on=False, zorder=1), autolim=False)
-    for (label, *_), place in zip(ends, heights):
-        axes.annotate(label, (names, place), va="center", fontsize=9.5, annotation_clip=False)

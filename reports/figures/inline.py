@@ -8,9 +8,7 @@ from typing import Any
 
 from matplotlib.ticker import MaxNLocator
 
-from reports.figures.drawing import GRID, HUES, INK
-
-_DASHES = ("", "5 1.5", "1 1.5", "4 1.5 1 1.5")
+from reports.figures.drawing import GRID, HUES, INK, STROKES
 
 
 def sparkline(xs: Sequence[float], ys: Sequence[float], across: tuple[float, float], up: tuple[float, float]) -> str:
@@ -23,6 +21,15 @@ def sparkline(xs: Sequence[float], ys: Sequence[float], across: tuple[float, flo
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     end = f'<circle cx="{points[-1][0]:.1f}" cy="{points[-1][1]:.1f}" r="2"/>'
     return f'<svg class="spark" viewBox="0 0 82 24" aria-hidden="true"><polyline points="{line}"/>{end}</svg>'
+
+
+def interval(value: float, low: float, high: float, left: float, right: float) -> str:
+    """A score as a dot on the bar of its interval, on a scale common to all rows; empty where it lies outside."""
+    if not left <= value <= right or right <= left:
+        return ""
+    dot, start, end = (3 + 104 * (min(max(at, left), right) - left) / (right - left) for at in (value, low, high))
+    return (f'<svg class="interval" viewBox="0 0 110 14" aria-hidden="true"><path d="M{start:.1f} 7H{end:.1f}"/>'
+            f'<circle cx="{dot:.1f}" cy="7" r="2"/></svg>')
 
 
 def training_curves(curves: Sequence[tuple[str, list[dict[str, Any]]]], name: str, title: str, metric: str) -> str:
@@ -86,7 +93,7 @@ def _panel(lines: list[list[tuple[float, float]]], left: int, head: str) -> str:
 
 
 def _stroke(number: int) -> str:
-    dash = _DASHES[number % 4]
+    dash = STROKES[number % 4]
     return (f'fill="none" stroke="{HUES[number % 7]}" stroke-width="1.4" stroke-linejoin="round"'
             + (f' stroke-dasharray="{dash}"' if dash else ""))
 

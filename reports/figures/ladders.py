@@ -1,4 +1,4 @@
-"""The figures of ladders and unions: score over distance, ranks along the ladder, parts of a union."""
+"""The figures of ladders and unions: score, gain and rank along the ladder, parts of a union."""
 
 from __future__ import annotations
 
@@ -6,110 +6,64 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from reports.aggregate import key_of
-from reports.figures.drawing import (
-    GREY,
-    GRID,
-    HUES,
-    INK,
-    MARKERS,
-    NAMED,
-    Style,
-    drawing,
-    end_labels,
-    grey_lines,
-    panel,
-    room,
-    spread_out,
-    svg,
-)
+from reports.figures.drawing import Style
+from reports.figures.lines import Axes, Line, chart
 
-__all__ = ["GREY", "HUES", "MARKERS", "ladder_curve", "rank_flips", "size_bias", "union_dots"]
-
-
-def _width(labels: Sequence[str], look: dict[str, Style]) -> float:
-    """Share of a figure's width that is left beside the names at its right."""
-    named = [label for label in labels if len(labels) <= NAMED or look[label].number != -1]
-    return min(0.8, max(0.5, 0.94 - room(named) / 7.6))
+DISTANCE = "Fréchet distance between training and test images"
+KINDS = {"score": "{}, percent", "difference": "{}, points above the mean over methods",
+         "gain": "{}, points above the frozen backbone"}
+"""What a curve shows of a score, and how its axis is called."""
 
 
 def ladder_curve(cells: pd.DataFrame, look: dict[str, Style], name: str, title: str, metric: str,
-                 relative: bool = False) -> str:
-    """Score over Fréchet distance at true scale, a curve for each `label` in the cells of `aggregate.rung_scores`.
+                 kind: str = "score") -> str:
+    """Score over Fréchet distance at true scale, a line for each `label` in the cells of `aggregate.rung_scores`.
 
-    With `relative` the mean over the methods (baselines not counted) is taken off at each rung. The band is one
-    standard deviation over seeds. The default split is marked; baselines are dashed and grey.
+    `difference` takes off the mean over the methods that have every rung; `gain` shows the column of that name, see
+    `baselines.gain_over_frozen`. The band is one standard deviation over seeds. The default split is marked; baselines
+    are dashed and grey, and are left out but where scores are shown.
     """
-    if relative:
+    if kind != "score":
         cells = cells[~cells["baseline"]]
-        whole = cells.groupby("label")["split"].transform("nunique") == cells["split"].nunique()
-        cells = cells[whole]
+    if kind == "difference":
+        cells = cells[cells.groupby("label")["split"].transform("nunique") == cells["split"].nunique()]
         cells = cells.assign(score=cells["score"] - cells.groupby("split")["score"].transform("mean"))
-    with drawing(name):
-        height = 3.2 if relative else 4.3
-        figure = Figure(figsize=(7.6, height))
-        axes = panel(figure, (0.06, 0.52 / height, _width(cells["label"].unique().tolist(), look), 1 - 0.84 / height),
-                     f"{metric}, {'difference to the mean over methods' if relative else 'percent'}",
-                     "Fréchet distance between training and test images")
-        ends: list[tuple[str, float, float, Style]] = []
-        rest = []
-        for label, curve in cells.groupby("label", sort=False):
-            style = look[str(label)]
-            x, y = curve["frd"].to_numpy(float), 100 * curve["score"].to_numpy(float)
-            ends.append((str(label), float(x[-1]), float(y[-1]), style))
-            if style.number == -1:
-                rest.append(list(zip(x.tolist(), y.tolist())))
-                continue
-            axes.plot(x, y, color=style.colour, ls=style.dash, marker=style.marker if style.number >= 0 else None,
-                      markeredgewidth=0, zorder=2 + (style.number >= 0))
-            if curve["std"].notna().any():
-                half = 100 * curve["std"].fillna(0).to_numpy(float)
-                axes.fill_between(x, y - half, y + half, color=style.colour, alpha=0.13, lw=0)
-        if rest:
-            grey_lines(axes, rest)
-        if relative:
-            axes.axhline(0, color=GREY, lw=0.8, ls=(0, (3, 3)))
-        axes.grid(axis="y")
-        rungs = cells.drop_duplicates("split").sort_values("frd")
-        if len(rungs):
-            near, far = rungs["frd"].min(), rungs["frd"].max()
-            axes.set_xlim(near - 0.03 * (far - near), far + 0.02 * (far - near))
-            ticks = _legible(rungs["frd"].tolist())
-            axes.set_xticks(ticks, [_distance(frd) for frd in ticks])
-        bottom, top = axes.get_ylim()
-        axes.vlines(rungs["frd"], bottom, bottom + 0.02 * (top - bottom), color=INK, lw=0.8)
-        for frd in rungs.loc[rungs["kind"] == "default", "frd"]:
-            axes.axvline(frd, color=GREY, lw=0.9, ls=(0, (1, 2)), zorder=1)
-            axes.annotate("default split", (frd, top), xytext=(4, -2), textcoords="offset points", fontsize=8.5,
-                          va="top", color=GREY)
-        axes.set_ylim(bottom, top)
-        if ends:
-            end_labels(axes, ends)
-        ends_text = "; ".join(f"{label} ends at {score:.1f}" for label, _, score, _ in ends)
-        return svg(figure, name, title, f"{metric} over the distance of {len(rungs)} splits: {ends_text}.")
+    if kind == "gain":
+        cells = cells.assign(score=cells["gain"])[cells["gain"].notna()]
+    rungs = cells.drop_duplicates("split").sort_values("frd")
+    near, far = rungs["frd"].min(), rungs["frd"].max()
+    share = ((cells["frd"] - near) / (far - near)).fillna(0.0)
+    lines = []
+    for label, curve in cells.assign(share=share).groupby("label", sort=False):
+        halves = (100 * curve["std"].fillna(0)).tolist() if kind == "score" else []
+        lines.append(_line(curve, str(label), look, curve["share"].tolist(), (100 * curve["score"]).tolist(), halves))
+    rungs = rungs.assign(share=((rungs["frd"] - near) / (far - near)).fillna(0.0))
+    ticks = list(zip(rungs["share"], map(_distance, rungs["frd"])))
+    marks = [(place, "default split") for place in rungs.loc[rungs["kind"] == "default", "share"]]
+    ends = "; ".join(f"{line.label} ends at {line.ys[-1]:.1f}" for line in lines)
+    axes = Axes(KINDS[kind].format(metric), DISTANCE, ticks, marks, zero=kind != "score")
+    return chart(_named(lines, cells), axes, name, title, f"{metric} over the distance of {len(rungs)} splits: {ends}.")
+
+
+def _line(rows: pd.DataFrame, label: str, look: dict[str, Style], xs: list[float], ys: list[float],
+          halves: Sequence[float] = ()) -> Line:
+    family = str(rows["family"].iloc[0]) if "family" in rows else ""
+    return Line(label, label, look[label], xs, ys, halves, "baseline" if look[label].number < 0 else family)
+
+
+def _named(lines: list[Line], rows: pd.DataFrame) -> list[Line]:
+    """Lines called by their method alone, where that tells them apart."""
+    methods = dict(zip(rows["label"], rows["method"])) if "method" in rows else {}
+    if len(set(methods.values())) < len(methods):
+        return lines
+    return [Line(line.label, str(methods.get(line.label, line.label)), line.style, line.xs, line.ys, line.halves,
+                 line.family) for line in lines]
 
 
 def _distance(frd: float) -> str:
     return f"{frd:.0f}" if frd >= 100 else f"{frd:.1f}"
-
-
-def _legible(places: list[float], share: float = 0.075) -> list[float]:
-    """Of places in rising order those whose names do not run into one another; the first and the last always.
-
-    >>> _legible([10, 12, 50, 96, 100])
-    [10, 50, 100]
-    """
-    gap = share * (places[-1] - places[0])
-    kept = places[:1]
-    for place in places[1:-1]:
-        if place - kept[-1] >= gap and places[-1] - place >= gap:
-            kept.append(place)
-    return kept + places[-1:] if len(places) > 1 else kept
 
 
 def rank_flips(cells: pd.DataFrame, look: dict[str, Style], name: str, title: str) -> str:
@@ -121,31 +75,14 @@ def rank_flips(cells: pd.DataFrame, look: dict[str, Style], name: str, title: st
     wide = cells.pivot_table(index="label", columns="split", values="score", sort=False).dropna()
     rungs = cells.drop_duplicates("split").sort_values(["frd", "split"])
     ranks = wide[rungs["split"].tolist()].rank(ascending=False, method="min")
-    with drawing(name):
-        height = min(6.4, max(2.4, 0.24 * len(ranks) + 1.0))
-        figure = Figure(figsize=(7.6, height))
-        axes = panel(figure, (0.06, 0.52 / height, _width(list(ranks.index), look), 1 - 0.84 / height),
-                     "rank on each split", "Fréchet distance of the split, in order and not to scale")
-        ends = []
-        rest = []
-        for label, row in ranks.iterrows():
-            style = look[str(label)]
-            ends.append((str(label), float(len(row) - 1), float(row.iloc[-1]), style))
-            if style.number == -1:
-                rest.append(list(enumerate(row.tolist())))
-                continue
-            axes.plot(range(len(row)), row, color=style.colour, ls=style.dash, marker=style.marker, markeredgewidth=0,
-                      zorder=3)
-        if rest:
-            grey_lines(axes, rest)
-        axes.set_xticks(range(len(rungs)), [_distance(frd) for frd in rungs["frd"]])
-        axes.set_xlim(-0.15, len(rungs) - 0.9)
-        axes.set_ylim(len(ranks) + 0.5, 0.5)
-        axes.yaxis.set_major_locator(MaxNLocator(min(10, len(ranks)), integer=True))
-        axes.grid(axis="x")
-        end_labels(axes, ends)
-        listed = "; ".join(f"{label}: {', '.join(str(int(rank)) for rank in row)}" for label, row in ranks.iterrows())
-        return svg(figure, name, title, f"Ranks from the nearest to the farthest split. {listed}.")
+    places = np.linspace(0, 1, len(rungs)).tolist()
+    lines = [_line(cells[cells["label"] == label], str(label), look, places, row.tolist()) for label, row in
+             ranks.iterrows()]
+    axes = Axes("rank on each split", "Fréchet distance of the split, in order and not to scale",
+                list(zip(places, map(_distance, rungs["frd"]))), height=min(560, max(240, 90 + 20 * len(ranks))),
+                downwards=True)
+    listed = "; ".join(f"{label}: {', '.join(str(int(rank)) for rank in row)}" for label, row in ranks.iterrows())
+    return chart(_named(lines, cells), axes, name, title, f"Ranks from the nearest to the farthest split. {listed}.")
 
 
 def size_bias(board: pd.DataFrame, sizes: dict[str, int], look: dict[str, Style], name: str, title: str,
@@ -155,83 +92,29 @@ def size_bias(board: pd.DataFrame, sizes: dict[str, int], look: dict[str, Style]
     A line that rises to the right is a method that favours large datasets more than the others do.
     """
     parts = sorted(sizes, key=lambda part: (sizes[part], part))
-    score = board.set_index("label")[[key_of("recall", part) for part in parts]].set_axis(parts, axis=1)
-    score = score[~board["baseline"].to_numpy(bool)]
-    mean = score.mean()
-    names = [f"{part} {sizes[part]:,}" for part in parts]
-    aside, down = (share * max(map(len, names)) for share in (0.047, 0.042))  # inches that a turned name takes
-    with drawing(name):
-        left, below, height = max(0.6, aside - 0.15), 0.5 + down, 3.6 + down
-        figure = Figure(figsize=(7.6, height))
-        wide = 7.6 * (_width(board["label"].tolist(), look) + 0.06) - left
-        axes = panel(figure, (left / 7.6, below / height, wide / 7.6, 1 - (below + 0.4) / height),
-                     f"{metric} less the mean over methods, points", "training images of the part (logarithmic)")
-        axes.xaxis.set_label_coords(0.5, -(0.25 + down) / (height - below - 0.4))
-        ends = []
-        rest = []
-        for label, row in score.dropna().iterrows():
-            style = look[str(label)]
-            across = [100 * (row[part] - mean[part]) for part in parts]
-            ends.append((str(label), float(sizes[parts[-1]]), across[-1], style))
-            if style.number == -1:
-                rest.append([(float(sizes[part]), height) for part, height in zip(parts, across)])
-                continue
-            axes.plot([sizes[part] for part in parts], across, color=style.colour, ls=style.dash, marker=style.marker,
-                      markeredgewidth=0, lw=1.2)
-        axes.set_xscale("log")
-        if rest:
-            grey_lines(axes, rest)
-        axes.axhline(0, color=GREY, lw=0.8, ls=(0, (3, 3)))
-        axes.tick_params(length=0, which="both")
-        axes.set_xticks([], minor=True)
-        axes.set_xticks([])
-        _names_below(axes, [float(sizes[part]) for part in parts], names, 0.19 / wide)
-        end_labels(axes, ends, logarithmic=True)
-        return svg(figure, name, title, f"{metric} of {len(ends)} methods on {', '.join(parts)}, by training size.")
+    keys = [key_of("recall", part) for part in parts]
+    rows = board[~board["baseline"].astype(bool) & board[keys].notna().all(axis=1)]
+    mean = rows[keys].mean().to_numpy(float)
+    sized = np.log([sizes[part] for part in parts])
+    places = ((sized - sized[0]) / ((sized[-1] - sized[0]) or 1.0)).tolist()
+    lines = [_line(rows[rows["label"] == label], label, look, places, (100 * (scores - mean)).tolist())
+             for label, scores in zip(rows["label"], rows[keys].to_numpy(float))]
+    axes = Axes(f"{metric}, points above the mean over methods", "training images of the part (logarithmic)",
+                [(place, f"{part} {sizes[part]:,}") for place, part in zip(places, parts)], slanted=True, zero=True)
+    about = f"{metric} of {len(lines)} methods on {', '.join(parts)}, by training size."
+    return chart(_named(lines, rows), axes, name, title, about)
 
 
-def _names_below(axes: Axes, places: list[float], names: list[str], gap: float) -> None:
-    """Turned names under a logarithmic axis, a share of it apart, each tied to its place by a thin line."""
-    low, high = np.log(axes.get_xlim())
-    true = [float((np.log(place) - low) / (high - low)) for place in places]
-    apart = spread_out(true, gap, 0.0, 1.0)
-    axes.add_collection(LineCollection([[(a, 0), (b, -0.03)] for a, b in zip(true, apart)], colors=GREY, linewidths=0.8,
-                                       clip_on=False, transform=axes.transAxes), autolim=False)
-    for place, name in zip(apart, names):
-        axes.annotate(name, (place, -0.04), xycoords="axes fraction", fontsize=7.5, rotation=40, ha="right", va="top",
-                      rotation_mode="anchor", annotation_clip=False)
-
-
-def union_dots(board: pd.DataFrame, parts: Sequence[str], look: dict[str, Style], name: str, title: str,
-               metric: str) -> str:
-    """A row of dots for each part of a union, then unified and harmonic: scale stays readable where radars hide it."""
-    names = [*parts, "unified", "harmonic"]
-    keys = [*(key_of("recall", part) for part in parts), "unified", "harmonic"]
-    with drawing(name):
-        height = 0.34 * len(names) + 0.9
-        figure = Figure(figsize=(7.6, height))
-        left = max(0.13, 0.02 + 0.011 * max(map(len, names)))
-        axes = figure.add_axes((left, 0.52 / height, _width(board["label"].tolist(), look) + 0.04 - left,
-                                1 - 0.6 / height))
-        places = [i + (0.45 if i >= len(parts) else 0) for i in range(len(names))]
-        for place, key in zip(places, keys):
-            values = 100 * board[key].dropna()
-            if len(values):
-                axes.plot([values.min(), values.max()], [place] * 2, color=GRID, lw=3, solid_capstyle="round", zorder=1)
-        few = len(board) <= NAMED
-        for row in board.to_dict("records"):
-            style = look[row["label"]]
-            across = [100 * row[key] for key in keys]
-            rest = style.number == -1 and not few
-            axes.plot(across, places, ls="", color=style.colour, label=None if rest else row["label"],
-                      zorder=2 if rest else 3, marker="|" if rest else style.marker, alpha=0.5 if rest else 1,
-                      markeredgewidth=0 if style.number > -2 and not rest else 1.6, markersize=7)
-        axes.set_yticks(places, names)
-        axes.invert_yaxis()
-        axes.axhline(len(parts) - 0.275, color=GRID, lw=0.8)
-        axes.tick_params(length=0)
-        axes.spines["left"].set_visible(False)
-        axes.grid(axis="x")
-        axes.set_xlabel(f"{metric}, percent")
-        axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, fontsize=9, handletextpad=0.2)
-        return svg(figure, name, title, f"{metric} of {len(board)} methods on {', '.join(names)}.")
+def union_parts(board: pd.DataFrame, parts: Sequence[str], look: dict[str, Style], name: str, title: str,
+                metric: str) -> str:
+    """The score on each part of a union, easiest first, then unified and the harmonic mean: a line for each row."""
+    mean = {part: board[key_of("recall", part)].mean() for part in parts}
+    names = [*sorted(parts, key=lambda part: (-mean[part], part)), "unified", "harmonic"]
+    keys = [key_of("recall", part) for part in names[:-2]] + names[-2:]
+    rows = board[board[keys].notna().all(axis=1)]
+    places = np.linspace(0, 1, len(names)).tolist()
+    lines = [_line(rows[rows["label"] == label], label, look, places, (100 * scores).tolist())
+             for label, scores in zip(rows["label"], rows[keys].to_numpy(float))]
+    axes = Axes(f"{metric}, percent", "part of the union, easiest first; all in one gallery; harmonic mean",
+                list(zip(places, names)), slanted=True)
+    return chart(_named(lines, rows), axes, name, title, f"{metric} of {len(lines)} methods on {', '.join(names)}.")

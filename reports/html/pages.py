@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pandas as pd
 
 from reports.aggregate import key_of
-from reports.analysis import correlations, progress, views
+from reports.analysis import baselines, correlations, progress, views
+from reports.analysis.finding import finding
 from reports.analysis.progress import StudyProgress
 from reports.analysis.results import union_parts
 from reports.analysis.statistics import kendall_between_rungs
-from reports.figures import ladders
+from reports.figures import inline, ladders
 from reports.figures.drawing import Style, styles_of
+from reports.html import cards
 from reports.html.extras import Extras
 from reports.html.rendering import Site, slug
 from reports.selection import ROW
@@ -22,8 +25,7 @@ from reports.tables import boards as tables
 
 
 def home(site: Site, studies: Sequence[StudyProgress] = ()) -> None:
-    """The boards, the rules they follow, the curves behind them, how far studies are, and what has no result."""
-    sparks = site.sparks()
+    """A finding beside the first curve, then the boards, the other curves, how far studies are, what has no result."""
     results = site.results
     boards, unions = [], []
     for protocol in results.protocols:
@@ -32,7 +34,8 @@ def home(site: Site, studies: Sequence[StudyProgress] = ()) -> None:
             board = results.ags(metric, protocol)
             if len(board):
                 name = f"ags-{metric}" if len(results.protocols) == 1 else f"ags-{protocol}-{metric}"
-                by_metric.append((metric, site.table(replace(tables.ags_table(board, metric), name=name), sparks)))
+                table = replace(tables.ags_table(board, metric), name=name)
+                by_metric.append((metric, site.table(table, site.sparks(metric))))
         if by_metric:
             boards.append((protocol, tables.differing(results.ags(by_metric[0][0], protocol)), by_metric))
     for dataset in site.unions:
@@ -40,28 +43,51 @@ def home(site: Site, studies: Sequence[StudyProgress] = ()) -> None:
     single = [(dataset, site.table(replace(table, name=f"home-{table.name}"))) for dataset in results.without_ladder
               for table in [views.heat_table(results, dataset, site.metrics[0])]]
     lost = site.table(views.failure_table(site.failures)) if len(site.failures) else None
-    curves = [(dataset, _curve(site, dataset, site.metrics[0])) for dataset in site.datasets[:4]
-              if _has_ladder(site.cells(dataset, site.metrics[0]))]
+    laddered = [dataset for dataset in site.datasets if _has_ladder(site.cells(dataset, site.metrics[0]))]
+    curves = [(dataset, [(metric, _curves(site, dataset, metric)[0]) for metric in site.metrics
+                         if _has_ladder(site.cells(dataset, metric))]) for dataset in laddered[:4]]
+    found = finding(results.ags(site.metrics[0], boards[0][0])) if boards else None
+    leader = site.results.labels.get(found.best, "") if found else ""
     covered = [shown | {"table": site.table(shown["table"])} for study in studies
                if (shown := progress.shown(study, site.runs))]
-    site.page("index.html", "index.html", boards=boards, union_boards=unions, single=single, lost=lost,
-              curves=curves, covered=covered)
+    site.page("index.html", "index.html", boards=boards, union_boards=unions, single=single, lost=lost, curves=curves,
+              covered=covered, found=found, leader=leader)
 
 
 def _has_ladder(cells: pd.DataFrame) -> bool:
     return cells["split"].nunique() > 1 and bool(cells["frd"].notna().all())
 
 
-def _curve(site: Site, dataset: str, metric: str, relative: bool = False) -> dict[str, Any]:
-    """The curve of a dataset, or its difference to the mean; drawn once for all pages that show it."""
-    name = f"{site.slug(dataset)}-{slug(metric)}-{'difference' if relative else 'curve'}"
-    title = f"{metric} along the ladder of {dataset}" + (", difference to the mean" if relative else "")
-    cells = site.cells(dataset, metric)
-    return site.once(name, lambda: ladders.ladder_curve(cells, site.look, name, title, metric, relative))
+def _by_backbone(rows: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+    """The rows of each backbone that was trained, that of most rows first; they are not held against each other.
+
+    Baselines of a backbone that nothing was trained with stand beside the first one.
+    """
+    trained = rows[~rows["baseline"].astype(bool)].drop_duplicates("label")["backbone"].value_counts(sort=False)
+    names = sorted(trained.index, key=lambda name: (-trained[name], name)) or [""]
+    groups = rows["backbone"].where(rows["backbone"].isin(names), names[0])
+    return [(name, rows[groups == name]) for name in names]
 
 
-def _union_tables(site: Site, dataset: str, prefix: str = "",
-                  look: dict[str, Style] | None = None) -> list[tuple[str, str, dict[str, Any]]]:
+_TITLES = {"score": ("curve", ""), "difference": ("difference", ", difference to the mean"),
+           "gain": ("gain", ", gain over the frozen backbone")}
+
+
+def _curves(site: Site, dataset: str, metric: str, kind: str = "score") -> list[dict[str, Any]]:
+    """The curve of a dataset for each backbone (see `ladders.ladder_curve`), drawn once for all pages that show it."""
+    ending, said = _TITLES[kind]
+    drawn = []
+    for number, (backbone, cells) in enumerate(_by_backbone(baselines.gain_over_frozen(site.cells(dataset, metric)))):
+        if kind == "gain" and not cells.loc[~cells["baseline"], "gain"].notna().any():
+            continue
+        name = f"{site.slug(dataset)}-{slug(metric)}-{ending}" + (f"-{slug(backbone)}" if number else "")
+        title = f"{metric} along the ladder of {dataset}{said}, {backbone}"
+        draw = partial(ladders.ladder_curve, cells, site.look, name, title, metric, kind)
+        drawn.append(site.once(name, draw) | {"backbone": backbone})
+    return drawn
+
+
+def _union_tables(site: Site, dataset: str, prefix: str = "") -> list[tuple[str, str, dict[str, Any]]]:
     """(protocol, in what its runs differ from it, table) of a union, one for each protocol it was run with."""
     boards = {protocol: site.results.universal(dataset, protocol) for protocol in site.results.protocols}
     boards = {protocol: board for protocol, board in boards.items() if len(board)}
@@ -70,7 +96,7 @@ def _union_tables(site: Site, dataset: str, prefix: str = "",
         name = site.slug(dataset) if len(boards) == 1 else f"{site.slug(dataset)}-{protocol}"
         table = tables.union_table(board, "recall@1")
         table = tables.without_parts(table) if prefix else table
-        shown = site.table(replace(table, name=prefix + name), look=look)
+        shown = site.table(replace(table, name=prefix + name))
         made.append((protocol, tables.differing(board), shown))
     return made
 
@@ -84,58 +110,66 @@ def ladder(site: Site, dataset: str, extras: Extras) -> None:
         if cells.empty:
             continue
         heat = site.table(replace(views.heat_table(results, dataset, metric), name=f"{short}-{metric}"))
-        part: dict[str, Any] = {"metric": metric, "heat": heat, "curve": None, "difference": None, "bump": None,
-                                "flips": [], "tau": None, "gain": None}
+        part: dict[str, Any] = {"metric": metric, "heat": heat, "curves": [], "differences": [], "flips": [],
+                                "gain": None, "gains": []}
         if _has_ladder(cells):
-            part["curve"] = _curve(site, dataset, metric)
+            part["curves"] = _curves(site, dataset, metric)
             if metric == site.metrics[0]:
-                part |= {"difference": _curve(site, dataset, metric, relative=True), **_flips(site, dataset, cells)}
+                part |= {"differences": _curves(site, dataset, metric, "difference"),
+                         "flips": _flips(site, dataset, cells), "gains": _curves(site, dataset, metric, "gain")}
         if metric == site.metrics[0]:
             gains = views.gain_table(results, dataset, metric)
             part["gain"] = site.table(replace(gains, name=f"{short}-gain")) if gains else None
         parts.append(part)
     splits = site.table(replace(views.split_table(results, dataset), name=f"{short}-splits"))
     site.page(f"dataset/{short}.html", "dataset.html", dataset=dataset, parts=parts, splits=splits,
-              laddered=any(part["curve"] for part in parts), pictures=extras.of_splits(site, dataset))
+              laddered=any(part["curves"] for part in parts), pictures=extras.of_splits(site, dataset))
 
 
-def _flips(site: Site, dataset: str, cells: pd.DataFrame) -> dict[str, Any]:
-    """The rank-flip chart and Kendall's tau between rungs, where at least two methods have all rungs."""
-    flips = kendall_between_rungs(cells)
-    if flips.empty or flips["methods"].max() < 2:
-        return {}
-    short = site.slug(dataset)
-    rungs = views.rungs_of(cells[~cells["baseline"]])
-    ends = rungs["split"].iloc[[0, -1]].tolist()
-    between = flips[(flips["first"] == ends[0]) & (flips["second"] == ends[1])]
-    title = f"Ranks along the ladder of {dataset}"
-    drawing = ladders.rank_flips(cells, site.look, f"{short}-flips", title)
-    table = views.tau_table(flips, rungs, dataset)
-    return {"flips": between.to_dict("records"), "bump": site.figure(drawing, f"{short}-flips"),
-            "tau": site.table(replace(table, name=f"{short}-tau"))}
+def _flips(site: Site, dataset: str, every: pd.DataFrame) -> list[dict[str, Any]]:
+    """For each backbone the rank-flip chart and Kendall's tau between rungs, where two methods have all rungs."""
+    made = []
+    for number, (backbone, cells) in enumerate(_by_backbone(every)):
+        flips = kendall_between_rungs(cells)
+        if flips.empty or flips["methods"].max() < 2:
+            continue
+        short = site.slug(dataset) + (f"-{slug(backbone)}" if number else "")
+        rungs = views.rungs_of(cells[~cells["baseline"]])
+        ends = rungs["split"].iloc[[0, -1]].tolist()
+        between = flips[(flips["first"] == ends[0]) & (flips["second"] == ends[1])]
+        title = f"Ranks along the ladder of {dataset}, {backbone}"
+        drawing = ladders.rank_flips(cells, site.look, f"{short}-flips", title)
+        table = views.tau_table(flips, rungs, f"{dataset}, {backbone}")
+        made.append({"backbone": backbone, "ends": between.to_dict("records"),
+                     "figure": site.figure(drawing, f"{short}-flips"),
+                     "tau": site.table(replace(table, name=f"{short}-tau"))})
+    return made
 
 
 def union(site: Site, dataset: str) -> None:
-    """A union: the dot plot of its parts, its board, and whether large parts are favoured."""
+    """A union: its board, the score on its parts, and whether large parts are favoured, each backbone by itself."""
     boards = [site.results.universal(dataset, protocol) for protocol in site.results.protocols]
     parts = sorted(set().union(*(union_parts(board) for board in boards)))
     board = pd.concat([board.wide() for board in boards], ignore_index=True)
     board = board[(board["source"] != "published") & ~(board["source"].eq("submitted") & board.duplicated(ROW))]
     board, short = board.assign(label=site.results.label(board)), site.slug(dataset)
-    look = styles_of(board["label"].tolist(), site.look)
-    drawing = ladders.union_dots(board, parts, look, f"{short}-dots", f"recall@1 on the parts of {dataset}",
-                                 "recall@1")
+    figures, bias, correlation = [], [], None
     known = site.runs.loc[(site.runs["dataset"] == dataset) & site.runs["parts"].notna(), "parts"]
     sizes = {part: int(known.iloc[-1].get(part, 0)) for part in parts} if len(known) else {}
-    bias = correlation = None
-    if len(sizes) > 1 and all(sizes.values()):
-        name = f"{short}-size"
-        bias = site.figure(ladders.size_bias(board, sizes, look, name, f"Score and training size on {dataset}",
-                                             "recall@1"), name)
-        correlation = site.table(replace(_bias_table(board, sizes), name=f"{short}-bias"), look=look)
-    site.page(f"union/{short}.html", "union.html", dataset=dataset, parts=parts,
-              boards=_union_tables(site, dataset, look=look), figure=site.figure(drawing, f"{short}-dots"), bias=bias,
-              correlation=correlation)
+    sized = len(sizes) > 1 and all(sizes.values())
+    for number, (backbone, rows) in enumerate(_by_backbone(board)):
+        ending = f"-{slug(backbone)}" if number else ""
+        drawn = ladders.union_parts(rows, parts, site.look, f"{short}-parts{ending}",
+                                    f"recall@1 on the parts of {dataset}, {backbone}", "recall@1")
+        figures.append(site.figure(drawn, f"{short}-parts{ending}") | {"backbone": backbone})
+        if sized:
+            drawn = ladders.size_bias(rows, sizes, site.look, f"{short}-size{ending}",
+                                      f"Score and training size on {dataset}, {backbone}", "recall@1")
+            bias.append(site.figure(drawn, f"{short}-size{ending}") | {"backbone": backbone})
+    if sized:
+        correlation = site.table(replace(_bias_table(board, sizes), name=f"{short}-bias"))
+    site.page(f"union/{short}.html", "union.html", dataset=dataset, parts=parts, boards=_union_tables(site, dataset),
+              figures=figures, bias=bias, correlation=correlation)
 
 
 def _bias_table(board: pd.DataFrame, sizes: dict[str, int]) -> tables.Table:

@@ -12,7 +12,8 @@ import jinja2
 import pandas as pd
 from markupsafe import Markup, escape
 
-from reports.analysis import views
+from reports.aggregate import key_of
+from reports.analysis import pretraining, views
 from reports.analysis.results import Results
 from reports.analysis.tuning import Search
 from reports.figures import drawing, inline
@@ -90,7 +91,10 @@ class Site:
         known = [board[board["source"] != "published"] for board in boards if len(board)]
         order = [label for board in known for label in results.label(board)] + sorted(results.labels.values())
         frozen = set(self.runs.loc[self.runs["baseline"], "label"])
-        return drawing.styles([label for label in dict.fromkeys(order) if label not in frozen], sorted(frozen))
+        rankings = [[label for label in results.label(rows) if label not in frozen]
+                    for board in known for _, rows in board.groupby("network", sort=False)]
+        return drawing.styles([label for label in dict.fromkeys(order) if label not in frozen], sorted(frozen),
+                              dict(zip(self.runs["label"], self.runs["method"])), rankings)
 
     def _facts(self) -> dict[str, Any]:
         """The line under the title: how much there is, how recent, from which code."""
@@ -98,8 +102,10 @@ class Site:
         commits = views.made_with(self.runs.dropna(subset=["commit"]).sort_values("date"))
         ours = self.board[self.board["source"] != "published"] if len(self.board) else self.board
         covered, cells = int(ours["covered"].sum()), int(ours["cells"].sum())
+        trained = self.runs[~self.runs["baseline"].astype(bool)]
         return {"runs": len(self.runs), "covered": covered, "cells": cells, "failed": len(self.failures),
-                "rows": int(self.runs["method"].nunique()), "date": dates[-1] if dates else "",
+                "rows": int(self.runs["method"].nunique()),
+                "methods": int(trained["base_method"].nunique()), "date": dates[-1] if dates else "",
                 "commit": commits.iloc[-1] if len(commits) else "", "dirty": int(self.runs["dirty"].eq(True).sum()),
                 "version": next(iter(self.runs.sort_values("date")["version"].dropna()[::-1]), ""),
                 "seeds": int(self.runs["seed"].nunique()),
@@ -133,23 +139,23 @@ class Site:
         text = json.dumps(content, separators=(",", ":"), ensure_ascii=False)
         return Markup(text.replace("<", "\\u003c").replace("&", "\\u0026"))
 
-    def table(self, table: Table, spark: dict[str, Markup] | None = None,
-              look: dict[str, drawing.Style] | None = None) -> dict[str, Any]:
+    def table(self, table: Table, spark: dict[str, Markup] | None = None) -> dict[str, Any]:
         """A table as its template wants it: linked and marked rows, and its CSV among the files."""
-        look = look or self.look
         name = slug(table.name)
         self.files[f"data/{name}.csv"] = formats.to_csv(table)
         columns = list(table.columns)
         labelled = all(key in table.frame for key in ROW)
-        if spark and labelled:
-            place = 1 + max(i for i, column in enumerate(columns) if column.kind == "score")
-            about = "Share of the score on the nearest split that is kept along the ladder"
-            columns.insert(place, Column("spark", "Kept", "html", about))
+        bars = self._intervals(table) if labelled else {}
+        if bars:
+            place = 1 + next(i for i, column in enumerate(columns) if column.kind == "score")
+            about = "The score with its 95 % interval, on a scale common to all rows; what lies outside has no dot"
+            columns.insert(place, Column("interval", "95 %", "html", about))
         methods = [row for row in table.rows if row.get("baseline") is not True] or table.rows
         heat = [float(row[c.key]) for c in columns if c.heat for row in methods if pd.notna(row[c.key])]
         heat = [min(heat), max(heat)] if heat else []
         marks = [table.marks(column) for column in columns]
         rows: list[dict[str, Any]] = []
+        seen = self._pretraining(table)
         names = [column.key for column in columns].index("method") if labelled else 0
         ours = {row["backbone"] for row in table.rows if row["source"] != "published"} if labelled else set()
         several = len(ours) > 1
@@ -158,27 +164,50 @@ class Site:
         for index, row in enumerate(table.rows):
             key = tuple(row[part] for part in ROW) if labelled else ()
             label = self.results.labels.get(key, "")
-            style = look.get(label)
+            style = self.look.get(label)
             source = row.get("source", "") if labelled else ""
             level = level_of(row) if labelled else ""
             baseline = row.get("baseline") is True
             href = f"method/{self.slug(label)}.html" if label else "published.html" if source == "published" else ""
             head = _Head(href, style.number if style else -1, level, baseline)
-            cells = [_cell(table, row, column, mark.get(index, ""), heat, bar, head, (spark or {}).get(label, ""))
+            drawn = {"kept": (spark or {}).get(label, ""), "interval": bars.get(index, "")}
+            cells = [_cell(table, row, column, mark.get(index, ""), heat, bar, head, drawn.get(column.key, ""))
                      for column, mark, bar in zip(columns, marks, barred)]
             if cells[names].startswith("<td>"):
                 cells[names] = f'<th scope="row">{cells[names][4:-5]}</th>'
-            kinds = (row.get("family"), row.get("group"), level,
-                    row["backbone"] if several else None)
-            tags = dict.fromkeys(str(part) for part in kinds if part and labelled and not pd.isna(part))
-            rows.append({"cells": Markup("".join(cells)), "baseline": baseline,
-                         "tags": " ".join(tag.replace(" ", "-") for tag in tags),
-                         "group": str(row[table.grouped]) if table.grouped else "",
+            kinds = {"backbone": row["backbone"] if several else None, "family": row.get("family"),
+                     "training": row.get("group"), "level": level,
+                     "method": label or None} if labelled else {}
+            facets = (f' data-{kind}="{escape(str(value))}"' for kind, value in kinds.items()
+                      if value and not pd.isna(value))
+            rows.append({"cells": Markup("".join(cells)), "baseline": baseline, "facets": Markup("".join(facets)),
+                         "group": seen.get(row["network"], str(row["network"])) if "network" in row else "",
                          "incomplete": "rank" in row and pd.isna(row["rank"]) and not baseline})
-        grouped = table.grouped if len({row["group"] for row in rows}) > 1 else ""
+        grouped = bool(seen) or len({row["group"] for row in rows}) > 1
         return {"name": name, "caption": table.caption, "note": table.note, "columns": columns, "rows": rows,
                 "meanings": [c for c in columns if c.about and not c.heat], "grouped": grouped,
                 "csv": f"data/{name}.csv", "names": formats.headers(column.key for column in columns)}
+
+    def _pretraining(self, table: Table) -> dict[str, str]:
+        """For each network of a board its name with what it was pretrained on, as far as that is known."""
+        said: dict[str, str] = {}
+        laddered = [name for name in self.datasets if key_of("ags", name) in table.frame]
+        for row in table.rows if "network" in table.frame and "weights" in table.frame else ():
+            text = pretraining.told(str(row["weights"] or ""), [*laddered, str(row.get("dataset", ""))])
+            if text and row["network"] not in said:
+                said[row["network"]] = f"{row['network']}, {text}"
+        return said
+
+    def _intervals(self, table: Table) -> dict[int, str]:
+        """The first score of each row as a dot on its interval, where ranked rows have some."""
+        key = next((column.key for column in table.columns if column.kind == "score"), "")
+        if f"{key}:low" not in table.frame or "rank" not in table.frame:
+            return {}
+        known = {index: (float(row[key]), float(row[f"{key}:low"]), float(row[f"{key}:high"]))
+                 for index, row in enumerate(table.rows) if pd.notna(row[f"{key}:low"]) and pd.notna(row[key])}
+        ranked = [known[index] for index in known if pd.notna(table.rows[index]["rank"])]
+        left, right = min((low for _, low, _ in ranked), default=0.0), max((high for *_, high in ranked), default=0.0)
+        return {index: inline.interval(*one, left, right) for index, one in known.items()} if ranked else {}
 
     def figure(self, drawn: str, name: str) -> dict[str, Any]:
         """A figure for the page, and the same as a file of its own with fixed colours."""
@@ -198,11 +227,11 @@ class Site:
         order = {label: i for i, label in enumerate(self.look)}
         return cells.assign(order=cells["label"].map(order)).sort_values(["order", "frd"], kind="stable")
 
-    def sparks(self) -> dict[str, Markup]:
+    def sparks(self, metric: str = "") -> dict[str, Markup]:
         """For each row what is left of its score on the nearest split, along the first ladder where it has one."""
         drawings: dict[str, Markup] = {}
         for dataset in self.datasets:
-            cells = self.cells(dataset, self.metrics[0])
+            cells = self.cells(dataset, metric or self.metrics[0])
             if cells["split"].nunique() < 2:
                 continue
             across = float(cells["frd"].min()), float(cells["frd"].max())
@@ -273,10 +302,10 @@ def swatch(hue: int, baseline: bool) -> str:
 
 
 def _cell(table: Table, row: dict[str, Any], column: Column, mark: str, heat: list[float], barred: bool, head: _Head,
-          spark: str) -> str:
+          drawn: str) -> str:
     """A cell as HTML, written here because a page holds thousands of them and a template takes its time."""
     if column.kind == "html":
-        return f'<td class="html">{spark}</td>'
+        return f'<td class="html">{drawn}</td>'
     text, _, bar = table.text(row, column).partition(" ± ")
     if column.kind == "text":
         if column.key != "method" or not head.href:
@@ -296,4 +325,4 @@ def _cell(table: Table, row: dict[str, Any], column: Column, mark: str, heat: li
             attributes += f' style="--h:{100 * share:.0f}%"'
             classes += " heat"
     shown = f'<span class="pm"> ± {escape(bar)}</span>' if bar else '<span class="pm"></span>' if barred else ""
-    return f'<td class="{classes}"{attributes}>{escape(text)}{shown}</td>'
+    return f'<td class="{classes}"{attributes}>{escape(text)}{shown}{drawn}</td>'

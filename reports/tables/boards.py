@@ -21,8 +21,9 @@ from reports.storage.text import duration
 class Column:
     """A column of a table: its key in the frame, its header, what kind of value it holds, what it means.
 
-    The kinds: text, rank, score and gain (fractions, shown in percent), number, time (seconds), and html, which
-    pages alone show. The role says what becomes of the column when a reader takes some datasets away in the page: a
+    The kinds: text, rank, score, gain and percent (fractions, shown in percent; a gain with its sign, a percent without
+    bar or mark), number, time (seconds), and html, which pages alone show. A page hides a `spare` column until it is
+    asked for. The role says what becomes of the column when a reader takes some datasets away in the page: a
     `part` can be taken away, `mean`, `harmonic`, `arithmetic` and `weakest` are computed again, `whole` is hidden.
     """
 
@@ -33,6 +34,7 @@ class Column:
     digits: int = 1
     heat: bool = False
     role: str = ""
+    spare: bool = False
 
 
 @dataclass(frozen=True)
@@ -156,24 +158,29 @@ def row_columns(board: pd.DataFrame) -> list[Column]:
     shown = {"protocol": run, "source": board}
     varying = {key for key in ROW if shown.get(key, ours)[key].nunique() > 1}
     changed = "overrides" in board and ours["overrides"].nunique() > 1
-    return [*(Column(key, names[key]) for key in ROW if key == "method" or key in varying),
-            *([Column("overrides", "Differs", "text", "Keys that differ from the protocol's file")] if changed else [])]
+    spare = {"backbone"} if "network" in board and by_network(board) else set()  # the head of their group says it
+    about = "Keys that differ from the protocol's file"
+    return [*(Column(key, names[key], spare=key in spare) for key in ROW if key == "method" or key in varying),
+            *([Column("overrides", "Differs", "text", about, spare=True)] if changed else [])]
 
 
 def ags_table(board: Board, metric: str = "recall@1") -> Table:
     """The table of an `aggregate.ags_board`."""
     frame, datasets = board.wide(), board.parts("ags")
-    scores = [Column(key_of("ags", name), name, "score", f"AGS of {metric} on {name}", role="part")
-              for name in datasets]
+    about = "AGS of {} on {}: the area under the score over the normalised distance"
+    scores = [Column(key_of("ags", name), name if len(datasets) > 1 else "AGS", "score", about.format(metric, name),
+                     role="part") for name in datasets]
     if len(datasets) > 1:
         about = "Mean AGS over the datasets; only where all are complete"
-        scores.insert(0, Column("mean", "Mean", "score", about, role="mean"))
+        scores.insert(0, Column("mean", "Mean AGS", "score", about, role="mean"))
     shown = [column for score in scores for column in (score, *gain_column(frame, score))]
-    extra = [Column(key, head, kind, about, digits, role="whole" if kind == "gain" else "")
-             for key, head, kind, about, digits in EXTRA
+    extra = [Column(key, head, kind, about, digits, role="whole" if kind in ("gain", "percent") else "", spare=spare)
+             for key, head, kind, about, digits, spare in EXTRA
              if key in frame and frame[key].notna().any() and not (key == "gain" and "mean:gain" in frame)]
     method, *rest = row_columns(frame)
-    columns = (Column("rank", "Rank", "rank"), method, *shown, *regime_column(frame), *rest, *extra)
+    ends = [column for column in extra if column.kind == "percent"]
+    columns = (Column("rank", "Rank", "rank"), method, *shown, *ends, *regime_column(frame), *rest,
+               *(column for column in extra if column not in ends))
     return Table("ags", f"AGS of {metric}{differing(board)}", columns, frame,
                  bar_note(frame, [column.key for column in scores]) + overrides_note(board), grouped=by_network(frame))
 
@@ -212,13 +219,22 @@ def overrides_note(board: Board) -> str:
     return f" Differs from the protocol's file: {board.overrides}.{beside}"
 
 
+KEPT = "Share of the score on the nearest split that is left on the farthest; the line is the way there"
 EXTRA = (
-    ("gain", "vs frozen", "gain", "AGS less that of the frozen backbone, mean over datasets", 1),
-    ("gap", "Gap", "gain", "Selection gap: AGS if the epoch were chosen on the test classes, less the AGS shown", 1),
-    ("gap:validation", "Validation", "gain", "AGS if the epoch were chosen on held-out classes, less the AGS shown", 1),
-    ("fewshot", "Few-shot", "gain", "Gain of few-shot adaptation at the smallest number of shots, mean over cells", 1),
-    ("parameters", "Trained", "number", "Trained parameters", -1),
-    ("seconds", "Time", "time", "Time of the device, all runs of the row; those that shared it took their part", 0),
+    ("nearest", "Nearest", "percent", "Score on the split whose test classes are nearest to the training classes", 1,
+     False),
+    ("farthest", "Farthest", "percent", "Score on the split whose test classes are farthest from them", 1, False),
+    ("kept", "Kept, %", "percent", KEPT, 0, False),
+    ("gain", "vs frozen", "gain", "AGS less that of the frozen backbone, mean over datasets", 1, False),
+    ("gap", "Gap", "gain", "Selection gap: AGS if the epoch were chosen on the test classes, less the AGS shown", 1,
+     True),
+    ("gap:validation", "Validation", "gain", "AGS if the epoch were chosen on held-out classes, less the AGS shown", 1,
+     True),
+    ("fewshot", "Few-shot", "gain", "Gain of few-shot adaptation at the smallest number of shots, mean over cells", 1,
+     False),
+    ("parameters", "Trained", "number", "Trained parameters", -1, False),
+    ("seconds", "Time", "time", "Time of the device, all runs of the row; those that shared it took their part", 0,
+     True),
 )
 
 
@@ -233,7 +249,8 @@ def union_table(board: Board, metric: str = "recall@1") -> Table:
                 Column("unified", "Unified", "score", f"{metric} with all parts in one gallery", role="whole"),
                 Column("arithmetic", "Arithmetic", "score", f"Arithmetic mean of {metric} over the parts",
                        role="arithmetic")]
-    columns += [column for mean in means for column in (mean, *gain_column(frame, mean))]
+    columns += [replace(column, spare=mean.key == "arithmetic" or (column.kind == "gain" and mean.key != "harmonic"))
+                for mean in means for column in (mean, *gain_column(frame, mean))]
     columns += [Column(key_of("recall", name), name, "score", f"{metric} on {name} alone", role="part")
                 for name in parts]
     columns += [Column("weakest", "Weakest", "text", "The part with the lowest score", role="weakest"),

@@ -2,73 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from benchmark.commands.report import command as report
 from reports import records, site
 from reports.analysis.results import Results
-from tests.sample_records import make_record, write_sample
-
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-RECORDS = Path(__file__).parents[2] / "reports" / "data" / "records"
-METHODS = {"frozen": 0.23, "margin": 0.66, "s2sd": 0.73, "proxyanchor": 0.70, "multisimilarity": 0.7}
-
-
-def chromium() -> str:
-    return os.environ.get("OODML_BROWSER") or next((found for name in BROWSERS if (found := shutil.which(name))), "")
-
-
-playwright = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright: `make test-browser`")
-pytestmark = pytest.mark.skipif(not chromium(), reason="no Chromium on this machine: `make test-browser` installs it")
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    runs = tmp_path_factory.mktemp("work") / "runs"
-    write_sample(runs, METHODS, ("glyphs", "cars"), seeds=2, queries=True)
-    frame, lost = records.scan(runs)
-    return site.build(Results(frame), lost, tmp_path_factory.mktemp("site")).parent
-
-
-@pytest.fixture(scope="module")
-def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site of the records that come with the project."""
-    work = tmp_path_factory.mktemp("published")
-    result = CliRunner().invoke(report, ["--records", str(RECORDS), "--work", str(work)])
-    assert result.exit_code == 0, result.output
-    return work / "leaderboard"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as started:
-        launched = started.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
-        yield launched
-        launched.close()
-
-
-@pytest.fixture
-def page(browser: Any) -> Iterator[Any]:
-    """A page on which no script may fail, nothing may be logged as an error and no other host may be asked."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, accept_downloads=True)
-    context.grant_permissions(["clipboard-read", "clipboard-write"])
-    opened = context.new_page()
-    wrong: list[str] = []
-    opened.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
-    opened.on("pageerror", lambda error: wrong.append(str(error)))
-    opened.on("request", lambda request: None if request.url.startswith(("file:", "data:", "blob:"))
-              else wrong.append(request.url))
-    yield opened
-    context.close()
-    assert wrong == []
+from tests.browser.conftest import METHODS
+from tests.sample_records import make_record
 
 
 def visit(page: Any, built: Path, path: str) -> None:
@@ -132,16 +75,17 @@ def test_columns_sort_both_ways_and_say_so(page: Any, built: Path) -> None:
     assert "sort" not in page.url
 
 
-def test_rows_are_filtered_by_text_and_by_tag(page: Any, built: Path) -> None:
+def test_rows_are_filtered_by_text_and_by_facet(page: Any, built: Path) -> None:
     visit(page, built, "index.html")
     page.locator(f"{BOARD} [data-filter]").fill("s2sd")
     assert {name.split(" ")[0] for name in methods(page)} == {"s2sd"}
     assert "filter.ags-recall-1=s2sd" in page.url
     page.locator(f"{BOARD} [data-filter]").fill("")
-    page.locator(f"{BOARD} [data-tag=reported]").click()
+    page.locator(f"{BOARD} [data-menu=level] summary").click()
+    page.locator(f"{BOARD} [data-menu=level] input[value=reported]").check()
     assert all("reported" in name for name in methods(page))
     visit(page, built, page.url.rpartition("/")[2])
-    assert page.locator(f"{BOARD} [data-tag=reported]").get_attribute("aria-pressed") == "true"
+    assert page.locator(f"{BOARD} [data-menu=level] input[value=reported]").is_checked()
     assert all("reported" in name for name in methods(page))
 
 
@@ -185,8 +129,8 @@ def test_the_harmonic_mean_is_computed_again(page: Any, built: Path) -> None:
 def test_columns_are_hidden_and_rows_pinned(page: Any, built: Path) -> None:
     visit(page, built, "index.html")
     page.locator(f"{BOARD} [data-menu=hide] summary").click()
-    page.locator(f"{BOARD} [data-menu=hide] input[value=seconds]").uncheck()
-    assert not page.locator(f"{BOARD} th[data-key=seconds]").is_visible()
+    page.locator(f"{BOARD} [data-menu=hide] input[value=parameters]").uncheck()
+    assert not page.locator(f"{BOARD} th[data-key=parameters]").is_visible()
     page.locator(f"{BOARD} [data-menu=hide] summary").click()
     page.get_by_role("button", name="Pin margin", exact=True).first.click()
     assert methods(page)[0] == "margin"
@@ -194,12 +138,12 @@ def test_columns_are_hidden_and_rows_pinned(page: Any, built: Path) -> None:
     assert methods(page)[0] == "margin"
     visit(page, built, page.url.rpartition("/")[2])
     assert methods(page)[0] == "margin"
-    assert not page.locator(f"{BOARD} th[data-key=seconds]").is_visible()
+    assert not page.locator(f"{BOARD} th[data-key=parameters]").is_visible()
 
 
 def test_what_is_shown_is_copied_and_saved(page: Any, built: Path) -> None:
     visit(page, built, "index.html#filter.ags-recall-1=margin&hide.ags-recall-1=seconds")
-    for form, start in (("csv", "Rank,Method,Mean"), ("md", "| Rank | Method | Mean"), ("latex", "% needs")):
+    for form, start in (("csv", "rank,method,mean"), ("md", "| Rank | Method | Mean"), ("latex", "% needs")):
         page.locator(f"{BOARD} [data-format]").select_option(form)
         page.locator(f"{BOARD} [data-copy]").click()
         page.wait_for_function("() => document.getElementById('announce').textContent.startsWith('Copied')")
@@ -208,6 +152,9 @@ def test_what_is_shown_is_copied_and_saved(page: Any, built: Path) -> None:
         assert "margin" in text
         assert "s2sd" not in text
         assert "Time" not in text
+        assert "seconds" not in text
+        if form == "csv":  # its download is the whole file
+            continue
         with page.expect_download() as saved:
             page.locator(f"{BOARD} [data-download]").click()
         assert Path(saved.value.path()).read_text() == text
@@ -313,7 +260,7 @@ def test_light_and_dark_can_be_read(page: Any, built: Path, scheme: str) -> None
     page.emulate_media(color_scheme=scheme)
     visit(page, built, "index.html")
     for selector in ("h1", ".lead", f"{BOARD} td.num", f"{BOARD} td.best", f"{BOARD} .note", ".top nav a", "footer p",
-                     f"{BOARD} .baseline td", f"{BOARD} .tag", ".rule a"):
+                     f"{BOARD} .baseline td", f"{BOARD} .menu summary", ".rule a"):
         assert contrast(page, selector) >= 4.5, selector
 
 

@@ -16,14 +16,33 @@ const oodml = (() => {
     return element;
   };
 
-  const anchored = location.hash && !location.hash.includes("=");
-  const state = new URLSearchParams(anchored ? "" : location.hash.slice(1));
-  const remember = (key, value) => {
+  const state = new URLSearchParams();
+  const listeners = [];
+  const listen = (apply) => listeners.push(apply);
+  const changed = () => listeners.forEach((apply) => apply());
+  const read = () => {
+    if (location.hash && !location.hash.includes("=")) return; // a place on the page
+    for (const key of [...state.keys()]) state.delete(key);
+    if (location.hash.includes("=")) new URLSearchParams(location.hash.slice(1)).forEach((value, key) => state.set(key, value));
+  };
+  read();
+  // a step can be undone by the back button; what is typed letter by letter is none
+  const remember = (key, value, step = true) => {
     if (value) state.set(key, value); else state.delete(key);
     const text = state.toString();
-    history.replaceState(null, "", text ? "#" + text : location.pathname + location.search);
+    const to = text ? "#" + text : location.pathname + location.search;
+    if ((text ? "#" + text : "") === location.hash) return;
+    history[step ? "pushState" : "replaceState"](null, "", to);
   };
   const listed = (key) => (state.get(key) || "").split("|").filter(Boolean);
+
+  const pin = (method) => {
+    const rest = listed("pin").filter((other) => other !== method);
+    const on = rest.length === listed("pin").length;
+    remember("pin", [...rest, ...(on ? [method] : [])].join("|"));
+    changed();
+    announce(method + (on ? " pinned" : " unpinned"));
+  };
 
   const copy = async (text) => {
     try {
@@ -84,7 +103,7 @@ const oodml = (() => {
     };
     for (const group of groups) {
       const parts = all(":scope > .tab", group);
-      if (parts.length < 2) continue;
+      if (parts.length < 2 || group.dataset.follow !== undefined) continue;
       const press = (tab) => () => {
         choose(tab.dataset.tab);
         remember("metric", tab === parts[0] ? "" : tab.dataset.tab);
@@ -94,6 +113,25 @@ const oodml = (() => {
         ...parts.map((tab) => make("button", { type: "button", onclick: press(tab) }, tab.dataset.tab))));
     }
     choose(state.get("metric"));
+    listen(() => choose(state.get("metric")));
+    const follow = (event) => {
+      const link = event.target.closest && event.target.closest("a[href]");
+      if (!link || !/\.html$/.test(link.href.split("#")[0]) || (link.hash && !link.hash.startsWith("#metric="))) return;
+      link.hash = state.get("metric") ? "metric=" + encodeURIComponent(state.get("metric")) : "";
+    };
+    for (const kind of ["click", "auxclick"]) document.addEventListener(kind, follow, true);
+  };
+
+  const menus = () => {
+    const close = (except) => all("details.menu[open]").forEach((menu) => { if (menu !== except) menu.open = false; });
+    document.addEventListener("pointerdown", (event) => close(event.target.closest(".menu")));
+    document.addEventListener("focusin", (event) => close(event.target.closest(".menu")));
+    document.addEventListener("keydown", (event) => {
+      const open = event.key === "Escape" && document.querySelector("details.menu[open]");
+      if (!open) return;
+      close();
+      open.querySelector("summary").focus();
+    });
   };
 
   const copyables = () => {
@@ -106,6 +144,7 @@ const oodml = (() => {
     }
   };
 
-  document.addEventListener("DOMContentLoaded", () => { theme(); tabs(); copyables(); });
-  return { all, make, announce, state, remember, listed, copy, confirmOn, download };
+  document.addEventListener("DOMContentLoaded", () => { theme(); tabs(); copyables(); menus(); });
+  window.addEventListener("hashchange", () => { read(); changed(); });
+  return { all, make, announce, state, remember, listed, listen, changed, pin, copy, confirmOn, download };
 })();

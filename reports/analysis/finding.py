@@ -1,0 +1,56 @@
+"""What a board says in two sentences: what is lost along the ladder, who stays ahead, whether that may be chance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from reports.aggregate import Board
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The numbers behind the sentences: of the ranked rows of one network, scores as fractions.
+
+    `lost` is the mean of the score on the nearest split less that on the farthest, `losing` how many rows lose at all;
+    `tied` how many rows cannot be told from the best one, None where that was not tested; `frozen` the scores of the
+    frozen network at both ends, if it was run.
+    """
+
+    network: str
+    rows: int
+    losing: int
+    lost: float
+    least: float
+    most: float
+    best: tuple[str, ...]
+    nearest: float
+    farthest: float
+    tied: int | None
+    frozen: tuple[float, float] | None
+
+
+def finding(board: Board) -> Finding | None:
+    """The finding of the network with the most ranks on an AGS board (`baselines.with_ends`); None without two rows."""
+    if not len(board) or "nearest" not in board.rows:
+        return None
+    rows = board.rows
+    ranked = rows[rows["rank"].notna() & rows["nearest"].notna() & rows["source"].ne("published")]
+    if ranked.empty:
+        return None
+    network = ranked["network"].value_counts(sort=True).index[0]
+    here = ranked[ranked["network"] == network].sort_values("rank", kind="stable")
+    if len(here) < 2:
+        return None
+    lost = (here["nearest"] - here["farthest"]).to_numpy(float)
+    best = here.iloc[0]
+    groups = board.column("mean")["group"].reindex(here.index) if "group" in board.scores else pd.Series(dtype=float)
+    tested = len(groups) and "rank:tested" in here and bool(here["rank:tested"].all())
+    frozen = rows[(rows["network"] == network) & (rows["base_method"] == "frozen")]
+    ends = (float(frozen["nearest"].iloc[0]), float(frozen["farthest"].iloc[0])) if len(frozen) else None
+    return Finding(str(network), len(here), int((lost > 0).sum()), float(np.mean(lost)), float(lost.min()),
+                   float(lost.max()), tuple(map(str, best[["method", "protocol", "backbone", "source"]])),
+                   float(best["nearest"]), float(best["farthest"]), int((groups == 1).sum()) - 1 if tested else None,
+                   ends if ends and not np.isnan(ends).any() else None)

@@ -1,0 +1,275 @@
+"""Home page, boards and figures in a real browser: the first screen, facets, lit and pinned methods, phone, print."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from tests.browser.test_pages import BOARD, column, methods, visit
+
+GLYPHS = "[data-board='glyphs-recall-1']"
+LIT = "all => all.map(svg => [...svg.querySelectorAll('g.line.lit')].map(g => g.dataset.method))"
+
+
+def bottom(page: Any, selector: str) -> float:
+    box = page.locator(selector).first.bounding_box()
+    return float(box["y"] + box["height"])
+
+
+def test_the_first_screen_tells_the_result(page: Any, published: Path) -> None:
+    page.set_viewport_size({"width": 1440, "height": 900})
+    visit(page, published, "index.html")
+    for selector in (".hero .lead", ".hero svg.lines", f"{BOARD} tbody tr:not(.group)"):
+        assert bottom(page, selector) < 900, selector
+    board = pd.read_csv(published / "data" / "ags-recall-1.csv")
+    best, told = board[board["rank"] == 1].iloc[0], page.locator(".hero .lead").inner_text()
+    assert told.startswith(best["method"])
+    assert f"{100 * best['nearest']:.1f} %" in told
+    assert f"{100 * best['farthest']:.1f} %" in told
+    here = board[board["rank"].notna() & (board["backbone"] == best["backbone"])]
+    lost = 100 * (here["nearest"] - here["farthest"])
+    assert f"{len(here)} methods" in page.locator("h1").inner_text()
+    assert f"{lost.mean():.0f} points" in page.locator("h1").inner_text()
+    readme = " ".join((Path(__file__).parents[2] / "README.md").read_text().split())
+    assert f"the {len(here)} methods lose" in readme
+
+
+def test_no_page_of_the_published_study_is_large(published: Path) -> None:
+    shared = sum(path.stat().st_size for path in (published / "assets").iterdir())
+    assert all(path.stat().st_size + shared < 1_000_000 for path in published.rglob("*.html"))
+
+
+def test_a_method_is_lit_in_every_figure_and_in_the_table(page: Any, published: Path) -> None:
+    visit(page, published, "dataset/glyphs.html")
+    row = page.locator(f"{GLYPHS} tbody tr[data-method^='triplet']").first
+    name = row.get_attribute("data-method")
+    row.locator("td").nth(1).hover()
+    showing = page.locator(f"svg.lines:visible:has(g.line[data-method='{name}'])")
+    assert showing.count() >= 4  # curve, difference, ranks, gain
+    assert showing.evaluate_all(LIT) == [[name]] * showing.count()
+    svg = page.locator("svg.lines:visible").first
+    svg.scroll_into_view_if_needed()
+    spot = svg.evaluate("""svg => {
+      const line = [...svg.querySelectorAll("g.line:not(.rest):not(.baseline)")].pop();
+      const [x, y] = line.querySelector(".stroke").getAttribute("d").slice(1).split("L")[0].split(" ").map(Number);
+      const box = svg.getBoundingClientRect();
+      return [line.dataset.method, box.left + x * box.width / svg.viewBox.baseVal.width, box.top + y];
+    }""")
+    page.mouse.move(spot[1], spot[2])
+    assert svg.evaluate("svg => [...svg.querySelectorAll('g.lit')].length") == 1
+    page.mouse.move(2, 2)
+    assert page.locator("g.line.lit").count() == 0
+
+
+def test_the_keyboard_lights_and_pins_a_method_and_back_undoes_it(page: Any, published: Path) -> None:
+    visit(page, published, "dataset/glyphs.html")
+    page.locator("svg.lines g.line[tabindex='0']").first.focus()
+    first = page.locator("g.line.lit").first.get_attribute("data-method")
+    page.keyboard.press("ArrowDown")
+    second = page.locator("g.line.lit").first.get_attribute("data-method")
+    assert second != first
+    page.keyboard.press("Enter")
+    assert f"pin={second}" in page.url
+    assert page.locator(f"{GLYPHS} tr.pinned").count() == 1
+    assert methods(page, GLYPHS)[0] == second
+    assert page.locator("svg.lines:visible").first.locator("g.line.pinned").count() == 1
+    page.go_back()
+    assert "pin=" not in page.url
+    assert page.locator("tr.pinned, g.line.pinned").count() == 0
+    page.go_forward()
+    assert page.locator(f"{GLYPHS} tr.pinned").count() == 1
+
+
+def test_figures_show_the_best_or_a_family_and_zoom(page: Any, published: Path) -> None:
+    visit(page, published, "dataset/glyphs.html")
+    svg = page.locator("svg.lines:visible").first
+    shown = "svg => [...svg.querySelectorAll('g.line:not(.baseline)')].filter(g => g.style.display !== 'none').length"
+    ticks = "svg => [...svg.querySelectorAll('.scale text')].map(text => Number(text.textContent))"
+    assert svg.evaluate(shown) > 20
+    before = svg.evaluate(ticks)
+    page.locator("[data-show]:visible").first.select_option("top")
+    assert svg.evaluate(shown) == 10
+    page.locator("[data-zoom]:visible").first.click()
+    after = svg.evaluate(ticks)
+    assert max(after) - min(after) < max(before) - min(before)
+    page.locator("[data-show]:visible").first.select_option("family:proxy")
+    families = svg.evaluate("svg => [...svg.querySelectorAll('g.line:not(.baseline)')]"
+                            ".filter(g => g.style.display !== 'none').map(g => g.dataset.family)")
+    assert set(families) == {"proxy"}
+    visit(page, published, "dataset/" + page.url.rpartition("/")[2])
+    assert page.locator("[data-zoom]:visible").first.get_attribute("aria-pressed") == "true"
+
+
+def test_a_method_has_one_colour(page: Any, published: Path) -> None:
+    colours: dict[str, set[str]] = {}
+    for path in ("index.html", "dataset/glyphs.html", "union/glyphs-union.html"):
+        visit(page, published, path)
+        for name, colour in page.evaluate("""() => [
+            ...[...document.querySelectorAll("g.line:not(.baseline)")].map(
+              g => [g.dataset.method, g.style.getPropertyValue("--c")]),
+            ...[...document.querySelectorAll("tr[data-method]:not(.baseline) .swatch")].map(
+              mark => [mark.closest("tr").dataset.method, mark.style.getPropertyValue("--c")])]"""):
+            colours.setdefault(name.split(" · ")[0], set()).add(colour.strip())
+    assert len(colours) > 40
+    assert all(len(some) == 1 for some in colours.values())
+
+
+def choose(page: Any, board: str, kind: str, value: str) -> None:
+    menu = page.locator(f"{board} [data-menu={kind}]")
+    if menu.get_attribute("open") is None:
+        menu.locator("summary").click()
+    menu.locator(f"input[value='{value}']").click()
+
+
+def test_facets_add_inside_a_group_and_narrow_across(page: Any, published: Path) -> None:
+    visit(page, published, "index.html")
+    every = len(methods(page))
+    choose(page, BOARD, "family", "ranking")
+    ranking = len(methods(page))
+    choose(page, BOARD, "family", "proxy")
+    both = len(methods(page))
+    assert ranking < both < every
+    choose(page, BOARD, "backbone", "efficientnet_lite2")
+    narrowed = len(methods(page))
+    assert 0 < narrowed < both
+    ranks = [int(text) for text in column(page, "rank") if text.isdigit()]
+    assert ranks == list(range(1, narrowed + 1))
+    assert "among the rows of this choice" in page.locator(BOARD).inner_text()
+    visit(page, published, page.url.rpartition("/")[2])
+    assert len(methods(page)) == narrowed
+    page.locator(f"{BOARD} [data-reset]").click()
+    assert len(methods(page)) == every
+
+
+def test_all_backbones_stand_together_without_ranks(page: Any, published: Path) -> None:
+    visit(page, published, "index.html")
+    assert page.locator(f"{BOARD} tr.group:visible").count() == 2
+    assert not page.locator(f"{BOARD} th[data-key=backbone]").is_visible()
+    page.locator(f"{BOARD} [data-together]").click()
+    assert page.locator(f"{BOARD} tr.group:visible").count() == 0
+    assert not page.locator(f"{BOARD} th[data-key=rank]").is_visible()
+    assert page.locator(f"{BOARD} th[data-key=backbone]").is_visible()
+    scores = [float(text.split(" ")[0]) for text in column(page, "glyphs")]
+    assert scores == sorted(scores, reverse=True)
+    page.locator(f"{BOARD} [data-together]").click()
+    assert page.locator(f"{BOARD} tr.group:visible").count() == 2
+
+
+def test_sorting_a_union_leads_with_the_better_group(page: Any, published: Path) -> None:
+    visit(page, published, "union/glyphs-union.html")
+    board = "[data-board='glyphs-union']"
+    page.locator(f"{board} th[data-key=harmonic] button").click()
+    scores = [float(text.split(" ")[0]) for text in column(page, "harmonic", board) if text[:1].isdigit()]
+    assert scores[0] == max(scores)
+    names = page.locator(f"{board} thead th:visible").all_inner_texts()
+    assert len(names) == len(set(names) | {"vs frozen"}) + names.count("vs frozen") - 1
+
+
+def test_a_link_opened_in_the_same_tab_takes_effect(page: Any, built: Path) -> None:
+    visit(page, built, "index.html")
+    before = methods(page)
+    page.evaluate("() => { location.hash = '#sort.ags-recall-1=mean&filter.ags-recall-1=s2sd'; }")
+    page.wait_for_function("() => document.querySelector('[data-filter]').value === 's2sd'")
+    assert {name.split(" ")[0] for name in methods(page)} == {"s2sd"}
+    page.go_back()
+    page.wait_for_function("() => document.querySelector('[data-filter]').value === ''")
+    assert methods(page) == before
+
+
+def test_the_metric_follows_a_link_and_changes_the_curve(page: Any, built: Path) -> None:
+    visit(page, built, "index.html")
+    page.get_by_role("button", name="map@1000").first.click()
+    assert page.locator(".hero .tab[data-tab='map@1000'] svg").is_visible()
+    assert not page.locator(".hero .tab[data-tab='recall@1']").is_visible()
+    page.get_by_role("link", name="glyphs", exact=True).first.click()
+    page.wait_for_url("**/dataset/glyphs.html*")
+    assert "metric=map" in page.url
+    assert page.locator("[data-board='glyphs-map-1000']").is_visible()
+    assert not page.locator("[data-board='glyphs-recall-1']").is_visible()
+    page.go_back()
+    page.wait_for_url("**/index.html*")
+    assert page.locator("[data-board='ags-map-1000']").is_visible()
+
+
+def test_menus_close_on_escape_and_outside(page: Any, built: Path) -> None:
+    visit(page, built, "index.html")
+    menu = page.locator(f"{BOARD} [data-menu=hide]")
+    menu.locator("summary").click()
+    assert menu.get_attribute("open") is not None
+    page.keyboard.press("Escape")
+    assert menu.get_attribute("open") is None
+    assert page.evaluate("() => document.activeElement.tagName") == "SUMMARY"
+    menu.locator("summary").click()
+    page.locator("h1").click()
+    assert menu.get_attribute("open") is None
+
+
+def test_spare_columns_wait_to_be_asked_for(page: Any, published: Path) -> None:
+    visit(page, published, "index.html")
+    heads = page.locator(f"{BOARD} thead th:visible").all_inner_texts()
+    assert heads[:8] == ["Rank", "Method", "AGS", "95 %", "vs frozen", "Nearest", "Farthest", "Kept, %"]
+    assert not page.locator(f"{BOARD} th[data-key=gap]").is_visible()
+    page.locator(f"{BOARD} [data-menu=hide] summary").click()
+    page.locator(f"{BOARD} [data-menu=hide] input[value=gap]").check()
+    assert page.locator(f"{BOARD} th[data-key=gap]").is_visible()
+    assert not page.locator(f"{BOARD} th[data-key='gap:validation']").is_visible()
+    page.keyboard.press("Escape")
+    page.locator(f"{BOARD} th[data-key=kept] button").click()
+    kept = [float(text) for text in column(page, "kept") if re.match(r"\d", text)]
+    assert kept[0] == max(kept)
+
+
+def test_download_and_csv_are_one_file_and_numbers_are_numbers(page: Any, published: Path) -> None:
+    visit(page, published, "index.html")
+    page.locator(f"{BOARD} [data-format]").select_option("csv")
+    saved = []
+    for selector in ("[data-download]", "[data-file]"):
+        with page.expect_download() as download:
+            page.locator(f"{BOARD} {selector}").click()
+        saved.append((download.value.suggested_filename, Path(download.value.path()).read_bytes()))
+    assert saved[0] == saved[1] == ("ags-recall-1.csv", (published / "data" / "ags-recall-1.csv").read_bytes())
+    whole = pd.read_csv(published / "data" / "ags-recall-1.csv")
+    page.locator(f"{BOARD} [data-copy]").click()
+    page.wait_for_function("() => document.getElementById('announce').textContent.startsWith('Copied')")
+    lines = page.evaluate("() => navigator.clipboard.readText()").splitlines()
+    copied = pd.DataFrame([line.split(",") for line in lines[1:]], columns=lines[0].split(","))
+    assert set(copied) <= set(whole)
+    for key in ("glyphs", "nearest", "kept"):
+        assert copied[key].astype(float).tolist() == pytest.approx(whole[key].tolist(), rel=1e-5)
+
+
+def test_the_header_stays_and_nothing_is_cut_on_a_phone(page: Any, published: Path) -> None:
+    visit(page, published, "index.html")
+    page.locator(f"{BOARD} tbody tr").nth(30).scroll_into_view_if_needed()
+    page.mouse.wheel(0, 300)
+    page.wait_for_timeout(200)
+    assert 0 <= page.locator(f"{BOARD} thead th").first.bounding_box()["y"] < 100
+    page.set_viewport_size({"width": 390, "height": 844})
+    for path in ("index.html", "dataset/glyphs.html", "union/glyphs-union.html"):
+        visit(page, published, path)
+        for width, inner, right in page.locator("svg.lines:visible").evaluate_all("""all => all.map(svg => {
+            const box = svg.getBoundingClientRect();
+            const names = [...svg.querySelectorAll("text.name")].filter(
+              name => getComputedStyle(name).display !== "none" && name.parentNode.style.display !== "none");
+            return [svg.parentNode.clientWidth, svg.parentNode.scrollWidth,
+                    Math.max(...names.map(name => name.getBoundingClientRect().right)) - box.right];
+        })"""):
+            assert inner <= width, path
+            assert right < 8, path
+
+
+@pytest.mark.parametrize("path", ["index.html", "dataset/glyphs.html", "union/glyphs-union.html"])
+def test_print_holds_every_column_and_starts_on_the_first_page(page: Any, published: Path, path: str) -> None:
+    visit(page, published, path)
+    page.emulate_media(media="print")
+    page.set_viewport_size({"width": 1032, "height": 700})  # A4 landscape less its margins
+    for wide, there in page.locator(".scroll:visible").evaluate_all(
+            "all => all.map(box => [box.querySelector('table').getBoundingClientRect().right, innerWidth])"):
+        assert wide <= there + 1
+    assert page.locator("main section").first.evaluate("one => getComputedStyle(one).breakInside") in ("auto", "avoid")
+    assert page.locator("main section").nth(1).evaluate("one => getComputedStyle(one).breakInside") == "auto"
+    assert len(page.pdf()) > 10_000

@@ -1,0 +1,58 @@
+"""What the home page says of a board, against numbers taken from the records by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from reports import records
+from reports.aggregate import Board
+from reports.analysis.finding import finding
+from reports.analysis.results import Results
+from tests.sample_records import LADDERS, write_sample
+
+METHODS = {"frozen": 0.23, "margin": 0.66, "s2sd": 0.73, "proxyanchor": 0.70}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    folder = write_sample(tmp_path_factory.mktemp("work") / "runs", METHODS, ("glyphs", "cars"), seeds=2, queries=True)
+    return Results(records.collect(folder), with_published=False)
+
+
+def at(results: Results, method: str, end: int) -> float:
+    """The mean over datasets of the mean over seeds on the nearest (0) or the farthest (-1) split, from the runs."""
+    means = []
+    for dataset in ("glyphs", "cars"):
+        split = sorted(LADDERS[dataset], key=lambda rung: rung[1])[end][0]
+        runs = results.runs[(results.runs["dataset"] == dataset) & (results.runs["split"] == split)]
+        means.append(runs.loc[runs["method"] == method, "recall@1"].mean())
+    return float(np.mean(means))
+
+
+def test_the_finding_is_what_the_records_say(results: Results) -> None:
+    board = results.ags("recall@1", results.protocols[0])
+    found = finding(board)
+    assert found
+    trained = [method for method in METHODS if method != "frozen"]
+    lost = [at(results, method, 0) - at(results, method, -1) for method in trained]
+    assert (found.rows, found.losing) == (3, sum(one > 0 for one in lost))
+    assert (found.lost, found.least, found.most) == pytest.approx((np.mean(lost), min(lost), max(lost)))
+    assert found.best[0] == "s2sd"
+    assert (found.nearest, found.farthest) == pytest.approx((at(results, "s2sd", 0), at(results, "s2sd", -1)))
+    assert found.frozen is None  # another backbone
+    alike = finding(board.assign(network="one"))
+    assert alike
+    assert alike.frozen == pytest.approx((at(results, "frozen", 0), at(results, "frozen", -1)))
+    wide = board.wide()
+    assert found.tied == int((wide["mean:group"] == 1).sum()) - 1
+    kept = dict(zip(wide["method"], wide["kept"]))
+    assert kept["margin"] == pytest.approx(at(results, "margin", -1) / at(results, "margin", 0))
+
+
+def test_there_is_no_finding_without_rows_to_compare(results: Results) -> None:
+    board = results.ags("recall@1", results.protocols[0])
+    assert finding(Board.of([], [])) is None
+    assert finding(board.where(board.rows["method"] == "s2sd")) is None
+    untested = board.assign(**{"rank:tested": False})
+    assert finding(untested).tied is None  # type: ignore[union-attr]
