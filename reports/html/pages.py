@@ -10,11 +10,12 @@ import pandas as pd
 
 from reports import selection
 from reports.aggregate import key_of
-from reports.analysis import correlations, progress, views
+from reports.analysis import correlations, progress, views, wise
 from reports.analysis.progress import StudyProgress
 from reports.analysis.results import union_parts
 from reports.analysis.statistics import kendall_between_rungs
 from reports.figures import inline, ladders
+from reports.figures import wise as wise_figures
 from reports.figures.drawing import Style, styles_of
 from reports.html import cards
 from reports.html.extras import Extras
@@ -166,6 +167,15 @@ def _training(runs: pd.DataFrame) -> list[tuple[str, list[dict[str, Any]]]]:
     return ends_of_ladders
 
 
+def _interpolated(site: Site, label: str, runs: pd.DataFrame) -> dict[str, Any] | None:
+    """The curves between start and end of a method's runs, where `oodml wise` made some."""
+    curves, name, metric = wise.curves(wise.collect(runs), site.metrics[0]), f"{site.slug(label)}-wise", site.metrics[0]
+    if curves.empty:
+        return None
+    drawn = wise_figures.interpolation(curves, name, f"Between start and end of {label}", metric)
+    return site.figure(drawn, name) | {"table": site.table(wise.table(curves, metric, name, label))}
+
+
 def method(site: Site, label: str, runs: pd.DataFrame, extras: Extras) -> None:
     """The card of a method: rank, settings, all runs with seeds, training curves, command and citation."""
     newest = runs.sort_values(["date", "identity"], na_position="first").iloc[-1]
@@ -192,7 +202,7 @@ def method(site: Site, label: str, runs: pd.DataFrame, extras: Extras) -> None:
     site.page(f"method/{name}.html", "method.html", label=label, run=known, drawn=drawn, commands=commands,
               place=None if place.empty else place.iloc[0], rank=rank, style=site.look[label], seed=seed,
               said=site.table(said) if said else None, settings=site.table(settings),
-              protocol=site.table(protocol),
+              protocol=site.table(protocol), between=_interpolated(site, label, runs),
               card=site.table(cards.settings_table(newest["card"], f"{name}-card", f"Card of {label}"))
               if isinstance(newest["card"], dict) else None, inspected=extras.of_runs(site, runs),
               runs=site.table(views.runs_table(runs, f"{name}-runs", f"All runs of {label}")))
