@@ -272,9 +272,9 @@ def select(text: str) -> list[str]:
     """
     chosen: dict[str, None] = {}
     for part in filter(None, (p.strip() for p in text.split(","))):
-        for name in LISTS.get(part, (part,)):
-            skeleton(name)
-            chosen[name] = None
+        if part not in LISTS:
+            skeleton(part)  # a name that is none is an error now
+        chosen |= dict.fromkeys(LISTS.get(part, (part,)))
     if not chosen:
         raise MethodError(f"'{text}' names no backbone; there are the lists {', '.join(LISTS)} and any timm name")
     return list(chosen)

@@ -78,7 +78,7 @@ def collect(results: Results, metric: str) -> pd.DataFrame:
             if score != score:
                 continue
             newest = group.sort_values("date", na_position="first").iloc[-1]
-            facts = newest["backbone_facts"] or {}
+            facts = newest["backbone_facts"] if isinstance(newest["backbone_facts"], dict) else {}
             seen = list(facts.get("pretraining") or ())
             own.append({
                 "dataset": dataset, "metric": metric, "what": what, "protocol": key[1], "backbone": key[2],
@@ -122,7 +122,8 @@ def _marked(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def table(rows: pd.DataFrame, dataset: str) -> Table:
     """The frozen networks of a dataset, the best first."""
-    here = rows[rows["dataset"] == dataset].sort_values("score", ascending=False, kind="stable").reset_index(drop=True)
+    here = rows[rows["dataset"] == dataset].drop(columns="method")  # a row is a network, and links to no method
+    here = here.sort_values("score", ascending=False, kind="stable").reset_index(drop=True)
     what, best = here["what"].iloc[0], here["best"].dropna()
     columns = [Column("backbone", "Network"), Column("score", what, "score"),
                *([Column("gain", "Training adds", "gain", f"{best.iloc[0]}, the best trained row, less the frozen "

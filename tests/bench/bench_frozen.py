@@ -24,7 +24,7 @@ from benchmark.data.task import Task
 from benchmark.metrics.operating import survey
 from benchmark.runs.scoring import score
 from benchmark.utils.workspace import Workspace
-from tests import bench, tiny_sweep
+from tests import bench, tiny_runs
 
 PAIRS, DIM = 60_502, 512
 
@@ -51,7 +51,7 @@ def _ladder(device: str) -> bench.Row:
     scratch = Path(tempfile.mkdtemp())
     try:
         mini = dataset == "glyphs-mini"
-        made = tiny_sweep.workspace(scratch) if mini else Workspace.at(Path(os.environ["OODML_WORK"]))
+        made = tiny_runs.workspace(scratch) if mini else Workspace.at(Path(os.environ["OODML_WORK"]))
         index = datasets.load(dataset, made.data)
         ladder, store = ladders.load(made, dataset, index), open_store(index, made.cache)
         network = weights.pretrained(backbone)
@@ -62,6 +62,9 @@ def _ladder(device: str) -> bench.Row:
         def scored(task: Task, vectors: torch.Tensor) -> None:
             score(task.test, torch.nn.functional.normalize(vectors, dim=1).to(device), task.domain_names)
 
+        warm = Loader(store, transform, device, placement="disk")
+        with features._frozen(network, warm.device) as forward:
+            forward(warm.evaluate(torch.arange(8)))
         began = time.perf_counter()
         kept = features.extract(index, store, network, name=backbone, weights_hash="bench", transform=transform,
                                 folder=scratch, device=device, progress=False)
@@ -72,10 +75,12 @@ def _ladder(device: str) -> bench.Row:
         loader = Loader(store, transform, device, placement="disk")
         with features._frozen(network, loader.device) as forward:
             for task in tasks:
-                batches = torch.from_numpy(task.test.ids).split(512 if device != "cpu" else 256)
-                scored(task, torch.cat([forward(images).cpu() for _, images in loader.prefetch(batches)]))
+                for side in (task.train, task.test):  # a record has the structure of both
+                    batches = torch.from_numpy(side.ids).split(512 if device != "cpu" else 256)
+                    vectors = torch.cat([forward(images).cpu() for _, images in loader.prefetch(batches)])
+                scored(task, vectors)
         each = time.perf_counter() - began
         return bench.Row(f"frozen {backbone} on {len(tasks)} rungs of {dataset}", once, each,
-                         "test images embedded for each rung")
+                         "both sides embedded for each rung")
     finally:
         shutil.rmtree(scratch)
