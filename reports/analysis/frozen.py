@@ -33,16 +33,17 @@ def sets() -> dict[str, dict[str, Any]]:
     return tomllib.loads(text)
 
 
-def contamination(dataset: str, pretraining: Sequence[str]) -> str:
-    """The strongest mark of a dataset among some sets of pretraining images; empty where none is known.
+def contamination(datasets: Sequence[str], pretraining: Sequence[str]) -> str:
+    """The strongest mark of a dataset, or of the members of a union, among some sets of pretraining images.
 
-    >>> contamination("dogs", ["ImageNet-1k"]), contamination("cars", ["LVD-142M"]), contamination("sop", ["WebLI"])
-    ('images', 'curated', 'web')
+    >>> contamination(["dogs"], ["ImageNet-1k"]), contamination(["cars"], ["LVD-142M"])
+    ('images', 'curated')
     """
-    known = [sets().get(name, {}) for name in pretraining]
-    marks = [mark for mark in MARKS if any(entry.get(mark) is True or dataset in (entry.get(mark) or ())
-                                           for entry in known if entry.get(mark) is not False)]
-    return marks[0] if marks else ""
+    for mark in MARKS:
+        known = [sets().get(name, {}).get(mark, {}) for name in pretraining]
+        if any(entry is True or (entry and not set(entry).isdisjoint(datasets)) for entry in known):
+            return mark
+    return ""
 
 
 def pareto(scores: Sequence[float], costs: Sequence[float]) -> list[bool]:
@@ -79,13 +80,13 @@ def collect(results: Results, metric: str) -> pd.DataFrame:
                 continue
             newest = group.sort_values("date", na_position="first").iloc[-1]
             facts = newest["backbone_facts"] if isinstance(newest["backbone_facts"], dict) else {}
-            seen = list(facts.get("pretraining") or ())
+            seen, tested = list(facts.get("pretraining") or ()), [str(dataset), *(newest["members"] or ())]
             own.append({
                 "dataset": dataset, "metric": metric, "what": what, "protocol": key[1], "backbone": key[2],
                 "source": key[3], "method": key[0], "score": score,
                 "parameters": facts.get("parameters") or newest["total_parameters"],
                 "resolution": facts.get("resolution"), "pooling": facts.get("pooling"), "dim": facts.get("dim"),
-                "pretraining": ", ".join(seen), "contamination": contamination(str(dataset), seen),
+                "pretraining": ", ".join(seen), "contamination": contamination(tested, seen),
                 "images_per_second": newest.get("cost:embed_images_per_second"), "device": newest["device"],
                 "best": results.labels.get(best, best[0]) if best else None,
                 "gain": trained[best] - score if best else None})
