@@ -10,7 +10,7 @@ import re
 import shutil
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -66,11 +66,11 @@ def extract(index: DatasetIndex, store: ImageStore, backbone: nn.Module, *, name
                 write_json(home / "features.json", facts)
                 batch = batch or (512 if loader.device.type == "cuda" else 256)
                 members = index.opener.indexes if isinstance(index.opener, Members) else ()
-                decoded = {one.name: own for one in members if (own := kept(one, folder)) is not None}
-                if members and len(decoded) == len(members):
-                    _unite(index, [extract(one, decoded[one.name], backbone, name=name, weights_hash=weights_hash,
-                                           transform=transform, folder=folder, device=device, batch=batch,
-                                           progress=progress) for one in members], final, precision)
+                decoded = [kept(one, folder) for one in members]
+                if members and _same_images(store, decoded):
+                    _unite(index, [extract(one, own, backbone, name=name, weights_hash=weights_hash, folder=folder,
+                                           transform=transform, device=device, batch=batch, progress=progress)
+                                   for one, own in zip(members, decoded) if own is not None], final, precision)
                 else:
                     _compute(index, loader, backbone, final, precision, batch, progress, facts)
     try:
@@ -92,11 +92,24 @@ def speed(vectors: np.ndarray | None) -> dict[str, Any]:
     return {f"embed_{key}": facts[key] for key in ("images_per_second", "device") if key in facts}
 
 
+def _same_images(union: ImageStore, members: Sequence[ImageStore | None]) -> bool:
+    """Whether the decoded images of the members are those of the union: every size, and the pixels of some of each."""
+    first = 0
+    for own in members:
+        if own is None or not np.array_equal(union.geometry[first:first + len(own)], own.geometry):
+            return False
+        some = np.unique(np.linspace(0, len(own) - 1, 64).astype(int))
+        if not all(np.array_equal(union.image(first + i), own.image(i)) for i in some.tolist()):
+            return False
+        first += len(own)
+    return first == len(union)
+
+
 def _unite(index: DatasetIndex, parts: list[np.ndarray], final: Path, precision: str) -> None:
     """The features of a union from those of its members, one after the other."""
     growing = GrowingFile(final.with_name("features.part"))
     try:
-        growing.discard()
+        growing.keep(0)
         for vectors in parts:
             for start in range(0, len(vectors), PIECE):
                 _append(growing, torch.from_numpy(np.array(vectors[start:start + PIECE])), index, precision)

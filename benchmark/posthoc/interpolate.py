@@ -17,7 +17,7 @@ from torch import Tensor
 
 from benchmark import datasets
 from benchmark.config.plan import rungs
-from benchmark.data import ladders, weights
+from benchmark.data import contents, ladders, weights
 from benchmark.data.store import open_store
 from benchmark.posthoc import finished
 from benchmark.posthoc.finished import Finished
@@ -52,7 +52,8 @@ def run(workspace: Workspace, *, dataset: str, chosen: str = "all", splits: str 
     index = datasets.load(dataset, workspace.data)
     ladder = ladders.load(workspace, dataset, index)
     candidates = finished.find(workspace, index.name, chosen, rungs(splits, ladder)) if runs is None else runs
-    able = [one for one in candidates if (one.folder / weights.RUN).is_file() and one.fits(index, ladder)]
+    content = contents.contents(index, workspace.cache)
+    able = [one for one in candidates if (one.folder / weights.RUN).is_file() and one.fits(index, ladder, content)]
     if not able:
         raise UserError(f"no finished run of {chosen} on {dataset} (splits: {splits}) with kept weights in "
                         f"{workspace.runs}: `oodml run --dataset {dataset} --methods {chosen} --splits {splits}` makes "
