@@ -64,7 +64,7 @@ def run(workspace: Workspace, *, dataset: str, chosen: str = "all", splits: str 
         known = _read(one.folder / NAME, one.spec.identity)
         missing = [alpha for alpha in alphas if f"{alpha:g}" not in known]
         if missing:
-            task = one.task(index, ladder)
+            task = one.task(index, ladder, content)
             method, loader = one.ready(len(task.train.classes), store, device)
             end = {name: value.cpu().clone() for name, value in method.state_dict().items()}
             start = one.start(len(task.train.classes)).state_dict()
