@@ -168,10 +168,10 @@ def test_the_foundation_list_is_of_timm_and_says_what_it_saw() -> None:
 
 def test_missing_weights_are_listed_and_not_fatal(capsys: pytest.CaptureFixture[str]) -> None:
     study = studies.load("frozen")
-    summarise(study, SweepResult(lacking=3))
+    summarise(study, SweepResult(lacking=3), Workspace.at())
     assert "3 runs were left out: weights that are missing" in capsys.readouterr().out
     with pytest.raises(SystemExit):
-        summarise(replace(study, parts=(replace(study.parts[0], optional=False),)), SweepResult(lacking=3))
+        summarise(replace(study, parts=(replace(study.parts[0], optional=False),)), SweepResult(lacking=3), Workspace.at())
 
 
 def test_pareto_by_comparing_all_pairs() -> None:

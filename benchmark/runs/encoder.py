@@ -4,7 +4,7 @@
     class Encoder:
         def encode(self, images):            # PIL images, RGB, the shorter side at most 256 pixels
             return my_network(my_transform(images))
-    print(oodml.evaluate(Encoder(), "cub"))
+    print(oodml.evaluate(Encoder(), "cub@v1"))
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from PIL import Image
 
 from benchmark import datasets
 from benchmark.config.plan import rungs
-from benchmark.data import ladders
+from benchmark.data import ladders, pinned
 from benchmark.data.store import ImageStore, open_store
 from benchmark.data.task import Side
 from benchmark.datasets import DatasetIndex
@@ -144,6 +144,8 @@ def encode(encoder: Encoder, index: DatasetIndex, store: ImageStore, ids: np.nda
 
 def _opened(name: str, workspace: Workspace) -> tuple[DatasetIndex, Ladder]:
     """The dataset and its ladder: a pinned one by its name, else the one that lies in the working folder."""
+    if "@" in name and ":" not in name:
+        return pinned.use(name, workspace)
     index = datasets.load(name, workspace.data)
     return index, ladders.load(workspace, name, index)
 
