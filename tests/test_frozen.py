@@ -171,7 +171,8 @@ def test_missing_weights_are_listed_and_not_fatal(capsys: pytest.CaptureFixture[
     summarise(study, SweepResult(lacking=3), Workspace.at())
     assert "3 runs were left out: weights that are missing" in capsys.readouterr().out
     with pytest.raises(SystemExit):
-        summarise(replace(study, parts=(replace(study.parts[0], optional=False),)), SweepResult(lacking=3), Workspace.at())
+        needed = replace(study, parts=(replace(study.parts[0], optional=False),))
+        summarise(needed, SweepResult(lacking=3), Workspace.at())
 
 
 def test_pareto_by_comparing_all_pairs() -> None:
