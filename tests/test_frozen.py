@@ -170,8 +170,8 @@ def test_missing_weights_are_listed_and_not_fatal(capsys: pytest.CaptureFixture[
     study = studies.load("frozen")
     summarise(study, SweepResult(lacking=3), Workspace.at())
     assert "3 runs were left out: weights that are missing" in capsys.readouterr().out
+    needed = replace(study, parts=(replace(study.parts[0], optional=False),))
     with pytest.raises(SystemExit):
-        needed = replace(study, parts=(replace(study.parts[0], optional=False),))
         summarise(needed, SweepResult(lacking=3), Workspace.at())
 
 
