@@ -3,7 +3,7 @@
 Each name is loaded when it is first used, so that importing this file needs neither torch nor pandas.
 
     splits      frechet_distance, build_ladder, load_ladder, save_ladder
-    measures    retrieval
+    measures    retrieval; evaluate: an encoder of one's own on a ladder
     scores      ags, harmonic_mean
     records     collect
     runs        run(method, dataset, split, **settings) trains one and returns its record
@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import methods
     from benchmark.metrics import retrieval
+    from benchmark.runs.encoder import evaluate
     from benchmark.runs.single import run
     from methods import create, register
     from reports.aggregate import ags, harmonic_mean
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
     from splits.manifest import load as load_ladder
     from splits.manifest import save as save_ladder
 
-__all__ = ["ags", "build_ladder", "collect", "create", "frechet_distance", "harmonic_mean", "load_ladder", "main",
-           "methods", "register", "retrieval", "run", "save_ladder"]
+__all__ = ["ags", "build_ladder", "collect", "create", "evaluate", "frechet_distance", "harmonic_mean", "load_ladder",
+           "main", "methods", "register", "retrieval", "run", "save_ladder"]
 
 ROOT = os.path.dirname(os.path.abspath(__file__))
 PACKAGES = ("benchmark", "methods", "splits", "reports")
@@ -51,6 +52,7 @@ SOURCES = {
     "build_ladder": ("splits.ladder", "build_ladder"),
     "collect": ("reports.records", "collect"),
     "create": ("methods", "create"),
+    "evaluate": ("benchmark.runs.encoder", "evaluate"),
     "frechet_distance": ("splits.frechet", "frechet_distance"),
     "harmonic_mean": ("reports.aggregate", "harmonic_mean"),
     "load_ladder": ("splits.manifest", "load"),

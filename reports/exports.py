@@ -10,6 +10,9 @@ Scores are fractions in CSV and JSON, percent with one decimal elsewhere. The ti
     fewshot    dataset split frd method protocol backbone source seed shots metric zero few episodes
     thresholds dataset split kind frd method protocol backbone source seed fixed_on rate threshold false_accepts
                false_rejects tar open_recall opis r_auroc
+    wise       dataset split frd method protocol backbone source seed alpha metric score   (alpha: 0 the start of a run)
+    frozen     dataset metric what backbone protocol source score parameters resolution pooling dim pretraining
+               contamination images_per_second device pareto best gain   (what: which score it is)
     structure  dataset split frd method protocol backbone source seed, the metric, then a column for each measure
     runs       one row a run, every plain column of the records
 
@@ -27,7 +30,7 @@ import pandas as pd
 
 from reports import ReportError
 from reports.aggregate import Board
-from reports.analysis import views
+from reports.analysis import frozen, views, wise
 from reports.analysis.results import Results
 from reports.records import metrics
 from reports.selection import ROW, USUAL, on_ladder
@@ -107,7 +110,8 @@ def _joined(frames: list[pd.DataFrame], columns: list[str]) -> pd.DataFrame:
 TABLES: dict[str, Callable[[Results, str], pd.DataFrame]] = {
     "ags": _tidy_ags, "ladder": _tidy_ladder, "uml": _tidy_union, "recall": _recall,
     "fewshot": lambda results, metric: results.fewshot,
-    "thresholds": lambda results, metric: results.thresholds, "structure": _structure,
+    "thresholds": lambda results, metric: results.thresholds, "frozen": frozen.collect,
+    "wise": lambda results, metric: wise.collect(results.runs), "structure": _structure,
     "runs": lambda results, metric: views.tidy(results.runs),
 }
 
@@ -123,7 +127,7 @@ def _shaped(results: Results, name: str, metric: str, tidy: pd.DataFrame) -> lis
         return [tables.union_table(board, metric) for board in _union_boards(results, metric)]
     if name == "recall":
         return _recall_tables(results, tidy)
-    scores = {*metrics(results.runs), *(("zero", "few") if name == "fewshot" else ())}
+    scores = {*metrics(results.runs), *(("zero", "few") if name == "fewshot" else ()), "score"}
     columns = tuple(Column(key, key, "score" if key in scores else "text") for key in tidy.columns)
     return [Table(name, name, columns, tidy, marked=False)]
 
@@ -181,7 +185,7 @@ def export(results: Results, name: str, form: str, metric: str = "recall@1") -> 
         raise ReportError(f"unknown format '{form}'; there are: {', '.join(_FORMS)}")
     tidy = TABLES[name](results, metric)
     if tidy.empty:
-        makes = "oodml fewshot" if name == "fewshot" else "oodml run"
+        makes = {"fewshot": "oodml fewshot", "wise": "oodml wise"}.get(name, "oodml run")
         raise ReportError(f"no run has what the table '{name}' shows; `{makes}` makes it")
     if "overrides" not in tidy:
         tidy = tidy.assign(overrides=[results.overrides.get(key, "") for key in

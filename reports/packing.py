@@ -19,10 +19,12 @@ import numpy as np
 import pandas as pd
 
 from reports import ReportError, records
-from reports.analysis import fewshot, galleries, transfer
+from reports.analysis import fewshot, galleries, transfer, wise
 from reports.records import FAILURES, read, scan, scan_checked
 from reports.storage import packed, paths, queries
 
+BESIDE = (fewshot.NAME, transfer.NAME, galleries.NAME, wise.NAME)
+"""What other commands leave beside a record."""
 POINTS = 16
 """Points of a training curve that are packed."""
 
@@ -47,7 +49,7 @@ def _entry(run: Path, record: dict[str, Any], sides: dict[str, Any]) -> packed.E
     columns: Any = {key: [point.get(key) for point in curve] for key in keys}
     made = {key: value for key, value in record["provenance"].items() if key != "host"}
     entry = {"record": record | {"curve": columns, "provenance": made}, "beside": {}}
-    for name in (fewshot.NAME, transfer.NAME, galleries.NAME):
+    for name in BESIDE:
         content = packed.beside(run, name)
         if content is not None:
             entry["beside"][name] = _without_values(content)
@@ -164,7 +166,7 @@ def unpack(folder: Path, runs: Path) -> tuple[int, int]:
             there += 1
             continue
         to.mkdir(parents=True, exist_ok=True)
-        beside = {name: packed.beside(run, name) for name in (fewshot.NAME, transfer.NAME, galleries.NAME)}
+        beside = {name: packed.beside(run, name) for name in BESIDE}
         for name, content in (beside | {queries.SUMMED: queries.summed(run)}).items():
             if content is not None:
                 (to / name).write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

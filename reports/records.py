@@ -37,7 +37,7 @@ FACTS = (
     "train_images", "test_images", "ladder", "parts", "members", "weights", "papers", "tags", "summary", "cite",
     "settings", "trains", "trainable_parameters", "total_parameters", "protocol_settings", "chosen_epochs", "curve",
     "queries", "left_out", "device", "date", "commit", "dirty", "version", "command", "overrides",
-    "domains_of", "spectra", "thresholds", "ladder_name", "ladder_hash", "level", "card",
+    "domains_of", "spectra", "thresholds", "backbone_facts", "ladder_name", "ladder_hash", "level", "card",
 )
 SPECTRA = ("spectrum", "spectrum_class")
 """Of a side's structure the normalised singular values, [rank, value], of all embeddings and of classes on average."""
@@ -185,7 +185,7 @@ def _row(record: dict[str, Any], path: Path, shared: dict[str, Any]) -> dict[str
         row |= {f"structure:{side}:{name}": v for name, v in (values or {}).items() if isinstance(v, _MAYBE)}
     row["spectra"] = {side: {name: values[name] for name in SPECTRA if name in (values or {})}
                       for side, values in record["structure"].items()}
-    row["thresholds"] = record.get("thresholds")
+    row["thresholds"], row["backbone_facts"] = record.get("thresholds"), one(record["backbone"].get("facts"))
     return row | {f"cost:{name}": value for name, value in record["cost"].items() if isinstance(value, _MAYBE)}
 
 

@@ -11,8 +11,10 @@ import pandas as pd
 import pytest
 
 from benchmark.metrics import operating, thresholds
-from reports import ReportError, exports, packing, records, site
+from reports import ReportError, exports, packing, records
 from reports.analysis.results import Results
+from reports.html.rendering import Site
+from reports.html.threshold_pages import drift
 from tests.sample_records import make_record
 from tests.test_operating import clouds
 
@@ -61,16 +63,18 @@ def test_false_accepts_and_rejects_are_those_of_all_pairs(results: Results) -> N
         assert row["false_rejects"] == pytest.approx(exact.false_rejects, abs=5e-3)
 
 
-def test_the_page_has_curves_and_tables(results: Results, tmp_path: Path) -> None:
-    site.build(results, FAILURES, tmp_path)
-    page = (tmp_path / "thresholds.html").read_text(encoding="utf-8")
+def test_the_page_has_curves_and_tables(results: Results) -> None:
+    made = Site(results, FAILURES)
+    drift(made)
+    made.finish()
+    page = str(made.files["thresholds.html"])
     assert "glyphs, 1 % false accepts" in page
     assert "glyphs, 0.1 % false accepts" in page
     assert page.count("<svg") >= 4
-    table = pd.read_csv(tmp_path / "data" / "thresholds-glyphs-0.01.csv")
+    table = pd.read_csv(io.StringIO(str(made.files["data/thresholds-glyphs-0.01.csv"])))
     far = results.thresholds.query("split == 3 and rate == 0.01 and fixed_on == 'nearest split'")
     assert table["false_accepts"].tolist() == pytest.approx([100 * far["false_accepts"].mean()], rel=1e-4)
-    assert (tmp_path / "figures" / "glyphs-accepts-0.01.svg").is_file()
+    assert "figures/glyphs-accepts-0.01.svg" in made.files
 
 
 def test_the_export_and_packed_records_have_the_same(results: Results, folder: Path, tmp_path: Path) -> None:
@@ -85,7 +89,8 @@ def test_records_without_thresholds_have_no_page(tmp_path: Path) -> None:
     for split in (1, 2):
         records.write(tmp_path / str(split), make_record("glyphs", split, "margin", 0, 0.5))
     results = Results(records.collect(tmp_path), with_published=False)
-    site.build(results, FAILURES, tmp_path / "site")
-    assert not (tmp_path / "site" / "thresholds.html").exists()
+    made = Site(results, FAILURES)
+    drift(made)
+    assert not made.sections
     with pytest.raises(ReportError, match="no run has what the table 'thresholds' shows"):
         exports.export(results, "thresholds", "csv")

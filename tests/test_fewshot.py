@@ -27,7 +27,7 @@ from benchmark.runs import worker
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from methods import Method, MethodError
-from methods.frozen import Frozen
+from methods.frozen import RandomProjection
 from methods.margin import Margin
 from reports import packing, records
 from reports.analysis.fewshot import collect
@@ -52,9 +52,9 @@ def test_zero_and_few_shot_on_the_same_queries(workspace: Workspace, capsys: pyt
                  "--work", str(workspace.root)]
     cli.main(arguments)
     out = capsys.readouterr().out
-    assert "4 runs adapted" in out
+    assert "5 runs adapted" in out
     files = sorted(workspace.runs.glob("*/*/*/*/fewshot.json"))
-    assert len(files) == 4
+    assert len(files) == 5
     for file in files:
         measured = json.loads(file.read_text())
         assert set(measured["shots"]) == {"2", "5"}
@@ -140,7 +140,7 @@ def test_what_cannot_learn_is_left_out_with_a_reason() -> None:
     backbone = torch.nn.Identity()
     backbone.dim = 4  # type: ignore[assignment]
     with pytest.raises(MethodError, match="no last layer"):
-        fewshot.last_layer(Frozen(backbone, None, 4))
+        fewshot.last_layer(RandomProjection(backbone, None, 4))
 
 
 @pytest.mark.parametrize("name", ["margin", "diva", "crt", "mlp3-emb"])

@@ -21,7 +21,7 @@ from methods.samplers import batches
 from reports.analysis import published
 from splits.union import EIGHT
 
-NAMES = ["capacity", "cross", "crt", "crt-ablation", "crt-backbones", "demo", "fewshot", "generic", "glyphs",
+NAMES = ["capacity", "cross", "crt", "crt-ablation", "crt-backbones", "demo", "fewshot", "frozen", "generic", "glyphs",
          "glyphs-union", "oodml-all", "oodml-cars", "oodml-cub", "oodml-sop", "photos-cars", "photos-cub",
          "photos-union", "precision", "revisiting", "revisiting-floors", "revisiting-mixup",
          "revisiting-parameters", "revisiting-samplers", "revisiting-switch", "uml-4", "uml-8", "uml-ablation",
@@ -132,8 +132,9 @@ def test_the_command_line_changes_a_study() -> None:
     ('datasets = ["cub"]\nmethods = "margin"\n[vary]\n"margin.beta" = 3', "vary.margin.beta = 3: .*list"),
     ('datasets = ["cub"]\nmethods = "margin"\n[[after]]\nstep = "ensembles"', "did you mean 'ensemble'"),
     ('datasets = ["cub"]\nmethods = "margin"\n[[after]]\nkind = "fewsht"',
-     r"the key step, one of fewshot, cross, ensemble, not None \(did you mean 'fewshot'\?\)"),
-    ('datasets = ["cub"]\nmethods = "margin"\n[[after]]\nstep = 3', "step, one of fewshot, cross, ensemble, not 3"),
+     r"the key step, one of fewshot, cross, ensemble, wise, not None \(did you mean 'fewshot'\?\)"),
+    ('datasets = ["cub"]\nmethods = "margin"\n[[after]]\nstep = 3',
+     "step, one of fewshot, cross, ensemble, wise, not 3"),
     ('datasets = ["cub"]\nmethods = "margin"\n[after]\nstep = "cross"', "two brackets"),
     ('datasets = ["cub"]\nmethods = "margin"\n[[after]]\nstep = "ensemble"', "takes union"),
     ("datasets = [", "mine.toml is not valid TOML"),

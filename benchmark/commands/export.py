@@ -11,7 +11,8 @@ from benchmark.utils.workspace import Workspace, workspace_options
 
 @click.command(name="export")
 @click.option("--table", "name", default="ags", show_default=True,
-              type=click.Choice(["ags", "ladder", "uml", "recall", "fewshot", "thresholds", "structure", "runs"]),
+              type=click.Choice(["ags", "ladder", "uml", "recall", "fewshot", "thresholds", "frozen", "wise",
+                                 "structure", "runs"]),
               help="Which table.")
 @click.option("--format", "form", default="csv", show_default=True,
               type=click.Choice(["csv", "latex", "md", "json", "text", "macros"]),

@@ -38,7 +38,9 @@ def sweep_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--set", "changes", multiple=True, metavar="KEY=VALUE",
                      help="Change a key of the protocol or, as METHOD.KEY=VALUE, a method's setting. May be repeated."),
         click.option("--backbones", "--backbone", metavar="LIST",
-                     help="Other backbones than the protocol's; `generic` and `capacity` are lists of several."),
+                     help="Other backbones than the protocol's: names, NETWORK=FILE for weights of one's own, "
+                          "NETWORK@mean, @gem or @token for another pooling; `generic`, `capacity` and `foundation` "
+                          "are lists of several."),
         click.option("--weights", "weights_file", help="Weights of the backbone: safetensors, a torch state dict, a "
                      "finished run's folder, or `scratch` for none."),
         click.option("--batches", help="Another batch sampler than the method's own."),
@@ -174,8 +176,9 @@ def summarise(study: Study, result: SweepResult, workspace: Workspace) -> None:
     if result.submitted:
         click.echo(f"{result.submitted} runs are with the cluster now; `oodml status` shows their states"
                    + ("; when they are done, the same command does the rest of the study" if study.after else ""))
+    waiting = result.lacking > 0 and not all(part.optional for part in study.parts)
     if result.lacking:
-        click.echo(f"{result.lacking} runs wait for the weights that are missing")
+        click.echo(f"{result.lacking} runs {'wait for the' if waiting else 'were left out:'} weights that are missing")
     if result.failed:
         click.echo(f"{len(result.failed)} runs failed; `oodml status` shows why and how to try again")
     if result.interrupted:
@@ -185,5 +188,5 @@ def summarise(study: Study, result: SweepResult, workspace: Workspace) -> None:
         click.echo(f"Ended early: {result.ended}. The same command resumes.")
     if any(job.done for job in result.jobs):
         click.echo(f"Next: `oodml report{workspace.option()}` ranks the finished runs and makes the leaderboard")
-    if result.failed or result.lacking or (result.ended and "--budget" not in result.ended):
+    if result.failed or waiting or (result.ended and "--budget" not in result.ended):
         raise SystemExit(1)

@@ -16,7 +16,7 @@ from benchmark.utils.errors import UserError, near
 from reports.analysis import catalogue
 
 FOLDER = Path(__file__).parent / "studies"
-STEPS = {"fewshot": {"datasets", "shots"}, "cross": set(), "ensemble": {"union"}}
+STEPS = {"fewshot": {"datasets", "shots"}, "cross": set(), "ensemble": {"union"}, "wise": {"datasets"}}
 """What may follow once the runs of a study are done, and the keys of each."""
 
 
@@ -44,6 +44,8 @@ class Part:
     search: dict[str, Any] = field(default_factory=dict)
     """What `oodml tune` searches beside the methods' own spaces or in their stead, by key of the protocol or
     METHOD.KEY: [low, high], log-uniform, or { choices = [...] }."""
+    optional: bool = False
+    """Whether runs of backbones whose weights are missing are listed and left out, and the study is whole without."""
 
     __pydantic_config__ = {"extra": "forbid"}
 

@@ -8,8 +8,9 @@ import io
 import json
 import re
 import shutil
+import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,8 +23,10 @@ from torch import Tensor, nn
 
 from benchmark.data.augment import Transform
 from benchmark.data.loader import Loader
-from benchmark.data.store import ImageStore
+from benchmark.data.store import ImageStore, kept
 from benchmark.datasets.index import DatasetIndex
+from benchmark.datasets.union import Members
+from benchmark.utils import provenance
 from benchmark.utils.errors import UserError
 from benchmark.utils.files import GrowingFile, disk_errors, write_json
 
@@ -40,7 +43,8 @@ def extract(index: DatasetIndex, store: ImageStore, backbone: nn.Module, *, name
     """Pooled features of every image, (n, d) float32, memory-mapped; computed only where not kept already.
 
     `backbone(images)` gives (b, d). It is moved to `device` and run in evaluation mode without gradients, `batch`
-    images at a time (256, on CUDA 512), channels-last; on CUDA in bfloat16 autocast. The file is
+    images at a time (256, on CUDA 512), channels-last; on CUDA in bfloat16 autocast. A union takes the features of its
+    members, where those are decoded: each is embedded once for itself and for all unions. The file is
     `folder/features-NAME-BACKBONE-HASH8/features.npy` with a JSON beside it that says what it was made from. Work goes
     on where a killed call stopped.
     """
@@ -58,9 +62,17 @@ def extract(index: DatasetIndex, store: ImageStore, backbone: nn.Module, *, name
             if not final.is_file():
                 loader = Loader(store, transform, device, placement="disk")
                 precision = "bfloat16" if loader.device.type == "cuda" else "float32"
-                write_json(home / "features.json", {"dataset": index.name, "key": key, "precision": precision, **facts})
+                facts = {"dataset": index.name, "key": key, "precision": precision, **facts}
+                write_json(home / "features.json", facts)
                 batch = batch or (512 if loader.device.type == "cuda" else 256)
-                _compute(index, loader, backbone, final, precision, batch, progress)
+                members = index.opener.indexes if isinstance(index.opener, Members) else ()
+                decoded = [kept(one, folder) for one in members]
+                if members and _same_images(store, decoded):
+                    _unite(index, [extract(one, own, backbone, name=name, weights_hash=weights_hash, folder=folder,
+                                           transform=transform, device=device, batch=batch, progress=progress)
+                                   for one, own in zip(members, decoded) if own is not None], final, precision)
+                else:
+                    _compute(index, loader, backbone, final, precision, batch, progress, facts)
     try:
         vectors = np.load(final, mmap_mode="r")
     except Exception as error:  # numpy answers damaged bytes with a dozen kinds of errors, EOFError among them
@@ -70,10 +82,47 @@ def extract(index: DatasetIndex, store: ImageStore, backbone: nn.Module, *, name
     return vectors
 
 
+def speed(vectors: np.ndarray | None) -> dict[str, Any]:
+    """How fast the features were made, where that is known: images a second and the device, for the cost of a run."""
+    file = getattr(vectors, "filename", None)
+    try:
+        facts = json.loads(Path(file).with_name("features.json").read_text()) if file else {}
+    except (OSError, ValueError):
+        return {}
+    return {f"embed_{key}": facts[key] for key in ("images_per_second", "device") if key in facts}
+
+
+def _same_images(union: ImageStore, members: Sequence[ImageStore | None]) -> bool:
+    """Whether the decoded images of the members are those of the union: every size, and the pixels of some of each."""
+    first = 0
+    for own in members:
+        if own is None or not np.array_equal(union.geometry[first:first + len(own)], own.geometry):
+            return False
+        some = np.unique(np.linspace(0, len(own) - 1, 64).astype(int))
+        if not all(np.array_equal(union.image(first + i), own.image(i)) for i in some.tolist()):
+            return False
+        first += len(own)
+    return first == len(union)
+
+
+def _unite(index: DatasetIndex, parts: list[np.ndarray], final: Path, precision: str) -> None:
+    """The features of a union from those of its members, one after the other."""
+    growing = GrowingFile(final.with_name("features.part"))
+    try:
+        growing.keep(0)
+        for vectors in parts:
+            for start in range(0, len(vectors), PIECE):
+                _append(growing, torch.from_numpy(np.array(vectors[start:start + PIECE])), index, precision)
+        growing.finish(final)
+    finally:
+        growing.close()
+
+
 def _compute(index: DatasetIndex, loader: Loader, backbone: nn.Module, final: Path, precision: str, batch: int,
-             progress: bool) -> None:
+             progress: bool, facts: dict[str, Any]) -> None:
     from tqdm import tqdm
 
+    began = time.perf_counter()
     growing = GrowingFile(final.with_name("features.part"))
     # Halves in two precisions would be worse than a new start.
     if growing.pieces and growing.pieces[0]["precision"] != precision:
@@ -91,6 +140,10 @@ def _compute(index: DatasetIndex, loader: Loader, backbone: nn.Module, final: Pa
                     written.popleft().result()
             while written:
                 written.popleft().result()
+        if len(left):
+            rate = len(left) / (time.perf_counter() - began)
+            write_json(final.with_name("features.json"), {
+                **facts, "images_per_second": round(rate, 1), "device": provenance.device_name(str(loader.device))})
         growing.finish(final)
     finally:
         growing.close()

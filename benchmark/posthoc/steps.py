@@ -1,4 +1,4 @@
-"""What a study computes from its finished runs: few-shot adaptation, transfer to other datasets, ensembles."""
+"""What a study computes from its finished runs: few-shot, transfer, ensembles, interpolated weights."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmark.config.study import Study
 from benchmark.data import weights
-from benchmark.posthoc import ensemble, fewshot, transfer
+from benchmark.posthoc import ensemble, fewshot, interpolate, transfer
 from benchmark.posthoc.finished import Finished
 from benchmark.runs.job import Job, SweepResult
 from benchmark.utils.workspace import Workspace
@@ -23,12 +23,19 @@ def follow_all(study: Study, result: SweepResult, workspace: Workspace, say: Cal
 def follow(step: dict[str, Any], jobs: list[Job], workspace: Workspace, say: Callable[[str], None] = print) -> None:
     """Do one step of a study on those of its runs that are finished; what was done already is kept."""
     done = [job for job in jobs if job.done]
-    trained = {job.folder: Finished(job.folder, job.spec) for job in done if (job.folder / weights.RUN).is_file()}
+    runs = {job.folder: Finished(job.folder, job.spec) for job in done}
+    trained = {folder: run for folder, run in runs.items() if (folder / weights.RUN).is_file()}
     if step["step"] == "fewshot":
+        for name in step["datasets"]:
+            here = [runs[job.folder] for job in done if job.context.dataset == name and runs[job.folder].kept]
+            if here:
+                fewshot.run(workspace, dataset=name, shots=tuple(step["shots"]), runs=here, tell=say)
+        return
+    if step["step"] == "wise":
         for name in step["datasets"]:
             here = [trained[job.folder] for job in done if job.context.dataset == name and job.folder in trained]
             if here:
-                fewshot.run(workspace, dataset=name, shots=tuple(step["shots"]), runs=here, tell=say)
+                interpolate.run(workspace, dataset=name, runs=here, tell=say)
         return
     if step["step"] == "cross":
         transfer.run(workspace, done, tell=say)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import methods
@@ -76,10 +76,10 @@ def gather(study: Study, options: SweepOptions) -> Matrix:
                 known[dataset] = run_contents(index, options.workspace)
                 if stale := ladders.of_other_images(ladder, index, options.workspace):
                     matrix.skipped.append(f"warning: {stale}")
-            specs = _cells(part, dataset, index, ladder, options.weights_file, known[dataset], unfit)
-            for spec in specs:
-                cells.setdefault(spec.identity, Job(spec, context))
-            for split in {spec.split for spec in specs}:
+            specs = _cells(part, dataset, index, ladder, context.weights_file, known[dataset], unfit)
+            for spec, file in specs:
+                cells.setdefault(spec.identity, Job(spec, replace(context, weights_file=file)))
+            for split in {spec.split for spec, _ in specs}:
                 if why := Side.of(index, ladder.split(split).test).unmatched:
                     problems[f"split {split} of {dataset}: {why}; nothing could be measured, add images"] = None
     if problems:
@@ -128,25 +128,51 @@ def run_contents(index: DatasetIndex, workspace: Workspace) -> str:
 
 
 def _cells(part: Part, dataset: str, index: DatasetIndex, ladder: Ladder, weights_file: str | None,
-           content: str, unfit: dict[tuple[str, str], dict[str, None]]) -> list[RunSpec]:
-    """The cells of a part on one dataset; methods that fit no backbone they would get go to `unfit`, by reason."""
+           content: str, unfit: dict[tuple[str, str], dict[str, None]]) -> list[tuple[RunSpec, str | None]]:
+    """The cells of a part on one dataset, each with the file of its weights if one was given.
+
+    Methods that fit no backbone they would get go to `unfit`, by reason.
+    """
     name = part.protocol or datasets.get(dataset).protocol
-    chosen = backbones.select(part.backbones) if part.backbones else [None]
-    if weights_file and len(chosen) > 1:
+    chosen = _with_files(part.backbones) if part.backbones else {None: None}
+    if weights_file and (len(chosen) > 1 or any(chosen.values())):
         raise UserError("--weights is the file of one backbone; for several put them into a folder, each named like "
                         "its timm tag, and set OODML_WEIGHTS to that folder")
     specs = []
-    for backbone in chosen:
+    for backbone, own in chosen.items():
+        file = own or weights_file
         for changes in part.variations():
             overrides = Overrides.of({**part.set, **changes, **({"backbone": backbone} if backbone else {})})
             count = part.seeds or protocols.load(name, dataset=index.name, overrides=overrides.protocol).seeds
             names, reasons = fitting(methods.select(part.methods), index.name, name, overrides)
             for method, reason in reasons.items():
                 unfit.setdefault((index.name, reason), {})[method] = None
-            specs += plan(ladder, index.hash, names, protocol=name, seeds=range(count),
-                          splits=rungs(part.splits, ladder), overrides=overrides, weights_file=weights_file,
-                          contents=content)
+            specs += [(spec, file) for spec in plan(
+                ladder, index.hash, names, protocol=name, seeds=range(count), splits=rungs(part.splits, ladder),
+                overrides=overrides, weights_file=file, contents=content)]
     return specs
+
+
+def _with_files(text: str) -> dict[str | None, str | None]:
+    """The backbones of a list, each with the file of its weights where it was written NETWORK=FILE.
+
+    Such a backbone is called NETWORK:STEM, after the name of its file, so that two files are two rows.
+    """
+    chosen: dict[str | None, str | None] = {}
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        network, equals, file = entry.partition("=")
+        if not equals:
+            chosen |= dict.fromkeys(backbones.select(entry))
+            continue
+        named, at, pooling = network.partition("@")
+        name = f"{named}:{Path(file).stem}{at}{pooling}"
+        if not Path(file).exists():
+            raise UserError(f"--backbones {entry}: there is no file {file}; write NETWORK=FILE, such as "
+                            "resnet50=weights/mine.safetensors")
+        if name in chosen and chosen[name] != _absolute(file):
+            raise UserError(f"--backbones: two files of {named} are called {Path(file).stem}; rename one of them")
+        chosen |= {one: _absolute(file) for one in backbones.select(name)}
+    return chosen or dict.fromkeys(backbones.select(text))
 
 
 def _absolute(name: str) -> str:

@@ -24,6 +24,9 @@ from benchmark.utils.workspace import Workspace
 
 Echo = Callable[[str], None]
 
+FEW = 3
+"""Backbones without weights that are told of one by one."""
+
 
 def show(study: Study, options: SweepOptions, echo: Echo = click.echo) -> None:
     """Print the matrix of a study with its states, and what the rest of it will cost."""
@@ -198,15 +201,19 @@ def _refuse_incompatible(matrix: Matrix) -> None:
 def _with_weights(todo: list[Job], weights_file: str | None, echo: Echo) -> tuple[list[Job], int]:
     """The cells whose backbone has weights, fetched now so that workers need not, and how many have none.
 
-    One line names each backbone without.
+    One line names each backbone without; of many the first says why.
     """
-    without = set()
+    without: dict[str, str] = {}
     for name in sorted({job.spec.protocol.backbone for job in todo if job.spec.weights.startswith("timm:")}):
         try:
             weights.pretrained(name, weights_file)
         except UserError as error:
-            without.add(name)
-            echo(f"{name}: its runs are left out: {error}")
+            without[name] = f"{name}: its runs are left out: {error}"
+    for line in list(without.values())[:1 if len(without) > FEW else FEW]:
+        echo(line)
+    if len(without) > FEW:
+        echo(f"{len(without) - 1} others have no weights either: {', '.join(list(without)[1:])}; put TAG.safetensors "
+             "of each into a folder and set OODML_WEIGHTS to it")
     ready = [job for job in todo if job.spec.protocol.backbone not in without]
     return ready, len(todo) - len(ready)
 

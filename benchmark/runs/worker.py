@@ -69,7 +69,8 @@ def run(spec: RunSpec, context: RunContext, *, should_stop: Callable[[], bool] =
     folder.mkdir(parents=True, exist_ok=True)
     (folder / records.FAILURE).unlink(missing_ok=True)  # what an earlier attempt met
     write_json(folder / "spec.json", spec.facts())
-    write_json(folder / "env.json", {**provenance.facts(context.command), "dataset": context.dataset})
+    write_json(folder / "env.json", {**provenance.facts(context.command), "dataset": context.dataset,
+                                    "weights_file": context.weights_file})
     began, phases = time.perf_counter(), Phases()
     with phases("device"):
         if context.device.startswith("cuda"):
@@ -87,7 +88,7 @@ def run(spec: RunSpec, context: RunContext, *, should_stop: Callable[[], bool] =
     training = subsample(task.train, index, protocol.train_shots) if protocol.train_shots else task.train
 
     with phases("build network"):
-        method = _build(spec, context, protocol, len(task.train.classes))
+        method = _build(spec, context, len(task.train.classes))
     transform = transform_of(protocol, method)
     with phases("place images"):
         loader = Loader(store, transform, context.device)
@@ -150,12 +151,12 @@ def run(spec: RunSpec, context: RunContext, *, should_stop: Callable[[], bool] =
         "identity": spec.identity, "dataset": spec.dataset, "dataset_hash": spec.dataset_hash,
         **({"contents": store.contents} if store.contents else {}),
         "split": recording.split_facts(split, ladder, task), "method": _method_facts(spec, method),
-        "protocol": protocol.identity(), "backbone": {"name": protocol.backbone, "weights": spec.weights},
-        "seed": spec.seed,
+        "protocol": protocol.identity(), "seed": spec.seed,
+        "backbone": {"name": protocol.backbone, "weights": spec.weights, **_backbone_facts(method, protocol)},
         "scores": scores, "chosen_epochs": chosen, "curve": _curve(history),
         "structure": {"train": seen, "test": tested}, "thresholds": thresholds,
         "cost": {**_cost(history, time.perf_counter() - began, energy.joules, context),
-                 "precision": precision.of(protocol, context.device)},
+                 "precision": precision.of(protocol, context.device), **features.speed(cached)},
     }, command=context.command, kmeans=None if protocol.clustering == "no" else KMEANS,
         phases={name: round(seconds, 3) for name, seconds in took.items()})
     checkpoint.remove(folder)
@@ -197,15 +198,20 @@ def _opened(dataset: str, work: Path, data: Path) -> tuple[DatasetIndex, store.I
     return index, open_store(index, workspace.cache, progress=False), ladders.load(workspace, dataset, index)
 
 
-def _build(spec: RunSpec, context: RunContext, protocol: Protocol, classes: int) -> Method:
+def _build(spec: RunSpec, context: RunContext, classes: int) -> Method:
     for plugin in context.plugins:
         methods.load_plugin(plugin)
     if methods.code_of(spec.method) != spec.code:
         raise UserError(f"the source of {spec.method} was changed after this run was planned; the same command plans "
                         "it anew")
+    return start(spec, context.weights_file, classes)
+
+
+def start(spec: RunSpec, weights_file: str | None, classes: int) -> Method:
+    """The method of a run before its first step: backbone and weights, and what the seed draws on top of them."""
     torch.manual_seed(spec.seed)
     make = weights.pretrained if spec.weights == weights.SCRATCH else _pretrained
-    backbone = copy.deepcopy(make(protocol.backbone, context.weights_file, frozen_norm=protocol.frozen_norm))
+    backbone = copy.deepcopy(make(spec.protocol.backbone, weights_file, frozen_norm=spec.protocol.frozen_norm))
     torch.manual_seed(spec.seed)  # what is built on it does not depend on whether it was made just now
     return spec.build(backbone, classes)
 
@@ -223,6 +229,12 @@ def _method_facts(spec: RunSpec, method: Method) -> dict[str, Any]:
             "trains": entry.trains,
             "trainable_parameters": sum(p.numel() for p in method.parameters() if p.requires_grad),
             "total_parameters": sum(p.numel() for p in method.parameters())}
+
+
+def _backbone_facts(method: Method, protocol: Protocol) -> dict[str, Any]:
+    """What tables of networks say of the backbone, where it is one of ours."""
+    own = method.backbone
+    return {"facts": {**own.facts(), "resolution": protocol.size}} if isinstance(own, Backbone) else {}
 
 
 def _cost(history: train.History, seconds: float, joules: float | None, context: RunContext) -> dict[str, Any]:

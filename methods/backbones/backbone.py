@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from methods.backbones import names
 from methods.backbones.convolutions import replace_strided_depthwise
 from methods.backbones.resnet_v1 import NAME as RESNET_V1
 from methods.backbones.resnet_v1 import check_layout, resnet50_v1
@@ -15,6 +16,7 @@ from methods.method import MethodError, near
 
 TIMM = {
     "efficientnet_lite0": "tf_efficientnet_lite0.in1k",
+    "efficientnet_lite1": "tf_efficientnet_lite1.in1k",
     "efficientnet_lite2": "tf_efficientnet_lite2.in1k",
     "efficientnet_b0": "efficientnet_b0.ra_in1k",
     "resnet18": "resnet18.tv_in1k",
@@ -34,9 +36,21 @@ LISTS = {
     "generic": ("resnet50", "resnet50.swav", "vit_base_patch32_clip_224.openai", "resnetv2_50x1_bit.goog_in21k_ft_in1k",
                 "resnetv2_50x1_bit.goog_in21k", "efficientnet_b0", "vit_small_patch14_dinov2.lvd142m"),
     "capacity": ("resnet18", "resnet50", "resnet101", "bninception"),
+    "foundation": (
+        *(f"vit_{size}_patch14_dinov2.lvd142m" for size in ("small", "base", "large")),
+        *(f"vit_{size}_patch16_dinov3.lvd1689m" for size in ("small", "base", "large")),
+        "vit_base_patch16_siglip_224.v2_webli", "vit_large_patch16_siglip_256.v2_webli",
+        "vit_base_patch32_clip_224.openai", "vit_base_patch16_clip_224.openai", "vit_large_patch14_clip_224.openai",
+        "vit_base_patch16_clip_224.laion2b", "vit_pe_core_base_patch16_224.fb", "vit_pe_core_large_patch14_336.fb",
+        "vit_base_patch16_224.mae", "vit_large_patch16_224.mae", "convnext_base.fb_in1k", "convnext_base.fb_in22k",
+        "convnext_base.dinov3_lvd1689m", "eva02_small_patch14_224.mim_in22k", "eva02_base_patch14_224.mim_in22k",
+        "eva02_large_patch14_224.mim_m38m", "eva02_base_patch16_clip_224.merged2b", "resnetv2_50x1_bit.goog_in21k",
+        "resnet50", "resnet50.tv2_in1k", "resnet50.a1_in1k", "resnet50.fb_swsl_ig1b_ft_in1k", "resnet50_v1",
+        "efficientnet_lite0", "efficientnet_lite1", "efficientnet_lite2"),
 }
 """Backbones that are run together: the generic representations of ooDML's figure 6 (its BiT is timm's BiT-M, with and
-without ImageNet-1k after ImageNet-21k) with DINOv2 added, and networks of different capacity."""
+without ImageNet-1k after ImageNet-21k) with DINOv2 added, networks of different capacity, and those whose frozen
+features are compared."""
 
 UNTAGGED = ("resnet50.swav",)
 """timm networks with weights that timm does not carry: the authors' files, given as a file."""
@@ -70,6 +84,8 @@ class Backbone(nn.Module):
         self.local_dim = int(network.num_features)  # type: ignore[arg-type]
         self.mean = mean
         self.std = std
+        self.pooling = ""
+        """Another pooling of the last map than the network's own."""
         self.frozen_norm = frozen_norm not in (False, "no")
         if frozen_norm == "all":
             for norm in self.batch_norms():
@@ -80,10 +96,28 @@ class Backbone(nn.Module):
 
         One entry for both, so that a compiled backbone serves whoever asks.
         """
-        if not local:
+        if not local and not self.pooling:
             return self.network(images)
         maps = self.network.forward_features(images)  # type: ignore[operator]
-        return self.network.forward_head(maps), self.places(maps)  # type: ignore[operator]
+        places = self.places(maps)
+        pooled = (names.pool(places, maps, self.pooling) if self.pooling
+                  else self.network.forward_head(maps))  # type: ignore[operator]
+        return (pooled, places) if local else pooled
+
+    def pooled_as(self, pooling: str) -> Backbone:
+        """The same backbone with another pooling; none leaves it as it is."""
+        names.check_pooling(self.name, pooling, self.network)
+        if pooling:
+            self.pooling, self.dim = pooling, self.local_dim
+        return self
+
+    def facts(self) -> dict[str, Any]:
+        """What tables say of it: parameters, width and pooling of its features, the images behind timm's weights."""
+        network, label, _ = names.parse(self.name)
+        usual = ("ImageNet-1k",) if network in OWN[1:] else names.pretraining(TIMM.get(network, network))
+        sets = () if label else usual
+        return {"parameters": sum(p.numel() for p in self.network.parameters()), "dim": self.dim,
+                "pooling": self.pooling or names.own_pooling(self.network), "pretraining": list(sets)}
 
     def places(self, maps: Tensor) -> Tensor:
         """A map (b, c, h, w) or (b, h, w, c), or a transformer's tokens, as (b, places, c) without class tokens."""
@@ -114,7 +148,7 @@ class Backbone(nn.Module):
         if any(key.startswith(WITHIN) for key in state):
             state = {key.removeprefix(WITHIN): value for key, value in state.items() if key.startswith(WITHIN)}
         else:
-            check_layout(self.name, state, source)
+            check_layout(names.parse(self.name).network, state, source)
         tensors = {key.removeprefix("module."): value for key, value in state.items()}
         tensors = {key: value for key, value in tensors.items() if not key.startswith(CLASSIFIER)
                    and not (by_order and key.startswith("_fc."))}
@@ -184,7 +218,7 @@ def _own(name: str, frozen_norm: bool | str) -> Backbone:
 
 
 def create(name: str, *, frozen_norm: bool | str = True) -> Backbone:
-    """A backbone by short name or timm name, with random weights.
+    """A backbone by short name or timm name, with random weights; `names` says what may follow the name.
 
     Vision transformers take images of any size: position embeddings are interpolated, and an image that its patches
     do not divide is padded.
@@ -192,8 +226,13 @@ def create(name: str, *, frozen_norm: bool | str = True) -> Backbone:
     >>> create("conv4").dim
     512
     """
-    if name in OWN:
-        return _own(name, frozen_norm)
+    network, _, pooling = names.parse(name)
+    made = _own(network, frozen_norm) if network in OWN else _of_timm(network, frozen_norm)
+    made.name = name
+    return made.pooled_as(pooling)
+
+
+def _of_timm(name: str, frozen_norm: bool | str) -> Backbone:
     import timm
 
     tag = TIMM.get(name, name)
@@ -233,9 +272,9 @@ def select(text: str) -> list[str]:
     """
     chosen: dict[str, None] = {}
     for part in filter(None, (p.strip() for p in text.split(","))):
-        for name in LISTS.get(part, (part,)):
-            skeleton(name)
-            chosen[name] = None
+        if part not in LISTS:
+            skeleton(part)  # a name that is none is an error now
+        chosen |= dict.fromkeys(LISTS.get(part, (part,)))
     if not chosen:
         raise MethodError(f"'{text}' names no backbone; there are the lists {', '.join(LISTS)} and any timm name")
     return list(chosen)

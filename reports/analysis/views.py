@@ -25,7 +25,8 @@ from reports.tables.boards import (
 )
 
 OBJECTS = ("ladder", "papers", "tags", "cite", "summary", "settings", "protocol_settings", "curve", "chosen_epochs",
-           "path", "parts", "members", "overrides", "spectra", "thresholds")
+           "path", "parts", "members", "overrides", "spectra", "thresholds",
+           "backbone_facts")
 
 
 def _metric_order(metric: str) -> tuple[bool, bool, str, int]:

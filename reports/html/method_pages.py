@@ -8,9 +8,10 @@ import pandas as pd
 
 from reports import selection
 from reports.aggregate import key_of
-from reports.analysis import standings, views
+from reports.analysis import standings, views, wise
 from reports.analysis.results import union_parts
 from reports.figures import inline, standing
+from reports.figures import wise as wise_figures
 from reports.html import cards
 from reports.html.extras import Extras
 from reports.html.rendering import Site
@@ -36,6 +37,7 @@ def write(site: Site, label: str, runs: pd.DataFrame, extras: Extras) -> None:
               standing=site.table(standings.of_row(known, label, f"{name}-boards")),
               commands=sorted({cards.again(str(command)) for command in runs["command"].dropna()}),
               said=site.table(said) if said else None, settings=site.table(settings), protocol=site.table(protocol),
+              between=_interpolated(site, label, runs),
               card=site.table(cards.settings_table(newest["card"], f"{name}-card", f"Card of {label}"))
               if isinstance(newest["card"], dict) else None, inspected=extras.of_runs(site, runs),
               runs=site.table(views.runs_table(runs, f"{name}-runs", f"All runs of {label}")))
@@ -120,3 +122,12 @@ def _training(site: Site, label: str, runs: pd.DataFrame) -> dict[str, Any] | No
     drawing = inline.training_curves(curves, f"{name}-training", f"Training of {label}", site.metrics[0])
     numbers = views.curve_table(curves, site.metrics[0], f"{name}-training", f"Training of {label}, seed {seed}")
     return site.figure(drawing, f"{name}-training") | {"table": site.table(numbers), "seed": seed}
+
+
+def _interpolated(site: Site, label: str, runs: pd.DataFrame) -> dict[str, Any] | None:
+    """The curves between start and end of a method's runs, where `oodml wise` made some."""
+    curves, name, metric = wise.curves(wise.collect(runs), site.metrics[0]), f"{site.slug(label)}-wise", site.metrics[0]
+    if curves.empty:
+        return None
+    drawn = wise_figures.interpolation(curves, name, f"Between start and end of {label}", metric)
+    return site.figure(drawn, name) | {"table": site.table(wise.table(curves, metric, name, label))}

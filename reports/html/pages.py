@@ -15,9 +15,7 @@ from reports.analysis.finding import finding
 from reports.analysis.progress import StudyProgress
 from reports.analysis.results import union_parts
 from reports.analysis.statistics import kendall_between_rungs
-from reports.figures import inline, ladders
-from reports.figures.drawing import Style, styles_of
-from reports.html import cards
+from reports.figures import ladders
 from reports.html.extras import Extras
 from reports.html.rendering import Site, slug
 from reports.selection import ROW

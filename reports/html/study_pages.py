@@ -28,6 +28,7 @@ from reports.analysis import (
 from reports.figures import spectra as spectrum_figures
 from reports.figures import studies
 from reports.html import cards
+from reports.html.frozen_pages import untrained
 from reports.html.rendering import Site, slug
 from reports.html.threshold_pages import drift
 from reports.selection import ROW
@@ -284,4 +285,4 @@ def audited(site: Site) -> None:
     site.later("audit.html", "Audit", lines=audit.summary(findings), table=site.table(audit.audit_table(findings)))
 
 
-STUDIES = (compare, statistical, structural, few_shot, drift, across, retrieved, varied, tuned, papers, audited, about)
+STUDIES = (compare, statistical, structural, few_shot, drift, untrained, across, retrieved, varied, tuned, papers, audited, about)

@@ -31,7 +31,7 @@ _KEYS: dict[str, Any] = {
               "pinned": NotRequired[dict[str, str]]},  # name and hash of the pinned ladder it is of
     "method": {"name": str, "family": str, "papers": _NAMES, "tags": _NAMES, "summary": _TEXT, "cite": _TEXT,
                "settings": _FACTS, "trains": _TEXT, "trainable_parameters": _NUMBER, "total_parameters": _NUMBER},
-    "protocol": {"name": str}, "backbone": {"name": str, "weights": _TEXT},
+    "protocol": {"name": str}, "backbone": {"name": str, "weights": _TEXT, "facts": NotRequired[_FACTS]},
     "scores": _SCORES, "chosen_epochs": _FACTS, "domains": _SCORES, "structure": dict[str, dict[str, Any] | None],
     "thresholds": NotRequired[_FACTS],  # see `operating`; records of earlier versions have none
     "curve": list[dict[str, float | None]],

@@ -1,0 +1,92 @@
+"""Between a run's start and its end: weights interpolated, nothing trained (WiSE-FT, Wortsman et al., CVPR 2022).
+
+    theta(alpha) = (1 - alpha) theta_start + alpha theta_end
+
+The start is the pretrained backbone with what the seed drew on top of it, so that at 0 the embedding layer is random.
+`wise.json` beside the record holds the scores on the run's own test side for every alpha.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from benchmark import datasets
+from benchmark.config.plan import rungs
+from benchmark.data import contents, ladders, weights
+from benchmark.data.store import open_store
+from benchmark.posthoc import finished
+from benchmark.posthoc.finished import Finished
+from benchmark.runs.scoring import score
+from benchmark.training import train
+from benchmark.utils.errors import UserError
+from benchmark.utils.files import write_json
+from benchmark.utils.workspace import Workspace
+from reports.analysis.wise import NAME, SCHEMA
+
+ALPHAS = tuple(part / 10 for part in range(11))
+
+
+def mixed(start: Mapping[str, Tensor], end: Mapping[str, Tensor], alpha: float) -> dict[str, Tensor]:
+    """The state between two of the same network; whole numbers, such as counts of batches, are those of the end.
+
+    >>> import torch
+    >>> mixed({"w": torch.tensor([0.0, 2.0])}, {"w": torch.tensor([1.0, 4.0])}, 0.25)["w"].tolist()
+    [0.25, 2.5]
+    """
+    return {name: start[name].lerp(value, alpha) if value.is_floating_point() else value for name, value in end.items()}
+
+
+def run(workspace: Workspace, *, dataset: str, chosen: str = "all", splits: str = "all",
+        runs: Iterable[Finished] | None = None, alphas: Sequence[float] = ALPHAS, device: str | None = None,
+        tell: Callable[[str], None] = lambda line: None) -> list[Path]:
+    """Score finished runs of these methods and splits, or these `runs`, at every alpha; what is known is kept.
+
+    Returns:
+        The path of `wise.json` of each run.
+    """
+    index = datasets.load(dataset, workspace.data)
+    ladder = ladders.load(workspace, dataset, index)
+    candidates = finished.find(workspace, index.name, chosen, rungs(splits, ladder)) if runs is None else runs
+    content = contents.contents(index, workspace.cache)
+    able = [one for one in candidates if (one.folder / weights.RUN).is_file() and one.fits(index, ladder, content)]
+    if not able:
+        raise UserError(f"no finished run of {chosen} on {dataset} (splits: {splits}) with kept weights in "
+                        f"{workspace.runs}: `oodml run --dataset {dataset} --methods {chosen} --splits {splits}` makes "
+                        "them")
+    store, device = open_store(index, workspace.cache, progress=False), ladders.best_device(device)
+    written = []
+    for one in able:
+        known = _read(one.folder / NAME, one.spec.identity)
+        missing = [alpha for alpha in alphas if f"{alpha:g}" not in known]
+        if missing:
+            task = one.task(index, ladder, content)
+            method, loader = one.ready(len(task.train.classes), store, device)
+            end = {name: value.cpu().clone() for name, value in method.state_dict().items()}
+            start = one.start(len(task.train.classes)).state_dict()
+            for alpha in missing:
+                method.load_state_dict(mixed(start, end, alpha))
+                embeddings = train.embed(method, loader, task.test.ids, one.protocol, device)
+                known[f"{alpha:g}"] = score(task.test, embeddings, task.domain_names).scores
+            write_json(one.folder / NAME, {
+                "schema": SCHEMA, "run": one.spec.identity, "dataset": one.spec.dataset, "split": one.spec.split,
+                "method": one.spec.method, "seed": one.spec.seed,
+                "alphas": {key: known[key] for key in sorted(known, key=float)}})
+            best = max(known, key=lambda key: known[key]["recall@1"])
+            tell(f"{one.spec.label()}: recall@1 {known[best]['recall@1']:.4f} at alpha {best}"
+                 + (f", {known['1']['recall@1']:.4f} at the end" if "1" in known else ""))
+        written.append(one.folder / NAME)
+    return written
+
+
+def _read(path: Path, identity: str) -> dict[str, Any]:
+    """The scores that are known already, by alpha."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return dict(content["alphas"]) if (content["schema"], content["run"]) == (SCHEMA, identity) else {}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}

@@ -1,0 +1,162 @@
+"""Anything with `encode(images) -> array` on a ladder, from Python: every image is encoded once, every rung scored.
+
+    import oodml
+    class Encoder:
+        def encode(self, images):            # PIL images, RGB, the shorter side at most 256 pixels
+            return my_network(my_transform(images))
+    print(oodml.evaluate(Encoder(), "cub@v1"))
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from PIL import Image
+
+from benchmark import datasets
+from benchmark.config.plan import rungs
+from benchmark.data import ladders, pinned
+from benchmark.data.store import ImageStore, open_store
+from benchmark.data.task import Side
+from benchmark.datasets import DatasetIndex
+from benchmark.metrics import operating
+from benchmark.runs import evaluate as submitted
+from benchmark.runs.scoring import score
+from benchmark.utils.errors import UserError
+from benchmark.utils.workspace import Workspace
+from reports.aggregate import ags
+from reports.storage.operating import LEVELS, RATES, rate_at
+from splits.manifest import Ladder
+
+SHOWN = ("recall@1", "map@r", "map@1000")
+"""Measures that are printed."""
+
+
+class Encoder(Protocol):
+    """What is scored."""
+
+    def encode(self, images: Sequence[Image.Image]) -> Any:
+        """One row of numbers an image: an array, a tensor or lists."""
+
+
+@dataclass(frozen=True)
+class LadderScores:
+    """What an encoder reaches on the rungs of a ladder."""
+
+    dataset: str
+    frd: Mapping[int, float | None]
+    """Distance of each rung that was scored, nearest first."""
+    scores: Mapping[int, dict[str, float]]
+    """Every measure, as a fraction of 1."""
+    ags: Mapping[str, float]
+    """Of each measure the aggregated generalisability score; empty unless all rungs were scored."""
+    thresholds: Mapping[int, dict[str, Any]]
+    """What a record keeps of all pairs, see `benchmark.metrics.operating.survey`."""
+    records: tuple[Path, ...] = ()
+
+    def drift(self, rate: float = RATES[0]) -> dict[int, tuple[float, float]]:
+        """False accepts and false rejects on each rung at the threshold that the nearest fixes at this rate."""
+        known = {split: kept for split, kept in self.thresholds.items() if "negative" in kept}
+        if rate not in LEVELS:
+            raise UserError(f"thresholds are kept at rates such as {' and '.join(map(str, RATES))}, not {rate:g}")
+        fixed = next((kept["negative"][LEVELS.index(rate)] for kept in known.values()), 0.0)
+        return {split: (rate_at(fixed, kept["negative"], accepts=True), rate_at(fixed, kept["positive"], accepts=False))
+                for split, kept in known.items()}
+
+    def __str__(self) -> str:
+        rows: list[list[str]] = [["split", "distance", *SHOWN]]
+        for split, scores in self.scores.items():
+            frd = self.frd[split]
+            rows.append([str(split), "-" if frd is None else f"{frd:.2f}"])
+            rows[-1] += [f"{100 * scores[key]:.2f}" for key in SHOWN]
+        if self.ags:
+            rows.append(["AGS", "", *(f"{100 * self.ags[key]:.2f}" for key in SHOWN)])
+        return "\n".join([self.dataset, *("  ".join(f"{cell:>8}" for cell in row) for row in rows)])
+
+
+def evaluate(encoder: Encoder, ladder: str, *, splits: str = "all", batch: int = 64, record: str | None = None,
+             work: str | Path | None = None, data: str | Path | None = None, device: str | None = None) -> LadderScores:
+    """Scores of an encoder on the ladder of a dataset; every test image is encoded once, whatever rungs it is on.
+
+    Args:
+        encoder: has `encode(images)`, called with at most `batch` PIL images.
+        ladder: a dataset whose ladder was built or imported (`cub`, `folder:PATH`), or a pinned ladder (`cub@v1`).
+        splits: numbers and ranges, `default` or `all`.
+        record: a name under which the scores are recorded as a submission, for the leaderboard.
+        work, data: folders, as for the command `oodml`.
+        device: where the scores are computed [default: the GPU where there is one].
+    """
+    workspace = Workspace.at(work, data).writable()
+    index, found = _opened(ladder, workspace)
+    if batch < 1:
+        raise UserError(f"batch={batch}: at least one image at a time")
+    wanted = rungs(splits, found)
+    chosen = sorted((found.split(i) for i in wanted) if wanted is not None else found.splits,
+                    key=lambda split: (split.frd is None, split.frd, split.id))
+    sides = {split.id: Side.of(index, split.test) for split in chosen}
+    ids = np.unique(np.concatenate([side.ids for side in sides.values()]))
+    table = encode(encoder, index, open_store(index, workspace.cache), ids, batch)
+    where = torch.from_numpy(table).to(ladders.best_device(device))
+    scores, kept = {}, {}
+    for number, side in sides.items():
+        embeddings = where[torch.from_numpy(np.searchsorted(ids, side.ids)).to(where.device)]
+        scores[number] = score(side, embeddings, index.domain_names).scores
+        kept[number] = operating.of_run(embeddings, side.labels)
+    distances = {split.id: split.frd for split in chosen}
+    known = [frd for frd in distances.values() if frd is not None]
+    whole = len(known) == len(found.splits) > 1
+    means = {metric: ags(known, [scores[i][metric] for i in distances]) for metric in next(iter(scores.values()))
+             } if whole else {}
+    return LadderScores(index.name, distances, scores, means, kept,
+                        _recorded(record, table, [index.paths[i] for i in ids], index, sides, workspace))
+
+
+def encode(encoder: Encoder, index: DatasetIndex, store: ImageStore, ids: np.ndarray, batch: int) -> np.ndarray:
+    """The embeddings of some images, checked: one row an image, of one width, all numbers finite."""
+    from tqdm import tqdm
+
+    if not callable(getattr(encoder, "encode", None)):
+        raise UserError(f"a {type(encoder).__name__} has no encode(images); give an object that has it")
+    parts: list[np.ndarray] = []
+    for start in tqdm(range(0, len(ids), batch), desc=f"encoding {index.name}", unit="batch", disable=None):
+        some = ids[start:start + batch]
+        made = encoder.encode([Image.fromarray(store.image(int(i))) for i in some])
+        made = made.detach().float().cpu().numpy() if isinstance(made, torch.Tensor) else np.asarray(made)
+        if made.ndim != 2 or len(made) != len(some) or made.dtype.kind not in "fiu":
+            raise UserError(f"encode gave {made.dtype} of shape {made.shape} for {len(some)} images; one row of "
+                            "numbers an image is wanted")
+        if parts and made.shape[1] != parts[0].shape[1]:
+            raise UserError(f"encode gave {made.shape[1]} numbers an image, for the first images {parts[0].shape[1]}")
+        bad = np.flatnonzero(~np.isfinite(made).all(axis=1))
+        if len(bad):
+            raise UserError(f"encode gave NaN or infinite numbers for image {index.paths[some[bad[0]]]} of "
+                            f"{index.name} ({len(bad)} of {len(some)} in this batch); check the network's weights and "
+                            "its input")
+        parts.append(made.astype(np.float32))
+    return np.concatenate(parts)
+
+
+def _opened(name: str, workspace: Workspace) -> tuple[DatasetIndex, Ladder]:
+    """The dataset and its ladder: a pinned one by its name, else the one that lies in the working folder."""
+    if "@" in name and ":" not in name:
+        return pinned.use(name, workspace)
+    index = datasets.load(name, workspace.data)
+    return index, ladders.load(workspace, name, index)
+
+
+def _recorded(name: str | None, table: np.ndarray, paths: list[str], index: DatasetIndex, sides: Mapping[int, Side],
+              workspace: Workspace) -> tuple[Path, ...]:
+    """The records of a submission of these embeddings, one a rung."""
+    if name is None:
+        return ()
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "embeddings.npz"
+        np.savez(file, embeddings=table, ids=np.array(paths))
+        return tuple(submitted.evaluate(workspace, embeddings=file, dataset=index.typed, split=number, name=name).path
+                     for number in sides)

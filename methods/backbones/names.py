@@ -1,0 +1,91 @@
+"""What the name of a backbone says: the network, weights of one's own, how it pools, and what it was pretrained on.
+
+    NETWORK            a short name or timm's, `resnet50` or `vit_small_patch14_dinov2.lvd142m`
+    NETWORK:LABEL      the same with weights from a file of one's own, called LABEL
+    NETWORK@POOLING    the same with another pooling of its last map: token, mean or gem
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from methods.method import MethodError, near
+
+POOLINGS = ("token", "mean", "gem")
+OWN_POOLING = {"avg": "mean", "token": "token", "map": "attention", "max": "max", "avgmax": "mean and max"}
+"""What timm calls a network's own pooling, and what we call it."""
+
+SETS = {
+    "lvd142m": "LVD-142M", "lvd1689m": "LVD-1689M", "webli": "WebLI", "openai": "WIT-400M", "laion2b": "LAION-2B",
+    "laion400m": "LAION-400M", "laiona": "LAION-A", "datacompxl": "DataComp-1B", "dfn2b": "DFN-2B",
+    "metaclip": "MetaCLIP", "merged2b": "Merged-2B", "m38m": "Merged-38M", "fb_pe": "PE web images", "ig1b": "IG-1B",
+    "yfcc100m": "YFCC-100M", "in21k": "ImageNet-21k", "in22k": "ImageNet-21k", "in12k": "ImageNet-12k",
+    "in1k": "ImageNet-1k", "swav": "ImageNet-1k", "mae": "ImageNet-1k", "fcmae": "ImageNet-1k",
+}
+"""Parts of timm's tags, and the images that they stand for. EVA-02's Merged-2B is LAION-2B and COYO-700M, its
+Merged-38M has ImageNet-21k in it; masked autoencoders without another part saw ImageNet-1k."""
+
+
+class Name(NamedTuple):
+    """The parts of a backbone's name."""
+
+    network: str
+    label: str = ""
+    pooling: str = ""
+
+
+def parse(name: str) -> Name:
+    """The parts of a name.
+
+    >>> parse("resnet50"), parse("resnet50:mine@gem")
+    (Name(network='resnet50', label='', pooling=''), Name(network='resnet50', label='mine', pooling='gem'))
+    """
+    rest, at, pooling = name.partition("@")
+    if at and pooling not in POOLINGS:
+        raise MethodError(f"backbone '{name}': '{pooling}' is no pooling{near(pooling, POOLINGS)}; there are "
+                          f"{', '.join(POOLINGS)}")
+    network, _, label = rest.partition(":")
+    return Name(network, label, pooling)
+
+
+def pretraining(tag: str) -> tuple[str, ...]:
+    """The sets of images behind timm's weights, by their tag; empty where it does not tell.
+
+    >>> pretraining("vit_base_patch16_clip_224.openai_ft_in12k_in1k"), pretraining("vit_base_patch16_224.mae")
+    (('WIT-400M', 'ImageNet-12k', 'ImageNet-1k'), ('ImageNet-1k',))
+    """
+    network, _, weights = tag.partition(".")
+    if network.startswith("vit_pe_") and weights == "fb":
+        weights = "fb_pe"
+    found = {SETS[part]: weights.find(part) for part in SETS if part in weights and part not in ("mae", "fcmae")}
+    if not found and weights in ("mae", "fcmae"):
+        found = {SETS[weights]: 0}
+    return tuple(sorted(found, key=lambda name: found[name]))
+
+
+def pool(places: Tensor, maps: Tensor, pooling: str, power: float = 3.0) -> Tensor:
+    """A last map (b, places, c) as features (b, c).
+
+        mean: 1/P sum_p x_p     gem: (1/P sum_p max(x_p, eps)^3)^(1/3)     token: the class token
+    """
+    if pooling == "token":
+        return maps[:, 0]
+    if pooling == "mean":
+        return places.mean(1)
+    return places.clamp(min=1e-6).pow(power).mean(1).pow(1 / power)
+
+
+def check_pooling(name: str, pooling: str, network: torch.nn.Module) -> None:
+    """A MethodError where a network has no class token to take."""
+    if pooling == "token" and not getattr(network, "num_prefix_tokens", 0):
+        raise MethodError(f"backbone '{name}': the network has no class token; take @mean or @gem")
+
+
+def own_pooling(network: torch.nn.Module) -> str:
+    """How a network pools by itself, as far as it says."""
+    kind = getattr(network, "global_pool", None) or getattr(getattr(network, "head", None), "global_pool", "")
+    kind = kind if isinstance(kind, str) else getattr(kind, "pool_type", "")
+    return OWN_POOLING.get(str(kind), "its own")

@@ -1,0 +1,142 @@
+"""Frozen networks on each dataset: what they are, what they cost, what they saw before, and what training would add."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import pandas as pd
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+from reports import aggregate
+from reports.analysis.results import Results
+from reports.selection import USUAL
+from reports.tables.boards import Column, Table
+
+METHOD = "frozen"
+MARKS = ("images", "curated", "web")
+COLUMNS = ["dataset", "metric", "what", "backbone", "protocol", "source", "score", "parameters", "resolution",
+           "pooling", "dim", "pretraining", "contamination", "images_per_second", "device", "pareto", "best", "gain"]
+
+
+@cache
+def sets() -> dict[str, dict[str, Any]]:
+    """What each set of pretraining images has to do with the datasets, see `reports/data/pretraining.toml`."""
+    text = resources.files("reports").joinpath("data/pretraining.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+def contamination(datasets: Sequence[str], pretraining: Sequence[str]) -> str:
+    """The strongest mark of a dataset, or of the members of a union, among some sets of pretraining images.
+
+    >>> contamination(["dogs"], ["ImageNet-1k"]), contamination(["cars"], ["LVD-142M"])
+    ('images', 'curated')
+    """
+    for mark in MARKS:
+        known = [sets().get(name, {}).get(mark, {}) for name in pretraining]
+        if any(entry is True or (entry and not set(entry).isdisjoint(datasets)) for entry in known):
+            return mark
+    return ""
+
+
+def pareto(scores: Sequence[float], costs: Sequence[float]) -> list[bool]:
+    """Which rows no other beats in score at the same or less cost, nor in cost at the same or a better score.
+
+    >>> pareto([0.5, 0.7, 0.6], [1.0, 3.0, 4.0])
+    [True, True, False]
+    """
+    rows = list(zip(scores, costs))
+    return [not any(other >= score and price <= cost and (other, price) != (score, cost) for other, price in rows)
+            for score, cost in rows]
+
+
+def collect(results: Results, metric: str) -> pd.DataFrame:
+    """One row a dataset and frozen backbone; see COLUMNS. `gain` is the best trained method's score less this one's.
+
+    The score is AGS where the ladder is whole, else the score on the default split, else the mean over its splits; of a
+    dataset the same for all.
+    """
+    runs = results.runs[results.runs[metric].notna()] if metric in results.runs else results.runs.iloc[:0]
+    rows: list[dict[str, Any]] = []
+    for dataset, here in runs.groupby("dataset", sort=True):
+        frozen = here[here["base_method"] == METHOD]
+        if frozen.empty:
+            continue
+        what, scored = _scored(here, metric)
+        trained = {key: score for key, score in scored.items() if key[0] not in ("random",) and not key[0].startswith(
+            METHOD) and score == score}
+        best = max(trained, key=lambda key: trained[key], default=None)
+        own = []
+        for key, group in frozen.groupby(["method", "protocol", "backbone", "source"], sort=True):
+            score = scored.get(tuple(map(str, key)), float("nan"))
+            if score != score:
+                continue
+            newest = group.sort_values("date", na_position="first").iloc[-1]
+            facts = newest["backbone_facts"] if isinstance(newest["backbone_facts"], dict) else {}
+            seen, tested = list(facts.get("pretraining") or ()), [str(dataset), *(newest["members"] or ())]
+            own.append({
+                "dataset": dataset, "metric": metric, "what": what, "protocol": key[1], "backbone": key[2],
+                "source": key[3], "method": key[0], "score": score,
+                "parameters": facts.get("parameters") or newest["total_parameters"],
+                "resolution": facts.get("resolution"), "pooling": facts.get("pooling"), "dim": facts.get("dim"),
+                "pretraining": ", ".join(seen), "contamination": contamination(tested, seen),
+                "images_per_second": newest.get("cost:embed_images_per_second"), "device": newest["device"],
+                "best": results.labels.get(best, best[0]) if best else None,
+                "gain": trained[best] - score if best else None})
+        rows += _marked(own)
+    return pd.DataFrame(rows, columns=[*COLUMNS, "method"])
+
+
+def _scored(here: pd.DataFrame, metric: str) -> tuple[str, dict[tuple[str, ...], float]]:
+    """What a dataset's score is, and that of each row: mean over seeds."""
+    keys = ["method", "protocol", "backbone", "source"]
+    groups = {tuple(map(str, key)): group for key, group in here.groupby(keys, sort=True)}
+    whole = {key: aggregate.ags_per_seed(group, metric)["ags"].dropna() for key, group in groups.items()}
+    if any(len(values) for values in whole.values()):
+        return f"AGS of {metric}", {key: float(values.mean()) for key, values in whole.items() if len(values)}
+    usual = {key: group.loc[group["kind"].isin(USUAL), metric].dropna() for key, group in groups.items()}
+    if any(len(values) for values in usual.values()):
+        return f"{metric} on the default split", {k: float(v.mean()) for k, v in usual.items() if len(v)}
+    return f"mean {metric}", {key: float(group[metric].mean()) for key, group in groups.items()}
+
+
+def _marked(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows with `pareto`: by which costs nothing better is to be had; speeds are compared on one device alone."""
+    for row in rows:
+        row["pareto"] = ""
+    for name, cost in (("parameters", lambda row: row["parameters"]), ("speed", lambda row: -row["images_per_second"])):
+        key = "parameters" if name == "parameters" else "images_per_second"
+        for device in {row["device"] for row in rows} if name == "speed" else {None}:
+            some = [row for row in rows if pd.notna(row[key]) and device in (None, row["device"])]
+            for row, front in zip(some, pareto([row["score"] for row in some], [cost(row) for row in some])):
+                if front:
+                    row["pareto"] = f"{row['pareto']}, {name}".strip(", ")
+    return rows
+
+
+def table(rows: pd.DataFrame, dataset: str) -> Table:
+    """The frozen networks of a dataset, the best first."""
+    here = rows[rows["dataset"] == dataset].drop(columns="method")  # a row is a network, and links to no method
+    here = here.sort_values("score", ascending=False, kind="stable").reset_index(drop=True)
+    what, best = here["what"].iloc[0], here["best"].dropna()
+    columns = [Column("backbone", "Network"), Column("score", what, "score"),
+               *([Column("gain", "Training adds", "gain", f"{best.iloc[0]}, the best trained row, less the frozen "
+                         "network")] if len(best) else []),
+               Column("pareto", "Pareto", "text", "No other network has a better score at as few parameters, or at "
+                      "such a speed on the same device"),
+               Column("parameters", "Parameters", "number", digits=-1), Column("dim", "Dim", "number", digits=0),
+               Column("resolution", "Pixels", "number", digits=0), Column("pooling", "Pooling"),
+               Column("images_per_second", "Images/s", "number", "The whole embedding pass, images from the disk", 0),
+               Column("pretraining", "Pretrained on"),
+               Column("contamination", "Saw the test set", "text", "images: images of this dataset are in its "
+                      "pretraining set; curated: that was gathered by likeness to this dataset; web: it may be in it"),
+               *(Column(key, head) for key, head in (("protocol", "Protocol"), ("device", "Device"))
+                 if here[key].nunique() > 1)]
+    return Table(f"frozen-{dataset}", f"Frozen networks on {dataset}: {what}", tuple(columns), here, marked=True)
