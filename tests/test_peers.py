@@ -12,14 +12,18 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+import methods
 from benchmark.config.plan import RunSpec
 from benchmark.data import weights
 from benchmark.runs import worker
 from benchmark.runs.executors import gpus, local
 from benchmark.runs.job import Resources
+from benchmark.training import pieces
 from benchmark.training.train import Interrupted
+from benchmark.training.world import World
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
+from methods.backbones import create
 from tests import tiny_runs
 
 CHANGES = ("backbone=efficientnet_lite0", "epochs=2", "steps_per_epoch=2", "evaluate_every=1", "batch_size=8",
@@ -58,12 +62,10 @@ def test_two_processes_learn_what_one_learns_also_after_a_stop(tiny: Workspace) 
     assert [line["epoch"] for line in lines if line["event"] == "epoch"] == [1, 2]
 
 
-def test_what_cannot_be_shared_is_one_line(tiny: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    for changes, message in ((("batch_size=9",), "a batch of 9 images cannot be shared alike by 2 devices"),
-                             (("frozen_norm=no",), r"batch norms .* so that --gpus-per-run 2 would change them")):
-        spec, context = cell(tiny, *changes)
-        with pytest.raises(UserError, match=message):
-            worker.run(spec, replace(context, devices=("cpu", "cpu")))
+def test_what_cannot_be_shared_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    method = methods.get("margin").build(create("conv4"), 4, 8).train()
+    with pytest.raises(UserError, match=r"batch norms of conv4 .* so that --gpus-per-run 2 would change them"):
+        pieces.check(method, 0, World(0, 2))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 5)
     assert local.devices(Resources(gpus_per_run=2)) == ["cuda:0", "cuda:2"]

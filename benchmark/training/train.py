@@ -95,6 +95,9 @@ def train(method: Method, context: TrainContext) -> History:
         history.evaluating = time.perf_counter() - began
         return history
 
+    if sampler.batch_size % world.size:
+        raise UserError(f"a batch of {sampler.batch_size} images cannot be shared alike by {world.size} devices; "
+                        "choose another --gpus-per-run, or --set batch_size=...")
     method.to(device).to(memory_format=torch.channels_last)
     optimiser = optimising.optimiser_of(groups, protocol, device)
     rates = [group["lr"] for group in optimiser.param_groups]
@@ -108,9 +111,6 @@ def train(method: Method, context: TrainContext) -> History:
     if sampler.needs_bank and start == 0:
         sampler.start(embed(method, loader, side.ids, protocol, device))
     length = min(len(sampler), protocol.steps_per_epoch or len(sampler))
-    if sampler.batch_size % world.size:
-        raise UserError(f"a batch of {sampler.batch_size} images cannot be shared alike by {world.size} devices; "
-                        "choose another --gpus-per-run, or --set batch_size=...")
     share = world.share(sampler.batch_size)
 
     def gradients(images: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
