@@ -83,6 +83,8 @@ def _join(device: str, rank: int, count: int, place: str) -> None:
     gpu = device.startswith("cuda")
     if gpu:
         torch.cuda.set_device(torch.device(device).index or 0)
+    elif Path("/sys/class/net/lo").exists():
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all are on this machine, whose name may lead nowhere
     store = dist.FileStore(f"{place}/meeting", count)
     store.set_timeout(START)
     dist.init_process_group("nccl" if gpu else "gloo", store=store, rank=rank, world_size=count, timeout=PATIENCE)
