@@ -27,7 +27,7 @@ from methods.backbones import create
 from tests import tiny_runs
 
 CHANGES = ("backbone=efficientnet_lite0", "epochs=2", "steps_per_epoch=2", "evaluate_every=1", "batch_size=8",
-           "size=32", "resize=32", "lr=1e-4")
+           "size=32", "resize=32", "lr=1e-4", "frozen_norm=statistics")
 
 
 def cell(made: Workspace, *changes: str, method: str = "margin") -> tuple[RunSpec, worker.RunContext]:
