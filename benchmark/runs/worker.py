@@ -7,6 +7,7 @@ import dataclasses
 import gc
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
