@@ -12,11 +12,13 @@ import torch
 from torch import Tensor, nn
 from torchvision import transforms as T
 
-from benchmark.data import features
+from benchmark import datasets
+from benchmark.data import features, ladders
 from benchmark.data.augment import IMAGENET_MEAN, IMAGENET_STD, Transform
 from benchmark.data.store import ImageStore, open_store
 from benchmark.datasets.index import DatasetIndex
 from benchmark.utils.errors import UserError
+from benchmark.utils.workspace import Workspace
 from tests.pictures import Drawing, drawn
 
 COUNT = 50
@@ -137,3 +139,22 @@ def test_on_cuda(extract: Any, tmp_path: Path) -> None:
     extracted = extract(Backbone(), folder=tmp_path / "cuda", device="cuda")
     np.testing.assert_allclose(extracted, expected, atol=0.03)
     assert np.linalg.norm(extracted - expected) / np.linalg.norm(expected) < 0.01
+
+
+@pytest.mark.parametrize(("typed", "used"), [(None, "cuda"), ("cpu", "cpu"), ("cuda:1", "cuda:1")])
+def test_distances_are_computed_where_features_are(typed: str | None, used: str,
+                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    """`oodml splits build` uses the GPU where there is one, for the ladder too."""
+    asked: list[str | None] = []
+
+    def build_ladder(*given: Any, device: str | None, **named: Any) -> Any:
+        asked.append(device)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(ladders, "build_ladder", build_ladder)
+    monkeypatch.setattr(ladders, "frozen_features", lambda name, *given: (datasets.load(name, None), np.zeros(1), {}))
+    with pytest.raises(KeyboardInterrupt):
+        ladders.build("glyphs-mini", Workspace.at(Path("nowhere")), device=typed)
+    assert asked == [used]

@@ -24,6 +24,7 @@ from benchmark.data.store import ImageStore, open_store
 from benchmark.data.task import Side
 from benchmark.training import checkpoint, compiling, meter, train
 from benchmark.training.meter import Diverged
+from benchmark.training.world import World
 from benchmark.utils.errors import UserError
 from methods import Method, Objective
 from methods.margin import Margin
@@ -292,6 +293,19 @@ def test_a_run_in_pieces_learns_what_one_in_whole_batches_learns(fit: Any, monke
         [line["loss"] for line in of(whole.log, "epoch")], rel=1e-5)
     for name, value in whole.method.state_dict().items():
         torch.testing.assert_close(parts.method.state_dict()[name], value, rtol=1e-4, atol=1e-5, msg=name)
+
+
+def test_a_batch_that_devices_cannot_share_is_refused(fit: Any) -> None:
+    with pytest.raises(UserError, match="a batch of 4 images cannot be shared alike by 3 devices"):
+        fit(world=World(0, 3))
+
+
+def test_a_share_of_a_batch_is_cut_as_in_the_whole(store: ImageStore) -> None:
+    loader, ids = Loader(store, Transform(size=8, resize=8)), torch.arange(6)
+    whole = loader.train(ids, torch.Generator().manual_seed(1))
+    for rank in range(3):
+        share = World(rank, 3).share(6)
+        assert torch.equal(loader.train(ids, torch.Generator().manual_seed(1), share), whole[share])
 
 
 def test_batches_do_not_depend_on_the_thread(store: ImageStore) -> None:

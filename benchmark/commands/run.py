@@ -53,8 +53,12 @@ def sweep_options(command: Callable[..., Any]) -> Callable[..., Any]:
                      help="A Python file that registers methods; it is run: load only what you trust."),
         click.option("--jobs", type=click.IntRange(1),
                      help="Worker processes on a CPU [default: one a core, at most 4]; on a cluster: runs at a time."),
-        click.option("--per-gpu", type=click.IntRange(1), default=1, show_default=True,
-                     help="Runs at a time on one GPU."),
+        click.option("--per-gpu", metavar="N", default="1", show_default=True,
+                     help="Runs at a time on one GPU, under NVIDIA's MPS where it may be started; `auto`: more while "
+                          "all together get faster and memory lasts."),
+        click.option("--gpus-per-run", type=click.IntRange(1), default=1, show_default=True,
+                     help="GPUs of this machine that share every batch of a run; its results are those of one GPU but "
+                          "for rounding."),
         click.option("--budget", metavar="TIME",
                      help="Such as 12h or 90m: one seed of everything first; when the time is over, no new run starts "
                           "and running ones stop as after Ctrl-C."),
@@ -114,12 +118,19 @@ def study_of(workspace: Workspace, *, study: str | None, methods: str | None, da
 
 
 def options_of(workspace: Workspace, *, weights_file: str | None, plugins: tuple[str, ...], executor: str,
-               jobs: int | None, per_gpu: int, budget: str | None, ray_address: str | None, slurm: Iterable[str],
-               retry_failed: bool, redo: bool, calibrate: bool, **_: Any) -> SweepOptions:
+               jobs: int | None, per_gpu: str, gpus_per_run: int, budget: str | None, ray_address: str | None,
+               slurm: Iterable[str], retry_failed: bool, redo: bool, calibrate: bool, **_: Any) -> SweepOptions:
     """The options of the command line that are not about the study."""
     from benchmark.runs.job import Resources, SweepOptions
 
-    resources = Resources(jobs=jobs, per_gpu=per_gpu, seconds=seconds_of(budget), ray_address=ray_address,
+    if gpus_per_run > 1 and executor != "local":
+        raise UserError(f"--gpus-per-run {gpus_per_run} is of the GPUs of this machine: it needs --executor local")
+    if per_gpu != "auto" and not (per_gpu.isdecimal() and 0 < int(per_gpu) < 1000):
+        raise UserError(f"--per-gpu {per_gpu}: write a number of runs from 1 on, or auto")
+    if per_gpu == "auto" and executor != "local":
+        raise UserError("--per-gpu auto watches the runs of this machine: it needs --executor local")
+    resources = Resources(jobs=jobs, per_gpu=0 if per_gpu == "auto" else int(per_gpu), gpus_per_run=gpus_per_run,
+                          seconds=seconds_of(budget), ray_address=ray_address,
                           slurm=_pairs("--slurm", slurm, "partition=gpu"))
     return SweepOptions(workspace, weights_file, plugins, executor, resources, retry_failed, redo, calibrate,
                         command=shlex.join(["oodml", *sys.argv[1:]]))

@@ -24,6 +24,7 @@ from benchmark.utils.errors import UserError
 log = logging.getLogger(__name__)
 
 _BLOCK = 1 << 28
+WHOLE = slice(None)
 KEPT = 1 << 28
 """Bytes of small evaluation images that a process on the CPU keeps after resizing them once."""
 _resident: dict[tuple[str, str, str], Tensor] = {}
@@ -63,10 +64,14 @@ class Loader:
         return (f"{len(self.store):,} images, {self.store.nbytes / 1e9:.2f} GB: kept on {self.placement} ({gpu}"
                 f"{self.free_host / 1e9:.1f} GB free in main memory, share {self.memory_share:g})")
 
-    def train(self, ids: Tensor, generator: torch.Generator) -> Tensor:
-        """Augmented images, float32 (b, 3, size, size), random only through the CPU generator given."""
+    def train(self, ids: Tensor, generator: torch.Generator, share: slice = WHOLE) -> Tensor:
+        """Augmented images, float32 (b, 3, size, size), random only through the CPU generator given.
+
+        Of a `share` of the batch alone they are the same as in the whole batch.
+        """
         chosen = _positions(ids, len(self.store))
-        draws = uniforms(len(chosen), generator)
+        draws = uniforms(len(chosen), generator)[share]
+        chosen = chosen[share]
         crops = random_crops(self.transform, self.store.sizes[chosen], self.store.originals[chosen], draws)
         images = self._cut(chosen, crops, exact=False)
         if any(self.transform.jitter) or self.transform.grayscale:
@@ -81,13 +86,15 @@ class Loader:
         return normalise(self._center(chosen), self.transform)
 
     def prefetch(self, batches: Iterable[Tensor], generator_for_batch: Callable[[int], torch.Generator] | None = None,
-                 ahead: int = 2, views: int = 1, thread: bool = True) -> Generator[tuple[Tensor, Tensor], None, None]:
+                 ahead: int = 2, views: int = 1, thread: bool = True,
+                 share: slice = WHOLE) -> Generator[tuple[Tensor, Tensor], None, None]:
         """Pairs of ids and images, made `ahead` batches early in a thread, on CUDA in a stream of its own.
 
         `generator_for_batch(k)` gives the generator of the k-th batch, a new one each time, so that a batch does not
         depend on how far ahead others were made; without it the images are those of evaluation. With several
         `views` a batch is that many augmentations of the same images, (views, b, 3, size, size). Without `thread`
-        only the ids are taken early, so that whoever gives them cannot tell the difference.
+        only the ids are taken early, so that whoever gives them cannot tell the difference. Of a training batch only
+        its `share` is made.
         """
         stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" and thread else None
         waiting: deque[tuple[Tensor, Callable[[], tuple[Tensor, Any]]]] = deque()
@@ -97,9 +104,9 @@ class Loader:
                 if generator is None:
                     images = self.evaluate(ids)
                 elif views == 1:
-                    images = self.train(ids, generator)
+                    images = self.train(ids, generator, share)
                 else:
-                    images = torch.stack([self.train(ids, generator) for _ in range(views)])
+                    images = torch.stack([self.train(ids, generator, share) for _ in range(views)])
                 return images, stream.record_event() if stream else None
 
         def ready() -> tuple[Tensor, Tensor]:

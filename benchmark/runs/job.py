@@ -25,6 +25,8 @@ class RunContext:
     """What the user typed: on a cluster a worker has another command line."""
     shared: int = 1
     """Runs at a time on the device."""
+    devices: tuple[str, ...] = ()
+    """Those that share every batch of the run, `device` the first of them; none: it has `device` alone."""
 
     @property
     def workspace(self) -> Workspace:
@@ -57,6 +59,9 @@ class Resources:
     jobs: int | None = None
     """Processes on a CPU, or cells at the same time on a cluster; None: as many as there is room for."""
     per_gpu: int = 1
+    """Runs at a time on one GPU; 0: as many as make all of them faster together."""
+    gpus_per_run: int = 1
+    """GPUs that share every batch of a run."""
     seconds: float | None = None
     """Time after which running cells save and no new one starts."""
     ray_address: str | None = None

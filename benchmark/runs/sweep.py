@@ -54,7 +54,7 @@ def show(study: Study, options: SweepOptions, echo: Echo = click.echo) -> None:
     devices = 1 if rates.device != here else len(set(workers)) if cost.is_gpu(here) else len(workers)
     estimates = [rates.estimate(job.spec, _images_used(job, matrix), matrix.split(job.spec).test_images)
                  for job in todo]
-    for line in cost.summary(estimates, rates, devices, resources.per_gpu):
+    for line in cost.summary(estimates, rates, devices, resources.per_gpu or 1):
         echo(line)
     if resources.seconds is not None:
         room, affordable = resources.seconds * devices, 0

@@ -7,6 +7,7 @@ import dataclasses
 import gc
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -28,11 +29,12 @@ from benchmark.data.task import Side, Task
 from benchmark.datasets import DatasetIndex
 from benchmark.metrics import operating, structure
 from benchmark.metrics.clustering import KMEANS, nmi_f1
-from benchmark.runs import recording
+from benchmark.runs import peers, recording
 from benchmark.runs.job import RunContext
 from benchmark.runs.scoring import score
 from benchmark.training import checkpoint, precision, train
 from benchmark.training.meter import peak_memory, write_line
+from benchmark.training.world import World
 from benchmark.utils import provenance
 from benchmark.utils.errors import UserError
 from benchmark.utils.files import write_json
@@ -44,7 +46,7 @@ from methods.samplers import batches
 from reports import records
 from splits.episodes import training_subset
 from splits.frechet import frechet_distance
-from splits.manifest import Ladder
+from splits.manifest import Ladder, Split
 
 HEADLINE = "recall@1"
 """The measure by which the rules other than `last` choose an epoch."""
@@ -72,6 +74,37 @@ def run(spec: RunSpec, context: RunContext, *, should_stop: Callable[[], bool] =
     write_json(folder / "env.json", {**provenance.facts(context.command), "dataset": context.dataset,
                                     "weights_file": context.weights_file})
     began, phases = time.perf_counter(), Phases()
+    with peers.joined(spec, context) as world:
+        return _run(spec, context, folder, _prepare(spec, context, world, phases), began, should_stop, report)
+
+
+def assist(spec: RunSpec, context: RunContext, world: World) -> None:
+    """The part of a further process in a run on several devices: to train on its share of every batch."""
+    ready = _prepare(spec, context, world, Phases())
+    train.train(ready.method, train.TrainContext(
+        ready.training, ready.loader, ready.sampler, spec.protocol, seed=spec.seed, device=context.device,
+        folder=spec.folder(context.workspace), evaluate=lambda _: {}, world=world))
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """What a run has before it begins to train."""
+
+    index: DatasetIndex
+    store: store.ImageStore
+    ladder: Ladder
+    split: Split
+    task: Task
+    training: Side
+    method: Method
+    loader: Loader
+    sampler: batches.BatchSampler
+    world: World
+    phases: Phases
+
+
+def _prepare(spec: RunSpec, context: RunContext, world: World, phases: Phases) -> _Ready:
+    protocol = spec.protocol
     with phases("device"):
         if context.device.startswith("cuda"):
             # streams and events are those of the current device
@@ -83,30 +116,33 @@ def run(spec: RunSpec, context: RunContext, *, should_stop: Callable[[], bool] =
         raise UserError(f"the files of {spec.dataset} were changed after this run was planned; the same command plans "
                         "it anew")
     split = split_of(ladder, spec)
-    protocol = spec.protocol
     task = Task.of(index, split, hold_out=protocol.validation)
     training = subsample(task.train, index, protocol.train_shots) if protocol.train_shots else task.train
-
     with phases("build network"):
         method = _build(spec, context, len(task.train.classes))
-    transform = transform_of(protocol, method)
     with phases("place images"):
-        loader = Loader(store, transform, context.device)
+        loader = Loader(store, transform_of(protocol, method), context.device)
     if context.device.startswith("cuda"):
         gc.collect()  # recorded graphs of the cell before refer to themselves
         torch.cuda.reset_peak_memory_stats(context.device)
     sampler = batches.create(protocol.batches or methods.get(spec.method).batches, torch.from_numpy(training.labels),
                              protocol.batch_size, distance=frechet_distance)
+    return _Ready(index, store, ladder, split, task, training, method, loader, sampler, world, phases)
 
+
+def _run(spec: RunSpec, context: RunContext, folder: Path, ready: _Ready, began: float,
+         should_stop: Callable[[], bool], report: Callable[[dict[str, Any]], None]) -> Path:
+    protocol, task, training, method, phases = spec.protocol, ready.task, ready.training, ready.method, ready.phases
     trains = bool(method.groups(protocol.lr, protocol.weight_decay))
     # Where nothing is trained, the features that the ladder was built from serve every rung and seed.
     cached = None if trains or spec.weights == weights.SCRATCH else features.extract(
-        index, store, method.backbone, name=protocol.backbone, weights_hash=spec.weights, transform=transform,
+        ready.index, ready.store, method.backbone, name=protocol.backbone, weights_hash=spec.weights,
+        transform=ready.loader.transform,
         folder=context.workspace.cache, device=context.device, progress=False)
 
     def embed(ids: np.ndarray) -> torch.Tensor:
         if cached is None:
-            return train.embed(method, loader, ids, protocol, context.device)
+            return train.embed(method, ready.loader, ids, protocol, context.device)
         return normalize(method.project(torch.from_numpy(cached[ids])), dim=-1).to(context.device)
 
     last: dict[str, Any] = {}
@@ -127,8 +163,8 @@ def run(spec: RunSpec, context: RunContext, *, should_stop: Callable[[], bool] =
 
     with provenance.Energy(context.device) as energy:
         history = train.train(method, train.TrainContext(
-            training, loader, sampler, protocol, seed=spec.seed, device=context.device, folder=folder,
-            evaluate=evaluate, should_stop=should_stop, report=report, phases=phases,
+            training, ready.loader, ready.sampler, protocol, seed=spec.seed, device=context.device, folder=folder,
+            evaluate=evaluate, should_stop=should_stop, report=report, phases=phases, world=ready.world,
             spent=lambda: {"seconds": time.perf_counter() - began, "joules": energy.so_far or 0.0}))
     if not last:  # killed between the last checkpoint and the record
         evaluate(method)
@@ -149,8 +185,8 @@ def run(spec: RunSpec, context: RunContext, *, should_stop: Callable[[], bool] =
     write_line(folder, {"event": "end", "chosen_epochs": chosen, "phases": took})
     path = recording.write(folder, last["score"], {
         "identity": spec.identity, "dataset": spec.dataset, "dataset_hash": spec.dataset_hash,
-        **({"contents": store.contents} if store.contents else {}),
-        "split": recording.split_facts(split, ladder, task), "method": _method_facts(spec, method),
+        **({"contents": ready.store.contents} if ready.store.contents else {}),
+        "split": recording.split_facts(ready.split, ready.ladder, task), "method": _method_facts(spec, method),
         "protocol": protocol.identity(), "seed": spec.seed,
         "backbone": {"name": protocol.backbone, "weights": spec.weights, **_backbone_facts(method, protocol)},
         "scores": scores, "chosen_epochs": chosen, "curve": _curve(history),
@@ -244,7 +280,8 @@ def _cost(history: train.History, seconds: float, joules: float | None, context:
             "images_per_second": history.images / history.seconds if history.seconds else 0.0,
             "peak_memory_bytes": peak_memory(context.device),
             "energy_joules": joules and history.earlier.get("joules", 0.0) + joules,
-            "device": provenance.device_name(context.device), "shared": context.shared}
+            "device": provenance.device_name(context.device), "shared": context.shared,
+            **({"devices": len(context.devices)} if len(context.devices) > 1 else {})}
 
 
 def _curve(history: train.History) -> list[dict[str, Any]]:

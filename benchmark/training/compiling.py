@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from benchmark.config.protocol import Protocol
 from benchmark.training import precision
 from benchmark.training.folding import folded
-from benchmark.training.pieces import InPieces
+from benchmark.training.pieces import ALONE, InPieces
+from benchmark.training.world import Gathered, World
 from methods import Method
 from methods.backbones import Backbone
 
@@ -46,20 +47,21 @@ class Compiled:
     """
 
     def __init__(self, method: Method, fast: dict[tuple[nn.Module, str], Callable[..., object]] | None = None,
-                 mode: str = "", micro_batch: int = 0) -> None:
+                 mode: str = "", micro_batch: int = 0, world: World = ALONE) -> None:
         self.mode, self._fast = mode, dict(fast or {})
-        if micro_batch:
-            for network in _networks(method):
-                place = network, "forward"
-                self._fast[place] = InPieces(self._fast.get(place, network.forward), micro_batch)
+        self._recorded = [function for function in self._fast.values() if isinstance(function, Recorded)]
+        for network in _networks(method) if micro_batch or world.size > 1 else ():
+            forward: Callable[..., object] = self._fast.get((network, "forward"), network.forward)
+            forward = InPieces(forward, micro_batch) if micro_batch else forward
+            self._fast[network, "forward"] = Gathered(forward, world) if world.size > 1 else forward
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
         if self.mode == "reduce-overhead":
             torch.compiler.cudagraph_mark_step_begin()
+        for recorded in self._recorded:
+            recorded.called = False
         for (owner, name), fast in self._fast.items():
-            if isinstance(fast, Recorded):
-                fast.called = False
             setattr(owner, name, fast)
         try:
             yield
@@ -163,7 +165,7 @@ def mode_of(protocol: Protocol, method: Method, device: str, steps: int, ready: 
 
 
 def compiled(method: Method, mode: str, kind: Kind, images: Callable[[], Tensor], step: Callable[[Tensor], object],
-             micro_batch: int = 0) -> Compiled:
+             micro_batch: int = 0, world: World = ALONE) -> Compiled:
     """The method's backbone compiled, after a trial; plain, with a line in the log, where the compiler fails.
 
     What a run of the same `kind` compiled in this process serves this one too. With `micro_batch` the backbone sees
@@ -171,13 +173,13 @@ def compiled(method: Method, mode: str, kind: Kind, images: Callable[[], Tensor]
     to its gradients. What it changes in the method is put back; what it draws from torch's generators is not.
     """
     if not mode:
-        return Compiled(method, micro_batch=micro_batch)
+        return Compiled(method, micro_batch=micro_batch, world=world)
     if mode != "graphs":
         _make_room(kind)
     state = {name: value.detach().clone() for name, value in method.state_dict().items()}
     batch = images()
     try:
-        fast = Compiled(method, _fast(method, mode, batch), mode, micro_batch)
+        fast = Compiled(method, _fast(method, mode, batch), mode, micro_batch, world)
         learning = _learning(method, lambda: step(batch)) if mode == "graphs" else set()
         for _ in range(TRIAL):
             method.zero_grad(set_to_none=True)
@@ -192,7 +194,7 @@ def compiled(method: Method, mode: str, kind: Kind, images: Callable[[], Tensor]
     except Exception as error:  # a compiler raises anything, and a run without it is as good
         log.warning("the backbone %s stays as it is: %s", method.backbone.name,
                     (str(error) or type(error).__name__).splitlines()[0])
-        fast = Compiled(method, micro_batch=micro_batch)
+        fast = Compiled(method, micro_batch=micro_batch, world=world)
     finally:
         method.zero_grad(set_to_none=True)
         method.load_state_dict(state)

@@ -28,7 +28,7 @@ class Meter:
     On CUDA a reading is copied in the background and looked at when the next one is due.
     """
 
-    def __init__(self, folder: Path, device: str, epoch: int, first: int,
+    def __init__(self, folder: Path | None, device: str, epoch: int, first: int,
                  report: Callable[[dict[str, Any]], None]) -> None:
         self.folder, self.device, self.epoch, self.first, self.report = folder, device, epoch, first, report
         self.total = torch.zeros((), device=device)
@@ -86,8 +86,10 @@ class Meter:
                            "steps before")
 
 
-def write_line(folder: Path, entry: dict[str, Any]) -> None:
-    """One more line of `log.jsonl`."""
+def write_line(folder: Path | None, entry: dict[str, Any]) -> None:
+    """One more line of `log.jsonl`; without a folder none."""
+    if folder is None:
+        return
     with (folder / "log.jsonl").open("a", encoding="utf-8") as stream:
         stream.write(json.dumps(entry) + "\n")
 

@@ -15,10 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from benchmark.training.world import World
 from benchmark.utils.errors import UserError
 from methods import Method
 
 Forward = Callable[..., Any]
+ALONE = World()
 
 
 class InPieces:
@@ -77,19 +79,21 @@ class _TwoPasses(torch.autograd.Function):
         return None, torch.cat(to_images) if wanted else None, None, None
 
 
-def check(method: Method, micro_batch: int) -> None:
-    """A UserError for a method or a network that is not the same in pieces."""
-    if not micro_batch:
+def check(method: Method, micro_batch: int, world: World = ALONE) -> None:
+    """A UserError for a method or a network that is not the same in pieces, or shared among devices."""
+    if not micro_batch and world.size == 1:
         return
+    key, value = ("micro_batch", f"micro_batch = {micro_batch}") if micro_batch else (
+        "--gpus-per-run", f"--gpus-per-run {world.size}")
     if method.whole_batch:
-        raise UserError(f"{type(method).__name__} mixes the images of a batch within the network, so that micro_batch "
-                        f"= {micro_batch} would change what it learns; leave micro_batch out")
+        raise UserError(f"{type(method).__name__} mixes the images of a batch within the network, so that {value} "
+                        f"would change what it learns; leave {key} out")
     norms = [name for name, module in method.backbone.named_modules()
              if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.training]
     if norms:
         raise UserError(f"the batch norms of {method.backbone.name} ({norms[0]} and {len(norms) - 1} more) take their "
-                        f"statistics from the whole batch, so that micro_batch = {micro_batch} would change them; "
-                        "freeze them (--set frozen_norm=statistics), or leave micro_batch out")
+                        f"statistics from the whole batch, so that {value} would change them; "
+                        f"freeze them (--set frozen_norm=statistics), or leave {key} out")
 
 
 def _joined(found: list[Any]) -> Any:

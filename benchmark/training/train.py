@@ -28,6 +28,8 @@ from benchmark.training import checkpoint, compiling, optimising, pieces, precis
 from benchmark.training.meter import Meter, peak_memory, write_line
 from benchmark.training.optimising import groups_of
 from benchmark.training.resuming import History, resume
+from benchmark.training.world import World
+from benchmark.utils.errors import UserError
 from benchmark.utils.phases import Phases
 from methods import Method
 from methods.samplers.batches import BatchSampler
@@ -65,6 +67,8 @@ class TrainContext:
     """Called with the entry of every epoch and, in between, with the number of whole epochs so far."""
     spent: Callable[[], dict[str, float]] = dict
     """What this attempt has cost so far: kept in each checkpoint, so that a resumed run knows its whole cost."""
+    world: World = field(default_factory=World)
+    """The processes that share every batch; all but the first only train."""
     phases: Phases = field(default_factory=Phases)
     """Where the seconds of this attempt went."""
 
@@ -81,6 +85,8 @@ def train(method: Method, context: TrainContext) -> History:
     """
     side, loader, sampler, protocol = context.side, context.loader, context.sampler, context.protocol
     seed, device, folder, evaluate = context.seed, context.device, context.folder, context.evaluate
+    world = context.world
+    log = folder if world.leads else None
     groups = groups_of(method, protocol)
     history = History()
     if not groups or protocol.epochs == 0:
@@ -89,33 +95,43 @@ def train(method: Method, context: TrainContext) -> History:
         history.evaluating = time.perf_counter() - began
         return history
 
+    if sampler.batch_size % world.size:
+        raise UserError(f"a batch of {sampler.batch_size} images cannot be shared alike by {world.size} devices; "
+                        "choose another --gpus-per-run, or --set batch_size=...")
     method.to(device).to(memory_format=torch.channels_last)
     optimiser = optimising.optimiser_of(groups, protocol, device)
     rates = [group["lr"] for group in optimiser.param_groups]
     ids, labels = torch.from_numpy(side.ids), torch.from_numpy(side.labels).to(device)
+    if not world.leads:
+        world.wait()  # the first process sets damaged checkpoints aside
     start = resume(folder, method, optimiser, sampler, history)
+    if world.leads:
+        world.wait()
     context.report({"epoch": start})
     if sampler.needs_bank and start == 0:
         sampler.start(embed(method, loader, side.ids, protocol, device))
     length = min(len(sampler), protocol.steps_per_epoch or len(sampler))
+    share = world.share(sampler.batch_size)
 
     def gradients(images: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
         with precision.forward(protocol, device):
             loss, embeddings = method.step(images, labels[_to(chosen, device)])
         with precision.backward(protocol, device):
             loss.backward()
+        world.average(method.parameters())
         return loss, embeddings
 
     def sample() -> Tensor:
-        (_, images), = loader.prefetch([ids[:sampler.batch_size]], _generators(seed, 0), views=method.views)
+        (_, images), = loader.prefetch([ids[:sampler.batch_size]], _generators(seed, 0), views=method.views,
+                                       share=share)
         return images
 
     # The first epoch that trains the backbone is the first that can use it compiled.
     ahead = (protocol.epochs - max(start, protocol.warmup)) * length
     kind = compiling.kind_of(protocol, method, device)
     mode = compiling.mode_of(protocol, method, device, ahead, compiling.ready(kind))
-    fast, plain = None, compiling.Compiled(method, micro_batch=protocol.micro_batch)
-    write_line(folder, {"event": "start", "epoch": start, "images": loader.describe(),
+    fast, plain = None, compiling.Compiled(method, micro_batch=protocol.micro_batch, world=world)
+    write_line(log, {"event": "start", "epoch": start, "images": loader.describe(),
                         "precision": precision.of(protocol, device), "compile": mode or "no"})
 
     due = 0.0
@@ -123,17 +139,17 @@ def train(method: Method, context: TrainContext) -> History:
         for epoch in range(start + 1, protocol.epochs + 1):
             evaluated = epoch % protocol.evaluate_every == 0 or epoch == protocol.epochs
             method.train()
-            pieces.check(method, protocol.micro_batch)
+            pieces.check(method, protocol.micro_batch, world)
             optimising.set_rates(optimiser, rates, protocol, epoch)
             if fast is None and epoch > protocol.warmup:
                 with context.phases("compile"):
                     saver.settle()
                     fast = compiling.compiled(method, mode, kind, sample,
                                               lambda images: gradients(images, torch.arange(sampler.batch_size)),
-                                              protocol.micro_batch)
+                                              protocol.micro_batch, world)
             generator = _seed_everything(seed, epoch)
-            supply = _batches(loader, ids, islice(sampler.epoch(generator), length), seed, epoch, method.views)
-            gauge = Meter(folder, device, epoch, history.steps, context.report)
+            supply = _batches(loader, ids, islice(sampler.epoch(generator), length), seed, epoch, method.views, share)
+            gauge = Meter(log, device, epoch, history.steps, context.report)
             with contextlib.closing(supply):
                 for chosen, images in supply:
                     with (fast or plain)():
@@ -154,23 +170,25 @@ def train(method: Method, context: TrainContext) -> History:
             history.seconds += seconds
             history.images += gauge.images
             entry: dict[str, Any] = {"epoch": epoch, "loss": mean_loss}
-            if evaluated:
+            if evaluated and world.leads:
                 entry |= evaluate(method)
             evaluating = time.perf_counter() - gauge.began - seconds
             history.evaluating += evaluating
             due = evaluating if evaluated else due
             history.epochs.append(entry)
-            write_line(folder, {"event": "epoch", **entry, "step": history.steps, "lr": optimiser.param_groups[0]["lr"],
+            write_line(log, {"event": "epoch", **entry, "step": history.steps, "lr": optimiser.param_groups[0]["lr"],
                                 "seconds": seconds, "images_per_second": gauge.images / seconds,
                                 "evaluate_seconds": evaluating,
                                 "memory": peak_memory(device)})
             stopped = context.should_stop() and epoch < protocol.epochs
-            with context.phases("checkpoint"):
-                saver.save({"method": method.state_dict(), "optimiser": optimiser.state_dict(),
-                            "sampler": sampler.state_dict()},
-                           {"epoch": epoch, "history": {**copy.deepcopy(vars(history)), "earlier": {
-                               key: history.earlier.get(key, 0.0) + value for key, value in context.spent().items()}}},
-                           whole=stopped or epoch == protocol.epochs)
+            if world.leads:
+                with context.phases("checkpoint"):
+                    saver.save({"method": method.state_dict(), "optimiser": optimiser.state_dict(),
+                                "sampler": sampler.state_dict()},
+                               {"epoch": epoch, "history": {**copy.deepcopy(vars(history)), "earlier": {
+                                   key: history.earlier.get(key, 0.0) + value
+                                   for key, value in context.spent().items()}}},
+                               whole=stopped or epoch == protocol.epochs)
             context.report(entry)
             if stopped:
                 raise Interrupted(f"stopped after epoch {epoch} of {protocol.epochs}")
@@ -207,8 +225,8 @@ def _generators(seed: int, epoch: int) -> Callable[[int], torch.Generator]:
 
 
 def _batches(loader: Loader, ids: Tensor, batches: Iterator[Tensor], seed: int, epoch: int,
-            views: int) -> Generator[tuple[Tensor, Tensor], None, None]:
-    """Each batch's positions in the training set and its augmented images.
+            views: int, share: slice) -> Generator[tuple[Tensor, Tensor], None, None]:
+    """Each batch's positions in the training set, and the augmented images of a share of it.
 
     Where the pixels lie on the GPU itself their kernels queue up behind the step's; otherwise a thread fetches them.
     """
@@ -220,7 +238,7 @@ def _batches(loader: Loader, ids: Tensor, batches: Iterator[Tensor], seed: int, 
             yield ids[positions]
 
     for _, images in loader.prefetch(image_ids(), _generators(seed, epoch), views=views,
-                                     thread=loader.placement != "device"):
+                                     thread=loader.placement != "device", share=share):
         yield ahead.pop(0), images
 
 

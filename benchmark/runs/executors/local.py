@@ -16,6 +16,8 @@ from typing import Any
 
 import methods
 from benchmark.runs.cell import last_failure, write_failure
+from benchmark.runs.executors import mps
+from benchmark.runs.executors.gpus import Sharing, devices, group
 from benchmark.runs.interrupt import StopRequest
 from benchmark.runs.job import Job, Resources, SweepResult
 from benchmark.runs.locks import LOST, Heartbeat, Watch
@@ -29,15 +31,6 @@ ATTEMPTS = 2
 """How often a cell is tried whose worker died or hung under it."""
 
 ELSEWHERE = "done elsewhere:"
-
-
-def devices(resources: Resources) -> list[str]:
-    """The device of each worker: every GPU `per_gpu` times, else the CPU `jobs` times (default: cores, at most 4)."""
-    import torch
-
-    if torch.cuda.is_available():
-        return [f"cuda:{i}" for i in range(torch.cuda.device_count())] * resources.per_gpu
-    return ["cpu"] * (resources.jobs or min(cores(), 4))
 
 
 @dataclass
@@ -68,6 +61,9 @@ class WorkerPool:
     workers: list[Worker | None] = field(default_factory=list)
     failures: dict[str, tuple[int, str] | None] = field(default_factory=dict)
     """Of each cell, how it had failed when the sweep began."""
+    gpus_per_run: int = 1
+    sharing: Sharing | None = None
+    """Under `--per-gpu auto`: how many of the workers may work."""
 
     def __post_init__(self) -> None:
         self.failures = {job.spec.identity: last_failure(job.folder) for job in self.waiting}
@@ -126,6 +122,8 @@ class WorkerPool:
         worker = self.workers[slot]
         if self.stopping.value or self.result.ended or (worker is not None and worker.job is not None):
             return
+        if self.sharing is not None and slot >= self.sharing.allowed * self.sharing.gpus:
+            return
         job = self._next()
         if job is None:
             return
@@ -137,7 +135,9 @@ class WorkerPool:
         with contextlib.suppress(OSError):  # it died while idle: its end of the pipe is closed
             device = self.devices[slot]
             shared = self.devices.count(device) if device.startswith("cuda") else 1
-            worker.pipe.send(replace(job, context=replace(job.context, device=device, shared=shared)))
+            shared = shared if self.sharing is None else self.sharing.allowed
+            worker.pipe.send(replace(job, context=replace(job.context, device=device, shared=shared,
+                                                          devices=group(device, self.gpus_per_run))))
 
     def _next(self) -> Job | None:
         while self.waiting:
@@ -194,7 +194,11 @@ class WorkerPool:
             return
         if kind == "epoch":
             self.progress.epoch(key, content)
+            if self.sharing is not None:
+                self.sharing.note(slot, content)
             return
+        if self.sharing is not None:
+            self.sharing.ended(slot)
         worker.job = None
         if kind == "done":
             self.result.done.append(job.spec)
@@ -254,8 +258,11 @@ class WorkerPool:
 
 def execute(jobs: list[Job], resources: Resources, progress: Progress) -> SweepResult:
     """Do the cells on this machine; Ctrl-C once saves them to be resumed, twice ends at once (`StopRequest`)."""
-    with StopRequest(resources.seconds) as stop:
-        pool = WorkerPool(devices(resources)[:max(1, len(jobs))], progress, stop, deque(jobs))
+    places = devices(resources)[:max(1, len(jobs))]
+    several = places.count(places[0]) > 1 and places[0].startswith("cuda")
+    with StopRequest(resources.seconds) as stop, mps.running(several):
+        pool = WorkerPool(places, progress, stop, deque(jobs), gpus_per_run=resources.gpus_per_run,
+                          sharing=Sharing.of(places) if several and not resources.per_gpu else None)
         try:
             result = pool.run()
         finally:

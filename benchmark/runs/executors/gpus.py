@@ -1,0 +1,106 @@
+"""Which GPUs a worker has, and how many runs share one: under `--per-gpu auto` more are let in while that pays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmark.runs.job import Resources
+from benchmark.utils.errors import UserError
+from benchmark.utils.processors import cores
+
+MOST = 8
+"""Runs at a time on one GPU."""
+GAIN = 1.1
+"""How much faster all runs together must become for twice as many to be worth their memory and their later ends."""
+LOOKS = 2
+"""Reports of its speed that a run must give before it counts: its first steps are slow."""
+ROOM = 0.9
+"""Share of a GPU's memory that runs may take; a process needs more than the tensors that it reports."""
+PROCESS = 1e9
+"""Bytes of GPU memory that a process takes beside its tensors."""
+
+
+def devices(resources: Resources) -> list[str]:
+    """The device of each worker: every GPU `per_gpu` times, else the CPU `jobs` times (default: cores, at most 4).
+
+    Under `--per-gpu auto` these are the most that there may be (`Sharing` lets them in).
+    Where a run has several GPUs, the first of each of its groups.
+    """
+    import torch
+
+    count, each = torch.cuda.device_count() if torch.cuda.is_available() else 0, resources.gpus_per_run
+    if each > 1 and resources.per_gpu != 1:
+        raise UserError("--gpus-per-run and --per-gpu exclude each other: a run has several GPUs or a GPU several runs")
+    if each > 1 and each > count:
+        raise UserError(f"--gpus-per-run {each}: this machine has {count or 'no'} GPU{'s' * (count != 1)}")
+    if count:
+        return [f"cuda:{i}" for i in range(0, count // each * each, each)] * (resources.per_gpu or MOST)
+    return ["cpu"] * (resources.jobs or min(cores(), 4))
+
+
+def group(device: str, size: int) -> tuple[str, ...]:
+    """The devices of a run on several GPUs, from its first one on.
+
+    >>> group("cuda:2", 2), group("cuda:2", 1)
+    (('cuda:2', 'cuda:3'), ())
+    """
+    first = int(device.partition(":")[2] or 0)
+    return tuple(f"cuda:{first + i}" for i in range(size)) if size > 1 else ()
+
+
+@dataclass
+class Sharing:
+    """Watches the speed and memory of the runs on the GPUs, and says how many each GPU may have at a time.
+
+    >>> sharing = Sharing(gpus=1, memory=100e9)
+    >>> for total in (1000, 1800, 1900):
+    ...     for slot in range(sharing.allowed):
+    ...         for _ in range(LOOKS):
+    ...             sharing.note(slot, {"images_per_second": total / sharing.allowed, "memory": 2e9})
+    ...     sharing.allowed
+    2
+    4
+    2
+    """
+
+    gpus: int
+    memory: float
+    """Bytes that one of them has."""
+    allowed: int = 1
+    settled: bool = False
+    _best: float = 0.0
+    _largest: float = 0.0
+    _seen: dict[int, list[float]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, devices: list[str]) -> Sharing:
+        """That of workers on these GPUs."""
+        import torch
+
+        gpus = sorted(set(devices))
+        return cls(len(gpus), min(torch.cuda.get_device_properties(gpu).total_memory for gpu in gpus))
+
+    def note(self, slot: int, event: dict[str, Any]) -> None:
+        """What the run of a worker reports on its way."""
+        if self.settled or "images_per_second" not in event:
+            return
+        self._largest = max(self._largest, float(event.get("memory", 0)))
+        self._seen.setdefault(slot, []).append(float(event["images_per_second"]))
+        if sum(len(rates) >= LOOKS for rates in self._seen.values()) >= self.allowed * self.gpus:
+            self._decide(sum(rates[-1] for rates in self._seen.values()))
+
+    def ended(self, slot: int) -> None:
+        """The worker's run is over: its speed no longer counts."""
+        self._seen.pop(slot, None)
+
+    def _decide(self, total: float) -> None:
+        self._seen.clear()
+        if total < GAIN * self._best:
+            self.allowed, self.settled = max(1, self.allowed // 2), True
+            return
+        self._best = total
+        more = 2 * self.allowed
+        self.settled = more > MOST or more * (self._largest + PROCESS) > ROOM * self.memory
+        if not self.settled:
+            self.allowed = more

@@ -1,0 +1,126 @@
+"""The other processes of a run on several devices: started by its worker, ended with it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import methods
+from benchmark.config.plan import RunSpec
+from benchmark.runs.locks import LOST
+from benchmark.training.world import World
+from benchmark.utils.errors import is_user_error
+
+if TYPE_CHECKING:
+    from benchmark.runs.job import RunContext
+
+PATIENCE = timedelta(hours=2)
+"""How long a process waits for the others: as long as the first one may take to evaluate."""
+START = timedelta(minutes=5)
+"""How long it waits for them to start."""
+
+
+@contextlib.contextmanager
+def joined(spec: RunSpec, context: RunContext) -> Iterator[World]:
+    """Starts a process for each further device of the run and joins them; alone where there is one device."""
+    count = len(context.devices)
+    if count < 2:
+        yield World()
+        return
+    with tempfile.TemporaryDirectory() as place:
+        there = replace(context, work=context.work.absolute(), data=context.data.absolute(),
+                        plugins=tuple(os.path.abspath(path) for path in context.plugins),
+                        weights_file=_absolute(context.weights_file))
+        processes: list[subprocess.Popen[bytes]] = []
+        ending = threading.Event()
+        try:
+            for rank in range(1, count):
+                processes.append(subprocess.Popen(
+                    [sys.executable, "-m", "benchmark.runs.peers"], stdin=subprocess.PIPE,
+                    cwd=Path(methods.__file__).parents[1]))
+                pipe = processes[-1].stdin
+                assert pipe is not None
+                pickle.dump((spec.facts(), replace(there, device=context.devices[rank]), rank, place), pipe)
+                pipe.flush()  # it stays open: when it closes, the process ends
+            _join(context.device, 0, count, place)
+            if context.device.startswith("cuda"):
+                for process in processes:
+                    threading.Thread(target=_end_with, args=(process, ending), daemon=True).start()
+            yield World(0, count)
+        finally:
+            ending.set()
+            _leave()
+            for process in processes:
+                process.kill()
+                process.wait()
+
+
+def _end_with(process: subprocess.Popen[bytes], ending: threading.Event) -> None:
+    """Ends this process when one that it shares its batches with is lost: on GPUs it would wait for it in vain."""
+    if process.wait() and not ending.is_set():
+        os._exit(LOST)
+
+
+def _absolute(file: str | None) -> str | None:
+    return os.path.abspath(file) if file and os.path.exists(file) else file
+
+
+def _join(device: str, rank: int, count: int, place: str) -> None:
+    import torch
+    import torch.distributed as dist
+
+    gpu = device.startswith("cuda")
+    if gpu:
+        torch.cuda.set_device(torch.device(device).index or 0)
+    elif Path("/sys/class/net/lo").exists():
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all are on this machine, whose name may lead nowhere
+    store = dist.FileStore(f"{place}/meeting", count)
+    store.set_timeout(START)
+    dist.init_process_group("nccl" if gpu else "gloo", store=store, rank=rank, world_size=count, timeout=PATIENCE)
+
+
+def _leave() -> None:
+    import torch.distributed as dist
+
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def main() -> None:
+    """What such a process does: its share of the run whose spec comes by standard input."""
+    import torch
+
+    from benchmark.runs import worker
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # they may go to all processes at once, and the first one decides
+    facts, context, rank, place = pickle.load(sys.stdin.buffer)
+
+    def watch() -> None:
+        sys.stdin.buffer.read()  # comes back when whoever started this process is gone
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+    torch.set_num_threads(1 if context.device == "cpu" else torch.get_num_threads())
+    _join(context.device, rank, len(context.devices), place)
+    try:
+        worker.assist(RunSpec.of(facts), context, World(rank, len(context.devices)))
+        _leave()
+    except Exception as error:
+        if not is_user_error(error):  # else the first process has met it too and says so
+            raise
+
+
+if __name__ == "__main__":
+    main()

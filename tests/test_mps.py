@@ -1,0 +1,70 @@
+"""Runs that share a GPU: how many, and the MPS daemon, started where it may be and ended with the sweep."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+import pytest
+
+from benchmark.runs.executors import gpus, mps
+
+
+@pytest.fixture
+def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A control program that notes how it is called and, where a file `refuse` lies beside it, fails."""
+    program = tmp_path / mps.CONTROL
+    program.write_text(f'#!/bin/sh\necho "$* $(cat) ${mps.PIPES}" >> {tmp_path}/calls\ntest ! -e {tmp_path}/refuse\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.delenv(mps.PIPES, raising=False)
+    (tmp_path / "calls").touch()
+    return tmp_path / "calls"
+
+
+def test_it_runs_as_long_as_the_sweep(calls: Path) -> None:
+    with mps.running(True) as ours:
+        assert ours
+        folder = os.environ[mps.PIPES]
+        assert Path(folder).is_dir()
+    assert mps.PIPES not in os.environ
+    assert not Path(folder).exists()
+    assert [line.split() for line in calls.read_text().splitlines()] == [["-d", folder], ["quit", folder]]
+
+
+def test_it_is_not_started_where_none_is_wanted_or_one_is_there(calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with mps.running(False) as ours:
+        assert not ours
+    monkeypatch.setenv(mps.PIPES, "/somewhere")
+    with mps.running(True) as ours:
+        assert not ours
+        assert os.environ[mps.PIPES] == "/somewhere"
+    assert calls.read_text() == ""
+
+
+def test_where_it_may_not_start_runs_go_on_without(calls: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (calls.parent / "refuse").touch()
+    with caplog.at_level(logging.WARNING), mps.running(True) as ours:
+        assert not ours
+    assert "take turns" in caplog.text
+    assert len(calls.read_text().splitlines()) == 1
+
+
+def test_runs_are_let_in_while_all_of_them_get_faster() -> None:
+    """A GPU that does at most 3,000 images a second, shared alike, where one run alone reaches 800."""
+    sharing = gpus.Sharing(gpus=2, memory=80e9)
+    for _ in range(40):
+        for slot in range(2 * sharing.allowed):
+            sharing.note(slot, {"images_per_second": min(800.0, 3000 / sharing.allowed), "memory": 1e9})
+    assert (sharing.allowed, sharing.settled) == (4, True)
+    small = gpus.Sharing(gpus=1, memory=16e9)
+    for _ in range(40):
+        for slot in range(small.allowed):
+            small.note(slot, {"images_per_second": 800.0, "memory": 3e9})
+    assert small.allowed == 2, "four of them would need 16 GB"
+    alone = gpus.Sharing(gpus=1, memory=80e9)
+    for _ in range(40):
+        for slot in range(alone.allowed):
+            alone.note(slot, {"images_per_second": 7000 / alone.allowed, "memory": 3e9})
+    assert (alone.allowed, alone.settled) == (1, True)
