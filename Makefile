@@ -14,7 +14,7 @@ export OODML_WORK := $(WORK)
 PUBLISHED := --records reports/data/records/glyphs --records reports/data/records/photos --records reports/data/submissions
 
 .DEFAULT_GOAL := help
-.PHONY: demo splits run report pages test test-slow chaos fuzz test-lowest test-browser test-slurm lint bench clean help submissions standing
+.PHONY: demo splits run report pages docs notebook submissions standing test test-slow chaos fuzz test-lowest test-browser test-slurm lint bench clean help
 
 demo: $(READY) ## Set up, then the whole line on the embedded glyphs: ladder, training, leaderboard
 	$(OODML) splits build --dataset glyphs --rungs 5 --swaps 20 --iterations 7 --no-removal
@@ -31,8 +31,18 @@ run: $(READY) ## Train METHODS on the ladder of DATASET with SEEDS seeds
 report: $(READY) ## Build the leaderboard from the finished runs; where there are none, from the published records
 	$(OODML) report $(if $(shell find $(WORK)/runs -name record.json -print -quit 2>/dev/null),,$(PUBLISHED))
 
-pages: $(READY) ## Build what is published, the leaderboard of the published records, in the folder PAGES
+pages: docs ## Build what is published in the folder PAGES: the leaderboard of the published records, the documentation
 	$(OODML) report $(PUBLISHED) --out $(PAGES) $(if $(URL),--url $(URL))
+	rm -rf $(PAGES)/docs && cp -r $(WORK)/docs $(PAGES)/docs
+
+docs: $(WORK)/own_data.ipynb ## Build the documentation in WORK/docs; every warning and every dead link is an error
+	NOTEBOOK=$(abspath $(WORK))/own_data.ipynb NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet --strict --config-file docs/mkdocs.yml --site-dir $(abspath $(WORK))/docs
+
+notebook: $(WORK)/own_data.ipynb ## Execute the notebook in examples/ into WORK
+$(WORK)/own_data.ipynb: examples/own_data.ipynb $(READY)
+	$(VENV)/bin/python -m pip install --quiet --editable '.[docs]'
+	mkdir -p $(WORK)
+	PATH=$(abspath $(VENV)/bin):$$PATH $(VENV)/bin/jupyter-execute --timeout 600 --output $(abspath $@) $<
 
 PACKS ?= $(wildcard reports/data/submissions/*/)
 submissions: $(READY) ## Check the submitted packs, or PACKS: every score is computed again
@@ -80,7 +90,7 @@ bench: $(READY) ## Measure speed against what one would use instead
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m tests.bench
 
 clean: ## Remove the environment and what was made (never the data)
-	rm -rf $(VENV) $(LOWEST) $(WORK)/cache $(WORK)/splits $(WORK)/plans $(WORK)/runs $(WORK)/leaderboard *.egg-info .pytest_cache .mypy_cache .ruff_cache .coverage
+	rm -rf $(VENV) $(LOWEST) $(WORK)/cache $(WORK)/splits $(WORK)/plans $(WORK)/runs $(WORK)/leaderboard $(WORK)/pages $(WORK)/docs $(WORK)/own_data.ipynb *.egg-info .pytest_cache .mypy_cache .ruff_cache .coverage
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile

@@ -15,6 +15,9 @@ Scores are fractions in CSV and JSON, percent with one decimal elsewhere. The ti
                contamination images_per_second device pareto best gain   (what: which score it is)
     structure  dataset split frd method protocol backbone source seed, the metric, then a column for each measure
     runs       one row a run, every plain column of the records
+    queries    one row a query of a run that kept them: dataset split split_hash method protocol backbone source seed
+               identity query (its place on the test side) class counted first_hit (rank; 0: none looked at) map@r
+               map@1000 (average precision of the query) part
 
 `std` is over seeds with n - 1, `low` and `high` bound the 95 % interval over resampled classes and seeds, cut at 0
 and 1, and `rank:low` to `rank:high` are the ranks among which a row does not differ significantly. The last column of
@@ -34,6 +37,7 @@ from reports.analysis import frozen, views, wise
 from reports.analysis.results import Results
 from reports.records import metrics
 from reports.selection import ROW, USUAL, on_ladder
+from reports.sharing import outcomes
 from reports.storage.text import one_line
 from reports.tables import boards as tables
 from reports.tables import formats
@@ -112,7 +116,7 @@ TABLES: dict[str, Callable[[Results, str], pd.DataFrame]] = {
     "fewshot": lambda results, metric: results.fewshot,
     "thresholds": lambda results, metric: results.thresholds, "frozen": frozen.collect,
     "wise": lambda results, metric: wise.collect(results.runs), "structure": _structure,
-    "runs": lambda results, metric: views.tidy(results.runs),
+    "runs": lambda results, metric: views.tidy(results.runs), "queries": lambda results, metric: outcomes(results.runs),
 }
 
 
@@ -177,19 +181,25 @@ def _macros(results: Results, tidy: pd.DataFrame, name: str, metric: str) -> str
     return "".join(f"\\newcommand{{\\{key}}}{{{text}}} % {about}\n" for key, (text, about) in sorted(lines.items()))
 
 
-def export(results: Results, name: str, form: str, metric: str = "recall@1") -> str:
-    """A table of results in one of the formats csv, latex, md, json, text, macros."""
+def tidy_table(results: Results, name: str, metric: str = "recall@1") -> pd.DataFrame:
+    """The tidy frame of a table, as the top of this file lists its columns."""
     if name not in TABLES:
         raise ReportError(f"unknown table '{name}'; there are: {', '.join(TABLES)}")
-    if form not in _FORMS:
-        raise ReportError(f"unknown format '{form}'; there are: {', '.join(_FORMS)}")
     tidy = TABLES[name](results, metric)
     if tidy.empty:
         makes = {"fewshot": "oodml fewshot", "wise": "oodml wise"}.get(name, "oodml run")
         raise ReportError(f"no run has what the table '{name}' shows; `{makes}` makes it")
-    if "overrides" not in tidy:
+    if "overrides" not in tidy and name != "queries":
         tidy = tidy.assign(overrides=[results.overrides.get(key, "") for key in
                                       tidy[ROW].itertuples(index=False, name=None)])
+    return tidy
+
+
+def export(results: Results, name: str, form: str, metric: str = "recall@1") -> str:
+    """A table of results in one of the formats csv, latex, md, json, text, macros."""
+    if form not in _FORMS:
+        raise ReportError(f"unknown format '{form}'; there are: {', '.join(_FORMS)}")
+    tidy = tidy_table(results, name, metric)
     if form == "macros":
         return _macros(results, tidy, name, metric)
     if form in ("csv", "json"):

@@ -175,6 +175,7 @@ def test_switching_keeps_training_lines_from_collapsing_and_the_spectrum_flatter
     assert larger([float(o.spectrum[1]) for o in switched], [float(o.spectrum[1]) for o in plain]) < 0.05
 
 
+@pytest.mark.slow
 def test_switching_separates_test_lines_that_differ_where_no_training_line_does() -> None:
     """Margin loss on the vertical lines: with switching the test lines lie twice as far apart. One seed says nothing
     here and ten say little (p = 0.06), hence twenty."""
@@ -184,6 +185,7 @@ def test_switching_separates_test_lines_that_differ_where_no_training_line_does(
     assert np.mean([o.spread for o in switched]) > 4 * np.mean([o.spread for o in plain])
 
 
+@pytest.mark.slow
 def test_the_printed_probability_cannot_show_the_effect() -> None:
     """Appendix E's p = 0.001: how many tuples of a training it switches, counted, and what that does over seeds."""
     torch.manual_seed(0)
@@ -228,13 +230,12 @@ def test_the_toy_does_not_hang_on_the_last_bit() -> None:
         assert abs(toy.train("vertical", 0.4, steps=200).gap - straight.gap) < 1e-3
 
 
-@pytest.mark.parametrize("ending", ["png", "svg"])
-def test_the_toy_figure_is_drawn(tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_toy_figure_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     train = toy.train
     monkeypatch.setattr(toy, "train", lambda *a, **k: train(*a, **k, steps=2))
-    out = tmp_path / f"toy.{ending}"
+    out = tmp_path / "toy.svg"
     assert "second singular value" in invoke("toy", "--out", str(out))
-    assert out.read_bytes()[:5] in (b"\x89PNG\r", b"<?xml")
+    assert out.read_bytes()[:5] == b"<?xml"
 
 
 def test_a_probability_of_the_toy_is_one(tmp_path: Path) -> None:

@@ -69,13 +69,22 @@ def test_the_wheel_has_what_is_no_code(wheel: Path) -> None:
     for pattern in ("oodml.py", "benchmark/config/protocols/*.toml", "benchmark/config/studies/*.toml",
                     "reports/html/templates/*.html", "reports/html/static/*.js", "reports/html/static/*.css",
                     "reports/data/published/*.csv", "reports/data/records/**/*.jsonl", "reports/data/records/**/*.json",
-                    "methods/checks/*.png"):
+                    "reports/data/papers/*.toml", "methods/checks/*.png"):
         ours = {path.relative_to(ROOT) for path in ROOT.glob(pattern)}
         assert ours
         assert {path.relative_to(wheel) for path in wheel.glob(pattern)} == ours, pattern
     entry_points = next(wheel.glob("oodml-*.dist-info/entry_points.txt")).read_text(encoding="utf-8")
     assert "oodml = oodml:main" in entry_points
     assert not (wheel / "tests").exists()
+
+
+def test_the_wheel_makes_the_leaderboard_of_its_published_records(wheel: Path, tmp_path: Path) -> None:
+    done = python("-m", "oodml", "report", "--records", str(wheel / "reports/data/records/precision"), "--out", "site",
+                  cwd=tmp_path, path=wheel)
+    assert done.returncode == 0, done.stderr
+    assert "margin" in done.stdout
+    assert (tmp_path / "site" / "data" / "runs.csv").stat().st_size > 1000
+    assert "margin" in (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
 
 
 SCRIPT = """

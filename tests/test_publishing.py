@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 import sys
+import xml.etree.ElementTree as ElementTree
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
-from ruamel.yaml import YAML
+import yaml
 
+import methods
 import oodml
+from benchmark.cli import cli
+from docs.formulas import GREEK, mathml
 
 ROOT = Path(__file__).resolve().parents[1]
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
@@ -20,7 +26,7 @@ MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
 def read(path: Path) -> Any:
-    return YAML(typ="safe").load(path.read_text(encoding="utf-8"))
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
 def steps(path: Path) -> list[dict[str, Any]]:
@@ -99,3 +105,44 @@ def test_the_version_stands_in_one_place() -> None:
     shown = subprocess.run([sys.executable, "-m", "oodml", "--version"], cwd=ROOT, capture_output=True, text=True,
                            check=True).stdout
     assert shown == f"oodml, version {oodml.__version__}\n"
+
+
+def formulas() -> dict[str, str]:
+    """Every line of a formula in the docstrings of methods, with one method that has it."""
+    return {line: name for name in methods.names()
+            for line in re.findall(r"^ {4}(.*)$", inspect.getdoc(methods.get(name).cls) or "", re.M)}
+
+
+def test_every_formula_is_drawn_whole() -> None:
+    """The MathML is well-formed and has every letter and digit of the source, in order, with Greek letters as such."""
+    found = formulas()
+    assert len(found) > 60
+    for line, name in found.items():
+        tree = ElementTree.fromstring(mathml(line))
+        drawn = "".join(character for character in "".join(tree.itertext()) if character.isalnum())
+        plain = re.sub(r"[A-Za-z]+", lambda word: GREEK.get(word[0], word[0]), re.sub(
+            r"(?<=\w) x (?=\w)", " ", re.sub(r"(?<!as) in\b", " ", re.sub(r"\bnot in\b", "", line))))
+        expected = re.sub(r"sum", "", "".join(character for character in plain if character.isalnum()))
+        assert sorted(drawn) == sorted(expected), f"{name}: {line}"
+
+
+def test_formulas_have_the_structure_of_mathematics() -> None:
+    assert mathml("[x]_+").endswith('>]</mo><mo>+</mo></msub></mrow></math>')
+    assert "<munder><mo>∑</mo><mrow><mi>p</mi><mo>∈</mo>" in mathml("sum_{p in P} p")
+    assert "<msubsup><mi>φ</mi>" in mathml("phi*_a.phi_b")
+    assert "<mo>·</mo>" in mathml("phi*_a.phi_b")
+    with pytest.raises(ValueError, match="not closed"):
+        mathml("sum_{p")
+
+
+def test_pages_are_written_from_the_sources() -> None:
+    pytest.importorskip("mkdocs")
+    from docs import hooks
+
+    pages = hooks.pages()
+    assert sum(name.startswith("methods/") for name in pages) == len(methods.names()) + 1
+    assert sum(name.startswith("commands/") for name in pages) == len(cli.list_commands(click.Context(cli))) + 1
+    assert "| \\`--seeds" in pages["commands/run.md"] or "| --seeds" in pages["commands/run.md"]
+    assert "supplement B" in pages["protocols/oodml.md"]
+    assert "SoftplusTriplet" in pages["own_method.md"]
+    assert all(f".{name}\n" in pages["api.md"] for _, name in oodml.SOURCES.values() if name)

@@ -151,7 +151,7 @@ def test_every_number_of_a_board_is_in_its_csv(pages: dict[str, Page], built: Pa
             continue
         for table, heads in page.heads.items():
             file = built / "data" / f"{table.removeprefix('table-')}.csv"
-            csv = pd.read_csv(file, keep_default_na=False, na_values=[""])
+            csv = pd.read_csv(file, keep_default_na=False, na_values=[""], float_precision="round_trip")
             rows = [row for row in page.rows[table] if len(row) == len(heads)]
             assert len(rows) == len(csv), table
             for shown, (_, row) in zip(rows, csv.iterrows()):

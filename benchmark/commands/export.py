@@ -1,4 +1,4 @@
-"""`oodml export`: a table of the finished runs as CSV, LaTeX, Markdown, JSON, text or LaTeX macros."""
+"""`oodml export`: a table of the finished runs in many formats; badges, and files for the Hugging Face Hub."""
 
 from __future__ import annotations
 
@@ -12,11 +12,15 @@ from benchmark.utils.workspace import Workspace, workspace_options
 @click.command(name="export")
 @click.option("--table", "name", default="ags", show_default=True,
               type=click.Choice(["ags", "ladder", "uml", "recall", "fewshot", "thresholds", "frozen", "wise",
-                                 "structure", "runs"]),
+                                 "structure", "runs", "queries"]),
               help="Which table.")
 @click.option("--format", "form", default="csv", show_default=True,
-              type=click.Choice(["csv", "latex", "md", "json", "text", "macros"]),
-              help="Scores are fractions in csv and json, percent elsewhere.")
+              type=click.Choice(["csv", "latex", "md", "json", "text", "macros", "parquet"]),
+              help="Scores are fractions in csv, json and parquet, percent elsewhere; parquet needs --out.")
+@click.option("--to", "place", type=click.Choice(["huggingface", "badges"]),
+              help="Instead, in the folder --out: evaluation files of models, or badges with rank and AGS.")
+@click.option("--hub", default="oodml", show_default=True, metavar="NAME",
+              help="With --to huggingface: the organisation below which the datasets are named.")
 @click.option("--metric", default="recall@1", show_default=True, help="The metric that is aggregated.")
 @click.option("--records", "folders", multiple=True, type=click.Path(path_type=Path),
               help="Folder of run records, loose or packed; may be given several times [default: WORK/runs].")
@@ -25,23 +29,36 @@ from benchmark.utils.workspace import Workspace, workspace_options
               help="Rows from papers on the boards of the same datasets: shown without a rank, ranked, or left out.")
 @click.option("--ladder", "ladders", multiple=True, metavar="NAME@VERSION",
               help="Runs on this pinned ladder of its dataset [default: on the newest]. May be repeated.")
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="File [default: standard output].")
+@click.option("--out", type=click.Path(path_type=Path), help="File [default: standard output]; with --to, a folder.")
 @workspace_options
-def command(workspace: Workspace, name: str, form: str, metric: str, folders: tuple[Path, ...], datasets: str | None,
-            published: str, ladders: tuple[str, ...], out: Path | None) -> None:
-    """Write one table of the finished runs, ready to be pasted into a paper."""
+def command(workspace: Workspace, name: str, form: str, place: str | None, hub: str, metric: str,
+            folders: tuple[Path, ...], datasets: str | None, published: str, ladders: tuple[str, ...],
+            out: Path | None) -> None:
+    """Write one table of the finished runs, ready to be pasted into a paper or read by other programs."""
+    if out is None and (place or form == "parquet"):
+        raise click.UsageError(f"{f'--to {place}' if place else '--format parquet'} needs --out")
     from benchmark.config import overrides
     from benchmark.data import pinned
-    from reports import exports, records
+    from reports import exports, records, sharing
     from reports.analysis.results import Results
 
     frame, _ = records.scan_checked(folders or (workspace.runs,), datasets.split(",") if datasets else None)
     results = Results(frame, with_published=published != "hidden", rank_published=published == "ranked",
                       derive=overrides.of_run, pinned=pinned.known(frame["dataset"]), ladders=ladders)
-    text = exports.export(results, name, form, metric)
+    if place and out:
+        rows = exports.tidy_table(results, "ags", metric)
+        files = sharing.badges(rows, results.labels) if place == "badges" else \
+            sharing.huggingface(rows, results.labels, hub)
+        click.echo(f"wrote {sharing.write(files, out)} files below {out}")
+        return
     if out is None:
-        click.echo(text, nl=False)
+        click.echo(exports.export(results, name, form, metric), nl=False)
+        return
+    if out.is_dir():
+        raise click.UsageError(f"--out {out} is a folder; name a file in it")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    if form == "parquet":
+        sharing.write_parquet(exports.tidy_table(results, name, metric), out)
     else:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(text, encoding="utf-8")
-        click.echo(f"wrote {out}")
+        out.write_text(exports.export(results, name, form, metric), encoding="utf-8")
+    click.echo(f"wrote {out}")

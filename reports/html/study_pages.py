@@ -285,5 +285,5 @@ def audited(site: Site) -> None:
     site.later("audit.html", "Audit", lines=audit.summary(findings), table=site.table(audit.audit_table(findings)))
 
 
-STUDIES = (compare, statistical, structural, few_shot, drift, untrained, across, retrieved, varied, tuned, papers, audited,
-           about)
+STUDIES = (compare, statistical, structural, few_shot, drift, untrained, across, retrieved, varied, tuned, papers,
+           audited, about)

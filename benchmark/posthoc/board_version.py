@@ -1,0 +1,72 @@
+"""Versions of the board that can be cited: which records, which tables came of them, and whether they still do.
+
+`reports/data/boards/v2026.1.json` holds the SHA-256 of every record file and of every table (`data/*.csv` beside the
+pages), and one of all pages together. Pages change with the suite's templates; records and tables must not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from benchmark.posthoc import leaderboard
+from benchmark.utils.errors import UserError
+from benchmark.utils.workspace import Workspace
+
+NAME = re.compile(r"v20\d\d\.[1-9]\d?")
+
+
+def cut(name: str, folders: tuple[Path, ...], home: Path) -> Path:
+    """Writes the file of a new version, never over another one."""
+    if not NAME.fullmatch(name):
+        raise UserError(f"'{name}' is no version of a board: write v, the year and a number, such as v2026.1")
+    path = home / f"{name}.json"
+    if path.exists():
+        raise UserError(f"{path} is there already; a version that was cut is never changed: cut the next one")
+    content = {"board": name, "oodml": version("oodml"),
+               "folders": [os.path.relpath(folder, home) for folder in folders],
+               **_hashes(folders)}
+    home.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    return path
+
+
+def differences(path: Path) -> tuple[list[str], bool]:
+    """(what is no longer as it was cut, one line each; whether the pages too are the same)."""
+    try:
+        stated = json.loads(path.read_text(encoding="utf-8"))
+        folders = tuple(path.parent / folder for folder in stated["folders"])
+        expected = {kind: dict(stated[kind]) for kind in ("records", "tables")}
+        pages = stated["pages"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path} is no version of a board ({error}); `oodml board cut` writes one") from None
+    found = _hashes(folders)
+    lines = []
+    for kind, before in expected.items():
+        for name in sorted({*before, *found[kind]}):
+            if before.get(name) != found[kind].get(name):
+                what = "is new" if name not in before else "is missing" if name not in found[kind] else "differs"
+                lines.append(f"{kind}: {name} {what}")
+    return lines, pages == found["pages"]
+
+
+def _hashes(folders: tuple[Path, ...]) -> dict[str, Any]:
+    with TemporaryDirectory() as made:
+        board = leaderboard.collect(Workspace.at(Path(made) / "work"), folders)
+        site = board.build(Path(made) / "site").parent
+        files = {path.relative_to(site).as_posix(): _hash(path) for path in sorted(site.rglob("*")) if path.is_file()}
+    tables = {name: digest for name, digest in files.items() if name.startswith("data/")}
+    pages = hashlib.sha256(json.dumps([item for item in files.items() if item[0] not in tables]).encode()).hexdigest()
+    kept = {f"{folder.name}/{path.relative_to(folder).as_posix()}": _hash(path) for folder in folders
+            for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {"records": kept, "tables": tables, "pages": pages}
+
+
+def _hash(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

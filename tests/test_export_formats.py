@@ -1,0 +1,144 @@
+"""Exports for other places, read by other programs: parquet by pyarrow, evaluation files by the Hub's own library."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import huggingface_hub
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+from huggingface_hub.repocard_data import model_index_to_eval_results
+
+from benchmark.commands.board import command as board
+from benchmark.commands.export import command as export
+from reports import packing, records
+from reports.analysis.results import Results
+from reports.exports import tidy_table
+from reports.sharing import badge
+from tests.sample_records import make_record, write_sample
+
+WICKED = '</title><script>alert(1)</script>: "- &x'
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = write_sample(tmp_path_factory.mktemp("work") / "runs", {"margin": 0.66, "s2sd": 0.73}, ("glyphs",),
+                          seeds=2, queries=True)
+    for split in range(1, 6):
+        record = make_record("glyphs", split, "wicked", 0, 0.5, backbone={"name": WICKED, "weights": None})
+        records.write(folder / "glyphs" / str(split) / "wicked" / "s0-0", record)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def rows(runs: Path) -> pd.DataFrame:
+    return tidy_table(Results(records.collect(runs), with_published=False), "ags")
+
+
+def invoke(*words: object) -> Result:
+    return CliRunner().invoke(export, [str(word) for word in words])
+
+
+def test_single_queries_give_the_scores_of_their_runs(runs: Path, tmp_path: Path) -> None:
+    done = invoke("--records", runs, "--table", "queries", "--format", "parquet", "--out", tmp_path / "q.parquet")
+    assert done.exit_code == 0, done.output
+    frame = pd.read_parquet(tmp_path / "q.parquet")
+    assert {"dataset", "split", "split_hash", "method", "seed", "identity", "query", "class", "counted",
+            "first_hit"} <= set(frame)
+    (identity, one), *_ = frame[frame["method"] == "margin"].groupby("identity")
+    (path,) = [path for path in runs.glob("*/*/*/*/record.json")
+               if json.loads(path.read_text())["identity"] == identity]
+    with np.load(path.parent / "queries.npz") as kept:
+        assert one["first_hit"].tolist() == kept["first_hit"].tolist()
+        assert len(one["class"].unique()) == len(np.unique(kept["labels"]))
+    assert one["query"].tolist() == list(range(len(one)))
+
+
+def test_runs_as_parquet_are_those_of_the_csv(runs: Path, tmp_path: Path) -> None:
+    for form in ("csv", "parquet"):
+        done = invoke("--records", runs, "--table", "runs", "--format", form, "--out", tmp_path / f"runs.{form}")
+        assert done.exit_code == 0, done.output
+    csv = pd.read_csv(tmp_path / "runs.csv", float_precision="round_trip")
+    parquet = pd.read_parquet(tmp_path / "runs.parquet")
+    assert list(parquet) == list(csv)
+    assert parquet["recall@1"].tolist() == csv["recall@1"].tolist()
+    assert WICKED in set(parquet["backbone"])
+
+
+def test_evaluation_files_are_read_by_the_library_of_the_hub(runs: Path, rows: pd.DataFrame, tmp_path: Path) -> None:
+    done = invoke("--records", runs, "--to", "huggingface", "--hub", "someone", "--out", tmp_path)
+    assert done.exit_code == 0, done.output
+    written = sorted(tmp_path.glob("*/.eval_results/oodml.yaml"))
+    assert len(written) == rows.groupby(["method", "backbone"]).ngroups == 3
+    values = set()
+    for path in written:
+        (entry,) = huggingface_hub.parse_eval_result_entries(yaml.safe_load(path.read_text(encoding="utf-8")))
+        assert (entry.dataset_id, entry.task_id) == ("someone/glyphs", "ags-recall-1")
+        index = yaml.safe_load((path.parents[1] / "model-index.yaml").read_text(encoding="utf-8"))
+        _, (result,) = model_index_to_eval_results(index["model-index"])
+        assert result.metric_value == entry.value
+        values.add(entry.value)
+    assert values == {round(100 * value, 2) for value in rows["ags"]}
+
+
+def test_badges_have_rank_and_score_and_nothing_that_runs(runs: Path, rows: pd.DataFrame, tmp_path: Path) -> None:
+    done = invoke("--records", runs, "--to", "badges", "--out", tmp_path)
+    assert done.exit_code == 0, done.output
+    assert {path.parent for path in tmp_path.rglob("*.svg")} == {tmp_path}
+    best = rows.sort_values("rank").iloc[0]
+    said = {}
+    for path in tmp_path.glob("*.svg"):
+        tree = ElementTree.parse(path)
+        assert {element.tag.rpartition("}")[2] for element in tree.iter()} == {"svg", "title", "rect", "text"}
+        said[path.stem] = "".join(tree.getroot().itertext())
+    assert f"#1 of 3 · AGS {100 * best['ags']:.1f}" in said["s2sd-glyphs"]
+    assert WICKED in "".join(ElementTree.fromstring(badge("left", "right", WICKED)).itertext())
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["--format", "parquet"], "--format parquet needs --out"), (["--to", "badges"], "--to badges needs --out"),
+    (["--format", "parquet", "--out", "."], "is a folder")])
+def test_what_cannot_be_is_one_line(runs: Path, words: list[str], said: str) -> None:
+    done = invoke("--records", runs, *words)
+    assert done.exit_code == 2
+    assert said in done.output
+
+
+def test_a_cut_board_is_built_again_byte_for_byte(tmp_path: Path) -> None:
+    """And one altered record, or one more, is noticed; a version is never written over, nor named otherwise."""
+    write_sample(tmp_path / "runs", {"margin": 0.66}, ("glyphs",), seeds=1, union=False)
+    packing.pack([tmp_path / "runs"], tmp_path / "records")
+    home = tmp_path / "boards"
+
+    def say(*words: object) -> Result:
+        return CliRunner().invoke(board, [str(word) for word in words])
+
+    cut = ["--records", tmp_path / "records", "--to", home]
+    assert say("cut", "v2026.1", *cut).exit_code == 0
+    done = say("check", home / "v2026.1.json")
+    assert done.exit_code == 0, done.output
+    assert done.output == "v2026.1: every table is byte for byte as it was cut, and so is every page\n"
+    again = say("cut", "v2026.1", *cut)
+    assert "never changed" in str(again.exception)
+    assert "v2026.1" in str(say("cut", "2026", *cut).exception)
+    file = next(tmp_path.glob("records/glyphs/margin*.jsonl"))
+    changed = re.sub(r'("recall@1": ?0\.)\d', r"\g<1>1", file.read_text())
+    assert changed != file.read_text()
+    file.write_text(changed)
+    done = say("check", home / "v2026.1.json")
+    assert done.exit_code == 1
+    assert "records: " in done.output
+    assert "tables: data/ags-recall-1.csv differs" in done.output
+
+
+def test_boards_that_were_published_follow_from_their_records() -> None:
+    files = sorted((Path(__file__).resolve().parents[1] / "reports/data/boards").glob("*.json"))
+    if files:
+        done = CliRunner().invoke(board, ["check", *map(str, files)])
+        assert done.exit_code == 0, done.output
