@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
-import signal
 import subprocess
 import sys
 import tempfile
@@ -20,7 +19,6 @@ import methods
 from benchmark.config.plan import RunSpec
 from benchmark.runs.locks import LOST
 from benchmark.training.world import World
-from benchmark.utils.errors import is_user_error
 
 if TYPE_CHECKING:
     from benchmark.runs.job import RunContext
@@ -47,20 +45,20 @@ def joined(spec: RunSpec, context: RunContext) -> Iterator[World]:
         try:
             for rank in range(1, count):
                 processes.append(subprocess.Popen(
-                    [sys.executable, "-m", "benchmark.runs.peers"], stdin=subprocess.PIPE,
+                    [sys.executable, "-m", "benchmark.runs.peer"], stdin=subprocess.PIPE,
                     cwd=Path(methods.__file__).parents[1]))
                 pipe = processes[-1].stdin
                 assert pipe is not None
                 pickle.dump((spec.facts(), replace(there, device=context.devices[rank]), rank, place), pipe)
                 pipe.flush()  # it stays open: when it closes, the process ends
-            _join(context.device, 0, count, place)
+            join(context.device, 0, count, place)
             if context.device.startswith("cuda"):
                 for process in processes:
                     threading.Thread(target=_end_with, args=(process, ending), daemon=True).start()
             yield World(0, count)
         finally:
             ending.set()
-            _leave()
+            leave()
             for process in processes:
                 process.kill()
                 process.wait()
@@ -76,7 +74,8 @@ def _absolute(file: str | None) -> str | None:
     return os.path.abspath(file) if file and os.path.exists(file) else file
 
 
-def _join(device: str, rank: int, count: int, place: str) -> None:
+def join(device: str, rank: int, count: int, place: str) -> None:
+    """Joins the processes of a run, which meet by a file in the folder `place`."""
     import torch
     import torch.distributed as dist
 
@@ -90,37 +89,9 @@ def _join(device: str, rank: int, count: int, place: str) -> None:
     dist.init_process_group("nccl" if gpu else "gloo", store=store, rank=rank, world_size=count, timeout=PATIENCE)
 
 
-def _leave() -> None:
+def leave() -> None:
+    """Leaves them, where there are some."""
     import torch.distributed as dist
 
     if dist.is_initialized():
         dist.destroy_process_group()
-
-
-def main() -> None:
-    """What such a process does: its share of the run whose spec comes by standard input."""
-    import torch
-
-    from benchmark.runs import worker
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # they may go to all processes at once, and the first one decides
-    facts, context, rank, place = pickle.load(sys.stdin.buffer)
-
-    def watch() -> None:
-        sys.stdin.buffer.read()  # comes back when whoever started this process is gone
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-    torch.set_num_threads(1 if context.device == "cpu" else torch.get_num_threads())
-    _join(context.device, rank, len(context.devices), place)
-    try:
-        worker.assist(RunSpec.of(facts), context, World(rank, len(context.devices)))
-        _leave()
-    except Exception as error:
-        if not is_user_error(error):  # else the first process has met it too and says so
-            raise
-
-
-if __name__ == "__main__":
-    main()
