@@ -41,7 +41,9 @@ def home(site: Site, studies: Sequence[StudyProgress] = ()) -> None:
     single = [(dataset, site.table(replace(table, name=f"home-{table.name}"))) for dataset in results.without_ladder
               for table in [views.heat_table(results, dataset, site.metrics[0])]]
     lost = site.table(views.failure_table(site.failures)) if len(site.failures) else None
-    laddered = [dataset for dataset in site.datasets if _has_ladder(site.cells(dataset, site.metrics[0]))]
+    leading = results.ags(site.metrics[0], boards[0][0]).parts("ags") if boards else []  # what the finding is of
+    laddered = [dataset for dataset in sorted(site.datasets, key=lambda name: (name not in leading, name))
+                if _has_ladder(site.cells(dataset, site.metrics[0]))]
     curves = [(dataset, [(metric, _curves(site, dataset, metric)[0]) for metric in site.metrics
                          if _has_ladder(site.cells(dataset, metric))]) for dataset in laddered[:4]]
     found = finding(results.ags(site.metrics[0], boards[0][0])) if boards else None

@@ -43,6 +43,15 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site of one published study: a ladder and a union, on several backbones."""
+    work = tmp_path_factory.mktemp("study")
+    result = CliRunner().invoke(report, ["--records", str(RECORDS / "glyphs"), "--work", str(work)])
+    assert result.exit_code == 0, result.output
+    return work / "leaderboard"
+
+
+@pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: `make test-browser`")
     if not chromium():
