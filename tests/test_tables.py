@@ -105,7 +105,7 @@ def test_terminal_summary_names_every_method_and_rank(results: Results) -> None:
     assert "harmonic" in text
 
 
-@pytest.mark.parametrize("name", sorted({*exports.TABLES} - {"fewshot", "thresholds", "frozen", "wise"}))
+@pytest.mark.parametrize("name", sorted({*exports.TABLES} - {"fewshot", "thresholds", "frozen", "wise", "queries"}))
 @pytest.mark.parametrize("form", ["csv", "latex", "md", "json", "text"])
 def test_every_export_is_made(results: Results, name: str, form: str) -> None:
     text = exports.export(results, name, form)
