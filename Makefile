@@ -14,7 +14,7 @@ export OODML_WORK := $(WORK)
 PUBLISHED := --records reports/data/records/glyphs --records reports/data/records/photos --records reports/data/submissions
 
 .DEFAULT_GOAL := help
-.PHONY: demo splits run report pages docs notebook submissions standing test test-slow chaos fuzz test-lowest test-browser test-slurm lint bench clean help
+.PHONY: demo splits run report pages docs notebook submissions check-submissions standing test test-slow chaos fuzz test-lowest test-browser test-slurm lint bench clean help
 
 demo: $(READY) ## Set up, then the whole line on the embedded glyphs: ladder, training, leaderboard
 	$(OODML) splits build --dataset glyphs --rungs 5 --swaps 20 --iterations 7 --no-removal
@@ -47,6 +47,9 @@ $(WORK)/own_data.ipynb: examples/own_data.ipynb $(READY)
 PACKS ?= $(wildcard reports/data/submissions/*/)
 submissions: $(READY) ## Check the submitted packs, or PACKS: every score is computed again
 	$(if $(PACKS),$(OODML) submit --check $(PACKS),@echo "there are no packs")
+
+check-submissions: $(READY) ## Check every pack in the folder SUBMISSIONS and write where each would stand into the file COMMENT
+	OODML=$(OODML) RECORDS=reports/data/records/glyphs sh .github/check_submissions.sh $(or $(SUBMISSIONS),reports/data/submissions) $(or $(COMMENT),$(WORK)/comment.md)
 
 standing: $(READY) ## Say in Markdown where each of PACKS would stand among the published records
 	@$(foreach pack,$(PACKS),$(OODML) diff --against reports/data/records/glyphs $(pack) &&) true

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import subprocess
 import sys
@@ -58,7 +59,7 @@ def test_a_step_is_a_published_action_or_one_make_target(path: Path) -> None:
             assert words, step["run"]
             assert re.search(rf"^{words[1]}:.*##", MAKEFILE, re.M), step["run"]
             for variable in re.findall(r"([A-Z]+)=", words[2]):
-                assert f"$({variable})" in MAKEFILE or f"$(if $({variable})" in MAKEFILE, step["run"]
+                assert f"$({variable})" in MAKEFILE, step["run"]
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
@@ -69,6 +70,25 @@ def test_no_workflow_may_more_than_it_needs(path: Path) -> None:
         assert job["timeout-minutes"] <= 60
         writes = [key for key, value in job.get("permissions", {}).items() if value == "write"]
         assert not writes or not any("run" in step for step in job["steps"]), f"{name} runs code and may write {writes}"
+
+
+def test_packs_of_a_pull_request_are_refused_or_told_in_a_comment(tmp_path: Path) -> None:
+    """As `make check-submissions` calls it; a wicked pack is one line of text that is no Markdown."""
+    script = ["sh", str(ROOT / ".github/check_submissions.sh"), str(tmp_path / "packs"), str(tmp_path / "comment.md")]
+    command = tmp_path / "oodml"
+    command.write_text(f'#!/bin/sh\ncd {ROOT} && exec {sys.executable} -m oodml "$@"\n')
+    command.chmod(0o755)
+    env = {**os.environ, "OODML": str(command), "RECORDS": "reports/data/records/precision"}
+    assert subprocess.run(script, env=env, check=False).returncode == 0
+    assert (tmp_path / "comment.md").read_text().startswith("There is no pack")
+    pack = tmp_path / "packs" / "<b>x"
+    pack.mkdir(parents=True)
+    (pack / "pack.json").write_text('{"name": "# big"}')
+    assert subprocess.run(script, env=env, capture_output=True, check=False).returncode == 1
+    first, *rest = (tmp_path / "comment.md").read_text().splitlines()
+    assert first == "Refused:"
+    assert any(rest)
+    assert all(line.startswith("    ") or not line for line in rest)
 
 
 def test_the_matrix_has_every_python_that_is_promised() -> None:
