@@ -195,6 +195,19 @@ def test_the_metric_follows_a_link_and_changes_the_curve(page: Any, built: Path)
     assert page.locator("[data-board='ags-map-1000']").is_visible()
 
 
+def test_what_is_pinned_is_compared(page: Any, built: Path) -> None:
+    visit(page, built, "index.html")
+    pins = page.locator(f"{BOARD} tbody .pin:visible")
+    chosen = []
+    for place in (2, 3):
+        chosen.append(pins.nth(place).get_attribute("aria-label").removeprefix("Pin "))
+        pins.nth(place).click()
+    page.get_by_role("link", name="Compare", exact=True).click()
+    page.wait_for_url("**/compare.html#pin=*")
+    told = page.locator("[data-compare-sum]").inner_text()
+    assert all(name.split(" ")[0] in told for name in chosen), (chosen, told)
+
+
 def test_menus_close_on_escape_and_outside(page: Any, built: Path) -> None:
     visit(page, built, "index.html")
     menu = page.locator(f"{BOARD} [data-menu=hide]")

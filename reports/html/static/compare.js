@@ -163,7 +163,7 @@ document.addEventListener("DOMContentLoaded", () => {
   };
   const read = () => {
     const named = listed("pin").flatMap((part) => part.split(","));
-    chosen = [...new Set(named.map((id) => ids.indexOf(id)))].filter((place) => place >= 0);
+    chosen = [...new Set(named.map((id) => Math.max(ids.indexOf(id), labels.indexOf(id))))].filter((place) => place >= 0);
     if (named.length === 0) chosen = [0, 1];
     draw();
   };
@@ -178,4 +178,5 @@ document.addEventListener("DOMContentLoaded", () => {
   search.addEventListener("change", add);
   section.hidden = false;
   read();
+  oodml.listen(read);
 });

@@ -116,8 +116,11 @@ const oodml = (() => {
     listen(() => choose(state.get("metric")));
     const follow = (event) => {
       const link = event.target.closest && event.target.closest("a[href]");
-      if (!link || !/\.html$/.test(link.href.split("#")[0]) || (link.hash && !link.hash.startsWith("#metric="))) return;
-      link.hash = state.get("metric") ? "metric=" + encodeURIComponent(state.get("metric")) : "";
+      if (!link || !/\.html$/.test(link.href.split("#")[0]) || (link.hash && !link.dataset.carries)) return;
+      // the metric goes along everywhere, what is pinned to the page that compares
+      const keys = ["metric", ...(link.pathname.endsWith("/compare.html") ? ["pin"] : [])].filter((key) => state.get(key));
+      link.hash = new URLSearchParams(keys.map((key) => [key, state.get(key)])).toString();
+      link.dataset.carries = "yes";
     };
     for (const kind of ["click", "auxclick"]) document.addEventListener(kind, follow, true);
   };
