@@ -37,8 +37,8 @@ def files_of(name: str) -> dict[Path, str]:
 
     None for a plug-in's method. What all methods share, the register and the base classes, does not count.
 
-    >>> sorted(path.stem for path in files_of("margin"))[:2]
-    ['by_embedding', 'by_label']
+    >>> "margin" in {path.stem for path in files_of("margin")}
+    True
     """
     try:
         known = {method.name: (method, path) for method, path in _registered()}

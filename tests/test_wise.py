@@ -19,7 +19,7 @@ from benchmark.utils.workspace import Workspace
 from reports import exports, packing, records
 from reports.analysis import wise
 from reports.analysis.results import Results
-from reports.html import pages
+from reports.html import method_pages
 from reports.html.extras import Extras
 from reports.html.rendering import Site
 from tests import tiny_runs
@@ -73,7 +73,7 @@ def test_page_export_and_packs_have_the_curves(made: Workspace, tmp_path: Path) 
     assert {0.0, 0.5, 1.0} <= set(here["alpha"])
     site = Site(results, pd.DataFrame(columns=list(records.FAILURE_FACTS)))
     label = "margin"
-    pages.method(site, label, site.runs[site.runs["label"] == label], Extras())
+    method_pages.write(site, label, site.runs[site.runs["label"] == label], Extras())
     page = str(site.files["method/margin.html"])
     assert "Between start and end" in page
     assert "data/margin-wise.csv" in site.files
