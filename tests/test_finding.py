@@ -38,7 +38,7 @@ def test_the_finding_is_what_the_records_say(results: Results) -> None:
     lost = [at(results, method, 0) - at(results, method, -1) for method in trained]
     assert (found.rows, found.losing) == (3, sum(one > 0 for one in lost))
     assert (found.lost, found.least, found.most) == pytest.approx((np.mean(lost), min(lost), max(lost)))
-    assert found.best[0] == "s2sd"
+    assert (found.best[0], found.seeds) == ("s2sd", 2)
     assert (found.nearest, found.farthest) == pytest.approx((at(results, "s2sd", 0), at(results, "s2sd", -1)))
     assert found.frozen is None  # another backbone
     alike = finding(board.assign(network="one"))

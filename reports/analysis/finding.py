@@ -15,8 +15,8 @@ class Finding:
     """The numbers behind the sentences: of the ranked rows of one network, scores as fractions.
 
     `lost` is the mean of the score on the nearest split less that on the farthest, `losing` how many rows lose at all;
-    `tied` how many rows cannot be told from the best one, None where that was not tested; `frozen` the scores of the
-    frozen network at both ends, if it was run.
+    `tied` how many rows cannot be told from the best one, None where that was not tested; `seeds` how many the best one
+    has; `frozen` the scores of the frozen network at both ends, if it was run.
     """
 
     network: str
@@ -29,6 +29,7 @@ class Finding:
     nearest: float
     farthest: float
     tied: int | None
+    seeds: int
     frozen: tuple[float, float] | None
 
 
@@ -53,4 +54,5 @@ def finding(board: Board) -> Finding | None:
     return Finding(str(network), len(here), int((lost > 0).sum()), float(np.mean(lost)), float(lost.min()),
                    float(lost.max()), tuple(map(str, best[["method", "protocol", "backbone", "source"]])),
                    float(best["nearest"]), float(best["farthest"]), int((groups == 1).sum()) - 1 if tested else None,
+                   int(board.column("mean")["n"].reindex(here.index).iloc[0]),
                    ends if ends and not np.isnan(ends).any() else None)

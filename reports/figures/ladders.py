@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -54,12 +56,11 @@ def _line(rows: pd.DataFrame, label: str, look: dict[str, Style], xs: list[float
 
 
 def _named(lines: list[Line], rows: pd.DataFrame) -> list[Line]:
-    """Lines called by their method alone, where that tells them apart."""
+    """Lines called by their method alone, those whose method has several rows by their whole label."""
     methods = dict(zip(rows["label"], rows["method"])) if "method" in rows else {}
-    if len(set(methods.values())) < len(methods):
-        return lines
-    return [Line(line.label, str(methods.get(line.label, line.label)), line.style, line.xs, line.ys, line.halves,
-                 line.family) for line in lines]
+    counts = Counter(methods.values())
+    return [replace(line, name=str(methods[line.label])) if counts[methods.get(line.label)] == 1 else line
+            for line in lines]
 
 
 def _distance(frd: float) -> str:
