@@ -31,7 +31,7 @@ from benchmark.utils.workspace import Workspace
 from methods import MethodError
 from methods.backbones import TIMM, create, names, select
 from reports import exports, records
-from reports.analysis import frozen
+from reports.analysis import frozen, pretraining
 from reports.analysis.results import Results
 from reports.html.frozen_pages import untrained
 from reports.html.rendering import Site
@@ -162,7 +162,7 @@ def test_the_foundation_list_is_of_timm_and_says_what_it_saw() -> None:
     assert set(tags) <= set(timm.list_models(pretrained=True))
     seen = {tag: names.pretraining(tag) for tag in tags}
     assert [tag for tag, sets in seen.items() if not sets] == []
-    assert {name for sets in seen.values() for name in sets} <= set(frozen.sets())
+    assert {name for sets in seen.values() for name in sets} <= set(pretraining.sets())
     assert create("resnet50_v1").facts()["pretraining"] == ["ImageNet-1k"]
 
 

@@ -2,48 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from functools import cache
-from importlib import resources
 from typing import Any
 
 import pandas as pd
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 from reports import aggregate
+from reports.analysis.pretraining import contamination
 from reports.analysis.results import Results
 from reports.selection import USUAL
 from reports.tables.boards import Column, Table
 
 METHOD = "frozen"
-MARKS = ("images", "curated", "web")
 COLUMNS = ["dataset", "metric", "what", "backbone", "protocol", "source", "score", "parameters", "resolution",
            "pooling", "dim", "pretraining", "contamination", "images_per_second", "device", "pareto", "best", "gain"]
-
-
-@cache
-def sets() -> dict[str, dict[str, Any]]:
-    """What each set of pretraining images has to do with the datasets, see `reports/data/pretraining.toml`."""
-    text = resources.files("reports").joinpath("data/pretraining.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
-
-
-def contamination(datasets: Sequence[str], pretraining: Sequence[str]) -> str:
-    """The strongest mark of a dataset, or of the members of a union, among some sets of pretraining images.
-
-    >>> contamination(["dogs"], ["ImageNet-1k"]), contamination(["cars"], ["LVD-142M"])
-    ('images', 'curated')
-    """
-    for mark in MARKS:
-        known = [sets().get(name, {}).get(mark, {}) for name in pretraining]
-        if any(entry is True or (entry and not set(entry).isdisjoint(datasets)) for entry in known):
-            return mark
-    return ""
 
 
 def pareto(scores: Sequence[float], costs: Sequence[float]) -> list[bool]:
@@ -136,7 +108,8 @@ def table(rows: pd.DataFrame, dataset: str) -> Table:
                Column("images_per_second", "Images/s", "number", "The whole embedding pass, images from the disk", 0),
                Column("pretraining", "Pretrained on"),
                Column("contamination", "Saw the test set", "text", "images: images of this dataset are in its "
-                      "pretraining set; curated: that was gathered by likeness to this dataset; web: it may be in it"),
+                      "pretraining set; curated: that was gathered by likeness to this dataset; "
+                      "relatives: other classes of its kind are in it; web: it may be in it"),
                *(Column(key, head) for key, head in (("protocol", "Protocol"), ("device", "Device"))
                  if here[key].nunique() > 1)]
     return Table(f"frozen-{dataset}", f"Frozen networks on {dataset}: {what}", tuple(columns), here, marked=True)
