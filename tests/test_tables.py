@@ -167,6 +167,16 @@ def test_what_was_submitted_is_ranked_among_the_methods(tmp_path: Path) -> None:
     assert limited.loc[limited["source"] == "submitted", "rank"].isna().all()
 
 
+def test_rows_on_the_default_split_alone_are_ranked_by_it(tmp_path: Path) -> None:
+    for method, score in {"margin": 0.66, "s2sd": 0.73, "arcface": 0.7}.items():
+        records.write(tmp_path / "runs" / method, make_record("cars", 1, method, 0, score))
+    table = views.heat_table(Results(records.collect(tmp_path / "runs")), "cars", "recall@1")
+    assert table.frame["method"].tolist() == ["s2sd", "arcface", "margin"]
+    assert table.frame["rank"].tolist() == [1, 2, 3]
+    assert "AGS" not in [column.head for column in table.columns]
+    assert "ranked by the score on split 1" in table.note
+
+
 def test_a_submission_on_another_ladder_moves_no_board(tmp_path: Path) -> None:
     runs = write_sample(tmp_path / "runs", {"margin": 0.66, "s2sd": 0.73}, ("glyphs",), seeds=1, union=False)
     sent: dict[str, Any] = {"source": "submitted", "protocol": {"name": "submitted"}}
