@@ -35,18 +35,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site of the records that come with the project."""
+    """The site of the records that come with the project: a ladder and a union on several backbones, one split."""
     work = tmp_path_factory.mktemp("published")
     result = CliRunner().invoke(report, ["--records", str(RECORDS), "--work", str(work)])
-    assert result.exit_code == 0, result.output
-    return work / "leaderboard"
-
-
-@pytest.fixture(scope="session")
-def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site of one published study: a ladder and a union, on several backbones."""
-    work = tmp_path_factory.mktemp("study")
-    result = CliRunner().invoke(report, ["--records", str(RECORDS / "glyphs"), "--work", str(work)])
     assert result.exit_code == 0, result.output
     return work / "leaderboard"
 

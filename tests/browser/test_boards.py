@@ -20,12 +20,12 @@ def bottom(page: Any, selector: str) -> float:
     return float(box["y"] + box["height"])
 
 
-def test_the_first_screen_tells_the_result(page: Any, study: Path) -> None:
+def test_the_first_screen_tells_the_result(page: Any, published: Path) -> None:
     page.set_viewport_size({"width": 1440, "height": 900})
-    visit(page, study, "index.html")
+    visit(page, published, "index.html")
     for selector in (".hero .lead", ".hero svg.lines", f"{BOARD} tbody tr:not(.group)"):
         assert bottom(page, selector) < 900, selector
-    board = pd.read_csv(study / "data" / "ags-recall-1.csv")
+    board = pd.read_csv(published / "data" / "ags-recall-1.csv")
     best, told = board[board["rank"] == 1].iloc[0], page.locator(".hero .lead").inner_text()
     assert told.startswith(best["method"])
     assert f"{100 * best['nearest']:.1f} %" in told
@@ -38,13 +38,13 @@ def test_the_first_screen_tells_the_result(page: Any, study: Path) -> None:
     assert f"the {len(here)} methods lose" in readme
 
 
-def test_no_page_of_the_published_study_is_large(study: Path) -> None:
-    shared = sum(path.stat().st_size for path in (study / "assets").iterdir())
-    assert all(path.stat().st_size + shared < 1_000_000 for path in study.rglob("*.html"))
+def test_no_page_of_the_published_study_is_large(published: Path) -> None:
+    shared = sum(path.stat().st_size for path in (published / "assets").iterdir())
+    assert all(path.stat().st_size + shared < 1_000_000 for path in published.rglob("*.html"))
 
 
-def test_a_method_is_lit_in_every_figure_and_in_the_table(page: Any, study: Path) -> None:
-    visit(page, study, "dataset/glyphs.html")
+def test_a_method_is_lit_in_every_figure_and_in_the_table(page: Any, published: Path) -> None:
+    visit(page, published, "dataset/glyphs.html")
     row = page.locator(f"{GLYPHS} tbody tr[data-method^='triplet']").first
     name = row.get_attribute("data-method")
     row.locator("td").nth(1).hover()
@@ -65,8 +65,8 @@ def test_a_method_is_lit_in_every_figure_and_in_the_table(page: Any, study: Path
     assert page.locator("g.line.lit").count() == 0
 
 
-def test_the_keyboard_lights_and_pins_a_method_and_back_undoes_it(page: Any, study: Path) -> None:
-    visit(page, study, "dataset/glyphs.html")
+def test_the_keyboard_lights_and_pins_a_method_and_back_undoes_it(page: Any, published: Path) -> None:
+    visit(page, published, "dataset/glyphs.html")
     page.locator("svg.lines g.line[tabindex='0']").first.focus()
     first = page.locator("g.line.lit").first.get_attribute("data-method")
     page.keyboard.press("ArrowDown")
@@ -84,8 +84,8 @@ def test_the_keyboard_lights_and_pins_a_method_and_back_undoes_it(page: Any, stu
     assert page.locator(f"{GLYPHS} tr.pinned").count() == 1
 
 
-def test_figures_show_the_best_or_a_family_and_zoom(page: Any, study: Path) -> None:
-    visit(page, study, "dataset/glyphs.html")
+def test_figures_show_the_best_or_a_family_and_zoom(page: Any, published: Path) -> None:
+    visit(page, published, "dataset/glyphs.html")
     svg = page.locator("svg.lines:visible").first
     shown = "svg => [...svg.querySelectorAll('g.line:not(.baseline)')].filter(g => g.style.display !== 'none').length"
     ticks = "svg => [...svg.querySelectorAll('.scale text')].map(text => Number(text.textContent))"
@@ -100,14 +100,14 @@ def test_figures_show_the_best_or_a_family_and_zoom(page: Any, study: Path) -> N
     families = svg.evaluate("svg => [...svg.querySelectorAll('g.line:not(.baseline)')]"
                             ".filter(g => g.style.display !== 'none').map(g => g.dataset.family)")
     assert set(families) == {"proxy"}
-    visit(page, study, "dataset/" + page.url.rpartition("/")[2])
+    visit(page, published, "dataset/" + page.url.rpartition("/")[2])
     assert page.locator("[data-zoom]:visible").first.get_attribute("aria-pressed") == "true"
 
 
-def test_a_method_has_one_colour(page: Any, study: Path) -> None:
+def test_a_method_has_one_colour(page: Any, published: Path) -> None:
     colours: dict[str, set[str]] = {}
     for path in ("index.html", "dataset/glyphs.html", "union/glyphs-union.html"):
-        visit(page, study, path)
+        visit(page, published, path)
         for name, colour in page.evaluate("""() => [
             ...[...document.querySelectorAll("g.line:not(.baseline)")].map(
               g => [g.dataset.method, g.style.getPropertyValue("--c")]),
@@ -125,8 +125,8 @@ def choose(page: Any, board: str, kind: str, value: str) -> None:
     menu.locator(f"input[value='{value}']").click()
 
 
-def test_facets_add_inside_a_group_and_narrow_across(page: Any, study: Path) -> None:
-    visit(page, study, "index.html")
+def test_facets_add_inside_a_group_and_narrow_across(page: Any, published: Path) -> None:
+    visit(page, published, "index.html")
     every = len(methods(page))
     choose(page, BOARD, "family", "ranking")
     ranking = len(methods(page))
@@ -139,14 +139,14 @@ def test_facets_add_inside_a_group_and_narrow_across(page: Any, study: Path) -> 
     ranks = [int(text) for text in column(page, "rank") if text.isdigit()]
     assert ranks == list(range(1, narrowed + 1))
     assert "among the rows of this choice" in page.locator(BOARD).inner_text()
-    visit(page, study, page.url.rpartition("/")[2])
+    visit(page, published, page.url.rpartition("/")[2])
     assert len(methods(page)) == narrowed
     page.locator(f"{BOARD} [data-reset]").click()
     assert len(methods(page)) == every
 
 
-def test_all_backbones_stand_together_without_ranks(page: Any, study: Path) -> None:
-    visit(page, study, "index.html")
+def test_all_backbones_stand_together_without_ranks(page: Any, published: Path) -> None:
+    visit(page, published, "index.html")
     assert page.locator(f"{BOARD} tr.group:visible").count() == 2
     assert not page.locator(f"{BOARD} th[data-key=backbone]").is_visible()
     page.locator(f"{BOARD} [data-together]").click()
@@ -159,8 +159,8 @@ def test_all_backbones_stand_together_without_ranks(page: Any, study: Path) -> N
     assert page.locator(f"{BOARD} tr.group:visible").count() == 2
 
 
-def test_sorting_a_union_leads_with_the_better_group(page: Any, study: Path) -> None:
-    visit(page, study, "union/glyphs-union.html")
+def test_sorting_a_union_leads_with_the_better_group(page: Any, published: Path) -> None:
+    visit(page, published, "union/glyphs-union.html")
     board = "[data-board='glyphs-union']"
     page.locator(f"{board} th[data-key=harmonic] button").click()
     scores = [float(text.split(" ")[0]) for text in column(page, "harmonic", board) if text[:1].isdigit()]
@@ -221,8 +221,8 @@ def test_menus_close_on_escape_and_outside(page: Any, built: Path) -> None:
     assert menu.get_attribute("open") is None
 
 
-def test_spare_columns_wait_to_be_asked_for(page: Any, study: Path) -> None:
-    visit(page, study, "index.html")
+def test_spare_columns_wait_to_be_asked_for(page: Any, published: Path) -> None:
+    visit(page, published, "index.html")
     heads = page.locator(f"{BOARD} thead th:visible").all_inner_texts()
     assert heads[:8] == ["Rank", "Method", "AGS", "95 %", "vs frozen", "Nearest", "Farthest", "Kept, %"]
     assert not page.locator(f"{BOARD} th[data-key=gap]").is_visible()
@@ -236,16 +236,16 @@ def test_spare_columns_wait_to_be_asked_for(page: Any, study: Path) -> None:
     assert kept[0] == max(kept)
 
 
-def test_download_and_csv_are_one_file_and_numbers_are_numbers(page: Any, study: Path) -> None:
-    visit(page, study, "index.html")
+def test_download_and_csv_are_one_file_and_numbers_are_numbers(page: Any, published: Path) -> None:
+    visit(page, published, "index.html")
     page.locator(f"{BOARD} [data-format]").select_option("csv")
     saved = []
     for selector in ("[data-download]", "[data-file]"):
         with page.expect_download() as download:
             page.locator(f"{BOARD} {selector}").click()
         saved.append((download.value.suggested_filename, Path(download.value.path()).read_bytes()))
-    assert saved[0] == saved[1] == ("ags-recall-1.csv", (study / "data" / "ags-recall-1.csv").read_bytes())
-    whole = pd.read_csv(study / "data" / "ags-recall-1.csv")
+    assert saved[0] == saved[1] == ("ags-recall-1.csv", (published / "data" / "ags-recall-1.csv").read_bytes())
+    whole = pd.read_csv(published / "data" / "ags-recall-1.csv")
     page.locator(f"{BOARD} [data-copy]").click()
     page.wait_for_function("() => document.getElementById('announce').textContent.startsWith('Copied')")
     lines = page.evaluate("() => navigator.clipboard.readText()").splitlines()
@@ -255,15 +255,15 @@ def test_download_and_csv_are_one_file_and_numbers_are_numbers(page: Any, study:
         assert copied[key].astype(float).tolist() == pytest.approx(whole[key].tolist(), rel=1e-5)
 
 
-def test_the_header_stays_and_nothing_is_cut_on_a_phone(page: Any, study: Path) -> None:
-    visit(page, study, "index.html")
+def test_the_header_stays_and_nothing_is_cut_on_a_phone(page: Any, published: Path) -> None:
+    visit(page, published, "index.html")
     page.locator(f"{BOARD} tbody tr").nth(30).scroll_into_view_if_needed()
     page.mouse.wheel(0, 300)
     page.wait_for_timeout(200)
     assert 0 <= page.locator(f"{BOARD} thead th").first.bounding_box()["y"] < 100
     page.set_viewport_size({"width": 390, "height": 844})
     for path in ("index.html", "dataset/glyphs.html", "union/glyphs-union.html"):
-        visit(page, study, path)
+        visit(page, published, path)
         for width, inner, right in page.locator("svg.lines:visible").evaluate_all("""all => all.map(svg => {
             const box = svg.getBoundingClientRect();
             const names = [...svg.querySelectorAll("text.name")].filter(
@@ -276,8 +276,8 @@ def test_the_header_stays_and_nothing_is_cut_on_a_phone(page: Any, study: Path) 
 
 
 @pytest.mark.parametrize("path", ["index.html", "dataset/glyphs.html", "union/glyphs-union.html"])
-def test_print_holds_every_column_and_starts_on_the_first_page(page: Any, study: Path, path: str) -> None:
-    visit(page, study, path)
+def test_print_holds_every_column_and_starts_on_the_first_page(page: Any, published: Path, path: str) -> None:
+    visit(page, published, path)
     page.emulate_media(media="print")
     page.set_viewport_size({"width": 1032, "height": 700})  # A4 landscape less its margins
     for wide, there in page.locator(".scroll:visible").evaluate_all(
