@@ -29,5 +29,5 @@ DATASETS = (Dataset(
     tree="""\
 DATA/food2k/
     Food2k_complete/0/*.jpg        one folder a category, 0 to 1999; the folders may lie in DATA/food2k itself""",
-    size=(1036564, 2000),
+    size=(1036564, 2000),  # Min et al. 2023, abstract; the two halves are printed nowhere
 ),)

@@ -50,6 +50,8 @@ DATA/inaturalist/                  also named inat2018
     Inat_dataset_splits/Inaturalist_train_set1.txt   train_val2018/Aves/2761/d7c9a1d0.jpg
     Inat_dataset_splits/Inaturalist_test_set1.txt    (both lists may lie here)
     train_val2018/Aves/2761/*.jpg""",
+    # images: test_inaturalist2018.py of pytorch-metric-learning; training classes: the configuration of SupRank, the
+    # rest of 8,142 for the test. Classification: README of inat_comp, 2018.
     counts=Counts(325846, 5690, 136093, 2452),
     classification=(437513, 24426),
 ),)

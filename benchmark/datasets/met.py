@@ -69,6 +69,6 @@ DATA/met/
     ground_truth/testset.json        [{"path": "test_met/0.jpg", "MET_id": 1}, ...]
     images/MET/1/0.jpg               MET and test_met may lie in DATA/met itself
     images/test_met/0.jpg""",
-    size=(397121 + 1003, 224408),
+    size=(397121 + 1003, 224408),  # its lists, as others counted them; 397,121 also in DINOv2, table 15
     ladder=False,
 ),)

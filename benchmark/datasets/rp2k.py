@@ -32,8 +32,8 @@ DATASETS = (Dataset(
     read=read,
     folders=FOLDERS,
     source="The RP2K archive of Pinlan Data Technology (Peng et al., 'RP2K: A Large-Scale Retail Product Dataset'). "
-           "Its page gives about 350,000 images of more than 2,000 products and no exact numbers, so that none are "
-           "checked.",
+           "The paper says 350,000 images of more than 2,000 products, an earlier version of it 500,000 of 2,000, and "
+           "neither is exact, so that no numbers are checked.",
     tree="""\
 DATA/rp2k/
     all/train/PRODUCT/*.jpg        the two folders may lie in DATA/rp2k itself
