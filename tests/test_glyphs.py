@@ -69,13 +69,14 @@ def test_another_process_draws_the_same_bytes_in_another_order(mini: datasets.Da
     assert len(set(here)) == len(here)
 
 
-@pytest.mark.parametrize("face", ["DejaVuSans", "DejaVuSerif-BoldItalic", "DejaVuSansMono-Oblique"])
+@pytest.mark.parametrize("face", ["DejaVuSans", "DejaVuSerif-BoldItalic", "DejaVuSansMono-Oblique", "STIXGeneral"])
 @pytest.mark.parametrize("character", ["A", "g", "Ж", "Ø", "ƛ", "∑", "⊕", "◆"])
 def test_the_filled_outline_is_what_freetype_draws(face: str, character: str) -> None:
     """Pillow's FreeType at sixteen times the size, averaged down, is the oracle."""
     edges = outlines.outline(face, ord(character))
     extent = np.ptp(edges.reshape(-1, 2), axis=0).max() * drawing.EM / outlines.UNITS_PER_EM
-    size = 16 * drawing.EM * min(1.0, drawing.ROOM / extent)
+    em = 2000 / 2048 if face.startswith("STIX") else 1.0  # twice its 1,000 units
+    size = 16 * drawing.EM * em * min(1.0, drawing.ROOM / extent)
     font = ImageFont.truetype(str(outlines.folder() / f"{face}.ttf"), round(size),
                               layout_engine=ImageFont.Layout.BASIC)
     large = Image.new("L", (1600, 1600))
@@ -144,6 +145,27 @@ def test_others_are_for_pretraining(whole: datasets.DatasetIndex, others: datase
     assert datasets.get("glyphs-others").protocol == "pretrain"
     same_fonts()
     assert (len(names), len(others)) == (1233, 29592)
+
+
+def test_stix_shares_neither_characters_nor_typefaces_with_glyphs(whole: datasets.DatasetIndex,
+                                                                  others: datasets.DatasetIndex) -> None:
+    stix = datasets.load("glyphs-stix", NOWHERE)
+    assert not set(stix.classes) & set(whole.classes)
+    assert set(stix.classes) < set(others.classes)
+    faces = {path.split("/")[2].rpartition("-")[0] for path in stix.paths}
+    assert faces == set(outlines.STIX)
+    assert not {path.split("/")[0] for path in stix.paths} & {path.split("/")[0] for path in whole.paths}
+    assert np.asarray(stix.open(5)).std() > 10
+
+
+def test_the_uneven_union_has_seventeen_latin_images_for_one_of_an_arrow() -> None:
+    union, even = (datasets.load(f"glyphs-{name}", NOWHERE) for name in ("uneven", "union"))
+    assert union.classes != even.classes
+    train = np.isin(union.labels, [union.classes.index(name) for name in union.train_classes])
+    assert union.domains is not None
+    images = np.bincount(union.domains[train])
+    assert images.max() / images.min() == pytest.approx(5760 / 336)
+    assert images.max() / images.min() > 15
 
 
 def test_families_are_disjoint_and_of_very_different_sizes() -> None:

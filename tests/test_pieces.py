@@ -22,11 +22,11 @@ SIZE = 7
 """Of a piece: of 24 images the last one has three."""
 
 
-def gradients(method: Method, images: Tensor, labels: Tensor, micro_batch: int) -> dict[str, Tensor]:
+def gradients(method: Method, images: Tensor, labels: Tensor, steps: compiling.Compiled | int) -> dict[str, Tensor]:
     """Loss and gradients of one step."""
     method.zero_grad(set_to_none=True)
     torch.manual_seed(3)
-    with compiling.Compiled(method, micro_batch=micro_batch)():
+    with (compiling.Compiled(method, micro_batch=steps) if isinstance(steps, int) else steps)():
         loss = method.step(images, labels).loss
         loss.backward()
     return {"loss": loss.detach()} | {name: parameter.grad.clone() for name, parameter in method.named_parameters()
@@ -77,18 +77,49 @@ class Noisy(nn.Module):
 
 
 def test_dropout_is_the_same_in_both_passes() -> None:
-    """Against the pieces one after the other with everything kept, which draw the same numbers once."""
+    """Against the pieces one after the other with everything kept, which draw the same numbers once; the first call,
+    of several pieces at a time, shows that numbers are drawn and is done again, in the first step alone."""
     torch.manual_seed(0)
     method = Method(Noisy(), Margin(Margin.Settings(), 4, 3), 3).double().train()
     images, labels = torch.randn(10, 3, 2, 2, dtype=torch.float64), torch.arange(10) % 4
-    found = gradients(method, images, labels, 4)
     backbone: Any = method.backbone
-    assert backbone.calls == 6
+    steps = compiling.Compiled(method, micro_batch=4)
+    for calls in (6, 5):  # two pieces twice, the last once; and one call of two pieces together
+        backbone.calls = 0
+        found = gradients(method, images, labels, steps)
+        assert backbone.calls == calls
     plain = backbone.forward
     backbone.forward = lambda x: torch.cat([plain(piece) for piece in x.split(4)])
     expected = gradients(method, images, labels, 0)
     for key, value in expected.items():
         torch.testing.assert_close(found[key], value, rtol=1e-12, atol=1e-12, msg=key)
+
+
+def test_without_random_numbers_the_first_pass_takes_several_pieces_and_the_last_is_seen_once() -> None:
+    method = Method(Noisy(), Margin(Margin.Settings(), 4, 3), 3).double().eval()
+    backbone: Any = method.backbone
+    images, labels = torch.randn(23, 3, 2, 2, dtype=torch.float64), torch.arange(23) % 4
+    found = gradients(method, images, labels, 2)  # 11 pieces of two and one image
+    assert backbone.calls == 3 + 11 + 1
+    for key, value in gradients(method, images, labels, 0).items():
+        torch.testing.assert_close(found[key], value, rtol=1e-12, atol=1e-12, msg=key)
+
+
+def test_autocast_casts_the_weights_of_the_last_piece_anew() -> None:
+    """Those that were cast for the pieces before it have no graph, and autocast keeps them."""
+    method = Method(Noisy(), Margin(Margin.Settings(), 4, 3), 3).eval()
+    images = torch.randn(10, 3, 2, 2)
+    weight = method.backbone.layer.weight
+    found = []
+    for micro_batch in (0, 4):
+        with compiling.Compiled(method, micro_batch=micro_batch)(), torch.autocast("cpu", torch.bfloat16):
+            out = method.backbone(images).float().square().sum()
+        found.append(torch.autograd.grad(out, weight, allow_unused=True)[0] if not micro_batch else None)
+        if micro_batch:
+            weight.grad = None
+            out.backward()
+            found[-1] = weight.grad
+    torch.testing.assert_close(*found, rtol=0.02, atol=0.02)
 
 
 def test_images_get_their_gradient_too() -> None:

@@ -282,6 +282,8 @@ def test_a_short_run_uses_what_a_long_one_compiled() -> None:
     assert compiling.mode_of(short, method, "cuda", 100, ready=True) == "reduce-overhead"
     assert compiling.mode_of(short, method, "cpu", 100, ready=True) == ""
     assert compiling.mode_of(replace(short, compile="no"), method, "cuda", 100, ready=True) == ""
+    pieces = replace(short, micro_batch=short.batch_size // 10)  # each of 100 steps calls the network in ten of them
+    assert [compiling.mode_of(pieces, method, "cuda", steps) for steps in (50, 100)] == ["", "plain"]
 
 
 def test_a_run_in_pieces_learns_what_one_in_whole_batches_learns(fit: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The twelve DejaVu faces that matplotlib ships: where they are, what they cover and their outlines as polygons."""
+"""The DejaVu and STIX faces that matplotlib ships: where they are, what they cover and their outlines as polygons."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ FACES = (
     "DejaVuSerif", "DejaVuSerif-Bold", "DejaVuSerif-Italic", "DejaVuSerif-BoldItalic",
     "DejaVuSansMono", "DejaVuSansMono-Bold", "DejaVuSansMono-Oblique", "DejaVuSansMono-BoldOblique",
 )
+STIX = ("STIXGeneral", "STIXGeneralBol", "STIXGeneralItalic", "STIXGeneralBolIta")
+"""Faces of other designs, for pretraining alone."""
 STEPS = 8
 """Straight pieces a curve is cut into: at 64 px the polygon stays within 1/20 of a pixel of it."""
 UNITS_PER_EM = 2048 * 2 * STEPS * STEPS
@@ -37,17 +39,17 @@ def folder() -> Path:
         import matplotlib
 
         fonts = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
-    missing = [face for face in FACES if not (fonts / f"{face}.ttf").is_file()]
+    missing = [face for face in (*FACES, *STIX) if not (fonts / f"{face}.ttf").is_file()]
     if missing:
         raise UserError(f"no {missing[0]}.ttf in {fonts}; pip install --force-reinstall matplotlib")
     return fonts
 
 
 @cache
-def fonts_hash() -> str:
-    """SHA-256 over the bytes of the twelve files in the order of `FACES`."""
+def fonts_hash(faces: tuple[str, ...] = FACES) -> str:
+    """SHA-256 over the bytes of the files of these faces, in their order."""
     digest = hashlib.sha256()
-    for face in FACES:
+    for face in faces:
         digest.update((folder() / f"{face}.ttf").read_bytes())
     return digest.hexdigest()
 
@@ -65,9 +67,9 @@ def _cmap(face: str) -> dict[int, str]:
 
 
 @cache
-def shared_characters() -> tuple[int, ...]:
-    """The code points that every face has a glyph for, in rising order."""
-    return tuple(sorted(set.intersection(*(set(_cmap(face)) for face in FACES))))
+def shared_characters(faces: tuple[str, ...] = FACES) -> tuple[int, ...]:
+    """The code points that every one of these faces has a glyph for, in rising order."""
+    return tuple(sorted(set.intersection(*(set(_cmap(face)) for face in faces))))
 
 
 @lru_cache(maxsize=4096)
@@ -84,6 +86,7 @@ def outline(face: str, code: int) -> np.ndarray:
     # Whole already but where a component is scaled, by a binary fraction: the product is exact before it is rounded.
     # Doubled, so that a point half way is whole too.
     points = 2 * np.rint(np.array(coordinates.array).reshape(-1, 2)).astype(np.int64)
+    points *= 2048 // _font(face)["head"].unitsPerEm  # of STIX, whose em has 1,000 units, nearly to size
     # Bit 0 of a flag says "on the curve"; bit 6, overlapping contours, may stand beside it.
     on = np.array(flags, dtype=np.uint8) & 1 == 1
     following, preceding = np.arange(len(points)) + 1, np.arange(len(points)) - 1
