@@ -94,9 +94,9 @@ def _use_own_packages() -> None:
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from importlib.metadata import version  # 40 ms
+        from benchmark import __version__
 
-        return version("oodml")
+        return __version__
     if name not in SOURCES:
         raise AttributeError(f"module 'oodml' has no attribute '{name}'; it has {', '.join(__all__)}")
     module, attribute = SOURCES[name]

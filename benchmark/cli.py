@@ -10,7 +10,7 @@ import warnings
 
 import click
 
-from benchmark import commands
+from benchmark import __version__, commands
 from benchmark.utils.children import own_children
 from benchmark.utils.errors import is_user_error
 from benchmark.utils.terminal import harmless_output
@@ -33,7 +33,7 @@ class Commands(click.Group):
 
 
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="oodml", prog_name="oodml")
+@click.version_option(__version__, prog_name="oodml")
 def cli() -> None:
     """Benchmark deep metric learning under distribution shift: build splits, run methods, report."""
 

@@ -78,7 +78,7 @@ def test_packs_of_a_pull_request_are_refused_or_told_in_a_comment(tmp_path: Path
     command = tmp_path / "oodml"
     command.write_text(f'#!/bin/sh\ncd {ROOT} && exec {sys.executable} -m oodml "$@"\n')
     command.chmod(0o755)
-    env = {**os.environ, "OODML": str(command), "RECORDS": "reports/data/records/precision"}
+    env = {**os.environ, "OODML": str(command), "AGAINST": "--against reports/data/records/precision"}
     assert subprocess.run(script, env=env, check=False).returncode == 0
     assert (tmp_path / "comment.md").read_text().startswith("There is no pack")
     pack = tmp_path / "packs" / "<b>x"
@@ -116,15 +116,21 @@ def test_hooks_before_a_commit_are_the_checks_of_make_lint() -> None:
 
 
 def test_the_version_stands_in_one_place() -> None:
-    stated = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.M)
+    stated = re.search(r'^__version__ = "(.+)"$', (ROOT / "benchmark/__init__.py").read_text(encoding="utf-8"), re.M)
     assert stated is not None
-    assert oodml.__version__ == version("oodml")
+    assert oodml.__version__ == version("oodml") == stated[1]
     assert read(ROOT / "CITATION.cff")["version"] == stated[1]
     newest = re.findall(r"^## (\d\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)
     assert newest[0] == stated[1]
-    shown = subprocess.run([sys.executable, "-m", "oodml", "--version"], cwd=ROOT, capture_output=True, text=True,
-                           check=True).stdout
-    assert shown == f"oodml, version {oodml.__version__}\n"
+
+
+def test_a_checkout_that_is_not_installed_says_its_version(tmp_path: Path) -> None:
+    """Without site-packages: only click, which the command line needs, is there."""
+    (tmp_path / "click").symlink_to(Path(click.__file__).parent)
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"}
+    done = subprocess.run([sys.executable, "-S", "-m", "oodml", "--version"], cwd=tmp_path, env=environment,
+                          capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == (f"oodml, version {oodml.__version__}\n", "")
 
 
 def formulas() -> dict[str, str]:

@@ -10,11 +10,11 @@ import hashlib
 import json
 import os
 import re
-from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from benchmark import __version__
 from benchmark.posthoc import leaderboard
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
@@ -29,7 +29,7 @@ def cut(name: str, folders: tuple[Path, ...], home: Path) -> Path:
     path = home / f"{name}.json"
     if path.exists():
         raise UserError(f"{path} is there already; a version that was cut is never changed: cut the next one")
-    content = {"board": name, "oodml": version("oodml"),
+    content = {"board": name, "oodml": __version__,
                "folders": [os.path.relpath(folder, home) for folder in folders],
                **_hashes(folders)}
     home.mkdir(parents=True, exist_ok=True)

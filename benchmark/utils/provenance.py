@@ -16,6 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from benchmark import __version__
+
 PACKAGES = ("torch", "torchvision", "timm", "pytorch-metric-learning", "numpy", "scipy")
 
 
@@ -26,7 +28,7 @@ def facts(command: str = "") -> dict[str, Any]:
     `command` is what the user typed, where this process was started by another.
     """
     return {
-        "version": _version("oodml"),
+        "version": __version__,
         "commit": _git("rev-parse", "HEAD"),
         "dirty": bool(_git("status", "--porcelain", "--untracked-files=no")),
         "python": platform.python_version(),
