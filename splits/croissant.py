@@ -73,8 +73,10 @@ def summary(pinned: Pinned) -> str:
     far = [split.frd for split in pinned.splits if split.frd is not None]
     reach = f", Fréchet distance {min(far):.2f} to {max(far):.2f}" if far else ""
     rungs = "one split" if len(pinned.splits) == 1 else f"a ladder of {len(pinned.splits)} splits"
+    beside = "".join(f"; beside these {member}, whose {classes:,} classes of {images:,} images are not named"
+                     for member, (classes, images) in pinned.open.items())
     return (f"{rungs[0].upper()}{rungs[1:]} of {pinned.dataset} for deep metric learning under distribution shift: "
-            f"{len(pinned.classes):,} classes, {sum(pinned.counts):,} images{reach}.")
+            f"{len(pinned.classes):,} classes, {sum(pinned.counts):,} images{reach}{beside}.")
 
 
 def card(pinned: Pinned) -> str:
@@ -93,8 +95,9 @@ def card(pinned: Pinned) -> str:
     if pinned.iid:
         how.append(f"random halves of the same classes (i.i.d.): {pinned.iid['mean']:.2f} ± {pinned.iid['std']:.2f}")
     sizes = Counter(pinned.counts)
+    each = "image" if pinned.images is not None else "class"
     parts = [f"# {pinned.name}", summary(pinned), f"Hash `{pinned.hash}`. `oodml splits use {pinned.name}` checks "
-             "a local copy of the dataset against it, image by image.",
+             f"a local copy of the dataset against it, {each} by {each}.",
              "| split | kind | train classes | images | test classes | images | FRD | FRD of class means |\n"
              "|--:|---|--:|--:|--:|--:|--:|--:|\n" + "\n".join(rows),
              f"Images of a class: {min(sizes)} to {max(sizes)}." + (

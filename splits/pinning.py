@@ -58,7 +58,17 @@ class Pinned:
         ids = self.images or self.counts
         return digest({"dataset": self.dataset, "images": dict(zip(self.classes, ids)),
                        "splits": [[split.id, split.hash, split.frd, split.frd_class_means_released]
-                                  for split in self.splits], "queries": self.queries})
+                                  for split in self.splits], "queries": self.queries,
+                       **({"open": self.open} if self.open else {})})
+
+    @property
+    def open(self) -> dict[str, list[int]]:
+        """Members of a union whose classes the file does not name, with how many classes and images each has."""
+        return dict(self.parameters.get("open", {}))
+
+    def names(self, label: str) -> bool:
+        """Whether a class is one that the file decides on; those of open members stay as the local copy has them."""
+        return label.partition("/")[0] not in self.open
 
     @property
     def ladder(self) -> Ladder:
@@ -118,7 +128,13 @@ def differences(pinned: Pinned, classes: Sequence[str], labels: np.ndarray, path
     images of each class are counted.
     """
     wanted = dict(zip(pinned.classes, pinned.counts))
-    here = dict(zip(classes, np.bincount(labels, minlength=len(classes)).tolist()))
+    local = dict(zip(classes, np.bincount(labels, minlength=len(classes)).tolist()))
+    for member, (number, images) in pinned.open.items():
+        sizes = [count for name, count in local.items() if name.startswith(f"{member}/")]
+        if (len(sizes), sum(sizes)) != (number, images):
+            yield (f"{member} has {len(sizes):,} classes and {sum(sizes):,} images here, {number:,} and {images:,} in "
+                   f"{pinned.name}")
+    here = {name: count for name, count in local.items() if pinned.names(name)}
     yield from (f"class '{name}' with {count} images is not here" for name, count in wanted.items() if name not in here)
     yield from (f"class '{name}' with {count} images is not in {pinned.name}" for name, count in here.items()
                 if name not in wanted)

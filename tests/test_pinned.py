@@ -15,7 +15,8 @@ from benchmark.data import ladders, pinned
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from splits import SplitError, croissant, pinning
-from tests import tiny_runs
+from splits.union import EIGHT, STANDARD_FOUR
+from tests import layouts, tiny_runs
 
 NAMES = pinning.names()
 
@@ -160,3 +161,63 @@ def test_names_and_versions(made: tuple[Workspace, pinning.Pinned, Path], tmp_pa
         with pytest.raises(SplitError, match="no pinned ladder"):
             pinning.get(name)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture(scope="module")
+def half_named(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, datasets.DatasetIndex]:
+    """(data, file, index) of four small datasets whose union is pinned but for the classes of one of them."""
+    root = tmp_path_factory.mktemp("open")
+    for name in ("cub", "cars", "sop", "inshop"):
+        getattr(layouts, name)(root / "data" / name, draw=False)
+    index = datasets.load("uml-4", root / "data")
+    counts = np.bincount(index.labels)
+    named = [i for i, name in enumerate(index.classes) if not name.startswith("sop/")]
+    (whole,) = ladders.of_union(index, 0).splits
+    sides = {side: tuple(c for c in getattr(whole, side) if not c.startswith("sop/")) for side in pinning.SIDES}
+    images = {f"{side}_images": sum(int(counts[index.classes.index(c)]) for c in sides[side])
+              for side in ("train", "test")}
+    sizes = [len(index.classes) - len(named), int(counts.sum() - counts[named].sum())]
+    fixed = pinning.Pinned("uml-4@v1", "uml-4", "", tuple(index.classes[i] for i in named),
+                           tuple(counts[named].tolist()), None, (replace(whole, **sides, **images),), ("",),
+                           parameters={"members": ["cub", "cars", "sop", "inshop"], "seed": 0, "open": {"sop": sizes}})
+    pinning.save(fixed, root / "uml-4@v1.json")
+    return root / "data", root / "uml-4@v1.json", index
+
+
+def test_a_member_that_is_left_open_is_taken_from_the_local_copy(
+        half_named: tuple[Path, Path, datasets.DatasetIndex], tmp_path: Path) -> None:
+    data, path, index = half_named
+    _, ladder = pinned.use(str(path), Workspace.at(tmp_path / "a", data))
+    assert [(split.train, split.test) for split in ladder.splits] == [(index.train_classes, index.test_classes)]
+    assert ladder.made["pinned"]["hash"] == pinning.load(path).hash
+    other = Workspace.at(tmp_path / "b", data)
+    ladders.save(ladders.build("uml-4", other), other)
+    assert pinned.use(str(path), other)[1].splits == ladder.splits, "the ladder that was built here is the same one"
+    fixed = pinning.load(path)
+    first = next(i for i, label in enumerate(index.labels) if index.classes[label].startswith("sop/"))
+    (line,) = pinned.differences(fixed, replace(index, labels=np.delete(index.labels, first),
+                                                paths=index.paths[:first] + index.paths[first + 1:], roles=None,
+                                                domains=np.delete(index.domains, first)))
+    assert line.startswith("sop has")
+    swapped = replace(index, train_classes=index.test_classes, test_classes=index.train_classes)
+    assert pinned.differences(fixed, swapped)[0] == "other train classes than in uml-4@v1"
+    assert "sop, whose" in croissant.summary(fixed)
+    assert fixed.hash != replace(fixed, parameters={**fixed.parameters, "open": {}}).hash
+
+
+@pytest.mark.parametrize(("name", "members"), [("uml-4@v1", STANDARD_FOUR), ("uml@v1", EIGHT)])
+def test_the_published_unions_have_the_official_sizes(name: str, members: tuple[str, ...]) -> None:
+    fixed = pinning.get(name)
+    assert tuple(fixed.parameters["members"]) == members
+    sizes = dict(zip(fixed.classes, fixed.counts))
+    for member in members:
+        official = datasets.get(member).counts
+        assert official is not None
+        if member in fixed.open:
+            assert fixed.open[member] == [official.train_classes + official.test_classes,
+                                          official.train_images + official.test_images]
+            continue
+        for side, classes, images in (("train", official.train_classes, official.train_images),
+                                      ("test", official.test_classes, official.test_images)):
+            own = [c for c in getattr(fixed.splits[0], side) if c.startswith(f"{member}/")]
+            assert (len(own), sum(sizes[c] for c in own)) == (classes, images), (member, side)

@@ -76,10 +76,7 @@ def build(name: str, workspace: Workspace, *, backbone: str | None = None, weigh
     """
     index = datasets.load(name, workspace.data)
     if index.domains is not None:
-        united = union.Union(index.domain_names, index.classes, index.labels, index.domains, index.train_classes,
-                             index.test_classes, index.roles)
-        return _signed(union.union_split(united, dataset=index.name, dataset_hash=index.hash,
-                                         seed=options.get("seed", 0)), command(name, **_seed(options)))
+        return _signed(of_union(index, options.get("seed", 0)), command(name, **_seed(options)))
     if default_only or not datasets.get(name).ladder:
         ladder = default_rung(index.labels, index.train_classes, index.test_classes, classes=index.classes,
                               dataset=index.name, dataset_hash=index.hash, seed=options.get("seed", 0))
@@ -90,6 +87,14 @@ def build(name: str, workspace: Workspace, *, backbone: str | None = None, weigh
                           device=best_device(device), **options)
     network = {"backbone": made_with["backbone"], **({"weights": Path(weights_file).name} if weights_file else {})}
     return _signed(ladder, command(name, **against_rule(ladder), **network))
+
+
+def of_union(index: DatasetIndex, seed: int) -> Ladder:
+    """The one rung of a union."""
+    assert index.domains is not None
+    united = union.Union(index.domain_names, index.classes, index.labels, index.domains, index.train_classes,
+                         index.test_classes, index.roles)
+    return union.union_split(united, dataset=index.name, dataset_hash=index.hash, seed=seed)
 
 
 FLAGS = {"swaps_per_iteration": "--swaps", "rung_iterations": "--rung-iterations", "default_only": "--default-only"}

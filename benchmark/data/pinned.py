@@ -102,6 +102,10 @@ def differences(pinned: Pinned, index: DatasetIndex) -> list[str]:
     if not lines and pinned.queries:
         lines = [f"split {split.id}: its queries stand in another order than in {pinned.name}" for split, wanted in
                  zip(pinned.splits, pinned.queries) if wanted and wanted != queries_of(index, split)]
+    if not lines and pinned.open:
+        (whole,), (split,) = ladders.of_union(index, pinned.parameters["seed"]).splits, pinned.splits
+        lines = [f"other {side} classes than in {pinned.name}" for side in pinning.SIDES
+                 if [name for name in getattr(whole, side) if pinned.names(name)] != list(getattr(split, side))]
     return lines
 
 
@@ -118,11 +122,14 @@ def use(name: str, workspace: Workspace, replace_other: bool = False) -> tuple[D
         raise UserError("\n".join([f"the local copy of {pinned.dataset} is not that of {pinned.name}, {len(found):,} "
                                    f"differences; nothing was written", *found[:SHOWN]]) + more)
     ladder = replace(pinned.ladder, dataset_hash=index.hash)
+    if pinned.open:
+        ladder = replace(ladder, splits=ladders.of_union(index, pinned.parameters["seed"]).splits)
     path = ladders.path_of(workspace, pinned.dataset)
     there = ladders._present(path)
     if there is not None and there.dataset_hash == index.hash and there.made.get("pinned") == ladder.made["pinned"]:
         return index, there
-    if there is not None and not replace_other and not pinning.same(pinned, there):
+    if there is not None and not replace_other and not pinning.same(replace(pinned, splits=ladder.splits),
+                                                                           there):
         raise UserError(f"{path} is another ladder of {pinned.dataset}; `oodml splits use {pinned.name} --replace` "
                         "puts this one in its place (runs on the other no longer count with it), --work DIR keeps both")
     ladders.save(ladder, workspace)

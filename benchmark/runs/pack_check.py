@@ -138,6 +138,8 @@ def _ladder(facts: dict[str, Any]) -> Pinned:
     if set(facts["ladder"]) != {"name", "hash"} or hash != pinned.hash:
         raise Refused(f"its {name} has the hash {one_line(str(hash), 16)}, that of this board is {pinned.hash[:12]}: "
                       "another ladder")
+    if pinned.open:
+        raise Refused(f"{name} leaves the classes of {', '.join(pinned.open)} open: outcomes on it cannot be checked")
     return pinned
 
 
