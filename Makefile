@@ -12,6 +12,7 @@ OODML := $(VENV)/bin/oodml
 READY := $(VENV)/.ready
 export OODML_WORK := $(WORK)
 PUBLISHED := --records reports/data/records/glyphs --records reports/data/records/photos --records reports/data/submissions
+AGAINST := $(subst --records,--against,$(PUBLISHED))
 
 .DEFAULT_GOAL := help
 .PHONY: demo splits run report pages docs notebook submissions check-submissions standing test test-slow chaos fuzz test-lowest test-browser test-slurm lint bench clean help
@@ -49,10 +50,10 @@ submissions: $(READY) ## Check the submitted packs, or PACKS: every score is com
 	$(if $(PACKS),$(OODML) submit --check $(PACKS),@echo "there are no packs")
 
 check-submissions: $(READY) ## Check every pack in the folder SUBMISSIONS and write where each would stand into the file COMMENT
-	OODML=$(OODML) RECORDS=reports/data/records/glyphs sh .github/check_submissions.sh $(or $(SUBMISSIONS),reports/data/submissions) $(or $(COMMENT),$(WORK)/comment.md)
+	OODML=$(OODML) AGAINST="$(AGAINST)" sh .github/check_submissions.sh $(or $(SUBMISSIONS),reports/data/submissions) $(or $(COMMENT),$(WORK)/comment.md)
 
 standing: $(READY) ## Say in Markdown where each of PACKS would stand among the published records
-	@$(foreach pack,$(PACKS),$(OODML) diff --against reports/data/records/glyphs $(pack) &&) true
+	@$(foreach pack,$(PACKS),$(OODML) diff $(AGAINST) $(pack) &&) true
 
 test: export COVERAGE_CORE := $(shell $(PYTHON) -c 'import sys; print("sysmon" if sys.version_info >= (3, 12) else "ctrace")')
 test: $(READY) ## Run every test; COVERAGE=1 prints how many lines of the packages they reach

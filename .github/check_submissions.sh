@@ -1,7 +1,7 @@
 #!/bin/sh
 # Checks every pack in a folder and writes what they change on the board into a Markdown file. Text from packs stands
 # there set in by four spaces, so that nothing of it is taken for Markdown.
-# usage: check_submissions.sh FOLDER COMMENT   (OODML: the command, RECORDS: the published records)
+# usage: check_submissions.sh FOLDER COMMENT   (OODML: the command, AGAINST: --against FOLDER for each folder of published results)
 folder=$1 comment=$2 wrong=0
 said=$(mktemp)
 trap 'rm -f "$said"' EXIT
@@ -11,7 +11,7 @@ for pack in "$folder"/*/; do
   [ -d "$pack" ] || continue
   if "$OODML" submit --check "$pack" > "$said" 2>&1; then
     tell "Every score follows from the outcomes:"
-    "$OODML" diff --against "$RECORDS" "$pack" > "$said" 2>&1 || wrong=1
+    "$OODML" diff $AGAINST "$pack" > "$said" 2>&1 || wrong=1
     tell "On the board:"
   else
     wrong=1

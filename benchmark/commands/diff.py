@@ -10,15 +10,15 @@ import click
 @click.command(name="diff")
 @click.argument("a", type=click.Path(path_type=Path))
 @click.argument("b", type=click.Path(path_type=Path), required=False)
-@click.option("--against", type=click.Path(path_type=Path), metavar="PUBLISHED",
-              help="Folder of published records: say where the pack A (`oodml submit`) would stand among them, as "
-                   "Markdown.")
+@click.option("--against", multiple=True, type=click.Path(exists=True, path_type=Path), metavar="PUBLISHED",
+              help="Folder of published records or packs: say where the pack A (`oodml submit`) would stand among them, "
+                   "as Markdown. May be given several times.")
 @click.option("--metric", default="recall@1", show_default=True, help="The metric that is compared.")
 @click.option("--tolerance", type=click.FloatRange(0), default=0.0, show_default=True,
               help="Points by which a score may differ and still count as the same.")
 @click.option("--format", "form", default="text", show_default=True,
               type=click.Choice(["text", "csv", "md", "latex", "json"]), help="csv and json hold the cells alone.")
-def command(a: Path, b: Path | None, against: Path | None, metric: str, tolerance: float, form: str) -> None:
+def command(a: Path, b: Path | None, against: tuple[Path, ...], metric: str, tolerance: float, form: str) -> None:
     """Compare the results in the folders A and B cell by cell: what only one has, what changed, what may be the cause.
 
     A folder is a working folder or any folder of run records. Exit code 1 if they differ, 0 if not.
@@ -27,7 +27,7 @@ def command(a: Path, b: Path | None, against: Path | None, metric: str, toleranc
     from reports.analysis import differences
     from reports.tables import formats
 
-    if against is not None:
+    if against:
         _against(against, a, metric)
         return
     if b is None:
@@ -48,7 +48,7 @@ def command(a: Path, b: Path | None, against: Path | None, metric: str, toleranc
         raise SystemExit(1)
 
 
-def _against(published: Path, pack: Path, metric: str) -> None:
+def _against(published: tuple[Path, ...], pack: Path, metric: str) -> None:
     """Where a pack would stand, after it was checked."""
     from benchmark.config import overrides
     from benchmark.data import pinned
@@ -61,8 +61,11 @@ def _against(published: Path, pack: Path, metric: str) -> None:
     problems = pack_check.problems(pack)
     if problems:
         raise UserError("\n".join(problems))
-    frame, _ = records.scan_checked([published, pack])
     name = pack.resolve().name
+    frame, _ = records.scan_checked([*published, pack])
+    # the pack may lie among the published ones, or be the next version of one of them
+    own = frame["path"].map(lambda path: pack.resolve() in Path(path).resolve().parents)
+    frame = frame[own | (frame["method"] != name) | (frame["source"] != "submitted")].drop_duplicates("identity")
     ladders = sorted(set(frame.loc[frame["method"] == name, "ladder_name"].dropna()))
     results = Results(frame, with_published=False, derive=overrides.of_run, pinned=pinned.known(frame["dataset"]),
                       ladders=ladders)
