@@ -15,7 +15,7 @@ PUBLISHED := --records reports/data/records/glyphs --records reports/data/record
 AGAINST := $(subst --records,--against,$(PUBLISHED))
 
 .DEFAULT_GOAL := help
-.PHONY: demo splits run report pages docs notebook submissions check-submissions standing test test-slow chaos fuzz test-lowest test-browser test-slurm lint bench clean help
+.PHONY: demo splits run report pages board docs notebook submissions check-submissions standing test test-slow chaos fuzz test-lowest test-browser test-slurm lint bench clean help
 
 demo: $(READY) ## Set up, then the whole line on the embedded glyphs: ladder, training, leaderboard
 	$(OODML) splits build --dataset glyphs --rungs 5 --swaps 20 --iterations 7 --no-removal
@@ -35,6 +35,9 @@ report: $(READY) ## Build the leaderboard from the finished runs; where there ar
 pages: docs ## Build what is published in the folder PAGES: the leaderboard of the published records, the documentation
 	$(OODML) report $(PUBLISHED) --out $(PAGES) $(if $(URL),--url $(URL))
 	rm -rf $(PAGES)/docs && cp -r $(WORK)/docs $(PAGES)/docs
+
+board: $(READY) ## Cut the version VERSION of the board (v2026.1) from the published records and packs
+	$(OODML) board cut $(VERSION) $(PUBLISHED)
 
 docs: $(WORK)/own_data.ipynb ## Build the documentation in WORK/docs; every warning and every dead link is an error
 	NOTEBOOK=$(abspath $(WORK))/own_data.ipynb NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet --strict --config-file docs/mkdocs.yml --site-dir $(abspath $(WORK))/docs

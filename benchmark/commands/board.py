@@ -37,6 +37,8 @@ def check(files: tuple[Path, ...]) -> None:
     for path in files:
         lines, same_pages = board_version.differences(path)
         wrong |= bool(lines)
+        if lines and lines[0].startswith("records: "):
+            lines.append(f"it was cut from other records than these: check out its tag, {path.stem}, to build it")
         for line in lines:
             click.echo(f"{path.stem}: {line}")
         if not lines:

@@ -38,7 +38,10 @@ def cut(name: str, folders: tuple[Path, ...], home: Path) -> Path:
 
 
 def differences(path: Path) -> tuple[list[str], bool]:
-    """(what is no longer as it was cut, one line each; whether the pages too are the same)."""
+    """(what is no longer as it was cut, one line each; whether the pages too are the same).
+
+    Where records differ nothing is built: the board of other records says nothing about this version.
+    """
     try:
         stated = json.loads(path.read_text(encoding="utf-8"))
         folders = tuple(path.parent / folder for folder in stated["folders"])
@@ -46,14 +49,22 @@ def differences(path: Path) -> tuple[list[str], bool]:
         pages = stated["pages"]
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path} is no version of a board ({error}); `oodml board cut` writes one") from None
+    lines = _changes("records", expected["records"], _records(folders))
+    if lines:
+        return lines, False
     found = _hashes(folders)
-    lines = []
-    for kind, before in expected.items():
-        for name in sorted({*before, *found[kind]}):
-            if before.get(name) != found[kind].get(name):
-                what = "is new" if name not in before else "is missing" if name not in found[kind] else "differs"
-                lines.append(f"{kind}: {name} {what}")
-    return lines, pages == found["pages"]
+    return _changes("tables", expected["tables"], found["tables"]), pages == found["pages"]
+
+
+def _changes(kind: str, before: dict[str, str], now: dict[str, str]) -> list[str]:
+    what = {name: "is new" if name not in before else "is missing" if name not in now else "differs"
+            for name in sorted({*before, *now}) if before.get(name) != now.get(name)}
+    return [f"{kind}: {name} {changed}" for name, changed in what.items()]
+
+
+def _records(folders: tuple[Path, ...]) -> dict[str, str]:
+    return {f"{folder.name}/{path.relative_to(folder).as_posix()}": _hash(path) for folder in folders
+            for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".md"}
 
 
 def _hashes(folders: tuple[Path, ...]) -> dict[str, Any]:
@@ -63,9 +74,7 @@ def _hashes(folders: tuple[Path, ...]) -> dict[str, Any]:
         files = {path.relative_to(site).as_posix(): _hash(path) for path in sorted(site.rglob("*")) if path.is_file()}
     tables = {name: digest for name, digest in files.items() if name.startswith("data/")}
     pages = hashlib.sha256(json.dumps([item for item in files.items() if item[0] not in tables]).encode()).hexdigest()
-    kept = {f"{folder.name}/{path.relative_to(folder).as_posix()}": _hash(path) for folder in folders
-            for path in sorted(folder.rglob("*")) if path.is_file()}
-    return {"records": kept, "tables": tables, "pages": pages}
+    return {"records": _records(folders), "tables": tables, "pages": pages}
 
 
 def _hash(path: Path) -> str:
