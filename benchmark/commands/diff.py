@@ -11,8 +11,8 @@ import click
 @click.argument("a", type=click.Path(path_type=Path))
 @click.argument("b", type=click.Path(path_type=Path), required=False)
 @click.option("--against", multiple=True, type=click.Path(exists=True, path_type=Path), metavar="PUBLISHED",
-              help="Folder of published records or packs: say where the pack A (`oodml submit`) would stand among them, "
-                   "as Markdown. May be given several times.")
+              help="Folder of published records or packs: say where the pack A (`oodml submit`) would stand among them "
+                   "all, as Markdown. May be repeated.")
 @click.option("--metric", default="recall@1", show_default=True, help="The metric that is compared.")
 @click.option("--tolerance", type=click.FloatRange(0), default=0.0, show_default=True,
               help="Points by which a score may differ and still count as the same.")
