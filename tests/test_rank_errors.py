@@ -29,12 +29,12 @@ def study() -> Results:
 
 
 def test_equal_rows_of_simulated_boards_are_told_apart_in_six_of_a_hundred_at_most() -> None:
-    boards = 12
+    boards = 8
     for kind in bench_ranks.KINDS:
         found = [bench_ranks.familywise(kind, pattern, seeds, boards) for pattern in bench_ranks.PATTERNS
                  for seeds in bench_ranks.SEEDS]
         assert np.mean(found, axis=0)[0] <= 0.1  # each is the larger of two
-        assert max(error for error, _, _ in found) <= 0.26
+        assert max(error for error, *_ in found) <= 0.26
 
 
 @pytest.mark.slow
@@ -44,16 +44,18 @@ def test_equal_rows_of_simulated_boards_are_told_apart_in_six_of_a_hundred_at_mo
 def test_the_familywise_error_is_six_percent_at_most(kind: str, pattern: str, seeds: int) -> None:
     """Fresh boards each time, in every setting and in the worse of its two rankings, within three binomial errors."""
     boards, start = 1000, int(np.random.default_rng().integers(2**31))
-    error, width, tied = bench_ranks.familywise(kind, pattern, seeds, boards, start=start)
-    print(f"{kind}, {pattern}, {seeds} seeds: error {error:.3f}, width of ranks {width:.1f}, tied with best {tied:.1f}")
+    error, power, width, tied = bench_ranks.familywise(kind, pattern, seeds, boards, start=start)
+    print(f"{kind}, {pattern}, {seeds} seeds: error {error:.3f}, power {power:.3f}, width of ranks {width:.1f}, "
+          f"tied with best {tied:.1f}")
     assert error <= 0.06 + 3 * np.sqrt(0.06 * 0.94 / boards), f"boards of the seed {start}"
 
 
 @pytest.mark.parametrize(("kind", "pattern"), [("union", "backbones"), ("ladder", "heteroscedastic")])
 def test_ranks_are_narrower_than_with_one_prior_for_all_backbones(kind: str, pattern: str) -> None:
     now, before = (bench_ranks.familywise(kind, pattern, 3, 15, old) for old in (False, True))
-    assert now[1] < before[1]
-    assert now[2] <= before[2]
+    assert now[1] > before[1]
+    assert now[2] < before[2]
+    assert now[3] <= before[3]
 
 
 @pytest.mark.parametrize("correlation", [0.0, 0.4])
@@ -82,6 +84,15 @@ def test_priors_are_of_each_backbone() -> None:
     assert np.median(freedom) > 5 * np.median(freedom_mixed)
     assert np.median(apart[:400]) == pytest.approx(1, rel=0.3)
     assert np.median(apart[400:]) == pytest.approx(100, rel=0.3)
+
+
+def test_the_prior_of_steady_and_unsteady_rows_is_not_that_of_the_steady_ones() -> None:
+    """Half of the rows vary eight times as much: an unsteady row that looks steady by chance is held near the middle."""
+    rng = np.random.default_rng(2)
+    true = np.where(np.arange(400) % 2, 64.0, 1.0)
+    variances, _ = statistics.moderated(true * rng.chisquare(2, 400) / 2, np.full(400, 2.0))
+    assert variances[true > 1].min() > 0.3 * 8  # the geometric mean is 8
+    assert variances.min() < 8
 
 
 def test_a_difference_over_classes_has_the_p_value_of_permutations() -> None:

@@ -40,10 +40,11 @@ def moderated(variances: np.ndarray, freedom: np.ndarray,
 
         s~^2 = max(s^2, m)   with d + d0 m / s~^2 degrees of freedom,   m = (d0 s0^2 + d s^2) / (d0 + d)
 
-    d0 and s0^2 are those with which log s^2 - psi(d/2) + log(d/2) has the mean and the variance that it has over the
-    rows of a group, log s0^2 - psi(d0/2) + log(d0/2) and psi'(d/2) + psi'(d0/2). Ours are the maximum, without which
-    unsteady rows are called different too often; that the others tell the less of a row the more its own variance is
-    above theirs; and that the variance over the rows is taken two standard errors higher than it is. A group of fewer
+    With e = log s^2 - psi(d/2) + log(d/2) of each row of a group, log s0^2 is the mean of e, and d0 is that with which
+    psi'(d/2) + psi'(d0/2) is its variance. Ours are the maximum, without which unsteady rows are called different too
+    often; that the others tell the less of a row the more its own variance is above theirs; that the variance of e is
+    taken two standard errors higher than it is; and that s0^2 is the geometric mean of the variances, where Smyth's,
+    lower by psi(d0/2) - log(d0/2), falls to that of the steadiest rows where others vary much more. A group of fewer
     than `FEW` rows takes the prior of all rows. Variances of zero (nothing is random there) and missing ones stay as
     they are, and all of them where fewer than `FEW` rows tell of the rest.
 
@@ -77,7 +78,7 @@ def moderated(variances: np.ndarray, freedom: np.ndarray,
 
 
 def _prior(variances: np.ndarray, freedom: np.ndarray) -> tuple[float, float]:
-    """(d0, s0^2) of the scaled inverse chi-square that the variances behind these came from."""
+    """(d0, s0^2): how much the rows tell of each other, in degrees of freedom, and the variance that they tell."""
     half = freedom / 2
     logs = np.log(variances) - special.digamma(half) + np.log(half)
     spread = logs.var(ddof=1)
@@ -85,7 +86,7 @@ def _prior(variances: np.ndarray, freedom: np.ndarray) -> tuple[float, float]:
     if beyond <= 0:  # the rows vary no more than chance makes them: all of them tell one variance
         return float(freedom.sum()), float(variances.mean())
     degrees = 2 * optimize.brentq(lambda x: special.polygamma(1, x) - beyond, 1e-4, 1e8)
-    return degrees, math.exp(logs.mean() + special.digamma(degrees / 2) - math.log(degrees / 2))
+    return degrees, math.exp(logs.mean())
 
 
 def holm(p: Sequence[float] | np.ndarray) -> np.ndarray:

@@ -19,7 +19,9 @@ from reports.analysis.statistics import ALPHA
 from tests.bench import Row
 
 KINDS = ("ladder", "union")
-PATTERNS = ("equal", "backbones", "heteroscedastic", "unsteady")
+UNSTEADY = {"15 % unsteady": 0.15, "40 % unsteady": 0.4, "60 % unsteady": 0.6}
+"""Boards on which so many rows vary eight times as much over seeds as the others of their backbone."""
+PATTERNS = ("equal", "backbones", "heteroscedastic", *UNSTEADY)
 SEEDS = (3, 5)
 BLOCKS = {"ladder": (((0.70, 14), (0.66, 8), (0.56, 12), (0.30, 6)), ((0.71, 4), (0.58, 4))),
           "union": (((0.83, 12), (0.79, 10), (0.70, 12), (0.50, 6)), ((0.958, 12), (0.945, 11)))}
@@ -50,8 +52,8 @@ def deviations(pattern: str, backbones: np.ndarray, truth: np.ndarray, rng: np.r
         return np.full(len(truth), 0.008)
     if pattern == "heteroscedastic":
         return steady * np.exp(rng.normal(0, 0.6, len(truth)))
-    if pattern == "unsteady":  # some rows vary eight times as much as the others of their backbone
-        return steady * np.where(rng.random(len(truth)) < 0.15, 5.0, 0.6)
+    if pattern in UNSTEADY:
+        return steady * np.where(rng.random(len(truth)) < UNSTEADY[pattern], 5.0, 0.6)
     return steady
 
 
@@ -89,8 +91,11 @@ def simulated(kind: str, pattern: str, seeds: int, rng: np.random.Generator,
     return SimulatedBoard(truth, backbones, whole.mean(1), whole.std(1, ddof=1), seeds, drawn, errors)
 
 
-def judged(board: SimulatedBoard, before: bool = False) -> list[tuple[bool, float, int]]:
-    """For each backbone: whether any two equal rows were told apart, the mean width of ranks, how many tie for best."""
+def judged(board: SimulatedBoard, before: bool = False) -> list[tuple[bool, float, float, int]]:
+    """For each backbone: whether any two equal rows were told apart, the power, the width of ranks, the ties for best.
+
+    The power is the share of the pairs of different rows that are told apart.
+    """
     counts = np.full(len(board.truth), float(board.seeds))
     spread = significance.errors(board.drawn, board.stds, counts, CLASSES) if before else significance.errors(
         board.drawn, board.stds, counts, CLASSES, board.values, board.backbones.astype(str).tolist(), board.over_seeds)
@@ -100,26 +105,28 @@ def judged(board: SimulatedBoard, before: bool = False) -> list[tuple[bool, floa
         values, truth = board.values[rows], board.truth[rows]
         p = significance.p_values(values, spread.of(rows))
         first, last = significance.rank_ranges(values, p)
-        equal = np.triu(truth[:, None] == truth[None, :], 1)
-        told.append((bool((p[equal] < ALPHA).any()), float((last - first + 1).mean()),
+        equal, other = (np.triu(alike, 1) for alike in (truth[:, None] == truth, truth[:, None] != truth))
+        told.append((bool((p[equal] < ALPHA).any()), float((p[other] < ALPHA).mean()),
+                     float((last - first + 1).mean()),
                      int((significance.tie_groups(values, p) == 1).sum())))
     return told
 
 
 def familywise(kind: str, pattern: str, seeds: int, boards: int, before: bool = False, start: int = 0) -> np.ndarray:
-    """(error, width, tied with the best) over so many boards: the larger error of the two rankings, else their mean."""
+    """(error, power, width, tied with the best) over boards: the larger error of the two rankings, else their mean."""
     rng = np.random.default_rng([start, KINDS.index(kind), PATTERNS.index(pattern), seeds])
     found = np.mean([judged(simulated(kind, pattern, seeds, rng), before) for _ in range(boards)], axis=0)
     return np.array([found[:, 0].max(), *found[:, 1:].mean(axis=0)])
 
 
 def measure(device: str) -> Iterator[Row]:
-    """The familywise error in percent (at most 6), the mean width of ranks, and how many rows tie with the best."""
+    """The familywise error (at most 6 %), the power, the mean width of ranks, and how many rows tie with the best."""
     for kind in KINDS:
         for pattern in PATTERNS:
             for seeds in SEEDS:
                 now, old = (familywise(kind, pattern, seeds, 300, before) for before in (False, True))
                 name = f"{kind}, {pattern}, {seeds} seeds"
                 yield Row(f"{name}: familywise error", 100 * now[0], 100 * old[0], "before", 6, "%")
-                yield Row(f"{name}: mean width of ranks", now[1], old[1], "before", unit="#")
-                yield Row(f"{name}: tied with the best", now[2], old[2], "before", unit="#")
+                yield Row(f"{name}: power", 100 * now[1], 100 * old[1], "before", unit="%")
+                yield Row(f"{name}: mean width of ranks", now[2], old[2], "before", unit="#")
+                yield Row(f"{name}: tied with the best", now[3], old[3], "before", unit="#")
