@@ -87,7 +87,7 @@ def test_priors_are_of_each_backbone() -> None:
 
 
 def test_the_prior_of_steady_and_unsteady_rows_is_not_that_of_the_steady_ones() -> None:
-    """Half of the rows vary eight times as much: an unsteady row that looks steady by chance is held near the middle."""
+    """Half of the rows vary eight times as much: unsteady ones that look steady by chance are near the middle."""
     rng = np.random.default_rng(2)
     true = np.where(np.arange(400) % 2, 64.0, 1.0)
     variances, _ = statistics.moderated(true * rng.chisquare(2, 400) / 2, np.full(400, 2.0))
