@@ -16,6 +16,8 @@ BASELINES = ("frozen", "random")
 """Networks that learn nothing from the training classes: the pretrained one as it is, and one of random weights."""
 USUAL = ("default", "union")
 """Kinds of the splits that papers use: the default one of a dataset, the only one of a union."""
+FIXED_TEST = "fixed-test"
+"""The kind of the splits of a control: every one has the test classes of a ladder's hardest split."""
 TYPED = (*(f"base_{name}" for name in NAMED), *(f"{name}_setting" for name in NAMED), "baseline", "label")
 """The columns that this module adds to those of the records."""
 
@@ -73,6 +75,12 @@ def with_ladders(frame: pd.DataFrame, pinned: Iterable[Known]) -> pd.DataFrame:
                 & frame["split_hash"].eq(frame["split"].map(splits)))
         frame.loc[here, ["ladder_name", "ladder_hash"]] = name, hash
     return frame
+
+
+def controls(frame: pd.DataFrame) -> pd.Series:
+    """Which runs are on splits with fixed test classes, beside others of their dataset on an ordinary ladder."""
+    fixed = frame["kind"].eq(FIXED_TEST)
+    return fixed & frame["dataset"].isin(frame.loc[~fixed, "dataset"])
 
 
 def _ladder(runs: pd.DataFrame, wanted: Iterable[str]) -> str:

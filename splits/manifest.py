@@ -17,7 +17,7 @@ import numpy as np
 from splits import SplitError
 
 SCHEMA = 1
-KINDS = ("reverse", "default", "swap", "removal", "union", "imported")
+KINDS = ("reverse", "default", "swap", "removal", "fixed-test", "union", "imported")
 
 
 def digest(facts: Any) -> str:

@@ -74,6 +74,10 @@ def _iterations(text: str) -> list[int | str]:
 @click.option("--rung-iterations", metavar="LIST",
               help="Take the splits of these iterations: -10,0,6,R22 (R: removal).")
 @click.option("--default-only", is_flag=True, help="The default split alone: no features, no distance.")
+@click.option("--fixed-test", is_flag=False, flag_value="", default=None, metavar="[LADDER]",
+              help="A control in which only the training classes move: every split has the test classes of the "
+                   "ladder's hardest one, and equally many training classes. LADDER: a manifest or NAME@VERSION "
+                   "[default: the ladder built without this option]. Needs a working folder of its own (--work).")
 @_replace_option
 @_ladder_options
 @_feature_options

@@ -22,6 +22,7 @@ from reports.records import RECORD
 from reports.storage import paths
 from splits import SplitError, compare, manifest, official, union
 from splits.compare import Comparison, CrossDistances
+from splits.fixed_test import KIND, fixed_test_ladder, named_ladder
 from splits.ladder import against_rule, build_ladder, default_rung, measure
 from splits.manifest import Ladder, Split
 
@@ -68,25 +69,37 @@ def best_device(wanted: str | None = None) -> str:
 
 
 def build(name: str, workspace: Workspace, *, backbone: str | None = None, weights_file: str | None = None,
-          device: str | None = None, default_only: bool = False, **options: Any) -> Ladder:
+          device: str | None = None, default_only: bool = False, fixed_test: str | None = None,
+          **options: Any) -> Ladder:
     """The ladder of a dataset, with the command that makes it; a union gets one rung, its members' default splits.
 
     With `default_only`, and for datasets that are not meant to have a ladder, it is the default split alone, for which
-    no features are needed. Other options go to `splits.ladder.build_ladder`.
+    no features are needed. `fixed_test` names the ladder whose control is built, '' that of the rule. Other options go
+    to `splits.ladder.build_ladder`.
     """
     index = datasets.load(name, workspace.data)
+    if fixed_test is not None and (default_only or index.domains is not None or not datasets.get(name).ladder):
+        raise UserError(f"--fixed-test needs a ladder of several splits, and {name} "
+                        f"{'gets its default split alone' if default_only else 'has one split'}")
     if index.domains is not None:
         return _signed(of_union(index, options.get("seed", 0)), command(name, **_seed(options)))
     if default_only or not datasets.get(name).ladder:
         ladder = default_rung(index.labels, index.train_classes, index.test_classes, classes=index.classes,
                               dataset=index.name, dataset_hash=index.hash, seed=options.get("seed", 0))
         return _signed(ladder, command(name, default_only=True, **_seed(options)))
+    known = named_ladder(fixed_test, index.classes, index.labels) if fixed_test else None
     index, vectors, made_with = frozen_features(name, workspace, backbone, weights_file, device)
-    ladder = build_ladder(vectors, index.labels, index.train_classes, index.test_classes, classes=index.classes,
-                          dataset=index.name, dataset_hash=index.hash, feature_info=made_with,
-                          device=best_device(device), **options)
+    ladder = known or build_ladder(vectors, index.labels, index.train_classes, index.test_classes,
+                                   classes=index.classes, dataset=index.name, dataset_hash=index.hash,
+                                   feature_info=made_with, device=best_device(device), **options)
     network = {"backbone": made_with["backbone"], **({"weights": Path(weights_file).name} if weights_file else {})}
-    return _signed(ladder, command(name, **against_rule(ladder), **network))
+    other = {} if known else against_rule(ladder)
+    if fixed_test is not None:
+        ladder = fixed_test_ladder(ladder, vectors, index.labels, index.classes, rungs=options.get("rungs"),
+                                   seed=options.get("seed", 0), feature_info=made_with, device=best_device(device))
+        other |= {key: options[key] for key in ("rungs", "seed") if options.get(key)}
+        ladder, other = replace(ladder, dataset_hash=index.hash), other | {"fixed_test": fixed_test or True}
+    return _signed(ladder, command(name, **other, **network))
 
 
 def of_union(index: DatasetIndex, seed: int) -> Ladder:
@@ -97,7 +110,8 @@ def of_union(index: DatasetIndex, seed: int) -> Ladder:
     return union.union_split(united, dataset=index.name, dataset_hash=index.hash, seed=seed)
 
 
-FLAGS = {"swaps_per_iteration": "--swaps", "rung_iterations": "--rung-iterations", "default_only": "--default-only"}
+FLAGS = {"swaps_per_iteration": "--swaps", "rung_iterations": "--rung-iterations", "default_only": "--default-only",
+         "fixed_test": "--fixed-test"}
 """Options of `oodml splits build` that are not called as the builder calls them."""
 
 
@@ -163,6 +177,10 @@ def refuse_to_replace(dataset: str, ladder: Ladder | None, workspace: Workspace)
     """A UserError where runs stand on splits of the ladder that is there which this one, if any, does not have."""
     path = path_of(workspace, dataset)
     before = _present(path)
+    if before is not None and ladder is not None and (before.splits[0].kind == KIND) != (ladder.splits[0].kind == KIND):
+        raise UserError(f"{path} is left as it is: a ladder and its control with fixed test classes are two ladders of "
+                        "one dataset; build this one in a working folder of its own (--work DIR), and show the runs of "
+                        "both with `oodml report --records`")
     count = 0 if before is None else runs_left_behind(before, ladder, workspace)
     if count:
         raise UserError(f"{path} is left as it is: {count} runs in {workspace.runs / dataset} stand on splits that the "

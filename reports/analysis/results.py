@@ -37,7 +37,10 @@ class Results:
         if unknown:
             known = ", ".join(sorted(set(frame["ladder_name"].dropna()))) or "none is pinned"
             raise ReportError(f"no run is on the ladder '{unknown[0]}'; there are: {known}")
-        self.runs, self.notes = selection.select(frame, ladders)
+        apart = selection.controls(frame)
+        self.runs, self.notes = selection.select(frame[~apart], ladders)
+        self.fixed_test, aside = selection.select(frame[apart])
+        self.notes += aside
         self.with_published = with_published
         self.rank_published = rank_published
         self.labels = selection.labels(self.runs)
@@ -168,6 +171,13 @@ class Results:
 
     def _cells(self, dataset: str, metric: str) -> pd.DataFrame:
         cells = aggregate.rung_scores(self.runs, dataset, metric)
+        return cells.assign(label=self.label(cells), dataset=dataset)
+
+    def fixed_test_cells(self, dataset: str, metric: str) -> pd.DataFrame:
+        """The rungs of a dataset's control, whose test classes are those of its hardest split; see `splits`."""
+        if not self.fixed_test["dataset"].eq(dataset).any() or metric not in self.fixed_test:
+            return self.cells(dataset, metric).iloc[:0]
+        cells = aggregate.rung_scores(self.fixed_test, dataset, metric)
         return cells.assign(label=self.label(cells), dataset=dataset)
 
     def rung_errors(self, dataset: str, split: int, metric: str) -> tuple[pd.DataFrame, significance.Errors]:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from reports.aggregate import key_of
 from reports.figures.drawing import Style
-from reports.figures.lines import Axes, Line, chart
+from reports.figures.lines import Axes, Line, chart, nice_ticks
 
 DISTANCE = "Fréchet distance between training and test images"
 KINDS = {"score": "{}, percent", "difference": "{}, points above the mean over methods",
@@ -47,6 +47,27 @@ def ladder_curve(cells: pd.DataFrame, look: dict[str, Style], name: str, title: 
     ends = "; ".join(f"{line.label} ends at {line.ys[-1]:.1f}" for line in lines)
     axes = Axes(KINDS[kind].format(metric), DISTANCE, ticks, marks, zero=kind != "score")
     return chart(_named(lines, cells), axes, name, title, f"{metric} over the distance of {len(rungs)} splits: {ends}.")
+
+
+def fixed_test_curve(cells: pd.DataFrame, control: pd.DataFrame, look: dict[str, Style], name: str, title: str,
+                     metric: str) -> str:
+    """Two lines a row over one axis of distance: along the ladder, and with its hardest test classes on every split.
+
+    The second, dashed, falls by shift alone. Rows that have both are shown; a frozen network is level on the second.
+    """
+    both = [label for label in cells["label"].unique() if label in set(control["label"])]
+    near, far = (getattr(pd.concat([cells["frd"], control["frd"]]), end)() for end in ("min", "max"))
+    lines = []
+    for label in both:
+        for rows, ending, dash in ((cells, "", ""), (control, ", fixed test", "5 3")):
+            curve = rows[rows["label"] == label].sort_values("frd")
+            line = _line(curve, label, look, ((curve["frd"] - near) / (far - near)).tolist(),
+                         (100 * curve["score"]).tolist(), (100 * curve["std"].fillna(0)).tolist())
+            lines.append(replace(line, name=f"{curve['method'].iloc[0]}{ending}", style=replace(line.style, dash=dash)))
+    ticks = [((tick - near) / (far - near), _distance(tick)) for tick in nice_ticks(near, far, 8)]
+    falls = "; ".join(f"{line.name} from {line.ys[0]:.1f} to {line.ys[-1]:.1f}" for line in lines)
+    return chart(lines, Axes(KINDS["score"].format(metric), DISTANCE, ticks), name, title,
+                 f"{metric} from the nearest to the farthest split: {falls}.")
 
 
 def _line(rows: pd.DataFrame, label: str, look: dict[str, Style], xs: list[float], ys: list[float],

@@ -72,7 +72,7 @@ def bounds(lines: Sequence[Line], downwards: bool) -> tuple[float, float]:
 
 def in_colour(lines: Sequence[Line], most: int = 8) -> list[bool]:
     """Which lines are drawn in their colour: the first of those that are no baselines."""
-    own = [line.label for line in lines if line.style.number >= 0][:most]
+    own = list(dict.fromkeys(line.label for line in lines if line.style.number >= 0))[:most]
     return [line.label in own for line in lines]
 
 

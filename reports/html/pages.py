@@ -111,9 +111,10 @@ def ladder(site: Site, dataset: str, extras: Extras) -> None:
             continue
         heat = site.table(replace(views.heat_table(results, dataset, metric), name=f"{short}-{metric}"))
         part: dict[str, Any] = {"metric": metric, "heat": heat, "curves": [], "differences": [], "flips": [],
-                                "gain": None, "gains": []}
+                                "gain": None, "gains": [], "fixed_test": []}
         if _has_ladder(cells):
             part["curves"] = _curves(site, dataset, metric)
+            part["fixed_test"] = _fixed_test(site, dataset, metric)
             if metric == site.metrics[0]:
                 part |= {"differences": _curves(site, dataset, metric, "difference"),
                          "flips": _flips(site, dataset, cells), "gains": _curves(site, dataset, metric, "gain")}
@@ -124,6 +125,20 @@ def ladder(site: Site, dataset: str, extras: Extras) -> None:
     splits = site.table(replace(views.split_table(results, dataset), name=f"{short}-splits"))
     site.page(f"dataset/{short}.html", "dataset.html", dataset=dataset, parts=parts, splits=splits,
               laddered=any(part["curves"] for part in parts), pictures=extras.of_splits(site, dataset))
+
+
+def _fixed_test(site: Site, dataset: str, metric: str) -> list[dict[str, Any]]:
+    """For each backbone the curves of rows that also ran with the hardest test classes on every split."""
+    control = site.results.fixed_test_cells(dataset, metric)
+    cells = site.cells(dataset, metric)
+    cells = cells[cells["label"].isin(control["label"])]
+    made = []
+    for number, (backbone, rows) in enumerate(_by_backbone(cells) if len(cells) else ()):
+        name = f"{site.slug(dataset)}-{slug(metric)}-fixed-test" + (f"-{slug(backbone)}" if number else "")
+        drawn = ladders.fixed_test_curve(rows, control, site.look, name,
+                                         f"{metric} on {dataset} with fixed test classes, {backbone}", metric)
+        made.append(site.figure(drawn, name) | {"backbone": backbone})
+    return made
 
 
 def _flips(site: Site, dataset: str, every: pd.DataFrame) -> list[dict[str, Any]]:

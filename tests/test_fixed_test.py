@@ -1,0 +1,143 @@
+"""The control of a ladder, whose test classes stay: the builder, its command, and the page with both curves."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmark import cli, datasets
+from benchmark.data import ladders
+from benchmark.utils.workspace import Workspace
+from reports import records, site
+from reports.analysis.results import Results
+from splits import SplitError, manifest
+from splits.fixed_test import fixed_test_ladder
+from splits.frechet import frechet_distance
+from splits.ladder import build_ladder, default_rung
+from splits.manifest import Ladder
+from tests.sample_records import make_record, write_sample
+
+CLASSES = [f"c{i:02d}" for i in range(24)]
+
+
+@pytest.fixture(scope="module")
+def images() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(24), rng.integers(4, 9, 24))
+    return rng.normal(0, 2, (24, 5))[labels] + rng.normal(0, 0.5, (len(labels), 5)), labels
+
+
+@pytest.fixture(scope="module")
+def ladder(images: tuple[np.ndarray, np.ndarray]) -> Ladder:
+    return build_ladder(*images, CLASSES[:12], CLASSES[12:], classes=CLASSES, dataset="made-up", iid_draws=2)
+
+
+def test_only_the_training_classes_move(ladder: Ladder, images: tuple[np.ndarray, np.ndarray]) -> None:
+    """Every split against classes sorted by hand and the distance of its images computed from scratch."""
+    features, labels = images
+    control = fixed_test_ladder(ladder, features, labels, CLASSES, rungs=4)
+    fixed = ladder.splits[-1].test
+    assert {split.test for split in control.splits} == {fixed}
+    means = {name: features[labels == i].mean(axis=0) for i, name in enumerate(CLASSES)}
+    centre = np.mean([means[name] for name in fixed], axis=0)
+    near = sorted(set(CLASSES) - set(fixed), key=lambda name: float(np.linalg.norm(means[name] - centre)))
+    half = len(near) // 2
+    windows = [set(near[i:i + half]) for i in range(len(near) - half + 1)]
+    assert [windows.index(set(split.train)) for split in control.splits] == [s.iteration for s in control.splits]
+    assert control.splits[0].iteration == 0
+    distances = [split.frd for split in control.splits]
+    assert distances == sorted(distances)
+    assert len(set(distances)) == len(distances) > 2
+    for split in control.splits:
+        sides = [features[np.isin(labels, [CLASSES.index(name) for name in side])] for side in (split.train, fixed)]
+        assert split.frd == pytest.approx(frechet_distance(*sides), rel=1e-6)
+        assert (split.train_images, split.test_images) == tuple(map(len, sides))
+        assert set(split.validation) < set(split.train)
+    assert max(step.frd for step in control.progression) == distances[-1]
+
+
+def test_the_order_of_classes_changes_nothing(ladder: Ladder, images: tuple[np.ndarray, np.ndarray]) -> None:
+    features, labels = images
+    turned = fixed_test_ladder(ladder, features, 23 - labels, CLASSES[::-1], rungs=4)
+    assert turned.hash == fixed_test_ladder(ladder, features, labels, CLASSES, rungs=4).hash
+
+
+def test_a_ladder_without_distances_or_classes_to_move_is_refused(
+        ladder: Ladder, images: tuple[np.ndarray, np.ndarray]) -> None:
+    features, labels = images
+    with pytest.raises(SplitError, match="several splits with distances"):
+        fixed_test_ladder(default_rung(labels, CLASSES[:12], CLASSES[12:], classes=CLASSES), features, labels, CLASSES)
+    control = fixed_test_ladder(ladder, features, labels, CLASSES)
+    with pytest.raises(SplitError, match="fixed already"):
+        fixed_test_ladder(control, features, labels, CLASSES)
+    few = np.isin(labels, range(4))
+    small = build_ladder(features[few], labels[few], CLASSES[:2], CLASSES[2:4], classes=CLASSES[:4], iid_draws=0)
+    with pytest.raises(SplitError, match="takes at least four"):
+        fixed_test_ladder(small, features[few], labels[few], CLASSES[:4])
+
+
+def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def frozen(name: str, workspace: Workspace, backbone: str | None = None, *_: object) -> tuple[Any, Any, Any]:
+        index = datasets.load(name, workspace.data)
+        features = np.random.default_rng(0).normal(size=(len(index), 6)) + index.labels[:, None] % 9
+        return index, features, {"backbone": backbone or "efficientnet_lite0"}
+
+    monkeypatch.setattr(ladders, "frozen_features", frozen)
+
+    def build(work: str, *options: str) -> Ladder:
+        cli.main(["splits", "build", "--dataset", "glyphs-mini", *options, "--work", str(tmp_path / work)])
+        return ladders.load(Workspace.at(tmp_path / work), "glyphs-mini")
+
+    whole = build("ladder")
+    control = build("control", "--fixed-test", "--rungs", "4")
+    named = build("named", "--fixed-test", str(tmp_path / "ladder" / "splits" / "glyphs-mini.json"), "--rungs", "4")
+    assert named.splits == control.splits
+    assert {split.test for split in control.splits} == {whole.splits[-1].test}
+    words = shlex.split(control.made["command"])
+    assert "--fixed-test" in words
+    assert build("again", *words[5:]).hash == control.hash
+    assert manifest.load(tmp_path / "control" / "splits" / "glyphs-mini.json").hash == control.hash
+    cli.main(["splits", "show", "--dataset", "glyphs-mini", "--work", str(tmp_path / "control")])
+    assert "fixed-test" in capsys.readouterr().out
+    for options, message in [(("ladder", "--fixed-test"), "a working folder of its own"),
+                             (("other", "--fixed-test", "--default-only"), "default split alone"),
+                             (("other", "--fixed-test", "nowhere.json"), "there is no such file")]:
+        with pytest.raises(SystemExit):
+            build(*options)
+        assert message in capsys.readouterr().err
+    assert ladders.load(Workspace.at(tmp_path / "ladder"), "glyphs-mini").hash == whole.hash
+
+
+def test_the_page_shows_both_curves(tmp_path: Path) -> None:
+    write_sample(tmp_path / "runs", {"margin": 0.6, "arcface": 0.5, "frozen": 0.2}, ("glyphs",), 2, union=False)
+    rungs = [[1, 190.0], [2, 300.0], [3, 410.0]]
+    scores = {"margin": (0.61, 0.58, 0.56), "frozen": (0.18, 0.18, 0.18)}
+    for method, falling in scores.items():
+        for (split, frd), score in zip(rungs, falling):
+            record = make_record("glyphs", split, method, 0, score)
+            record["split"] |= {"kind": "fixed-test", "frd": frd, "ladder": rungs, "hash": f"{split + 8:x}" * 64}
+            record |= {"identity": f"{split}{method}".ljust(64, "0")}
+            records.write(tmp_path / "fixed" / "glyphs" / str(split) / method / "s0", record)
+    both = Results(records.collect([tmp_path / "runs", tmp_path / "fixed"]))
+    alone = Results(records.collect(tmp_path / "runs"))
+    assert both.notes == alone.notes
+    assert both.ags("recall@1", "demo").wide().equals(alone.ags("recall@1", "demo").wide())
+    section = _page(both, tmp_path / "site").split("the test classes change too")[1].split("</section>")[0]
+    drawn = re.findall(r'data-method="([^"]+)"[^>]*data-y="([^"]+)"', section)
+    assert [method.split(" ")[0] for method, _ in drawn].count("margin") == 2
+    assert "61.00 58.00 56.00" in [ys for _, ys in drawn]
+    assert "18.00 18.00 18.00" in [ys for _, ys in drawn]
+    assert "arcface" not in section
+    assert "The same test classes" not in _page(alone, tmp_path / "plain")
+    fixed = Results(records.collect(tmp_path / "fixed"))  # without the ladder, a ladder like any other
+    assert fixed.ladders == {"glyphs": tuple((i, frd) for i, frd in rungs)}
+
+
+def _page(results: Results, out: Path) -> str:
+    site.build(results, records.failures(out), out)
+    return (out / "dataset" / "glyphs.html").read_text(encoding="utf-8")
