@@ -12,6 +12,7 @@ import pytest
 
 from benchmark.metrics import operating, thresholds
 from reports import ReportError, exports, packing, records
+from reports.analysis import thresholds as drifting
 from reports.analysis.results import Results
 from reports.html.rendering import Site
 from reports.html.threshold_pages import drift
@@ -75,6 +76,17 @@ def test_the_page_has_curves_and_tables(results: Results) -> None:
     far = results.thresholds.query("split == 3 and rate == 0.01 and fixed_on == 'nearest split'")
     assert table["false_accepts"].tolist() == pytest.approx([100 * far["false_accepts"].mean()], rel=1e-4)
     assert "figures/glyphs-accepts-0.01.svg" in made.files
+
+
+def test_a_row_with_one_split_is_not_drawn(results: Results) -> None:
+    """Its threshold would be fixed where it is used."""
+    some = results.runs[results.runs["split"] == 2].assign(method="other")
+    runs = pd.concat([results.runs, some], ignore_index=True)
+    found = drifting.collect(runs)
+    assert drifting.laddered(found, runs) == ["glyphs"]
+    assert set(drifting.cells(found, runs, "glyphs", 0.01, "false_accepts")["method"]) == {"margin"}
+    alone = found[found["method"] == "other"]
+    assert drifting.laddered(alone, runs) == []
 
 
 def test_the_export_and_packed_records_have_the_same(results: Results, folder: Path, tmp_path: Path) -> None:

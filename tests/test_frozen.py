@@ -35,6 +35,7 @@ from reports.analysis import frozen, pretraining
 from reports.analysis.results import Results
 from reports.html.frozen_pages import untrained
 from reports.html.rendering import Site
+from reports.selection import USUAL
 from tests import tiny_sweep
 from tests.pictures import Drawing
 from tests.sample_records import make_record
@@ -216,3 +217,11 @@ def test_the_board_of_frozen_networks(results: Results) -> None:
     for text in ("Frozen networks on cars", "LVD-142M", "curated", "90.0M", "<svg"):
         assert text in page
     assert "curated" in exports.export(results, "frozen", "csv")
+
+
+def test_what_training_adds_is_told_on_the_default_split_where_no_ladder_is_trained(results: Results) -> None:
+    runs = results.runs[(results.runs["base_method"] == "frozen") | results.runs["kind"].isin(USUAL)]
+    rows = frozen.collect(Results(runs, with_published=False), "recall@1").set_index("backbone")
+    assert rows["what"].unique().tolist() == ["AGS of recall@1"]
+    assert rows["gain"].to_dict() == pytest.approx({"small": 0.4, "large": 0.2, "old": 0.5})
+    assert rows["best"].unique().tolist() == ["margin on the default split"]

@@ -18,6 +18,10 @@ COLUMNS = ["dataset", "metric", "what", "backbone", "protocol", "source", "score
            "pooling", "dim", "pretraining", "contamination", "images_per_second", "device", "pareto", "best", "gain"]
 
 
+Scores = dict[tuple[str, ...], float]
+"""By method, protocol, backbone and source."""
+
+
 def pareto(scores: Sequence[float], costs: Sequence[float]) -> list[bool]:
     """Which rows no other beats in score at the same or less cost, nor in cost at the same or a better score.
 
@@ -33,7 +37,8 @@ def collect(results: Results, metric: str) -> pd.DataFrame:
     """One row a dataset and frozen backbone; see COLUMNS. `gain` is the best trained method's score less this one's.
 
     The score is AGS where the ladder is whole, else the score on the default split, else the mean over its splits; of a
-    dataset the same for all.
+    dataset the same for all. Where no trained row has that score, the gain is that on the default split, and `best`
+    says so.
     """
     runs = results.runs[results.runs[metric].notna()] if metric in results.runs else results.runs.iloc[:0]
     rows: list[dict[str, Any]] = []
@@ -42,9 +47,10 @@ def collect(results: Results, metric: str) -> pd.DataFrame:
         if frozen.empty:
             continue
         what, scored = _scored(here, metric)
-        trained = {key: score for key, score in scored.items() if key[0] not in ("random",) and not key[0].startswith(
-            METHOD) and score == score}
-        best = max(trained, key=lambda key: trained[key], default=None)
+        compared, where = scored, ""
+        if not _trained(scored):
+            compared, where = _usual(here, metric), " on the default split"
+        best = max(_trained(compared), key=lambda key: compared[key], default=None)
         own = []
         for key, group in frozen.groupby(["method", "protocol", "backbone", "source"], sort=True):
             score = scored.get(tuple(map(str, key)), float("nan"))
@@ -60,22 +66,38 @@ def collect(results: Results, metric: str) -> pd.DataFrame:
                 "resolution": facts.get("resolution"), "pooling": facts.get("pooling"), "dim": facts.get("dim"),
                 "pretraining": ", ".join(seen), "contamination": contamination(tested, seen),
                 "images_per_second": newest.get("cost:embed_images_per_second"), "device": newest["device"],
-                "best": results.labels.get(best, best[0]) if best else None,
-                "gain": trained[best] - score if best else None})
+                "best": results.labels.get(best, best[0]) + where if best else None,
+                "gain": compared[best] - compared.get(tuple(map(str, key)), float("nan")) if best else None})
         rows += _marked(own)
     return pd.DataFrame(rows, columns=[*COLUMNS, "method"])
 
 
-def _scored(here: pd.DataFrame, metric: str) -> tuple[str, dict[tuple[str, ...], float]]:
-    """What a dataset's score is, and that of each row: mean over seeds."""
+def _trained(scored: Scores) -> Scores:
+    """Those of rows that were trained."""
+    return {key: score for key, score in scored.items()
+            if key[0] != "random" and not key[0].startswith(METHOD) and score == score}
+
+
+def _groups(here: pd.DataFrame) -> dict[tuple[str, ...], pd.DataFrame]:
     keys = ["method", "protocol", "backbone", "source"]
-    groups = {tuple(map(str, key)): group for key, group in here.groupby(keys, sort=True)}
+    return {tuple(map(str, key)): group for key, group in here.groupby(keys, sort=True)}
+
+
+def _usual(here: pd.DataFrame, metric: str) -> Scores:
+    """The score of each row on the default split: mean over seeds."""
+    scores = {key: group.loc[group["kind"].isin(USUAL), metric].dropna() for key, group in _groups(here).items()}
+    return {key: float(values.mean()) for key, values in scores.items() if len(values)}
+
+
+def _scored(here: pd.DataFrame, metric: str) -> tuple[str, Scores]:
+    """What a dataset's score is, and that of each row: mean over seeds."""
+    groups = _groups(here)
     whole = {key: aggregate.ags_per_seed(group, metric)["ags"].dropna() for key, group in groups.items()}
     if any(len(values) for values in whole.values()):
         return f"AGS of {metric}", {key: float(values.mean()) for key, values in whole.items() if len(values)}
-    usual = {key: group.loc[group["kind"].isin(USUAL), metric].dropna() for key, group in groups.items()}
-    if any(len(values) for values in usual.values()):
-        return f"{metric} on the default split", {k: float(v.mean()) for k, v in usual.items() if len(v)}
+    usual = _usual(here, metric)
+    if usual:
+        return f"{metric} on the default split", usual
     return f"mean {metric}", {key: float(group[metric].mean()) for key, group in groups.items()}
 
 
@@ -107,9 +129,9 @@ def table(rows: pd.DataFrame, dataset: str) -> Table:
                Column("resolution", "Pixels", "number", digits=0), Column("pooling", "Pooling"),
                Column("images_per_second", "Images/s", "number", "The whole embedding pass, images from the disk", 0),
                Column("pretraining", "Pretrained on"),
-               Column("contamination", "Saw the test set", "text", "images: images of this dataset are in its "
+               Column("contamination", "Seen before", "text", "images: images of this dataset are in its "
                       "pretraining set; curated: that was gathered by likeness to this dataset; "
-                      "relatives: other classes of its kind are in it; web: it may be in it"),
+                      "relatives: others of its kind are in it; web: it may be in it"),
                *(Column(key, head) for key, head in (("protocol", "Protocol"), ("device", "Device"))
                  if here[key].nunique() > 1)]
     return Table(f"frozen-{dataset}", f"Frozen networks on {dataset}: {what}", tuple(columns), here, marked=True)

@@ -52,18 +52,22 @@ def _whole(kept: Any) -> bool:
 
 
 def cells(found: pd.DataFrame, runs: pd.DataFrame, dataset: str, rate: float, measure: str) -> pd.DataFrame:
-    """The rungs of a dataset as `aggregate.rung_scores` has them, of a measure at the nearest split's threshold."""
+    """The rungs of a dataset as `aggregate.rung_scores` has them, of a measure at the nearest split's threshold.
+
+    A row with one split is left out: its threshold is its own and drifts nowhere.
+    """
     here = found[(found["dataset"] == dataset) & (found["rate"] == rate) & (found["fixed_on"] == NEAREST)]
     board = here.groupby([*ROW, "split"], sort=True)[measure].agg(score="mean", std="std", n="count").reset_index()
     facts = runs[runs["dataset"] == dataset].groupby([*ROW, "split"])[["frd", "kind", "label", "baseline"]].first()
     board = board.merge(facts.reset_index(), on=[*ROW, "split"])
+    board = board[board.groupby(ROW)["split"].transform("size") > 1]
     return board.sort_values([*ROW, "frd", "split"], kind="stable").reset_index(drop=True)
 
 
 def laddered(found: pd.DataFrame, runs: pd.DataFrame) -> list[str]:
-    """The datasets with at least two rungs that keep thresholds."""
+    """The datasets of which a row keeps thresholds on at least two rungs."""
     single = set(runs.loc[is_union(runs), "dataset"])
-    counts = found.groupby("dataset")["split"].nunique()
+    counts = found.groupby(["dataset", *ROW])["split"].nunique().groupby("dataset").max()
     return [str(name) for name, count in counts.items() if count > 1 and name not in single]
 
 
