@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from methods.backbones import names
 from methods.backbones.convolutions import replace_strided_depthwise
@@ -260,8 +261,17 @@ def skeleton(name: str) -> Backbone:
     >>> skeleton("vit_large").dim
     1024
     """
-    with torch.device("meta"):
+    with torch.device("meta"), Unfilled():
         return create(name)
+
+
+class Unfilled(TorchFunctionMode):
+    """Leaves out what would fill tensors in place, most of the time that a network without memory takes to make."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.__name__ in ("uniform_", "normal_", "fill_", "zero_", "erfinv_", "mul_", "add_", "clamp_"):
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **(kwargs or {}))
 
 
 def select(text: str) -> list[str]:
