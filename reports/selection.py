@@ -175,8 +175,9 @@ def is_union(frame: pd.DataFrame) -> pd.Series:
 
 
 def on_ladder(frame: pd.DataFrame) -> pd.DataFrame:
-    """The runs that belong to a ladder of at least two rungs."""
-    return frame[~is_union(frame) & frame["ladder"].map(lambda rungs: len(rungs or ()) > 1).astype(bool)]
+    """The runs along a ladder: of datasets that were run on at least two of its rungs."""
+    rungs = frame.groupby("dataset")["split"].transform("nunique")
+    return frame[~is_union(frame) & (rungs > 1) & frame["ladder"].map(lambda known: len(known or ()) > 1).astype(bool)]
 
 
 Overrides = dict[str, list[Any]]

@@ -115,7 +115,7 @@ def test_exports_do_not_depend_on_the_names_of_datasets(both: tuple[Results, Res
 def test_pages_are_made_of_datasets_called_like_columns(tmp_path: Path) -> None:
     names = ["covered", "mean", "rank", "method"]
     home = site.build(write_runs(tmp_path / "runs", names), LOST, tmp_path / "site").parent
-    head = (home / "data" / "ags-recall-1.csv").read_text().splitlines()[0].split(",")
+    head = (home / "data" / "ags-demo-recall-1.csv").read_text().splitlines()[0].split(",")
     assert {"ags:mean", "mean", "ags:rank", "rank", "ags:method", "method", "covered"} <= set(head)
     assert all((home / "dataset" / f"{name}.html").is_file() for name in names)
 
@@ -146,8 +146,8 @@ def test_an_override_is_named_in_every_title_page_and_export(tmp_path: Path) -> 
             assert CHANGED in exports.export(results, name, form), (name, form)
     assert CHANGED in exports.export(results, "ags", "macros")
     home = site.build(results, LOST, tmp_path / "site").parent
-    for page in ("index.html", "dataset/cars.html", "method/margin.html", "data/ags-recall-1.csv", "data/runs.csv",
-                 "data/cars-recall-1.csv"):
+    for page in ("index.html", "dataset/cars.html", "method/margin.html", "data/ags-oodml-recall-1.csv",
+                 "data/runs.csv", "data/cars-recall-1.csv"):
         assert CHANGED in (home / page).read_text(), page
 
 

@@ -143,7 +143,7 @@ def test_a_cut_board_is_built_again_byte_for_byte(tmp_path: Path) -> None:
     (home / "v2026.1.json").write_text(json.dumps(facts))
     done = say("check", home / "v2026.1.json")
     assert done.exit_code == 1
-    assert "tables: data/ags-recall-1.csv differs" in done.output
+    assert "tables: data/ags-demo-recall-1.csv differs" in done.output
 
 
 BOARDS = sorted((Path(__file__).resolve().parents[1] / "reports/data/boards").glob("*.json"))

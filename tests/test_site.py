@@ -167,7 +167,7 @@ def test_every_number_of_a_board_is_in_its_csv(pages: dict[str, Page], built: Pa
 
 
 def test_incomplete_and_failed_runs_are_shown_as_such(pages: dict[str, Page]) -> None:
-    shown = [row for row in pages["index.html"].rows["table-ags-recall-1"] if len(row) > 1]
+    shown = [row for row in pages["index.html"].rows["table-ags-demo-recall-1"] if len(row) > 1]
     rows = {row[1].strip(): row for row in shown}
     assert rows["diva"][0] == "–"
     assert "1/8" in rows["diva"]

@@ -85,7 +85,7 @@ def test_one_seed_prints_no_bar_and_says_so(runs: Path, tmp_path: Path) -> None:
     assert "a single seed says nothing of the chance of training" in texts["index.html"]
     assert "There is one seed" in texts["statistics.html"]
     home = (built / "index.html").read_text()
-    table = home[home.index('id="table-ags-recall-1"'):]
+    table = home[home.index('id="table-ags-demo-recall-1"'):]
     order = re.findall(r'method/([a-z-]+)\.html', table[:table.index("</table>")])
     assert order.index("supcon") > order.index("npair")
     assert order.index("diva") > order.index("supcon")

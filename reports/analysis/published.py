@@ -89,10 +89,14 @@ def _row(method: str, backbone: str, **more: Any) -> dict[str, Any]:
             "base_method": method, "baseline": False, **more}
 
 
+ROUNDED = 0.051
+"""Distances are printed with one digit."""
+
+
 def differs(runs: pd.DataFrame, dataset: str, ladder: bool = True) -> str:
     """Why runs on a dataset are not to be held against the papers' numbers; empty if nothing is known against it.
 
-    The dataset must have as many images as theirs and, for an AGS, the ladder as many rungs.
+    The dataset must have as many images as theirs and, for an AGS, the ladder must be theirs, by its distances.
     """
     here = runs[runs["dataset"] == dataset]
     if dataset not in IMAGES or here.empty:
@@ -100,9 +104,12 @@ def differs(runs: pd.DataFrame, dataset: str, ladder: bool = True) -> str:
     images = int((here["train_images"] + here["test_images"]).max())  # of some rungs classes are removed
     if images != sum(IMAGES[dataset]):
         return f"{dataset} has {images:,} images here and {sum(IMAGES[dataset]):,} there"
-    rungs, theirs = max(map(len, here["ladder"])), (read("oodml_split_fid")["dataset"] == dataset).sum()
-    if ladder and theirs and rungs > 1 and rungs != theirs:
-        return f"the ladder of {dataset} has {rungs} rungs here and {theirs} there"
+    ours, theirs = max(here["ladder"], key=len), read("oodml_split_fid").query("dataset == @dataset")["fid"].tolist()
+    known = [frd for _, frd in ours if frd is not None]
+    if ladder and theirs and len(known) > 1 and (
+            len(known) != len(theirs) or max(abs(a - b) for a, b in zip(sorted(known), theirs)) > ROUNDED):
+        return (f"the ladder of {dataset} has {len(known)} rungs at distances from {min(known):.1f} to "
+                f"{max(known):.1f} here and {len(theirs)} from {theirs[0]} to {theirs[-1]} there")
     return ""
 
 

@@ -31,8 +31,8 @@ def home(site: Site, studies: Sequence[StudyProgress] = ()) -> None:
         for metric in site.metrics:
             board = results.ags(metric, protocol)
             if len(board):
-                name = f"ags-{metric}" if len(results.protocols) == 1 else f"ags-{protocol}-{metric}"
-                table = replace(tables.ags_table(board, metric), name=name)
+                # by its protocol even where there is but one, so that a link stays true when another comes
+                table = replace(tables.ags_table(board, metric), name=f"ags-{protocol}-{metric}")
                 by_metric.append((metric, site.table(table, site.sparks(metric))))
         if by_metric:
             boards.append((protocol, tables.differing(results.ags(by_metric[0][0], protocol)), by_metric))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ from reports.analysis.results import Results
 from tests.sample_records import write_sample
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-RECORDS = Path(__file__).parents[2] / "reports" / "data" / "records"
+ROOT = Path(__file__).parents[2]
 METHODS = {"frozen": 0.23, "margin": 0.66, "s2sd": 0.73, "proxyanchor": 0.70, "multisimilarity": 0.7}
 
 
@@ -35,9 +36,12 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site of the records that come with the project: a ladder and a union on several backbones, one split."""
+    """The site of the records that `make pages` publishes: a ladder and a union on several backbones, one split."""
     work = tmp_path_factory.mktemp("published")
-    result = CliRunner().invoke(report, ["--records", str(RECORDS), "--work", str(work)])
+    chosen = re.search(r"^PUBLISHED := (.*)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert chosen
+    records_of = [str(ROOT / part) if part.startswith("reports/") else part for part in chosen[1].split()]
+    result = CliRunner().invoke(report, [*records_of, "--work", str(work)])
     assert result.exit_code == 0, result.output
     return work / "leaderboard"
 

@@ -25,7 +25,7 @@ def test_the_first_screen_tells_the_result(page: Any, published: Path) -> None:
     visit(page, published, "index.html")
     for selector in (".hero .lead", ".hero svg.lines", f"{BOARD} tbody tr:not(.group)"):
         assert bottom(page, selector) < 900, selector
-    board = pd.read_csv(published / "data" / "ags-recall-1.csv")
+    board = pd.read_csv(published / "data" / "ags-glyphs-recall-1.csv")
     best, told = board[board["rank"] == 1].iloc[0], page.locator(".hero .lead").inner_text()
     assert told.startswith(best["method"])
     assert f"{100 * best['nearest']:.1f} %" in told
@@ -172,7 +172,7 @@ def test_sorting_a_union_leads_with_the_better_group(page: Any, published: Path)
 def test_a_link_opened_in_the_same_tab_takes_effect(page: Any, built: Path) -> None:
     visit(page, built, "index.html")
     before = methods(page)
-    page.evaluate("() => { location.hash = '#sort.ags-recall-1=mean&filter.ags-recall-1=s2sd'; }")
+    page.evaluate("() => { location.hash = '#sort.ags-demo-recall-1=mean&filter.ags-demo-recall-1=s2sd'; }")
     page.wait_for_function("() => document.querySelector('[data-filter]').value === 's2sd'")
     assert {name.split(" ")[0] for name in methods(page)} == {"s2sd"}
     page.go_back()
@@ -192,7 +192,7 @@ def test_the_metric_follows_a_link_and_changes_the_curve(page: Any, built: Path)
     assert not page.locator("[data-board='glyphs-recall-1']").is_visible()
     page.go_back()
     page.wait_for_url("**/index.html*")
-    assert page.locator("[data-board='ags-map-1000']").is_visible()
+    assert page.locator("[data-board='ags-demo-map-1000']").is_visible()
 
 
 def test_what_is_pinned_is_compared(page: Any, built: Path) -> None:
@@ -244,8 +244,9 @@ def test_download_and_csv_are_one_file_and_numbers_are_numbers(page: Any, publis
         with page.expect_download() as download:
             page.locator(f"{BOARD} {selector}").click()
         saved.append((download.value.suggested_filename, Path(download.value.path()).read_bytes()))
-    assert saved[0] == saved[1] == ("ags-recall-1.csv", (published / "data" / "ags-recall-1.csv").read_bytes())
-    whole = pd.read_csv(published / "data" / "ags-recall-1.csv")
+    file = published / "data" / "ags-glyphs-recall-1.csv"
+    assert saved[0] == saved[1] == (file.name, file.read_bytes())
+    whole = pd.read_csv(file)
     page.locator(f"{BOARD} [data-copy]").click()
     page.wait_for_function("() => document.getElementById('announce').textContent.startsWith('Copied')")
     lines = page.evaluate("() => navigator.clipboard.readText()").splitlines()

@@ -19,7 +19,7 @@ def visit(page: Any, built: Path, path: str) -> None:
     page.goto(f"{built.as_uri()}/{path}")
 
 
-BOARD = "[data-board='ags-recall-1']"
+BOARD = "[data-board^='ags-'][data-board$='-recall-1']"
 
 
 def methods(page: Any, board: str = BOARD) -> list[str]:
@@ -80,7 +80,7 @@ def test_rows_are_filtered_by_text_and_by_facet(page: Any, built: Path) -> None:
     visit(page, built, "index.html")
     page.locator(f"{BOARD} [data-filter]").fill("s2sd")
     assert {name.split(" ")[0] for name in methods(page)} == {"s2sd"}
-    assert "filter.ags-recall-1=s2sd" in page.url
+    assert "filter.ags-demo-recall-1=s2sd" in page.url
     page.locator(f"{BOARD} [data-filter]").fill("")
     page.locator(f"{BOARD} [data-menu=level] summary").click()
     page.locator(f"{BOARD} [data-menu=level] input[value=reported]").check()
@@ -94,9 +94,9 @@ def test_the_metric_is_switched_everywhere_and_kept(page: Any, built: Path) -> N
     visit(page, built, "index.html")
     page.get_by_role("button", name="map@1000").first.click()
     assert not page.locator(BOARD).is_visible()
-    assert page.locator("[data-board='ags-map-1000']").is_visible()
+    assert page.locator("[data-board='ags-demo-map-1000']").is_visible()
     visit(page, built, page.url.rpartition("/")[2])
-    assert page.locator("[data-board='ags-map-1000']").is_visible()
+    assert page.locator("[data-board='ags-demo-map-1000']").is_visible()
 
 
 def test_datasets_are_taken_away_and_the_mean_follows(page: Any, built: Path) -> None:
@@ -143,7 +143,7 @@ def test_columns_are_hidden_and_rows_pinned(page: Any, built: Path) -> None:
 
 
 def test_what_is_shown_is_copied_and_saved(page: Any, built: Path) -> None:
-    visit(page, built, "index.html#filter.ags-recall-1=margin&hide.ags-recall-1=seconds")
+    visit(page, built, "index.html#filter.ags-demo-recall-1=margin&hide.ags-demo-recall-1=seconds")
     for form, start in (("csv", "rank,method,mean"), ("md", "| Rank | Method | Mean"), ("latex", "% needs")):
         page.locator(f"{BOARD} [data-format]").select_option(form)
         page.locator(f"{BOARD} [data-copy]").click()
@@ -298,8 +298,8 @@ def test_pages_read_without_scripts(browser: Any, built: Path) -> None:
     context = browser.new_context(java_script_enabled=False)
     opened = context.new_page()
     opened.goto(f"{built.as_uri()}/index.html")
-    assert opened.locator("[data-board='ags-recall-1'] tbody tr").first.is_visible()
-    assert opened.locator("[data-board='ags-map-1000'] tbody tr").first.is_visible()
+    assert opened.locator("[data-board='ags-demo-recall-1'] tbody tr").first.is_visible()
+    assert opened.locator("[data-board='ags-demo-map-1000'] tbody tr").first.is_visible()
     assert not opened.locator(".tools").first.is_visible()
     context.close()
 
