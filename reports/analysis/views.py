@@ -59,10 +59,11 @@ def _rung_board(results: Results, dataset: str, metric: str) -> Board:
     board = aggregate.ags_board(results.runs[results.runs["dataset"] == dataset], metric)
     by, splits = ("ags", dataset), rungs_of(cells)["split"].tolist()
     if not board.column(*by)["score"].notna().any():
-        facts = aggregate.facts_of_rows(results.runs[results.runs["dataset"] == dataset])
+        runs = results.runs[results.runs["dataset"] == dataset]
+        facts = aggregate.facts_of_rows(runs)
         rows = [facts[key] | {"covered": 1, "cells": 1} for key in
                 cells[ROW].drop_duplicates().itertuples(index=False, name=None)]
-        board = Board.of(rows, [])
+        board = Board.of(rows, [], selection.overrides_text(runs["overrides"], most=3))
         by = ("rung", str(selection.usual(rungs_of(cells))["split"].iloc[0])) if splits else by
     numbers = {key: number for number, key in zip(board.rows.index, board.keys)}
     scores = cells.assign(row=[numbers[key] for key in cells[ROW].itertuples(index=False, name=None)],
@@ -91,22 +92,25 @@ def heat_table(results: Results, dataset: str, metric: str) -> Table:
     """Method x rung with the AGS of the dataset: one row a method, one column a split, in order of distance."""
     board = rung_board(results, dataset, metric)
     frame, rungs = board.wide(), rungs_of(results.cells(dataset, metric))
-    note = "Columns are headed by the Fréchet distance of their split. " if rungs["frd"].notna().any() else ""
+    several = len(rungs) > 1
+    note = ("Columns are headed by the Fréchet distance of their split. " if several and rungs["frd"].notna().any()
+            else "")
     method, *rest = row_columns(frame)
     columns = [Column("rank", "Rank", "rank"), method]
     if board.parts("ags"):
         whole = Column(key_of("ags", dataset), "AGS", "score", f"Area under {metric} over the normalised distance")
         columns += [whole, *gain_column(frame, whole)]
-    elif len(rungs):
+    elif several:
         note += f"No row has a whole ladder: ranked by the score on split {selection.usual(rungs)['split'].iloc[0]}. "
     for split, frd, kind in zip(rungs["split"], rungs["frd"], rungs["kind"]):
         mark = " (default)" if kind == "default" else ""
-        columns.append(Column(f"rung:{split}", distance(frd, split), "score",
+        columns.append(Column(f"rung:{split}", distance(frd, split) if several else metric, "score",
                               f"Split {split}{mark}, {metric}", heat=True))
     columns += [*regime_column(frame), *rest]
     note += "Ranks and bold are within a protocol. " if frame["board"].nunique() > 1 else ""
     note += bar_note(frame, [column.key for column in columns if column.kind == "score"]) + overrides_note(board)
-    caption = f"{metric} of each method on each split of {dataset}"
+    where = "each split" if several else f"the {' '.join(rungs['kind'])} split"
+    caption = f"{metric} of each method on {where} of {dataset}"
     return Table(f"{dataset}-{metric}", caption, tuple(columns), frame, note, grouped=by_network(frame))
 
 
