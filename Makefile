@@ -46,7 +46,7 @@ notebook: $(WORK)/own_data.ipynb ## Execute the notebook in examples/ into WORK
 $(WORK)/own_data.ipynb: examples/own_data.ipynb $(READY)
 	$(VENV)/bin/python -m pip install --quiet --editable '.[docs]'
 	mkdir -p $(WORK)
-	PATH=$(abspath $(VENV)/bin):$$PATH $(VENV)/bin/jupyter-execute --timeout 600 --output $(abspath $@) $<
+	COLUMNS=100 PATH=$(abspath $(VENV)/bin):$$PATH $(VENV)/bin/jupyter-execute --timeout 600 --output $(abspath $@) $<
 
 PACKS ?= $(wildcard reports/data/submissions/*/)
 submissions: $(READY) ## Check the submitted packs, or PACKS: every score is computed again

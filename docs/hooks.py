@@ -192,7 +192,14 @@ def notebook(path: Path) -> str:
     for part in json.loads(path.read_text(encoding="utf-8"))["cells"]:
         source = "".join(part["source"])
         parts.append(source if part["cell_type"] == "markdown" else f"```python\n{source}\n```")
-        for output in part.get("outputs", []):
-            text = output.get("text") or output.get("data", {}).get("text/plain", "")
-            parts.append(f"```text\n{''.join(text).rstrip()}\n```")
+        if text := printed(part.get("outputs", [])):
+            parts.append(f"```text\n{text}\n```")
     return "\n\n".join(parts) + "\n"
+
+
+def printed(outputs: list[dict[str, Any]]) -> str:
+    """What a terminal would show at the end: progress bars write over themselves, and finished ones are left out."""
+    texts = ["".join(output["text"]) if "text" in output else "".join(output["data"]["text/plain"]) + "\n"
+             for output in outputs if "text" in output or "text/plain" in output.get("data", {})]
+    lines = [line.rstrip("\r").rpartition("\r")[2] for line in "".join(texts).split("\n")]
+    return "\n".join(line for line in lines if "%|" not in line).rstrip()

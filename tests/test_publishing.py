@@ -133,6 +133,15 @@ def test_a_checkout_that_is_not_installed_says_its_version(tmp_path: Path) -> No
     assert (done.stdout, done.stderr) == (f"oodml, version {oodml.__version__}\n", "")
 
 
+def test_the_output_of_a_notebook_is_what_a_terminal_shows() -> None:
+    pytest.importorskip("mkdocs")
+    from docs.hooks import printed
+
+    bars = [{"text": ["\rdecoding:   0%|  | 0/9"]}, {"text": "\rdecoding: 100%|##| 9/9\r\nsound\r\n"}]
+    assert printed([*bars, {"data": {"text/plain": ["a table"]}}, {"data": {"image/png": ""}}]) == "sound\na table"
+    assert printed([]) == ""
+
+
 def formulas() -> dict[str, str]:
     """Every line of a formula in the docstrings of methods, with one method that has it."""
     return {line: name for name in methods.names()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ def command(workspace: Workspace, dataset: str | None, ladder: str | None, seeds
     name = pinned.named(ladder, dataset, workspace)
     results = evaluate_ladder(workspace.writable(), dataset=name, seeds=parse_ids(seeds, "--seed"), **arguments)
     if len(results) > 1:
-        for note in dict.fromkeys(note for one in results for note in one.notes):
+        for note in _alike([list(one.notes) for one in results]):
             click.echo(f"note: {note}")
         for line in summary(results, MEASURES[:1] + RETRIEVAL[4:6]):
             click.echo(line)
@@ -71,6 +72,19 @@ def command(workspace: Workspace, dataset: str | None, ladder: str | None, seeds
             click.echo(f"{name:{width}}" + "".join(cells))
     click.echo(f"record: {result.path} (submitted)")
     click.echo(_beside(result.path))
+
+
+def _alike(notes: list[list[str]]) -> list[str]:
+    """The first of the notes that differ in their numbers alone, with how many results had one.
+
+    >>> _alike([["3 of 9 images", "odd"], ["3 of 9 images"], ["4 of 9 images"]])
+    ['3 of 9 images (alike on 2 more)', 'odd']
+    """
+    groups: dict[str, list[str]] = {}
+    for one in notes:
+        for key, note in {re.sub(r"\d+(\.\d+)?", "#", note): note for note in one}.items():
+            groups.setdefault(key, []).append(note)
+    return [same[0] + (f" (alike on {len(same) - 1} more)" if same[1:] else "") for same in groups.values()]
 
 
 def _beside(path: Path) -> str:
