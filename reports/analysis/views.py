@@ -48,8 +48,8 @@ def rungs_of(cells: pd.DataFrame) -> pd.DataFrame:
 def rung_board(results: Results, dataset: str, metric: str) -> Board:
     """The board of one dataset: `ags`, and the score on each split as `rung`, ranked within protocol and network.
 
-    Ranked by AGS, or by the score on the default split where no row has a whole ladder; with intervals, rank ranges
-    and tie groups.
+    Ranked by AGS, or by the score on the default split where no trained row has a whole ladder; with intervals, rank
+    ranges and tie groups.
     """
     return results.once(("rungs", dataset, metric), lambda: _rung_board(results, dataset, metric))
 
@@ -58,7 +58,7 @@ def _rung_board(results: Results, dataset: str, metric: str) -> Board:
     cells = results.cells(dataset, metric)
     board = aggregate.ags_board(results.runs[results.runs["dataset"] == dataset], metric)
     by, splits = ("ags", dataset), rungs_of(cells)["split"].tolist()
-    if not board.column(*by)["score"].notna().any():
+    if not board.column(*by)["score"][~board.rows["baseline"].astype(bool)].notna().any():
         runs = results.runs[results.runs["dataset"] == dataset]
         facts = aggregate.facts_of_rows(runs)
         rows = [facts[key] | {"covered": 1, "cells": 1} for key in
@@ -101,7 +101,8 @@ def heat_table(results: Results, dataset: str, metric: str) -> Table:
         whole = Column(key_of("ags", dataset), "AGS", "score", f"Area under {metric} over the normalised distance")
         columns += [whole, *gain_column(frame, whole)]
     elif several:
-        note += f"No row has a whole ladder: ranked by the score on split {selection.usual(rungs)['split'].iloc[0]}. "
+        usual = selection.usual(rungs)["split"].iloc[0]
+        note += f"No trained row has a whole ladder: ranked by the score on split {usual}. "
     for split, frd, kind in zip(rungs["split"], rungs["frd"], rungs["kind"]):
         mark = " (default)" if kind == "default" else ""
         columns.append(Column(f"rung:{split}", distance(frd, split) if several else metric, "score",
