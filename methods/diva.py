@@ -63,7 +63,7 @@ class DiVA(Method):
                                              cub=(0.75, 1.25, 1.25, 1.25), cars=(0.5, 1.5, 1.5, 1.5))
         momentum: float = setting(0.9, "ooDML, released runs")
         temperature: float = setting(0.01, "ooDML, released runs (T)")
-        keys: int = setting(3240, "ooDML, released runs: 30 batches of 108")
+        keys: int = setting(3240, "ooDML, released code: 30 batches of 108, 70 on SOP", sop=7560)
         cutoff: float = setting(0.5, "Milbich et al. 2020, released code")
         limit: float = setting(1.4, "Milbich et al. 2020, released code")
         permuted_intra_released: bool = setting(True, "ooDML, released code; Milbich et al. 2020: within a class")

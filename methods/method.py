@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -131,6 +131,11 @@ class Method(nn.Module):
     def misfit(cls, backbone: nn.Module) -> str:
         """Why this method cannot stand on a backbone, in one line; empty if it can."""
         return ""
+
+    @classmethod
+    def base_changes(cls, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """What it sets of its base objective, given settings of its own; what the base does not have is passed over."""
+        return {}
 
     def __init__(self, backbone: nn.Module, objective: Objective, dim: int, settings: Any = None) -> None:
         super().__init__()

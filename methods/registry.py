@@ -14,7 +14,7 @@ import re
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,6 +91,15 @@ class Entry:
                 if not (settings.__dataclass_fields__[key].metadata.get("later")
                         and value == settings.__dataclass_fields__[key].default)}
 
+    def as_trained(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Settings of the method and of its base in one, as training takes them and records hold them.
+
+        >>> get("s2sd").as_trained({"own_beta_rate": False, "beta_rate": 50.0})
+        {'own_beta_rate': False, 'beta_rate': 1.0}
+        """
+        changes = {} if self.base is None else self.cls.base_changes(settings)  # type: ignore[attr-defined]
+        return {key: changes.get(key, value) for key, value in settings.items()}
+
     def space(self) -> dict[str, Any]:
         """What `oodml tune` searches of its settings and of those of its objective, by METHOD.SETTING.
 
@@ -146,7 +155,10 @@ class Entry:
         base = self.base
         objective = None
         if base is not None:
-            objective = base.cls(base.settings() if base_settings is None else base_settings, classes, dim)
+            typed = base.settings() if base_settings is None else base_settings
+            changes = self.cls.base_changes(dataclasses.asdict(settings))  # type: ignore[attr-defined]
+            typed = dataclasses.replace(typed, **{key: new for key, new in changes.items() if hasattr(typed, key)})
+            objective = base.cls(typed, classes, dim)
         return self.cls(backbone, objective, dim, settings)  # type: ignore[call-arg, return-value]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -84,10 +84,12 @@ class S2SD(Method):
     def misfit(cls, backbone: nn.Module) -> str:
         return needs_map(backbone)
 
+    @classmethod
+    def base_changes(cls, settings: Mapping[str, Any]) -> dict[str, Any]:
+        return {} if settings.get("own_beta_rate", True) else {"beta_rate": 1.0}  # of the targets too, its siblings
+
     def __init__(self, backbone: Backbone, objective: Objective, dim: int, settings: Any = None) -> None:
         super().__init__(backbone, objective, dim, settings)
-        if not self.settings.own_beta_rate and hasattr(objective.settings, "beta_rate"):
-            objective.settings = dataclasses.replace(objective.settings, beta_rate=1.0)  # the targets' too: siblings
         width = backbone.local_dim if self.settings.pool else backbone.dim
         self.targets = nn.ModuleList(Target(width, t, objective.sibling(t)) for t in self.settings.targets)
         self.steps = Counter()

@@ -14,6 +14,9 @@ Scores are fractions in CSV and JSON, percent with one decimal elsewhere. The ti
     frozen     dataset metric what backbone protocol source score parameters resolution pooling dim pretraining
                contamination images_per_second device pareto best gain   (what: which score it is)
     structure  dataset split frd method protocol backbone source seed, the metric, then a column for each measure
+    tuning     method dataset budget diverged choice default chosen gain test test_gain spread worst, one row a search
+               of `oodml tune`   (default and chosen are validation scores, spread is their deviation over the trials)
+    trials     method dataset protocol backbone split number settings state score chosen run, one row a configuration
     runs       one row a run, every plain column of the records
     queries    one row a query of a run that kept them: dataset split split_hash method protocol backbone source seed
                identity query (its place on the test side) class counted first_hit (rank; 0: none looked at) map@r
@@ -27,13 +30,13 @@ each, `overrides`, names the keys in which the runs of a row differ from the fil
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pandas as pd
 
 from reports import ReportError
 from reports.aggregate import Board
-from reports.analysis import frozen, views, wise
+from reports.analysis import frozen, tuning, views, wise
 from reports.analysis.results import Results
 from reports.records import metrics
 from reports.selection import ROW, USUAL, on_ladder
@@ -179,6 +182,15 @@ def _macros(results: Results, tidy: pd.DataFrame, name: str, metric: str) -> str
         differs = f" ({row['overrides']})" if row["overrides"] else ""
         lines[key] = f"{100 * row[value]:.1f}", one_line(" ".join(map(str, words)) + differs)
     return "".join(f"\\newcommand{{\\{key}}}{{{text}}} % {about}\n" for key, (text, about) in sorted(lines.items()))
+
+
+def searched(searches: Sequence[tuning.Search], name: str, form: str) -> str:
+    """What `oodml tune` tried and chose, the tables `tuning` and `trials`, in one of the formats but macros."""
+    if not searches:
+        raise ReportError(f"nothing was tuned, so there is no table '{name}'; `oodml tune` makes it")
+    if form not in formats.FORMATS:
+        raise ReportError(f"the table '{name}' has the formats {', '.join(formats.FORMATS)}, not '{form}'")
+    return formats.render({"tuning": tuning.board, "trials": tuning.trials}[name](searches), form)
 
 
 def tidy_table(results: Results, name: str, metric: str = "recall@1") -> pd.DataFrame:

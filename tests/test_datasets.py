@@ -13,6 +13,7 @@ from PIL import Image
 
 from benchmark import datasets
 from benchmark.commands.datasets import command
+from benchmark.data import class_sizes
 from benchmark.data.contact_sheet import contact_sheet
 from benchmark.datasets.reading import NotThere, safe
 from benchmark.utils.errors import UserError
@@ -297,6 +298,24 @@ def test_show_counts_and_draws_a_sheet(tmp_path):
     with Image.open(sheet) as image:
         assert image.width > 8 * 96
         assert len(image.getcolors(1 << 24)) > 1000
+
+
+def test_the_sizes_of_training_classes_are_drawn_by_dataset(tmp_path):
+    layouts.cub(tmp_path / "cub", (3, 5, 2, 4))
+    layouts.cars(tmp_path / "cars", (6, 1, 2, 2))
+    union = datasets.load("union:cub,cars", tmp_path)
+    counted = {name: [] for name in union.domain_names}
+    for name in union.train_classes:
+        images = union.of_classes((name,))
+        counted[union.domain_names[union.domains[images[0]]]].append(len(images))
+    assert {name: list(each) for name, each in class_sizes.sizes(union).items()} == {
+        name: sorted(each, reverse=True) for name, each in counted.items()}
+    out = tmp_path / "figures" / "sizes.svg"
+    words = ["--data", str(tmp_path), "show", "union:cub,cars", "--sizes"]
+    result = CliRunner().invoke(command, [*words, str(out)])
+    assert result.exit_code == 0, result.output
+    assert f"cub: {sum(counted['cub'])} images of {len(counted['cub'])} classes" in out.read_text()
+    assert "can be .png" in str(CliRunner().invoke(command, [*words, "sizes.txt"]).exception)
 
 
 def test_a_sheet_names_the_image_that_it_cannot_show(tmp_path):

@@ -225,3 +225,23 @@ def test_what_training_adds_is_told_on_the_default_split_where_no_ladder_is_trai
     assert rows["what"].unique().tolist() == ["AGS of recall@1"]
     assert rows["gain"].to_dict() == pytest.approx({"small": 0.4, "large": 0.2, "old": 0.5})
     assert rows["best"].unique().tolist() == ["margin on the default split"]
+
+
+def test_frozen_networks_are_drawn_against_the_best_and_the_worst_trained_row(tmp_path: Path) -> None:
+    strengths = {("frozen", "a"): 0.5, ("frozen", "b"): 0.4, ("margin", "a"): 0.7, ("triplet", "a"): 0.6,
+                 ("arcface", "a"): 0.65}
+    for (method, network), score in strengths.items():
+        for split in range(1, 6):
+            made = make_record("glyphs", split, method, 0, score - split / 50,
+                               backbone={"name": network, "weights": "w"})
+            records.write(tmp_path / f"{method}{network}{split}", {**made, "identity": f"{method}{network}{split}" * 4})
+    results = Results(records.collect(tmp_path), with_published=False)
+    cells = frozen.with_extremes(results.cells("glyphs", "recall@1"))
+    assert {label.partition(" · ")[0] for label in cells["label"]} == {
+        "a", "b", "best trained: margin", "worst trained: triplet"}
+    assert len(cells) == 4 * 5
+    made = Site(results, pd.DataFrame())
+    untrained(made)
+    made.finish()
+    assert "Frozen networks along the ladder of glyphs" in str(made.files["figures/glyphs-frozen-curve.svg"])
+    assert "the best and the worst trained row" in str(made.files["frozen.html"])

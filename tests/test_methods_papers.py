@@ -9,9 +9,10 @@ import pytest
 import torch
 
 import methods
-from benchmark.config import plan
+from benchmark.config import overrides, plan
 from benchmark.config.plan import Overrides
 from benchmark.config.spec import RunSpec
+from benchmark.runs import worker
 from benchmark.training import train
 from methods import Method
 from methods.checks import example
@@ -154,9 +155,9 @@ OODML: dict[str, dict[str, dict[str, Any]]] = {
                       "cars": {"weight": 0.2, "every": 10, "hidden": 100},
                       "sop": {"weight": 0.02, "every": 200, "hidden": 50}},
     "uniform-prior/base": {name: {"beta": 1.2} for name in ("cub", "cars", "sop")},
-    "diva": {"cub": {"decorrelation": 1500.0, "shared": 0.3, "selfsimilarity": 0.3, "intra": 0.3},
-             "cars": {"decorrelation": 100.0, "shared": 0.15, "selfsimilarity": 0.15, "intra": 0.15},
-             "sop": {"decorrelation": 150.0, "shared": 0.2, "selfsimilarity": 0.2, "intra": 0.2}},
+    "diva": {"cub": {"decorrelation": 1500.0, "shared": 0.3, "selfsimilarity": 0.3, "intra": 0.3, "keys": 30 * 108},
+             "cars": {"decorrelation": 100.0, "shared": 0.15, "selfsimilarity": 0.15, "intra": 0.15, "keys": 30 * 108},
+             "sop": {"decorrelation": 150.0, "shared": 0.2, "selfsimilarity": 0.2, "intra": 0.2, "keys": 70 * 108}},
     "diva/base": {name: {"beta": 1.2} for name in ("cub", "cars", "sop")},
     "s2sd": {"cub": {"weight": 50.0, "feature_weight": 50.0, "pool": True, "delay": 0},
              "cars": {"weight": 50.0, "feature_weight": 50.0, "pool": True, "delay": 0},
@@ -234,6 +235,19 @@ def test_all_boundaries_of_s2sd_train_at_the_network_s_rate() -> None:
         assert set(betas) == {"objective.beta", *(f"targets.{i}.objective.beta" for i in range(len(method.targets)))}
         assert list(betas.values()) == pytest.approx([rate] * len(betas))
         assert rates["backbone"] == rates["head"] == rates["targets"] == 1e-5
+
+
+def test_the_record_of_s2sd_holds_the_rate_at_which_its_boundaries_train() -> None:
+    """The spec, by which a run is known, stays as it was; records of either kind do not differ from the file."""
+    spec = resolved("oodml", "cub", "s2sd")
+    assert spec.base_settings["beta_rate"] == 50.0
+    facts = worker._method_facts(spec, built(spec))
+    assert facts["settings"]["beta_rate"] == 1.0
+    protocol = spec.protocol.identity()
+    for kept in (facts["settings"], {**spec.settings, **spec.base_settings}):
+        assert overrides.of_run(protocol, "s2sd", "cub", kept) == {}
+    at_its_own = {**facts["settings"], "own_beta_rate": True, "beta_rate": 50.0}
+    assert set(overrides.of_run(protocol, "s2sd", "cub", at_its_own) or {}) == {"s2sd.own_beta_rate", "s2sd.beta_rate"}
 
 
 @pytest.mark.parametrize("dataset", ["uml", "uml-4", "cub", "inshop"])

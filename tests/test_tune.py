@@ -12,6 +12,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
@@ -298,6 +300,31 @@ def test_the_report_has_a_page_of_it(made: Workspace) -> None:
     path.write_text(path.read_text()[:-40])
     with pytest.raises(ReportError, match=r"tiny\.json is damaged"):
         tuning.read([made.root])
+
+
+def test_the_tables_are_exported(made: Workspace, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Budget, choice and gain as CSV, read back and held against the file of the search; LaTeX has them in percent."""
+    searches = tuning.read([made.root])
+    cli.main(["export", "--table", "tuning", "--work", str(made.root), "--out", str(tmp_path / "t.csv")])
+    frame = pd.read_csv(tmp_path / "t.csv")
+    assert frame["method"].tolist() == [one["method"] for one in searches]
+    assert frame["budget"].tolist() == [3, 3]
+    assert frame["gain"].tolist() == pytest.approx([one["score"] - one["default_score"] for one in searches])
+    assert frame["choice"].tolist() == [tuning.settings_text(one["chosen"]) for one in searches]
+    scores = [[trial["score"] for trial in one["trials"]] for one in searches]
+    assert frame["spread"].tolist() == pytest.approx([np.std(each, ddof=1) for each in scores])
+    capsys.readouterr()
+    cli.main(["export", "--table", "tuning", "--format", "latex", "--work", str(made.root)])
+    said = capsys.readouterr().out
+    assert f"{100 * searches[0]['score']:.1f}" in said
+    assert r"\toprule" in said
+    cli.main(["export", "--table", "trials", "--format", "json", "--work", str(made.root)])
+    assert [row["score"] for row in json.loads(capsys.readouterr().out)["rows"]] == pytest.approx(
+        [score for each in scores for score in each])
+    for words, text in ((["--datasets", "cub"], "nothing was tuned"), (["--format", "macros"], "has the formats csv,")):
+        with pytest.raises(SystemExit):
+            cli.main(["export", "--table", "tuning", *words, "--work", str(made.root)])
+        assert text in capsys.readouterr().err
 
 
 def test_show_prints_the_space(capsys: pytest.CaptureFixture[str]) -> None:

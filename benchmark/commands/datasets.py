@@ -92,9 +92,11 @@ def _sizes(counts: Counts) -> tuple[str, str, str]:
 @click.argument("name")
 @click.option("--sheet", type=click.Path(dir_okay=False, path_type=Path),
               help="Write a contact sheet of sampled images to this PNG [embedded datasets: WORK/NAME-contact.png].")
+@click.option("--sizes", type=click.Path(dir_okay=False, path_type=Path),
+              help="Draw how many images its training classes have into this file (.png, .svg, .pdf).")
 @workspace_options
 @columns_option
-def show(workspace: Workspace, name: str, sheet: Path | None) -> None:
+def show(workspace: Workspace, name: str, sheet: Path | None, sizes: Path | None) -> None:
     """Where a dataset comes from, its tree and its counts."""
     from benchmark import datasets
     from benchmark.data.contact_sheet import contact_sheet
@@ -129,6 +131,10 @@ def show(workspace: Workspace, name: str, sheet: Path | None) -> None:
         click.echo("before anything is learnt, Recall@1 on the default test classes: "
                    f"raw pixels {100 * baseline.raw_pixel_recall(index, store):.0f} %, frozen EfficientNet-Lite0 "
                    f"{100 * baseline.frozen_recall(index, store, workspace):.0f} %")
+    if sizes is not None:
+        from benchmark.data import class_sizes
+
+        click.echo(f"sizes of classes: {class_sizes.draw(index, sizes)}")
     if sheet is None and dataset.embedded:
         sheet = workspace.writable().root / f"{index.name}-contact.png"
     if sheet is not None:

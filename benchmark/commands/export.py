@@ -12,7 +12,7 @@ from benchmark.utils.workspace import Workspace, workspace_options
 @click.command(name="export")
 @click.option("--table", "name", default="ags", show_default=True,
               type=click.Choice(["ags", "ladder", "uml", "recall", "fewshot", "thresholds", "frozen", "wise",
-                                 "structure", "runs", "queries"]),
+                                 "structure", "tuning", "trials", "runs", "queries"]),
               help="Which table.")
 @click.option("--format", "form", default="csv", show_default=True,
               type=click.Choice(["csv", "latex", "md", "json", "text", "macros", "parquet"]),
@@ -40,8 +40,14 @@ def command(workspace: Workspace, name: str, form: str, place: str | None, hub: 
     from benchmark.config import overrides
     from benchmark.data import pinned
     from reports import exports, records, sharing
+    from reports.analysis import tuning
     from reports.analysis.results import Results
 
+    if name in ("tuning", "trials") and not place:
+        searches = tuning.read(folders or (workspace.root,))
+        chosen = [one for one in searches if datasets is None or one["dataset"] in datasets.split(",")]
+        _put(exports.searched(chosen, name, form), out)
+        return
     frame, _ = records.scan_checked(folders or (workspace.runs,), datasets.split(",") if datasets else None)
     results = Results(frame, with_published=published != "hidden", rank_published=published == "ranked",
                       derive=overrides.of_run, pinned=pinned.known(frame["dataset"]), ladders=ladders)
@@ -51,14 +57,25 @@ def command(workspace: Workspace, name: str, form: str, place: str | None, hub: 
             sharing.huggingface(rows, results.labels, hub)
         click.echo(f"wrote {sharing.write(files, out)} files below {out}")
         return
-    if out is None:
-        click.echo(exports.export(results, name, form, metric), nl=False)
+    if form == "parquet" and out is not None:
+        sharing.write_parquet(exports.tidy_table(results, name, metric), _file(out))
+        click.echo(f"wrote {out}")
         return
+    _put(exports.export(results, name, form, metric), out)
+
+
+def _file(out: Path) -> Path:
+    """A file that can be written, its folder made."""
     if out.is_dir():
         raise click.UsageError(f"--out {out} is a folder; name a file in it")
     out.parent.mkdir(parents=True, exist_ok=True)
-    if form == "parquet":
-        sharing.write_parquet(exports.tidy_table(results, name, metric), out)
-    else:
-        out.write_text(exports.export(results, name, form, metric), encoding="utf-8")
+    return out
+
+
+def _put(text: str, out: Path | None) -> None:
+    """A table to standard output or into a file."""
+    if out is None:
+        click.echo(text, nl=False)
+        return
+    _file(out).write_text(text, encoding="utf-8")
     click.echo(f"wrote {out}")

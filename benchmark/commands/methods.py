@@ -168,7 +168,9 @@ def _against_protocols(entry: Entry) -> None:
         objective = entry.objective
         if objective is not None:
             there = vars(objective.settings(**protocol.settings_of(name, objective)))
-            rates = {key: value for key, value in there.items() if key.endswith("_rate")}
+            own = vars(entry.settings(**protocol.settings_of(name, entry)))
+            rates = {key: value for key, value in entry.as_trained({**own, **there}).items()
+                     if key.endswith("_rate") and key in there}
             changes += [f"{key} {value:g} times lr: {value * special.lr:g}" for key, value in rates.items()
                         if value != 1]
         if special.batches and special.batches != entry.batches:

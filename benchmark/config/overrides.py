@@ -36,7 +36,7 @@ def of_run(protocol: dict[str, Any], method: str, dataset: str,
     except (UserError, methods.MethodError):
         return None
     pairs = [(key, file.get(key), value) for key, value in protocol.items()]
-    pairs += [(f"{method}.{key}", own.get(key), value)
-              for key, value in rates.of_record(entry, settings, protocol["lr"]).items()]
+    own, used = entry.as_trained(own), entry.as_trained(rates.of_record(entry, settings, protocol["lr"]))
+    pairs += [(f"{method}.{key}", own.get(key), value) for key, value in used.items()]
     # one of them may have been through JSON, which knows no tuples
     return {key: [before, now] for key, before, now in pairs if json.dumps(before) != json.dumps(now)}

@@ -261,8 +261,8 @@ def _pretrained(name: str, file: str | None, *, frozen_norm: bool | str) -> Back
 def _method_facts(spec: RunSpec, method: Method) -> dict[str, Any]:
     entry = methods.get(spec.method)
     return {"name": spec.method, "family": entry.family, "papers": list(entry.papers), "tags": list(entry.tags),
-            "summary": entry.summary, "cite": entry.cite, "settings": {**spec.settings, **spec.base_settings},
-            "trains": entry.trains,
+            "summary": entry.summary, "cite": entry.cite, "trains": entry.trains,
+            "settings": entry.as_trained({**spec.settings, **spec.base_settings}),
             "trainable_parameters": sum(p.numel() for p in method.parameters() if p.requires_grad),
             "total_parameters": sum(p.numel() for p in method.parameters())}
 

@@ -115,6 +115,23 @@ def _marked(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
+def with_extremes(cells: pd.DataFrame) -> pd.DataFrame:
+    """Of a ladder's cells those of its frozen networks, if there are two, and of the best and the worst trained row.
+
+    Rows count that have every rung; best and worst are by the mean over rungs. Their label says which they are.
+    """
+    whole = cells[cells.groupby("label")["split"].transform("nunique") == cells["split"].nunique()]
+    untrained = whole[whole["base_method"] == METHOD]
+    if untrained["label"].nunique() < 2 or cells["split"].nunique() < 2:
+        return cells.iloc[:0]
+    untrained = untrained.assign(label=untrained["backbone"], method=untrained["backbone"])
+    means = whole[~whole["baseline"].astype(bool)].groupby("label")["score"].mean().sort_values(kind="stable")
+    ends = {means.index[-1]: "best trained", means.index[0]: "worst trained"} if len(means) > 1 else {}
+    trained = [whole[whole["label"] == label].assign(label=f"{said}: {label}", method=f"{said}: {label}")
+               for label, said in ends.items()]
+    return pd.concat([untrained, *trained], ignore_index=True)
+
+
 def table(rows: pd.DataFrame, dataset: str) -> Table:
     """The frozen networks of a dataset, the best first."""
     here = rows[rows["dataset"] == dataset].drop(columns="method")  # a row is a network, and links to no method

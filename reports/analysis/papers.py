@@ -13,7 +13,7 @@ import pandas as pd
 from scipy.stats import kendalltau
 
 from reports import aggregate, selection
-from reports.analysis import catalogue, printed
+from reports.analysis import catalogue, fewshot, printed
 from reports.analysis.catalogue import Item
 from reports.analysis.printed import PARTS, Cell, Sought
 from reports.selection import ROW
@@ -209,6 +209,10 @@ def _scores(runs: pd.DataFrame, sought: Sought) -> Iterable[float]:
     place, metric = sought.place, sought.metric
     if place == "ags":
         return aggregate.ags_per_seed(runs, metric)["ags"] if metric in runs else []
+    if place == "fewshot":
+        shots, use = sought.part.split()
+        adapted = fewshot.collect(runs[runs["split"].eq(sought.split)])
+        return adapted.loc[adapted["shots"].eq(int(shots)) & adapted["metric"].eq(metric), use]
     if place == "harmonic":
         columns = [f"domain:{part}:{metric}" for part in PARTS[sought.dataset]]
         parts = runs.reindex(columns=columns).astype(float).dropna()

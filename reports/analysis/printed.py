@@ -21,8 +21,8 @@ METRICS = {"map": "map@c_released", "map@1000": "map@1000_released", "spectral_d
 class Sought(NamedTuple):
     """What must have been measured: on which split of a dataset (`place`), of which method, with which settings.
 
-    The places: `default`, `rung`, `ags`, `distance`, `structure` of a dataset; of a union `part`, `whole` and
-    `harmonic` of one network, `ensemble` and `members` of dataset-specific ones.
+    The places: `default`, `rung`, `fewshot`, `ags`, `distance`, `structure` of a dataset; of a union `part`, `whole`
+    and `harmonic` of one network, `ensemble` and `members` of dataset-specific ones.
     """
 
     place: str
@@ -86,6 +86,14 @@ def _ags(row: Row) -> Iterator[Cell]:
 def _ladder(row: Row) -> Iterator[Cell]:
     sought = Sought("rung", row["dataset"], _metric(row), row["method"], split=int(row["split"]))
     yield Cell((row["method"],), (row["metric"], f"split {row['split']}"), row["value"], "", sought)
+
+
+def _few_shot(row: Row) -> Iterator[Cell]:
+    """Of networks that trained on three quarters of the classes; `part` says how many shots, and before or after."""
+    sought = Sought("fewshot", row["dataset"], _metric(row), row["method"], settings=(("validation", True),),
+                    split=int(row["split"]), part=f"{row['shots']} {row['use']}")
+    yield Cell((f"{row['shots']}-shot", "adapted" if row["use"] == "few" else "before", row["method"]),
+               (row["metric"], f"split {row['split']}"), row["value"], row["std"], sought)
 
 
 def _default_distance(row: Row) -> Iterator[Cell]:
@@ -182,7 +190,8 @@ def _union(row: Row) -> str:
 
 
 _READERS: dict[str, Callable[[Row], Iterator[Cell]]] = {
-    "oodml_ags": _ags, "oodml_ladder": _ladder, "oodml_default_vs_iid_fid": _default_distance,
+    "oodml_ags": _ags, "oodml_ladder": _ladder, "oodml_fewshot": _few_shot,
+    "oodml_default_vs_iid_fid": _default_distance,
     "oodml_split_fid": _distance, "revisiting_methods": _objective, "revisiting_batch_samplers": _objective,
     "revisiting_architectures": _architecture, "revisiting_sop": _state_of_the_art, "crt_results": _residual,
     "crt_ablation": _residual_ablation, "crt_structure": _residual_structure, "uml_results": _universal,

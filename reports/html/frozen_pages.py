@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from reports.analysis import frozen
+from reports.figures import drawing, ladders
 from reports.figures import frozen as figures
 from reports.html.rendering import Site, slug
 
@@ -17,6 +20,19 @@ def untrained(site: Site) -> None:
         several = here["parameters"].notna().sum() > 1
         parts.append({"dataset": dataset, "table": site.table(frozen.table(rows, str(dataset))),
                       "figure": site.figure(figures.front(here, name, f"Frozen networks on {dataset}"), name)
-                      if several else None})
+                      if several else None, "curve": _along(site, str(dataset))})
     if parts:
         site.later("frozen.html", "Frozen", parts=parts)
+
+
+def _along(site: Site, dataset: str) -> dict[str, Any] | None:
+    """Two frozen networks or more along a ladder, with the best and the worst trained row (ooDML, figure 6)."""
+    metric = site.metrics[0]
+    cells = frozen.with_extremes(site.results.cells(dataset, metric))
+    if not len(cells):
+        return None
+    name = f"{slug(dataset)}-frozen-curve"
+    # grey is what frozen networks are elsewhere, where they are the floor of others
+    look = drawing.styles(sorted(cells["label"].unique()))
+    return site.figure(ladders.ladder_curve(cells.assign(baseline=False), look, name,
+                                            f"Frozen networks along the ladder of {dataset}", metric), name)
