@@ -177,7 +177,8 @@ def api() -> str:
 
 
 def changes() -> str:
-    return (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    """The changelog; a line above a list is its heading, and Markdown for pages wants an empty line between them."""
+    return re.sub(r"^(\w.*)\n(?=- )", r"**\1**\n\n", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), flags=re.M)
 
 
 def own_method() -> str:

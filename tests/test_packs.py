@@ -270,3 +270,12 @@ def test_workspace_is_not_needed_to_check(home: Path, monkeypatch: pytest.Monkey
     assert pack_check.problems(home / "two" / "mine") == []
     assert not list(tmp_path.iterdir())
     assert Workspace.at().root == Path("work")
+
+
+PUBLISHED = sorted((Path(records.__file__).parent / "data/submissions").glob("*/"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.name)
+def test_a_published_pack_is_sound(path: Path) -> None:
+    assert not pack_check.problems(path)
