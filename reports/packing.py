@@ -101,6 +101,39 @@ def pack(folders: Iterable[Path | str], out: Path, datasets: list[str] | None = 
     return written, len(frame)
 
 
+CELL = ["dataset", "split_hash", "method", "protocol", "backbone", "seed"]
+"""What two runs share of which one can stand for the other in a gallery."""
+
+
+def add_galleries(folders: Iterable[Path | str], out: Path) -> tuple[list[Path], int]:
+    """Adds galleries of `oodml inspect` to the packed records of the same cells; (the files, how many were added).
+
+    For records whose weights are gone: their cells are trained again, and a gallery says so. The records stay as they
+    are.
+    """
+    frame, known = scan_checked(folders)[0], scan(out)[0]
+    homes = dict(zip(known[CELL].itertuples(index=False, name=None), zip(known["path"], known["identity"])))
+    added: dict[str, dict[str, Any]] = {}
+    for run, cell in zip(frame["path"], frame[CELL].itertuples(index=False, name=None)):
+        content = packed.beside(run, galleries.NAME)
+        if content is None:
+            continue
+        if cell not in homes:
+            raise ReportError(f"{run} has a gallery, but {out} has no record of {cell[2]} on {cell[0]} with the same "
+                              "classes, protocol, backbone and seed to add it to")
+        (path, identity), record = homes[cell], read(run)
+        if record["identity"] != identity:
+            content |= {"again": {"device": record["cost"]["device"], "date": record["provenance"]["date"][:10]}}
+        added.setdefault(os.path.dirname(path), {})[os.path.basename(path)] = content
+    if not added:
+        raise ReportError("none of these runs has a gallery; `oodml inspect` makes them where weights were kept")
+    for file, contents in added.items():
+        entries = {name: entry | {"beside": entry["beside"] | ({galleries.NAME: contents[name]} if name in contents
+                                                               else {})} for name, entry in packed.read(file).items()}
+        Path(file).write_text(packed.to_text(entries.values()), encoding="utf-8")
+    return [Path(file) for file in sorted(added)], sum(map(len, added.values()))
+
+
 def packed_texts(frame: pd.DataFrame) -> dict[str, dict[str, str]]:
     """For each dataset the files METHOD.runs.jsonl, with what they share, as text."""
     found: dict[str, dict[str, str]] = {}

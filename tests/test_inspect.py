@@ -26,7 +26,7 @@ from benchmark.utils.errors import UserError
 from benchmark.utils.files import write_json
 from benchmark.utils.workspace import Workspace
 from methods.layers.prompts import PromptPool
-from reports import packing, records
+from reports import ReportError, packing, records, site
 from reports.analysis import galleries
 from reports.analysis.results import Results
 from tests.sample_records import make_record
@@ -187,6 +187,35 @@ def test_a_frozen_network_without_pretraining_cannot_be_made_again(workspace: Wo
 def test_pictures_of_other_datasets_stay_out_of_records() -> None:
     shown = {name for name in datasets.names() if datasets.get(name).embedded}
     assert {name.split("-")[0] for name in shown} == {"glyphs"}
+
+
+def test_galleries_of_cells_trained_again_are_added_to_records_that_stay(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        records.write(tmp_path / "old" / str(seed), make_record("glyphs", 1, "margin", seed, 0.5))
+    packing.pack([tmp_path / "old"], tmp_path / "packed")
+    before = records.collect(tmp_path / "packed")
+    made = make_record("glyphs", 1, "margin", 1, 0.6) | {"identity": "f" * 64}
+    records.write(tmp_path / "new" / "a", made)
+    with pytest.raises(ReportError, match="oodml inspect"):
+        packing.add_galleries([tmp_path / "new"], tmp_path / "packed")
+    image = io.BytesIO()
+    Image.new("L", (4, 4)).save(image, "PNG")
+    shown = {"schema": 1, "right": 0.6, "classes": {"1": "a"}, "rows": [["1", [["1", 1.0]]]],
+             "images": {"1": base64.b64encode(image.getvalue()).decode()}}
+    write_json(tmp_path / "new" / "a" / galleries.NAME, shown)
+    (file,), count = packing.add_galleries([tmp_path / "new"], tmp_path / "packed")
+    assert (file.name, count) == ("margin.runs.jsonl", 1)
+    after = records.collect(tmp_path / "packed")
+    pd.testing.assert_frame_equal(before, after)
+    results = Results(after)
+    known = galleries.collect(results.runs)
+    assert known["seed"].tolist() == [1]
+    assert known["gallery"].iloc[0].again == "cpu"
+    site.build(results, records.failures(tmp_path / "packed"), tmp_path / "site")
+    assert "trained again for this gallery on cpu" in (tmp_path / "site" / "gallery.html").read_text(encoding="utf-8")
+    records.write(tmp_path / "new" / "a", made | {"seed": 7})
+    with pytest.raises(ReportError, match="no record of margin on glyphs"):
+        packing.add_galleries([tmp_path / "new"], tmp_path / "packed")
 
 
 def test_a_damaged_gallery_is_left_out(tmp_path: Path) -> None:

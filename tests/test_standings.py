@@ -67,6 +67,20 @@ def test_scores_and_what_is_kept_are_those_of_the_runs(results: Results) -> None
         assert lines.loc[("glyphs-union", "union"), "score"] == pytest.approx(harmonic_mean(domains))
 
 
+def test_a_protocol_with_one_ladder_has_no_mean_over_ladders(tmp_path: Path) -> None:
+    """Another protocol has another ladder: the mean of either is the ladder's own score, which stands there already."""
+    write_sample(tmp_path, {"margin": 0.6, "s2sd": 0.7}, ("glyphs", "cars"), seeds=1, union=False)
+    frame = records.collect(tmp_path)
+    frame["protocol"] = frame["dataset"]
+    known = standings.standings(Results(frame))
+    assert set(known["kind"]) == {"ladder"}
+
+
+def test_a_baseline_is_not_called_a_floor(built: Path) -> None:
+    for page in built.glob("method/*.html"):
+        assert "floor" not in re.findall(r'<p class="eyebrow">(.*?)</p>', page.read_text(encoding="utf-8"))[0], page
+
+
 def test_rivals_are_of_the_same_backbone_and_next_in_the_ranking(results: Results) -> None:
     known = standings.standings(results)
     (line,) = [one for one in standings.headline(known, "puma") if one["kind"] == "union"]

@@ -26,9 +26,11 @@ def command() -> None:
 @click.option("--datasets", help="Only these datasets, separated by commas.")
 @click.option("--study", "studies", multiple=True, metavar="NAME",
               help="A study whose runs these are: the leaderboard then says how far it is. May be repeated.")
+@click.option("--galleries", is_flag=True, help="Only add the galleries of `oodml inspect` to what OUT has of the same "
+              "cells: for records whose weights are gone, trained again. Their scores stay.")
 @workspace_options
 def pack(workspace: Workspace, out: Path, folders: tuple[Path, ...], datasets: str | None,
-         studies: tuple[str, ...]) -> None:
+         studies: tuple[str, ...], galleries: bool) -> None:
     """Write the finished runs to OUT/DATASET/METHOD.runs.jsonl, a line a run, their ladders to OUT/splits, and
     what `oodml tune` chose for them to OUT/tune.
 
@@ -39,6 +41,10 @@ def pack(workspace: Workspace, out: Path, folders: tuple[Path, ...], datasets: s
     from reports import packing
     from reports.analysis import progress
 
+    if galleries:
+        files, count = packing.add_galleries(folders or (workspace.runs,), out)
+        click.echo(f"added {count} galleries to {', '.join(str(path) for path in files)}")
+        return
     written, runs = packing.pack(folders or (workspace.runs,), out, datasets.split(",") if datasets else None)
     written += _ladders(workspace, out)
     written += [progress.write(out, _asked(name, workspace)) for name in studies]

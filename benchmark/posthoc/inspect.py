@@ -161,7 +161,9 @@ def typical(results: Results) -> list[Path]:
     for dataset, rows in board.groupby("board", sort=True):
         ranked = standings.in_order(rows)
         frozen = results.runs.loc[results.runs["base_method"] == "frozen", "label"]
-        labels = [*ranked[:1], *ranked[len(ranked) // 2:][:1], *rows.loc[rows["label"].isin(frozen), "label"][:1]]
+        alike = rows["network"].isin(rows.loc[rows["label"].isin(ranked), "network"]) | (not ranked)
+        frozen = rows.loc[alike & rows["label"].isin(frozen), "label"]
+        labels = [*ranked[:1], *ranked[len(ranked) // 2:][:1], *frozen[:1]]
         ends = sorted(results.ladders[str(dataset)], key=lambda rung: rung[1])
         for label in dict.fromkeys(labels):
             for split in (ends[0][0], ends[-1][0]):

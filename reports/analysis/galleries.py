@@ -26,6 +26,8 @@ class Gallery:
 
     rows: list[tuple[str, str, list[tuple[str, str, bool, float]]]]
     right: float
+    again: str = ""
+    """The device on which the cell was trained again for the gallery, where it is not of the record's own network."""
 
 
 def collect(runs: pd.DataFrame) -> pd.DataFrame:
@@ -51,7 +53,7 @@ def _rows(content: Any) -> list[tuple[Any, ...]]:
         found = [(images[one], classes[one], classes[one] == classes[query], similarity)
                  for one, similarity in neighbours]
         rows.append((images[query], classes[query], found))
-    return [(Gallery(rows, float(content["right"])),)]
+    return [(Gallery(rows, float(content["right"]), str(content.get("again", {}).get("device", ""))),)]
 
 
 def chosen(known: pd.DataFrame, standing: pd.DataFrame) -> list[dict[str, Any]]:

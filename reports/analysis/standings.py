@@ -28,11 +28,11 @@ def standings(results: Results) -> pd.DataFrame:
     the rows that are ranked in the same network.
     """
     lines: list[dict[Any, Any]] = []
-    several = len(results.laddered) > 1
     for metric in results.metrics:
-        if several:
-            for protocol in results.protocols:
-                lines += _lines(results, results.ags(metric, protocol), ("mean", ""), metric, "all ladders", "mean")
+        for protocol in results.protocols:
+            board = results.ags(metric, protocol)
+            if len(board.parts("ags")) > 1:
+                lines += _lines(results, board, ("mean", ""), metric, "all ladders", "mean")
         for dataset in results.datasets:
             board = views.rung_board(results, dataset, metric)
             if board.parts("ags"):
@@ -101,8 +101,12 @@ def headline(known: pd.DataFrame, label: str) -> list[dict[Any, Any]]:
 
 
 def in_order(lines: pd.DataFrame) -> list[str]:
-    """The labels of one board, best first: those with a rank, or by the farthest split where no ladder is whole."""
+    """The labels of one board, best first: those with a rank, or by the farthest split where no ladder is whole.
+
+    Of several networks, which are not ranked against each other, the one with most of them.
+    """
     ranked = lines[lines["rank"].notna()].sort_values(["score", "label"], ascending=[False, True])
+    ranked = ranked[ranked["network"].isin(ranked["network"].mode()[:1])]
     if ranked.empty:
         trained = lines[~lines["baseline"].astype(bool) & lines["farthest"].notna()]
         ranked = trained.sort_values(["farthest", "label"], ascending=[False, True])

@@ -37,14 +37,19 @@ class Style:
 
 
 def styles(labels: Sequence[str], baselines: Sequence[str] = (), methods: Mapping[str, str] | None = None,
-           rankings: Sequence[Sequence[str]] = ()) -> dict[str, Style]:
+           rankings: Sequence[Sequence[str]] = (), backbones: Mapping[str, str] | None = None) -> dict[str, Style]:
     """A style for each label: rows of one method have one hue, the best eight of a ranking different ones if they can.
+
+    Further rows of a method have other markers; those of one backbone, which share a figure, are also dashed.
 
     >>> look = styles([f"m{i}" for i in range(20)], rankings=[["m9", "m8"], ["m8", "m0"]])
     >>> [look[label].number for label in ("m9", "m8", "m0")]
     [0, 1, 0]
     >>> [each.number for each in styles(["a · x", "a · y"], methods={"a · x": "a", "a · y": "a"}).values()]
     [0, 0]
+    >>> look = styles(["a 1", "a 2"], methods={"a 1": "a", "a 2": "a"}, backbones={"a 1": "x", "a 2": "y"})
+    >>> look["a 2"].dash, look["a 1"].marker == look["a 2"].marker
+    ('', False)
     """
     hues: dict[str, int] = {}
     for ranking in (*rankings, labels):
@@ -53,13 +58,14 @@ def styles(labels: Sequence[str], baselines: Sequence[str] = (), methods: Mappin
             eight = order[start:start + len(HUES)]
             free = [hue for hue in range(len(HUES)) if hue not in {hues.get(method) for method in eight}]
             hues |= {method: free.pop(0) for method in eight if method not in hues}
-    looks, rows, places = {}, Counter[str](), {method: i for i, method in enumerate(hues)}
+    looks, rows, places = {}, Counter[tuple[str, ...]](), {method: i for i, method in enumerate(hues)}
     for label in labels:
         method = (methods or {}).get(label, label)
         hue, place = hues[method], places[method]
-        marker = MARKERS[(hue + place // len(HUES)) % len(MARKERS)]
-        looks[label] = Style(HUES[hue], marker, STROKES[rows[method] % 4], hue)
-        rows[method] += 1
+        network = (method, (backbones or {}).get(label, ""))
+        marker = MARKERS[(hue + place // len(HUES) + rows[(method,)]) % len(MARKERS)]
+        looks[label] = Style(HUES[hue], marker, STROKES[rows[network] % 4], hue)
+        rows.update([(method,), network])
     return looks | {label: Style(GREY, "", "3 3" if i % 2 else "2 3", -2) for i, label in enumerate(baselines)}
 
 

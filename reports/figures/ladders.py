@@ -109,7 +109,7 @@ def rank_flips(cells: pd.DataFrame, look: dict[str, Style], name: str, title: st
 
 def size_bias(board: pd.DataFrame, sizes: dict[str, int], look: dict[str, Style], name: str, title: str,
               metric: str) -> str:
-    """Score on each part of a union, less the mean over methods, against the number of its training images.
+    """Score on each part of a union, less the mean over methods, in the order of their training images.
 
     A line that rises to the right is a method that favours large datasets more than the others do.
     """
@@ -117,11 +117,11 @@ def size_bias(board: pd.DataFrame, sizes: dict[str, int], look: dict[str, Style]
     keys = [key_of("recall", part) for part in parts]
     rows = board[~board["baseline"].astype(bool) & board[keys].notna().all(axis=1)]
     mean = rows[keys].mean().to_numpy(float)
-    sized = np.log([sizes[part] for part in parts])
-    places = ((sized - sized[0]) / ((sized[-1] - sized[0]) or 1.0)).tolist()
+    places = np.linspace(0, 1, len(parts)).tolist()  # at true scale parts of one size would stand in one place
     lines = [_line(rows[rows["label"] == label], label, look, places, (100 * (scores - mean)).tolist())
              for label, scores in zip(rows["label"], rows[keys].to_numpy(float))]
-    axes = Axes(f"{metric}, points above the mean over methods", "training images of the part (logarithmic)",
+    axes = Axes(f"{metric}, points above the mean over methods",
+                "parts by their number of training images, in order and not to scale",
                 [(place, f"{part} {sizes[part]:,}") for place, part in zip(places, parts)], slanted=True, zero=True)
     about = f"{metric} of {len(lines)} methods on {', '.join(parts)}, by training size."
     return chart(_named(lines, rows), axes, name, title, about)

@@ -36,6 +36,8 @@ def spectra(panels: Sequence[Panel], name: str, title: str) -> str:
             axes.set_title(f"{panel.title}\n{panel.where}\n{TITLES[kind]}", loc="left", fontsize=7)
             axes.tick_params(length=0, labelsize=7)
             axes.minorticks_off()
+            for axis in (axes.xaxis, axes.yaxis):  # powers of ten would be written as formulas
+                axis.set_major_formatter(lambda value, _: f"{value:g}")
             axes.grid(True)
             axes.legend(fontsize=6.5, frameon=False, loc="lower left")
         names = ", ".join(panel.title for panel in panels)

@@ -94,7 +94,8 @@ class Site:
         rankings = [[label for label in results.label(rows) if label not in frozen]
                     for board in known for _, rows in board.groupby("network", sort=False)]
         return drawing.styles([label for label in dict.fromkeys(order) if label not in frozen], sorted(frozen),
-                              dict(zip(self.runs["label"], self.runs["method"])), rankings)
+                              dict(zip(self.runs["label"], self.runs["method"])), rankings,
+                              dict(zip(self.runs["label"], self.runs["backbone"])))
 
     def _facts(self) -> dict[str, Any]:
         """The line under the title: how much there is, how recent, from which code."""
