@@ -112,8 +112,8 @@ def _column(file: Path, image: str, label: str) -> list[Any]:
     for row, value in enumerate(labels):
         # -1 is how the hub marks a row of a test set whose label is kept secret
         if value is None or value == -1 or value == "" or not isinstance(value, (int, str)):
-            raise UserError(f"{file}, row {row}: its label is {value!r}, which is none; take the shard away, or name "
-                            "another column (--columns label=NAME)")
+            raise UserError(f"{file}, row {row}: its label is {value!r}, which names no class; take the shard away, or "
+                            "name another column (--columns label=NAME)")
     return labels
 
 
