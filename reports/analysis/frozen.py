@@ -140,15 +140,15 @@ def table(rows: pd.DataFrame, dataset: str) -> Table:
     columns = [Column("backbone", "Network"), Column("score", what, "score"),
                *([Column("gain", "Training adds", "gain", f"{best.iloc[0]}, the best trained row, less the frozen "
                          "network")] if len(best) else []),
+               Column("contamination", "Seen before", "text", "images: images of this dataset are in its "
+                      "pretraining set; curated: that was gathered by likeness to this dataset; "
+                      "relatives: others of its kind are in it; web: it may be in it"),
                Column("pareto", "Pareto", "text", "No other network has a better score at as few parameters, or at "
                       "such a speed on the same device"),
                Column("parameters", "Parameters", "number", digits=-1), Column("dim", "Dim", "number", digits=0),
                Column("resolution", "Pixels", "number", digits=0), Column("pooling", "Pooling"),
                Column("images_per_second", "Images/s", "number", "The whole embedding pass, images from the disk", 0),
                Column("pretraining", "Pretrained on"),
-               Column("contamination", "Seen before", "text", "images: images of this dataset are in its "
-                      "pretraining set; curated: that was gathered by likeness to this dataset; "
-                      "relatives: others of its kind are in it; web: it may be in it"),
                *(Column(key, head) for key, head in (("protocol", "Protocol"), ("device", "Device"))
                  if here[key].nunique() > 1)]
     return Table(f"frozen-{dataset}", f"Frozen networks on {dataset}: {what}", tuple(columns), here, marked=True)
