@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -53,7 +53,7 @@ def harmonic_mean(values: Iterable[float]) -> float:
 def ags_per_seed(frame: pd.DataFrame, metric: str = "recall@1") -> pd.DataFrame:
     """AGS of each dataset, row and seed, missing unless the seed has a score on every rung; `covered` of `rungs`."""
     keys = ["dataset", *ROW, "seed"]
-    runs = on_ladder(_having(frame, metric))
+    runs = on_ladder(_having(frame, metric), [*keys, "split", metric, "ladder"])
     by_seed: dict[tuple[Any, ...], dict[int, float]] = {}
     ladders = dict(zip(runs["dataset"], runs["ladder"]))
     for *head, split, score in runs[[*keys, "split", metric]].itertuples(index=False, name=None):
@@ -132,6 +132,11 @@ class Board:
         here = self.scores[(self.scores["statistic"] == statistic) & (self.scores["part"] == part)]
         return here.set_index("row").reindex(self.rows.index)
 
+    def columns(self) -> Iterator[tuple[tuple[str, str], pd.DataFrame]]:
+        """Every `column` of the board with its (statistic, part)."""
+        for (statistic, part), here in self.scores.groupby(["statistic", "part"], sort=False):
+            yield (statistic, part), here.set_index("row").reindex(self.rows.index)
+
     def assign(self, **facts: Any) -> Board:
         """The board with further facts of its rows."""
         return replace(self, rows=self.rows.assign(**facts))
@@ -146,8 +151,8 @@ class Board:
     def wide(self) -> pd.DataFrame:
         """One line a row: its facts, then `KEY`, `KEY:std`, `KEY:n` and so on of each score, see `key_of`."""
         columns = {}
-        for statistic, part in self.scores[["statistic", "part"]].drop_duplicates().itertuples(index=False, name=None):
-            cells, key = self.column(statistic, part), key_of(statistic, part)
+        for (statistic, part), cells in self.columns():
+            key = key_of(statistic, part)
             columns[key] = cells["score"]
             columns |= {f"{key}:{name}": cells[name] for name in cells.columns[3:]
                         if name != "coverage" or cells[name].notna().any()}
@@ -169,7 +174,9 @@ def key_of(statistic: str, part: str = "") -> str:
 def facts_of_rows(frame: pd.DataFrame) -> dict[Any, dict[str, Any]]:
     """What is known of each row apart from its scores, by ROW."""
     facts: dict[Any, dict[str, Any]] = {}
-    for key, group in typed(frame).groupby(ROW, sort=True):
+    frame = typed(frame)
+    told = [*ROW, "family", "base_method", "baseline", "overrides", "weights", "trains", "tags", "level"]
+    for key, group in frame[[name for name in told if name in frame]].groupby(ROW, sort=True):  # of hundreds of columns
         last = group.iloc[-1]
         facts[key] = {name: last[name] for name in (*ROW, "family", "base_method", "baseline")}
         # the backbone has a column of its own
@@ -193,22 +200,26 @@ def ags_board(frame: pd.DataFrame, metric: str = "recall@1") -> Board:
     rungs = dict(zip(seeds["dataset"], seeds["rungs"]))
     rows, scores = [], []
     held = held_against(seeds)
-    for number, (key, group) in enumerate(seeds.groupby(ROW, sort=True)):
+    of_rows: dict[tuple[Any, ...], dict[tuple[str, int], tuple[float, int]]] = {}
+    for dataset, *row, seed, value, covered, _ in seeds.itertuples(index=False, name=None):
+        of_rows.setdefault(tuple(row), {})[dataset, seed] = value, covered
+    for number, (key, known) in enumerate(sorted(of_rows.items())):
         board = held if held and key[3] == "submitted" else str(key[1])
-        datasets = needed[board]
-        values = group.pivot(index="seed", columns="dataset", values="ags").reindex(columns=datasets)
-        covered = group.groupby("dataset")["covered"].max().reindex(datasets, fill_value=0)
-        means = []
-        for dataset in datasets:
-            mean, *rest = spread(values[dataset])
+        datasets, own = needed[board], sorted({seed for _, seed in known})
+        cells = [[known.get((dataset, seed), (math.nan, 0)) for seed in own] for dataset in datasets]
+        means, reached = [], 0
+        for dataset, here in zip(datasets, cells):
+            mean, *rest = spread(value for value, _ in here)
+            most = max(covered for _, covered in here)
             means.append(mean)
-            scores.append((number, "ags", dataset, mean, *rest, f"{covered[dataset]}/{rungs[dataset]}"))
-        reached, cells = int(covered.sum()), sum(rungs[dataset] for dataset in datasets)
-        scores.append((number, "mean", "", float(np.mean(means)),
-                       *spread(float(np.mean(row)) for row in values.to_numpy())[1:], f"{reached}/{cells}"))
-        rows.append(facts[key] | {"covered": reached, "cells": cells, "board": board})
-    ladders = on_ladder(frame)
-    return ranked(Board.of(rows, scores, overrides_text(ladders["overrides"], most=3)), ("mean", ""), ("board",))
+            reached += most
+            scores.append((number, "ags", dataset, mean, *rest, f"{most}/{rungs[dataset]}"))
+        whole = sum(rungs[dataset] for dataset in datasets)
+        of_seeds = (float(np.mean([value for value, _ in seed])) for seed in zip(*cells))
+        scores.append((number, "mean", "", float(np.mean(means)), *spread(of_seeds)[1:], f"{reached}/{whole}"))
+        rows.append(facts[key] | {"covered": reached, "cells": whole, "board": board})
+    changed = on_ladder(frame, ["overrides"])["overrides"]
+    return ranked(Board.of(rows, scores, overrides_text(changed, most=3)), ("mean", ""), ("board",))
 
 
 def held_against(rows: pd.DataFrame) -> str:
@@ -314,8 +325,9 @@ def ranked(board: Board, by: tuple[str, str], within: Sequence[str], published: 
 
 def rung_scores(frame: pd.DataFrame, dataset: str, metric: str = "recall@1") -> pd.DataFrame:
     """The cells of a dataset: for each row and rung the mean over seeds, its deviation and n, in order of distance."""
-    runs = _having(frame, metric)
-    runs = runs[(runs["dataset"] == dataset) & ~is_union(runs)]
+    runs = _having(frame[frame["dataset"] == dataset], metric)
+    told = [*ROW, "split", metric, "frd", "kind", "family", "base_method", "baseline"]
+    runs = runs[[name for name in told if name in runs]][~is_union(runs)]
     cells = typed(runs).groupby([*ROW, "split"], sort=True)
     board = cells[metric].agg(score="mean", std="std", n="count").reset_index()
     facts = cells[["frd", "kind", "family", "base_method", "baseline"]].first().reset_index()

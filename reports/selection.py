@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pandas as pd
@@ -174,10 +174,14 @@ def is_union(frame: pd.DataFrame) -> pd.Series:
     return frame[parts].notna().any(axis=1) if parts else pd.Series(False, index=frame.index)
 
 
-def on_ladder(frame: pd.DataFrame) -> pd.DataFrame:
-    """The runs along a ladder: of datasets that were run on at least two of its rungs."""
+def on_ladder(frame: pd.DataFrame, columns: Sequence[str] | None = None) -> pd.DataFrame:
+    """The runs along a ladder, of datasets that were run on at least two of its rungs; some columns alone if asked.
+
+    Records have hundreds of columns, and taking rows of them all is most of the time of a board.
+    """
     rungs = frame.groupby("dataset")["split"].transform("nunique")
-    return frame[~is_union(frame) & (rungs > 1) & frame["ladder"].map(lambda known: len(known or ()) > 1).astype(bool)]
+    here = ~is_union(frame) & (rungs > 1) & frame["ladder"].map(lambda known: len(known or ()) > 1).astype(bool)
+    return (frame if columns is None else frame[list(columns)])[here]
 
 
 Overrides = dict[str, list[Any]]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 
 from reports import packing
-from reports.analysis import views
+from reports.analysis import standings, views
 from reports.analysis.progress import StudyProgress
 from reports.analysis.results import Results
 from reports.analysis.tuning import Search
@@ -78,6 +78,7 @@ def _make(site: Site, work: list[Callable[[], None]]) -> None:
         for page in work:
             page()
         return
+    standings.of(site.results)  # every page of a method has a part of them: computed once, not in each process
     _site, _work = site, work
     with multiprocessing.get_context("fork").Pool(cores) as pool:
         for made in pool.imap(_made, range(len(work)), chunksize=1):

@@ -19,6 +19,7 @@ import torch
 from benchmark import cli
 from benchmark.runs import cell, locks, status, sweep
 from benchmark.runs.executors import local
+from benchmark.runs.executors import server as server_module
 from benchmark.runs.interrupt import StopRequest
 from benchmark.runs.job import Resources, SweepOptions, SweepResult
 from benchmark.runs.locks import Lock
@@ -199,3 +200,24 @@ def test_a_signal_to_all_processes_at_once_lets_workers_save(tiny: Workspace, tm
     assert "died" not in out
     (kept,) = tiny.runs.rglob("slow/*/checkpoint-*")
     assert int(kept.name[-5:]) >= 2, "the epoch that it was in was finished and saved"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no server to fork from")
+def test_a_stopped_server_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a debugger or a memory-short machine leaves it: neither a start nor an end may wait for it for ever."""
+    from multiprocessing.forkserver import _forkserver
+
+    with StopRequest() as stop:
+        pool = local.WorkerPool(["cpu", "cpu"], Progress(0, 0, terminal=False), stop, deque())
+        pool.workers[0] = pool._spawn()
+        first = _forkserver._forkserver_pid
+        os.kill(first, signal.SIGSTOP)
+        monkeypatch.setattr(server_module, "STARTING", 1.0)
+        with pytest.raises((EOFError, ConnectionError)):
+            server_module.start(pool.processes.Process(target=os.getpid))
+        monkeypatch.undo()
+        pool.workers[1] = pool._spawn()
+        assert _forkserver._forkserver_pid != first
+        os.kill(_forkserver._forkserver_pid, signal.SIGSTOP)
+        pool.close()
+        assert [worker.process.is_alive() for worker in pool.workers if worker] == [False, False]

@@ -22,6 +22,9 @@ from reports.figures.drawing import drawing
 from reports.storage import paths
 from splits import SplitError, manifest
 
+# pandas takes pyarrow for texts where it is installed: half as fast on columns of a thousand names
+pd.set_option("mode.string_storage", "python")
+
 
 @dataclass(frozen=True)
 class Leaderboard:

@@ -32,7 +32,8 @@ def with_costs(board: Board, frame: pd.DataFrame, metric: str = "recall@1") -> B
             other = ags_board(frame, f"{rule}:{metric}")
             chosen = pd.Series(other.column("mean")["score"].to_numpy(float), pd.MultiIndex.from_frame(other.rows[ROW]))
             board = board.assign(**{name: chosen.reindex(keys).to_numpy(dtype=float) - mean.to_numpy(float)})
-    runs = on_ladder(frame)
+    costs = [name for name in ("cost:seconds", "cost:shared") if name in frame]
+    runs = on_ladder(frame, [*ROW, "trainable_parameters", *costs])
     rows = runs.groupby(ROW)
     board = board.assign(parameters=rows["trainable_parameters"].max().reindex(keys).to_numpy(dtype=float))
     if "cost:seconds" in frame:
@@ -47,7 +48,7 @@ def with_ends(board: Board, frame: pd.DataFrame, metric: str = "recall@1") -> Bo
 
     `kept` = farthest / nearest. Missing where a dataset is.
     """
-    runs, datasets = on_ladder(frame), board.parts("ags")
+    runs, datasets = on_ladder(frame, ["dataset", "ladder", "split", *ROW, metric]), board.parts("ags")
     keys = pd.MultiIndex.from_frame(board.rows[ROW])
     ends: dict[str, list[pd.Series]] = {"nearest": [], "farthest": []}
     for dataset in datasets:
@@ -65,8 +66,8 @@ def with_gains(board: Board) -> Board:
     """A board with each score's `gain` over the same score of the frozen network; none for published rows."""
     facts = board.rows[["base_method", "protocol", "backbone"]]
     gains = []
-    for statistic, part in board.scores[["statistic", "part"]].drop_duplicates().itertuples(index=False, name=None):
-        column = board.column(statistic, part).assign(statistic=statistic, part=part)
+    for (statistic, part), column in board.columns():
+        column = column.assign(statistic=statistic, part=part)
         frozen = frozen_score(facts.assign(score=column["score"].astype(float)), "score", ["protocol"])
         counts = (facts["base_method"] != "frozen") & (board.rows["source"] != "published")
         gains.append(column.assign(gain=(column["score"] - frozen).where(counts)).reset_index())

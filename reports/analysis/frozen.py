@@ -10,7 +10,7 @@ import pandas as pd
 from reports import aggregate
 from reports.analysis.pretraining import contamination
 from reports.analysis.results import Results
-from reports.selection import USUAL
+from reports.selection import ROW, USUAL
 from reports.tables.boards import Column, Table
 
 METHOD = "frozen"
@@ -79,20 +79,20 @@ def _trained(scored: Scores) -> Scores:
 
 
 def _groups(here: pd.DataFrame) -> dict[tuple[str, ...], pd.DataFrame]:
-    keys = ["method", "protocol", "backbone", "source"]
-    return {tuple(map(str, key)): group for key, group in here.groupby(keys, sort=True)}
+    return {tuple(map(str, key)): group for key, group in here.groupby(ROW, sort=True)}
 
 
 def _usual(here: pd.DataFrame, metric: str) -> Scores:
     """The score of each row on the default split: mean over seeds."""
+    here = here[[*ROW, "kind", metric]]
     scores = {key: group.loc[group["kind"].isin(USUAL), metric].dropna() for key, group in _groups(here).items()}
     return {key: float(values.mean()) for key, values in scores.items() if len(values)}
 
 
 def _scored(here: pd.DataFrame, metric: str) -> tuple[str, Scores]:
     """What a dataset's score is, and that of each row: mean over seeds."""
-    groups = _groups(here)
-    whole = {key: aggregate.ags_per_seed(group, metric)["ags"].dropna() for key, group in groups.items()}
+    groups, seeds = _groups(here[[*ROW, metric]]), aggregate.ags_per_seed(here, metric)
+    whole = {key: group["ags"].dropna() for key, group in _groups(seeds).items()}
     if any(len(values) for values in whole.values()):
         return f"AGS of {metric}", {key: float(values.mean()) for key, values in whole.items() if len(values)}
     usual = _usual(here, metric)

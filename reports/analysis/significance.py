@@ -205,7 +205,12 @@ def board_seeds(board: Board, scores: SeedScores, ladders: Ladders) -> dict[Key,
 def column_errors(board: Board, key: Key, drawn: Mapping[Key, np.ndarray], classes: int,
                   over_seeds: Mapping[Key, SeedErrors] | None = None) -> Errors:
     """The errors of one column of a board; variances over seeds are compared within a backbone."""
-    column, empty = board.column(*key), np.full((len(board), 2), np.nan)
+    return _column_errors(board, board.column(*key), key, drawn, classes, over_seeds)
+
+
+def _column_errors(board: Board, column: pd.DataFrame, key: Key, drawn: Mapping[Key, np.ndarray], classes: int,
+                   over_seeds: Mapping[Key, SeedErrors] | None) -> Errors:
+    empty = np.full((len(board), 2), np.nan)
     return errors(drawn.get(key, empty), column["std"].to_numpy(float), column["n"].fillna(0).to_numpy(float), classes,
                   column["score"].to_numpy(float), board.rows["backbone"].astype(str).tolist(),
                   (over_seeds or {}).get(key))
@@ -227,10 +232,10 @@ def with_ties(board: Board, by: Key, drawn: Mapping[Key, np.ndarray], classes: i
     ranks, networks = board.rows["rank"].notna().to_numpy(), board.rows["network"].astype(str).to_numpy()
     scores: list[pd.DataFrame] = []
     facts: dict[str, Any] = {}
-    for key in board.scores[["statistic", "part"]].drop_duplicates().itertuples(index=False, name=None):
-        column = board.column(*key).assign(statistic=key[0], part=key[1])
+    for key, column in board.columns():
+        column = column.assign(statistic=key[0], part=key[1])
         values = column["score"].to_numpy(float)
-        spread = column_errors(board, key, drawn, classes, over_seeds)
+        spread = _column_errors(board, column, key, drawn, classes, over_seeds)
         half = spread.half_widths()
         groups, first, last = (np.full(len(board), np.nan) for _ in range(3))
         tested = True

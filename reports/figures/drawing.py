@@ -25,6 +25,10 @@ GREY, INK, GRID = "#808285", "#1b1d21", "#dfe1e5"
 STROKES = ("", "5 1.5", "1 1.5", "4 1.5 1 1.5")
 """Dashes of an SVG's strokes."""
 
+_PROPERTIES = {colour.lower(): f"var(--{name})" for colour, name in (
+    *((hue, f"hue-{number}") for number, hue in enumerate(HUES)), (GREY, "figure-grey"), (INK, "figure-ink"),
+    (GRID, "figure-grid"))}
+
 
 @dataclass(frozen=True)
 class Style:
@@ -122,10 +126,7 @@ def _escape(text: str) -> str:
 
 def for_page(figure: str) -> str:
     """An SVG whose colours are the page's custom properties, so that it follows light and dark."""
-    for number, hue in enumerate(HUES):
-        figure = re.sub(hue, f"var(--hue-{number})", figure, flags=re.I)
-    for colour, name in ((GREY, "--figure-grey"), (INK, "--figure-ink"), (GRID, "--figure-grid")):
-        figure = re.sub(colour, f"var({name})", figure, flags=re.I)
+    figure = re.sub("#[0-9A-Fa-f]{6}", lambda colour: _PROPERTIES.get(colour[0].lower(), colour[0]), figure)
     # matplotlib's style element says `* {...}`, which inside a page would mean the whole page
     figure = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", figure, count=1, flags=re.S)
     figure = figure.replace("<svg", '<svg style="stroke-linejoin:round;stroke-linecap:butt"', 1)

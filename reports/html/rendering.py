@@ -224,15 +224,21 @@ class Site:
 
     def cells(self, dataset: str, metric: str) -> pd.DataFrame:
         """The rungs of a dataset with the label of their row, in the order of the board."""
+        return self.results.once(("ordered", dataset, metric), lambda: self._cells(dataset, metric))
+
+    def _cells(self, dataset: str, metric: str) -> pd.DataFrame:
         cells = self.results.cells(dataset, metric)
         order = {label: i for i, label in enumerate(self.look)}
         return cells.assign(order=cells["label"].map(order)).sort_values(["order", "frd"], kind="stable")
 
     def sparks(self, metric: str = "") -> dict[str, Markup]:
         """For each row what is left of its score on the nearest split, along the first ladder where it has one."""
+        return self.results.once(("sparks", metric), lambda: self._sparks(metric or self.metrics[0]))
+
+    def _sparks(self, metric: str) -> dict[str, Markup]:
         drawings: dict[str, Markup] = {}
         for dataset in self.datasets:
-            cells = self.cells(dataset, metric or self.metrics[0])
+            cells = self.cells(dataset, metric)
             if cells["split"].nunique() < 2:
                 continue
             across = float(cells["frd"].min()), float(cells["frd"].max())
@@ -284,7 +290,7 @@ def distinct_regions(page: str) -> str:
         more = f", {counts[found[2]]}" if counts[found[2]] > 1 else ""
         return f'{found[1]}aria-label="{found[2]}{more}"'
 
-    return re.sub(r'(<\w+[^>]* role="region"[^>]* )aria-label="([^"]*)"', named, page)
+    return re.sub(r'(<\w+\b[^>]* role="region"[^>]* )aria-label="([^"]*)"', named, page)
 
 
 class _Head(NamedTuple):

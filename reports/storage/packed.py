@@ -27,17 +27,32 @@ ENDING = ".runs.jsonl"
 Entry = dict[str, Any]
 
 
-def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value that is no object, or an empty one, with its JSON pointer.
+def _leaves(value: Entry, path: str = "", found: Entry | None = None) -> Entry:
+    """Every value that is no object, or an empty one, by its JSON pointer.
 
-    >>> list(_leaves({"a": {"b/c": 1}, "d": {}}))
-    [('/a/b~1c', 1), ('/d', {})]
+    >>> _leaves({"a": {"b/c": 1}, "d": {}})
+    {'/a/b~1c': 1, '/d': {}}
     """
-    if isinstance(value, dict) and value:
-        for key in sorted(value):
-            yield from _leaves(value[key], f"{path}/{key.replace('~', '~0').replace('/', '~1')}")
-    else:
-        yield path, value
+    found = {} if found is None else found
+    for key in sorted(value):
+        part, way = value[key], f"{path}/{_escaped(key)}"
+        if isinstance(part, dict) and part:
+            _leaves(part, way, found)
+        else:
+            found[way] = part
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _escaped(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+@lru_cache(maxsize=4096)
+def _way(path: str) -> tuple[tuple[str, ...], str]:
+    """The keys of a JSON pointer: those that lead to the last, and the last."""
+    *way, last = (part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:])
+    return tuple(way), last
 
 
 def _nested(leaves: Iterable[tuple[str, Any]], start: Entry | None = None) -> Entry:
@@ -48,7 +63,7 @@ def _nested(leaves: Iterable[tuple[str, Any]], start: Entry | None = None) -> En
     """
     found: Entry = _copied(start or {})
     for path, value in leaves:
-        *way, last = (part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:])
+        way, last = _way(path)
         here = found
         for part in way:
             here = here.setdefault(part, {})
@@ -64,7 +79,7 @@ def to_text(entries: Iterable[Entry]) -> str:
     """The entries as the text of a file; the same entries give the same text in whatever order they come."""
     blocks: dict[tuple[str, ...], list[tuple[str, dict[str, Any]]]] = {}
     for entry in entries:
-        leaves = dict(_leaves(entry))
+        leaves = _leaves(entry)
         record = entry["record"]
         shape = (record["protocol"]["name"], record["backbone"]["name"], *leaves)
         place = f"{record['split']['id']:06d} {record['seed']:06d} {record['identity']}"
@@ -72,7 +87,7 @@ def to_text(entries: Iterable[Entry]) -> str:
     lines: list[Any] = []
     for _, block in sorted(blocks.items()):
         runs = [leaves for _, leaves in sorted(block, key=lambda one: one[0])]
-        texts = {path: {_line(leaves[path]) for leaves in runs} for path in runs[0]}
+        texts = {path: _texts([leaves[path] for leaves in runs]) for path in runs[0]}
         keys = [path for path, values in texts.items() if len(values) > 1]
         common = _nested((path, runs[0][path]) for path, values in texts.items() if len(values) == 1)
         lists = {path: sorted(texts[path]) for path in keys if 2 * len(texts[path]) <= len(runs)}
@@ -84,8 +99,12 @@ def to_text(entries: Iterable[Entry]) -> str:
     return "".join(_line(line) + "\n" for line in lines)
 
 
-def _line(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+def _texts(values: list[Any]) -> set[str]:
+    """The different values as JSON; runs that were packed together share those that are equal, which need one look."""
+    return {_line(value) for value in {id(value): value for value in values}.values()}
+
+
+_line = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 
 
 def from_text(text: str) -> Iterator[Entry]:

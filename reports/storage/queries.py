@@ -217,9 +217,8 @@ def _summed(run: Path | str, metric: str) -> ByClass | None:
         return None
     try:
         side = content["side"]
-        if isinstance(side, str):
-            side = _sides(os.path.join(os.path.dirname(os.path.dirname(run)), SIDES))[side]
-        keys, queries = np.array(side["classes"]), np.array(side["queries"])
+        keys, queries, parts = _arrays(side) if not isinstance(side, str) else _shared_arrays(
+            os.path.join(os.path.dirname(os.path.dirname(run)), SIDES), side)
         if metric == "recall@1":
             hits, within = _counts(content["hits"]), _counts(content.get("part_hits"))
         else:
@@ -227,7 +226,7 @@ def _summed(run: Path | str, metric: str) -> ByClass | None:
                             (content["precision"][metric], content.get("part_precision", {}).get(metric)))
         if not len(keys) == len(queries) == len(hits):
             raise ValueError(f"{len(hits)} hits of {len(keys)} classes")
-        return ByClass(keys, queries, hits, np.array(side["parts"]) if "parts" in side else None, within)
+        return ByClass(keys, queries, hits, parts, within)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ReportError(f"{run}: the queries by class are damaged ({error}); pack the runs again") from None
 
@@ -254,11 +253,24 @@ def _letters(shares: np.ndarray) -> str:
 
 
 def _from_letters(text: str) -> np.ndarray:
-    places = np.array([_BASE64.index(letter) for letter in text]).reshape(-1, 2)
+    places = np.array([_PLACES[letter] for letter in text]).reshape(-1, 2)
     return (64 * places[:, 0] + places[:, 1]) / 4095
 
 
 _BASE64 = string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/"
+_PLACES = {letter: place for place, letter in enumerate(_BASE64)}
+
+
+def _arrays(side: dict[str, Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """The classes of a split, the queries of each and, of a union, the part of each."""
+    return (np.array(side["classes"]), np.array(side["queries"]),
+            np.array(side["parts"]) if "parts" in side else None)
+
+
+@lru_cache(maxsize=256)
+def _shared_arrays(path: str, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """The same of packed runs, which all runs on a split have in common."""
+    return _arrays(_sides(path)[name])
 
 
 @lru_cache(maxsize=16)

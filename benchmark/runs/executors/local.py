@@ -11,12 +11,11 @@ import time
 from collections import deque
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
-from pathlib import Path
 from typing import Any
 
 import methods
 from benchmark.runs.cell import last_failure, write_failure
-from benchmark.runs.executors import mps
+from benchmark.runs.executors import mps, server
 from benchmark.runs.executors.gpus import Sharing, devices, group
 from benchmark.runs.interrupt import StopRequest
 from benchmark.runs.job import Job, Resources, SweepResult
@@ -24,7 +23,7 @@ from benchmark.runs.locks import LOST, Heartbeat, Watch
 from benchmark.runs.progress import Progress
 from benchmark.utils.errors import UserError
 from benchmark.utils.processors import cores
-from benchmark.utils.signals import block_signals, unblock_signals
+from benchmark.utils.signals import unblock_signals
 from reports.records import FAILURE
 
 ATTEMPTS = 2
@@ -113,8 +112,7 @@ class WorkerPool:
                     worker.pipe.send(None)
                 worker.process.join(5)
             if worker.process.is_alive():
-                worker.process.kill()
-                worker.process.join(5)
+                server.kill(worker.process, 5)
             worker.pipe.close()
 
     def _assign(self, slot: int) -> None:
@@ -171,10 +169,11 @@ class WorkerPool:
                 args=(theirs, self.threads, self.stopping, heartbeats, self.watch.stale / 12))
             try:
                 if self.processes.get_start_method() == "forkserver":
-                    _start_server()
-                process.start()
+                    server.start(process)
+                else:
+                    process.start()
                 break
-            except (EOFError, ConnectionError) as error:  # the server was killed before it had forked
+            except (EOFError, ConnectionError) as error:  # the server was killed, or stopped, before it had forked
                 if attempt == ATTEMPTS - 1:
                     raise UserError(f"no worker process could be started ({type(error).__name__}): the process that "
                                     "starts them was killed; is there memory left?") from None
@@ -242,8 +241,7 @@ class WorkerPool:
             self.progress.failed(key, cause, job.folder / FAILURE)
 
     def _stop(self, slot: int, worker: Worker) -> None:
-        worker.process.kill()
-        worker.process.join(10)
+        server.kill(worker.process, 10)
         worker.pipe.close()
         self.workers[slot] = None
 
@@ -271,25 +269,6 @@ def execute(jobs: list[Job], resources: Resources, progress: Progress) -> SweepR
         if stop.out_of_time and not result.interrupted and result.unfinished(jobs):
             result.ended = result.ended or "the time of --budget is over"
         return result
-
-
-def _start_server() -> None:
-    """Start the server that workers are forked from, with Ctrl-C and SIGTERM blocked from its first moment.
-
-    Either may go to all processes at once, and workers, which end when the server does, have an epoch to save.
-
-    It imports from its current folder, so that must be the parent of our own packages: in the user's folder a
-    `splits` or `methods` may mean something else. Workers go back to that folder by themselves.
-    """
-    from multiprocessing import forkserver  # not on every system
-
-    here = os.getcwd()
-    with block_signals(signal.SIGINT, signal.SIGTERM):
-        try:
-            os.chdir(Path(methods.__file__).parents[1])
-            forkserver.ensure_running()
-        finally:
-            os.chdir(here)
 
 
 def _serve(pipe: Connection, threads: int, stopping: Any, heartbeats: Any, beat: float) -> None:

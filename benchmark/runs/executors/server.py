@@ -1,0 +1,69 @@
+"""The process that workers are forked from: started where our own packages are found, ended where it hangs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import methods
+from benchmark.utils.signals import block_signals
+
+STARTING = 120.0
+"""Seconds that a worker may take to start: the server has torch to import first, maybe from a busy disk."""
+
+
+def start(process: Any) -> None:
+    """Start a worker; an EOFError or ConnectionError where its server died, or stood still and was ended."""
+    _ensure_running()
+    limit = threading.Timer(STARTING, end)
+    limit.daemon = True
+    limit.start()
+    try:
+        process.start()
+    finally:
+        limit.cancel()
+
+
+def kill(process: Any, seconds: float) -> None:
+    """Kill a worker and wait for its end, which its server tells: one that does not is ended, and the next is made."""
+    process.kill()
+    process.join(seconds)
+    if process.exitcode is None:
+        end()
+        process.join(seconds)
+
+
+def end() -> None:
+    """Kill the server, if there is one: what waits for an answer of it gets an end of file."""
+    try:
+        from multiprocessing.forkserver import _forkserver  # not on every system
+    except ImportError:
+        return
+    pid = getattr(_forkserver, "_forkserver_pid", None)
+    if pid is not None:
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
+            os.kill(pid, signal.SIGKILL)
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # multiprocessing reaps it when it makes the next
+
+
+def _ensure_running() -> None:
+    """Start the server that workers are forked from, with Ctrl-C and SIGTERM blocked from its first moment.
+
+    Either may go to all processes at once, and workers, which end when the server does, have an epoch to save.
+
+    It imports from its current folder, so that must be the parent of our own packages: in the user's folder a
+    `splits` or `methods` may mean something else. Workers go back to that folder by themselves.
+    """
+    from multiprocessing import forkserver
+
+    here = os.getcwd()
+    with block_signals(signal.SIGINT, signal.SIGTERM):
+        try:
+            os.chdir(Path(methods.__file__).parents[1])
+            forkserver.ensure_running()
+        finally:
+            os.chdir(here)
