@@ -98,8 +98,10 @@ def differs(runs: pd.DataFrame, dataset: str, ladder: bool = True) -> str:
 
     The dataset must have as many images as theirs and, for an AGS, the ladder must be theirs, by its distances.
     """
-    here = runs[runs["dataset"] == dataset]
-    if dataset not in IMAGES or here.empty:
+    if dataset not in IMAGES:
+        return ""
+    here = runs[["train_images", "test_images", "ladder"]][runs["dataset"] == dataset]
+    if here.empty:
         return ""
     images = int((here["train_images"] + here["test_images"]).max())  # of some rungs classes are removed
     if images != sum(IMAGES[dataset]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from reports import selection
@@ -115,10 +116,9 @@ def in_order(lines: pd.DataFrame) -> list[str]:
 
 def rivals(known: pd.DataFrame, line: dict[Any, Any]) -> list[dict[Any, Any]]:
     """The rows ranked next to a row on one of its boards, best first, each with its difference to the row."""
-    same = known
-    for key in ("board", "kind", "metric", "protocol", "network"):
-        same = same[same[key] == line[key]]
-    same = same[same["rank"].notna()].sort_values(["score", "label"], ascending=[False, True]).reset_index(drop=True)
+    alike = [known[key].to_numpy() == line[key] for key in ("board", "kind", "metric", "protocol", "network")]
+    same = known[np.logical_and.reduce([*alike, known["rank"].notna().to_numpy()])]
+    same = same.sort_values(["score", "label"], ascending=[False, True]).reset_index(drop=True)
     place = same.index[same["label"] == line["label"]]
     if not len(place):
         return []

@@ -34,6 +34,8 @@ def _rows(content: Any) -> list[tuple[Any, ...]]:
 def curves(found: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Splits x alphas of the runs of one row: the mean over seeds, nearest split first."""
     here = found[found["metric"] == metric]
+    if here.empty:
+        return here
     return here.pivot_table("score", ["dataset", "frd", "split"], "alpha", dropna=False).dropna(how="all")
 
 

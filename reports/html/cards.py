@@ -95,9 +95,11 @@ def paper_says(runs: pd.DataFrame, run: Mapping[Any, Any], name: str) -> Table |
     """What papers print for the method of a run beside what was measured here; None without a dataset in common."""
     said = published.says(run["base_method"].split(":")[0])
     union = is_union(runs)
+    here, united = set(runs["dataset"]), bool(union.any())
     rows = []
     for row in said.to_dict("records"):
-        ours, std, n = _measured(runs, union, row)
+        known = united if row["what"] == "union" else row["dataset"] in here
+        ours, std, n = _measured(runs, union, row) if known else (float("nan"), float("nan"), 0)
         if n:
             rows.append(row | {"paper": published.PAPERS[row["paper"]].venue, "paper_value": row["value"],
                                "paper_value:std": row["std"], "ours": ours, "ours:std": std, "ours:n": n,

@@ -75,7 +75,8 @@ class Extras:
     def of_runs(self, site: Site, runs: pd.DataFrame) -> list[dict[str, str]]:
         """A page for each run that `oodml inspect` looked into, and the links to them; damaged ones are left out."""
         links = []
-        for run in _inspected(runs).sort_values(["dataset", "frd", "split", "seed"]).to_dict("records"):
+        seen = _inspected(runs)
+        for run in seen.sort_values(["dataset", "frd", "split", "seed"]).to_dict("records") if len(seen) else ():
             path = Path(run["path"]) / INSPECTION
             try:
                 shown = read_inspection(path)

@@ -25,7 +25,8 @@ def write(site: Site, label: str, runs: pd.DataFrame, extras: Extras) -> None:
     facts = {key: None if tables.missing(value) else value for key, value in newest.items()}
     first = standings.headline(known, label)
     settings = cards.settings_table(newest["settings"] or {}, f"{name}-settings", f"Settings of {label}")
-    usual = cards.usual(site.results.protocol_settings[newest["base_protocol"]])
+    protocols = site.results.protocol_settings[newest["base_protocol"]]
+    usual = site.results.once(("usual", newest["base_protocol"]), lambda: cards.usual(protocols))
     changes = selection.overrides_text(runs["overrides"])
     differs = f"; differs from its file: {changes}" if changes else ""
     protocol = cards.protocol_table(newest["protocol_settings"], usual, f"{name}-protocol",

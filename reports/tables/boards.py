@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -53,10 +54,12 @@ class Table:
     note: str = ""
     marked: bool = True
     grouped: str = ""
-    rows: list[dict[str, Any]] = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "rows", self.frame.to_dict("records"))
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """The frame, row by row."""
+        rows: Any = self.frame.to_dict("records")
+        return rows
 
     @property
     def shown(self) -> tuple[Column, ...]:
