@@ -26,7 +26,7 @@ from benchmark.config.plan import Overrides, fitting
 from benchmark.utils.errors import UserError
 from methods import backbones
 from reports import records
-from reports.analysis import catalogue, papers, printed, published
+from reports.analysis import catalogue, factors, papers, printed, published
 from reports.analysis.results import Results
 from reports.html import paper_pages, study_pages
 from reports.html.rendering import Site
@@ -342,3 +342,32 @@ def test_other_weights_are_named_the_best_epoch_is_held_against_it_and_orders_ar
     assert agreement[0] == pytest.approx(sum(1 if sign > 0 else -1 for sign in signs) / len(pairs))
     assert agreement[1] == pytest.approx(100 * statistics.mean(ours_scores.values())
                                          - statistics.mean(printed_scores.values()))
+
+
+def test_settings_are_compared_all_else_alike(tmp_path: Path) -> None:
+    """Figure 2 of Revisiting: relative to the protocol's value over methods; figure 7: values of one method's key."""
+    scores = {"margin": {128: 0.5, 64: 0.4, 512: 0.6}, "triplet": {128: 0.4, 64: 0.36}}
+    made = [record("cub", 1, method, 0, score, "revisiting", "resnet50", **({} if dim == 128 else {"dim": dim}))
+            for method, values in scores.items() for dim, score in values.items()]
+    made += [record("cub", 1, "r-margin", 0, 0.5 + p / 10, "revisiting", "resnet50", p=p) for p in (0.05, 0.5, 0.1)]
+    # two keys, and another one: not compared
+    made += [record("cub", 1, "margin", 0, 0.9, "revisiting", "resnet50", dim=64, epochs=30),
+             record("cub", 1, "margin", 0, 0.2, "revisiting", "resnet50", batches="gc")]
+    for number, one in enumerate(made):
+        records.write(tmp_path / str(number), one)
+    results = Results(records.collect(tmp_path))
+    alone = Results(records.collect([tmp_path / "0", tmp_path / "1"]))  # one run of one value
+    assert factors.relative(alone, "recall@1")[0].frame["value"].tolist() == ["64"]
+    (table,) = factors.relative(results, "recall@1")
+    rows = table.frame.query("key == 'dim'").set_index("value")
+    assert rows.loc["64", "change"] == pytest.approx(((0.4 / 0.5 - 1) + (0.36 / 0.4 - 1)) / 2)
+    assert rows.loc["512", "change"] == pytest.approx(0.2)
+    assert rows["methods"].to_dict() == {"64": 2, "512": 1}
+    tables = {one.caption.partition(" on ")[0]: one for one in factors.settings(results, "recall@1")}
+    values = [column.head for column in tables["r-margin.p"].columns[-3:]]
+    assert values == ["0.05", "0.1", "0.5"]
+    (row,) = tables["r-margin.p"].rows
+    assert [row[column.key] for column in tables["r-margin.p"].columns[-3:]] == pytest.approx([0.505, 0.51, 0.55])
+    dims = {row["method"]: row for row in tables["dim"].rows}
+    assert [dims["margin"][f"variant:{dim}"] for dim in (64, 128, 512)] == pytest.approx([0.4, 0.5, 0.6])
+    assert set(dims) == {"margin", "triplet"}

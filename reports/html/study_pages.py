@@ -233,12 +233,15 @@ def across(site: Site) -> None:
 
 
 def varied(site: Site) -> None:
-    """Backbones and batch samplers, where methods were run with several."""
+    """Backbones, batch samplers and settings, where methods were run with several."""
     for path, head, lead, made in (
             ("backbones.html", "Backbones", "Methods that were run with several backbones, side by side.",
              factors.backbones(site.results, site.metrics[0])),
             ("samplers.html", "Batch samplers", "Methods that were run with several batch samplers, side by side.",
-             factors.samplers(site.results, site.metrics[0]))):
+             factors.samplers(site.results, site.metrics[0])),
+            ("settings.html", "Settings", "Methods that were run with several values of a setting, all else alike; and "
+             "what each value changes, over all methods.",
+             [*factors.relative(site.results, site.metrics[0]), *factors.settings(site.results, site.metrics[0])])):
         if made:
             site.later(path, head, template="tables.html", lead=lead, tables=[site.table(table) for table in made])
 
