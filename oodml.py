@@ -31,8 +31,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import methods
     from benchmark.metrics import retrieval
-    from benchmark.runs.encoder import evaluate
     from benchmark.runs.single import run
+    from benchmark.submissions.encoder import evaluate
     from methods import create, register
     from reports.aggregate import ags, harmonic_mean
     from reports.records import collect
@@ -52,7 +52,7 @@ SOURCES = {
     "build_ladder": ("splits.ladder", "build_ladder"),
     "collect": ("reports.records", "collect"),
     "create": ("methods", "create"),
-    "evaluate": ("benchmark.runs.encoder", "evaluate"),
+    "evaluate": ("benchmark.submissions.encoder", "evaluate"),
     "frechet_distance": ("splits.frechet", "frechet_distance"),
     "harmonic_mean": ("reports.aggregate", "harmonic_mean"),
     "load_ladder": ("splits.manifest", "load"),

@@ -25,7 +25,8 @@ from benchmark import datasets
 from benchmark.config import protocol, study, toml
 from benchmark.config.spec import RunSpec
 from benchmark.data import store, weights
-from benchmark.runs import status, submission
+from benchmark.runs import status
+from benchmark.submissions import reading
 from benchmark.training import checkpoint
 from benchmark.utils.errors import is_user_error
 from benchmark.utils.files import GrowingFile
@@ -202,11 +203,11 @@ READERS = {
                        damaged_bytes),
     "cub": Reader("CUB_200_2011/images.txt", _cub, lambda folder: datasets.load("cub", folder), damaged_bytes),
     "csv": Reader("mine.csv", _listed, lambda folder: datasets.load(f"csv:{folder}/mine.csv", folder), damaged_bytes),
-    "npz": Reader("e.npz", _embeddings, lambda folder: submission.read(folder / "e.npz"), damaged_bytes),
-    "npy": Reader("e.npy", _embeddings, lambda folder: submission.read(folder / "e.npy"), damaged_bytes),
-    "safetensors": Reader("e.safetensors", _embeddings, lambda folder: submission.read(folder / "e.safetensors"),
+    "npz": Reader("e.npz", _embeddings, lambda folder: reading.read(folder / "e.npz"), damaged_bytes),
+    "npy": Reader("e.npy", _embeddings, lambda folder: reading.read(folder / "e.npy"), damaged_bytes),
+    "safetensors": Reader("e.safetensors", _embeddings, lambda folder: reading.read(folder / "e.safetensors"),
                           damaged_bytes),
-    "ids": Reader("ids.json", _embeddings, lambda folder: submission.read(folder / "e.npy", folder / "ids.json")),
+    "ids": Reader("ids.json", _embeddings, lambda folder: reading.read(folder / "e.npy", folder / "ids.json")),
     "weights": Reader("w.pth", _embeddings, lambda folder: weights.read(folder / "w.pth"), damaged_bytes),
     "checkpoint state": Reader("checkpoint-00001/state.json", _saved, _resumed),
     "checkpoint": Reader("checkpoint-00001/tensors.safetensors", _saved, _resumed, damaged_bytes),

@@ -19,8 +19,9 @@ from click.testing import CliRunner
 from benchmark import datasets
 from benchmark.cli import cli
 from benchmark.data import pinned
-from benchmark.runs import pack, pack_check
-from benchmark.runs.evaluate import evaluate_ladder
+from benchmark.submissions import check as pack_check
+from benchmark.submissions import pack
+from benchmark.submissions.evaluate import evaluate_ladder
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from reports import records

@@ -18,9 +18,9 @@ from benchmark.data import weights
 from benchmark.runs import worker
 from benchmark.runs.executors import gpus, local
 from benchmark.runs.job import Resources
-from benchmark.training import pieces
+from benchmark.training import micro_batch
+from benchmark.training.distributed import World
 from benchmark.training.train import Interrupted
-from benchmark.training.world import World
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from methods.backbones import create
@@ -65,7 +65,7 @@ def test_two_processes_learn_what_one_learns_also_after_a_stop(tiny: Workspace) 
 def test_what_cannot_be_shared_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     method = methods.get("margin").build(create("conv4"), 4, 8).train()
     with pytest.raises(UserError, match=r"batch norms of conv4 .* so that --gpus-per-run 2 would change them"):
-        pieces.check(method, 0, World(0, 2))
+        micro_batch.check(method, 0, World(0, 2))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 5)
     assert local.devices(Resources(gpus_per_run=2)) == ["cuda:0", "cuda:2"]

@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from benchmark.runs import submission
+from benchmark.submissions import reading
 from benchmark.utils.errors import UserError
 
 IDS = [f"c{c}/{i}.png" for c in (5, 4, 6) for i in range(4)]
@@ -27,8 +27,8 @@ def test_every_format_reads_the_same(tmp_path):
     save_file({"embeddings": torch.from_numpy(x)}, tmp_path / "c.safetensors", metadata={"ids": json.dumps(ids)})
     save_file({"embeddings": torch.from_numpy(x)}, tmp_path / "d.safetensors")
     (tmp_path / "ids.lst").write_text("\n".join(ids))
-    read = [submission.read(tmp_path / name) for name in ("a.npz", "b.npy", "c.safetensors")]
-    read.append(submission.read(tmp_path / "d.safetensors", tmp_path / "ids.lst"))
+    read = [reading.read(tmp_path / name) for name in ("a.npz", "b.npy", "c.safetensors")]
+    read.append(reading.read(tmp_path / "d.safetensors", tmp_path / "ids.lst"))
     for sent in read:
         assert sent.ids == tuple(ids)
         np.testing.assert_array_equal(sent.embeddings, x)
@@ -42,7 +42,7 @@ def test_parquet(tmp_path, wide):
     frame = pd.DataFrame(x, columns=[f"d{i}" for i in range(6)]) if wide else pd.DataFrame({"embedding": list(x)})
     frame.insert(0, "image", ids)
     frame.to_parquet(tmp_path / "a.parquet")
-    sent = submission.read(tmp_path / "a.parquet")
+    sent = reading.read(tmp_path / "a.parquet")
     assert sent.ids == tuple(ids)
     np.testing.assert_array_equal(sent.embeddings, x)
 
@@ -52,7 +52,7 @@ def test_parquet_without_its_library_is_one_line(tmp_path, monkeypatch):
     for library in ("pyarrow", "fastparquet"):
         monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(UserError, match="pip install pyarrow"):
-        submission.read(tmp_path / "a.parquet")
+        reading.read(tmp_path / "a.parquet")
 
 
 @pytest.mark.parametrize(("name", "content", "message"), [
@@ -64,12 +64,12 @@ def test_parquet_without_its_library_is_one_line(tmp_path, monkeypatch):
 def test_damaged_files(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError, match=message):
-        submission.read(tmp_path / name)
+        reading.read(tmp_path / name)
 
 
 def test_equal_embeddings_are_noted():
     x = np.eye(3, dtype=np.float32)[[0, 0, 1, 2]]
-    (note,) = submission.check(x, list("abcd"))
+    (note,) = reading.check(x, list("abcd"))
     assert note.startswith("only 3 of 4 embeddings are different")
 
 
@@ -80,7 +80,7 @@ def test_an_archive_that_is_cut_or_changed(tmp_path, save, change):
     save(tmp_path / "a.npz", embeddings=X, ids=IDS)
     (tmp_path / "a.npz").write_bytes(change((tmp_path / "a.npz").read_bytes()))
     with pytest.raises(UserError, match="cannot read") as error:
-        submission.read(tmp_path / "a.npz")
+        reading.read(tmp_path / "a.npz")
     assert "\n" not in str(error.value)
 
 
@@ -98,14 +98,14 @@ def test_bytes_changed_at_random_are_the_users_mistake_at_most(tmp_path):
                 raw[at] = random.integers(256)
             (tmp_path / f"z.{name[2:]}").write_bytes(raw)
             with contextlib.suppress(UserError):
-                assert len(submission.read(tmp_path / f"z.{name[2:]}").ids) == 12
+                assert len(reading.read(tmp_path / f"z.{name[2:]}").ids) == 12
 
 
 @pytest.mark.parametrize("ids", ["5", '"c4/0.png"', '{"a": 1}', "[1, 2]", "["])
 def test_ids_in_metadata_are_a_list_of_strings(tmp_path, ids):
     save_file({"embeddings": torch.from_numpy(X)}, tmp_path / "a.safetensors", metadata={"ids": ids})
     with pytest.raises(UserError, match="cannot read"):
-        submission.read(tmp_path / "a.safetensors")
+        reading.read(tmp_path / "a.safetensors")
 
 
 def wide(**more):
@@ -118,18 +118,18 @@ def wide(**more):
 def test_a_column_that_is_no_dimension_is_refused_by_name(tmp_path, frame, column):
     frame.to_parquet(tmp_path / "a.parquet")
     with pytest.raises(UserError, match=f"column '{column}' is no dimension"):
-        submission.read(tmp_path / "a.parquet")
+        reading.read(tmp_path / "a.parquet")
 
 
 def test_what_the_export_says_of_an_image_is_no_dimension(tmp_path):
     frame = wide(**{"class": ["a"] * 12, "label": range(12), "part": ["test"] * 12, "role": [""] * 12})
     frame[sorted(frame, reverse=True)].to_parquet(tmp_path / "a.parquet")
-    np.testing.assert_array_equal(submission.read(tmp_path / "a.parquet").embeddings, X)
+    np.testing.assert_array_equal(reading.read(tmp_path / "a.parquet").embeddings, X)
     plain = pd.DataFrame(X)
     plain["path"] = IDS
     plain.columns = plain.columns.map(str)
     plain.to_parquet(tmp_path / "b.parquet")
-    np.testing.assert_array_equal(submission.read(tmp_path / "b.parquet").embeddings, X)
+    np.testing.assert_array_equal(reading.read(tmp_path / "b.parquet").embeddings, X)
 
 
 @pytest.mark.parametrize(("name", "write"), [
@@ -144,7 +144,7 @@ def test_what_the_export_says_of_an_image_is_no_dimension(tmp_path):
 def test_every_list_of_ids(tmp_path, name, write):
     np.save(tmp_path / "a.npy", X)
     write(tmp_path / name)
-    assert submission.read(tmp_path / "a.npy", tmp_path / name).ids == tuple(IDS)
+    assert reading.read(tmp_path / "a.npy", tmp_path / name).ids == tuple(IDS)
 
 
 @pytest.mark.parametrize(("name", "write", "message"), [
@@ -161,7 +161,7 @@ def test_lists_that_are_none(tmp_path, name, write, message):
     np.save(tmp_path / "a.npy", X)
     write(tmp_path / name)
     with pytest.raises(UserError, match=message) as error:
-        submission.read(tmp_path / "a.npy", tmp_path / name)
+        reading.read(tmp_path / "a.npy", tmp_path / name)
     assert "\n" not in str(error.value)
 
 
@@ -170,36 +170,36 @@ def test_where_ids_may_stand_is_said(tmp_path):
     pd.DataFrame(X, index=IDS, columns=[f"d{i}" for i in range(6)]).to_parquet(tmp_path / "b.parquet")
     for name in ("a.npz", "b.parquet"):
         with pytest.raises(UserError, match="id, ids, image, path"):
-            submission.read(tmp_path / name)
+            reading.read(tmp_path / name)
     np.savez(tmp_path / "c.npz", embeddings=X, ids=np.array(IDS, dtype=object))
     with pytest.raises(UserError, match="save the ids as strings"):
-        submission.read(tmp_path / "c.npz")
+        reading.read(tmp_path / "c.npz")
     np.savez(tmp_path / "d.npz", vectors=X)
     with pytest.raises(UserError, match=r"d\.npz.*'embeddings'.*vectors"):
-        submission.read(tmp_path / "d.npz")
+        reading.read(tmp_path / "d.npz")
 
 
 def test_precision_is_no_part_of_a_submission():
-    single, double = (submission.Submission(tuple(IDS), X.astype(kind)) for kind in (np.float32, np.float64))
+    single, double = (reading.Submission(tuple(IDS), X.astype(kind)) for kind in (np.float32, np.float64))
     assert single.hash == double.hash
-    assert submission.Submission(tuple(IDS), X.astype(np.float64) * (1 + 1e-12)).hash != double.hash
+    assert reading.Submission(tuple(IDS), X.astype(np.float64) * (1 + 1e-12)).hash != double.hash
 
 
 def test_a_folder_may_begin_with_a_space(tmp_path):
     ids = [f" c/{i}.png" for i in range(12)]
     np.save(tmp_path / "a.npy", X)
     (tmp_path / "a.txt").write_text(" \r\n".join(ids))
-    sent = submission.read(tmp_path / "a.npy")
-    np.testing.assert_array_equal(submission.align(sent, ids, ids), X)
+    sent = reading.read(tmp_path / "a.npy")
+    np.testing.assert_array_equal(reading.align(sent, ids, ids), X)
 
 
 @pytest.mark.parametrize(("column", "vector"), [("file_name", "embeddings"), ("image", "features"), ("id", "vector")])
 def test_columns_as_hugging_face_has_them(tmp_path, column, vector):
     images = [{"bytes": b"\x89PNG", "path": name} for name in IDS] if column == "image" else IDS
     pd.DataFrame({column: images, vector: list(X), "label": range(12)}).to_parquet(tmp_path / "a.parquet")
-    sent = submission.read(tmp_path / "a.parquet")
+    sent = reading.read(tmp_path / "a.parquet")
     assert sent.ids == tuple(IDS)
     np.testing.assert_array_equal(sent.embeddings, X)
     pd.DataFrame({"image": [{"bytes": b""}] * 12, vector: list(X)}).to_parquet(tmp_path / "b.parquet")
     with pytest.raises(UserError, match="add a column 'id'"):
-        submission.read(tmp_path / "b.parquet")
+        reading.read(tmp_path / "b.parquet")

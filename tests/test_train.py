@@ -23,8 +23,8 @@ from benchmark.data.loader import Loader
 from benchmark.data.store import ImageStore, open_store
 from benchmark.data.task import Side
 from benchmark.training import checkpoint, compiling, meter, train
+from benchmark.training.distributed import World
 from benchmark.training.meter import Diverged
-from benchmark.training.world import World
 from benchmark.utils.errors import UserError
 from methods import Method, Objective
 from methods.margin import Margin

@@ -52,7 +52,7 @@ def _against(published: tuple[Path, ...], pack: Path, metric: str) -> None:
     """Where a pack would stand, after it was checked."""
     from benchmark.config import overrides
     from benchmark.data import pinned
-    from benchmark.runs import pack_check
+    from benchmark.submissions import check as pack_check
     from benchmark.utils.errors import UserError
     from reports import records
     from reports.analysis.results import Results

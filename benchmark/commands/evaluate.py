@@ -46,7 +46,7 @@ def command(workspace: Workspace, dataset: str | None, ladder: str | None, seeds
     """
     from benchmark.config.plan import parse_ids
     from benchmark.data import pinned
-    from benchmark.runs.evaluate import evaluate_ladder, summary
+    from benchmark.submissions.evaluate import evaluate_ladder, summary
 
     name = pinned.named(ladder, dataset, workspace)
     results = evaluate_ladder(workspace.writable(), dataset=name, seeds=parse_ids(seeds, "--seed"), **arguments)

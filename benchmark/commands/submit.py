@@ -29,7 +29,8 @@ def command(workspace: Workspace, packs: tuple[Path, ...], checked: bool, ladder
     if checked:
         _check(packs)
         return
-    from benchmark.runs import pack, pack_check
+    from benchmark.submissions import check as pack_check
+    from benchmark.submissions import pack
 
     if len(packs) > 1:
         raise click.UsageError("one PACK at a time is made; --check takes several")
@@ -40,7 +41,7 @@ def command(workspace: Workspace, packs: tuple[Path, ...], checked: bool, ladder
 
 
 def _check(packs: tuple[Path, ...]) -> None:
-    from benchmark.runs import pack_check
+    from benchmark.submissions import check as pack_check
 
     wrong = 0
     for path in packs:

@@ -12,7 +12,7 @@ import torch
 
 from benchmark.config.plan import RunSpec
 from benchmark.runs import peers, worker
-from benchmark.training.world import World
+from benchmark.training.distributed import World
 from benchmark.utils.errors import is_user_error
 
 

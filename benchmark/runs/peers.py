@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import methods
 from benchmark.config.plan import RunSpec
 from benchmark.runs.locks import LOST
-from benchmark.training.world import World
+from benchmark.training.distributed import World
 
 if TYPE_CHECKING:
     from benchmark.runs.job import RunContext

@@ -33,8 +33,8 @@ from benchmark.runs import peers, recording
 from benchmark.runs.job import RunContext
 from benchmark.runs.scoring import score
 from benchmark.training import checkpoint, precision, train
+from benchmark.training.distributed import World
 from benchmark.training.meter import peak_memory, write_line
-from benchmark.training.world import World
 from benchmark.utils import provenance
 from benchmark.utils.errors import UserError
 from benchmark.utils.files import write_json

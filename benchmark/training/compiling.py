@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from benchmark.config.protocol import Protocol
 from benchmark.training import precision
+from benchmark.training.distributed import Gathered, World
 from benchmark.training.folding import folded
-from benchmark.training.pieces import ALONE, InPieces
-from benchmark.training.world import Gathered, World
+from benchmark.training.micro_batch import ALONE, InPieces
 from methods import Method
 from methods.backbones import Backbone
 

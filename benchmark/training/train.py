@@ -24,11 +24,11 @@ from torch import Tensor
 from benchmark.config.protocol import Protocol
 from benchmark.data.loader import Loader
 from benchmark.data.task import Side
-from benchmark.training import checkpoint, compiling, optimising, pieces, precision
+from benchmark.training import checkpoint, compiling, micro_batch, optimising, precision
+from benchmark.training.distributed import World
 from benchmark.training.meter import Meter, peak_memory, write_line
 from benchmark.training.optimising import groups_of
 from benchmark.training.resuming import History, resume
-from benchmark.training.world import World
 from benchmark.utils.errors import UserError
 from benchmark.utils.phases import Phases
 from methods import Method
@@ -139,7 +139,7 @@ def train(method: Method, context: TrainContext) -> History:
         for epoch in range(start + 1, protocol.epochs + 1):
             evaluated = epoch % protocol.evaluate_every == 0 or epoch == protocol.epochs
             method.train()
-            pieces.check(method, protocol.micro_batch, world)
+            micro_batch.check(method, protocol.micro_batch, world)
             optimising.set_rates(optimiser, rates, protocol, epoch)
             if fast is None and epoch > protocol.warmup:
                 with context.phases("compile"):

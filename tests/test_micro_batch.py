@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import methods
 from benchmark.config import protocol
-from benchmark.training import compiling, pieces
+from benchmark.training import compiling, micro_batch
 from benchmark.utils.errors import UserError
 from methods import Method
 from methods.backbones import create
@@ -52,9 +52,9 @@ def test_gradients_are_those_of_the_whole_batch(name: str, monkeypatch: pytest.M
     one, other, images, labels = twins(name)
     if one.whole_batch:
         with pytest.raises(UserError, match="mixes the images of a batch within the network"):
-            pieces.check(one, SIZE)
+            micro_batch.check(one, SIZE)
         return
-    pieces.check(one, SIZE)
+    micro_batch.check(one, SIZE)
     expected, found = gradients(one, images, labels, 0), gradients(other, images, labels, SIZE)
     assert set(expected) == set(found)
     scale = max(float(value.abs().max()) for value in expected.values())
@@ -111,8 +111,8 @@ def test_autocast_casts_the_weights_of_the_last_piece_anew() -> None:
     images = torch.randn(10, 3, 2, 2)
     weight = method.backbone.layer.weight
     found = []
-    for micro_batch in (0, 4):
-        with compiling.Compiled(method, micro_batch=micro_batch)(), torch.autocast("cpu", torch.bfloat16):
+    for size in (0, 4):
+        with compiling.Compiled(method, micro_batch=size)(), torch.autocast("cpu", torch.bfloat16):
             out = method.backbone(images).float().square().sum()
         found.append(torch.autograd.grad(out, weight, allow_unused=True)[0] if not micro_batch else None)
         if micro_batch:
@@ -126,8 +126,8 @@ def test_images_get_their_gradient_too() -> None:
     method = Method(Noisy(), Margin(Margin.Settings(), 4, 3), 3).double().eval()
     images = torch.randn(10, 3, 2, 2, dtype=torch.float64, requires_grad=True)
     found = []
-    for micro_batch in (0, 4):
-        with compiling.Compiled(method, micro_batch=micro_batch)():
+    for size in (0, 4):
+        with compiling.Compiled(method, micro_batch=size)():
             found.append(torch.autograd.grad(method(images).square().sum(), images)[0])
     torch.testing.assert_close(*found)
 
@@ -135,9 +135,9 @@ def test_images_get_their_gradient_too() -> None:
 def test_who_needs_the_whole_batch_says_no() -> None:
     method = Method(create("conv4"), Margin(Margin.Settings(), 4, 3), 3).train()
     with pytest.raises(UserError, match=r"batch norms of conv4 .* frozen_norm=statistics"):
-        pieces.check(method, 4)
-    pieces.check(method, 0)
-    pieces.check(method.eval(), 4)
+        micro_batch.check(method, 4)
+    micro_batch.check(method, 0)
+    micro_batch.check(method.eval(), 4)
     with pytest.raises(UserError, match="micro_batch = 200 is larger than batch_size = 112"):
         protocol.load("oodml", overrides={"micro_batch": "200"})
 

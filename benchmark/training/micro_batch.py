@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmark.training.world import World
+from benchmark.training.distributed import World
 from benchmark.utils.errors import UserError
 from methods import Method
 

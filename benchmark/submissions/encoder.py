@@ -26,8 +26,8 @@ from benchmark.data.store import ImageStore, open_store
 from benchmark.data.task import Side
 from benchmark.datasets import DatasetIndex
 from benchmark.metrics import operating
-from benchmark.runs import evaluate as submitted
 from benchmark.runs.scoring import score
+from benchmark.submissions import evaluate as submitted
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from reports.aggregate import ags

@@ -18,10 +18,11 @@ from benchmark.data import ladders
 from benchmark.data.task import Side
 from benchmark.datasets import DatasetIndex
 from benchmark.metrics import clustering, operating, structure, union
-from benchmark.runs import card as cards
-from benchmark.runs import recording, submission
+from benchmark.runs import recording
 from benchmark.runs.scoring import Score, score
-from benchmark.runs.submission import Submission
+from benchmark.submissions import card as cards
+from benchmark.submissions import reading
+from benchmark.submissions.reading import Submission
 from benchmark.utils import provenance
 from benchmark.utils.errors import UserError
 from benchmark.utils.files import whole
@@ -107,7 +108,7 @@ def evaluate_ladder(workspace: Workspace, *, embeddings: str, dataset: str, spli
         for rung in rungs:
             key = (_filled(embeddings, rung.id, seed), _filled(str(ids), rung.id, seed) if ids else "")
             if key not in read:
-                read = {key: submission.read(Path(key[0]), Path(key[1]) if ids else None)}
+                read = {key: reading.read(Path(key[0]), Path(key[1]) if ids else None)}
             scored.append(_score(workspace, index, ladder, rung, read[key], name=name, seed=seed, cluster=cluster,
                                  backbone=backbone or (told["backbone"] if told else "not stated"), device=device))
     return [_written(one, keep, **told_facts, kmeans=clustering.KMEANS if cluster else None) for one in scored]
@@ -123,14 +124,14 @@ def _score(workspace: Workspace, index: DatasetIndex, ladder: Ladder, rung: Spli
     began = time.perf_counter()
     sides = {part: Side.of(index, classes) for part, classes in (("train", rung.train), ("test", rung.test))}
     paths = {part: [index.paths[i] for i in side.ids] for part, side in sides.items()}
-    table = submission.align(sent, paths["test"], index.paths)
-    notes = submission.check(table, paths["test"])
+    table = reading.align(sent, paths["test"], index.paths)
+    notes = reading.check(table, paths["test"])
     parts = {"test": torch.from_numpy(table).to(device)}
     there = set(sent.ids)
     covered = len(there.intersection(paths["train"]))
     if covered == len(paths["train"]):
-        seen = submission.align(sent, paths["train"], index.paths)
-        notes += [f"training images: {note}" for note in submission.check(seen, paths["train"])]
+        seen = reading.align(sent, paths["train"], index.paths)
+        notes += [f"training images: {note}" for note in reading.check(seen, paths["train"])]
         parts["train"] = torch.from_numpy(seen).to(device)
     elif covered:
         notes.append(f"{covered} of {len(paths['train'])} training images: training structure not measured")

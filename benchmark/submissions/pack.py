@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from benchmark.metrics.retrieval import KS
-from benchmark.runs import card as cards
 from benchmark.runs import recording
-from benchmark.runs.evaluate import EMBEDDINGS
+from benchmark.submissions import card as cards
+from benchmark.submissions.evaluate import EMBEDDINGS
 from benchmark.utils import provenance
 from benchmark.utils.errors import UserError
 from reports import records

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from benchmark.data.task import Side
-from benchmark.runs import card as cards
-from benchmark.runs import pack, submission
-from benchmark.runs.evaluate import EMBEDDINGS
-from benchmark.runs.pack import PACK, RE_EMBEDDED, RECOMPUTED
+from benchmark.submissions import card as cards
+from benchmark.submissions import pack, reading
+from benchmark.submissions.evaluate import EMBEDDINGS
+from benchmark.submissions.pack import PACK, RE_EMBEDDED, RECOMPUTED
 from benchmark.utils.errors import is_user_error
 from reports import records
 from reports.storage import queries
@@ -263,7 +263,7 @@ def _searched_again(path: Path, results: QueryResults, images: int, pinned: Pinn
         raise Refused(f"{pinned.dataset} has queries and gallery apart: the embeddings of such a pack are not checked "
                       "here, leave them out")
     table = np.load(path, allow_pickle=False)
-    submission.check(table, [f"image {i}" for i in range(images)])
+    reading.check(table, [f"image {i}" for i in range(images)])
     domains, members = None, ()
     if results.parts is not None:
         domains, members = results.parts.part, tuple(results.parts.names.tolist())
