@@ -1,7 +1,10 @@
-"""Every study on tiny datasets in the official layouts: all are planned, two are run to their end."""
+"""Every study on tiny datasets in the official layouts: all are planned, and one method of each part is run."""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -9,11 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+import methods
 from benchmark import datasets
 from benchmark.config import study as studies
 from benchmark.data import ladders
-from benchmark.posthoc import steps
-from benchmark.runs import sweep
+from benchmark.posthoc import fewshot, steps
+from benchmark.runs import cell, sweep
 from benchmark.runs.job import Resources, SweepOptions
 from benchmark.runs.matrix import gather
 from benchmark.utils.workspace import Workspace
@@ -21,14 +25,15 @@ from reports import records
 from splits.ladder import build_ladder
 from splits.union import EIGHT
 from tests import layouts
-from tests.tiny_sweep import SMALL
+from tests.tiny_sweep import SMALL, workspace
 
-CLASSES = (6,) * 8
+TRANSFORMER = {"backbone": "test_vit", "size": 32, "resize": 32, "batch_size": 16}
+CLASSES = (7,) * 8  # five shots leave two to be found
 
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """Eight classes of six images in the layout of each of the eight datasets, and a ladder of every dataset."""
+    """Eight classes of seven images in the layout of each of the eight datasets, and a ladder of every dataset."""
     made = Workspace.at(tmp_path_factory.mktemp("studies") / "work")
     for name in EIGHT:
         folder = made.data / name
@@ -65,6 +70,71 @@ def test_every_study_is_planned(tiny: Workspace, name: str) -> None:
                 assert any(facts.get(key) == value for facts in [*protocols, *of_methods]), (key, value)
 
 
+@pytest.fixture(scope="module")
+def own(tiny: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """A copy of the tiny datasets for runs of all studies, with the smallest glyphs."""
+    return workspace(shutil.copytree(tiny.root, tmp_path_factory.mktemp("runs") / "work"))
+
+
+def reduced(study: studies.Study) -> studies.Study:
+    """One method, a backbone that it fits and one split of each part, two steps; glyphs become the smallest.
+
+    Parts have the same method where they can, which an ensemble of networks of several datasets needs.
+    """
+    chosen = [methods.select(part.methods) for part in study.parts]
+    common = [name for name in chosen[0] if all(name in others for others in chosen)]
+    parts = []
+    for part, names in zip(study.parts, chosen):
+        name = next((one for one in (*common, *names) if methods.get(one).trains != "nothing"), names[0])
+        transformer = bool(methods.get(name).misfit("conv4"))
+        small = {**SMALL, **(TRANSFORMER if transformer else {}), "epochs": 1, "precision": "fp32", "compile": "no"}
+        base = methods.get(name).base
+        known = {name, *([base.name] if base else [])}
+        own = {key: value for key, value in part.set.items() if "." not in key or key.rpartition(".")[0] in known}
+        found = tuple(dict.fromkeys("glyphs-mini" if one.startswith("glyphs") else one for one in part.datasets))
+        parts.append(dataclasses.replace(
+            part, methods=name, datasets=found if study.after else found[:1], backbones=None, seeds=1, optional=False,
+            splits="default" if part.splits == "default" or study.after else "1",
+            vary={key: values[:1] for key, values in part.vary.items() if key != "backbone" and (
+                "." not in key or key.rpartition(".")[0] == name)}, set={**own, **small}))
+    after = [step for step in study.after if "glyphs" not in str(step.get("union", ""))]
+    return dataclasses.replace(study, parts=tuple(parts), after=tuple(after))
+
+
+@pytest.mark.parametrize("name", studies.names())
+def test_every_study_is_run_to_its_end(own: Workspace, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each part of it, then what follows its runs; in this process, with random weights."""
+    monkeypatch.setattr(fewshot, "Adaptation", functools.partial(fewshot.Adaptation, episodes=1, iterations=2))
+    study = reduced(studies.load(name))
+    jobs = gather(study, SweepOptions(own, weights_file="scratch")).jobs
+    assert jobs
+    for job in jobs:
+        assert cell.do_alone(job).kind in ("done", "exists"), (job.spec.label(), list(job.folder.glob("failure.json")))
+        assert 0 <= records.read(job.folder)["scores"]["last"]["recall@1"] <= 1
+    for step in study.after:
+        steps.follow(step, jobs, own, lambda line: None)
+
+
+def test_the_few_shot_runs_of_uml_train_with_its_released_settings(own: Workspace) -> None:
+    """Figure 6 end to end: PUMA and its rivals on four images a class, embeddings of 384 numbers, along a cosine."""
+    part = next(one for one in studies.load("fewshot").parts if one.set.get("train_shots") == 4)
+    small = {**TRANSFORMER, "steps_per_epoch": 1, "precision": "fp32", "compile": "no"}
+    study = studies.Study("few", (dataclasses.replace(part, seeds=1, set={**part.set, **small}),))
+    jobs = gather(study, SweepOptions(own, weights_file="scratch")).jobs
+    assert [job.spec.method for job in jobs] == ["proxyanchor", "linear-emb:proxyanchor", "puma:proxyanchor"]
+    for job in jobs:
+        assert cell.do_alone(job).kind == "done"
+        record = records.read(job.folder)
+        assert {record["protocol"][key] for key in ("dim", "epochs", "train_shots")} == {384, 9, 4}
+        assert record["method"]["settings"]["alpha"] == 64.0
+        assert len(record["domains"]) == 8
+        with (job.folder / "log.jsonl").open() as log:
+            epochs = [entry for entry in map(json.loads, log) if entry.get("event") == "epoch"]
+        assert [entry["epoch"] for entry in epochs if "test" in entry] == [8, 9]
+        assert len([entry for entry in epochs if "loss" in entry]) == 9
+    assert records.read(jobs[2].folder)["method"]["settings"]["length"] == 2
+
+
 def run(tiny: Workspace, folder: Path, name: str, **changes: Any) -> tuple[Workspace, studies.Study]:
     """A study on a copy of the tiny datasets with a small network, to its end."""
     shutil.copytree(tiny.root, folder / "work")
@@ -73,14 +143,6 @@ def run(tiny: Workspace, folder: Path, name: str, **changes: Any) -> tuple[Works
     options = SweepOptions(made, resources=Resources(jobs=1))
     steps.follow_all(study, sweep.run(study, options, lambda line: None), made, lambda line: None)
     return made, study
-
-
-def test_a_study_of_variations_is_run_to_its_end(tiny: Workspace, tmp_path: Path) -> None:
-    made, study = run(tiny, tmp_path, "revisiting-samplers", datasets=("cub",), methods="margin")
-    frame = records.collect(made.runs)
-    assert sorted(settings["batches"] for settings in frame["protocol_settings"]) == sorted(
-        study.parts[0].vary["batches"])
-    assert frame["recall@1"].between(0, 1).all()
 
 
 def test_a_study_with_an_ensemble_is_run_to_its_end(tiny: Workspace, tmp_path: Path) -> None:
