@@ -177,9 +177,12 @@ def is_union(frame: pd.DataFrame) -> pd.Series:
 def on_ladder(frame: pd.DataFrame, columns: Sequence[str] | None = None) -> pd.DataFrame:
     """The runs along a ladder, of datasets that were run on at least two of its rungs; some columns alone if asked.
 
-    Records have hundreds of columns, and taking rows of them all is most of the time of a board.
+    Where methods were trained, their rungs count: a frozen network on a whole ladder makes no ladder of them. Records
+    have hundreds of columns, and taking rows of them all is most of the time of a board.
     """
-    rungs = frame.groupby("dataset")["split"].transform("nunique")
+    trained = ~typed(frame)["baseline"]
+    counted = frame["split"].where(trained | ~trained.groupby(frame["dataset"]).transform("any"))
+    rungs = counted.groupby(frame["dataset"]).transform("nunique")
     here = ~is_union(frame) & (rungs > 1) & frame["ladder"].map(lambda known: len(known or ()) > 1).astype(bool)
     return (frame if columns is None else frame[list(columns)])[here]
 

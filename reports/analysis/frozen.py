@@ -91,7 +91,9 @@ def _usual(here: pd.DataFrame, metric: str) -> Scores:
 
 def _scored(here: pd.DataFrame, metric: str) -> tuple[str, Scores]:
     """What a dataset's score is, and that of each row: mean over seeds."""
-    groups, seeds = _groups(here[[*ROW, metric]]), aggregate.ags_per_seed(here, metric)
+    groups, frozen = _groups(here[[*ROW, metric]]), here["base_method"] == METHOD
+    # a frozen network has its AGS also where none of the trained ones was run along the ladder
+    seeds = pd.concat([aggregate.ags_per_seed(rows, metric) for rows in (here[frozen], here[~frozen])])
     whole = {key: group["ags"].dropna() for key, group in _groups(seeds).items()}
     if any(len(values) for values in whole.values()):
         return f"AGS of {metric}", {key: float(values.mean()) for key, values in whole.items() if len(values)}

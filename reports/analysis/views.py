@@ -88,10 +88,14 @@ def _rung_board(results: Results, dataset: str, metric: str) -> Board:
                    scores=pd.concat([part.scores for part in parts], ignore_index=True)) if parts else board
 
 
-def heat_table(results: Results, dataset: str, metric: str) -> Table:
-    """Method x rung with the AGS of the dataset: one row a method, one column a split, in order of distance."""
+def heat_table(results: Results, dataset: str, metric: str, default: bool = False) -> Table:
+    """Method x rung with the AGS of the dataset: one row a method, one column a split, in order of distance.
+
+    With `default` the default split alone.
+    """
     board = rung_board(results, dataset, metric)
     frame, rungs = board.wide(), rungs_of(results.cells(dataset, metric))
+    rungs = selection.usual(rungs) if default else rungs
     several = len(rungs) > 1
     note = ("Columns are headed by the Fréchet distance of their split. " if several and rungs["frd"].notna().any()
             else "")

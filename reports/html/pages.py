@@ -39,7 +39,7 @@ def home(site: Site, studies: Sequence[StudyProgress] = ()) -> None:
     for dataset in site.unions:
         unions.append((dataset, _union_tables(site, dataset, "home-")))
     single = [(dataset, site.table(replace(table, name=f"home-{table.name}"))) for dataset in results.without_ladder
-              for table in [views.heat_table(results, dataset, site.metrics[0])]]
+              for table in [views.heat_table(results, dataset, site.metrics[0], default=True)]]
     lost = site.table(views.failure_table(site.failures)) if len(site.failures) else None
     leading = results.ags(site.metrics[0], boards[0][0]).parts("ags") if boards else []  # what the finding is of
     laddered = [dataset for dataset in sorted(site.datasets, key=lambda name: (name not in leading, name))
