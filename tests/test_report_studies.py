@@ -202,7 +202,7 @@ def test_names_that_would_share_a_file_do_not(tmp_path: Path) -> None:
                      tmp_path / "site").parent
     pages = {page.name: page.read_text() for page in (out / "method").iterdir()}
     assert len(pages) == 2
-    assert {("s2sd:margin" in text) for text in pages.values()} == {True, False}
+    assert {("s2sd:margin</h1>" in text) for text in pages.values()} == {True, False}
     text = exports.export(Results(records.collect(tmp_path / "runs")), "recall", "md")
     assert "s2sd:margin" in text
 

@@ -112,7 +112,8 @@ def audit(files: Iterable[Path] | None = None) -> pd.DataFrame:
             read[path] = pd.read_csv(path, dtype=str)
         except (OSError, ValueError) as error:
             raise ReportError(f"cannot read {path}: {error}") from None
-    ladders = [table for table in read.values() if {"split", "dataset", "method"} <= set(table)]
+    ladders = [table for table in read.values()
+               if {"split", "dataset", "method"} <= set(table) and not {"fid", "frd"}.isdisjoint(table)]
     findings = []
     for path, table in read.items():
         if {"ags", "dataset", "method"} <= set(table):
