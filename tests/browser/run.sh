@@ -14,4 +14,4 @@ if ! there >/dev/null; then
   echo "browser tests skipped: there is no Chromium and apt-get cannot install it; install it, or name its program in OODML_BROWSER" >&2
   exit 0
 fi
-exec "${PYTHON:-python3}" -m pytest tests/browser "$@"
+exec "${PYTHON:-python3}" -m pytest --numprocesses auto --dist loadfile tests/browser "$@"
