@@ -10,7 +10,6 @@ from typing import Any
 from benchmark.utils.errors import UserError
 from methods import Entry
 
-SAMPLERS = ("random", "tpe")
 LR_FACTOR = 10.0
 """The learning rate is searched from the protocol's own divided by this to the same multiplied by it."""
 STARTUP = 8

@@ -128,8 +128,8 @@ def use(name: str, workspace: Workspace, replace_other: bool = False) -> tuple[D
     there = ladders._present(path)
     if there is not None and there.dataset_hash == index.hash and there.made.get("pinned") == ladder.made["pinned"]:
         return index, there
-    if there is not None and not replace_other and not pinning.same(replace(pinned, splits=ladder.splits),
-                                                                           there):
+    same = there is None or pinning.same(replace(pinned, splits=ladder.splits), there)
+    if not same and not replace_other:
         raise UserError(f"{path} is another ladder of {pinned.dataset}; `oodml splits use {pinned.name} --replace` "
                         "puts this one in its place (runs on the other no longer count with it), --work DIR keeps both")
     ladders.save(ladder, workspace)

@@ -194,16 +194,6 @@ def class_name(code: int) -> str:
     return f"U+{code:04X}"
 
 
-def readable(name: str) -> str:
-    """The character and its Unicode name for a class name.
-
-    >>> readable("U+0041")
-    'A LATIN CAPITAL LETTER A'
-    """
-    character = chr(int(name.removeprefix("U+"), 16))
-    return f"{character} {unicodedata.name(character)}"
-
-
 def _index(name: str, codes: tuple[int, ...], drawings: int = DRAWINGS, held_out: int | None = None,
            faces: tuple[str, ...] = FACES) -> DatasetIndex:
     """Tests on the second half of the classes, or on every `held_out`-th."""
