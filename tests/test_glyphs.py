@@ -107,6 +107,11 @@ def test_characters_drawn_alike_are_one_class_named_by_the_first(whole: datasets
     assert {"U+0393", "U+0416"} <= set(whole.classes), "Gamma and Zhe have no Latin twin"
 
 
+def test_the_kept_list_is_what_comparing_the_drawings_gives() -> None:
+    same_fonts()
+    assert glyphs.characters() == glyphs._glyph_characters.chosen() == glyphs._compared()
+
+
 def test_no_two_classes_coincide() -> None:
     """Every pair in one upright bold serif drawing by brute force; those alike there must differ in another face."""
     codes = [code for family in glyphs.characters().values() for code in family]

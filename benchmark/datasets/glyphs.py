@@ -39,7 +39,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from benchmark.datasets import Counts, Dataset
+from benchmark.datasets import Counts, Dataset, _glyph_characters
 from benchmark.datasets._glyph_drawing import RENDERER, SIDE, coverage, draw
 from benchmark.datasets._glyph_outlines import FACES, STIX, fonts_hash, outline, shared_characters
 from benchmark.datasets.index import DatasetIndex
@@ -149,6 +149,12 @@ def _rows(code: int) -> np.ndarray:
 @cache
 def characters() -> dict[str, tuple[int, ...]]:
     """The code points of the classes of `glyphs`, family by family, each in rising order."""
+    known = (_glyph_characters.FONTS, _glyph_characters.RENDERER)
+    return _glyph_characters.chosen() if (fonts_hash()[:16], RENDERER) == known else _compared()
+
+
+def _compared() -> dict[str, tuple[int, ...]]:
+    """`characters`, from the drawings."""
     families = {code: family for family, code in _candidates()}
     chosen = _distinct(families)
     return {family: tuple(code for code in chosen if families[code] == family) for family in FAMILIES}
