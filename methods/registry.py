@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from methods.catalogue import sources
+from methods.catalogue import FOLDER, hidden_modules, sources
 from methods.method import Method, MethodError, Objective, near
 
 _ENTRIES: dict[str, Entry] = {}
@@ -213,6 +213,9 @@ def load_plugin(path: str | Path) -> list[str]:
     if not path.is_file():
         raise MethodError(f"plug-in {path}: no such file")
     before = dict(_ENTRIES)
+    home = str(path.resolve().parent)
+    if home not in sys.path:  # last, so that a file there hides no package; modules beside it may be imported later
+        sys.path.append(home)
     spec = importlib.util.spec_from_file_location(f"oodml_plugin_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise MethodError(f"plug-in {path}: not a Python file; its name must end in .py")
@@ -226,6 +229,8 @@ def load_plugin(path: str | Path) -> list[str]:
     except Exception as error:
         del sys.modules[spec.name]
         raise MethodError(_why_not(path, str(spec.origin), error)) from error
+    for name, file in hidden_modules(path.resolve()):
+        raise MethodError(f"plug-in {path}: `import {name}` gives {file}, not the file beside the plug-in; rename that")
     added = sorted(name for name, entry in _ENTRIES.items() if before.get(name) is not entry)
     if not added:
         raise MethodError(f"plug-in {path} registers no method; decorate a class with @methods.register(...)")
@@ -237,7 +242,7 @@ def _why_not(path: Path, origin: str, error: Exception) -> str:
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == origin]
     line = lines[-1] if lines else getattr(error, "lineno", None)  # a file that cannot be parsed has no frame
     text = error.msg if isinstance(error, SyntaxError) and not lines else " ".join(str(error).split())
-    remedy = ("install that module where oodml is installed" if isinstance(error, ModuleNotFoundError) else
+    remedy = ("put it beside the file, or install it where oodml is" if isinstance(error, ModuleNotFoundError) else
               f"correct the file; `python {path}` shows the whole traceback")
     return f"plug-in {path}{f', line {line}' if line else ''}: {type(error).__name__}: {text}; {remedy}"
 
@@ -288,6 +293,11 @@ def create(name: str, backbone: nn.Module | str, *, classes: int, dim: int = 128
     return entry.build(backbone, classes, dim, entry.settings(dataset, **settings))
 
 
+def _home(module: str, file: Path) -> Path:
+    """The folder that a plug-in's absolute imports begin at: beside the file, or beside the package that it is in."""
+    return file.parents[module.count(".") + (file.stem == "__init__")]
+
+
 def code_of(name: str) -> str:
     """SHA-256 of the source of a plug-in's method and of what it imports from beside it; empty for the suite's own.
 
@@ -299,8 +309,10 @@ def code_of(name: str) -> str:
     for part in (entry, entry.base):
         file = getattr(sys.modules.get(part.cls.__module__), "__file__", None) if part is not None else None
         if part is not None and file and part.cls.__module__.partition(".")[0] != "methods":
-            sources(Path(file), Path(file).parent, files)
-    return hashlib.sha256("\n".join(sorted(files.values())).encode()).hexdigest() if files else ""
+            sources(Path(file), _home(part.cls.__module__, Path(file)), files, packages=True)
+    # the suite itself may lie beside a plug-in, and is none
+    hashes = sorted(content for file, content in files.items() if FOLDER not in file.parents)
+    return hashlib.sha256("\n".join(hashes).encode()).hexdigest() if hashes else ""
 
 
 def select(text: str) -> list[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import warnings
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -74,6 +75,8 @@ def pack(folders: Iterable[Path | str], out: Path, datasets: list[str] | None = 
     since. The same records give the same bytes.
     """
     frame, lost = scan_checked(folders, datasets)
+    for cause in lost.loc[lost["state"] == "damaged", "cause"]:
+        warnings.warn(f"left out: {cause}", stacklevel=2)
     lost = lost[(lost["state"] == "failed") & ~lost["path"].map(_passes).astype(bool)]
     earlier = lost.iloc[:0]
     if Path(out).is_dir():
@@ -142,7 +145,7 @@ def packed_texts(frame: pd.DataFrame) -> dict[str, dict[str, str]]:
         files: dict[str, list[packed.Entry]] = {}
         for run in here["path"]:
             record = read(run)
-            method = paths.plain(records.file_name(record["method"]["name"]), "method")
+            method = paths.of_method(record["method"]["name"])
             files.setdefault(method, []).append(_entry(Path(run), record, sides))
         texts = {f"{method}{packed.ENDING}": packed.to_text(entries) for method, entries in files.items()}
         if sides:
@@ -189,11 +192,16 @@ def _target(runs: Path, record: dict[str, Any]) -> Path:
 
 
 def unpack(folder: Path, runs: Path) -> tuple[int, int]:
-    """Puts every packed run below a folder as a run's own folder below `runs`; (how many, how many were there)."""
-    frame, _ = scan_checked([folder])
+    """Puts every packed run below a folder as a run's own folder below `runs`; (how many, how many were there).
+
+    All of them or, where one is damaged, none.
+    """
+    frame, lost = scan_checked([folder])
+    for cause in lost.loc[lost["state"] == "damaged", "cause"]:
+        raise ReportError(f"nothing is unpacked: {cause}")
     written = there = 0
     inside = [run for run in frame["path"] if os.path.dirname(run).endswith(packed.ENDING)]
-    for run, to in [(run, _target(Path(runs), read(run))) for run in inside]:  # all or, where one leads out, none
+    for run, to in [(run, _target(Path(runs), read(run))) for run in inside]:
         record = read(run)
         if (to / records.RECORD).exists():
             there += 1

@@ -25,6 +25,9 @@ from reports.storage.text import from_json, one_line
 if TYPE_CHECKING:
     import pandas as pd
 
+DAMAGES = (ReportError, ValueError, TypeError, KeyError, AttributeError, OSError, RecursionError)
+"""What reading a damaged file may raise."""
+
 __all__ = ["FACTS", "SCHEMA", "SOURCES", "check", "collect", "failures", "metrics", "read", "run_folder", "scan",
            "scan_checked", "write", "write_failure"]
 
@@ -54,12 +57,7 @@ def run_folder(runs: Path, dataset: str, split: int, method: str, seed: int, ide
     'runs/cub/5/mixup@margin/s0-01234567'
     """
     own = paths.plain(f"s{seed}-{identity[:8]}", "identity")
-    return runs / paths.plain(dataset, "dataset") / str(split) / paths.plain(file_name(method), "method") / own
-
-
-def file_name(method: str) -> str:
-    """The name of a method as part of a path."""
-    return method.replace(":", "@")
+    return runs / paths.plain(dataset, "dataset") / str(split) / paths.plain(paths.of_method(method), "method") / own
 
 
 def _finite(value: Any) -> Any:
@@ -251,6 +249,20 @@ def _packed_failures(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
+def _runs_inside(path: Path, shared: dict[str, Any], found: dict[str, dict[str, Any]]) -> None:
+    """Adds the runs of a packed file; those that cannot be read are a ReportError, once the others are there."""
+    damaged: list[str] = []
+    for run in packed.read(path):
+        try:
+            row = _row(read(path / run), path / run, shared)
+            found.setdefault(row["identity"], row)
+        except DAMAGES as error:
+            damaged.append(str(error) or type(error).__name__)
+    if damaged:
+        others = f" (and {len(damaged) - 1} more of its runs)" if len(damaged) > 1 else ""
+        raise ReportError(f"{path}: {damaged[0].removeprefix(f'{path}/')}{others}")
+
+
 def scan(folder: Path | str | Iterable[Path | str]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """(finished runs, runs without a result) below one folder or several, loose and packed; reads each file once.
 
@@ -276,10 +288,8 @@ def scan(folder: Path | str | Iterable[Path | str]) -> tuple[pd.DataFrame, pd.Da
                 elif mark == FAILURES:
                     lost += _packed_failures(path)
                 else:
-                    for run in packed.read(path):
-                        row = _row(read(path / run), path / run, shared)
-                        inside.setdefault(row["identity"], row)
-            except (ReportError, ValueError, TypeError, KeyError, AttributeError, OSError, RecursionError) as error:
+                    _runs_inside(path, shared, inside)
+            except DAMAGES as error:
                 damage = {"kind": "ReportError", "cause": one_line(f"{'' if str(path) in str(error) else f'{path}: '}"
                                                                    f"{str(error) or type(error).__name__}")}
                 lost.append(_failure(top, path.parent, damage, "damaged") | {"path": str(path)})

@@ -33,12 +33,17 @@ class Mine(Objective):
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     registry.discover()
     monkeypatch.setattr(registry, "_ENTRIES", dict(registry._ENTRIES))
-    monkeypatch.syspath_prepend(str(tmp_path))
-    (tmp_path / "beside_of_mine.py").write_text("import further_off\n")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "beside_of_mine.py").write_text("import further_off\nfrom mine_parts.inner import y\n")
+    (tmp_path / "mine_parts").mkdir()
+    (tmp_path / "mine_parts" / "__init__.py").write_text("")
+    (tmp_path / "mine_parts" / "inner.py").write_text("from .innermost import y\n")
+    (tmp_path / "mine_parts" / "innermost.py").write_text("y = 1\n")
     (tmp_path / "further_off.py").write_text("x = 1\n")
     yield tmp_path
-    for name in ("beside_of_mine", "further_off", "oodml_plugin_mine"):
-        sys.modules.pop(name, None)
+    for name in [name for name in sys.modules if name.startswith(("beside_of_mine", "further_off", "mine_parts",
+                                                                  "oodml_plugin_mine"))]:
+        del sys.modules[name]
 
 
 def code(home: Path, factor: float = 1.0) -> str:
@@ -57,8 +62,23 @@ def test_the_source_of_a_plugin_and_of_what_lies_beside_it_counts(home: Path) ->
     (home / "further_off.py").write_text("x = 1\n")
     (home / "unrelated.py").write_text("y = 1\n")
     assert code(home) == first
+    for part in ("__init__", "innermost"):
+        before = (home / "mine_parts" / f"{part}.py").read_text()
+        (home / "mine_parts" / f"{part}.py").write_text("y = 2\n")
+        assert code(home) != first, part
+        (home / "mine_parts" / f"{part}.py").write_text(before)
     assert methods.code_of("s2sd:mine-x") == first
     assert [methods.code_of(name) for name in ("margin", "s2sd", "s2sd:margin")] == ["", "", ""]
+
+
+def test_a_module_of_another_folder_is_not_taken_for_the_one_beside(home: Path) -> None:
+    code(home)
+    other = home / "other"
+    other.mkdir()
+    (other / "further_off.py").write_text("x = 3\n")
+    (other / "mine.py").write_text(PLUGIN.format(name="z", factor=1.0).replace("beside_of_mine", "further_off"))
+    with pytest.raises(methods.MethodError, match=r"`import further_off` gives .*rename"):
+        methods.load_plugin(other / "mine.py")
 
 
 def test_identities_of_the_suites_own_methods_are_as_they_were() -> None:

@@ -15,9 +15,10 @@ from PIL import Image
 
 from benchmark import cli, datasets
 from benchmark.commands.datasets import command
+from benchmark.config.spec import RunSpec
 from benchmark.data import contents, ladders, store
 from benchmark.data.store import CHUNK, open_store
-from benchmark.runs import worker
+from benchmark.runs import recording, status, worker
 from benchmark.runs.job import Job, SweepOptions
 from benchmark.runs.matrix import gather
 from benchmark.utils.errors import UserError
@@ -160,6 +161,26 @@ def test_a_ladder_that_runs_stand_on_is_replaced_when_asked_for(
     assert path.read_bytes() != kept
     (aside,) = (work / "splits" / "replaced").iterdir()
     assert aside.read_bytes() == kept
+
+
+def test_a_rung_that_got_another_number_keeps_its_runs(trained: tuple[Path, Path, Job], tmp_path: Path) -> None:
+    work = Path(shutil.copytree(trained[0], tmp_path / "work"))
+    workspace = Workspace.at(work)
+    ladder = ladders.load(workspace, f"folder:{trained[1]}")
+    default = ladder.splits[0]
+    other = dataclasses.replace(default, kind="swap", train=default.test, test=default.train, validation=())
+    ladder = dataclasses.replace(ladder, splits=(other, dataclasses.replace(default, id=2)))
+    ladders.save(ladder, workspace)
+    (job,) = gather(tiny_sweep.study("margin", datasets=(f"folder:{trained[1]}",), splits="2", seeds=1),
+                    SweepOptions(workspace)).jobs
+    assert not job.done
+    assert status.take_over(job)
+    assert status.look(job.folder).kind == "done"
+    assert recording.refresh(job.folder, ladder)
+    assert records.read(job.folder)["split"]["id"] == 2
+    assert RunSpec.read(job.folder) == job.spec
+    assert records.read(work / trained[2].folder.relative_to(trained[0].absolute()))["split"]["id"] == 1
+    assert not status.take_over(job)
 
 
 def test_a_ladder_of_other_images_is_told(trained: tuple[Path, Path, Job], tmp_path: Path) -> None:

@@ -24,6 +24,9 @@ def test_train_and_val_of_a_classification_split_are_put_together(tmp_path):
     assert (index.classes, index.train_classes) == (("a", "b", "c", "d"), ("a", "b"))
     assert len(index) == 16
     assert "train and val have the same classes, as for classification" in index.note
+    for first, second in (("Train", "Val"), ("training", "validation")):
+        other = filled(tmp_path / first, *(f"{side}/{name}" for side in (first, second) for name in "abcd"))
+        assert (other.classes, len(other)) == (index.classes, 16)
     apart = filled(tmp_path / "apart", "train/a", "train/b", "val/c")
     assert (apart.train_classes, apart.test_classes, apart.note) == (("a", "b"), ("c",), "")
 

@@ -15,6 +15,7 @@ import pytest
 from PIL import Image
 
 from benchmark import cli, datasets
+from benchmark.data.contents import contents
 from benchmark.data.doctor import examine
 from benchmark.data.store import open_store
 from benchmark.utils.errors import UserError
@@ -88,6 +89,35 @@ def test_sides_by_the_names_of_shards(tmp_path: Path) -> None:
     parquet(tmp_path / "mixed" / "test-0.parquet", [1, 2])
     with pytest.raises(UserError, match="shards of both sides"):
         datasets.load(f"parquet:{tmp_path / 'mixed'}", tmp_path)
+
+
+def test_sides_by_the_folders_of_shards(tmp_path: Path) -> None:
+    tar(tmp_path / "web@home" / "train" / "0.tar", [{"jpg": png(i), "cls": b"%d" % i} for i in (2, 3)])
+    tar(tmp_path / "web@home" / "Val" / "0.tar", [{"jpg": png(i), "cls": b"%d" % i} for i in (0, 1)])
+    index = datasets.load(f"wds:{tmp_path / 'web@home'}", tmp_path)
+    assert (index.name, index.train_classes, index.test_classes) == ("web-home", ("2", "3"), ("0", "1"))
+
+
+def test_labels_that_only_look_like_numbers(tmp_path: Path) -> None:
+    texts = ["--5", "\u00b2", "7"]
+    file = tar(tmp_path / "a.tar", [{"jpg": png(i), "cls": text.encode()} for i, text in enumerate(texts)])
+    assert sorted(datasets.load(f"wds:{file}", tmp_path).classes) == sorted(texts)
+
+
+def test_images_that_a_shard_names_by_path_are_part_of_the_contents(tmp_path: Path) -> None:
+    (tmp_path / "img").mkdir()
+    for i in range(4):
+        (tmp_path / "img" / f"{i}.png").write_bytes(png(i))
+    images = [{"path": f"img/{i}.png" if i < 4 else "../x.png", "bytes": None} for i in range(5)]
+    kind = pa.struct([("path", pa.string()), ("bytes", pa.binary())])
+    pq.write_table(pa.table({"image": pa.array(images, kind), "label": [0, 0, 1, 1, 1]}), tmp_path / "a.parquet")
+    index = datasets.load(f"parquet:{tmp_path / 'a.parquet'}", tmp_path)
+    np.testing.assert_array_equal(np.asarray(index.open(2).convert("RGB")), pixels(png(2)))
+    with pytest.raises(UserError, match="no image"):
+        index.open(4)
+    before = contents(index, tmp_path / "cache")
+    (tmp_path / "img" / "2.png").write_bytes(png(9))
+    assert contents(datasets.load(f"parquet:{tmp_path / 'a.parquet'}", tmp_path), tmp_path / "cache") != before
 
 
 def test_columns_are_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

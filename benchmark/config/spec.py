@@ -99,7 +99,7 @@ class RunSpec:
         """The spec in a run's folder; None where there is none that this version understands."""
         try:
             return cls.of(json.loads((folder / "spec.json").read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError):
+        except (OSError, ValueError, TypeError, RecursionError):
             return None
 
 

@@ -72,7 +72,7 @@ def table(path: Path) -> dict[str, Any]:
 def _table(path: Path, changed: int, size: int) -> dict[str, Any]:
     try:
         return tomllib.loads(text(path))
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # also of a number with thousands of digits
         raise UserError(f"{path} is not valid TOML: {error}") from None
     except RecursionError:
         raise UserError(f"{path} is not valid TOML: its tables or lists are nested too deep") from None

@@ -12,7 +12,7 @@ from benchmark.datasets import Dataset, DatasetIndex, known_split, names
 from benchmark.datasets.reading import SUFFIXES, NotThere, class_folders, images_under, make_index, subfolders
 from benchmark.utils.errors import UserError
 
-TRAIN, HELD_OUT = "train", ("test", "val", "valid", "validation")
+TRAIN, HELD_OUT = ("train", "training"), ("test", "testing", "val", "valid", "validation")
 COMMON = frozenset({"all", "annotations", "data", "dataset", "files", "images", "image", "img", "imgs", "index", "jpg",
                     "jpeg", "labels", "list", "metadata", "photos", "pictures", "png", "shards", "test", "train"})
 """Names that say nothing of a dataset: that of the folder around it is put before them."""
@@ -75,8 +75,10 @@ def read(data: Path, rest: str) -> DatasetIndex:
 
 def _sides(root: Path) -> list[str]:
     """The folders of a given split, train first; none where there is none. A side holds folders."""
-    there = [side for side in (TRAIN, *HELD_OUT) if (root / side).is_dir() and subfolders(root / side)]
-    return there if TRAIN in there and len(there) > 1 else []
+    called = {name.lower(): name for name in subfolders(root)}
+    train, held = ([called[side] for side in sides if side in called and subfolders(root / called[side])]
+                   for sides in (TRAIN, HELD_OUT))
+    return [*train, *held] if len(train) == 1 and held else []
 
 
 def _classes(folder: Path, side: str = "") -> tuple[dict[str, list[str]], str]:
@@ -89,8 +91,9 @@ def _classes(folder: Path, side: str = "") -> tuple[dict[str, list[str]], str]:
     nested = [name for name in inner if "/" in name]
     note = ""
     if len(nested) == len(inner) > len(tops):
-        note = (f"a class is each of the {len(inner):,} inner folders, such as {nested[0]}: the {len(tops):,} folders "
-                "around them have no images of their own")
+        around = f"{len(tops):,} folders around them have" if len(tops) > 1 else "folder around them has"
+        note = (f"a class is each of the {len(inner):,} inner folders, such as {nested[0]}: the {around} no images of "
+                "their own")
         tops = inner
     elif nested and len(nested) < len(inner):
         note = (f"a class is each of the {len(tops):,} outer folders, with all below it, such as {nested[0]}: some of "

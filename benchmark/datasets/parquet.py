@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
+import os
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -23,23 +25,37 @@ LABELS = ("label", "labels", "class", "fine_label", "category", "target")
 class Rows:
     """Opens image i, the row of a shard; of each shard the group of rows last read is kept."""
 
-    files: tuple[str, ...]
+    shards: tuple[str, ...]
     starts: tuple[int, ...]
     """The number of the first image of each shard."""
     column: str
+    beside: tuple[str, ...] = ()
+    """Images that shards name by their paths."""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        return self.shards + self.beside
 
     def __call__(self, i: int) -> Image.Image:
         shard = int(np.searchsorted(self.starts, i, side="right")) - 1
-        content = _image(self.files[shard], self.column, i - self.starts[shard])
+        content = _image(self.shards[shard], self.column, i - self.starts[shard])
         if isinstance(content, Mapping):
             raw, path = content.get("bytes"), content.get("path")
-            if raw is None and path and not Path(path).is_absolute() and ".." not in Path(path).parts:
-                return Image.open(Path(self.files[shard]).parent / path)
+            if raw is None and (file := _named(self.shards[shard], path)):
+                return Image.open(file)
         else:
             raw = content
         if not isinstance(raw, bytes):
             raise UserError("its row has no image")
         return Image.open(io.BytesIO(raw))
+
+
+def _named(shard: str, path: str | None) -> str:
+    """The plain file below the folder of a shard that one of its rows names; '' where there is none."""
+    if not path or Path(path).is_absolute() or ".." in Path(path).parts:
+        return ""
+    file = os.path.join(os.path.dirname(shard), path)
+    return file if os.path.isfile(file) else ""
 
 
 def _image(file: str, column: str, row: int) -> Any:
@@ -82,7 +98,7 @@ def read(data: Path, rest: str) -> DatasetIndex:
     The columns are those of the features Image and ClassLabel that the hub's tools write down, else a column of
     structures with bytes and one called label; `--columns image=NAME,label=NAME` names others.
     """
-    folder, files, chosen = shards.located(rest, "parquet", ".parquet")
+    place, folder, files, chosen = shards.located(rest, "parquet", ".parquet")
     for opened in (_opened, _groups, _group):
         opened.cache_clear()  # type: ignore[attr-defined]  # a file may have been replaced since
     schema = _opened(str(files[0])).schema_arrow
@@ -94,8 +110,19 @@ def read(data: Path, rest: str) -> DatasetIndex:
            for file, part in zip(files, columns)]
     starts = tuple(np.cumsum([0, *map(len, columns[:-1])]).tolist())
     names = features.get(label, {}).get("names")
-    return shards.indexed(Path(rest.partition("@")[0]), folder, files, columns, ids,
-                          Rows(tuple(map(str, files)), starts, image), dict(enumerate(map(str, names or ()))))
+    rows = Rows(tuple(map(str, files)), starts, image, _beside(files, image))
+    return shards.indexed(place, folder, files, columns, ids, rows, dict(enumerate(map(str, names or ()))))
+
+
+def _beside(files: Sequence[Path], image: str) -> tuple[str, ...]:
+    """The image files that shards name, which are part of what the dataset contains; most shards hold their images."""
+    found: dict[str, None] = {}
+    for file in files:
+        if f"{image}.path" in (column.path for column in _opened(str(file)).schema):
+            for row in _opened(str(file)).read(columns=[f"{image}.path"]).column(0).to_pylist():
+                if row and (name := _named(str(file), row["path"])):
+                    found[name] = None
+    return tuple(found)
 
 
 def _column(file: Path, image: str, label: str) -> list[Any]:
@@ -128,7 +155,8 @@ def _features(schema: Any) -> dict[str, Any]:
 
 def _images(schema: Any, features: dict[str, Any]) -> list[str]:
     marked = [name for name, one in features.items() if one.get("_type") == "Image"]
-    return marked or [field.name for field in schema if str(field.type).startswith(("struct<bytes", "binary"))]
+    return marked or [field.name for field in schema if re.match(r"struct<.*\bbytes: (large_)?binary|(large_)?binary$",
+                                                                 str(field.type))]
 
 
 def _labels(schema: Any, features: dict[str, Any]) -> list[str]:

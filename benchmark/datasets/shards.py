@@ -31,8 +31,8 @@ def with_columns(name: str, columns: str | None) -> str:
     return f"{name}@{'+'.join(part.strip() for part in columns.split(','))}"
 
 
-def located(rest: str, family: str, ending: str) -> tuple[Path, list[Path], dict[str, str]]:
-    """(the folder of the shards, the shards in order of their names, the columns chosen) of what follows the colon."""
+def located(rest: str, family: str, ending: str) -> tuple[Path, Path, list[Path], dict[str, str]]:
+    """(the path given, the folder of the shards, these in order of their names, the columns chosen) after the colon."""
     text, _, chosen = rest.rpartition("@") if "@" in rest and "=" in rest.rpartition("@")[2] else (rest, "", "")
     columns = dict(part.partition("=")[::2] for part in chosen.split("+")) if chosen else {}
     for key, value in columns.items():
@@ -40,7 +40,7 @@ def located(rest: str, family: str, ending: str) -> tuple[Path, list[Path], dict
             raise UserError(f"--columns {chosen}: write image=NAME or label=NAME{near(key, COLUMNS)}")
     path = Path(text).expanduser()
     if text and path.is_file():
-        return path.parent, [path], columns
+        return path, path.parent, [path], columns
     if not text or not path.is_dir():
         raise NotThere(f"there is no file or folder '{text}'; give {family}:PATH with a {ending} file or a folder of "
                        "such")
@@ -48,17 +48,19 @@ def located(rest: str, family: str, ending: str) -> tuple[Path, list[Path], dict
     if not shards:
         packed = next(path.rglob(f"*{ending}.*"), None)
         raise UserError(f"{path} has no {ending} file" + (f"; unpack {packed.name} first" if packed else ""))
-    return path, shards, columns
+    return path, path, shards, columns
 
 
 def side_of(shard: Path) -> str:
-    """train, test, val ... where the name of a shard begins with one, else ''.
+    """train or test where the name of a shard, or else that of its folder, begins with such a word, else ''.
 
-    >>> side_of(Path("train-00000-of-00002.parquet")), side_of(Path("trains.tar"))
-    ('train', '')
+    >>> side_of(Path("train-00000-of-00002.parquet")), side_of(Path("val/0000.parquet")), side_of(Path("trains.tar"))
+    ('train', 'test', '')
     """
-    match = re.match(rf"({TRAIN}|{'|'.join(HELD_OUT)})(?![A-Za-z])", shard.name)
-    return match[1] if match else ""
+    for name in (shard.name, shard.parent.name):
+        if match := re.match(rf"({'|'.join((*TRAIN, *HELD_OUT))})(?![A-Za-z])", name, re.IGNORECASE):
+            return "train" if match[1].lower() in TRAIN else "test"
+    return ""
 
 
 def indexed(place: Path, folder: Path, shards: Sequence[Path], labels: Sequence[Sequence[Any]],
@@ -72,9 +74,9 @@ def indexed(place: Path, folder: Path, shards: Sequence[Path], labels: Sequence[
     keys = [label for part in labels for label in part]
     if not all(isinstance(key, int) for key in keys):
         keys = [str(key) for key in keys]
-    sides = [side_of(shard) for shard, part in zip(shards, labels) for _ in part]
-    first = {key for key, side in zip(keys, sides) if side == TRAIN}
-    second = {key for key, side in zip(keys, sides) if side in HELD_OUT}
+    sides = [side_of(shard.relative_to(folder)) for shard, part in zip(shards, labels) for _ in part]
+    first = {key for key, side in zip(keys, sides) if side == "train"}
+    second = {key for key, side in zip(keys, sides) if side == "test"}
     train, note = None, ""
     if first and second and not first & second:
         train = first
@@ -84,7 +86,7 @@ def indexed(place: Path, folder: Path, shards: Sequence[Path], labels: Sequence[
     elif first & second:
         note = ("shards of train and test have the same classes, as for classification: their images are put together, "
                 f"and the {len(first | second):,} classes are halved in order")
-        if split := known_split(sides.count(TRAIN), sum(side in HELD_OUT for side in sides)):
+        if split := known_split(sides.count("train"), sides.count("test")):
             note = f"shards of train and test are {split}: all are put together, and the classes halved in order"
     index = make_index(own_name(place.with_suffix("")), folder, [one for part in ids for one in part], keys,
                        where=folder, class_names=class_names, train=train, as_given=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import tarfile
 from dataclasses import dataclass
 from functools import lru_cache
@@ -45,19 +46,19 @@ def read(data: Path, rest: str) -> DatasetIndex:
     The label is NAME.cls, else `label` (or cls, class) in NAME.json; `--columns label=KEY` names another key or
     another ending, `image=ENDING` one of several images.
     """
-    folder, files, chosen = shards.located(rest, "wds", ".tar")
+    place, folder, files, chosen = shards.located(rest, "wds", ".tar")
     parts = []
     for file in files:
         found = os.stat(file)
         parts.append(_scan(str(file), found.st_size, found.st_mtime_ns, chosen.get("image", ""),
                            chosen.get("label", "")))
     labels = [[label for label, *_ in part] for part in parts]
-    numbers = all(label.lstrip("-").isdigit() for part in labels for label in part)
+    numbers = all(re.fullmatch("-?[0-9]{1,18}", label) for part in labels for label in part)
     ids = [[f"{file.relative_to(folder).as_posix()}#{row} {os.path.basename(name)}"
             for row, (_, name, *_) in enumerate(part)] for file, part in zip(files, parts)]
     starts = tuple(np.cumsum([0, *map(len, parts[:-1])]).tolist())
     offsets, sizes = (np.array([one[k] for part in parts for one in part], np.int64) for k in (2, 3))
-    return shards.indexed(Path(rest.partition("@")[0]), folder, files,
+    return shards.indexed(place, folder, files,
                           [[int(label) if numbers else label for label in part] for part in labels], ids,
                           Members(tuple(map(str, files)), starts, offsets, sizes))
 

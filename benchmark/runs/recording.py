@@ -73,11 +73,12 @@ def split_facts(split: Split, ladder: Ladder, task: Task | None = None) -> dict[
 
 
 def refresh(folder: Path, ladder: Ladder) -> bool:
-    """Update the split in a record to the ladder as it is now, if its classes are the same; whether it changed."""
+    """Update the split in a record to the ladder as it is now, if that has its classes; whether it changed."""
     record = records.read(folder)
     before = {key: value for key, value in record["split"].items() if key != "pinned"}
-    facts = {**before, **split_facts(ladder.split(record["split"]["id"]), ladder)}
-    if facts == record["split"] or facts["hash"] != record["split"]["hash"]:
+    now = next((split for split in ladder.splits if split.hash == before["hash"]), None)
+    facts = record["split"] if now is None else {**before, **split_facts(now, ladder)}
+    if facts == record["split"]:
         return False
     records.write(folder, {**record, "split": facts})
     return True

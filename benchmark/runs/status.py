@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -54,11 +56,12 @@ def look(folder: Path) -> CellState:
         return CellState("running", _last_heartbeat(holder), begun)
     try:
         failure = json.loads((folder / records.FAILURE).read_text(encoding="utf-8"))
-        return CellState("missing" if failure.get("passing") else "failed",
-                         str(failure.get("cause", "?")).splitlines()[0], begun, str(failure.get("remedy") or ""))
+        cause = one_line(str(failure.get("cause", "?")).partition("\n")[0])
+        return CellState("missing" if failure.get("passing") else "failed", cause, begun,
+                         str(failure.get("remedy") or ""))
     except FileNotFoundError:
         return CellState("missing", begun=begun)
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, RecursionError):
         return CellState("failed", "its failure.json cannot be read", begun)
 
 
@@ -101,6 +104,41 @@ def keep_before(folder: Path) -> Path | None:
         if (folder / name).is_file():
             return (folder / name).rename(folder / f"before-{number}.json")
     return None
+
+
+def take_over(job: Job) -> bool:
+    """Whether a finished run of the same identity was found on a rung with another number, and is here now, too.
+
+    A ladder that was built anew may number its rungs otherwise; the classes of a rung make the run, not its number.
+    """
+    for other in job.folder.parents[2].glob(f"*/{job.folder.parent.name}/{job.folder.name}"):
+        if _identity(other) == job.spec.identity:
+            job.folder.parent.mkdir(parents=True, exist_ok=True)
+            part = job.folder.with_name(f".{job.folder.name}.{os.getpid()}")
+            shutil.copytree(other, part, copy_function=_linked, ignore=shutil.ignore_patterns("lock*", "inspect"))
+            if (part / "spec.json").exists():
+                write_json(part / "spec.json", job.spec.facts())
+            try:
+                part.rename(job.folder)  # not where another runner was faster
+                return True
+            except OSError:
+                shutil.rmtree(part)
+    return False
+
+
+def _identity(folder: Path) -> str:
+    try:
+        return str(records.read(folder)["identity"])
+    except ReportError:
+        return ""
+
+
+def _linked(source: str, target: str) -> None:
+    """Weights need no second place on the disk; what is written later is written as a new file."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
 
 
 @dataclass(frozen=True)

@@ -147,6 +147,9 @@ def run(study: Study, options: SweepOptions, echo: Echo = click.echo) -> SweepRe
     workspace = options.workspace
     matrix = gather(study, options)
     _refuse_incompatible(matrix)
+    for job in matrix.of("missing"):
+        if status.take_over(job):
+            matrix.states[job.spec.identity] = status.look(job.folder)
     counts = Counter(matrix.states[job.spec.identity].kind for job in matrix.jobs)
     kinds = [*status.KINDS, *(["damaged"] if counts["damaged"] else [])]
     echo(f"{study.name}: {len(matrix.jobs)} runs, " + ", ".join(f"{counts[kind]} {kind}" for kind in kinds))

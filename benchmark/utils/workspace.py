@@ -69,7 +69,7 @@ class Workspace:
             source = words[words.index("--dataset") + 1]
         except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
             return name
-        return source if source.startswith(("folder:", "csv:", "union:")) else name
+        return source if source.startswith(("folder:", "csv:", "union:", "parquet:", "wds:")) else name
 
     def writable(self) -> Workspace:
         """Itself, after making sure that something can be written here."""

@@ -7,7 +7,9 @@ folder that it is put into.
 from __future__ import annotations
 
 import os
+import re
 import stat
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ from reports.storage.text import one_line
 
 LONGEST = 200
 """Bytes of a name: file systems take 255, and endings are added."""
+_DEVICE = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\.|$)", re.IGNORECASE)
+"""Names that are devices on Windows, with any ending."""
 
 
 def is_plain(name: Any) -> bool:
@@ -24,11 +28,12 @@ def is_plain(name: Any) -> bool:
     >>> is_plain("mixup@margin"), is_plain("../x"), is_plain("/etc"), is_plain(".."), is_plain("a\\\\b"), is_plain("")
     (True, False, False, False, False, False)
     """
-    if not isinstance(name, str) or not name or name[0] in ".-~ " or name[-1] in ". ":
+    if not isinstance(name, str) or len(name.encode(errors="replace")) > LONGEST:
         return False
-    if any(character in "/\\" or not character.isprintable() for character in name):
+    read = unicodedata.normalize("NFKC", name)  # some systems take a look-alike of a slash or a dot for one
+    if not read or read[0] in ".-~ " or read[-1] in ". " or _DEVICE.match(read):
         return False
-    return len(name.encode(errors="replace")) <= LONGEST
+    return not any(character in '/\\:*?"<>|' or not character.isprintable() for character in name + read)
 
 
 def plain(name: Any, what: str = "name") -> str:
@@ -36,13 +41,19 @@ def plain(name: Any, what: str = "name") -> str:
 
     >>> plain("../../x", "dataset")
     Traceback (most recent call last):
-    reports.ReportError: the dataset '../../x' cannot be the name of a file: no slashes, no control characters, no dot \
-at its beginning, at most 200 bytes
+    reports.ReportError: the dataset '../../x' cannot be the name of a file: no slashes, none of : * ? " < > |, no \
+control characters, no dot at its beginning, no device, at most 200 bytes
     """
     if not is_plain(name):
-        raise ReportError(f"the {what} {one_line(repr(name), 120)} cannot be the name of a file: no slashes, no "
-                          f"control characters, no dot at its beginning, at most {LONGEST} bytes")
+        raise ReportError(f"the {what} {one_line(repr(name), 120)} cannot be the name of a file: no slashes, none "
+                          'of : * ? " < > |, no control characters, no dot at its beginning, no device, at most '
+                          f"{LONGEST} bytes")
     return str(name)
+
+
+def of_method(name: str) -> str:
+    """The name of a method as part of a path."""
+    return name.replace(":", "@")
 
 
 def below(folder: Path | str, *parts: str) -> Path:

@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import NotRequired, TypedDict
 
 from reports import ReportError
+from reports.storage import paths
 from reports.storage.migration import SCHEMA
 from reports.storage.text import one_line
 
@@ -76,4 +77,6 @@ def check(record: Any) -> dict[str, Any]:
         raise ReportError(f"split {own} is not exactly once on its own ladder {ids}")
     if "last" not in record["scores"]:
         raise ReportError("scores has no entry for the rule 'last'")
+    paths.plain(record["dataset"], "dataset")
+    paths.plain(paths.of_method(record["method"]["name"]), "method")
     return record

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-_ODD = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f" "\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069" "\ud800-\udfff]")
+_ODD = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f" "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069" "\ud800-\udfff]")
 """Control characters but tab and newline, marks that turn the direction of writing, halves of surrogate pairs."""
 
 

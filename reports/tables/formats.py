@@ -60,7 +60,7 @@ def _harmless(cell: Any) -> Any:
     if not isinstance(cell, str):
         return cell
     cell = printable(cell)
-    return f"'{cell}" if cell.lstrip()[:1] in tuple("=+-@") and not _is_number(cell) else cell
+    return f"'{cell}" if cell.lstrip()[:1] in tuple("=+-@＝＋－＠") and not _is_number(cell) else cell
 
 
 def _is_number(text: str) -> bool:
@@ -107,8 +107,13 @@ _TEX = {"&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", 
 
 
 def tex(text: str) -> str:
-    """Text on one line with the characters that LaTeX would take for its own written out."""
-    return re.sub(r"[&%$#_{}~^\\±–]", lambda special: _TEX[special[0]], one_line(text))
+    r"""Text on one line with the characters that LaTeX would take for its own written out.
+
+    >>> tex("[2pt] 50 %")  # the end of the row before takes a bracket for its argument
+    '{[}2pt] 50 \\%'
+    """
+    text = re.sub(r"[&%$#_{}~^\\±–]", lambda special: _TEX[special[0]], one_line(text))
+    return re.sub(r"^[\[*]", r"{\g<0>}", text)
 
 
 def to_latex(table: Table) -> str:
