@@ -51,7 +51,11 @@ def _entry(run: Path, record: dict[str, Any], sides: dict[str, Any]) -> packed.E
     made = {key: value for key, value in record["provenance"].items() if key != "host"}
     entry = {"record": record | {"curve": columns, "provenance": made}, "beside": {}}
     for name in BESIDE:
-        content = packed.beside(run, name)
+        try:
+            content = packed.beside(run, name)
+        except ReportError as error:
+            warnings.warn(f"left out: {error}", stacklevel=2)
+            continue
         if content is not None:
             entry["beside"][name] = _without_values(content)
     summed = queries.summed(run)

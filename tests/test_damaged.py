@@ -94,7 +94,8 @@ def test_splits_and_seeds_are_refused_before_they_are_counted_out(capsys: pytest
 
 
 @pytest.mark.parametrize("text", ["a = " + "[" * 3000, "a." * 3000 + "a = 1", "epochs = inf", "epochs = nan",
-                                  "epochs = 1e400", "epochs = 99999999999999999999", 'protocol = "a\\u0000b"'])
+                                  "epochs = 1e400", "epochs = 99999999999999999999", "epochs = " + "9" * 5000,
+                                  'protocol = "a\\u0000b"'])
 def test_odd_toml_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(text)
     for load in (protocol.load, study.load):
@@ -227,6 +228,9 @@ def test_a_damaged_ladder_is_listed(tmp_path: Path) -> None:
     made.splits.mkdir()
     (made.splits / "glyphs.json").write_text('{"dataset": "glyphs", "spl')
     (made.splits / "glyphs-1.json").write_text("[]")  # a list that was exported
+    (made.root / "tune").mkdir()
+    (made.root / "tune" / "mine.json").write_text('{"schema": 1, "searches": [{"trials": 3}]}')
     lost = leaderboard.collect(made).lost
-    assert lost["state"].tolist() == ["damaged"]
-    assert "glyphs.json" in lost["cause"].iloc[0]
+    assert lost["state"].tolist() == ["damaged"] * 2
+    assert "mine.json" in lost["cause"].iloc[0]
+    assert "glyphs.json" in lost["cause"].iloc[1]

@@ -131,6 +131,8 @@ def test_columns_are_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
                          ("lable=species", "did you mean 'label'")):
         with pytest.raises(UserError, match=why):
             datasets.load(f"parquet:{file}@{columns}", tmp_path)
+    cli.main(["datasets", "show", "cub", "--work", str(tmp_path / "elsewhere")])
+    assert f"is not in {tmp_path / 'elsewhere' / 'data'}" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         cli.main(["datasets", "check", "cub", "--columns", "label=x"])
     assert "--columns is for parquet:PATH" in capsys.readouterr().err
@@ -150,7 +152,7 @@ def test_images_that_are_none_are_named_by_shard_and_row(tmp_path: Path) -> None
     pq.write_table(pa.table({"image": images, "label": ["a", "a", "b", "b"]}), tmp_path / "odd" / "s.parquet")
     index = datasets.load(f"parquet:{tmp_path / 'odd'}", tmp_path)
     assert set(examine(index, jobs=1).unreadable) == {"s.parquet#1", "s.parquet#2", "s.parquet#3"}
-    with pytest.raises(UserError, match=r"s\.parquet#1: cannot identify image"):
+    with pytest.raises(UserError, match=r"s\.parquet#1: cannot identify image file; put"):
         open_store(index, tmp_path / "cache", jobs=1, progress=False)
     (tmp_path / "odd" / "s.parquet").write_bytes(b"PAR1 not")
     with pytest.raises(UserError, match="cannot be read as a parquet file"):

@@ -25,8 +25,8 @@ def command(workspace: Workspace) -> None:
     look like.
     """
     context = click.get_current_context()
-    here = {"work": str(workspace.root), "data": str(workspace.data)}
-    context.default_map = {name: here for name in ("show", "check", "prepare")}
+    given = {key: value for key, value in context.params.items() if value is not None}
+    context.default_map = {name: given for name in ("show", "check", "prepare")}
     if context.invoked_subcommand is None:
         _table(workspace)
 

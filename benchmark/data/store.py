@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import signal
 import sys
@@ -269,9 +270,10 @@ def opened(index: DatasetIndex, i: int) -> Iterator[Image.Image]:
     except Exception as error:
         path = index.paths[i] if index.root is None else index.root / index.paths[i]
         why = "no such file" if isinstance(error, FileNotFoundError) else str(error) or type(error).__name__
+        why = re.sub(r" <_io\.BytesIO object at \w+>", "", why)  # bytes of a shard
         remedy = "" if isinstance(error, UserError) else "; put the original file back"
         raise UserError(f"cannot read image {path}: {why}{remedy} (`oodml datasets check {index.typed}` lists all "
-                        "such files) and run again: what is decoded already is kept") from None
+                        "such files), then run again: what is decoded already is kept") from None
 
 
 def _decode_chunk(index: DatasetIndex, start: int) -> Chunk:

@@ -72,11 +72,12 @@ def collect(workspace: Workspace, folders: Sequence[Path] = (), datasets: list[s
     packed = [path for folder in folders for path in (folder / "splits", *sorted(folder.glob("*/splits")))]
     damaged: list[ReportError] = []
     studies = progress.read(folders or (workspace.root,), damaged)
+    searches = tuning.read(folders or (workspace.root,), damaged)
     damaged += _damaged_ladders(packed or [workspace.splits], [*results.datasets, *results.unions])
     rows = pd.DataFrame([{"state": "damaged", "kind": "ReportError", "cause": str(error)} for error in damaged],
                         columns=lost.columns)
     return Leaderboard(results, pd.concat([lost, rows], ignore_index=True) if damaged else lost, studies, workspace,
-                       packed or [workspace.splits], tuning.read(folders or (workspace.root,)))
+                       packed or [workspace.splits], searches)
 
 
 def _damaged_ladders(homes: Sequence[Path], datasets: Sequence[str]) -> Iterator[ReportError]:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pandas as pd
+from pydantic import Field, TypeAdapter
+from typing_extensions import TypedDict
 
 from reports import ReportError
 from reports.aggregate import spread
+from reports.storage.text import from_json, one_line
 from reports.tables.boards import Column, Table
 
 FOLDER = "tune"
@@ -26,31 +30,80 @@ def key(search: Search) -> tuple[str, ...]:
     return (*(str(search[name]) for name in _KEY), json.dumps(search["fixed"], sort_keys=True))
 
 
+_SCORE = Annotated[float, Field(ge=0, le=1)] | None
+
+
+class _Trial(TypedDict):
+    number: int
+    set: dict[str, Any]
+    state: str
+    score: _SCORE
+    run: str
+
+
+class _Tested(TypedDict):
+    seed: int
+    tuned: _SCORE
+    default: _SCORE
+
+
+class _Search(TypedDict):
+    dataset: str
+    method: str
+    protocol: str
+    backbone: str
+    sampler: str
+    metric: str
+    split: int
+    seed: int
+    budget: int
+    fixed: dict[str, Any]
+    tested_held_out: dict[str, int]
+    trials: list[_Trial]
+    choice: int | None
+    chosen: dict[str, Any] | None
+    default_score: _SCORE
+    score: _SCORE
+    test: list[_Tested]
+    test_gain: float | None
+
+
+@lru_cache(maxsize=1)
+def _adapter() -> TypeAdapter[Any]:
+    return TypeAdapter(list[_Search])
+
+
 def load(path: Path) -> list[Search]:
     """The searches in one file of `oodml tune`."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = from_json(path.read_bytes() if path.is_file() else b"")
         if content["schema"] != SCHEMA:
             raise ReportError(f"{path} is of schema {content['schema']} and this version reads {SCHEMA}; run "
                               "`oodml tune` again")
-        searches = list(content["searches"])
-        for search in searches:
-            key(search), search["trials"], search["test"]
-        return searches
+        _adapter().validate_python(content["searches"])
+        return list(content["searches"])
+    except ReportError:
+        raise
     except (OSError, ValueError, LookupError, TypeError) as error:
-        if isinstance(error, ReportError):
-            raise
-        raise ReportError(f"{path} is damaged ({error}); delete it and run `oodml tune` again: finished trials are "
-                          "kept") from None
+        raise ReportError(f"{path} is damaged ({one_line(str(error), 200)}); delete it and run `oodml tune` again: "
+                          "finished trials are kept") from None
 
 
-def read(folders: Iterable[Path | str]) -> list[Search]:
-    """The searches of working folders, in a stated order; the same one is taken once."""
+def read(folders: Iterable[Path | str], damaged: list[ReportError] | None = None) -> list[Search]:
+    """The searches of working folders, in a stated order; the same one is taken once.
+
+    A damaged file is a ReportError, which goes to the list `damaged` where one is given.
+    """
     searches: dict[tuple[str, ...], Search] = {}
     for folder in folders:
         for path in sorted(Path(folder).glob(f"{FOLDER}/*.json")):
-            for search in load(path):
-                searches.setdefault(key(search), search)
+            try:
+                for search in load(path):
+                    searches.setdefault(key(search), search)
+            except ReportError as error:
+                if damaged is None:
+                    raise
+                damaged.append(error)
     return [searches[one] for one in sorted(searches)]
 
 
