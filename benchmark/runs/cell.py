@@ -23,6 +23,7 @@ from benchmark.utils.errors import is_user_error
 from reports import ReportError, records
 
 FULL = "the disk is full"
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class CellResult(NamedTuple):
@@ -126,6 +127,8 @@ def failure_of(error: BaseException) -> dict[str, Any]:
 
     >>> failure_of(OSError(28, "No space left on device"))["cause"]
     'the disk is full'
+    >>> failure_of(RuntimeError("I/O error: Disk quota exceeded (os error 122)"))["cause"]
+    'the disk is full'
     """
     text = str(error).strip()
     cause, remedy = text or type(error).__name__, ""
@@ -138,7 +141,8 @@ def failure_of(error: BaseException) -> dict[str, Any]:
     elif isinstance(error, MemoryError) or "can't allocate memory" in text:
         cause = "main memory ran out"
         remedy = "a smaller batch (--set batch_size=...), or fewer runs at once (--jobs 1)"
-    elif (isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)) or "No space left" in text:
+    elif (isinstance(error, OSError) and error.errno in NO_ROOM) or "No space left" in text or any(
+            f"(os error {number})" in text for number in NO_ROOM):  # so safetensors says it
         cause, remedy = FULL, "free some space or give another folder (--work DIR), then run again"
     elif "CUDA error" in text:
         cause, remedy = f"the GPU failed: {text.splitlines()[0]}", "run again; if it stays, try --no-compile"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
@@ -80,7 +81,9 @@ def drawing(name: str) -> Any:
                 "text.color": INK, "xtick.color": INK, "ytick.color": INK, "axes.linewidth": 0.8, "grid.color": GRID,
                 "grid.linewidth": 0.8, "lines.linewidth": 1.8, "lines.markersize": 5.5, "axes.axisbelow": True,
                 "text.parse_math": False}  # a name may hold dollars
-    with matplotlib.rc_context():
+    with matplotlib.rc_context(), warnings.catch_warnings():
+        # texts stay texts in an SVG: the reader's browser has a font for them
+        warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from", UserWarning)
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(settings)
         yield
