@@ -99,3 +99,11 @@ def test_a_run_that_is_done_anew_keeps_its_old_record(tmp_path: Path) -> None:
     assert status.keep_before(tmp_path) == tmp_path / "before-3.json"
     assert status.keep_before(tmp_path) is None
     assert len(records.scan(tmp_path)[0]) == 0
+
+
+def test_an_odd_failure_or_spec_harms_no_survey(tmp_path: Path) -> None:
+    for text in ("[" * 100_000, '{"cause": ""}', "[]", '{"cause": ["x"]}'):
+        (tmp_path / "failure.json").write_text(text)
+        (tmp_path / "spec.json").write_text(text)
+        assert status.look(tmp_path).kind == "failed"
+        assert RunSpec.read(tmp_path) is None
