@@ -9,16 +9,20 @@ import io
 import json
 import os
 import random
+import tarfile
 import warnings
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import save_file
 
 from benchmark import datasets
@@ -28,7 +32,7 @@ from benchmark.data import store, weights
 from benchmark.runs import status
 from benchmark.submissions import reading
 from benchmark.training import checkpoint
-from benchmark.utils.errors import is_user_error
+from benchmark.utils.errors import UserError, is_user_error
 from benchmark.utils.files import GrowingFile
 from benchmark.utils.workspace import Workspace
 from reports import packing, records
@@ -133,11 +137,44 @@ def _saved(folder: Path) -> None:
         saver.save({"method": {"w": torch.ones(3)}}, {"epoch": 1, "history": {"steps": 3}}, whole=True)
 
 
+def _unsummed(folder: Path) -> None:
+    """As earlier versions left a checkpoint: its readers see every damage."""
+    _saved(folder)
+    (folder / "checkpoint-00001" / checkpoint.SUMS).unlink()
+
+
 def _resumed(folder: Path) -> None:
     """A checkpoint is read or set aside, so that the run can go on."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert (checkpoint.load(folder) is None) == (not list(folder.glob("checkpoint-*")))
+
+
+def _png(shade: int) -> bytes:
+    raw = io.BytesIO()
+    Image.new("L", (2, 2), shade).save(raw, "PNG")
+    return raw.getvalue()
+
+
+def _parquet(folder: Path) -> None:
+    images = [{"bytes": _png(i), "path": f"{i}.png"} for i in range(4)]
+    pq.write_table(pa.table({"image": images, "label": [0, 0, 1, 1]}), folder / "a.parquet")
+
+
+def _tar(folder: Path) -> None:
+    with tarfile.open(folder / "a.tar", "w") as archive:
+        for i in range(4):
+            for ending, content in (("png", _png(i)), ("cls", b"%d" % (i // 2))):
+                head = tarfile.TarInfo(f"{i}.{ending}")
+                head.size = len(content)
+                archive.addfile(head, io.BytesIO(content))
+
+
+def _pictures(name: str) -> None:
+    index = datasets.load(name, Path())
+    for i in range(len(index)):
+        with suppress(UserError):
+            store.decode(index, i)
 
 
 def _store(folder: Path) -> None:
@@ -209,8 +246,11 @@ READERS = {
                           damaged_bytes),
     "ids": Reader("ids.json", _embeddings, lambda folder: reading.read(folder / "e.npy", folder / "ids.json")),
     "weights": Reader("w.pth", _embeddings, lambda folder: weights.read(folder / "w.pth"), damaged_bytes),
-    "checkpoint state": Reader("checkpoint-00001/state.json", _saved, _resumed),
-    "checkpoint": Reader("checkpoint-00001/tensors.safetensors", _saved, _resumed, damaged_bytes),
+    "checkpoint state": Reader("checkpoint-00001/state.json", _unsummed, _resumed),
+    "checkpoint": Reader("checkpoint-00001/tensors.safetensors", _unsummed, _resumed, damaged_bytes),
+    "checkpoint sums": Reader(f"checkpoint-00001/{checkpoint.SUMS}", _saved, _resumed),
+    "parquet": Reader("a.parquet", _parquet, lambda folder: _pictures(f"parquet:{folder}/a.parquet"), damaged_bytes),
+    "tar": Reader("a.tar", _tar, lambda folder: _pictures(f"wds:{folder}/a.tar"), damaged_bytes),
     "store": Reader("store.json", _store, _opened),
     "geometry": Reader("geometry.npy", _store, _opened, damaged_bytes),
     "journal": Reader("g.journal", _growing, lambda folder: GrowingFile(folder / "g").close(), damaged_json),

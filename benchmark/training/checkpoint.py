@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import warnings
+import zlib
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from torch import Tensor
 from benchmark.utils.files import flush, whole
 from reports.storage.text import one_line
 
-NAME = "checkpoint"
+NAME, SUMS = "checkpoint", "sums.json"
 Kind = tuple[torch.dtype, torch.device]
 
 
@@ -68,6 +69,7 @@ class Saver:
         try:
             save_file(packed.on_host(self._pinned), fresh / "tensors.safetensors")
             (fresh / "state.json").write_text(json.dumps(content))
+            (fresh / SUMS).write_text(json.dumps({path.name: _sum(path) for path in fresh.iterdir()}))
             for path in fresh.iterdir():
                 flush(path)
         except BaseException:
@@ -123,16 +125,35 @@ def load(folder: Path) -> tuple[dict[str, Any], dict[str, Any]] | None:
     """The newest checkpoint that can be read as (state dicts by part, state), or None; damaged ones are set aside."""
     while (path := _newest(folder)) is not None:
         try:
+            _check_sums(path)
             content = json.loads((path / "state.json").read_text(encoding="utf-8"))
             flat = load_file(path / "tensors.safetensors")
             tensors = {part: _restore(plan, flat) for part, plan in content["plan"].items()}
             if path.name != _name(content["state"]["epoch"]):
                 raise ValueError(f"it says that it is of epoch {content['state']['epoch']}")
             return tensors, content["state"]
-        except (FileNotFoundError, NotADirectoryError, SafetensorError, ValueError, KeyError, TypeError, AttributeError,
-                RecursionError) as error:
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError, SafetensorError, ValueError, KeyError,
+                TypeError, AttributeError, RecursionError) as error:
             set_aside(folder, f"{type(error).__name__}: {error}")
     return None
+
+
+def _sum(path: Path) -> int:
+    """CRC-32 of a file: a byte that a disk turned over would go on into the record."""
+    found = 0
+    with path.open("rb") as file:
+        while block := file.read(1 << 24):
+            found = zlib.crc32(block, found)
+    return found
+
+
+def _check_sums(path: Path) -> None:
+    """A ValueError where a file is not as it was written; checkpoints of earlier versions do not say."""
+    if (path / SUMS).exists():
+        sums = json.loads((path / SUMS).read_text(encoding="utf-8"))
+        for name in ("state.json", "tensors.safetensors"):
+            if _sum(path / name) != sums[name]:
+                raise ValueError(f"{name} is not as it was written")
 
 
 def _newest(folder: Path) -> Path | None:
