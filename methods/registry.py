@@ -117,13 +117,15 @@ class Entry:
         >>> get("margin").misfit("resnet18")
         ''
         """
-        if issubclass(self.cls, Objective):
+        own: Any = self.cls
+        # what stands on any backbone needs none: making one imports timm, 5 s of a processor
+        if issubclass(own, Objective) or own.misfit.__func__ is Method.misfit.__func__:  # type: ignore[attr-defined]
             return ""
         if isinstance(backbone, str):
             from methods.backbones import skeleton
 
             backbone = skeleton(backbone)
-        return self.cls.misfit(backbone)  # type: ignore[attr-defined]
+        return own.misfit(backbone)
 
     def check_build(self, backbone: str, classes: int, dim: int, settings: Any, base_settings: Any = None) -> None:
         """Build the method without memory behind its weights, so that what does not go together is an error early.

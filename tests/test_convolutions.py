@@ -7,8 +7,27 @@ import timm
 import torch
 import torch.nn.functional as F
 
-from methods.backbones import create
-from methods.backbones.convolutions import StridedDepthwise, thinned
+from methods.backbones import convolutions, create
+from methods.backbones.convolutions import Padded3x3, StridedDepthwise, thinned
+
+
+@pytest.mark.parametrize("layout", [torch.channels_last, torch.contiguous_format])
+def test_gradients_by_products_are_right(layout: torch.memory_format, monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randn(3, 5, 7, 6, generator=generator).to(memory_format=layout).requires_grad_()
+    toward = torch.randn(3, 4, 7, 6, generator=generator)
+    found = []
+    for arm in (True, False):
+        monkeypatch.setattr(convolutions, "ARM", arm)
+        torch.manual_seed(1)
+        layer = Padded3x3(5, 4).to(memory_format=layout)
+        maps = layer(images)
+        assert ("ByProducts" in str(maps.grad_fn)) == arm
+        found.append((maps, *torch.autograd.grad((maps * toward).sum(), (images, layer.weight))))
+        with torch.autocast("cpu", torch.bfloat16):
+            assert layer(images).dtype == torch.bfloat16
+    for one, other in zip(*found):
+        torch.testing.assert_close(one, other)
 
 
 @pytest.mark.parametrize("size", [7, 8, 13])

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from methods.backbones import names
-from methods.backbones.convolutions import replace_strided_depthwise
+from methods.backbones.convolutions import Padded3x3, replace_strided_depthwise
 from methods.backbones.resnet_v1 import NAME as RESNET_V1
 from methods.backbones.resnet_v1 import check_layout, resnet50_v1
 from methods.method import MethodError, near
@@ -179,8 +179,7 @@ class Conv4(nn.Module):
         super().__init__()
         layers: list[nn.Module] = []
         for before, after in zip((3, *self.widths), self.widths):
-            layers += [nn.Conv2d(before, after, 3, padding=1, bias=False), nn.BatchNorm2d(after), nn.ReLU(inplace=True),
-                       nn.MaxPool2d(2)]
+            layers += [Padded3x3(before, after), nn.BatchNorm2d(after), nn.ReLU(inplace=True), nn.MaxPool2d(2)]
         self.layers = nn.Sequential(*layers)
         self.norm = nn.BatchNorm1d(4 * self.widths[-1], affine=False)
 

@@ -1,6 +1,9 @@
-"""A convolution that cuDNN does slowly, done another way on a GPU: the same numbers up to rounding."""
+"""Convolutions that cuDNN or oneDNN does slowly, done another way: the same numbers up to rounding."""
 
 from __future__ import annotations
+
+import platform
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -34,6 +37,58 @@ def thinned(images: Tensor, weight: Tensor, bias: Tensor | None, stride: tuple[i
     """A depthwise convolution at every place, of which every `stride`-th is kept."""
     dense = F.conv2d(images, weight, bias, 1, padding, dilation, groups=len(weight))
     return dense[:, :, ::stride[0], ::stride[1]].contiguous(memory_format=torch.channels_last)
+
+
+ARM = platform.machine() in ("aarch64", "arm64")
+"""Processors on which oneDNN has no fast gradient of a convolution."""
+
+
+class Padded3x3(nn.Conv2d):
+    """A 3x3 convolution with padding 1 whose gradients are matrix products on ARM processors.
+
+        dW = dY^T X,   X: (places, 9 c), a window of the input a row
+
+    The gradient of the input is the convolution of dY with the filters turned by 180 degrees, such a product too.
+    """
+
+    def __init__(self, before: int, after: int) -> None:
+        super().__init__(before, after, 3, padding=1, bias=False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        if (ARM and torch.is_grad_enabled() and images.device.type == "cpu" and images.dtype == torch.float32
+                and not torch.is_autocast_enabled("cpu") and not torch.compiler.is_compiling()):
+            return _ByProducts.apply(images, self.weight)
+        return super().forward(images)
+
+
+class _ByProducts(torch.autograd.Function):
+    @staticmethod
+    def forward(context: Any, images: Tensor, weight: Tensor) -> Tensor:
+        context.save_for_backward(images, weight)
+        return F.conv2d(images, weight, padding=1)
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        images, weight = context.saved_tensors
+        of_images = of_weight = None
+        if context.needs_input_grad[0]:
+            turned = weight.flip(2, 3).permute(2, 3, 0, 1).flatten(0, 2)
+            rows = _windows(gradient) @ turned
+            of_images = rows.view(len(images), *images.shape[2:], -1).permute(0, 3, 1, 2)
+        if context.needs_input_grad[1]:
+            rows = gradient.permute(0, 2, 3, 1).flatten(0, 2)
+            of_weight = (rows.T @ _windows(images)).unflatten(1, (3, 3, -1)).permute(0, 3, 1, 2)
+        return of_images, of_weight
+
+
+def _windows(images: Tensor) -> Tensor:
+    """The 3x3 window around each place of (b, c, h, w) images as a row, (b h w, 9 c)."""
+    count, channels, height, width = images.shape
+    padded = F.pad(images.permute(0, 2, 3, 1), (0, 0, 1, 1, 1, 1)).contiguous()
+    image, line, place, _ = padded.stride()
+    # three neighbours in a line lie one behind the other
+    lines = padded.as_strided((count, height, width, 3, 3 * channels), (image, line, place, line, 1))
+    return lines.reshape(count * height * width, 9 * channels)
 
 
 def replace_strided_depthwise(network: nn.Module) -> None:
