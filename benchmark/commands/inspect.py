@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace, workspace_options
 
 
@@ -25,10 +26,9 @@ def command(workspace: Workspace, runs: tuple[Path, ...], queries: int, no_umap:
     """Show what finished RUNS retrieve: galleries of sampled and worst queries, the embedding in the plane.
 
     RUN is the folder of a run, WORK/runs/DATASET/SPLIT/METHOD/sSEED-HASH; without one, the best, the median and the
-    frozen network on the nearest and the farthest split of each ladder are looked into, which the page Retrieval of
-    the leaderboard shows side by side. PUMA's prompt weights and CRT's maps of
-    prototypes are added for these methods. The leaderboard is built again, with a page for each run that was
-    looked into.
+    frozen network on the nearest and the farthest split of each dataset are looked into, which the page Retrieval of
+    the leaderboard shows side by side. PUMA's prompt weights and CRT's maps of prototypes are added for these methods.
+    The leaderboard is built again, with a page for each run that was looked into.
     """
     import methods
     from benchmark.posthoc import leaderboard
@@ -37,6 +37,8 @@ def command(workspace: Workspace, runs: tuple[Path, ...], queries: int, no_umap:
     for plugin in plugins:
         methods.load_plugin(plugin)
     chosen = runs or typical(leaderboard.collect(workspace).results)
+    if not chosen:
+        raise UserError(f"no finished run in {workspace.runs} kept its weights; run again what is to be looked into")
     for run in chosen:
         for path in inspect(workspace, run, queries=queries, plane=not no_umap, ends=bool(runs) and not only,
                             dataset=dataset, device=device):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,9 +55,13 @@ def pack(workspace: Workspace, out: Path, folders: tuple[Path, ...], datasets: s
 
 
 def _ladders(workspace: Workspace, out: Path) -> list[Path]:
-    """Copies the manifests that the packed runs were made on; one of other runs is named and left out."""
+    """The manifests that the packed runs were made on, without few-shot episodes, which are forty times their size.
+
+    One of other runs is named and left out.
+    """
     from benchmark.data import ladders
     from reports import records
+    from reports.storage import paths
     from splits import manifest
 
     packed, _ = records.scan(out)
@@ -65,10 +70,12 @@ def _ladders(workspace: Workspace, out: Path) -> list[Path]:
         source = ladders.path_of(workspace, str(dataset))
         if not source.is_file():
             continue
-        if not set(here["split_hash"]) <= {split.hash for split in manifest.load(source).splits}:
+        ladder = manifest.load(source)
+        if not set(here["split_hash"]) <= {split.hash for split in ladder.splits}:
             click.echo(f"{source} is not the ladder of all packed runs of {dataset} and stays behind", err=True)
             continue
-        written.append(_copied(source, out / "splits"))
+        written.append(paths.below(out / "splits", source.name))
+        manifest.save(replace(ladder, episodes={}), written[-1])
     return written
 
 
@@ -127,6 +134,7 @@ def unpack(workspace: Workspace, folder: Path) -> None:
     """
     from reports import packing
     from reports.analysis import progress, tuning
+    from splits import manifest
 
     written, there = packing.unpack(folder, workspace.writable().runs)
     click.echo(f"unpacked {written} runs into {workspace.runs}" + (f", {there} were there already" if there else ""))
@@ -138,6 +146,7 @@ def unpack(workspace: Workspace, folder: Path) -> None:
         target = workspace.splits / source.name
         if not target.exists():
             _copied(source, workspace.splits)
-        elif target.read_bytes() != source.read_bytes():
+        elif [split.hash for split in manifest.load(target).splits] != [
+                split.hash for split in manifest.load(source).splits]:
             click.echo(f"{target} is another ladder than that of the unpacked runs, which do not count on it; to go on "
                        f"with them, put {source} in its place", err=True)

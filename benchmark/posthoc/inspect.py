@@ -152,23 +152,23 @@ def inspect(workspace: Workspace, folder: Path, *, queries: int = 8, plane: bool
 
 
 def typical(results: Results) -> list[Path]:
-    """Of each ladder the runs of the best, the median and the frozen row on its nearest and its farthest split.
+    """Of each dataset the runs of the best, the median and the frozen row on the nearest and the farthest split run.
 
     Those that kept no weights are left out.
     """
     board, found = standings.of(results), []
-    board = board[(board["kind"] == "ladder") & (board["metric"] == results.metrics[0])]
+    board = board[board["kind"].isin(["ladder", "split"]) & (board["metric"] == results.metrics[0])]
     for dataset, rows in board.groupby("board", sort=True):
         ranked = standings.in_order(rows)
         frozen = results.runs.loc[results.runs["base_method"] == "frozen", "label"]
         alike = rows["network"].isin(rows.loc[rows["label"].isin(ranked), "network"]) | (not ranked)
         frozen = rows.loc[alike & rows["label"].isin(frozen), "label"]
         labels = [*ranked[:1], *ranked[len(ranked) // 2:][:1], *frozen[:1]]
-        ends = sorted(results.ladders[str(dataset)], key=lambda rung: rung[1])
+        here = results.runs[results.runs["dataset"] == dataset]
+        splits = here.sort_values(["frd", "split"])["split"]
         for label in dict.fromkeys(labels):
-            for split in (ends[0][0], ends[-1][0]):
-                runs = results.runs[(results.runs["dataset"] == dataset) & (results.runs["label"] == label)
-                                    & (results.runs["split"] == split)]
+            for split in dict.fromkeys([splits.iloc[0], splits.iloc[-1]]):
+                runs = here[(here["label"] == label) & (here["split"] == split)]
                 found += [Path(path) for path in runs.sort_values("seed")["path"][:1]]
     return [run for run in found if (run / weights.RUN).is_file() or Finished.at(run).untrained]
 
