@@ -102,20 +102,22 @@ _DIVERGING = LinearSegmentedColormap.from_list("signed", [
 
 def matrix(values: pd.DataFrame, name: str, title: str) -> str:
     """A matrix of correlations, each cell with its number, so that colour is never alone."""
-    import seaborn  # takes a second that other figures need not wait for
-
     with drawing(name):
         rows, columns = values.shape
         height = 0.34 * rows + 1.0
         figure = Figure(figsize=(min(7.6, 0.62 * columns + 2.2), height))
         width = figure.get_figwidth()
         axes = figure.add_axes((1.35 / width, 0.9 / height, 1 - 1.45 / width, 1 - 1.0 / height))
-        # what is missing is 0 and so transparent; seaborn would choose the colour of numbers by that of their cell
-        seaborn.heatmap(values.astype(float).fillna(0), ax=axes, cmap=_DIVERGING, vmin=-1, vmax=1, cbar=False,
-                        annot=values.map(lambda value: "–" if pd.isna(value) else f"{value:.2f}"), fmt="",
-                        annot_kws={"fontsize": 8.5, "color": INK}, linewidths=0.6, linecolor=GRID)
-        axes.set_xticklabels(list(values.columns), rotation=40, ha="right", fontsize=8.5)
-        axes.set_yticklabels(list(values.index), rotation=0, fontsize=8.5)
+        axes.spines[["left", "bottom"]].set_visible(False)
+        # what is missing is 0 and so transparent
+        axes.pcolormesh(values.astype(float).fillna(0).to_numpy(), cmap=_DIVERGING, vmin=-1, vmax=1, linewidths=0.6,
+                        edgecolor=GRID)
+        axes.set(xlim=(0, columns), ylim=(rows, 0))
+        for (row, column), value in np.ndenumerate(values.to_numpy()):
+            axes.text(column + 0.5, row + 0.5, "–" if pd.isna(value) else f"{value:.2f}", ha="center", va="center",
+                      fontsize=8.5, color=INK)
+        axes.set_xticks(np.arange(columns) + 0.5, list(values.columns), rotation=40, ha="right", fontsize=8.5)
+        axes.set_yticks(np.arange(rows) + 0.5, list(values.index), rotation=0, va="center", fontsize=8.5)
         axes.set(xlabel="", ylabel="")
         axes.tick_params(length=0)
         return svg(figure, name, title, f"Correlations of {', '.join(map(str, values.columns))}.")
