@@ -18,7 +18,7 @@ AGAINST := $(subst --records,--against,$(PUBLISHED))
 .PHONY: demo splits run report pages board docs notebook submissions check-submissions standing test test-slow chaos fuzz test-lowest test-browser test-slurm lint bench clean help
 
 demo: $(READY) ## Set up, then the whole line on the embedded glyphs: ladder, training, leaderboard
-	$(OODML) splits build --dataset glyphs --rungs 5 --swaps 20 --iterations 7 --no-removal
+	$(OODML) splits build --dataset glyphs --rungs 4 --swaps 20 --iterations 7 --no-removal
 	$(OODML) splits build --dataset glyphs-union
 	$(OODML) run --study demo
 	$(OODML) report
