@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from reports import records
+from reports.analysis.results import Results
+from reports.html.rendering import Site
 
 LADDERS = {
     "glyphs": [[1, 164.25], [2, 214.5], [3, 268.0], [4, 331.5], [5, 402.0]],
@@ -112,3 +116,12 @@ def write_sample(folder: Path, methods: dict[str, float] = STRENGTH, datasets: t
                 if queries:
                     _queries(path, strength * 0.9, draws)
     return folder
+
+
+def some_pages(results: Results, *make: Callable[[Site], None]) -> dict[str, Any]:
+    """The files of these pages alone: a whole site takes seconds."""
+    site = Site(results, pd.DataFrame(columns=list(records.FAILURE_FACTS)))
+    for page in make:
+        page(site)
+    site.finish()
+    return site.files

@@ -17,9 +17,10 @@ from reports import exports, records, selection, site, terminal
 from reports.aggregate import Board
 from reports.analysis import views
 from reports.analysis.results import Results
+from reports.html import pages
 from reports.tables import boards as tables
 from reports.tables import formats
-from tests.sample_records import LADDERS, make_record
+from tests.sample_records import LADDERS, make_record, some_pages
 
 LOST = pd.DataFrame(columns=list(records.FAILURE_FACTS))
 TAKEN = ("covered", "mean", "method", "rank", "family", "source", "backbone", "label", "frd", "baseline", "overrides",
@@ -85,11 +86,11 @@ def test_tables_do_not_depend_on_the_names_of_datasets(both: tuple[Results, Resu
     one, two, plain = both
     for of in (lambda results: tables.ags_table(results.ags("recall@1", "demo")),
                lambda results: tables.union_table(results.universal("zz-union", "demo"))):
-        assert texts(of(one), plain) == texts(of(two), {})
-        assert [of(one).marks(column) for column in of(one).columns] == [
-            of(two).marks(column) for column in of(two).columns]
-        ours, theirs = (pd.read_csv(io.StringIO(formats.to_csv(of(results))), header=None, dtype=str)
-                        for results in (one, two))
+        first, second = of(one), of(two)
+        assert texts(first, plain) == texts(second, {})
+        assert [first.marks(column) for column in first.columns] == [second.marks(column) for column in second.columns]
+        ours, theirs = (pd.read_csv(io.StringIO(formats.to_csv(table)), header=None, dtype=str)
+                        for table in (first, second))
         assert ours.iloc[0].is_unique
         weakest = theirs.iloc[0] == "weakest"
         ours.loc[1:, weakest] = ours.loc[1:, weakest].replace(plain)
@@ -216,8 +217,7 @@ def test_runs_on_the_default_split_alone_are_shown_and_intervals_are_fractions(t
         told = terminal.summary(results, LOST)
         assert "recall@1 of each method on the default split of cub (percent)" in told
         assert "84.5" in told
-        home = site.build(results, LOST, tmp_path / f"site{len(results.runs)}").parent
-        assert 'id="single-cub"' in (home / "index.html").read_text()
+        assert 'id="single-cub"' in some_pages(results, pages.home)["index.html"]
 
 
 def _ladder(folder: Path) -> Path:

@@ -13,9 +13,10 @@ from reports import exports, records, site
 from reports.analysis import comparison, correlations, factors, fewshot, spectra, transfer
 from reports.analysis.results import Results
 from reports.figures import studies
-from reports.html import rendering
+from reports.html import pages, rendering, study_pages
+from reports.html.extras import Extras
 from reports.tables.boards import Table
-from tests.sample_records import make_record, write_sample
+from tests.sample_records import make_record, some_pages, write_sample
 
 
 def test_structure_is_correlated_within_datasets(tmp_path: Path) -> None:
@@ -84,14 +85,13 @@ def test_spectra_of_records_are_drawn_beside_those_of_their_variants(tmp_path: P
     assert (panel.dataset, {curve.method for curve in panel.curves}) == ("glyphs", {"margin", "r-margin"})
     first = next(c for c in panel.curves if (c.method, c.side, c.kind) == ("r-margin", "train", "spectrum"))
     assert (first.ranks, first.values) == ((1, 4), (pytest.approx(0.35), 0.1))
-    out = site.build(results, records.failures(tmp_path / "runs"), tmp_path / "site").parent
-    page = (out / "structure.html").read_text(encoding="utf-8")
+    files = some_pages(results, study_pages.structural)
+    page = files["structure.html"]
     assert "Training embeddings" in page
     assert "Test embeddings" in page
     assert "<h3>glyphs</h3>" in page
-    drawn = (out / "figures" / "spectra-glyphs.svg").read_text(encoding="utf-8")
-    assert "$" not in drawn  # powers of ten are numbers, not formulas
-    assert (out / "data" / "structure-splits.csv").is_file()
+    assert "$" not in files["figures/spectra-glyphs.svg"]  # powers of ten are numbers, not formulas
+    assert "data/structure-splits.csv" in files
 
 
 def write_fewshot(folder: Path, zero: float, few: float) -> None:
@@ -131,8 +131,7 @@ def test_transfer_to_other_datasets(tmp_path: Path) -> None:
     assert matrix.at["glyphs", "target:glyphs"] == pytest.approx(own)
     assert matrix["above"].tolist()[:2] == ["0/1", "1/1"]
     assert matrix.at["nothing (frozen)", "target:glyphs"] == 0.25
-    out = site.build(results, records.failures(tmp_path / "runs"), tmp_path / "site").parent
-    assert "Trained on cars" in (out / "cross.html").read_text()
+    assert "Trained on cars" in some_pages(results, study_pages.across)["cross.html"]
     (folder / "cross.json").write_text('{"schema": 9}')
     with pytest.warns(UserWarning, match="schema 1"):
         assert len(transfer.collect(results.runs)) < len(found)
@@ -150,8 +149,7 @@ def test_few_shot_gain(tmp_path: Path) -> None:
     assert board.at["margin", "fewshot"] == pytest.approx(0.11)
     assert np.isnan(board.at["s2sd", "fewshot"])
     assert exports.export(results, "fewshot", "csv").count("\n") == 3
-    out = site.build(results, records.failures(tmp_path / "runs"), tmp_path / "site").parent
-    assert "+11.0" in (out / "fewshot.html").read_text()
+    assert "+11.0" in some_pages(results, study_pages.few_shot)["fewshot.html"]
 
 
 def test_backbones_and_samplers_stand_side_by_side(tmp_path: Path) -> None:
@@ -167,9 +165,9 @@ def test_backbones_and_samplers_stand_side_by_side(tmp_path: Path) -> None:
         {"method": "margin", "variant:conv4": 0.4, "variant:resnet50": 0.6}]
     (table,) = factors.samplers(results, "recall@1")
     assert table.frame.loc[0, ["variant:fr", "variant:spc-4"]].tolist() == [0.5, 0.45]
-    out = site.build(results, records.failures(tmp_path / "runs"), tmp_path / "site").parent
-    assert "Backbones" in (out / "backbones.html").read_text()
-    assert "spc-4" in (out / "samplers.html").read_text()
+    files = some_pages(results, study_pages.varied)
+    assert "Backbones" in files["backbones.html"]
+    assert "spc-4" in files["samplers.html"]
 
 
 def test_wins_ties_and_losses_add_up(tmp_path: Path) -> None:
@@ -213,12 +211,11 @@ def test_figures_of_splits_are_taken_along(tmp_path: Path) -> None:
     splits.mkdir()
     (splits / "glyphs-progression.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
     (splits / "glyphs-umap.png").write_bytes(b"\x89PNG\r\n")
-    out = site.build(Results(records.collect(tmp_path / "runs")), records.failures(tmp_path / "runs"),
-                     tmp_path / "site", splits).parent
-    text = (out / "dataset" / "glyphs.html").read_text()
+    files = some_pages(Results(records.collect(tmp_path / "runs")),
+                       lambda site: pages.ladder(site, "glyphs", Extras(splits)))
     for name in ("glyphs-progression.svg", "glyphs-umap.png"):
-        assert f"../figures/{name}" in text
-        assert (out / "figures" / name).read_bytes() == (splits / name).read_bytes()
+        assert f"../figures/{name}" in files["dataset/glyphs.html"]
+        assert files[f"figures/{name}"] == (splits / name).read_bytes()
 
 
 def test_backbones_and_samplers_are_not_averaged_over_one_another(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from reports import exports, packing, records, site
 from reports.analysis.results import Results
 from reports.html import study_pages
-from tests.sample_records import make_record, write_sample
+from tests.sample_records import make_record, some_pages, write_sample
 from tests.test_report_studies import write_fewshot
 
 
@@ -98,8 +98,8 @@ def test_a_method_on_two_backbones_has_two_names_in_every_table(
 
 def test_only_rows_with_a_rung_in_common_are_offered_for_comparison(two: Path, tmp_path: Path) -> None:
     put(tmp_path / "runs", "lite0", "cars", 3, "alone", 0, 0.5)
-    frame, lost = records.scan([two, tmp_path / "runs"])
-    text = (site.build(Results(frame), lost, tmp_path / "site").parent / "compare.html").read_text()
+    results = Results(records.collect([two, tmp_path / "runs"]))
+    text = some_pages(results, study_pages.compare)["compare.html"]
     data = json.loads(text.partition('id="compare-data">')[2].partition("</script>")[0])
     assert sorted(data["labels"]) == [f"{name} · {backbone}" for name in ("margin", "s2sd")
                                       for backbone in ("lite0", "lite2")]

@@ -20,9 +20,11 @@ from reports import ReportError, aggregate, records, site
 from reports.analysis import baselines, progress
 from reports.analysis.results import Results
 from reports.figures import drawing, inline, ladders, studies
+from reports.html import method_pages, pages
+from reports.html.extras import Extras
 from reports.html.rendering import Site
 from splits import manifest
-from tests.sample_records import LADDERS, make_record, write_queries
+from tests.sample_records import LADDERS, make_record, some_pages, write_queries
 
 PUBLISHED = Path(__file__).parent.parent / "reports" / "data" / "records"
 SCORES = {"frozen": (0.3, 0.3, 0.3, 0.2, 0.2), "margin": (0.8, 0.7, 0.7, 0.6, 0.5), "npair": (0.7, 0.7, 0.6, 0.6, 0.4),
@@ -75,9 +77,14 @@ def test_nothing_is_said_of_falling_below_where_a_rung_is_missing(runs: Path) ->
     assert math.isnan(below["diva"])
 
 
-def test_one_seed_prints_no_bar_and_says_so(runs: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def built(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("built")
     frame, lost = records.scan(runs)
-    built = site.build(Results(frame), lost, tmp_path / "site").parent
+    return site.build(Results(frame), lost, folder / "site", studies=[study(folder)]).parent
+
+
+def test_one_seed_prints_no_bar_and_says_so(built: Path) -> None:
     texts = {path.name: re.sub(r"<svg.*?</svg>|<script.*?</script>|<[^>]+>", " ", path.read_text(), flags=re.S)
              for path in built.rglob("*.html") if path.name not in ("published.html", "audit.html", "about.html")}
     for name, text in texts.items():
@@ -129,16 +136,16 @@ def study(tmp_path: Path) -> progress.StudyProgress:
     return found
 
 
-def test_a_study_is_held_against_the_runs_that_are_there(runs: Path, tmp_path: Path) -> None:
+def test_a_study_is_held_against_the_runs_that_are_there(runs: Path, built: Path, tmp_path: Path) -> None:
     asked = study(tmp_path)
-    frame, lost = records.scan(runs)
+    frame = records.collect(runs)
     told = progress.shown(asked, Results(frame).runs)
     assert told
     assert (told["done"], told["runs"]) == (5 + 5 + 5 + 3 + 2 + 2, 7 * 15)
     assert told["parts"] == [{"dataset": "glyphs", "backbone": "small", "done": 20, "runs": 90},
                              {"dataset": "glyphs", "backbone": "large", "done": 2, "runs": 15}]
     assert told["table"].frame.iloc[0][["method", "done", "missing"]].tolist() == ["uniform-prior", 0, 15]
-    home = site.build(Results(frame), lost, tmp_path / "site", studies=[asked]).read_text()
+    home = (built / "index.html").read_text()
     assert "20/90" in home
     assert "oodml run --study try" in home
     assert progress.shown(asked, frame.iloc[:0]) is None
@@ -163,7 +170,7 @@ def test_the_published_records_are_whole() -> None:
 
 
 def test_published_records_travel_with_their_ladder(tmp_path: Path) -> None:
-    work, folder = tmp_path / "work", PUBLISHED / "glyphs"
+    work, folder = tmp_path / "work", PUBLISHED / "precision"
     result = CliRunner().invoke(command, ["unpack", str(folder), "--work", str(work)])
     assert result.exit_code == 0, result.output
     source = folder / "splits" / "glyphs.json"
@@ -180,12 +187,12 @@ def test_published_records_travel_with_their_ladder(tmp_path: Path) -> None:
 
 
 def test_a_report_of_published_records_shows_the_ladder_and_how_far_the_study_is(tmp_path: Path) -> None:
-    result = CliRunner().invoke(report, ["--records", str(PUBLISHED), "--work", str(tmp_path), "--datasets", "glyphs"])
+    result = CliRunner().invoke(report, ["--records", str(PUBLISHED / "precision"), "--work", str(tmp_path)])
     assert result.exit_code == 0, result.output
     page = (tmp_path / "leaderboard" / "dataset" / "glyphs.html").read_text()
     assert "figures/glyphs-progression.svg" in page
     assert (tmp_path / "leaderboard" / "figures" / "glyphs-progression.svg").is_file()
-    unfinished = [asked for asked in progress.read([PUBLISHED]) if asked.command in result.output]
+    unfinished = [asked for asked in progress.read([PUBLISHED / "precision"]) if asked.command in result.output]
     home = (tmp_path / "leaderboard" / "index.html").read_text()
     assert all(asked.command in home for asked in unfinished)
 
@@ -195,8 +202,8 @@ def test_a_rung_with_floors_alone_is_no_rung_of_the_methods(tmp_path: Path) -> N
                            "npair": (0.7, 0.8, 0.6, 0.5)}.items():
         for split, score in enumerate(scores, 1):
             records.write(tmp_path / "runs" / f"{method}{split}", record(split, method, score))
-    frame, lost = records.scan(tmp_path / "runs")
-    page = (site.build(Results(frame), lost, tmp_path / "site").parent / "dataset" / "glyphs.html").read_text()
+    results = Results(records.collect(tmp_path / "runs"))
+    page = some_pages(results, lambda site: pages.ladder(site, "glyphs", Extras()))["dataset/glyphs.html"]
     assert "margin: 1, 2, 1, 1; npair: 2, 1, 2, 2." in page
     assert "the nearest and the farthest split is 1.00" in page
 
@@ -270,6 +277,6 @@ def test_the_card_of_a_method_draws_the_training_on_every_dataset(tmp_path: Path
     names = [f"d{i}" for i in range(9)]
     for name in names:
         records.write(tmp_path / "runs" / name, make_record(name, 1, "margin", 0, 0.5))
-    frame, lost = records.scan(tmp_path / "runs")
-    out = site.build(Results(frame), lost, tmp_path / "site").parent
-    assert {f"{name} 1" for name in names} <= set(texts((out / "figures" / "margin-training.svg").read_text()))
+    results = Results(records.collect(tmp_path / "runs"))
+    files = some_pages(results, lambda site: method_pages.write(site, "margin", site.runs, Extras()))
+    assert {f"{name} 1" for name in names} <= set(texts(files["figures/margin-training.svg"]))
