@@ -59,8 +59,8 @@ standing: $(READY) ## Say in Markdown where each of PACKS would stand among the 
 	@$(foreach pack,$(PACKS),$(OODML) diff $(AGAINST) $(pack) &&) true
 
 test: export COVERAGE_CORE := $(shell $(PYTHON) -c 'import sys; print("sysmon" if sys.version_info >= (3, 12) else "ctrace")')
-test: $(READY) ## Run every test; COVERAGE=1 prints how many lines of the packages they reach
-	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest --numprocesses auto --dist loadfile $(if $(COVERAGE),--cov --cov-report=)
+test: $(READY) ## Run every test that needs no browser; COVERAGE=1 prints how many lines of the packages they reach
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest --numprocesses auto --dist loadfile --ignore tests/browser $(if $(COVERAGE),--cov --cov-report=)
 	$(if $(COVERAGE),@echo "coverage: $$($(VENV)/bin/python -m coverage report --format=total) % of lines")
 
 test-slow: $(READY) ## Run the tests that take minutes each

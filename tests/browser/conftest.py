@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,18 +27,36 @@ def chromium() -> str:
     return os.environ.get("OODML_BROWSER") or next((found for name in BROWSERS if (found := shutil.which(name))), "")
 
 
+def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], Path]) -> Path:
+    """The site that `make` builds in a folder: by the first of the processes side by side, the others wait for it."""
+    base = factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
+    with folder.with_suffix(".lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        path = folder.with_suffix(".path")
+        if not path.exists():
+            path.write_text(str(make(folder)))
+        return Path(path.read_text())
+
+
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    runs = tmp_path_factory.mktemp("work") / "runs"
-    write_sample(runs, METHODS, ("glyphs", "cars"), seeds=2, queries=True)
-    frame, lost = records.scan(runs)
-    return site.build(Results(frame), lost, tmp_path_factory.mktemp("site")).parent
+    return once(tmp_path_factory, "built", build_sample)
+
+
+def build_sample(work: Path) -> Path:
+    write_sample(work / "runs", METHODS, ("glyphs", "cars"), seeds=2, queries=True)
+    frame, lost = records.scan(work / "runs")
+    return site.build(Results(frame), lost, work / "site").parent
 
 
 @pytest.fixture(scope="session")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site of the records that `make pages` publishes: a ladder and a union on several backbones, one split."""
-    work = tmp_path_factory.mktemp("published")
+    return once(tmp_path_factory, "published", build_published)
+
+
+def build_published(work: Path) -> Path:
     chosen = re.search(r"^PUBLISHED := (.*)", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert chosen
     records_of = [str(ROOT / part) if part.startswith("reports/") else part for part in chosen[1].split()]

@@ -43,6 +43,29 @@ def test_no_page_of_the_published_study_is_large(published: Path) -> None:
     assert all(path.stat().st_size + shared < 1_000_000 for path in published.rglob("*.html"))
 
 
+def test_the_published_study_shows_what_is_there_and_what_is_not(page: Any, published: Path) -> None:
+    every = sorted(published.rglob("*.html"))
+    missing = re.compile(r"\bnan\b|\bNaN\b|\bundefined\b")
+    for path in every:
+        assert not missing.search(re.sub(r"<script.*?</script>|<[^>]*>", " ", path.read_text(), flags=re.DOTALL)), path
+    # methods are many and their pages alike: the longest, the shortest and every tenth are looked at in the browser
+    kind = sorted((path for path in every if path.parent.name == "method"), key=lambda path: path.stat().st_size)
+    assert len(kind) > 40
+    for path in [path for path in every if path not in kind] + [*kind[:-3:10], *kind[-3:]]:
+        page.set_viewport_size({"width": 1280, "height": 900})
+        visit(page, published, str(path.relative_to(published)))
+        assert not missing.search(page.inner_text("main")), path.name
+        for width in (1280, 360):
+            page.set_viewport_size({"width": width, "height": 900})
+            assert page.evaluate("() => document.documentElement.scrollWidth") <= width, path.name
+    visit(page, published, "dataset/glyphs.html")
+    picture = page.locator("figure.picture img").first
+    picture.scroll_into_view_if_needed()
+    page.wait_for_function("image => image.complete && image.naturalWidth > 0", arg=picture.element_handle())
+    ranks = page.locator("[data-board='glyphs-recall-1'] tbody tr.incomplete td.rank").all_inner_texts()
+    assert set(ranks) <= {"–"}
+
+
 def test_a_method_is_lit_in_every_figure_and_in_the_table(page: Any, published: Path) -> None:
     visit(page, published, "dataset/glyphs.html")
     row = page.locator(f"{GLYPHS} tbody tr[data-method^='triplet']").first
