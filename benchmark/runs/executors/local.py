@@ -174,6 +174,7 @@ class WorkerPool:
                     process.start()
                 break
             except (EOFError, ConnectionError) as error:  # the server was killed, or stopped, before it had forked
+                server.end()  # waits for its last moment, in which it would still be taken for alive
                 if attempt == ATTEMPTS - 1:
                     raise UserError(f"no worker process could be started ({type(error).__name__}): the process that "
                                     "starts them was killed; is there memory left?") from None
