@@ -25,7 +25,9 @@ TYPED = (*(f"base_{name}" for name in NAMED), *(f"{name}_setting" for name in NA
 def _settings_of_rows(frame: pd.DataFrame, name: str, settings: str) -> pd.Series:
     """For each run the settings, as texts, in which it differs from the usual ones of its method, protocol or backbone.
 
-    Usual is what more than half of the runs of that name have; without it all runs say theirs.
+    Usual is what more than half of the runs of that name have; without it all runs say theirs, but for a value that the
+    file of the protocol has. Where a method was run with several values of a key of the protocol, others that were
+    given one of their own on the same dataset say it as well: they belong to the rows of the same protocol.
     """
     within = [*NAMED, "dataset"]
     texts: dict[int, dict[str, str]] = {}
@@ -35,16 +37,22 @@ def _settings_of_rows(frame: pd.DataFrame, name: str, settings: str) -> pd.Serie
                                sorted((each or {}).items())}
     parts = frame[settings].map(lambda each: texts[id(each)])
     own: dict[Any, dict[str, str]] = {}
+    by_file = name == "protocol" and "overrides" in frame
     mixed = frame[within].assign(key=parts.map(str)).groupby(within, dropna=False)["key"].transform("nunique") > 1
     for _, group in frame[mixed].groupby(within, dropna=False, sort=True):
         here = parts[group.index]
         differing = sorted(key for key in set().union(*here) if len({part.get(key) for part in here}) > 1)
         alike = parts[frame[name] == group[name].iloc[0]]
         common = {key: _majority([part.get(key, "-") for part in alike]) for key in differing}
-        for row, part in zip(group.index, here):
-            own[row] = {key: part.get(key, "-").replace('"', "") for key in differing
-                        if part.get(key, "-") != common[key]}
-    return pd.Series([own.get(row, {}) for row in frame.index], index=frame.index, dtype=object)
+        beside = frame[(frame[within[1:]] == group[within[1:]].iloc[0]).all(axis=1) & ~mixed] if by_file else group[:0]
+        for row in [*group.index, *beside.index]:
+            changed: Any = frame.at[row, "overrides"] if by_file else None
+            for key in differing:
+                value, known = parts[row].get(key, "-"), changed is not None
+                told = value != common[key] and not (known and common[key] is None and key not in changed)
+                if told and (mixed[row] or (known and key in changed)):
+                    own.setdefault(row, {})[key] = value.replace('"', "")
+    return pd.Series([dict(sorted(own.get(row, {}).items())) for row in frame.index], index=frame.index, dtype=object)
 
 
 def _majority(values: list[str]) -> str | None:
@@ -175,15 +183,18 @@ def is_union(frame: pd.DataFrame) -> pd.Series:
 
 
 def on_ladder(frame: pd.DataFrame, columns: Sequence[str] | None = None) -> pd.DataFrame:
-    """The runs along a ladder, of datasets that were run on at least two of its rungs; some columns alone if asked.
+    """The runs of datasets with a ladder, every rung of which some row was run on; some columns alone if asked.
 
-    Where methods were trained, their rungs count: a frozen network on a whole ladder makes no ladder of them. Records
-    have hundreds of columns, and taking rows of them all is most of the time of a board.
+    Where methods were trained, their rungs count: a frozen network on a whole ladder makes no ladder of them. A dataset
+    of which only a few rungs were run has no AGS, and would keep rows that are complete elsewhere from their mean.
+    Records have hundreds of columns, and taking rows of them all is most of the time of a board.
     """
     trained = ~typed(frame)["baseline"]
     counted = frame["split"].where(trained | ~trained.groupby(frame["dataset"]).transform("any"))
-    rungs = counted.groupby(frame["dataset"]).transform("nunique")
-    here = ~is_union(frame) & (rungs > 1) & frame["ladder"].map(lambda known: len(known or ()) > 1).astype(bool)
+    rungs = counted.groupby([frame[key] for key in ("dataset", *ROW, "seed")], dropna=False).transform("nunique")
+    needed = frame["ladder"].map(lambda known: len(known or ())).astype(int)
+    whole = ((rungs >= needed) & (needed > 1)).groupby(frame["dataset"]).transform("any")
+    here = ~is_union(frame) & whole & (needed > 1)
     return (frame if columns is None else frame[list(columns)])[here]
 
 

@@ -31,16 +31,17 @@ MANY = 24
 
 def build(results: Results, failures: pd.DataFrame, out: Path, splits: Path | None = None,
           studies: Sequence[StudyProgress] = (), fills: Mapping[str, Sequence[str]] | None = None,
-          searches: Sequence[Search] = (), url: str = "") -> Path:
+          searches: Sequence[Search] = (), url: str = "", titles: Mapping[str, str] | None = None) -> Path:
     """Writes the site of some results into a folder and returns its `index.html`.
 
     The same records give the same bytes; pages of an earlier build that are no longer made are removed. Figures of
     ladders in the folder `splits` and inspected runs are taken along; the home page says how far the studies are, and
     the pages of the papers which of them fill (`fills`) a table. `url` is where the pages will lie: previews of links
-    want it.
+    want it; `titles` say in words what the images of a dataset are.
     """
     spoilt = damaged(results.runs)
-    site = Site(results, pd.concat([failures, spoilt], ignore_index=True) if len(spoilt) else failures, searches, url)
+    failures = pd.concat([failures, spoilt], ignore_index=True) if len(spoilt) else failures
+    site = Site(results, failures, searches, url, titles)
     extras = Extras(splits)
     for study in study_pages.STUDIES:
         study(site)

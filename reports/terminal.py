@@ -31,7 +31,7 @@ def summary(results: Results, lost: pd.DataFrame, metric: str = "recall@1",
                          f"{tables.differing(part)}")
                 blocks.append(f"{title}\n\n{formats.to_text(tables.without_parts(tables.union_table(part, metric)))}")
     for dataset in results.without_ladder:
-        table = views.heat_table(results, dataset, metric, default=True)
+        table = views.heat_table(results, dataset, metric, trained=True)
         blocks.append(f"{table.caption} (percent)\n\n{formats.to_text(table)}")
     lines = [*results.notes]
     for study in studies:

@@ -220,6 +220,35 @@ def test_runs_on_the_default_split_alone_are_shown_and_intervals_are_fractions(t
         assert 'id="single-cub"' in some_pages(results, pages.home)["index.html"]
 
 
+def test_a_few_rungs_of_a_ladder_have_no_ags_but_their_two_ends(tmp_path: Path) -> None:
+    """Cars on the first and the last of eight rungs, one method on the last alone, beside a whole ladder of glyphs."""
+    for method, near, far in (("margin", 0.8, 0.6), ("arcface", 0.7, 0.63), ("diva", None, 0.5), ("frozen", 0.4, 0.3)):
+        for split, score in ((1, near), (8, far)):
+            if score is not None:
+                records.write(tmp_path / "runs" / method / str(split), make_record("cars", split, method, 0, score))
+        for split, _ in LADDERS["glyphs"]:
+            made = make_record("glyphs", split, method, 0, far)
+            records.write(tmp_path / "runs" / method / f"g{split}", made)
+    results = Results(records.collect(tmp_path / "runs"))
+    assert (results.laddered, results.without_ladder) == (["glyphs"], ["cars"])
+    board = results.ags("recall@1", "demo")
+    assert board.parts("ags") == ["glyphs"]
+    assert board.rows.set_index("method")["rank"].dropna().to_dict() == {"arcface": 1, "margin": 2, "diva": 3}
+    home = site.build(results, LOST, tmp_path / "site", titles={"cars": "photographs of cars"}).parent
+    shown = pd.read_csv(home / "data" / "home-cars-recall-1.csv").set_index("method")
+    assert shown["rung1"].dropna().to_dict() == {"margin": 0.8, "arcface": 0.7, "frozen": 0.4}
+    assert shown["rung8"].to_dict() == {"margin": 0.6, "arcface": 0.63, "diva": 0.5, "frozen": 0.3}
+    assert shown["kept"].dropna().to_dict() == pytest.approx({"margin": 0.75, "arcface": 0.9, "frozen": 0.75})
+    assert not any("ags" in key for key in shown)
+    text = (home / "index.html").read_text()
+    assert "Nearest, 8.6" in text
+    assert "Farthest, 123" in text
+    assert "Trained on 2 splits of 8 so far" in text
+    assert "Photographs of cars" in text
+    told = terminal.summary(results, LOST)
+    assert "on 2 of the 8 splits of cars" in told
+
+
 def _ladder(folder: Path) -> Path:
     for split, _ in LADDERS["cars"]:
         records.write(folder / str(split), make_record("cars", split, "margin", 0, 0.5))

@@ -20,6 +20,7 @@ from torch import nn
 from benchmark import datasets
 from benchmark.commands.inspect import command
 from benchmark.commands.report import command as report
+from benchmark.data import weights
 from benchmark.data.task import Side, Task
 from benchmark.posthoc import embedding_figures, inspect
 from benchmark.utils.errors import UserError
@@ -178,6 +179,17 @@ def test_the_best_the_median_and_the_frozen_network_stand_side_by_side(workspace
     run = folder_of(workspace, "margin")
     content = json.loads((run / galleries.NAME).read_text())
     assert content["right"] == pytest.approx(records.read(run)["scores"]["last"]["recall@1"], abs=1e-4)
+
+
+def test_of_a_ladder_run_at_its_ends_alone_these_are_looked_into(tmp_path: Path) -> None:
+    for method, score in (("margin", 0.6), ("angular", 0.5), ("arcface", 0.4)):
+        for split in (2, 5):
+            run = tmp_path / method / str(split)
+            records.write(run, make_record("glyphs", split, method, 0, score))
+            (run / weights.RUN).touch()
+    found = inspect.typical(Results(records.collect(tmp_path)))
+    assert [path.relative_to(tmp_path).parts for path in found] == [
+        ("margin", "2"), ("margin", "5"), ("angular", "2"), ("angular", "5")]
 
 
 def test_a_frozen_network_without_pretraining_cannot_be_made_again(workspace: Workspace) -> None:

@@ -144,26 +144,37 @@ def test_the_same_records_give_the_same_bytes_on_any_number_of_cores(
     assert first == second
 
 
-def test_every_number_of_a_board_is_in_its_csv(pages: dict[str, Page], built: Path) -> None:
+SHOWN = {"score": r"[\d.]+( ± [\d.]+)?", "gain": r"[+-][\d.]+( ± [\d.]+)?", "percent": r"[\d.]+",
+         "number": r"-?[\d,.]+"}
+"""What a number looks like in a column of each kind."""
+
+
+def numbers_in_csv(page: Page, built: Path) -> int:
+    """Holds every number of the boards of a page against their files; how many there are."""
     checked = 0
-    for name, page in pages.items():
-        if name.startswith("paper/"):  # not boards: tests/test_papers.py
-            continue
-        for table, heads in page.heads.items():
-            file = built / "data" / f"{table.removeprefix('table-')}.csv"
-            csv = pd.read_csv(file, keep_default_na=False, na_values=[""], float_precision="round_trip")
-            rows = [row for row in page.rows[table] if len(row) == len(heads)]
-            assert len(rows) == len(csv), table
-            for shown, (_, row) in zip(rows, csv.iterrows()):
-                for cell, head in zip(shown, heads):
-                    if head["data-kind"] == "score" and re.fullmatch(r"[\d.]+( ± [\d.]+)?", cell):
-                        digits = len(cell.split(" ")[0].partition(".")[2])
-                        value = f"{100 * row[head['data-key']]:.{digits}f}"
-                        std = row.get(f"{head['data-key']}:std")
-                        bar = f" ± {100 * std:.{digits}f}" if pd.notna(std) and std is not None else ""
-                        assert cell == value + bar
-                        checked += 1
-    assert checked > 500
+    for table, heads in page.heads.items():
+        file = built / "data" / f"{table.removeprefix('table-')}.csv"
+        csv = pd.read_csv(file, keep_default_na=False, na_values=[""], float_precision="round_trip")
+        rows = [row for row in page.rows[table] if len(row) == len(heads)]
+        assert len(rows) == len(csv), table
+        for shown, row in zip(rows, csv.to_dict("records")):
+            for cell, head in zip(shown, heads):
+                kind, value = head["data-kind"], row.get(head["data-key"])
+                if kind not in SHOWN or not re.fullmatch(SHOWN[kind], cell):
+                    continue
+                digits = len(cell.split(" ")[0].partition(".")[2])
+                scale, form = (1, ",") if kind == "number" else (100, "+" if kind == "gain" else "")
+                std = row.get(f"{head['data-key']}:std")
+                bar = f" ± {100 * std:.{digits}f}" if " ± " in cell or (kind == "score" and pd.notna(std)) else ""
+                assert cell == f"{scale * value:{form}.{digits}f}{bar}", (table, head["data-key"])
+                checked += 1
+    return checked
+
+
+def test_every_number_of_a_board_is_in_its_csv(pages: dict[str, Page], built: Path) -> None:
+    counts = [numbers_in_csv(page, built) for name, page in pages.items()
+              if not name.startswith("paper/")]  # not boards: tests/test_papers.py
+    assert sum(counts) > 500
 
 
 def test_incomplete_and_failed_runs_are_shown_as_such(pages: dict[str, Page]) -> None:

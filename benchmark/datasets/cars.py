@@ -73,7 +73,7 @@ def _read_devkit(root: Path, train_file: Path) -> DatasetIndex:
 
 DATASETS = (Dataset(
     name="cars",
-    title="Cars-196, models of cars",
+    title="Cars-196, photographs of cars",
     read=read,
     folders=FOLDERS,
     source="The Stanford Cars page of Jonathan Krause named car_ims.tgz with cars_annos.mat, and cars_train.tgz, "

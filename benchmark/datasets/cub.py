@@ -24,7 +24,7 @@ def read(data: Path) -> DatasetIndex:
 
 DATASETS = (Dataset(
     name="cub",
-    title="CUB-200-2011, birds",
+    title="CUB-200-2011, photographs of birds",
     read=read,
     folders=FOLDERS,
     source="CUB_200_2011.tgz from the Caltech-UCSD Birds-200-2011 page of Caltech's vision group, also kept by "

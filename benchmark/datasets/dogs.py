@@ -26,7 +26,7 @@ def read(data: Path) -> DatasetIndex:
 
 DATASETS = (Dataset(
     name="dogs",
-    title="Stanford Dogs, breeds of dogs",
+    title="Stanford Dogs, photographs of dogs",
     read=read,
     folders=FOLDERS,
     source="images.tar and lists.tar from the Stanford Dogs page of Stanford's vision lab.",

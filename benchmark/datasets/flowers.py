@@ -43,7 +43,7 @@ def read(data: Path) -> DatasetIndex:
 
 DATASETS = (Dataset(
     name="flowers",
-    title="Oxford Flowers-102, species of flowers",
+    title="Oxford Flowers-102, photographs of flowers",
     read=read,
     folders=FOLDERS,
     source="102flowers.tgz and imagelabels.mat from the 102 Category Flower Dataset page of Oxford's Visual Geometry "

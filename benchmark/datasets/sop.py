@@ -35,7 +35,7 @@ def read(data: Path) -> DatasetIndex:
 
 DATASETS = (Dataset(
     name="sop",
-    title="Stanford Online Products",
+    title="Stanford Online Products, photographs of things for sale",
     read=read,
     folders=FOLDERS,
     source="Stanford_Online_Products.zip from the Lifted Structured Feature Embedding page of Stanford's computational "

@@ -154,7 +154,7 @@ def inspect(workspace: Workspace, folder: Path, *, queries: int = 8, plane: bool
 def typical(results: Results) -> list[Path]:
     """Of each dataset the runs of the best, the median and the frozen row on the nearest and the farthest split run.
 
-    Those that kept no weights are left out.
+    Those that kept no weights are left out, and so are unions.
     """
     board, found = standings.of(results), []
     board = board[board["kind"].isin(["ladder", "split"]) & (board["metric"] == results.metrics[0])]
@@ -165,7 +165,7 @@ def typical(results: Results) -> list[Path]:
         frozen = rows.loc[alike & rows["label"].isin(frozen), "label"]
         labels = [*ranked[:1], *ranked[len(ranked) // 2:][:1], *frozen[:1]]
         here = results.runs[results.runs["dataset"] == dataset]
-        splits = here.sort_values(["frd", "split"])["split"]
+        splits = (here[here["label"].isin(ranked)] if ranked else here).sort_values(["frd", "split"])["split"]
         for label in dict.fromkeys(labels):
             for split in dict.fromkeys([splits.iloc[0], splits.iloc[-1]]):
                 runs = here[(here["label"] == label) & (here["split"] == split)]

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 
 import pandas as pd
 
+from benchmark import datasets as known_datasets
 from benchmark.config import overrides, study
 from benchmark.data import ladder_figures, pinned
 from benchmark.utils.workspace import Workspace
@@ -44,7 +45,12 @@ class Leaderboard:
         with TemporaryDirectory() as figures:
             self._draw(Path(figures))
             return site.build(self.results, self.lost, out or self.workspace.leaderboard, Path(figures), self.studies,
-                              study.filled_by(), self.searches, url)
+                              study.filled_by(), self.searches, url, self._titles())
+
+    def _titles(self) -> dict[str, str]:
+        """What the images of each dataset are, of those that are known here."""
+        found = [*self.results.datasets, *self.results.unions]
+        return {name: known_datasets.get(name).title for name in found if name in known_datasets.names()}
 
     def _draw(self, out: Path) -> None:
         """Puts the figures of the ladders that the runs were made on into a folder: those there are, or drawn now."""

@@ -36,11 +36,11 @@ def standings(results: Results) -> pd.DataFrame:
                 lines += _lines(results, board, ("mean", ""), metric, "all ladders", "mean")
         for dataset in results.datasets:
             board = views.rung_board(results, dataset, metric)
-            if board.parts("ags"):
-                rungs = results.ladders[dataset]
-                ends = [str(split) for split, _ in sorted(rungs, key=lambda rung: rung[1])]
-                nearest, farthest = (board.column("rung", end)["score"] for end in (ends[0], ends[-1]))
+            rungs = sorted(results.ladders[dataset] or (), key=lambda rung: rung[1])
+            if len(rungs) > 1:
+                nearest, farthest = (board.column("rung", str(split))["score"] for split, _ in (rungs[0], rungs[-1]))
                 board = board.assign(nearest=nearest, farthest=farthest, kept=farthest / nearest)
+            if board.parts("ags"):
                 lines += _lines(results, board, ("ags", dataset), metric, dataset, "ladder")
             elif len(board):
                 split = str(selection.usual(views.rungs_of(results.cells(dataset, metric)))["split"].iloc[0])

@@ -14,6 +14,7 @@ from reports.analysis.results import Results
 from reports.records import FACTS, metrics
 from reports.selection import ROW, TYPED
 from reports.tables.boards import (
+    KEPT,
     Column,
     Table,
     bar_note,
@@ -88,18 +89,24 @@ def _rung_board(results: Results, dataset: str, metric: str) -> Board:
                    scores=pd.concat([part.scores for part in parts], ignore_index=True)) if parts else board
 
 
-def heat_table(results: Results, dataset: str, metric: str, default: bool = False) -> Table:
+def heat_table(results: Results, dataset: str, metric: str, trained: bool = False) -> Table:
     """Method x rung with the AGS of the dataset: one row a method, one column a split, in order of distance.
 
-    With `default` the default split alone.
+    With `trained` only the splits that methods were trained on, and what is kept of the score at the near end of the
+    ladder where both ends are among them.
     """
     board = rung_board(results, dataset, metric)
-    frame, rungs = board.wide(), rungs_of(results.cells(dataset, metric))
-    rungs = selection.usual(rungs) if default else rungs
+    cells = results.cells(dataset, metric)
+    methods = cells[~cells["baseline"]]
+    frame, rungs = board.wide(), rungs_of(methods if trained and len(methods) else cells)
     several = len(rungs) > 1
+    ladder = [split for split, _ in sorted(results.ladders[dataset] or (), key=lambda rung: rung[1])]
+    ends = dict(zip((ladder[0], ladder[-1]), ("nearest", "farthest"))) if trained and len(ladder) > 1 else {}
     note = ("Columns are headed by the Fréchet distance of their split. " if several and rungs["frd"].notna().any()
             else "")
     method, *rest = row_columns(frame)
+    has_frozen = frame.loc[~frame["baseline"].astype(bool), "backbone"].isin(
+        frame.loc[frame["base_method"] == "frozen", "backbone"]).any()
     columns = [Column("rank", "Rank", "rank"), method]
     if board.parts("ags"):
         whole = Column(key_of("ags", dataset), "AGS", "score", f"Area under {metric} over the normalised distance")
@@ -109,12 +116,21 @@ def heat_table(results: Results, dataset: str, metric: str, default: bool = Fals
         note += f"No trained row has a whole ladder: ranked by the score on split {usual}. "
     for split, frd, kind in zip(rungs["split"], rungs["frd"], rungs["kind"]):
         mark = " (default)" if kind == "default" else ""
-        columns.append(Column(f"rung:{split}", distance(frd, split) if several else metric, "score",
-                              f"Split {split}{mark}, {metric}", heat=True))
+        head = f"{ends[split].capitalize()}, {distance(frd, split)}" if split in ends else distance(frd, split)
+        score = Column(f"rung:{split}", head if several else metric, "score", f"Split {split}{mark}, {metric}",
+                       heat=True)
+        columns += [score, *(gain_column(frame, score) if trained and has_frozen else ())]
+    if ends and ends.keys() <= set(rungs["split"]):
+        near, far = (frame[f"rung:{split}"].astype(float) for split in ends)
+        frame = frame.assign(kept=far / near.where(near > 0))
+        columns.append(Column("kept", "Kept, %", "percent", KEPT, 0))
+    if trained:
+        frame = frame[frame[[f"rung:{split}" for split in rungs["split"]]].notna().any(axis=1)]
     columns += [*regime_column(frame), *rest]
     note += "Ranks and bold are within a protocol. " if frame["board"].nunique() > 1 else ""
     note += bar_note(frame, [column.key for column in columns if column.kind == "score"]) + overrides_note(board)
-    where = "each split" if several else f"the {' '.join(rungs['kind'])} split"
+    where = (f"{len(rungs)} of the {len(ladder)} splits" if trained and 1 < len(rungs) < len(ladder) else
+             "each split" if several else f"the {' '.join(rungs['kind'])} split")
     caption = f"{metric} of each method on {where} of {dataset}"
     return Table(f"{dataset}-{metric}", caption, tuple(columns), frame, note, grouped=by_network(frame))
 

@@ -99,15 +99,17 @@ def chart(lines: Sequence[Line], axes: Axes, name: str, title: str, about: str) 
 
     parts = [_text(10, 14, axes.head, "head"), _text(left + wide / 2, height - 6, axes.below, "below", "middle"),
              _scale(axes, low, high, up, left, wide), _names(axes, across, TOP + tall)]
-    ends = [(up(line.ys[-1]), line) for line in lines]
-    at_end = [shown and line.xs[-1] == max(one.xs[-1] for one in lines) for line, shown in zip(lines, named)]
-    placed = iter(spread_out([y for (y, _), shown in zip(ends, at_end) if shown], SIZE + 3, TOP, TOP + tall))
-    groups = []
-    for line, hue, shown, last in zip(lines, coloured, named, at_end):
+    placed: dict[int, float] = {}
+    for share in {line.xs[-1] for line in lines}:  # names of lines that end in one place stand apart
+        here = [i for i, line in enumerate(lines) if named[i] and line.xs[-1] == share]
+        heights = spread_out([up(lines[i].ys[-1]) for i in here], SIZE + 3, TOP, TOP + tall)
+        placed |= dict(zip(here, heights))
+    farthest, groups = max((line.xs[-1] for line in lines), default=1.0), []
+    for i, (line, hue, shown) in enumerate(zip(lines, coloured, named)):
         points = [(across(x), up(y)) for x, y in zip(line.xs, line.ys)]
         x, y = points[-1]
-        label = (left + wide + 14, next(placed)) if last else (x + 6, y - 6)
-        groups.append((hue, _group(line, points, label, hue, shown, last, up)))
+        label = left + wide + 14 if line.xs[-1] == farthest else x + 14, placed.get(i, y)
+        groups.append((hue, _group(line, points, label, hue, shown, up)))
     parts += [group for hue, group in groups if not hue] + [group for hue, group in groups if hue][::-1]
     flags = "".join(f' data-{flag}="1"' for flag in ("slanted", "downwards", "zero") if getattr(axes, flag))
     return (f'<svg viewBox="0 0 {WIDTH} {height:.0f}" xmlns="http://www.w3.org/2000/svg" version="1.1" class="lines" '
@@ -155,7 +157,7 @@ def _names(axes: Axes, across: Callable[[float], float], floor: float) -> str:
 
 
 def _group(line: Line, points: list[tuple[float, float]], label: tuple[float, float], hue: bool, named: bool,
-           last: bool, up: Callable[[float], float]) -> str:
+           up: Callable[[float], float]) -> str:
     """One row: band, line, marks, and its name with a thin line that ties it to the end."""
     baseline = line.style.number < 0
     rest = not hue and not baseline
@@ -176,7 +178,7 @@ def _group(line: Line, points: list[tuple[float, float]], label: tuple[float, fl
     told = ", ".join(f"{y:.4g}" for y in line.ys)
     hidden = "" if named else ' display="none"'
     x, y = points[-1]
-    tie = f"M{x:.1f} {y:.1f}L{label[0] - 4:.1f} {label[1]:.1f}" if last else ""
+    tie = f"M{x:.1f} {y:.1f}L{label[0] - 4:.1f} {label[1]:.1f}"
     halves = f' data-s="{" ".join(f"{half:.2f}" for half in line.halves)}"' if any(line.halves) else ""
     return (f'<g class="line{" rest" if rest else ""}{" baseline" if baseline else ""}{"" if named else " unnamed"}" '
             f'data-method="{escape(line.label)}" data-family="{escape(line.family)}" '

@@ -35,14 +35,15 @@ def home(site: Site, studies: Sequence[StudyProgress] = ()) -> None:
                 table = replace(tables.ags_table(board, metric), name=f"ags-{protocol}-{metric}")
                 by_metric.append((metric, site.table(table, site.sparks(metric))))
         if by_metric:
-            boards.append((protocol, tables.differing(results.ags(by_metric[0][0], protocol)), by_metric))
+            boards.append((protocol, results.ags(by_metric[0][0], protocol).parts("ags"), by_metric))
     for dataset in site.unions:
         unions.append((dataset, _union_tables(site, dataset, "home-")))
-    single = [(dataset, site.table(replace(table, name=f"home-{table.name}"))) for dataset in results.without_ladder
-              for table in [views.heat_table(results, dataset, site.metrics[0], default=True)]]
+    partial_ladders = [(dataset, _extent(site, dataset), site.table(replace(table, name=f"home-{table.name}")))
+                       for dataset in results.without_ladder
+                       for table in [views.heat_table(results, dataset, site.metrics[0], trained=True)]]
     lost = site.table(views.failure_table(site.failures)) if len(site.failures) else None
-    leading = results.ags(site.metrics[0], boards[0][0]).parts("ags") if boards else []  # what the finding is of
-    laddered = [dataset for dataset in sorted(site.datasets, key=lambda name: (name not in leading, name))
+    leading = boards[0][1] if boards else []  # what the finding is of
+    laddered = [dataset for dataset in sorted(results.laddered, key=lambda name: (name not in leading, name))
                 if _has_ladder(site.cells(dataset, site.metrics[0]))]
     curves = [(dataset, [(metric, _curves(site, dataset, metric)[0]) for metric in site.metrics
                          if _has_ladder(site.cells(dataset, metric))]) for dataset in laddered[:4]]
@@ -50,12 +51,29 @@ def home(site: Site, studies: Sequence[StudyProgress] = ()) -> None:
     leader = site.results.labels.get(found.best, "") if found else ""
     covered = [shown | {"table": site.table(shown["table"])} for study in studies
                if (shown := progress.shown(study, site.runs))]
-    site.page("index.html", "index.html", boards=boards, union_boards=unions, single=single, lost=lost, curves=curves,
-              covered=covered, found=found, leader=leader)
+    extents = {dataset: _extent(site, dataset) for dataset in (*results.laddered, *results.unions)}
+    site.page("index.html", "index.html", boards=boards, union_boards=unions, partial=partial_ladders, lost=lost,
+              curves=curves, covered=covered, found=found, leader=leader, extents=extents)
+
+
+def _extent(site: Site, dataset: str) -> dict[str, int]:
+    """How much was run on a dataset: methods that train, the splits they have, of how many, and seeds."""
+    runs = site.runs[site.runs["dataset"] == dataset]
+    trained = runs[~runs["baseline"].astype(bool)]
+    trained = trained if len(trained) else runs
+    ladder = site.results.ladders.get(dataset) or ()
+    return {"methods": int(trained["base_method"].nunique()), "splits": int(trained["split"].nunique()),
+            "rungs": len(ladder), "seeds": int(trained["seed"].nunique())}
 
 
 def _has_ladder(cells: pd.DataFrame) -> bool:
     return cells["split"].nunique() > 1 and bool(cells["frd"].notna().all())
+
+
+def _along(cells: pd.DataFrame) -> bool:
+    """Whether any row has all of several splits, so that there is a line to draw."""
+    return bool((cells.groupby("label")["split"].nunique() == cells["split"].nunique()).any()
+                and cells["split"].nunique() > 1)
 
 
 def _by_backbone(rows: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
@@ -78,7 +96,7 @@ def _curves(site: Site, dataset: str, metric: str, kind: str = "score") -> list[
     ending, said = _TITLES[kind]
     drawn = []
     for number, (backbone, cells) in enumerate(_by_backbone(baselines.gain_over_frozen(site.cells(dataset, metric)))):
-        if kind == "gain" and not cells.loc[~cells["baseline"], "gain"].notna().any():
+        if kind != "score" and not _along(cells[~cells["baseline"] & ((kind != "gain") | cells["gain"].notna())]):
             continue
         name = f"{site.slug(dataset)}-{slug(metric)}-{ending}" + (f"-{slug(backbone)}" if number else "")
         title = f"{metric} along the ladder of {dataset}{said}, {backbone}"
@@ -124,7 +142,8 @@ def ladder(site: Site, dataset: str, extras: Extras) -> None:
         parts.append(part)
     splits = site.table(replace(views.split_table(results, dataset), name=f"{short}-splits"))
     site.page(f"dataset/{short}.html", "dataset.html", dataset=dataset, parts=parts, splits=splits,
-              laddered=any(part["curves"] for part in parts), pictures=extras.of_splits(site, dataset))
+              extent=_extent(site, dataset), laddered=any(part["curves"] for part in parts),
+              pictures=extras.of_splits(site, dataset))
 
 
 def _fixed_test(site: Site, dataset: str, metric: str) -> list[dict[str, Any]]:

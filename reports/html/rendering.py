@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jinja2
@@ -52,7 +52,7 @@ class Site:
     """The pages in the making: file name -> content, and what they have in common."""
 
     def __init__(self, results: Results, failures: pd.DataFrame, searches: Sequence[Search] = (),
-                 url: str = "") -> None:
+                 url: str = "", titles: Mapping[str, str] | None = None) -> None:
         self.files: dict[str, str | bytes] = {}
         self.results = results
         self.runs, self.metrics = results.runs, results.metrics
@@ -64,7 +64,7 @@ class Site:
         self.look = self._styles()
         self.facts = self._facts()
         self.slugs = slugs([*self.look, *self.datasets, *self.unions])
-        self.sections: list[tuple[str, str]] = []
+        self.sections: list[tuple[str, str, str]] = []
         self.compared: set[str] = set()
         self._drawn: dict[str, dict[str, Any]] = {}
         self._later: list[tuple[str, str, dict[str, Any]]] = []
@@ -74,7 +74,8 @@ class Site:
         self.environment.globals |= {
             "datasets": self.datasets, "members": results.members, "unions": self.unions, "slug": self.slug,
             "metrics": self.metrics, "facts": self.facts, "levels": LEVELS,
-            "level": results.level, "percent": lambda value: f"{100 * value:.1f}",
+            "title_of": lambda name: (titles or {}).get(name, name), "level": results.level,
+            "percent": lambda value: f"{100 * value:.1f}",
             "sections": self.sections, "swatch": lambda hue, baseline: Markup(swatch(hue, baseline)),
             "compared": lambda label: label in self.compared, "url": self.url,
         }
@@ -119,15 +120,18 @@ class Site:
         text = re.sub(r"[ \t]+\n", "\n", re.sub(r"\n\s*\n+", "\n", text))
         self.files[path] = with_permalinks(distinct_regions(text.replace(ROOT, root)))
 
-    def later(self, path: str, head: str, template: str = "", **content: Any) -> None:
-        """Puts a page into the navigation, if it has a head; it is rendered when all that stand there are known."""
+    def later(self, path: str, head: str, template: str = "", menu: str = "Analysis", **content: Any) -> None:
+        """Puts a page that has a head into the navigation, in a menu or, with an empty one, beside the menus.
+
+        It is rendered when all that stand there are known.
+        """
         if head:
-            self.sections.append((path, head))
+            self.sections.append((menu, path, head))
         self._later.append((path, template or path, {"head": head, **content}))
 
     def has(self, path: str) -> bool:
         """Whether a page is there or stands in the navigation."""
-        return path in self.files or any(path == other for other, _ in self.sections)
+        return path in self.files or any(path == other for _, other, _ in self.sections)
 
     def finish(self) -> None:
         """Renders the pages that were put off."""

@@ -55,7 +55,7 @@ def compare(site: Site) -> None:
     backbones = dict(zip(site.runs["label"], site.runs["backbone"]))
     data = {"metric": metric, "labels": labels, "ids": [site.slug(label) for label in labels], "cells": cells,
             "hues": [site.look[label].number for label in labels], "backbones": [backbones[label] for label in labels]}
-    site.later("compare.html", "Compare", table=site.table(table), data=site.data(data), metric=metric,
+    site.later("compare.html", "Compare", menu="", table=site.table(table), data=site.data(data), metric=metric,
                offered=len(labels), left=len(rows) - len(labels), labels=labels)
 
 
@@ -267,7 +267,7 @@ def retrieved(site: Site) -> None:
 
 def papers(site: Site) -> None:
     """The papers' own tables as boards."""
-    site.later("published.html", "Published",
+    site.later("published.html", "Published", menu="Papers",
                papers=[(paper, [site.table(table) for table in made]) for paper, made in published.boards()])
 
 
@@ -277,15 +277,16 @@ def about(site: Site) -> None:
     for name, runs in site.runs.groupby("protocol", sort=True):
         usual: dict[str, Any] = dict(cards.usual(list(runs.drop_duplicates("label")["protocol_settings"])))
         protocols.append(site.table(cards.settings_table(usual, f"protocol-{name}", f"Protocol {name}")))
-    site.later("about.html", "About", methods=sorted(site.look), protocols=protocols,
+    site.later("about.html", "About", menu="", methods=sorted(site.look), protocols=protocols,
                log=site.table(views.changelog(site.runs)), bibtex=cards.bibtex(site.facts))
-    site.later("submit.html", "Submit")
+    site.later("submit.html", "Submit", menu="")
 
 
 def audited(site: Site) -> None:
     """The published aggregates that do not follow from their tables."""
     findings = audit.audit()
-    site.later("audit.html", "Audit", lines=audit.summary(findings), table=site.table(audit.audit_table(findings)))
+    site.later("audit.html", "Audit", menu="Papers", lines=audit.summary(findings),
+               table=site.table(audit.audit_table(findings)))
 
 
 STUDIES = (compare, statistical, structural, few_shot, drift, untrained, across, retrieved, varied, tuned, papers,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -222,12 +223,12 @@ def overrides_note(board: Board) -> str:
     return f" Differs from the protocol's file: {board.overrides}.{beside}"
 
 
-KEPT = "Share of the score on the nearest split that is left on the farthest; the line is the way there"
+KEPT = "Share of the score on the nearest split that is left on the farthest"
 EXTRA = (
     ("nearest", "Nearest", "percent", "Score on the split whose test classes are nearest to the training classes", 1,
      False),
     ("farthest", "Farthest", "percent", "Score on the split whose test classes are farthest from them", 1, False),
-    ("kept", "Kept, %", "percent", KEPT, 0, False),
+    ("kept", "Kept, %", "percent", KEPT + "; the line is the way there", 0, False),
     ("gain", "vs frozen", "gain", "AGS less that of the frozen backbone, mean over datasets", 1, False),
     ("gap", "Gap", "gain", "Selection gap: AGS if the epoch were chosen on the test classes, less the AGS shown", 1,
      True),
@@ -254,8 +255,9 @@ def union_table(board: Board, metric: str = "recall@1") -> Table:
                        role="arithmetic")]
     columns += [replace(column, spare=mean.key == "arithmetic" or (column.kind == "gain" and mean.key != "harmonic"))
                 for mean in means for column in (mean, *gain_column(frame, mean))]
-    columns += [Column(key_of("recall", name), name, "score", f"{metric} on {name} alone", role="part")
-                for name in parts]
+    family = os.path.commonprefix(parts).rpartition("-")[0] if len(parts) > 1 else ""  # glyphs-latin is headed latin
+    columns += [Column(key_of("recall", name), name.removeprefix(f"{family}-"), "score", f"{metric} on {name} alone",
+                       role="part") for name in parts]
     columns += [Column("weakest", "Weakest", "text", "The part with the lowest score", role="weakest"),
                 *regime_column(frame, always=True),
                 Column("parameters", "Trained", "number", "Trained parameters", -1), *rest]

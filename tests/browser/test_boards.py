@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pandas as pd
 import pytest
 
 from tests.browser.test_pages import BOARD, column, methods, visit
+from tests.test_site import Page, numbers_in_csv
 
 GLYPHS = "[data-board='glyphs-recall-1']"
 LIT = "all => all.map(svg => [...svg.querySelectorAll('g.line.lit')].map(g => g.dataset.method))"
@@ -36,6 +38,46 @@ def test_the_first_screen_tells_the_result(page: Any, published: Path) -> None:
     assert f"{lost.mean():.0f} points" in page.locator("h1").inner_text()
     readme = " ".join((Path(__file__).parents[2] / "README.md").read_text().split())
     assert f"the {len(here)} methods lose" in readme
+
+
+def test_every_number_of_the_published_boards_is_in_its_csv(published: Path) -> None:
+    names = ["index.html", "thresholds.html", "dataset/glyphs.html", "dataset/cub.html", "union/glyphs-union.html"]
+    assert all(numbers_in_csv(Page(published / name), published) > 50 for name in names)
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+def test_pages_are_one_row_of_menus_that_the_keyboard_opens(browser: Any, published: Path, scripts: bool) -> None:
+    opened = browser.new_page(viewport={"width": 1440, "height": 900}, java_script_enabled=scripts)
+    opened.goto(f"{published.as_uri()}/dataset/glyphs.html")
+    entries = opened.locator(".top nav > *")
+    tops = [entry.bounding_box()["y"] for entry in entries.all()]
+    assert max(tops) - min(tops) < 10
+    menu = entries.filter(has_text="Analysis")
+    link = menu.get_by_role("link", name="Statistics")
+    assert not link.is_visible()
+    menu.locator("summary").focus()
+    opened.keyboard.press("Enter")
+    assert link.is_visible()
+    opened.keyboard.press("Tab")
+    opened.keyboard.press("Enter")
+    opened.wait_for_url("**/statistics.html*")
+    opened.set_viewport_size({"width": 390, "height": 844})
+    for summary in opened.locator(".top nav summary").all():
+        summary.click()
+        box = opened.locator(".top nav .menu[open] > div").last.bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 390
+    opened.close()
+
+
+def test_names_of_lines_that_end_in_one_place_stand_apart(page: Any, published: Path) -> None:
+    """On CUB the methods have one split, beside frozen networks on all nine."""
+    visit(page, published, "dataset/cub.html")
+    heights = page.locator("svg.lines:visible").first.evaluate("""svg => [...svg.querySelectorAll("text.name")]
+      .map(name => name.getBoundingClientRect()).filter(box => box.width).map(box => [box.left, box.top])""")
+    ends = {left: sorted(top for x, top in heights if x == left) for left, _ in heights}
+    assert max(map(len, ends.values())) == 13
+    assert all(b - a > 11 for tops in ends.values() for a, b in pairwise(tops))
 
 
 def test_no_page_of_the_published_study_is_large(published: Path) -> None:

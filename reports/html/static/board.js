@@ -149,7 +149,7 @@ oodml.board = (board) => {
       }
       if (place("weakest") >= 0) {
         const least = kept.reduce((a, b) => (value(row, b) < value(row, a) ? b : a));
-        put(row.cells[place("weakest")], null, complete ? heads[least].textContent.trim() : "");
+        put(row.cells[place("weakest")], null, complete ? heads[least].dataset.key.replace(/^recall:/, "") : "");
       }
     }
     rankAmong(rows.filter(fits), whole);

@@ -93,13 +93,13 @@ oodml.figures = () => {
     const marks = all(".tick", svg);
     const places = marks.map((mark) => across(Number(mark.dataset.x)));
     const spread = slanted ? apart(places, 17, places[0], width) : places;
-    let last = -Infinity;
+    let before = -Infinity;
     marks.forEach((mark, i) => {
       const [path, text] = [mark.querySelector("path"), mark.querySelector("text")];
       path.setAttribute("d", "M" + places[i] + " " + (floor - 5) + "v5L" + round(spread[i]) + " " + (floor + 5));
       if (slanted) { text.setAttribute("transform", "translate(" + round(spread[i] + 4) + " " + (floor + 18) + ") rotate(-40)"); return; }
-      const crowded = i > 0 && i < marks.length - 1 && (places[i] - last < 44 || places[marks.length - 1] - places[i] < 44);
-      if (!crowded) last = places[i];
+      const crowded = i > 0 && i < marks.length - 1 && (places[i] - before < 44 || places[marks.length - 1] - places[i] < 44);
+      if (!crowded) before = places[i];
       text.setAttribute("display", crowded ? "none" : "inline");
       text.setAttribute("x", places[i]);
       text.setAttribute("y", floor + 18);
@@ -115,15 +115,18 @@ oodml.figures = () => {
     below.setAttribute("font-size", width < 480 ? 10.5 : 12);
 
     const inside = (line) => line.y[line.y.length - 1] >= low && line.y[line.y.length - 1] <= high;
-    const end = Math.max(...chart.lines.map((line) => line.x[line.x.length - 1]));
-    const labelled = named.filter((line) => inside(line) && line.x[line.x.length - 1] === end);
-    const heights = apart(labelled.map((line) => up(line.y[line.y.length - 1])), 15, TOP, floor);
+    const last = (line) => line.x[line.x.length - 1];
+    const end = Math.max(...chart.lines.map(last));
+    const heights = new Map();
+    for (const share of new Set(chart.lines.map(last))) {
+      const labelled = named.filter((line) => inside(line) && last(line) === share);
+      const placed = apart(labelled.map((line) => up(line.y[line.y.length - 1])), 15, TOP, floor);
+      labelled.forEach((line, i) => heights.set(line, placed[i]));
+    }
     for (const line of chart.lines) {
       const points = line.x.map((x, i) => [across(x), up(line.y[i])]);
       const [x, y] = points[points.length - 1];
-      const place = labelled.indexOf(line);
-      const beyond = line.x[line.x.length - 1] === end;
-      const at = beyond ? [left + wide + 14, place < 0 ? y : heights[place]] : [x + 6, y - 6];
+      const at = [last(line) === end ? left + wide + 14 : x + 14, heights.has(line) ? heights.get(line) : y];
       Object.assign(line, { points, at });
       line.g.style.display = shown.includes(line) && (inside(line) || !line.baseline) ? "" : "none";
       line.g.classList.toggle("own", few);
@@ -135,8 +138,8 @@ oodml.figures = () => {
         line.band.setAttribute("d", "M" + [...edge(1), ...edge(-1).reverse()].join("L") + "z");
       }
       for (const part of [line.stroke, line.marks, line.band]) if (part) part.setAttribute("clip-path", "url(#" + chart.clip.id + ")");
-      line.tie.setAttribute("d", beyond ? "M" + x + " " + y + "L" + (at[0] - 4) + " " + round(at[1]) : "");
-      const most = Math.max(4, Math.floor((beyond ? width - at[0] : width - x) / LETTER));
+      line.tie.setAttribute("d", "M" + x + " " + y + "L" + (at[0] - 4) + " " + round(at[1]));
+      const most = Math.max(4, Math.floor((width - at[0]) / LETTER));
       line.name.textContent = line.text.length > most ? line.text.slice(0, most - 1) + "…" : line.text;
       line.name.setAttribute("x", at[0]);
       line.name.setAttribute("y", round(at[1]) + 4);
