@@ -25,9 +25,9 @@ TYPED = (*(f"base_{name}" for name in NAMED), *(f"{name}_setting" for name in NA
 def _settings_of_rows(frame: pd.DataFrame, name: str, settings: str) -> pd.Series:
     """For each run the settings, as texts, in which it differs from the usual ones of its method, protocol or backbone.
 
-    Usual is what more than half of the runs of that name have; without it all runs say theirs, but for a value that the
-    file of the protocol has. Where a method was run with several values of a key of the protocol, others that were
-    given one of their own on the same dataset say it as well: they belong to the rows of the same protocol.
+    Usual is what more than half of the runs of that name have, or else what the file of the protocol has, as far as
+    their overrides tell; without it all runs say theirs. Where a method was run with several values of a key of the
+    protocol, others that were given one on the same dataset say it as well: they belong to the rows of its protocol.
     """
     within = [*NAMED, "dataset"]
     texts: dict[int, dict[str, str]] = {}
@@ -43,16 +43,22 @@ def _settings_of_rows(frame: pd.DataFrame, name: str, settings: str) -> pd.Serie
         here = parts[group.index]
         differing = sorted(key for key in set().union(*here) if len({part.get(key) for part in here}) > 1)
         alike = parts[frame[name] == group[name].iloc[0]]
-        common = {key: _majority([part.get(key, "-") for part in alike]) for key in differing}
+        changes: dict[Any, Any] = {row: frame.at[row, "overrides"] or {} for row in group.index} if by_file else {}
+        common = {key: _majority([part.get(key, "-") for part in alike]) or _of_file(key, changes.values())
+                  for key in differing}
         beside = frame[(frame[within[1:]] == group[within[1:]].iloc[0]).all(axis=1) & ~mixed] if by_file else group[:0]
+        changes |= {row: frame.at[row, "overrides"] or {} for row in beside.index}
         for row in [*group.index, *beside.index]:
-            changed: Any = frame.at[row, "overrides"] if by_file else None
-            for key in differing:
-                value, known = parts[row].get(key, "-"), changed is not None
-                told = value != common[key] and not (known and common[key] is None and key not in changed)
-                if told and (mixed[row] or (known and key in changed)):
-                    own.setdefault(row, {})[key] = value.replace('"', "")
+            told = {key: parts[row].get(key, "-") for key in differing if mixed[row] or key in changes[row]}
+            own.setdefault(row, {}).update({key: value.replace('"', "") for key, value in told.items()
+                                            if value != common[key]})
     return pd.Series([dict(sorted(own.get(row, {}).items())) for row in frame.index], index=frame.index, dtype=object)
+
+
+def _of_file(key: str, overrides: Iterable[dict[str, list[Any]]]) -> str | None:
+    """What the file of the protocol has, if the runs that were given another value agree on it."""
+    values = {json.dumps(changed[key][0], sort_keys=True) for changed in overrides if key in changed}
+    return values.pop() if len(values) == 1 and "null" not in values else None
 
 
 def _majority(values: list[str]) -> str | None:

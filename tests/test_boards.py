@@ -247,6 +247,13 @@ def test_a_few_rungs_of_a_ladder_have_no_ags_but_their_two_ends(tmp_path: Path) 
     assert "Photographs of cars" in text
     told = terminal.summary(results, LOST)
     assert "on 2 of the 8 splits of cars" in told
+    for method, score in (("margin", 0.55), ("arcface", 0.57)):  # short runs, on the farthest rung alone
+        made = make_record("cars", 8, method, 1, score) | {"protocol": {"name": "short", "epochs": 1}}
+        records.write(tmp_path / "runs" / method / "short", made)
+    board = views.rung_board(Results(records.collect(tmp_path / "runs")), "cars", "recall@1").rows
+    ranks = board.set_index(["protocol", "method"])["rank"].dropna()
+    assert ranks.to_dict() == {("demo", "margin"): 1, ("demo", "arcface"): 2, ("short", "arcface"): 1,
+                               ("short", "margin"): 2}
 
 
 def _ladder(folder: Path) -> Path:

@@ -29,6 +29,19 @@ def put(runs: Path, backbone: str, *facts: Any, **changes: Any) -> Path:
     return folder
 
 
+def test_who_was_given_the_same_epochs_stands_in_the_same_protocol(tmp_path: Path) -> None:
+    """margin was run long on one rung and short on another, s2sd long and arcface short alone; the file has 200."""
+    for method, split, epochs in (("margin", 1, 200), ("s2sd", 1, 200), ("margin", 5, 40), ("arcface", 5, 40)):
+        made = make_record("glyphs", split, method, 0, 0.5)["provenance"]
+        made["overrides"] = {} if epochs == 200 else {"epochs": [200, epochs]}
+        put(tmp_path, "small", "glyphs", split, method, 0, 0.5, protocol={"name": "oodml", "epochs": epochs},
+            provenance=made)
+    runs = Results(records.collect(tmp_path)).runs
+    assert runs.set_index(["method", "split"])["protocol"].to_dict() == {
+        ("margin", 1): "oodml", ("s2sd", 1): "oodml", ("margin", 5): "oodml[epochs=40]",
+        ("arcface", 5): "oodml[epochs=40]"}
+
+
 def test_the_best_of_an_export_is_that_of_its_dataset_and_no_floor(tmp_path: Path) -> None:
     write_sample(tmp_path, {"frozen": 0.9, "margin": 0.4, "s2sd": 0.5, "arcface": 0.3}, seeds=2)
     results = Results(records.collect(tmp_path))

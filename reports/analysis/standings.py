@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from reports import selection
 from reports.aggregate import Board
 from reports.analysis import views
 from reports.analysis.results import Results
@@ -43,8 +42,9 @@ def standings(results: Results) -> pd.DataFrame:
             if board.parts("ags"):
                 lines += _lines(results, board, ("ags", dataset), metric, dataset, "ladder")
             elif len(board):
-                split = str(selection.usual(views.rungs_of(results.cells(dataset, metric)))["split"].iloc[0])
-                lines += _lines(results, board, ("rung", split), metric, dataset, "split")
+                for split in sorted(board.rows["ranked_by"].unique()):
+                    part = board.where(board.rows["ranked_by"] == split)
+                    lines += _lines(results, part, ("rung", split), metric, dataset, "split")
     for dataset in results.unions:
         for protocol in results.protocols:
             lines += _lines(results, results.universal(dataset, protocol), ("harmonic", ""), "recall@1", dataset,

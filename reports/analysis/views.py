@@ -49,7 +49,8 @@ def rungs_of(cells: pd.DataFrame) -> pd.DataFrame:
 def rung_board(results: Results, dataset: str, metric: str) -> Board:
     """The board of one dataset: `ags`, and the score on each split as `rung`, ranked within protocol and network.
 
-    Ranked by AGS, or by the score on the default split where no trained row has a whole ladder; with intervals, rank
+    Ranked by AGS, or by the score on the default split where no trained row has a whole ladder (by the split that most
+    of its rows have, in a protocol that was not run on the default one: the fact `ranked_by`); with intervals, rank
     ranges and tie groups.
     """
     return results.once(("rungs", dataset, metric), lambda: _rung_board(results, dataset, metric))
@@ -59,7 +60,7 @@ def _rung_board(results: Results, dataset: str, metric: str) -> Board:
     cells = results.cells(dataset, metric)
     board = aggregate.ags_board(results.runs[results.runs["dataset"] == dataset], metric)
     by, splits = ("ags", dataset), rungs_of(cells)["split"].tolist()
-    if not board.column(*by)["score"][~board.rows["baseline"].astype(bool)].notna().any():
+    if not _trained(board, by):
         runs = results.runs[results.runs["dataset"] == dataset]
         facts = aggregate.facts_of_rows(runs)
         rows = [facts[key] | {"covered": 1, "cells": 1} for key in
@@ -73,20 +74,27 @@ def _rung_board(results: Results, dataset: str, metric: str) -> Board:
     board = replace(board, scores=pd.concat([own, scores], ignore_index=True) if len(own) else scores)
     held = aggregate.held_against(board.rows)
     board = board.assign(board=board.rows["protocol"].where((board.rows["source"] != "submitted") | (held == ""), held))
-    board = aggregate.ranked(board, by, ("board",), level=results.level)
     board = baselines.with_gains(board)
     resamples = results.resamples(metric)
     classes = min((resamples.classes.get((dataset, split), 2) for split in splits), default=2)
     parts = []
-    for protocol in board.rows["board"].unique():
+    for protocol in sorted(board.rows["board"].unique()):
         part = board.where(board.rows["board"] == protocol)
+        own_by = by if _trained(part, by) or not splits else max(
+            (("rung", str(split)) for split in splits), key=lambda one: _trained(part, one))
+        part = aggregate.ranked(part.assign(ranked_by=own_by[1]), own_by, ("board",), level=results.level)
         drawn = {("rung", str(split)): resamples.scores(dataset, split, part.keys) for split in splits}
         if len(own):
             drawn[by] = resamples.ags(dataset, results.ladders[dataset], part.keys)
         over_seeds = significance.board_seeds(part, results.seed_scores(metric), results.ladders)
-        parts.append(significance.with_ties(part, by, drawn, classes, over_seeds))
+        parts.append(significance.with_ties(part, own_by, drawn, classes, over_seeds))
     return replace(board, rows=pd.concat([part.rows for part in parts]),
                    scores=pd.concat([part.scores for part in parts], ignore_index=True)) if parts else board
+
+
+def _trained(board: Board, by: tuple[str, str]) -> int:
+    """How many rows that are no baselines have this score."""
+    return int(board.column(*by)["score"][~board.rows["baseline"].astype(bool)].notna().sum())
 
 
 def heat_table(results: Results, dataset: str, metric: str, trained: bool = False) -> Table:
@@ -113,7 +121,9 @@ def heat_table(results: Results, dataset: str, metric: str, trained: bool = Fals
         columns += [whole, *gain_column(frame, whole)]
     elif several:
         usual = selection.usual(rungs)["split"].iloc[0]
-        note += f"No trained row has a whole ladder: ranked by the score on split {usual}. "
+        others = sorted({int(split) for split in frame["ranked_by"]} - {int(usual)})
+        note += f"No trained row has a whole ladder: ranked by the score on split {usual}" + (
+            f", protocols that were not run on it by that on split {', '.join(map(str, others))}. " if others else ". ")
     for split, frd, kind in zip(rungs["split"], rungs["frd"], rungs["kind"]):
         mark = " (default)" if kind == "default" else ""
         head = f"{ends[split].capitalize()}, {distance(frd, split)}" if split in ends else distance(frd, split)

@@ -100,11 +100,13 @@ def chart(lines: Sequence[Line], axes: Axes, name: str, title: str, about: str) 
     parts = [_text(10, 14, axes.head, "head"), _text(left + wide / 2, height - 6, axes.below, "below", "middle"),
              _scale(axes, low, high, up, left, wide), _names(axes, across, TOP + tall)]
     placed: dict[int, float] = {}
+    farthest = max((line.xs[-1] for line in lines), default=1.0)
     for share in {line.xs[-1] for line in lines}:  # names of lines that end in one place stand apart
         here = [i for i, line in enumerate(lines) if named[i] and line.xs[-1] == share]
-        heights = spread_out([up(lines[i].ys[-1]) for i in here], SIZE + 3, TOP, TOP + tall)
+        top = TOP if share == farthest else TOP + 20  # below what a marked place is called
+        heights = spread_out([up(lines[i].ys[-1]) for i in here], SIZE + 3, top, TOP + tall)
         placed |= dict(zip(here, heights))
-    farthest, groups = max((line.xs[-1] for line in lines), default=1.0), []
+    groups = []
     for i, (line, hue, shown) in enumerate(zip(lines, coloured, named)):
         points = [(across(x), up(y)) for x, y in zip(line.xs, line.ys)]
         x, y = points[-1]

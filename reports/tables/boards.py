@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -255,9 +254,10 @@ def union_table(board: Board, metric: str = "recall@1") -> Table:
                        role="arithmetic")]
     columns += [replace(column, spare=mean.key == "arithmetic" or (column.kind == "gain" and mean.key != "harmonic"))
                 for mean in means for column in (mean, *gain_column(frame, mean))]
-    family = os.path.commonprefix(parts).rpartition("-")[0] if len(parts) > 1 else ""  # glyphs-latin is headed latin
-    columns += [Column(key_of("recall", name), name.removeprefix(f"{family}-"), "score", f"{metric} on {name} alone",
-                       role="part") for name in parts]
+    families = {name.partition("-")[0] for name in parts if "-" in name}
+    family = f"{families.pop()}-" if len(families) == 1 and all("-" in name for name in parts) else ""
+    columns += [Column(key_of("recall", name), name.removeprefix(family), "score", f"{metric} on {name} alone",
+                       role="part") for name in parts]  # glyphs-latin is headed latin among others of glyphs
     columns += [Column("weakest", "Weakest", "text", "The part with the lowest score", role="weakest"),
                 *regime_column(frame, always=True),
                 Column("parameters", "Trained", "number", "Trained parameters", -1), *rest]

@@ -250,7 +250,7 @@ def test_the_metric_follows_a_link_and_changes_the_curve(page: Any, built: Path)
     page.get_by_role("button", name="map@1000").first.click()
     assert page.locator(".hero .tab[data-tab='map@1000'] svg").is_visible()
     assert not page.locator(".hero .tab[data-tab='recall@1']").is_visible()
-    page.get_by_role("link", name="glyphs", exact=True).first.click()
+    page.locator("h2").get_by_role("link", name="glyphs", exact=True).first.click()
     page.wait_for_url("**/dataset/glyphs.html*")
     assert "metric=map" in page.url
     assert page.locator("[data-board='glyphs-map-1000']").is_visible()

@@ -120,7 +120,7 @@ oodml.figures = () => {
     const heights = new Map();
     for (const share of new Set(chart.lines.map(last))) {
       const labelled = named.filter((line) => inside(line) && last(line) === share);
-      const placed = apart(labelled.map((line) => up(line.y[line.y.length - 1])), 15, TOP, floor);
+      const placed = apart(labelled.map((line) => up(line.y[line.y.length - 1])), 15, share === end ? TOP : TOP + 20, floor);
       labelled.forEach((line, i) => heights.set(line, placed[i]));
     }
     for (const line of chart.lines) {
