@@ -269,12 +269,12 @@ def _uneven_counts() -> Counts:
 
 _SOURCE = "drawn from the DejaVu fonts that matplotlib ships (Bitstream Vera licence); nothing is downloaded"
 DATASETS = (
-    _dataset("glyphs", "drawn characters of eight families", _whole),
+    _dataset("glyphs", "drawn letters and symbols", _whole),
     _dataset("glyphs-mini", "five characters of each family, one drawing a face: for tests", _mini, drawings=1),
     *(_dataset(f"glyphs-{family}", f"the {family} of glyphs" if family in SYMBOLS else f"the {family.title()} letters "
                "of glyphs", partial(_family, family)) for family in FAMILIES),
     _dataset("glyphs-latin-many", "the Latin letters of glyphs, six drawings a face", _latin_many, drawings=MANY),
-    _dataset("glyphs-union", "eight datasets of drawn characters",
+    _dataset("glyphs-union", "eight datasets of drawn letters and symbols",
              partial(_union, "glyphs-union", MEMBERS), members=MEMBERS),
     _dataset("glyphs-uneven", "the same with three times the Latin letters: 17 times the images of the arrows",
              partial(_union, "glyphs-uneven", UNEVEN), members=UNEVEN, counts=_uneven_counts()),

@@ -82,7 +82,8 @@ def _rung_board(results: Results, dataset: str, metric: str) -> Board:
         part = board.where(board.rows["board"] == protocol)
         own_by = by if _trained(part, by) or not splits else max(
             (("rung", str(split)) for split in splits), key=lambda one: _trained(part, one))
-        part = aggregate.ranked(part.assign(ranked_by=own_by[1]), own_by, ("board",), level=results.level)
+        split_of = own_by[1] if own_by[0] == "rung" else ""
+        part = aggregate.ranked(part.assign(ranked_by=split_of), own_by, ("board",), level=results.level)
         drawn = {("rung", str(split)): resamples.scores(dataset, split, part.keys) for split in splits}
         if len(own):
             drawn[by] = resamples.ags(dataset, results.ladders[dataset], part.keys)

@@ -172,9 +172,9 @@ def _group(line: Line, points: list[tuple[float, float]], label: tuple[float, fl
         off = ' display="none"' if rest else ""
         band = f'<path class="band" d="M{"L".join(outline)}z" fill="{line.style.colour}" fill-opacity="0.13"{off}/>'
     shape = SHAPES.get(line.style.marker, "")
-    off = ' display="none"' if rest else ""
+    off = ' display="none"' if rest and len(points) > 1 else ""  # a single point has no line to be seen by
     marks = "".join(f"M{x:.1f} {y:.1f}{shape}" for x, y in points)
-    marked = f'<path class="marks" d="{marks}" data-shape="{shape}" fill="{line.style.colour}"{off}/>' if shape else ""
+    marked = f'<path class="marks" d="{marks}" data-shape="{shape}" fill="{colour}"{off}/>' if shape else ""
     dash = f' stroke-dasharray="{line.style.dash}"' if line.style.dash else ""
     faint = ' stroke-opacity="0.45"' if rest else ""
     told = ", ".join(f"{y:.4g}" for y in line.ys)
