@@ -80,7 +80,7 @@ def _rung_board(results: Results, dataset: str, metric: str) -> Board:
     parts = []
     for protocol in sorted(board.rows["board"].unique()):
         part = board.where(board.rows["board"] == protocol)
-        own_by = by if _trained(part, by) or not splits else max(
+        own_by = by if by[0] == "ags" or _trained(part, by) else max(
             (("rung", str(split)) for split in splits), key=lambda one: _trained(part, one))
         split_of = own_by[1] if own_by[0] == "rung" else ""
         part = aggregate.ranked(part.assign(ranked_by=split_of), own_by, ("board",), level=results.level)
