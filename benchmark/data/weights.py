@@ -8,6 +8,7 @@ import importlib
 import json
 import logging
 import os
+import pickle
 import socket
 from collections.abc import Iterator
 from functools import cache
@@ -158,6 +159,8 @@ def read(path: Path) -> dict[str, Tensor]:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # the readers raise many kinds; all of them mean that this file is no checkpoint
         why = [*str(error).splitlines(), type(error).__name__][0]
+        if isinstance(error, (pickle.UnpicklingError, KeyError)):  # torch's own words advise to let it run code
+            why = "it is none of torch.save's, or holds more than tensors, which may be code; save model.state_dict()"
         raise UserError(f"weights {path} cannot be read: {why}") from None
     for key in ("state_dict", "model"):
         if isinstance(state, dict) and isinstance(state.get(key), dict):

@@ -204,6 +204,8 @@ def safe(path: str, where: object) -> str:
         if ".." in path.split("/"):
             raise UserError(f"{where} names '{path}', outside the dataset's folder; only paths below it are read")
         path = "/" * path.startswith("/") + posixpath.normpath(path).lstrip("/")
+    if "\0" in path:
+        raise UserError(f"{where} names {path!r}, which no file can be called; correct the list")
     if not path or path[0] == "/" or "\\" in path or path[1:2] == ":" or path == ".." or path.endswith("/.."):
         raise UserError(f"{where} names '{path}'; paths must be relative to the dataset's folder, with forward "
                         "slashes, and stay inside it")
