@@ -23,3 +23,12 @@ def test_progress_in_a_log_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert "running first (epoch 3 of 4)" in out
     assert re.search(r"\[1/2\] done    first, \d+ s left", out)
     assert "[2/2] FAILED  second: made to fail" in out
+
+
+def test_a_frozen_network_has_no_epochs(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = Progress(1, 0, terminal=False, interval=0)
+    progress.start("a", "cub/1 frozen", 0)
+    progress.tick()
+    progress.done("a")
+    progress.close()
+    assert capsys.readouterr().out.splitlines() == ["[0/1] running cub/1 frozen (embedding)", "[1/1] done    cub/1 frozen"]

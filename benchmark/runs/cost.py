@@ -120,6 +120,11 @@ def trains(spec: RunSpec) -> bool:
     return methods.get(spec.method).trains != "nothing" and spec.protocol.epochs > 0
 
 
+def epochs(spec: RunSpec) -> int:
+    """The epochs that a cell trains; none where it only embeds and measures."""
+    return spec.protocol.epochs if trains(spec) else 0
+
+
 def measured(runs: Path, calibration: Path | None = None) -> list[Measured]:
     """What the finished runs below a folder took; of the short ones of a calibration only their last epoch counts."""
     measurements = [_measure(row) for row in _rows(runs) if row["source"] == "run"]

@@ -78,8 +78,7 @@ class Progress:
     def tick(self) -> None:
         """Called now and then: without a terminal a line shows every minute what is running."""
         if not self.terminal and time.monotonic() - self._last_line >= self._interval and self._at:
-            self.write("running " + ", ".join(f"{cell['label']} (epoch {cell['epoch']} of {cell['epochs']})"
-                                            for cell in self._at.values()))
+            self.write("running " + ", ".join(f"{cell['label']} ({_at(cell)})" for cell in self._at.values()))
 
     def write(self, text: str) -> None:
         """A line that stays, with the count of cells and the time left."""
@@ -118,10 +117,15 @@ class Progress:
     def _describe(self, key: str) -> None:
         cell = self._at[key]
         loss = f", loss {cell['loss']:.3f}" if isinstance(cell.get("loss"), float) else ""
-        cell["bar"].set_description_str(f"{cell['label']}: epoch {cell['epoch']} of {cell['epochs']}{loss}")
+        cell["bar"].set_description_str(f"{cell['label']}: {_at(cell)}{loss}")
 
     def _show(self) -> None:
         left = self.left()
         self._bar.n = min(self.position, self._bar.total or 0)
         self._bar.set_description_str(f"{self.finished}/{self.cells} runs", refresh=False)
         self._bar.set_postfix_str("" if left is None else f"{duration(left)} left", refresh=True)
+
+
+def _at(cell: dict[str, Any]) -> str:
+    """How far a cell is; a frozen network has no epochs."""
+    return f"epoch {cell['epoch']} of {cell['epochs']}" if cell["epochs"] else "embedding"

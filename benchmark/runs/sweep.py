@@ -69,9 +69,8 @@ def _described(todo: list[Job], matrix: Matrix, weights_file: str | None) -> lis
     kinds: dict[tuple[str, str, str], list[int]] = {}
     for job in todo:
         protocol = job.spec.protocol
-        epochs = protocol.epochs if cost.trains(job.spec) else 0
         kinds.setdefault((protocol.name, protocol.backbone, job.spec.weights), []).append(
-            epochs * cost.steps_an_epoch(protocol, _images_used(job, matrix)))
+            cost.epochs(job.spec) * cost.steps_an_epoch(protocol, _images_used(job, matrix)))
     lines = []
     for (name, backbone, identity), steps in sorted(kinds.items()):
         length = f"{min(steps):,}" if min(steps) == max(steps) else f"{min(steps):,} to {max(steps):,}"
@@ -125,7 +124,7 @@ def _calibrate(todo: list[Job], matrix: Matrix, options: SweepOptions, echo: Ech
         return
     echo(f"measuring a few steps in {len(jobs)} short runs")
     _prepare(jobs, matrix, workspace)
-    progress = Progress(len(jobs), sum(job.spec.protocol.epochs for job in jobs))
+    progress = Progress(len(jobs), sum(cost.epochs(job.spec) for job in jobs))
     try:
         executors.get("local").execute(jobs, Resources(jobs=1), progress)
     finally:
@@ -174,7 +173,7 @@ def run(study: Study, options: SweepOptions, echo: Echo = click.echo) -> SweepRe
     result = SweepResult()
     if todo:
         _prepare(todo, matrix, workspace)
-        progress = Progress(len(todo), sum(job.spec.protocol.epochs for job in todo))
+        progress = Progress(len(todo), sum(cost.epochs(job.spec) for job in todo))
         try:
             result = engine.execute(todo, options.resources, progress)
         finally:

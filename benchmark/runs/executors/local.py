@@ -14,6 +14,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 import methods
+from benchmark.runs import cost
 from benchmark.runs.cell import last_failure, write_failure
 from benchmark.runs.executors import mps, server
 from benchmark.runs.executors.gpus import Sharing, devices, group
@@ -129,7 +130,7 @@ class WorkerPool:
             worker = self.workers[slot] = self._spawn()
         worker.job = job
         self.watch.forget(worker.process.pid)
-        self.progress.start(job.spec.identity, job.spec.label(), job.spec.protocol.epochs)
+        self.progress.start(job.spec.identity, job.spec.label(), cost.epochs(job.spec))
         with contextlib.suppress(OSError):  # it died while idle: its end of the pipe is closed
             device = self.devices[slot]
             shared = self.devices.count(device) if device.startswith("cuda") else 1

@@ -9,6 +9,7 @@ import time
 from dataclasses import replace
 from typing import Any
 
+from benchmark.runs import cost
 from benchmark.runs.cell import CellResult, do_alone, write_failure
 from benchmark.runs.interrupt import StopRequest
 from benchmark.runs.job import Job, Resources, SweepResult
@@ -104,7 +105,7 @@ def _drive(ray: Any, jobs: list[Job], resources: Resources, progress: Progress, 
         while waiting and len(running) < room and not (stopping or result.ended):
             job = waiting.pop()
             running[remote.remote(job, channel, 1, resources.per_gpu)] = job
-            progress.start(job.spec.identity, job.spec.label(), job.spec.protocol.epochs)
+            progress.start(job.spec.identity, job.spec.label(), cost.epochs(job.spec))
         if not running:
             break
         ready, _ = ray.wait(list(running), timeout=0.5)
