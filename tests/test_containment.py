@@ -287,6 +287,14 @@ def test_a_name_that_cannot_be_a_file_is_one_damaged_record(tmp_path: Path) -> N
         assert (len(frame), lost["state"].tolist()) == (count - 1, ["damaged"]), "the others of its file go on"
 
 
+def test_a_protocol_or_backbone_has_a_name_that_a_figure_may_show() -> None:
+    for part in ("protocol", "backbone"):
+        record = make_record()
+        record[part]["name"] = "x\x1b[2J"
+        with pytest.raises(ReportError, match=f"the name of the {part} holds control characters"):
+            records.check(record)
+
+
 def test_control_characters_never_reach_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert printable("a\tb\nc") == "a\tb\nc"
     assert one_line("\x9b31m\u202e" + "y" * 5000, 50).startswith("\\x9b31m\\u202eyy")

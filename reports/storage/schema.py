@@ -10,7 +10,7 @@ from typing_extensions import NotRequired, TypedDict
 from reports import ReportError
 from reports.storage import paths
 from reports.storage.migration import SCHEMA
-from reports.storage.text import one_line
+from reports.storage.text import one_line, printable
 
 Source = Literal["run", "submitted", "published"]
 SOURCES: tuple[str, ...] = get_args(Source)
@@ -77,6 +77,9 @@ def check(record: Any) -> dict[str, Any]:
         raise ReportError(f"split {own} is not exactly once on its own ladder {ids}")
     if "last" not in record["scores"]:
         raise ReportError("scores has no entry for the rule 'last'")
+    for part in ("protocol", "backbone"):
+        if printable(record[part]["name"]) != record[part]["name"]:  # no SVG may hold a control character
+            raise ReportError(f"the name of the {part} holds control characters: {one_line(record[part]['name'], 120)}")
     paths.plain(record["dataset"], "dataset")
     paths.plain(paths.of_method(record["method"]["name"]), "method")
     return record
