@@ -142,7 +142,8 @@ def test_what_tuning_chose_goes_along(tmp_path: Path) -> None:
     write_sample(work / "runs", {"margin": 0.7}, ("glyphs",), seeds=1, union=False)
     (work / "tune").mkdir()
     search = {"dataset": "glyphs", "protocol": "demo", "backbone": "conv4", "split": 1, "sampler": "random", "seed": 0,
-              "fixed": {}, "trials": [], "test": []}
+              "metric": "recall@1", "budget": 1, "fixed": {}, "tested_held_out": {}, "trials": [], "choice": None,
+              "chosen": None, "default_score": None, "score": None, "test": [], "test_gain": None}
     for name in ("margin", "arcface"):
         (work / "tune" / f"{name}.json").write_text(json.dumps({"schema": 1, "searches": [{**search, "method": name}]}))
     assert CliRunner().invoke(command, ["pack", str(tmp_path / "pack"), "--work", str(work)]).exit_code == 0
