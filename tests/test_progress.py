@@ -31,4 +31,5 @@ def test_a_frozen_network_has_no_epochs(capsys: pytest.CaptureFixture[str]) -> N
     progress.tick()
     progress.done("a")
     progress.close()
-    assert capsys.readouterr().out.splitlines() == ["[0/1] running cub/1 frozen (embedding)", "[1/1] done    cub/1 frozen"]
+    said = capsys.readouterr().out.splitlines()
+    assert said == ["[0/1] running cub/1 frozen (embedding)", "[1/1] done    cub/1 frozen"]
