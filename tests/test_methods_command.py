@@ -135,7 +135,7 @@ def test_an_installed_package_that_breaks_takes_no_other_method_with_it(tmp_path
 
 
 @pytest.mark.parametrize(("content", "line", "text"), [
-    ("\nimport no_such_module\n", 2, "ModuleNotFoundError: No module named 'no_such_module'; install that module"),
+    ("\nimport no_such_module\n", 2, "ModuleNotFoundError: No module named 'no_such_module'; put it beside the file"),
     ("x = 1\ndef f(:\n", 2, "SyntaxError: invalid syntax; correct the file"),
     ("from methods import register\n\n@register('x')\nclass X: pass\n", 3, "TypeError: register"),
     ("raise ValueError('of two\\nlines')", 1, "ValueError: of two lines; correct the file"),
