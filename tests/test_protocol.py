@@ -164,7 +164,7 @@ def test_an_unknown_key_is_told_a_command_that_lists_all(tmp_path, capsys: pytes
 
 def test_steps_per_epoch_is_told_to_be_a_cap(capsys: pytest.CaptureFixture[str]) -> None:
     cli.main(["protocols", "show", "demo"])
-    assert re.search(r"steps_per_epoch +50 +at most so many batches an epoch; 0: all", capsys.readouterr().out)
+    assert re.search(r"steps_per_epoch +70 +at most so many batches an epoch; 0: all", capsys.readouterr().out)
 
 
 @pytest.mark.parametrize("name", protocol.names())
