@@ -68,13 +68,14 @@ class Site:
         self.compared: set[str] = set()
         self._drawn: dict[str, dict[str, Any]] = {}
         self._later: list[tuple[str, str, dict[str, Any]]] = []
+        named = {name: title[:1].upper() + title[1:] for name, title in (titles or {}).items()}  # they begin a line
         self.environment = jinja2.Environment(
             loader=jinja2.PackageLoader("reports.html"), autoescape=True, trim_blocks=True, lstrip_blocks=True,
             undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
         self.environment.globals |= {
             "datasets": self.datasets, "members": results.members, "unions": self.unions, "slug": self.slug,
             "metrics": self.metrics, "facts": self.facts, "levels": LEVELS,
-            "title_of": lambda name: (titles or {}).get(name, name), "level": results.level,
+            "title_of": lambda name: named.get(name, name), "level": results.level,
             "percent": lambda value: f"{100 * value:.1f}",
             "sections": self.sections, "swatch": lambda hue, baseline: Markup(swatch(hue, baseline)),
             "compared": lambda label: label in self.compared, "url": self.url,
