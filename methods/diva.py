@@ -132,7 +132,8 @@ class DiVA(Method):
     def _permuted(self, name: str, embeddings: Tensor, labels: Tensor) -> Tensor:
         """Triplets of labels that are permuted within the batch; each anchor keeps the boundary of its own class."""
         objective: Ranked = self.others[name]  # type: ignore[assignment]
-        permuted = labels[torch.randperm(len(labels), device=labels.device)]
+        # by sorting: the compiler of torch 2.11 fails on tensors indexed by a randperm, and DiVA then trains uncompiled
+        permuted = labels[torch.rand(len(labels), device=labels.device).argsort()]
         return objective.loss(embeddings, labels, objective.mine(embeddings.detach(), permuted))
 
     def after_step(self) -> None:
