@@ -27,8 +27,9 @@ from benchmark.data.augment import (
     random_crops,
     uniforms,
 )
+from benchmark.data.decoding import stored_size
 from benchmark.data.loader import Loader
-from benchmark.data.store import ImageStore, open_store, stored_size
+from benchmark.data.store import ImageStore, open_store
 from benchmark.utils.errors import UserError
 from tests.pictures import index_of, picture
 

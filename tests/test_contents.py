@@ -16,8 +16,9 @@ from PIL import Image
 from benchmark import cli, datasets
 from benchmark.commands.datasets import command
 from benchmark.config.spec import RunSpec
-from benchmark.data import contents, ladders, store
-from benchmark.data.store import CHUNK, open_store
+from benchmark.data import contents, decoding, ladders
+from benchmark.data.decoding import CHUNK
+from benchmark.data.store import open_store
 from benchmark.runs import recording, status, worker
 from benchmark.runs.job import Job, SweepOptions
 from benchmark.runs.matrix import gather
@@ -74,7 +75,7 @@ def test_a_copy_elsewhere_is_the_same_run_and_is_not_decoded_again(
         trained: tuple[Path, Path, Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     work, images, job = trained
     copied = Path(shutil.copytree(images, tmp_path / "birds", copy_function=shutil.copyfile))
-    monkeypatch.setattr(store, "decode", None)
+    monkeypatch.setattr(decoding, "decode", None)
     (again,) = jobs(work, copied)
     assert again.spec.identity == job.spec.identity
     assert again.done
@@ -115,8 +116,8 @@ def test_what_was_decoded_before_a_broken_file_serves_again(tmp_path: Path, monk
     with pytest.raises(UserError, match=r"b/7\.bmp"):
         open_store(index, tmp_path / "cache", jobs=1, progress=False)
     broken.write_bytes(whole)
-    decode, decoded = store.decode, []
-    monkeypatch.setattr(store, "decode", lambda index, i: decoded.append(i) or decode(index, i))
+    decode, decoded = decoding.decode, []
+    monkeypatch.setattr(decoding, "decode", lambda index, i: decoded.append(i) or decode(index, i))
     open_store(index, tmp_path / "cache", jobs=1, progress=False).verify()
     assert min(decoded) == CHUNK
 

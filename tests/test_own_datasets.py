@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import shutil
+import time
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 from PIL import Image, ImageOps
 
 from benchmark import cli, datasets
-from benchmark.data import ladders
+from benchmark.data import decoding, ladders, store
 from benchmark.datasets.union import unite_indexes
 from benchmark.runs import worker
 from benchmark.runs.job import SweepOptions
@@ -222,6 +223,22 @@ def test_a_random_network_measures_the_same_distances_each_time(tmp_path):
              for home in "ab"]
     assert np.array_equal(*found)
     assert np.ptp(found[0]) > 0
+
+
+def test_weights_that_are_missing_are_told_before_all_images_are_decoded(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("OODML_TIMES", "1")
+    given, words = own_folder(tmp_path), ["--weights", str(tmp_path / "none.pth"), "--work", str(tmp_path)]
+    monkeypatch.setattr(decoding, "CHUNK", 4)
+    monkeypatch.setattr(store, "CHUNK", 4)
+    decode = decoding.decode
+    monkeypatch.setattr(decoding, "decode", lambda *image: time.sleep(0.1) or decode(*image))
+    monkeypatch.setattr(store, "cores", lambda: 1)
+    with pytest.raises(SystemExit):
+        cli.main(["splits", "build", "--dataset", given, "--backbone", "conv4", *words])
+    told = capsys.readouterr().err
+    assert "none.pth: no such file" in told
+    assert "] decode the images: " in told
+    assert not list(tmp_path.glob("cache/images-*/pixels.bin"))
 
 
 def test_images_that_moved_since_are_named_anew(tmp_path, capsys):

@@ -18,8 +18,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from benchmark.data.decoding import CHUNK
 from benchmark.data.doctor import look_at
-from benchmark.data.store import CHUNK, ImageStore, open_store
+from benchmark.data.store import ImageStore, open_store
 from benchmark.datasets.index import DatasetIndex
 from benchmark.utils import files
 from benchmark.utils.errors import UserError
@@ -135,6 +136,24 @@ def test_number_of_processes_does_not_matter(tmp_path: Path) -> None:
     two = open_store(index, tmp_path / "two", jobs=2, progress=False)
     assert one.hash == two.hash
     assert (one.folder / "pixels.bin").read_bytes() == (two.folder / "pixels.bin").read_bytes()
+
+
+def test_what_is_raised_between_chunks_ends_the_work_and_keeps_it(tmp_path: Path) -> None:
+    index, calls = drawn(5 * CHUNK), iter([None, KeyError("told")])
+
+    def between() -> None:
+        if (error := next(calls)) is not None:
+            raise error
+
+    with pytest.raises(KeyError, match="told"):
+        open_store(index, tmp_path, jobs=2, progress=False, between=between)
+    part = next(tmp_path.glob("*-part"))
+    assert (part / "pixels.part.journal").read_bytes().count(b"\n") == 2
+    assert not list(part.glob("chunk-*"))
+    (part / "chunk-512").write_bytes(b"left by a call that was killed")
+    assert open_store(index, tmp_path, jobs=2, progress=False).hash == open_store(index, tmp_path / "b", jobs=1,
+                                                                                  progress=False).hash
+    assert not list(part.glob("chunk-*"))
 
 
 def test_hash_follows_the_pixels(photos: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
-from benchmark.data.store import opened
+from benchmark.data.decoding import opened
 from benchmark.datasets.index import DatasetIndex, upright
 from benchmark.utils.files import whole
 

@@ -16,7 +16,8 @@ import numpy as np
 from PIL import Image
 
 from benchmark import datasets
-from benchmark.data.store import ImageStore, shrunk
+from benchmark.data.decoding import shrunk
+from benchmark.data.store import ImageStore
 from benchmark.datasets import Counts, DatasetIndex, csv_list, folder, known_split
 from benchmark.datasets.index import upright
 from benchmark.datasets.reading import images_under

@@ -29,6 +29,7 @@ from benchmark.datasets.union import Members
 from benchmark.utils import provenance
 from benchmark.utils.errors import UserError
 from benchmark.utils.files import GrowingFile, disk_errors, write_json
+from splits.frechet import frechet_distance
 
 PIECE = 1024
 """Images between two marks on disk: what is lost at most when extraction is killed, and what is still to be written
@@ -80,6 +81,16 @@ def extract(index: DatasetIndex, store: ImageStore, backbone: nn.Module, *, name
     if vectors.ndim != 2 or len(vectors) != len(index) or vectors.dtype != np.float32:
         raise UserError(f"{final} is damaged ({vectors.dtype} of shape {vectors.shape}): delete it and run again")
     return vectors
+
+
+def warm_up(backbone: nn.Module, images: tuple[int, ...], device: str) -> None:
+    """Starts a GPU and has it load what batches of this shape and distances of their features need: some seconds."""
+    if torch.device(device).type != "cuda":
+        return
+    with _frozen(backbone, torch.device(device)) as forward:
+        features = forward(torch.zeros(images, device=device))
+    basis = torch.eye(features.shape[1], device=device).repeat(2, 1)
+    frechet_distance(basis, 2 * basis)
 
 
 def speed(vectors: np.ndarray | None) -> dict[str, Any]:

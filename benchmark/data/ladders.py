@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from benchmark import datasets
 from benchmark.data import contents
+from benchmark.data.frozen import best_device, frozen_features
 from benchmark.datasets import DatasetIndex
 from benchmark.utils import provenance
 from benchmark.utils.errors import UserError
+from benchmark.utils.phases import timed
 from benchmark.utils.terminal import columns
 from benchmark.utils.workspace import Workspace
 from reports.records import RECORD
@@ -25,47 +25,6 @@ from splits.compare import Comparison, CrossDistances
 from splits.fixed_test import KIND, fixed_test_ladder, named_ladder
 from splits.ladder import against_rule, build_ladder, default_rung, measure
 from splits.manifest import Ladder, Split
-
-
-def frozen_features(name: str, workspace: Workspace, backbone: str | None = None, weights_file: str | None = None,
-                    device: str | None = None) -> tuple[DatasetIndex, np.ndarray, dict[str, Any]]:
-    """Index, pooled features of every image, and what these were made with.
-
-    The Fréchet ResNet distance uses ResNet-50 at 224 px; embedded datasets use the embedded network at 64 px.
-    """
-    import torch
-
-    from benchmark.data import features, weights  # they bring torch along, which a look at a ladder does without
-    from benchmark.data.augment import Transform
-    from benchmark.data.store import open_store
-
-    device = best_device(device)
-    embedded = datasets.get(name).embedded
-    index = datasets.load(name, workspace.data)
-    backbone = backbone or ("efficientnet_lite0" if embedded else "resnet50")
-    with torch.random.fork_rng(devices=()):
-        torch.manual_seed(0)  # a network without weights is drawn, and must be the same each time
-        network = weights.pretrained(backbone, weights_file)
-    size, resize = (64, 64) if embedded else (224, 256)
-    transform = Transform(size=size, resize=resize, mean=network.mean, std=network.std)  # type: ignore[arg-type]
-    store = open_store(index, workspace.cache)
-    made_with: dict[str, Any] = {
-        "backbone": backbone, "weights": weights.identify(backbone, weights_file), "images": store.hash,
-        "size": size, "resize": resize, **({"contents": store.contents} if store.contents else {})}
-    vectors = features.extract(index, store, network, name=backbone, weights_hash=made_with["weights"],
-                             transform=transform, folder=workspace.cache, device=device)
-    return index, vectors, made_with
-
-
-def best_device(wanted: str | None = None) -> str:
-    """The device that is wanted, if it is here; without a wish the GPU where there is one."""
-    import torch
-
-    gpus = [f"cuda:{i}" for i in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
-    known = ["cpu", *(["cuda", *gpus] if gpus else [])]
-    if wanted is not None and wanted not in known:
-        raise UserError(f"there is no device '{wanted}' here; --device may be {' or '.join(known)}")
-    return wanted or ("cuda" if gpus else "cpu")
 
 
 def build(name: str, workspace: Workspace, *, backbone: str | None = None, weights_file: str | None = None,
@@ -89,9 +48,10 @@ def build(name: str, workspace: Workspace, *, backbone: str | None = None, weigh
         return _signed(ladder, command(name, default_only=True, **_seed(options)))
     known = named_ladder(fixed_test, index.classes, index.labels) if fixed_test else None
     index, vectors, made_with = frozen_features(name, workspace, backbone, weights_file, device)
-    ladder = known or build_ladder(vectors, index.labels, index.train_classes, index.test_classes,
-                                   classes=index.classes, dataset=index.name, dataset_hash=index.hash,
-                                   feature_info=made_with, device=best_device(device), **options)
+    with timed("ladder"):
+        ladder = known or build_ladder(vectors, index.labels, index.train_classes, index.test_classes,
+                                       classes=index.classes, dataset=index.name, dataset_hash=index.hash,
+                                       feature_info=made_with, device=best_device(device), **options)
     network = {"backbone": made_with["backbone"], **({"weights": Path(weights_file).name} if weights_file else {})}
     other = {} if known else against_rule(ladder)
     if fixed_test is not None:

@@ -12,36 +12,25 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import shutil
-import signal
 import sys
-from collections import deque
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cached_property
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from filelock import FileLock
-from PIL import Image
 
 from benchmark.data import contents
-from benchmark.datasets.index import DatasetIndex, upright
+from benchmark.data.decoding import CHUNK, SHORTER_SIDE, decode, decode_all, opened, stored_size
+from benchmark.datasets.index import DatasetIndex
 from benchmark.utils.errors import UserError
 from benchmark.utils.files import GrowingFile, disk_errors, write_json
+from benchmark.utils.phases import timed
 from benchmark.utils.processors import cores
-from benchmark.utils.signals import block_signals
 
-SHORTER_SIDE = 256
-CHUNK = 128
-"""Images a piece of work: what is lost at most, for each process, when preparing is killed."""
 VERSION = 1
-Chunk = tuple[list[list[int]], bytes, str]
-"""Sizes and pixels of the images of a chunk, and the hash of these pixels, which takes as long as copying them."""
 
 
 class ImageStore:
@@ -153,17 +142,20 @@ def fits_earlier(index: DatasetIndex, folder: Path, most: int = 32) -> bool:
     return len(store) == len(index) and all(np.array_equal(decode(index, i)[0], store.image(i)) for i in sample)
 
 
-def open_store(index: DatasetIndex, folder: Path, *, jobs: int | None = None, progress: bool = True) -> ImageStore:
+def open_store(index: DatasetIndex, folder: Path, *, jobs: int | None = None, progress: bool = True,
+               between: Callable[[], None] = lambda: None) -> ImageStore:
     """The decoded images of a dataset in `folder/images-NAME-HASH8/`, made now if they are not there.
 
     They are found again as long as the files contain the same (`contents`). Work goes on where a killed call stopped,
     after checking what it left by hash. A second process that asks for the same images waits for the first. `jobs`
-    processes decode (default: one a core, fewer for small sets).
+    processes decode (default: one a core, fewer for small sets). `between` is called after every chunk; what it raises
+    ends the work.
     """
     if len(index) == 0:
         raise UserError(f"dataset '{index.name}' has no images: `oodml datasets check {index.typed}` shows what was "
                         "expected and where")
-    content = contents.contents(index, folder, progress)
+    with timed("hash the files"):
+        content = contents.contents(index, folder, progress)
     home = _home(index, folder, content)
     if not (home / "pixels.bin").is_file():
         # By the list alone: what was decoded before a broken file was replaced serves again.
@@ -173,11 +165,12 @@ def open_store(index: DatasetIndex, folder: Path, *, jobs: int | None = None, pr
             part.mkdir(exist_ok=True)
         with FileLock(part / "lock"):
             if not (home / "pixels.bin").is_file():
-                _make(index, folder, part, home, jobs, progress)
+                _make(index, folder, part, home, jobs, progress, between)
     return ImageStore(home)
 
 
-def _make(index: DatasetIndex, folder: Path, part: Path, home: Path, jobs: int | None, progress: bool) -> None:
+def _make(index: DatasetIndex, folder: Path, part: Path, home: Path, jobs: int | None, progress: bool,
+          between: Callable[[], None]) -> None:
     from tqdm import tqdm
 
     files, before = contents.digests(index, folder), contents.stamp(index)
@@ -192,10 +185,11 @@ def _make(index: DatasetIndex, folder: Path, part: Path, home: Path, jobs: int |
         todo = starts[len(pixels.pieces):]
         done = sum(len(piece["geometry"]) for piece in pixels.pieces)
         with tqdm(total=len(index), initial=done, desc=f"decoding {index.name}", unit="img",
-                  disable=not progress) as bar:
-            for sizes, data, piece in _decode_all(index, todo, jobs or min(cores(), -(-len(todo) // 4))):
-                pixels.append(data, piece, geometry=sizes, files=sources[len(pixels.pieces)])
+                  disable=not progress) as bar, timed("decode the images"):
+            for sizes, data, piece in decode_all(index, todo, jobs or min(cores(), -(-len(todo) // 4)), part):
+                pixels.append(data.data, piece, geometry=sizes, files=sources[len(pixels.pieces)])
                 bar.update(len(sizes))
+                between()
         if contents.stamp(index) != before:
             raise UserError(f"files of '{index.name}' were changed while they were decoded; run again")
         geometry = np.array([row for piece in pixels.pieces for row in piece["geometry"]], np.int32)
@@ -208,7 +202,8 @@ def _make(index: DatasetIndex, folder: Path, part: Path, home: Path, jobs: int |
             "images": len(index), "nbytes": pixels.size, "shorter_side": SHORTER_SIDE,
             "filter": "Pillow bilinear, antialiased", "chunk": CHUNK, "hash": digest, "pieces": pieces})
         # Last, as its presence under the final name says that all is there.
-        pixels.finish(home / "pixels.bin")
+        with timed("flush the decoded images to the disk"):
+            pixels.finish(home / "pixels.bin")
     finally:
         pixels.close()
 
@@ -231,87 +226,3 @@ def _header(index: DatasetIndex, i: int) -> tuple[int, int]:
     """Height and width of an image from its header, not turned upright (the area is the same)."""
     with opened(index, i) as image:
         return image.height, image.width
-
-
-def stored_size(height: int, width: int, shorter: int = SHORTER_SIDE) -> tuple[int, int]:
-    """The size at which an image is stored: torchvision's `Resize(256)`, but nothing is enlarged.
-
-    >>> stored_size(512, 1000), stored_size(200, 900)
-    ((256, 500), (200, 900))
-    """
-    if min(height, width) <= shorter:
-        return height, width
-    longer = int(shorter * max(height, width) / min(height, width))
-    return (shorter, longer) if height <= width else (longer, shorter)
-
-
-def decode(index: DatasetIndex, i: int) -> tuple[np.ndarray, tuple[int, int]]:
-    """Image i as it is stored, and the height and width of its original."""
-    with opened(index, i) as file:
-        image = upright(file)
-    return shrunk(image), (image.height, image.width)
-
-
-def shrunk(image: Image.Image) -> np.ndarray:
-    """The pixels of an upright image as they are stored."""
-    height, width = stored_size(image.height, image.width)
-    if (width, height) != image.size:
-        image = image.resize((width, height), Image.Resampling.BILINEAR)
-    return np.asarray(image)
-
-
-@contextmanager
-def opened(index: DatasetIndex, i: int) -> Iterator[Image.Image]:
-    """Image i, opened; whatever goes wrong with it becomes one line that names the file."""
-    try:
-        with index.open(i) as image:
-            yield image
-    # Pillow's readers raise whatever their parsers meet in a broken file: OSError, SyntaxError, struct.error, ...
-    except Exception as error:
-        path = index.paths[i] if index.root is None else index.root / index.paths[i]
-        why = "no such file" if isinstance(error, FileNotFoundError) else str(error) or type(error).__name__
-        why = re.sub(r" <_io\.BytesIO object at \w+>", "", why)  # bytes of a shard
-        remedy = "" if isinstance(error, UserError) else "; put the original file back"
-        raise UserError(f"cannot read image {path}: {why}{remedy} (`oodml datasets check {index.typed}` lists all "
-                        "such files), then run again: what is decoded already is kept") from None
-
-
-def _decode_chunk(index: DatasetIndex, start: int) -> Chunk:
-    images, geometry = [], []
-    for i in range(start, min(start + CHUNK, len(index))):
-        pixels, original = decode(index, i)
-        images.append(pixels.reshape(-1))
-        geometry.append([*map(int, pixels.shape[:2]), *map(int, original)])
-    data = np.concatenate(images).tobytes()
-    return geometry, data, hashlib.sha256(data).hexdigest()
-
-
-def _decode_all(index: DatasetIndex, starts: list[int], jobs: int) -> Iterator[Chunk]:
-    """The chunks in order, decoded in this process or in several, a bounded number of chunks ahead."""
-    if jobs <= 1:
-        yield from (_decode_chunk(index, start) for start in starts)
-        return
-    # A fresh interpreter for each process: forking one that has threads or a CUDA context can hang.
-    with ProcessPoolExecutor(jobs, get_context("spawn"), _start_worker, (index,)) as pool:
-        try:
-            with block_signals(signal.SIGINT):
-                ahead = deque(pool.submit(_work, start) for start in starts[:2 * jobs])
-            for start in starts[2 * jobs:]:
-                yield ahead.popleft().result()
-                ahead.append(pool.submit(_work, start))
-            while ahead:
-                yield ahead.popleft().result()
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
-_index: DatasetIndex
-
-
-def _start_worker(index: DatasetIndex) -> None:
-    global _index
-    _index = index
-
-
-def _work(start: int) -> Chunk:
-    return _decode_chunk(_index, start)

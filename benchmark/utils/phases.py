@@ -1,7 +1,9 @@
-"""Where the seconds of a run go."""
+"""Where the seconds of a run, or of a command, go."""
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,3 +30,25 @@ class Phases:
             yield
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - began
+
+
+@contextmanager
+def timed(name: str) -> Iterator[None]:
+    """With OODML_TIMES=1, says on stderr when in the process's life this ended, and how long it took."""
+    began = time.perf_counter()
+    try:
+        yield
+    finally:
+        if os.environ.get("OODML_TIMES"):
+            took = time.perf_counter() - began
+            print(f"[{_age():6.2f} s] {name}: {took:.2f} s, {time.process_time():.1f} CPU-s until now", file=sys.stderr)
+
+
+def _age() -> float:
+    """Seconds since this process began; on other systems than Linux since some time before."""
+    try:
+        with open("/proc/self/stat") as file:
+            ticks = int(file.read().rpartition(")")[2].split()[19])
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, AttributeError):
+        return time.perf_counter()

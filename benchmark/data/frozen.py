@@ -1,0 +1,96 @@
+"""The features of a frozen network that ladders are built from: the network is loaded while images are decoded."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from benchmark import datasets
+from benchmark.datasets import DatasetIndex
+from benchmark.utils.errors import UserError
+from benchmark.utils.phases import timed
+from benchmark.utils.workspace import Workspace
+
+TURN = 1e-4
+"""Seconds after which a thread lets another one run; with Python's own 5 ms, one that waits for files many times would
+wait for the imports of another each time."""
+
+
+def frozen_features(name: str, workspace: Workspace, backbone: str | None = None, weights_file: str | None = None,
+                    device: str | None = None) -> tuple[DatasetIndex, np.ndarray, dict[str, Any]]:
+    """Index, pooled features of every image, and what these were made with.
+
+    The Fréchet ResNet distance uses ResNet-50 at 224 px; embedded datasets use the embedded network at 64 px.
+    """
+    from benchmark.data.store import open_store
+
+    embedded = datasets.get(name).embedded
+    with timed("read the index"):
+        index = datasets.load(name, workspace.data)
+    backbone = backbone or ("efficientnet_lite0" if embedded else "resnet50")
+    size, resize = (64, 64) if embedded else (224, 256)
+    # Importing torch and timm, reading weights and starting a GPU take as long as decoding ten thousand photographs.
+    with ThreadPoolExecutor(1) as thread, _short_turns():
+        loading = thread.submit(_load, backbone, weights_file, device, (min(512, len(index)), 3, size, size))
+
+        def tell_mistakes() -> None:
+            """Of the options now, and not after an hour of decoding."""
+            if loading.done():
+                loading.result()
+
+        store = open_store(index, workspace.cache, between=tell_mistakes)
+        network, weights_hash, device = loading.result()
+    from benchmark.data import features
+    from benchmark.data.augment import Transform
+
+    transform = Transform(size=size, resize=resize, mean=network.mean, std=network.std)
+    made_with: dict[str, Any] = {
+        "backbone": backbone, "weights": weights_hash, "images": store.hash, "size": size, "resize": resize,
+        **({"contents": store.contents} if store.contents else {})}
+    with timed("features"):
+        vectors = features.extract(index, store, network, name=backbone, weights_hash=weights_hash,
+                                   transform=transform, folder=workspace.cache, device=device)
+    return index, vectors, made_with
+
+
+def _load(backbone: str, weights_file: str | None, device: str | None,
+          images: tuple[int, ...]) -> tuple[Any, str, str]:
+    """The network with its weights, their hash and the device, on which everything is ready."""
+    with timed("import torch"):
+        import torch
+
+        from benchmark.data import features, weights
+    device = best_device(device)
+    with timed("import timm, read the weights"), torch.random.fork_rng(devices=()):
+        torch.manual_seed(0)  # a network without weights is drawn, and must be the same each time
+        network = weights.pretrained(backbone, weights_file)
+        found = weights.identify(backbone, weights_file)
+    with timed(f"start {device}"):
+        features.warm_up(network, images, device)
+    return network, found, device
+
+
+def best_device(wanted: str | None = None) -> str:
+    """The device that is wanted, if it is here; without a wish the GPU where there is one."""
+    import torch
+
+    gpus = [f"cuda:{i}" for i in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
+    known = ["cpu", *(["cuda", *gpus] if gpus else [])]
+    if wanted is not None and wanted not in known:
+        raise UserError(f"there is no device '{wanted}' here; --device may be {' or '.join(known)}")
+    return wanted or ("cuda" if gpus else "cpu")
+
+
+@contextmanager
+def _short_turns() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(TURN)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
