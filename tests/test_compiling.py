@@ -206,3 +206,35 @@ def test_heads_and_a_second_network_are_compiled_too(name: str, functions: set[s
     for key, value in states[0].items():
         if isinstance(value, Tensor):
             torch.testing.assert_close(states[1][key], value, rtol=1e-4, atol=1e-5, msg=key)
+
+
+def test_where_the_losses_do_not_compile_the_networks_still_do(monkeypatch: pytest.MonkeyPatch,
+                                                               caplog: pytest.LogCaptureFixture) -> None:
+    """As with torch 2.11, which could not compile DiVA's losses: the run must not lose the compiled backbone too."""
+    compile_ = torch.compile
+
+    def but_losses(function: Any, **options: Any) -> Any:
+        if function.__name__ == "losses":
+            def fails(*inputs: Any) -> Any:
+                raise RuntimeError("backend='inductor' raised:\nRuntimeError: Not all inputs to pattern found\n\nmore")
+            return fails
+        return compile_(function, backend="eager", dynamic=False)
+
+    monkeypatch.setattr(torch, "compile", but_losses)
+    monkeypatch.setattr(compiling, "_ready", set())
+    torch.compiler.reset()
+    images, labels = example.glyphs()
+    method = methods.get("diva").build(small_cnn(), example.CLASSES, example.DIM, methods.get("diva").settings(
+        **methods.get("diva").cls.example_settings)).train()
+    before = {name: value.clone() for name, value in method.state_dict().items()}
+    fast = compiling.compiled(method, "plain", ("diva",), lambda: example.views(method, images),
+                              lambda batch: method.step(batch, labels).loss.backward())
+    assert fast.mode == "plain"
+    assert compiling.ready(("diva",))
+    assert "losses of this method stays as it is: backend='inductor' raised: RuntimeError: Not all" in caplog.text
+    assert "backbone" not in caplog.text
+    for name, value in method.state_dict().items():
+        assert torch.equal(value, before[name]), name
+    with fast():
+        assert "forward" in vars(method.backbone)
+        assert "losses" not in vars(method)

@@ -168,7 +168,7 @@ def mode_of(protocol: Protocol, method: Method, device: str, steps: int, ready: 
 
 def compiled(method: Method, mode: str, kind: Kind, images: Callable[[], Tensor], step: Callable[[Tensor], object],
              micro_batch: int = 0, world: World = ALONE) -> Compiled:
-    """The method's backbone compiled, after a trial; plain, with a line in the log, where the compiler fails.
+    """The method's networks and `compiled_parts` compiled, after a trial; with a line in the log where that fails.
 
     What a run of the same `kind` compiled in this process serves this one too. With `micro_batch` the backbone sees
     that many images at a time. `images` gives a batch like those to come, and `step` does one training step with it up
@@ -180,8 +180,9 @@ def compiled(method: Method, mode: str, kind: Kind, images: Callable[[], Tensor]
         _make_room(kind)
     state = {name: value.detach().clone() for name, value in method.state_dict().items()}
     batch = images()
-    try:
-        fast = Compiled(method, _fast(method, mode, batch), mode, micro_batch, world)
+
+    def trial(parts: tuple[str, ...]) -> Compiled:
+        fast = Compiled(method, _fast(method, mode, batch, parts), mode, micro_batch, world)
         learning = _learning(method, lambda: step(batch)) if mode == "graphs" else set()
         for _ in range(TRIAL):
             method.zero_grad(set_to_none=True)
@@ -191,20 +192,35 @@ def compiled(method: Method, mode: str, kind: Kind, images: Callable[[], Tensor]
             raise RuntimeError("part of what its method trains lies outside of what was recorded")
         if mode != "graphs":
             _ready.add(kind)
-    except torch.cuda.OutOfMemoryError:
-        raise
-    except Exception as error:  # a compiler raises anything, and a run without it is as good
-        log.warning("the backbone %s stays as it is: %s", method.backbone.name,
-                    (str(error) or type(error).__name__).splitlines()[0])
-        fast = Compiled(method, micro_batch=micro_batch, world=world)
-    finally:
-        method.zero_grad(set_to_none=True)
-        method.load_state_dict(state)
-    return fast
+        return fast
+
+    # where its losses do not compile, its networks, which take nearly all the time, still may
+    for parts in dict.fromkeys(((method.compiled_parts if mode != "graphs" else ()), ())):
+        try:
+            return trial(parts)
+        except torch.cuda.OutOfMemoryError:
+            raise
+        except Exception as error:  # a compiler raises anything, and a run without it is as good
+            log.warning("%s as it is: %s", f"{', '.join(parts)} of this method stays" if parts else
+                        f"the backbone {method.backbone.name} stays", _reason(error))
+        finally:
+            method.zero_grad(set_to_none=True)
+            method.load_state_dict(state)
+    return Compiled(method, micro_batch=micro_batch, world=world)
 
 
-def _fast(method: Method, mode: str, images: Tensor) -> dict[tuple[nn.Module, str], Callable[..., object]]:
-    """The fast form of each function that has one."""
+def _reason(error: Exception) -> str:
+    """The first lines of what a compiler says: its name, and then the error.
+
+    >>> _reason(RuntimeError("backend='inductor' raised:\\nTypeError: no\\n\\nSet VERBOSE=1 for more"))
+    "backend='inductor' raised: TypeError: no"
+    """
+    return " ".join((str(error) or type(error).__name__).splitlines()[:2]).strip()
+
+
+def _fast(method: Method, mode: str, images: Tensor,
+          parts: tuple[str, ...]) -> dict[tuple[nn.Module, str], Callable[..., object]]:
+    """The fast form of its networks' forward passes and of these functions of its own."""
     if mode == "graphs":
         return {(method.backbone, "forward"): Recorded(method.backbone)}
     few = images.flatten(0, -4)[:2]
@@ -213,7 +229,7 @@ def _fast(method: Method, mode: str, images: Tensor) -> dict[tuple[nn.Module, st
             for network in _networks(method)}
     # without CUDA graphs, which would be recorded anew for every new tensor that a queue keeps
     return fast | {(method, name): torch.compile(getattr(method, name), dynamic=False)
-                   for name in method.compiled_parts}
+                   for name in parts}
 
 
 def _learning(method: Method, step: Callable[[], object]) -> set[str]:

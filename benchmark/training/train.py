@@ -147,6 +147,8 @@ def train(method: Method, context: TrainContext) -> History:
                     fast = compiling.compiled(method, mode, kind, sample,
                                               lambda images: gradients(images, torch.arange(sampler.batch_size)),
                                               protocol.micro_batch, world)
+                if fast.mode != mode:
+                    write_line(log, {"event": "compile", "compile": fast.mode or "no"})
             generator = _seed_everything(seed, epoch)
             supply = _batches(loader, ids, islice(sampler.epoch(generator), length), seed, epoch, method.views, share)
             gauge = Meter(log, device, epoch, history.steps, context.report)
