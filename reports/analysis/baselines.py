@@ -43,6 +43,17 @@ def with_costs(board: Board, frame: pd.DataFrame, metric: str = "recall@1") -> B
     return board
 
 
+def with_gap(board: Board, frame: pd.DataFrame, metric: str = "recall@1") -> Board:
+    """A board with `gap`: the score of the epoch chosen on the test classes less that of the last one, mean over runs.
+
+    Papers print the first. Zero where a run was evaluated once, missing where its records do not say.
+    """
+    if (best := f"best-test:{metric}") not in frame:
+        return board
+    gaps = (frame[best] - frame[metric]).groupby([frame[key] for key in ROW]).mean()
+    return board.assign(gap=gaps.reindex(pd.MultiIndex.from_frame(board.rows[ROW])).to_numpy(dtype=float))
+
+
 def with_ends(board: Board, frame: pd.DataFrame, metric: str = "recall@1") -> Board:
     """An `ags_board` with the score at both ends of the ladder, mean over datasets: `nearest`, `farthest`, and `kept`.
 

@@ -29,6 +29,9 @@ OBJECTS = ("ladder", "papers", "tags", "cite", "summary", "settings", "protocol_
            "path", "parts", "members", "overrides", "spectra", "thresholds",
            "backbone_facts")
 
+NOTABLE = 0.01
+"""Selection gap from which a table shows it: a point, about what seeds differ by."""
+
 
 def _metric_order(metric: str) -> tuple[bool, bool, str, int]:
     """Recall first, by k as a number; the measures that imitate released code last."""
@@ -74,7 +77,7 @@ def _rung_board(results: Results, dataset: str, metric: str) -> Board:
     board = replace(board, scores=pd.concat([own, scores], ignore_index=True) if len(own) else scores)
     held = aggregate.held_against(board.rows)
     board = board.assign(board=board.rows["protocol"].where((board.rows["source"] != "submitted") | (held == ""), held))
-    board = baselines.with_gains(board)
+    board = baselines.with_gap(baselines.with_gains(board), results.runs[results.runs["dataset"] == dataset], metric)
     resamples = results.resamples(metric)
     classes = min((resamples.classes.get((dataset, split), 2) for split in splits), default=2)
     parts = []
@@ -135,6 +138,10 @@ def heat_table(results: Results, dataset: str, metric: str, trained: bool = Fals
         near, far = (frame[f"rung:{split}"].astype(float) for split in ends)
         frame = frame.assign(kept=far / near.where(near > 0))
         columns.append(Column("kept", "Kept, %", "percent", KEPT, 0))
+    if "gap" in frame and frame["gap"].max() >= NOTABLE:
+        columns.append(Column("gap", "Best epoch", "gain", "Points by which the best epoch on the test classes, which "
+                              "papers print, lies above the last one; mean over the row's runs", 1))
+        note += "Scores are of the last epoch. "
     if trained:
         frame = frame[frame[[f"rung:{split}" for split in rungs["split"]]].notna().any(axis=1)]
     columns += [*regime_column(frame), *rest]
