@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from splits import SplitError
 from splits.frechet import LADDER, frechet_distance
+from splits.several import each
 from splits.sides import Vectors
 
 
@@ -34,16 +36,17 @@ def iid_distance(features: Any, labels: np.ndarray, draws: int = 10, seed: int =
         raise SplitError(f"an i.i.d. baseline with a standard deviation needs two draws, {draws} were asked for")
     vectors = Vectors(features, (), device)
     generator = np.random.default_rng(seed)
-    whole = None
-    distances = []
-    for _ in range(draws):
-        first = random_halves(np.asarray(labels), generator)
+    halves = [random_halves(np.asarray(labels), generator) for _ in range(draws)]
+    enough = max(min(half.sum(), (~half).sum()) for half in halves) > vectors.dimensions
+    whole = vectors.moments(np.arange(len(labels))) if enough else None
+
+    def distance(first: np.ndarray) -> float:
         one, two = np.flatnonzero(first), np.flatnonzero(~first)
-        if min(len(one), len(two)) > vectors.dimensions:
-            whole = whole or vectors.moments(np.arange(len(labels)))
-            half = vectors.moments(one)
-            distances.append(frechet_distance(half, whole - half, LADDER))
-        else:
-            distances.append(frechet_distance(vectors.take(one), vectors.take(two), LADDER))
+        if whole is None or min(len(one), len(two)) <= vectors.dimensions:
+            return frechet_distance(vectors.take(one), vectors.take(two), LADDER)
+        half = vectors.moments(one)
+        return frechet_distance(half, whole - half, LADDER)
+
+    distances = list(each((partial(distance, half) for half in halves), device))
     return {"mean": float(f"{np.mean(distances):.10g}"), "std": float(f"{np.std(distances, ddof=1):.10g}"),
             "draws": draws, "seed": seed}

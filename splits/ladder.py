@@ -14,6 +14,7 @@ from splits.frechet import LADDER, frechet_distance
 from splits.iid import iid_distance
 from splits.manifest import Iteration, Ladder, Split, check, validation_part
 from splits.rungs import choose_rungs, rising
+from splits.several import each
 from splits.sides import Sides, State, Vectors, class_means
 from splits.swap import Step, remove, swap, swaps_for
 
@@ -64,6 +65,7 @@ def build_ladder(features: Any, labels: Any, train_classes: Sequence[str], test_
     names, order, labels = _checked(features, labels, classes, train_classes, test_classes)
     vectors = Vectors.grouped(features, order[labels], len(names), device)
     means = class_means(vectors, names)
+    vectors = vectors.placed()
     position = {name: i for i, name in enumerate(names)}
     train, test = (np.array(sorted(position[n] for n in side)) for side in (train_classes, test_classes))
     # On few class means the work is too small for a GPU.
@@ -94,7 +96,8 @@ def build_ladder(features: Any, labels: Any, train_classes: Sequence[str], test_
     count = rungs if rungs is not None else 9 if reverse else 8
     chosen = _named(steps, rung_iterations) if rung_iterations is not None else _uniform(steps, count)
     equal = min(min(_images(vectors, step)) for step in chosen)
-    splits = tuple(_split(i, step, names, vectors, seed, equal) for i, step in enumerate(chosen, 1))
+    splits = tuple(each((partial(_split, i, step, names, vectors, seed, equal) for i, step in enumerate(chosen, 1)),
+                        device))
     parameters = {"swaps_per_iteration": swaps, "rungs": count, "reverse": reverse, "removal": removal,
                   "rerank": rerank, "iterations": iterations,
                   "rung_iterations": None if rung_iterations is None else [*rung_iterations],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -12,12 +12,15 @@ import numpy as np
 from splits import SplitError
 from splits.frechet import CHUNK, LADDER, Moments, frd_class_means_released, frechet_distance
 
+RESIDENT = 1 << 30
+"""Numbers of features, 4 GB in float32, up to which all are brought to a GPU at once."""
+
 
 @dataclass(frozen=True)
 class Vectors:
     """The rows of an (n, d) array, memory map or tensor, grouped by class; read a part at a time.
 
-    With a `device` such as 'cuda' the float64 work is done there; the rows stay where they are.
+    With a `device` such as 'cuda' the float64 work is done there; the rows stay where they are, unless `placed`.
     """
 
     values: Any
@@ -29,6 +32,15 @@ class Vectors:
         order = np.argsort(labels, kind="stable")
         ends = np.cumsum(np.bincount(labels, minlength=classes))
         return cls(values, tuple(np.split(order, ends[:-1])), device)
+
+    def placed(self) -> Vectors:
+        """The same with the rows on the device, where that is a GPU and they take but a little of it."""
+        if self.device is None or self.device == "cpu" or len(self.values) * self.dimensions > RESIDENT:
+            return self
+        import torch
+
+        values = torch.as_tensor(np.asarray(self.values)) if isinstance(self.values, np.ndarray) else self.values
+        return replace(self, values=values.to(self.device))
 
     @property
     def dimensions(self) -> int:

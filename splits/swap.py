@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
 
 import numpy as np
 
+from splits.several import each
 from splits.sides import State
 
 CHUNK = 256
@@ -103,22 +107,43 @@ def swap(state: State, first: Step, *, swaps: int, sign: int, guard: int, patien
     given. Steps after the best one are marked as not kept.
     """
     pick = _choose_one_by_one if rerank else choose
+    moves = islice(_exchanges(state, pick, swaps, sign, guard, fixed), iterations)
+    found = each((partial(_measured, *move) for move in moves), state.images.vectors.device)
     steps: list[Step] = []
     best, best_state, best_at = first.frd, state, 0
-    while len(steps) < iterations if iterations is not None else len(steps) - best_at < patience:
-        recent = [c for s in steps[-guard:] for c in (s.left_train, s.left_test)] if guard else []
-        resting = np.concatenate([*recent, fixed]).astype(np.int64)
-        a, b = pick(state.class_means, state.train, state.test, swaps, resting, sign)
-        if not len(a):
+    while iterations is not None or len(steps) - best_at < patience:
+        if (measured := next(found, None)) is None:
             break
-        state = state.exchange(a, b)
+        state, a, b, distances = measured
         number = sign * (len(steps) + 1)
-        step = Step("swap" if sign > 0 else "reverse", number, state.train, state.test, *state.distances(), a, b)
+        step = Step("swap" if sign > 0 else "reverse", number, state.train, state.test, *distances, a, b)
         steps.append(step)
         progress(step)
         if sign * (step.frd - best) > RISE * best:
             best, best_state, best_at = step.frd, state, len(steps)
     return [replace(s, kept=i < best_at) for i, s in enumerate(steps)], best_state
+
+
+Move = tuple[State, np.ndarray, np.ndarray]
+"""A split and the classes that left train and test to reach it."""
+
+
+def _measured(state: State, a: np.ndarray, b: np.ndarray) -> tuple[State, np.ndarray, np.ndarray, tuple[float, float]]:
+    return state, a, b, state.distances()
+
+
+def _exchanges(state: State, pick: Callable[..., tuple[np.ndarray, np.ndarray]], swaps: int, sign: int, guard: int,
+               fixed: np.ndarray) -> Iterator[Move]:
+    """One exchange after the other, for as long as classes may move; none depends on a distance."""
+    recent: deque[np.ndarray] = deque(maxlen=2 * guard)
+    while True:
+        resting = np.concatenate([*recent, fixed]).astype(np.int64)
+        a, b = pick(state.class_means, state.train, state.test, swaps, resting, sign)
+        if not len(a):
+            return
+        state = state.exchange(a, b)
+        recent += a, b
+        yield state, a, b
 
 
 def remove(state: State, *, swaps: int, share: float, iterations: int | None, fixed: np.ndarray,
@@ -128,10 +153,20 @@ def remove(state: State, *, swaps: int, share: float, iterations: int | None, fi
     Each iteration takes the same number from both sides, so that these stay balanced: the classes whose mean is
     nearest to the mean of the other side, arg min ||mu_C - mu_other||_2.
     """
+    moves = islice(_removals(state, swaps, share, fixed), iterations)
+    steps: list[Step] = []
+    for left, a, b, distances in each((partial(_measured, *move) for move in moves), state.images.vectors.device):
+        step = Step("removal", len(steps) + 1, left.train, left.test, *distances, a, b)
+        steps.append(step)
+        progress(step)
+    best = max(range(len(steps)), key=lambda i: steps[i].frd, default=-1)
+    return [replace(s, kept=i <= best) for i, s in enumerate(steps)]
+
+
+def _removals(state: State, swaps: int, share: float, fixed: np.ndarray) -> Iterator[Move]:
     vectors, means = state.images.vectors, state.class_means
     least = share * (vectors.count(state.train) + vectors.count(state.test))
-    steps: list[Step] = []
-    while iterations is None or len(steps) < iterations:
+    while True:
         nearest = (own[np.argsort(_gap(means, own, _centre(means, other)), kind="stable")]
                    for own, other in ((state.train, state.test), (state.test, state.train)))
         a, b = (ranked[~np.isin(ranked, fixed)] for ranked in nearest)
@@ -139,10 +174,6 @@ def remove(state: State, *, swaps: int, share: float, iterations: int | None, fi
         a, b = a[:count], b[:count]
         left = vectors.count(state.train) + vectors.count(state.test) - vectors.count(a) - vectors.count(b)
         if count < 1 or left < least:
-            break
+            return
         state = state.without(a, b)
-        step = Step("removal", len(steps) + 1, state.train, state.test, *state.distances(), a, b)
-        steps.append(step)
-        progress(step)
-    best = max(range(len(steps)), key=lambda i: steps[i].frd, default=-1)
-    return [replace(s, kept=i <= best) for i, s in enumerate(steps)]
+        yield state, a, b
