@@ -164,9 +164,10 @@ def class_means(vectors: Vectors, names: tuple[str, ...]) -> np.ndarray:
     """
     means = np.full((len(vectors.rows), vectors.dimensions), np.nan)
     low, high = np.inf, -np.inf
+    on_host = replace(vectors, device=None)
     for classes in _batches(vectors):
         rows = np.concatenate([vectors.rows[c] for c in classes])
-        batch = vectors.take(rows)
+        batch = on_host.take(rows)
         values = np.asarray(batch.cpu() if hasattr(batch, "cpu") else batch, dtype=np.float64)
         if not np.isfinite(values).all():
             bad = rows[np.flatnonzero(~np.isfinite(values).all(axis=1))[0]]

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
+import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,13 +26,15 @@ from benchmark.data.store import open_store
 from benchmark.datasets.union import unite_indexes
 from benchmark.metrics import retrieval
 from benchmark.posthoc import fewshot, steps
-from benchmark.runs import worker
+from benchmark.runs import cell, worker
+from benchmark.runs.interrupt import StopRequest
 from benchmark.runs.job import Job, SweepOptions, SweepResult
 from benchmark.runs.matrix import gather
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from methods import MethodError
 from methods.backbones import TIMM, create, names, select
+from methods.backbones import Backbone as BackboneOfMethods
 from reports import exports, records
 from reports.analysis import frozen, pretraining
 from reports.analysis.results import Results
@@ -99,6 +104,33 @@ def test_all_rungs_of_a_network_cost_one_embedding_pass(done: tuple[Workspace, l
                          "resolution": 32}
         assert record["backbone"]["name"] in ("test_vit:mine-test_vit", "test_resnet:mine-test_resnet")
         assert record["cost"]["embed_images_per_second"] > 0
+
+
+def test_a_signal_stops_the_embedding_and_what_is_embedded_is_kept(
+        done: tuple[Workspace, list[Job], list[int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, jobs, _ = done
+    fresh = tiny_sweep.workspace(tmp_path)
+    job = replace(jobs[0], context=replace(jobs[0].context, work=tmp_path))
+    forward, seen = BackboneOfMethods.forward, []
+
+    def told_to_stop(self: Any, images: torch.Tensor) -> torch.Tensor:
+        if not seen:
+            os.kill(os.getpid(), signal.SIGTERM)
+        seen.append(len(images))
+        return forward(self, images)
+
+    monkeypatch.setattr(BackboneOfMethods, "forward", told_to_stop)
+    with StopRequest() as request:
+        result = cell.do_alone(job, should_stop=lambda: request.requested)
+    assert result.kind == "stopped"
+    assert "embedded" in result.text
+    assert seen == [256]
+    assert not job.done
+    (part,) = fresh.cache.glob("features-*/features.part.journal")
+    assert sum(json.loads(line)["rows"] for line in part.read_text().splitlines()) == 256
+    assert cell.do_alone(job).kind == "done"
+    assert seen == [256, len(datasets.load("glyphs-mini", made.data)) - 256]
+    assert records.read(job.folder)["scores"] == records.read(jobs[0].folder)["scores"]
 
 
 def test_few_shot_episodes_are_taught_on_the_kept_features(done: tuple[Workspace, list[Job], list[int]],

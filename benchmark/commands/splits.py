@@ -10,6 +10,7 @@ import click
 
 from benchmark.commands import columns_option
 from benchmark.utils.errors import UserError, is_user_error
+from benchmark.utils.phases import timed
 from benchmark.utils.terminal import columns
 from benchmark.utils.workspace import Workspace, workspace_options
 
@@ -124,8 +125,9 @@ def build(workspace: Workspace, names: tuple[str, ...], rung_iterations: str | N
 
 def _tell(step: Any) -> None:
     if step.iteration % 10 == 0:
-        click.echo(f"  {step.kind} {step.iteration}: distance {step.frd:.2f} over images, "
-                   f"{step.frd_class_means_released:.2f} over class means")
+        with timed(f"report {step.kind} {step.iteration}"):
+            click.echo(f"  {step.kind} {step.iteration}: distance {step.frd:.2f} over images, "
+                       f"{step.frd_class_means_released:.2f} over class means")
 
 
 @command.command()

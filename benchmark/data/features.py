@@ -40,14 +40,15 @@ BEHIND = 4
 
 def extract(index: DatasetIndex, store: ImageStore, backbone: nn.Module, *, name: str, weights_hash: str,
             transform: Transform, folder: Path, device: str | torch.device = "cpu", batch: int | None = None,
-            progress: bool = True) -> np.ndarray:
+            progress: bool = True, between: Callable[[], None] = lambda: None) -> np.ndarray:
     """Pooled features of every image, (n, d) float32, memory-mapped; computed only where not kept already.
 
     `backbone(images)` gives (b, d). It is moved to `device` and run in evaluation mode without gradients, `batch`
     images at a time (256, on CUDA 512), channels-last; on CUDA in bfloat16 autocast. A union takes the features of its
     members, where those are decoded: each is embedded once for itself and for all unions. The file is
     `folder/features-NAME-BACKBONE-HASH8/features.npy` with a JSON beside it that says what it was made from. Work goes
-    on where a killed call stopped.
+    on where a killed call stopped. `between` is called before every batch; what it raises ends the work, and what is
+    embedded is kept.
     """
     if len(store) != len(index):
         raise UserError(f"there are {len(store)} decoded images in {store.folder} but {len(index)} in dataset "
@@ -70,10 +71,11 @@ def extract(index: DatasetIndex, store: ImageStore, backbone: nn.Module, *, name
                 decoded = [kept(one, folder) for one in members]
                 if members and _same_images(store, decoded):
                     _unite(index, [extract(one, own, backbone, name=name, weights_hash=weights_hash, folder=folder,
-                                           transform=transform, device=device, batch=batch, progress=progress)
+                                           transform=transform, device=device, batch=batch, progress=progress,
+                                           between=between)
                                    for one, own in zip(members, decoded) if own is not None], final, precision)
                 else:
-                    _compute(index, loader, backbone, final, precision, batch, progress, facts)
+                    _compute(index, loader, backbone, final, precision, batch, progress, facts, between)
     try:
         vectors = np.load(final, mmap_mode="r")
     except Exception as error:  # numpy answers damaged bytes with a dozen kinds of errors, EOFError among them
@@ -130,7 +132,7 @@ def _unite(index: DatasetIndex, parts: list[np.ndarray], final: Path, precision:
 
 
 def _compute(index: DatasetIndex, loader: Loader, backbone: nn.Module, final: Path, precision: str, batch: int,
-             progress: bool, facts: dict[str, Any]) -> None:
+             progress: bool, facts: dict[str, Any], between: Callable[[], None]) -> None:
     from tqdm import tqdm
 
     began = time.perf_counter()
@@ -145,7 +147,7 @@ def _compute(index: DatasetIndex, loader: Loader, backbone: nn.Module, final: Pa
                   disable=not progress) as bar, ThreadPoolExecutor(1) as writer:
             written: deque[Future[None]] = deque()
             # A thread hashes and writes, so that the GPU does not wait for the disk; a few pieces may wait for it.
-            for piece in _pieces(loader, backbone, left.split(batch) if len(left) else (), bar):
+            for piece in _pieces(loader, backbone, left.split(batch) if len(left) else (), bar, between):
                 written.append(writer.submit(_append, growing, piece, index, precision))
                 if len(written) > BEHIND:
                     written.popleft().result()
@@ -177,11 +179,18 @@ def _append(growing: GrowingFile, piece: Tensor, index: DatasetIndex, precision:
     growing.append(rows.data.cast("B"), rows=len(rows))
 
 
-def _pieces(loader: Loader, backbone: nn.Module, batches: Iterable[Tensor], bar: Any) -> Iterator[Tensor]:
+def _pieces(loader: Loader, backbone: nn.Module, batches: Iterable[Tensor], bar: Any,
+            between: Callable[[], None]) -> Iterator[Tensor]:
     """The features of these batches of ids, in pieces of at least `PIECE` rows but for the last."""
     held: list[Tensor] = []
     with _frozen(backbone, loader.device) as forward:
         for ids, images in loader.prefetch(batches):
+            try:
+                between()
+            except BaseException:
+                if held:
+                    yield torch.cat(held)
+                raise
             held.append(forward(images))
             bar.update(len(ids))
             if sum(map(len, held)) >= PIECE:

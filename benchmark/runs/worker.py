@@ -59,7 +59,8 @@ def run(spec: RunSpec, context: RunContext, *, should_stop: Callable[[], bool] =
     Args:
         spec: what the result depends on.
         context: folders and devices.
-        should_stop: asked after every training step; `train.Interrupted` is raised once the run is saved.
+        should_stop: asked after every training step and before every batch of frozen features; `train.Interrupted` is
+            raised once the run is saved.
         report: called with every event of the training.
 
     Returns:
@@ -134,11 +135,16 @@ def _run(spec: RunSpec, context: RunContext, folder: Path, ready: _Ready, began:
          should_stop: Callable[[], bool], report: Callable[[dict[str, Any]], None]) -> Path:
     protocol, task, training, method, phases = spec.protocol, ready.task, ready.training, ready.method, ready.phases
     trains = bool(method.groups(protocol.lr, protocol.weight_decay))
+
+    def stop_if_asked() -> None:
+        if should_stop():
+            raise train.Interrupted("stopped while images were embedded; those done are kept")
+
     # Where nothing is trained, the features that the ladder was built from serve every rung and seed.
     cached = None if trains or spec.weights == weights.SCRATCH else features.extract(
         ready.index, ready.store, method.backbone, name=protocol.backbone, weights_hash=spec.weights,
-        transform=ready.loader.transform,
-        folder=context.workspace.cache, device=context.device, progress=False)
+        transform=ready.loader.transform, folder=context.workspace.cache, device=context.device,
+        progress=False, between=stop_if_asked)
 
     def embed(ids: np.ndarray) -> torch.Tensor:
         if cached is None:
