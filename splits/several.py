@@ -16,8 +16,8 @@ def each(work: Iterable[Callable[[], Found]], device: str | None) -> Iterator[Fo
     """What these functions return, in their order.
 
     On a GPU `AT_ONCE` of them run at a time, each in a thread and a stream of its own, so that up to as many more are
-    taken from `work` than asked for; no tensor that one of them makes is to leave it. On a CPU they run one by one as they are
-    asked for.
+    taken from `work` than asked for; no tensor that one of them makes is to leave it. On a CPU they run one
+    by one as they are asked for.
 
     >>> list(each((lambda n=n: n * n for n in range(4)), "cpu"))
     [0, 1, 4, 9]
