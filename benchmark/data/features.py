@@ -29,7 +29,6 @@ from benchmark.datasets.union import Members
 from benchmark.utils import provenance
 from benchmark.utils.errors import UserError
 from benchmark.utils.files import GrowingFile, disk_errors, write_json
-from splits.frechet import frechet_distance
 
 PIECE = 1024
 """Images between two marks on disk: what is lost at most when extraction is killed, and what is still to be written
@@ -86,13 +85,9 @@ def extract(index: DatasetIndex, store: ImageStore, backbone: nn.Module, *, name
 
 
 def warm_up(backbone: nn.Module, images: tuple[int, ...], device: str) -> None:
-    """Starts a GPU and has it load what batches of this shape and distances of their features need: some seconds."""
-    if torch.device(device).type != "cuda":
-        return
+    """Has a GPU load what batches of this shape need."""
     with _frozen(backbone, torch.device(device)) as forward:
-        features = forward(torch.zeros(images, device=device))
-    basis = torch.eye(features.shape[1], device=device).repeat(2, 1)
-    frechet_distance(basis, 2 * basis)
+        forward(torch.zeros(images, device=device))
 
 
 def speed(vectors: np.ndarray | None) -> dict[str, Any]:

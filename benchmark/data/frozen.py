@@ -15,6 +15,7 @@ from benchmark.datasets import DatasetIndex
 from benchmark.utils.errors import UserError
 from benchmark.utils.phases import timed
 from benchmark.utils.workspace import Workspace
+from splits.frechet import frechet_distance
 
 TURN = 1e-4
 """Seconds after which a thread lets another one run; with Python's own 5 ms, one that waits for files many times would
@@ -66,13 +67,27 @@ def _load(backbone: str, weights_file: str | None, device: str | None,
 
         from benchmark.data import features, weights
     device = best_device(device)
-    with timed("import timm, read the weights"), torch.random.fork_rng(devices=()):
-        torch.manual_seed(0)  # a network without weights is drawn, and must be the same each time
-        network = weights.pretrained(backbone, weights_file)
-        found = weights.identify(backbone, weights_file)
-    with timed(f"start {device}"):
-        features.warm_up(network, images, device)
+    with ThreadPoolExecutor(1) as thread:
+        started = thread.submit(_start, device)
+        with timed("import timm, read the weights"), torch.random.fork_rng(devices=()):
+            torch.manual_seed(0)  # a network without weights is drawn, and must be the same each time
+            network = weights.pretrained(backbone, weights_file)
+            found = weights.identify(backbone, weights_file)
+        started.result()
+    if device != "cpu":
+        with timed("first batch"):
+            features.warm_up(network, images, device)
     return network, found, device
+
+
+def _start(device: str) -> None:
+    """Starts a GPU and has it load what distances need, some seconds in which Python imports."""
+    import torch
+
+    if device != "cpu":
+        with timed(f"start {device}"):
+            basis = torch.eye(64, device=device).repeat(2, 1)
+            frechet_distance(basis, 2 * basis)
 
 
 def best_device(wanted: str | None = None) -> str:
