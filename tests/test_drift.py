@@ -89,6 +89,29 @@ def test_a_row_with_one_split_is_not_drawn(results: Results) -> None:
     assert drifting.laddered(alone, runs) == []
 
 
+def test_a_row_without_the_nearest_split_has_no_errors_and_no_means(results: Results) -> None:
+    """It has no threshold to carry along, and a mean over other splits could not be held against the others."""
+    far = results.runs[results.runs["split"] == 3].assign(method="other")
+    some = results.runs[results.runs["split"].isin((2, 3))].assign(method="third")
+    runs = pd.concat([results.runs, far, some], ignore_index=True)
+    found = drifting.collect(runs)
+    assert found.loc[(found["method"] != "margin") & (found["fixed_on"] == drifting.NEAREST), [
+        "threshold", "false_accepts", "false_rejects"]].isna().all(axis=None)
+    assert set(drifting.cells(found, runs, "glyphs", 0.01, "false_accepts")["method"]) == {"margin"}
+    table = drifting.table(found, runs, "glyphs", 0.01).frame.set_index("method")
+    assert table.loc[["other", "third"], ["near", "false_accepts", "open", "r_auroc", "opis"]].isna().all(axis=None)
+    assert table.loc["other", "far"] == table.loc["third", "far"] == table.loc["margin", "far"]
+
+
+def test_of_a_ladder_trained_in_part_a_network_that_is_not_trained_is_told_on_the_same_splits(results: Results) -> None:
+    baseline = results.runs.assign(method="frozen", base_method="frozen", baseline=True)
+    runs = pd.concat([results.runs[results.runs["split"] != 2], baseline], ignore_index=True)
+    table = drifting.table(drifting.collect(runs), runs, "glyphs", 0.01).frame.set_index("method")
+    assert table.loc["frozen", "r_auroc"] == pytest.approx(table.loc["margin", "r_auroc"])
+    kept = results.thresholds.query("split != 2 and rate == 0.01 and fixed_on == 'nearest split'")
+    assert table.loc["margin", "r_auroc"] == pytest.approx(kept["r_auroc"].mean())
+
+
 def test_the_export_and_packed_records_have_the_same(results: Results, folder: Path, tmp_path: Path) -> None:
     exported = pd.read_csv(io.StringIO(exports.export(results, "thresholds", "csv")))
     assert exported["false_accepts"].to_numpy() == pytest.approx(results.thresholds["false_accepts"].to_numpy())

@@ -183,6 +183,18 @@ def test_rows_on_the_default_split_alone_are_ranked_by_it(tmp_path: Path) -> Non
     assert "No trained row has a whole ladder: ranked by the score on split 1" in table.note
 
 
+def test_where_the_best_epoch_is_notably_better_a_column_says_so(tmp_path: Path) -> None:
+    """Boards rank the last epoch; papers print the best one."""
+    for method, last, best in (("margin", 0.62, 0.82), ("s2sd", 0.87, 0.87)):
+        record = make_record("cars", 1, method, 0, last)
+        record["scores"]["best-test"] = {**record["scores"]["last"], "recall@1": best}
+        records.write(tmp_path / method, record)
+    table = views.heat_table(Results(records.collect(tmp_path)), "cars", "recall@1")
+    assert "Best epoch" in [column.head for column in table.columns]
+    assert dict(zip(table.frame["method"], table.frame["gap"])) == pytest.approx({"s2sd": 0.0, "margin": 0.2})
+    assert "Scores are of the last epoch" in table.note
+
+
 def test_a_submission_on_another_ladder_moves_no_board(tmp_path: Path) -> None:
     runs = write_sample(tmp_path / "runs", {"margin": 0.66, "s2sd": 0.73}, ("glyphs",), seeds=1, union=False)
     sent: dict[str, Any] = {"source": "submitted", "protocol": {"name": "submitted"}}

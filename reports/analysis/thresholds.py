@@ -21,20 +21,23 @@ COLUMNS = [*KEYS, "fixed_on", "rate", "threshold", "false_accepts", "false_rejec
 def collect(runs: pd.DataFrame) -> pd.DataFrame:
     """One row a run, false accept rate and way to fix the threshold; runs of records without thresholds are left out.
 
-    `tar` is the share of the positive pairs that is accepted where the threshold is fixed on the split itself.
+    `tar` is the share of the positive pairs that is accepted where the threshold is fixed on the split itself. A row
+    without the nearest split of its dataset has no threshold to carry along: its errors are missing.
     """
     here = runs[runs["thresholds"].map(_whole)] if len(runs) else runs
     rows: list[tuple[Any, ...]] = []
-    for _, group in here.groupby(["dataset", *ROW, "seed"], sort=True):
-        group = group.sort_values(["frd", "split"], kind="stable")
-        nearest = group["thresholds"].iloc[0]
+    order = here.sort_values(["frd", "split"], kind="stable")
+    first = order.groupby("dataset")["split"].first()
+    for (dataset, *_), group in order.groupby(["dataset", *ROW, "seed"], sort=True):
+        nearest = group["thresholds"].iloc[0] if group["split"].iloc[0] == first[dataset] else None
         for *key, kept in group[[*KEYS, "thresholds"]].itertuples(index=False, name=None):
             for rate in RATES:
                 name, single = f"{rate:g}", [kept.get(measure) for measure in SINGLE]
                 rest = (kept["tar"].get(name), kept["open_recall@1"].get(name), *single)
-                fixed = nearest["negative"][LEVELS.index(rate)]
-                rows.append((*key, NEAREST, rate, fixed, rate_at(fixed, kept["negative"], accepts=True),
-                             rate_at(fixed, kept["positive"], accepts=False), *rest))
+                fixed = nearest["negative"][LEVELS.index(rate)] if nearest else math.nan
+                errors = (rate_at(fixed, kept["negative"], accepts=True),
+                          rate_at(fixed, kept["positive"], accepts=False)) if nearest else (math.nan, math.nan)
+                rows.append((*key, NEAREST, rate, fixed, *errors, *rest))
                 held = kept.get("validation", {}).get(name)
                 if held:
                     rows.append((*key, VALIDATION, rate, held["threshold"], held["false_accepts"],
@@ -54,10 +57,11 @@ def _whole(kept: Any) -> bool:
 def cells(found: pd.DataFrame, runs: pd.DataFrame, dataset: str, rate: float, measure: str) -> pd.DataFrame:
     """The rungs of a dataset as `aggregate.rung_scores` has them, of a measure at the nearest split's threshold.
 
-    A row with one split is left out: its threshold is its own and drifts nowhere.
+    A row with one split is left out: its threshold is its own and drifts nowhere. So is one without the nearest.
     """
     here = found[(found["dataset"] == dataset) & (found["rate"] == rate) & (found["fixed_on"] == NEAREST)]
-    board = here.groupby([*ROW, "split"], sort=True)[measure].agg(score="mean", std="std", n="count").reset_index()
+    known = here[here[measure].notna()].groupby([*ROW, "split"], sort=True)
+    board = known[measure].agg(score="mean", std="std", n="count").reset_index()
     facts = runs[runs["dataset"] == dataset].groupby([*ROW, "split"])[["frd", "kind", "label", "baseline"]].first()
     board = board.merge(facts.reset_index(), on=[*ROW, "split"])
     board = board[board.groupby(ROW)["split"].transform("size") > 1]
@@ -72,19 +76,27 @@ def laddered(found: pd.DataFrame, runs: pd.DataFrame) -> list[str]:
 
 
 def table(found: pd.DataFrame, runs: pd.DataFrame, dataset: str, rate: float) -> Table:
-    """Each row on the nearest and on the farthest split at the threshold of the nearest, and means over the ladder."""
+    """Each row on the nearest and on the farthest split at the threshold of the nearest, and means over the ladder.
+
+    Of a ladder on which methods were trained in part, the splits that they have; means only of rows that have them all.
+    """
     here = found[(found["dataset"] == dataset) & (found["rate"] == rate)]
-    usual = here[here["fixed_on"] == NEAREST]
     baselines = set(runs.loc[runs["baseline"], ROW].itertuples(index=False, name=None))
+    trained = here[[key not in baselines for key in here[ROW].itertuples(index=False, name=None)]]
+    trained = trained[trained.groupby(ROW)["split"].transform("nunique") > 1]
+    splits = set((trained if len(trained) else here)["split"])
+    here = here[here["split"].isin(splits)]
+    usual = here[here["fixed_on"] == NEAREST]
     ends = usual.sort_values(["frd", "split"])["split"].iloc[[0, -1]].tolist()
     rows = []
     for key, group in usual.groupby(ROW, sort=True):
         row: dict[str, Any] = dict(zip(ROW, key)) | {"baseline": tuple(key) in baselines}
         near, far = (group[group["split"] == split] for split in ends)
+        whole = group if group["split"].nunique() == len(splits) else group[:0]
         held = here[(here["fixed_on"] == VALIDATION) & (here[ROW] == pd.Series(dict(zip(ROW, key)))).all(axis=1)]
         for name, values in (("near", near["tar"]), ("far", far["tar"]), ("false_accepts", far["false_accepts"]),
-                             ("false_rejects", far["false_rejects"]), ("open", group["open_recall"]),
-                             ("r_auroc", group["r_auroc"]), ("opis", group["opis"]),
+                             ("false_rejects", far["false_rejects"]), ("open", whole["open_recall"]),
+                             ("r_auroc", whole["r_auroc"]), ("opis", whole["opis"]),
                              ("held", held.loc[held["split"] == ends[1], "false_accepts"])):
             row[name], row[f"{name}:std"], row[f"{name}:n"] = spread(values.astype(float))
         rows.append(row)
