@@ -22,8 +22,10 @@ class ArcFace(Proxied):
         L = -1/b sum_i log e^{s cos(theta_y + m)} / (e^{s cos(theta_y + m)} + sum_{j != y} e^{s cos theta_j})
 
     Deng et al. 2019, eq. 3; Revisiting DML eq. 6. By hand: pytorch-metric-learning lets the slope of arccos grow
-    without bound at +-1 and adds a second branch beyond pi - m that the paper does not have; the released ooDML code
-    clamps all negative cosines to zero. Here cosines are clamped symmetrically just inside (-1, 1).
+    without bound at +-1 and adds a second branch beyond pi - m that the paper does not have. The released ooDML code
+    clamps all negative cosines to zero (`positive_cosines_released`): centres beyond a right angle push no more. Here
+    cosines are clamped symmetrically just inside (-1, 1). So trained, one seed on the farthest split of ooDML's Cars
+    ladder has a Recall@1 of 57.1 at best (20 epochs) and 42.1 after 200; printed is 62.6.
     """
 
     batches = "spc-2"
@@ -33,6 +35,8 @@ class ArcFace(Proxied):
         scale: float = setting(16.0, "Revisiting DML, appendix A.1 (s)", search=(4.0, 64.0))
         margin: float = setting(0.5, "Revisiting DML, appendix A.1 (gamma, radians)", search=(0.05, 0.7))
         proxy_rate: float = setting(50.0, "times lr: Revisiting DML, appendix A.1, 5e-4 at 1e-5")
+        positive_cosines_released: bool = setting(False, "Deng et al. 2019, eq. 3; ooDML, released code: true",
+                                                  later=True)
 
     def initial(self, classes: int, dim: int) -> Tensor:
         return (2 * torch.rand(classes, dim) - 1) / dim**0.5
@@ -40,5 +44,7 @@ class ArcFace(Proxied):
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         s = self.settings
         cosines = self.cosines(embeddings)
+        if s.positive_cosines_released:
+            cosines = cosines.clamp(min=0.0)
         widened = (angle(target(cosines, labels)) + s.margin).cos()
         return F.cross_entropy(s.scale * with_target(cosines, labels, widened), labels)

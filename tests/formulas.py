@@ -154,8 +154,12 @@ def cosface(x: Points, s: Any, w: Points) -> float:
 
 
 def arcface(x: Points, s: Any, w: Points) -> float:
-    return classify(x, lambda i, c: s.scale * math.cos(math.acos(dot(x[i], unit(w[c]))) + s.margin * (c == LABELS[i])),
-                    all_classes)
+    def logit(i: int, c: int) -> float:
+        cosine = dot(x[i], unit(w[c]))
+        cosine = max(cosine, 0.0) if s.positive_cosines_released else cosine
+        return s.scale * math.cos(math.acos(cosine) + s.margin * (c == LABELS[i]))
+
+    return classify(x, logit, all_classes)
 
 
 def curricularface_at(t: Callable[[int], float]) -> Callable[[Points, Any, Points], float]:

@@ -27,7 +27,7 @@ def collect(runs: pd.DataFrame) -> pd.DataFrame:
     here = runs[runs["thresholds"].map(_whole)] if len(runs) else runs
     rows: list[tuple[Any, ...]] = []
     order = here.sort_values(["frd", "split"], kind="stable")
-    first = order.groupby("dataset")["split"].first()
+    first = dict(order.groupby("dataset")["split"].first())
     for (dataset, *_), group in order.groupby(["dataset", *ROW, "seed"], sort=True):
         nearest = group["thresholds"].iloc[0] if group["split"].iloc[0] == first[dataset] else None
         for *key, kept in group[[*KEYS, "thresholds"]].itertuples(index=False, name=None):
