@@ -17,6 +17,8 @@ from benchmark.commands.export import command as export_command
 from reports import ReportError, aggregate, exports, records, terminal
 from reports.analysis import views
 from reports.analysis.results import Results
+from reports.html.pages import home
+from reports.html.rendering import Site
 from reports.tables import boards as tables
 from reports.tables import formats
 from reports.tables.boards import Column, Table
@@ -228,3 +230,24 @@ def test_the_note_says_whether_classes_or_seeds_were_tested(tmp_path: Path) -> N
     for path in folder.rglob("queries.npz"):
         path.unlink()
     assert notes() == [seeds] * 5
+
+
+def test_the_first_screen_tells_of_what_papers_report_on(tmp_path: Path) -> None:
+    """A ladder of the field of which both ends were run comes before a whole one of drawn characters."""
+    runs = write_sample(tmp_path / "runs", {"margin": 0.66, "s2sd": 0.73}, ("glyphs",), seeds=1, union=False)
+    site = Site(Results(records.collect(runs)), pd.DataFrame(columns=list(records.FAILURE_FACTS)))
+    home(site)
+    assert "glyphs" in str(site.files["index.html"]).split("<h1>")[0].split("eyebrow")[-1]
+    for split, scores in {1: (0.8, 0.9), 8: (0.6, 0.75)}.items():
+        for method, score in zip(("margin", "s2sd"), scores):
+            records.write(runs / f"cars-{split}-{method}", make_record("cars", split, method, 0, score))
+    results = Results(records.collect(runs))
+    site = Site(results, pd.DataFrame(columns=list(records.FAILURE_FACTS)))
+    home(site)
+    page = str(site.files["index.html"])
+    assert "cars" in page.split("<h1>")[0].split("eyebrow")[-1]
+    assert "18 points on average" in page  # (80 - 60 + 90 - 75) / 2 = 17.5
+    assert "90.0 % of the test images nearest" in page
+    assert page.index('id="single-cars"') < page.index('id="ladder-1"')
+    board = views.rung_board(results, "cars", "recall@1").rows.set_index("method")
+    assert board.loc["s2sd", "kept"] == pytest.approx(0.75 / 0.9)

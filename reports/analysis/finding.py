@@ -33,8 +33,11 @@ class Finding:
     frozen: tuple[float, float] | None
 
 
-def finding(board: Board) -> Finding | None:
-    """The finding of the network with the most ranks on an AGS board (`baselines.with_ends`); None without two rows."""
+def finding(board: Board, by: tuple[str, str] = ("mean", "")) -> Finding | None:
+    """The finding of the network with the most ranks on a board that is ranked `by` a score; None without two rows.
+
+    The board has scores at both ends of a ladder: one of AGS (`baselines.with_ends`), or `views.rung_board`.
+    """
     if not len(board) or "nearest" not in board.rows:
         return None
     rows = board.rows
@@ -47,12 +50,12 @@ def finding(board: Board) -> Finding | None:
         return None
     lost = (here["nearest"] - here["farthest"]).to_numpy(float)
     best = here.iloc[0]
-    groups = board.column("mean")["group"].reindex(here.index) if "group" in board.scores else pd.Series(dtype=float)
+    groups = board.column(*by)["group"].reindex(here.index) if "group" in board.scores else pd.Series(dtype=float)
     tested = len(groups) and "rank:tested" in here and bool(here["rank:tested"].all())
     frozen = rows[(rows["network"] == network) & (rows["base_method"] == "frozen")]
     ends = (float(frozen["nearest"].iloc[0]), float(frozen["farthest"].iloc[0])) if len(frozen) else None
     return Finding(str(network), len(here), int((lost > 0).sum()), float(np.mean(lost)), float(lost.min()),
                    float(lost.max()), tuple(map(str, best[["method", "protocol", "backbone", "source"]])),
                    float(best["nearest"]), float(best["farthest"]), int((groups == 1).sum()) - 1 if tested else None,
-                   int(board.column("mean")["n"].reindex(here.index).iloc[0]),
+                   int(board.column(*by)["n"].reindex(here.index).iloc[0]),
                    ends if ends and not np.isnan(ends).any() else None)

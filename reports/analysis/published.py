@@ -170,6 +170,15 @@ def union_datasets() -> list[str]:
     return sorted(set(read("uml_results")["dataset"]) - set(_MEANS))
 
 
+def reported(dataset: str) -> bool:
+    """Whether the papers print scores for a dataset.
+
+    >>> reported("cars"), reported("glyphs")
+    (True, False)
+    """
+    return dataset in set(_printed()["dataset"])
+
+
 def says(method: str) -> pd.DataFrame:
     """Every score that the papers print for a method: paper, dataset, what, metric, value as a fraction, std."""
     whole = _printed()

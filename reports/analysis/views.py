@@ -54,7 +54,7 @@ def rung_board(results: Results, dataset: str, metric: str) -> Board:
 
     Ranked by AGS, or by the score on the default split where no trained row has a whole ladder (by the split that most
     of its rows have, in a protocol that was not run on the default one: the fact `ranked_by`); with intervals, rank
-    ranges and tie groups.
+    ranges and tie groups. The facts `nearest`, `farthest` and `kept` are of the ends of its ladder.
     """
     return results.once(("rungs", dataset, metric), lambda: _rung_board(results, dataset, metric))
 
@@ -78,6 +78,10 @@ def _rung_board(results: Results, dataset: str, metric: str) -> Board:
     held = aggregate.held_against(board.rows)
     board = board.assign(board=board.rows["protocol"].where((board.rows["source"] != "submitted") | (held == ""), held))
     board = baselines.with_gap(baselines.with_gains(board), results.runs[results.runs["dataset"] == dataset], metric)
+    ladder = sorted(results.ladders[dataset] or (), key=lambda rung: rung[1])
+    if len(ladder) > 1:
+        near, far = (board.column("rung", str(split))["score"].astype(float) for split, _ in (ladder[0], ladder[-1]))
+        board = board.assign(nearest=near, farthest=far, kept=far / near.where(near > 0))
     resamples = results.resamples(metric)
     classes = min((resamples.classes.get((dataset, split), 2) for split in splits), default=2)
     parts = []
@@ -135,8 +139,6 @@ def heat_table(results: Results, dataset: str, metric: str, trained: bool = Fals
                        heat=True)
         columns += [score, *(gain_column(frame, score) if trained and has_frozen else ())]
     if ends and ends.keys() <= set(rungs["split"]):
-        near, far = (frame[f"rung:{split}"].astype(float) for split in ends)
-        frame = frame.assign(kept=far / near.where(near > 0))
         columns.append(Column("kept", "Kept, %", "percent", KEPT, 0))
     if "gap" in frame and frame["gap"].max() >= NOTABLE:
         columns.append(Column("gap", "Best epoch", "gain", "Points by which the best epoch on the test classes, which "

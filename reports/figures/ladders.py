@@ -12,6 +12,7 @@ import pandas as pd
 from reports.aggregate import key_of
 from reports.figures.drawing import Style
 from reports.figures.lines import Axes, Line, chart, nice_ticks
+from reports.selection import ROW
 
 DISTANCE = "Fréchet distance between training and test images"
 KINDS = {"score": "{}, percent", "difference": "{}, points above the mean over methods",
@@ -77,10 +78,15 @@ def _line(rows: pd.DataFrame, label: str, look: dict[str, Style], xs: list[float
 
 
 def _named(lines: list[Line], rows: pd.DataFrame) -> list[Line]:
-    """Lines called by their method alone, those whose method has several rows by their whole label."""
-    methods = dict(zip(rows["label"], rows["method"])) if "method" in rows else {}
-    counts = Counter(methods.values())
-    return [replace(line, name=str(methods[line.label])) if counts[methods.get(line.label)] == 1 else line
+    """Lines called by their method, and by what else tells it apart where a method has several."""
+    if "method" not in rows:
+        return lines
+    facts = rows.drop_duplicates("label").set_index("label")
+    names: dict[str, str] = {}
+    for method, here in facts.groupby("method"):
+        varying = [key for key in ROW if key in here and key != "method" and here[key].nunique() > 1]
+        names |= {label: " · ".join([str(method), *map(str, told)]) for label, *told in here[varying].itertuples()}
+    return [replace(line, name=names[line.label]) if Counter(names.values())[names[line.label]] == 1 else line
             for line in lines]
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pandas as pd
 
 from reports.aggregate import key_of
-from reports.analysis import baselines, correlations, progress, views
-from reports.analysis.finding import finding
+from reports.analysis import baselines, correlations, progress, published, views
+from reports.analysis.finding import Finding, finding
 from reports.analysis.progress import StudyProgress
 from reports.analysis.results import union_parts
 from reports.analysis.statistics import kendall_between_rungs
@@ -42,18 +42,34 @@ def home(site: Site, studies: Sequence[StudyProgress] = ()) -> None:
                        for dataset in results.without_ladder
                        for table in [views.heat_table(results, dataset, site.metrics[0], trained=True)]]
     lost = site.table(views.failure_table(site.failures)) if len(site.failures) else None
-    leading = boards[0][1] if boards else []  # what the finding is of
-    laddered = [dataset for dataset in sorted(results.laddered, key=lambda name: (name not in leading, name))
+    boards.sort(key=lambda board: not any(map(published.reported, board[1])))
+    lead, found = _lead(site, boards)
+    partial_ladders.sort(key=lambda part: part[0] not in lead)
+    laddered = [dataset for dataset in dict.fromkeys([*lead, *results.laddered])
                 if _has_ladder(site.cells(dataset, site.metrics[0]))]
     curves = [(dataset, [(metric, _curves(site, dataset, metric)[0]) for metric in site.metrics
                          if _has_ladder(site.cells(dataset, metric))]) for dataset in laddered[:4]]
-    found = finding(results.ags(site.metrics[0], boards[0][0])) if boards else None
     leader = site.results.labels.get(found.best, "") if found else ""
     covered = [shown | {"table": site.table(shown["table"])} for study in studies
                if (shown := progress.shown(study, site.runs))]
-    extents = {dataset: _extent(site, dataset) for dataset in (*results.laddered, *results.unions)}
+    extents = {dataset: _extent(site, dataset) for dataset in (*laddered, *results.laddered, *results.unions)}
     site.page("index.html", "index.html", boards=boards, union_boards=unions, partial=partial_ladders, lost=lost,
-              curves=curves, covered=covered, found=found, leader=leader, extents=extents)
+              curves=curves, covered=covered, lead=lead, found=found, leader=leader, extents=extents)
+
+
+def _lead(site: Site, boards: list[tuple[str, list[str], Any]]) -> tuple[list[str], Finding | None]:
+    """The datasets that the first screen tells of, and the finding on them.
+
+    Those of the first board; or one that papers report on, where that has none and both ends of a ladder were run.
+    """
+    metric, names = site.metrics[0], boards[0][1] if boards else []
+    others = [] if any(map(published.reported, names)) else site.results.without_ladder
+    for dataset in filter(published.reported, others):
+        board = views.rung_board(site.results, dataset, metric)
+        for split in sorted(set(board.rows["ranked_by"])):
+            if found := finding(board.where(board.rows["ranked_by"] == split), ("rung", split)):
+                return [dataset], found
+    return names, finding(site.results.ags(metric, boards[0][0])) if boards else None
 
 
 def _extent(site: Site, dataset: str) -> dict[str, int]:
