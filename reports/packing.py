@@ -43,7 +43,7 @@ def thinned(curve: list[dict[str, Any]], most: int = POINTS) -> list[dict[str, A
             for point in scored]
 
 
-def _entry(run: Path, record: dict[str, Any], sides: dict[str, Any]) -> packed.Entry:
+def _entry(run: Path, record: dict[str, Any], sides: dict[str, Any], reader: queries.Reader) -> packed.Entry:
     """A record with what lies beside it, as it is packed."""
     keys = sorted({key for point in record["curve"] for key in point})
     curve = thinned(record["curve"])
@@ -58,7 +58,11 @@ def _entry(run: Path, record: dict[str, Any], sides: dict[str, Any]) -> packed.E
             continue
         if content is not None:
             entry["beside"][name] = _without_values(content)
-    summed = queries.summed(run)
+    try:
+        summed = queries.summed(run, reader)
+    except ReportError as error:
+        warnings.warn(f"left out: {error}", stacklevel=2)
+        summed = None
     if summed:
         key = queries.side_name(summed["side"])
         sides[key] = summed["side"]
@@ -146,11 +150,12 @@ def packed_texts(frame: pd.DataFrame) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     for dataset, here in frame.groupby("dataset", sort=True):
         sides: dict[str, Any] = {}
+        reader = queries.summing()
         files: dict[str, list[packed.Entry]] = {}
         for run in here["path"]:
             record = read(run)
             method = paths.of_method(record["method"]["name"])
-            files.setdefault(method, []).append(_entry(Path(run), record, sides))
+            files.setdefault(method, []).append(_entry(Path(run), record, sides, reader))
         texts = {f"{method}{packed.ENDING}": packed.to_text(entries) for method, entries in files.items()}
         if sides:
             texts[queries.SIDES] = json.dumps(sides, sort_keys=True, ensure_ascii=False, separators=(",", ":")) + "\n"

@@ -9,16 +9,14 @@ from __future__ import annotations
 import json
 import math
 import os
-import shlex
 import warnings
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reports import ReportError
 from reports.storage import packed, paths
-from reports.storage.migration import SCHEMA, current
+from reports.storage.migration import SCHEMA, current, overrides_of
 from reports.storage.schema import SOURCES, check
 from reports.storage.text import from_json, one_line
 
@@ -170,7 +168,8 @@ def _row(record: dict[str, Any], path: Path, shared: dict[str, Any]) -> dict[str
     row |= {f"ladder_{key}": split.get("pinned", {}).get(key) for key in ("name", "hash")}
     # before provenance said so, an ensemble of dataset-specific models was scored on every dataset itself
     row["domains_of"] = made.get("domains") or ("ensemble" if "ensemble" in method["tags"] else None)
-    changed = made["overrides"] if "overrides" in made else _overrides(record["source"], made)
+    changed = made["overrides"] if "overrides" in made else overrides_of(
+        record["source"], str(made.get("command") or ""))
     if changed is not None and not (isinstance(changed, dict) and all(
             isinstance(pair, list) and len(pair) == 2 for pair in changed.values())):
         raise ReportError("provenance.overrides is no table of pairs: the value of the protocol and that of the run")
@@ -202,25 +201,6 @@ def selected_level(source: str, told: Any = None) -> str:
     """
     known = {"run": "run here", "published": "reported"}
     return known.get(source) or (str(told) if told in ("recomputed", "re-embedded") else "re-embedded")
-
-
-def _overrides(source: str, made: dict[str, Any]) -> dict[str, list[Any]] | None:
-    """{key: [None, value]} that the command of a run changed; None where a study may have, or no command is known.
-
-    >>> _overrides("run", {"command": "oodml run --protocol oodml --set epochs=30"}), _overrides("run", {})
-    ({'epochs': [None, '30']}, None)
-    """
-    if source != "run":
-        return {}
-    try:
-        words = shlex.split(str(made.get("command") or ""))
-    except ValueError:
-        return None
-    if "run" not in words[:2] or any(word.partition("=")[0] == "--study" for word in words):
-        return None
-    pairs = [word.removeprefix("--set=") for before, word in pairwise(["", *words])
-             if before == "--set" or word.startswith("--set=")]
-    return {key: [None, value] for key, _, value in (pair.partition("=") for pair in pairs)}
 
 
 def _failure(folder: Path, root: Path, cause: dict[str, Any], state: str) -> dict[str, Any]:

@@ -47,7 +47,8 @@ def build(results: Results, failures: pd.DataFrame, out: Path, splits: Path | No
         study(site)
     paper_pages.write(site, fills or {})
     pages.home(site, studies)
-    work: list[Callable[[], None]] = [partial(pages.ladder, site, dataset, extras) for dataset in site.datasets]
+    work: list[Callable[[], None]] = [partial(_records, site)]  # the longest begins first
+    work += [partial(pages.ladder, site, dataset, extras) for dataset in site.datasets]
     work += [partial(pages.union, site, dataset) for dataset in site.unions]
     work += [partial(method_pages.write, site, str(label), runs, extras)
              for label, runs in site.runs.groupby("label", sort=True)]
@@ -57,11 +58,15 @@ def build(results: Results, failures: pd.DataFrame, out: Path, splits: Path | No
     site.files["assets/preview.png"] = preview("How well does a learned metric hold up\nas the test data drift away?", (
         f"oodml · {site.facts['runs']:,} runs · {', '.join(results.laddered + results.unions)}"),
         site.cells(first, site.metrics[0]) if first else pd.DataFrame(), site.look, site.metrics[0])
-    site.files["data/records.zip"] = packing.archive(site.runs)
-    site.files["data/runs.csv"] = formats.csv_text(views.tidy(site.runs))
     for asset in resources.files("reports.html").joinpath("static").iterdir():
         site.files[f"assets/{asset.name}"] = asset.read_text(encoding="utf-8")
     return _write(site.files, Path(out))
+
+
+def _records(site: Site) -> None:
+    """All runs, as records that can be read again and as one table."""
+    site.files["data/records.zip"] = packing.archive(site.runs)
+    site.files["data/runs.csv"] = formats.csv_text(views.tidy(site.runs))
 
 
 _site: Site

@@ -6,7 +6,9 @@ import csv
 import io
 import json
 import os
+import re
 import time
+import zipfile
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -27,7 +29,7 @@ from benchmark.runs.executors import local
 from benchmark.training import checkpoint
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
-from reports import records, terminal
+from reports import packing, records, terminal
 from reports.analysis import progress
 from reports.analysis.results import Results
 from reports.figures import drawing
@@ -70,6 +72,21 @@ def test_files_that_are_no_records_are_listed(raw: bytes, tmp_path: Path) -> Non
     assert progress.read([tmp_path], damaged) == []
     assert len(damaged) == 1
     assert "mine.json" in terminal.summary(Results(frame), lost) + str(damaged[0])
+
+
+def test_damaged_queries_leave_the_report_whole(tmp_path: Path) -> None:
+    """The run keeps its score; only what is made of single queries does without it, and says so."""
+    runs = write_sample(tmp_path / "runs", SAMPLE, ("glyphs",), seeds=1, union=False, queries=True)
+    broken = next(runs.rglob("queries.npz"))
+    broken.write_bytes(b"PK\x03\x04 cut")
+    frame, lost = records.scan(runs)
+    with pytest.warns(UserWarning, match=re.escape(str(broken))):
+        assert broken.parent.parent.name in terminal.summary(Results(frame), lost)
+    with pytest.warns(UserWarning, match=re.escape(str(broken))):
+        content = packing.archive(frame)
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        archive.extractall(tmp_path)
+    assert set(records.collect(tmp_path / "records")["identity"]) == set(frame["identity"])
 
 
 def test_names_with_dollars_are_no_formulas() -> None:

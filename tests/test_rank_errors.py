@@ -171,8 +171,7 @@ def test_results_of_parts_and_precision_are_those_of_the_scores(tmp_path: Path) 
     (packed / "classes.json").write_text(json.dumps(summed(tmp_path)))
     for folder, digits in ((tmp_path, 5), (packed, 3)):
         for metric in ("recall@1", "map@r", "map@1000"):
-            one = Reader(metric).read(folder)
-            assert one is not None
+            one = Reader(metric).read(folder)[metric]
             assert one.parts is not None
             assert one.part_hits is not None
             assert one.hits.sum() / one.queries.sum() == pytest.approx(score.scores[metric], abs=10**-digits)
@@ -185,11 +184,10 @@ def test_results_of_parts_and_precision_are_those_of_the_scores(tmp_path: Path) 
 def test_files_without_precision_and_parts_are_read(tmp_path: Path) -> None:
     QueryResults(np.array([1, 2]), np.array([True, True]), np.array([0, 1])).save(tmp_path / NAME)
     assert set(np.load(tmp_path / NAME)) == {"first_hit", "counted", "labels"}
-    one = Reader().read(tmp_path)
-    assert one is not None
+    one = Reader().read(tmp_path)["recall@1"]
     assert (one.parts, one.part_hits) == (None, None)
-    assert Reader("map@r").read(tmp_path) is None
-    assert Reader("nmi").read(tmp_path) is None
+    assert Reader("map@r").read(tmp_path) == {}
+    assert Reader("nmi").read(tmp_path) == {}
 
 
 def test_the_harmonic_mean_has_the_error_of_its_classes(tmp_path: Path) -> None:

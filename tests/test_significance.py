@@ -159,8 +159,8 @@ def test_named_classes_are_drawn_once_for_all_rungs(tmp_path: Path) -> None:
         write_cell(tmp_path, "named", split, hits, labels, classes=names)
         write_cell(tmp_path / "x", "plain", split, hits, labels)
     frame = records.collect(tmp_path)
-    named = Resamples(frame[frame["method"] == "named"])
-    plain = Resamples(frame[frame["method"] == "plain"])
+    named = Resamples.of(frame[frame["method"] == "named"], ["recall@1"])["recall@1"]
+    plain = Resamples.of(frame[frame["method"] == "plain"], ["recall@1"])["recall@1"]
     draws = [[next(iter(found.rungs["glyphs", split].values())) for split in (1, 2)] for found in (named, plain)]
     assert np.array_equal(*draws[0])
     assert abs(np.corrcoef(*draws[1])[0, 1]) < 0.2
@@ -258,12 +258,11 @@ def test_results_of_queries_are_read_as_they_were_saved(tmp_path: Path) -> None:
     counted = np.array([True, True, True, False, True, True])
     labels = np.array([3, 3, 0, 0, 5, 5])
     QueryResults(first, counted, labels).save(tmp_path / "queries.npz")
-    found = Reader("recall@2").read(tmp_path)
-    assert found is not None
+    found = Reader("recall@2").read(tmp_path)["recall@2"]
     assert dict(zip(found.keys.tolist(), zip(found.queries.tolist(), found.hits.tolist()))) == {
         0: (1, 0), 3: (2, 2), 5: (2, 1)}
     assert found.hits.sum() == np.isin(first[counted], (1, 2)).sum()
-    assert Reader().read(tmp_path / "none") is None
+    assert Reader().read(tmp_path / "none") == {}
     (tmp_path / "queries.npz").write_bytes(b"PK\x03\x04 cut")
     with pytest.raises(ReportError, match="damaged"):
         Reader().read(tmp_path)

@@ -7,6 +7,7 @@ classes; where they do not, rungs are drawn apart.
 
 from __future__ import annotations
 
+import warnings
 import zlib
 from collections.abc import Sequence
 
@@ -23,31 +24,24 @@ DRAWS = 1000
 class Resamples:
     """Scores of every row under resampled classes, rung by rung."""
 
-    def __init__(self, runs: pd.DataFrame, metric: str = "recall@1", draws: int = DRAWS) -> None:
+    def __init__(self, draws: int = DRAWS) -> None:
         self.draws = draws
         self.rungs: dict[tuple[str, int], dict[tuple[str, ...], np.ndarray]] = {}
         self.classes: dict[tuple[str, int], int] = {}
-        self.damaged: list[str] = []
         self.parts: dict[tuple[str, int], dict[str, dict[tuple[str, ...], np.ndarray]]] = {}
-        if not Reader(metric).known:
-            return
-        for dataset, group in runs.groupby("dataset", sort=True):
-            weights, reader = _Weights(str(dataset), draws), Reader(metric)
-            for split, cell in group.groupby("split", sort=True):
-                self._rung((str(dataset), int(split)), cell, reader, weights)  # type: ignore[arg-type]
 
-    def _rung(self, key: tuple[str, int], cell: pd.DataFrame, reader: Reader, weights: _Weights) -> None:
-        by_row: dict[tuple[str, ...], list[ByClass]] = {}
-        for *row, path in cell[[*ROW, "path"]].itertuples(index=False, name=None):
-            try:
-                one = reader.read(path)
-            except ReportError as error:
-                self.damaged.append(str(error))
-                continue
-            if one is not None:
-                by_row.setdefault(tuple(row), []).append(one)
-        if not by_row:
-            return
+    @classmethod
+    def of(cls, runs: pd.DataFrame, metrics: Sequence[str], draws: int = DRAWS) -> dict[str, Resamples]:
+        """Those of some runs by metric; each run's queries, in thousands of files, are opened once for all metrics."""
+        made = {metric: cls(draws) for metric in metrics}
+        for dataset, group in runs.groupby("dataset", sort=True):
+            reader, weights = Reader(*metrics), {metric: _Weights(str(dataset), draws) for metric in metrics}
+            for split, cell in group.groupby("split", sort=True):
+                for metric, by_row in _by_row(cell, reader).items():
+                    made[metric]._rung((str(dataset), int(split)), by_row, weights[metric])  # type: ignore[arg-type]
+        return made
+
+    def _rung(self, key: tuple[str, int], by_row: dict[tuple[str, ...], list[ByClass]], weights: _Weights) -> None:
         first = next(iter(by_row.values()))[0]
         kept = {row: [one for one in runs if np.array_equal(one.keys, first.keys)
                       and np.array_equal(one.queries, first.queries)] for row, runs in by_row.items()}
@@ -95,6 +89,20 @@ class Resamples:
         for (split, _), weight in zip(ladder, weights):
             total += np.float32(weight) * self.scores(dataset, split, rows)
         return total
+
+
+def _by_row(cell: pd.DataFrame, reader: Reader) -> dict[str, dict[tuple[str, ...], list[ByClass]]]:
+    """The results of the runs of a rung by metric and row, of those that kept them; damaged ones are left out."""
+    found: dict[str, dict[tuple[str, ...], list[ByClass]]] = {}
+    for *row, path in cell[[*ROW, "path"]].itertuples(index=False, name=None):
+        try:
+            results = reader.read(path)
+        except ReportError as error:
+            warnings.warn(f"left out of the errors of scores: {error}", stacklevel=2)
+            continue
+        for metric, one in results.items():
+            found.setdefault(metric, {}).setdefault(tuple(row), []).append(one)
+    return found
 
 
 def _redrawn(hits: np.ndarray, queries: np.ndarray, drawn: np.ndarray) -> np.ndarray:

@@ -70,7 +70,8 @@ class Results:
 
     def resamples(self, metric: str) -> Resamples:
         """The scores of all rows under resampled classes; empty for a metric whose queries are not kept."""
-        return self.once(("resamples", metric), lambda: Resamples(self.runs, metric))
+        metrics = self.metrics if metric in self.metrics else [metric]
+        return self.once(("resamples", *metrics), lambda: Resamples.of(self.runs, metrics))[metric]
 
     def seed_scores(self, metric: str) -> SeedScores:
         """The scores of all runs, seed by seed, from which the errors of AGS are made."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import pandas as pd
@@ -19,6 +20,7 @@ _ANYHOW = {"--budget": 1, "--per-gpu": 1, "--jobs": 1, "--executor": 1, "--ray-a
 """Options of `oodml run` that change how runs are done and not what comes out, with their number of values."""
 
 
+@lru_cache(maxsize=1024)
 def again(command: str) -> str:
     """The command that does a run again, without what only said how many to do at a time and where.
 

@@ -6,7 +6,10 @@ be absent needs no new version. Whoever renames a key, takes one away or changes
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
+from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 from reports import ReportError
@@ -46,3 +49,26 @@ def current(record: dict[str, Any]) -> dict[str, Any]:
     for step in STEPS[version - 1:]:
         record = step(record)
     return {**record, "schema": SCHEMA}
+
+
+@lru_cache(maxsize=1024)
+def overrides_of(source: str, command: str) -> dict[str, list[Any]] | None:
+    """{key: [None, value]} that the command of a run changed, for records from before they told; None where a study
+    may have, or no command is known.
+
+    All runs of a sweep have one command, and a shell's words take long to find.
+
+    >>> overrides_of("run", "oodml run --protocol oodml --set epochs=30"), overrides_of("run", "")
+    ({'epochs': [None, '30']}, None)
+    """
+    if source != "run":
+        return {}
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return None
+    if "run" not in words[:2] or any(word.partition("=")[0] == "--study" for word in words):
+        return None
+    pairs = [word.removeprefix("--set=") for before, word in pairwise(["", *words])
+             if before == "--set" or word.startswith("--set=")]
+    return {key: [None, value] for key, _, value in (pair.partition("=") for pair in pairs)}

@@ -12,6 +12,7 @@ an entry is an object {"record": ..., "beside": {file: ...}}.
 from __future__ import annotations
 
 import json
+import math
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -104,7 +105,14 @@ def _texts(values: list[Any]) -> set[str]:
     return {_line(value) for value in {id(value): value for value in values}.values()}
 
 
-_line = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+_encoded = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+
+
+def _line(value: Any) -> str:
+    """The value as JSON in one line; numbers, most of what is packed, without the encoder."""
+    if type(value) is int or (type(value) is float and math.isfinite(value)):
+        return repr(value)
+    return _encoded(value)
 
 
 def from_text(text: str) -> Iterator[Entry]:

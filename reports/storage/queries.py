@@ -23,6 +23,7 @@ import os
 import re
 import string
 import zipfile
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -161,42 +162,42 @@ class _Side:
 class Reader:
     """Reads results by class; runs on one split hold the same labels, which are decompressed and counted once."""
 
-    def __init__(self, metric: str = "recall@1") -> None:
-        recall = re.fullmatch(r"recall@(\d+)", metric)
-        self.metric, self.k = metric, int(recall[1]) if recall else 0
+    def __init__(self, *metrics: str) -> None:
+        ranks = {metric: re.fullmatch(r"recall@(\d+)", metric) for metric in metrics or ("recall@1",)}
+        self.ranks = {metric: int(recall[1]) if recall else 0 for metric, recall in ranks.items()
+                      if recall or metric in PRECISION}
+        """The metrics whose single outcomes runs keep, with the k of recall@k."""
         self._kept: dict[tuple[Any, ...], _Side] = {}
 
-    @property
-    def known(self) -> bool:
-        """Whether runs keep what this metric is the mean of."""
-        return self.k > 0 or self.metric in PRECISION
-
-    def read(self, folder: Path | str) -> ByClass | None:
-        """Those of a run; None where it kept none. Classes are named where the file names them."""
-        if not self.known:
-            return None
+    def read(self, folder: Path | str) -> dict[str, ByClass]:
+        """Those of a run by metric, as far as it kept them. Classes are named where the file names them."""
+        if not self.ranks:
+            return {}
         path = os.path.join(folder, NAME)
+        found: dict[str, ByClass] = {}
         try:
             with zipfile.ZipFile(path) as file:
                 names = set(file.namelist())
-                outcomes = self._outcomes(file, names, "")
-                if outcomes is None:
-                    return None
-                side, within = self._side(file), self._outcomes(file, names, "part_")
-                return ByClass(side.keys, side.queries, side.sum(outcomes), side.parts,
-                               None if within is None else side.sum(within))
+                for metric in self.ranks:
+                    outcomes = self._outcomes(file, names, metric, "")
+                    if outcomes is not None:
+                        side, within = self._side(file), self._outcomes(file, names, metric, "part_")
+                        found[metric] = ByClass(side.keys, side.queries, side.sum(outcomes), side.parts,
+                                                None if within is None else side.sum(within))
+            return found
         except (FileNotFoundError, NotADirectoryError):
-            return _summed(folder, self.metric)
+            return _summed(folder, self.ranks)
         except Exception as error:  # zipfile and numpy answer damaged bytes with a dozen kinds of errors
             raise ReportError(f"{path} is damaged ({error}); delete the run's folder and run it again") from None
 
-    def _outcomes(self, file: zipfile.ZipFile, names: set[str], start: str) -> np.ndarray | None:
-        """What the metric is the mean of, query by query; None where the file does not hold it."""
-        name = start + ("first_hit" if self.k else PRECISION[self.metric])
+    def _outcomes(self, file: zipfile.ZipFile, names: set[str], metric: str, start: str) -> np.ndarray | None:
+        """What a metric is the mean of, query by query; None where the file does not hold it."""
+        k = self.ranks[metric]
+        name = start + ("first_hit" if k else PRECISION[metric])
         if f"{name}.npy" not in names:
             return None
         values = _array(file, name)
-        return (values > 0) & (values <= self.k) if self.k else values / FULL
+        return (values > 0) & (values <= k) if k else values / FULL
 
     def _side(self, file: zipfile.ZipFile) -> _Side:
         shared = [info for info in file.infolist() if info.filename not in _OWN]
@@ -211,24 +212,28 @@ class Reader:
         return self._kept[key]
 
 
-def _summed(run: Path | str, metric: str) -> ByClass | None:
+def _summed(run: Path | str, metrics: Iterable[str]) -> dict[str, ByClass]:
     content = packed.beside(run, SUMMED)
-    if content is None or (metric != "recall@1" and metric not in content.get("precision", {})):
-        return None
+    metrics = [] if content is None else [metric for metric in metrics
+                                          if metric == "recall@1" or metric in content.get("precision", {})]
     try:
-        side = content["side"]
-        keys, queries, parts = _arrays(side) if not isinstance(side, str) else _shared_arrays(
-            os.path.join(os.path.dirname(os.path.dirname(run)), SIDES), side)
-        if metric == "recall@1":
-            hits, within = _counts(content["hits"]), _counts(content.get("part_hits"))
-        else:
-            hits, within = (None if text is None else _from_letters(text) * queries for text in
-                            (content["precision"][metric], content.get("part_precision", {}).get(metric)))
-        if not len(keys) == len(queries) == len(hits):
-            raise ValueError(f"{len(hits)} hits of {len(keys)} classes")
-        return ByClass(keys, queries, hits, parts, within)
+        return {metric: _summed_metric(run, content, metric) for metric in metrics}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ReportError(f"{run}: the queries by class are damaged ({error}); pack the runs again") from None
+
+
+def _summed_metric(run: Path | str, content: dict[str, Any], metric: str) -> ByClass:
+    side = content["side"]
+    keys, queries, parts = _arrays(side) if not isinstance(side, str) else _shared_arrays(
+        os.path.join(os.path.dirname(os.path.dirname(run)), SIDES), side)
+    if metric == "recall@1":
+        hits, within = _counts(content["hits"]), _counts(content.get("part_hits"))
+    else:
+        hits, within = (None if text is None else _from_letters(text) * queries for text in
+                        (content["precision"][metric], content.get("part_precision", {}).get(metric)))
+    if not len(keys) == len(queries) == len(hits):
+        raise ValueError(f"{len(hits)} hits of {len(keys)} classes")
+    return ByClass(keys, queries, hits, parts, within)
 
 
 def _counts(hits: str | list[int] | None) -> Any:
@@ -279,9 +284,15 @@ def _sides(path: str) -> dict[str, Any]:
         return json.load(file)
 
 
-def summed(run: Path | str) -> dict[str, Any] | None:
+def summing() -> Reader:
+    """A reader of all that `summed` tells; one for many runs reads what they share once."""
+    return Reader("recall@1", *PRECISION)
+
+
+def summed(run: Path | str, reader: Reader | None = None) -> dict[str, Any] | None:
     """What `classes.json` says of a run that kept its queries; None where it kept none."""
-    by_class = Reader().read(run)
+    found = (reader or summing()).read(run)
+    by_class = found.pop("recall@1", None)
     if by_class is None:
         return None
     side: dict[str, Any] = {"classes": by_class.keys.tolist(), "queries": by_class.queries.tolist()}
@@ -289,12 +300,10 @@ def summed(run: Path | str) -> dict[str, Any] | None:
     if by_class.parts is not None and by_class.part_hits is not None:
         side["parts"] = by_class.parts.tolist()
         content["part_hits"] = _counts_text(by_class.part_hits)
-    for measure in PRECISION:
-        precise = Reader(measure).read(run)
-        if precise is not None:
-            content.setdefault("precision", {})[measure] = _letters(precise.hits / precise.queries)
-            if precise.part_hits is not None:
-                content.setdefault("part_precision", {})[measure] = _letters(precise.part_hits / precise.queries)
+    for measure, precise in found.items():
+        content.setdefault("precision", {})[measure] = _letters(precise.hits / precise.queries)
+        if precise.part_hits is not None:
+            content.setdefault("part_precision", {})[measure] = _letters(precise.part_hits / precise.queries)
     return content
 
 
