@@ -6,19 +6,24 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from methods.method import Method, MethodError, NoSettings, Objective, Step, near, setting
-    from methods.registry import Entry, code_of, create, get, load_plugin, names, register, select
+    from methods.code import code_of
+    from methods.entry import Entry
+    from methods.method import Method, Objective, Step
+    from methods.registry import create, get, load_plugin, names, register, select
+    from methods.settings import MethodError, NoSettings, near, setting
 
 __all__ = ["Entry", "Method", "MethodError", "NoSettings", "Objective", "Step", "code_of", "create", "get",
            "load_plugin", "names", "near", "register", "select", "setting"]
 
-_IN_METHOD = {"Method", "MethodError", "NoSettings", "Objective", "Step", "near", "setting"}
+_HOMES = {"Entry": "entry", "code_of": "code", "Method": "method", "Objective": "method", "Step": "method",
+          "MethodError": "settings", "NoSettings": "settings", "near": "settings", "setting": "settings"}
+"""The modules of these names; all others are the register's."""
 
 
 def __getattr__(name: str) -> Any:
     """Each name when it is first used: a list of methods needs no torch."""
     if name not in __all__:
         raise AttributeError(f"module 'methods' has no attribute '{name}'")
-    value = getattr(importlib.import_module("methods.method" if name in _IN_METHOD else "methods.registry"), name)
+    value = getattr(importlib.import_module(f"methods.{_HOMES.get(name, 'registry')}"), name)
     globals()[name] = value
     return value

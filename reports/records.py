@@ -243,16 +243,10 @@ def _runs_inside(path: Path, shared: dict[str, Any], found: dict[str, dict[str, 
         raise ReportError(f"{path}: {damaged[0].removeprefix(f'{path}/')}{others}")
 
 
-def scan(folder: Path | str | Iterable[Path | str]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """(finished runs, runs without a result) below one folder or several, loose and packed; reads each file once.
-
-    A packed run that lies there loose as well is taken once. The second table has one row for each failure (state
-    'failed') and each unreadable record ('damaged').
-    """
-    import pandas as pd  # what only reads or writes single records does without it
-
+def rows(folder: Path | str | Iterable[Path | str]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """What `scan` gives, as plain rows."""
     folders = [Path(folder)] if isinstance(folder, (str, Path)) else [Path(f) for f in folder]
-    rows: list[dict[str, Any]] = []
+    found: list[dict[str, Any]] = []
     inside: dict[str, dict[str, Any]] = {}
     lost: list[dict[str, Any]] = []
     shared: dict[str, Any] = {}
@@ -261,7 +255,7 @@ def scan(folder: Path | str | Iterable[Path | str]) -> tuple[pd.DataFrame, pd.Da
             path = Path(name) / mark
             try:
                 if mark == RECORD:
-                    rows.append(_row(read(path), path.parent, shared))
+                    found.append(_row(read(path), path.parent, shared))
                 elif mark == FAILURE:
                     cause = _load(path)
                     lost.append(_failure(top, path.parent, cause if isinstance(cause, dict) else {}, "failed"))
@@ -273,8 +267,20 @@ def scan(folder: Path | str | Iterable[Path | str]) -> tuple[pd.DataFrame, pd.Da
                 damage = {"kind": "ReportError", "cause": one_line(f"{'' if str(path) in str(error) else f'{path}: '}"
                                                                    f"{str(error) or type(error).__name__}")}
                 lost.append(_failure(top, path.parent, damage, "damaged") | {"path": str(path)})
-    loose = {row["identity"] for row in rows}
-    frame = pd.DataFrame(rows + [row for identity, row in inside.items() if identity not in loose])
+    loose = {row["identity"] for row in found}
+    return found + [row for identity, row in inside.items() if identity not in loose], lost
+
+
+def scan(folder: Path | str | Iterable[Path | str]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """(finished runs, runs without a result) below one folder or several, loose and packed; reads each file once.
+
+    A packed run that lies there loose as well is taken once. The second table has one row for each failure (state
+    'failed') and each unreadable record ('damaged').
+    """
+    import pandas as pd  # what only reads or writes single records does without it
+
+    found, lost = rows(folder)
+    frame = pd.DataFrame(found)
     for missing in [column for column in FACTS if column not in frame]:
         frame[missing] = None
     extra = sorted(set(frame.columns) - set(FACTS), key=lambda column: (":" in column, column))

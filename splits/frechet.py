@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.linalg
-from scipy.linalg import lapack
 
 from splits import SplitError
 
@@ -234,6 +232,8 @@ def _trace_of_root(s1: Any, s2: Any, tolerance: float = TRUSTED) -> float:
 
 def _eigenvalues_of_product(s1: Any, s2: Any) -> Any:
     """The eigenvalues of S_1 S_2 other than zero, as those of L^T S_2 L; None where S_1 has no factor L."""
+    from scipy import linalg  # here and below: ladders are read and shown without it, and its import takes 0.3 s
+
     lower = _cholesky(s1)
     if not isinstance(s1, np.ndarray):
         return None if lower is None else _torch().linalg.eigvalsh(lower.T @ s2 @ lower)
@@ -241,8 +241,8 @@ def _eigenvalues_of_product(s1: Any, s2: Any) -> Any:
         lower = _pivoted_cholesky(s1)
         product = lower.T @ s2 @ lower
     else:
-        product, _ = lapack.dsygst(s2.T, lower, itype=2, lower=1)
-    return scipy.linalg.eigh(product, lower=True, eigvals_only=True, driver="ev", overwrite_a=True, check_finite=False)
+        product, _ = linalg.lapack.dsygst(s2.T, lower, itype=2, lower=1)
+    return linalg.eigh(product, lower=True, eigvals_only=True, driver="ev", overwrite_a=True, check_finite=False)
 
 
 def _cholesky(s: Any) -> Any:
@@ -250,6 +250,8 @@ def _cholesky(s: Any) -> Any:
     if not isinstance(s, np.ndarray):
         lower, info = _torch().linalg.cholesky_ex(s)
     else:
+        from scipy.linalg import lapack
+
         # A symmetric matrix is its own transpose, and `.T` has the column order that LAPACK wants.
         lower, info = lapack.dpotrf(s.T, lower=1)
     return None if int(info) else lower
@@ -262,6 +264,8 @@ def _pivoted_cholesky(s: Any) -> Any:
     """
     if not isinstance(s, np.ndarray):
         return None
+    from scipy.linalg import lapack
+
     packed, order, rank, _ = lapack.dpstrf(s.T, lower=1)
     lower = np.empty((len(s), rank))
     lower[order - 1] = np.tril(packed)[:, :rank]

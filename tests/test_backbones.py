@@ -127,7 +127,7 @@ def test_no_weights_anywhere_names_the_tag_and_what_to_give(monkeypatch) -> None
         raise OSError("no network")
 
     backbone = create("resnet18")
-    monkeypatch.setattr(weights, "create", lambda *a, **k: backbone)
+    monkeypatch.setattr("methods.backbones.create", lambda *a, **k: backbone)
     monkeypatch.setattr(timm, "create_model", refuse)
     monkeypatch.setattr(weights, "_unreachable", lambda address: "")
     monkeypatch.delenv("OODML_WEIGHTS", raising=False)
@@ -148,7 +148,7 @@ def test_without_a_network_the_hub_is_neither_waited_for_nor_heard(monkeypatch, 
     monkeypatch.setattr(constants, "ENDPOINT", address)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     backbone = create("resnet18")
-    monkeypatch.setattr(weights, "create", lambda *a, **k: backbone)
+    monkeypatch.setattr("methods.backbones.create", lambda *a, **k: backbone)
     monkeypatch.setattr(timm, "create_model", lambda *a, **k: hf_hub_download("timm/none", "none", cache_dir=tmp_path))
     began = time.monotonic()
     with pytest.raises(UserError, match=r"failed \(127.0.0.1 cannot be reached\)"):

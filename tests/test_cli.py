@@ -82,15 +82,18 @@ def test_what_needs_no_torch_imports_none(tiny: Workspace) -> None:
     """These answer within a second; importing torch alone takes two. The first that loads it is named."""
     status.save_plan(tiny, tiny_sweep.jobs(tiny), "oodml run")  # so that `status` has something to count
     here = ["--work", str(tiny.root)]
-    commands = [["status", *here], ["methods"], ["methods", "--tag", "modern"], ["protocols"],
+    ladder = ["--dataset", "glyphs-mini", *here]
+    commands = [["status", *here], ["methods"], ["methods", "--tag", "modern"], ["methods", "show", "s2sd"],
+                ["plan", "--methods", "all", *ladder], ["plan", "--methods", "s2sd", *ladder, "--set", "epochs=3"],
+                ["run", "--methods", "margin", *ladder, "--dry-run"], ["protocols"],
                 ["protocols", "show", "oodml"], ["studies"], ["datasets", *here], ["datasets", "show", "cub", *here],
-                ["splits", "show", "--dataset", "glyphs-mini", *here],
+                ["splits", "show", *ladder],
                 ["splits", "verify", str(tiny.splits / "glyphs-mini.json"), *here]]
     code = ("import sys; from benchmark.cli import cli\n"
             f"for words in {commands!r}:\n"
             "    try: cli.main(words, prog_name='oodml')\n"
             "    except SystemExit as done: assert not done.code, words\n"
-            "    loaded = {'torch', 'timm', 'torchvision', 'pandas', 'matplotlib'} & set(sys.modules)\n"
+            "    loaded = {'torch', 'timm', 'torchvision', 'pandas', 'scipy', 'matplotlib.figure'} & set(sys.modules)\n"
             "    assert not loaded, (words, loaded)")
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 from pathlib import Path
 
 import pytest
 
 import methods
-from methods import MethodError, catalogue
+from methods import MethodError, declared, registry
+from methods.backbones import names, skeleton
 from methods.checks import CHECKS, example
 
 ISSUED = """
@@ -41,11 +43,53 @@ class Pairs(Objective):
 '''
 
 
-def test_the_list_read_off_the_source_is_the_register() -> None:
-    registered = [catalogue.Listed(name, entry.family, entry.papers, entry.tags, entry.trains, entry.default_base,
-                                   entry.summary) for name, entry in ((name, methods.get(name))
-                                                                      for name in methods.names())]
-    assert catalogue.read() == registered
+def test_what_the_source_declares_is_what_importing_it_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands without torch go by it, up to the identity of a run: every fact and every setting must be the same."""
+    files = [f"methods.{path.stem}" for path in sorted(declared.FOLDER.glob("*.py"))]
+    for module in files:
+        importlib.import_module(module)
+    imported = {name: entry for name, entry in registry._ENTRIES.items() if registry.ours(entry)}
+    monkeypatch.setattr(registry, "_ENTRIES", {})
+    for words, cls in (one for module in files for one in declared.registered(module)):
+        registry.register(*words.args, **words.keywords)(cls)
+    read = dict(registry._ENTRIES)
+    facts = ("name", "family", "papers", "tags", "cite", "trains", "default_base", "defaults", "summary",
+             "is_objective", "batches")
+    assert set(read) == set(imported)
+    for name, entry in read.items():
+        real = imported[name]
+        assert hasattr(entry.declared, "read_off_source")
+        assert entry.cls is real.declared
+        assert [getattr(entry, fact) for fact in facts] == [getattr(real, fact) for fact in facts]
+        fields = [[(f.name, f.type, f.default, f.metadata) for f in dataclasses.fields(one.declared.Settings)]
+                  for one in (entry, real)]
+        assert fields[0] == fields[1]
+        for dataset in ("cub", "sop"):
+            assert vars(entry.settings(dataset)) == vars(real.settings(dataset))
+        assert entry.misfit("conv4") == real.misfit("conv4")
+
+
+@pytest.mark.parametrize("backbone", sorted(names.NOT_VIT))
+def test_what_fits_a_backbone_is_told_by_its_name_as_by_the_network(backbone: str) -> None:
+    for name in ("s2sd", "crt", "puma", "vpt"):
+        assert methods.get(name).misfit(backbone) == methods.get(name).misfit(skeleton(backbone))
+
+
+@pytest.mark.parametrize("source", [
+    "from torch import nn\nSIZE = nn.Module\n@register('x', family='y', trains=SIZE)\nclass X: pass",
+    "@register(NOWHERE, family='y')\nclass X: pass",
+    "import numpy\n@register(numpy.array(1), family='y')\nclass X: pass",
+    "class Y: pass\n@register('x', family='y')\nclass X(Y.Inner): pass",
+])
+def test_source_that_is_not_plain_is_to_be_imported(source: str, tmp_path: Path,
+                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "methods").mkdir()
+    (tmp_path / "methods" / "mine.py").write_text(source)
+    monkeypatch.setattr(declared, "FOLDER", tmp_path / "methods")
+    declared._source.cache_clear()
+    with pytest.raises(ValueError, match=r"methods\.mine"):
+        list(declared.registered("methods.mine"))
+    declared._source.cache_clear()
 
 
 @pytest.mark.parametrize("check", CHECKS)

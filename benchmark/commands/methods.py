@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +12,6 @@ from benchmark.utils.terminal import columns
 
 if TYPE_CHECKING:
     from methods import Entry
-    from methods.catalogue import Listed
 
 plugin_option = click.option("--plugin", "plugins", multiple=True, type=click.Path(path_type=Path), metavar="FILE",
                              help="A Python file that registers further methods (it is run).")
@@ -40,34 +37,20 @@ def _load(plugins: tuple[Path, ...]) -> None:
 
 
 def _table(tag: str | None) -> None:
+    import methods
     from benchmark.utils.errors import UserError
 
-    listed = [method for method in _listed() if tag is None or tag in (*method.tags, method.family, *method.papers)]
+    listed = [methods.get(name) for name in methods.names(tag)]
     if not listed:
         raise UserError(f"no method has the tag '{tag}'; `oodml methods` lists all with their families and papers")
     rows = [("name", "family", "papers", "trains", "what it is")]
-    rows += [(method.name, method.family, " ".join(method.papers) or "-",
-              f"{method.trains} ({method.base})" if method.base else method.trains, method.summary)
-             for method in listed]
+    rows += [(entry.name, entry.family, " ".join(entry.papers) or "-",
+              f"{entry.trains} ({entry.default_base})" if entry.default_base else entry.trains, entry.summary)
+             for entry in listed]
     for line in columns(rows):
         click.echo(line)
     click.echo(f"\n{len(listed)} methods. `oodml methods show NAME` has the formula, the settings with their sources "
                "and the citation; NAME:BASE puts a method that builds on an objective on another one.")
-
-
-def _listed() -> list[Listed]:
-    """The methods, from the source of the suite's own files where that says all and no plug-in adds to them."""
-    from importlib.metadata import entry_points
-
-    from methods import catalogue
-
-    if "methods.registry" not in sys.modules and not entry_points(group="oodml.methods"):
-        with contextlib.suppress(ValueError):
-            return catalogue.read()
-    import methods
-
-    return [catalogue.Listed(name, entry.family, entry.papers, entry.tags, entry.trains, entry.default_base,
-                             entry.summary) for name, entry in ((name, methods.get(name)) for name in methods.names())]
 
 
 @command.command()
@@ -80,7 +63,7 @@ def show(name: str, plugins: tuple[Path, ...]) -> None:
     _load(plugins)
     entry = methods.get(name)
     click.echo(f"{entry.name}  ({entry.family}; {', '.join((*entry.papers, *entry.tags)) or 'no paper'})\n")
-    click.echo(inspect.cleandoc(entry.cls.__doc__ or "") + "\n")
+    click.echo(inspect.cleandoc(entry.declared.__doc__ or "") + "\n")
     click.echo(f"trains: {entry.trains}")
     click.echo(f"batches: {entry.batches}\n")
     _settings(entry)
@@ -127,7 +110,7 @@ def _settings(entry: Entry) -> None:
 
     from benchmark.config import protocol
 
-    fields = dataclasses.fields(entry.cls.Settings)  # type: ignore[attr-defined]
+    fields = dataclasses.fields(entry.declared.Settings)  # type: ignore[attr-defined]
     changed = {name: protocol.settings_of(name, entry) for name in protocol.names()}
     own = entry.settings()
     if not fields:

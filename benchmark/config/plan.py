@@ -9,17 +9,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 import methods
 from benchmark.config import protocol as protocols
 from benchmark.config.protocol import Protocol
 from benchmark.config.spec import RunSpec, typed_settings
 from benchmark.data import weights
 from benchmark.utils.errors import UserError, near
-from methods.backbones import skeleton
+from methods import backbones
 from methods.samplers import batches
-from splits.frechet import frechet_distance
 from splits.manifest import Ladder, Split
 
 
@@ -96,9 +93,10 @@ def plan(ladder: Ladder, index_hash: str, names: Iterable[str], *, protocol: str
         settings = _settings(entry, ladder.dataset, protocol, overrides)
         base = base_settings(entry, ladder.dataset, protocol, overrides)
         _check(own, entry)
-        if "backbone" in overrides.protocol:
-            skeleton(own.backbone)
-        if overrides != Overrides():  # the suite's own protocols and methods go together
+        other = "backbone" in overrides.protocol and own.backbone not in backbones.names.NOT_VIT
+        if other:
+            backbones.skeleton(own.backbone)
+        if other or overrides.methods or "dim" in overrides.protocol:  # the suite's own settings go together
             entry.check_build(own.backbone, min(len(split.train) for split in chosen), own.dim,
                               *typed_settings(entry, settings, base))
         made.append((name, settings, base, own, weights.identify(own.backbone, weights_file)))
@@ -108,9 +106,9 @@ def plan(ladder: Ladder, index_hash: str, names: Iterable[str], *, protocol: str
 
 
 def _check(protocol: Protocol, entry: methods.Entry) -> None:
-    """Make what a worker makes by name, so that a wrong name is an error now and not in every cell."""
+    """Look up what a worker makes by name, so that a wrong name is an error now and not in every cell."""
     protocol.transform()
-    batches.create(protocol.batches or entry.batches, torch.zeros(1), protocol.batch_size, distance=frechet_distance)
+    batches.check(protocol.batches or entry.batches)
 
 
 def _settings(entry: methods.Entry, dataset: str, protocol: str, overrides: Overrides,

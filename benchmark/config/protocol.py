@@ -181,7 +181,7 @@ def settings_of(name: str, entry: Entry) -> dict[str, Any]:
     ({}, {'temperature': 0.1})
     """
     tables = _tables(path_of(name))
-    known = {field.name for field in dataclasses.fields(entry.cls.Settings)}  # type: ignore[attr-defined]
+    known = {field.name for field in dataclasses.fields(entry.declared.Settings)}  # type: ignore[attr-defined]
     tagged = {key: line for tag in (entry.family, *entry.tags)
               for key, line in tables.get((SETTINGS, tag), {}).items() if key in known}
     own = tables.get((SETTINGS, entry.name.partition(":")[0]), {})

@@ -36,7 +36,7 @@ def in_multiples(entry: Entry, settings: Mapping[str, Any], base_settings: Mappi
     """
     both = dict(settings), dict(base_settings)
     for one, values in zip((entry, entry.base), both):
-        known = {} if one is None else {field.name for field in dataclasses.fields(one.cls.Settings)}  # type: ignore[attr-defined]
+        known = {} if one is None else {field.name for field in dataclasses.fields(one.declared.Settings)}  # type: ignore[attr-defined]
         for key in RATED:
             if f"{key}_lr" in values and f"{key}_rate" in known:
                 values[f"{key}_rate"] = float(f"{values.pop(f'{key}_lr') / (lr or 1.0):.12g}")

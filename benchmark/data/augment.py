@@ -9,13 +9,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from benchmark.utils.errors import UserError, near
+
+if TYPE_CHECKING:  # a plan looks at transforms, and does without torch
+    import torch
+    from torch import Tensor
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -117,6 +119,8 @@ class Crops:
 
 def uniforms(count: int, generator: torch.Generator) -> Tensor:
     """Everything random about `count` images: a row of uniform numbers for each."""
+    import torch
+
     return torch.rand((count, DRAWS), generator=generator, dtype=torch.float64)
 
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,10 +18,12 @@ from benchmark.datasets import DatasetIndex
 from benchmark.utils import provenance
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
-from reports.selection import Known
 from splits import croissant, pinning
 from splits.manifest import Ladder, Split
 from splits.pinning import Pinned
+
+if TYPE_CHECKING:  # brings pandas along
+    from reports.selection import Known
 
 SHOWN = 20
 """Lines that tell what differs; the rest is counted."""

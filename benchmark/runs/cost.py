@@ -16,7 +16,7 @@ import methods
 from benchmark.config.protocol import FIELDS, Protocol
 from benchmark.config.spec import RunSpec
 from benchmark.data import weights
-from benchmark.training import compiling
+from benchmark.training import compile_when
 from reports import records
 from reports.storage.text import duration
 from splits.manifest import HELD_OUT
@@ -134,11 +134,8 @@ def measured(runs: Path, calibration: Path | None = None) -> list[Measured]:
 
 
 def _rows(folder: Path) -> list[dict[str, Any]]:
-    frame = records.scan(folder)[0]
-    needed = ["cost:seconds", "cost:train_seconds", "cost:images_per_second", "cost:peak_memory_bytes"]
-    if frame.empty or not set(needed) <= set(frame.columns):
-        return []
-    return [{str(key): value for key, value in row.items()} for row in frame.dropna(subset=needed).to_dict("records")]
+    needed = ("cost:seconds", "cost:train_seconds", "cost:images_per_second", "cost:peak_memory_bytes")
+    return [row for row in records.rows(folder)[0] if all(row.get(key) is not None for key in needed)]
 
 
 def _measure(row: dict[str, Any], last: dict[str, float] | None = None) -> Measured | None:
@@ -185,7 +182,7 @@ def network(protocol: Protocol) -> tuple[Any, ...]:
 def compile_of(protocol: Protocol, train_images: int) -> str:
     """How a run makes its network fast on a GPU, where `auto` goes by its length."""
     steps = (protocol.epochs - protocol.warmup) * steps_an_epoch(protocol, train_images)
-    return compiling.wanted(protocol.compile, steps)
+    return compile_when.wanted(protocol.compile, steps)
 
 
 def images_used(protocol: Protocol, train_images: int, train_classes: int) -> int:

@@ -12,7 +12,7 @@ from benchmark.data.task import Task
 from benchmark.runs.scoring import Score
 from benchmark.utils import provenance
 from benchmark.utils.files import whole
-from methods import catalogue
+from methods import code as source_code
 from reports import records
 from reports.storage import queries
 from splits.manifest import Ladder, Split
@@ -51,7 +51,7 @@ def _overrides(facts: dict[str, Any]) -> dict[str, Any]:
 
 def _code(facts: dict[str, Any]) -> dict[str, str]:
     """Of one of the suite's own methods the hash of its files, by which a later change of them is told."""
-    code = catalogue.source_hash(facts["method"]["name"])
+    code = source_code.source_hash(facts["method"]["name"])
     return {"code": code} if code else {}
 
 

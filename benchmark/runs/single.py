@@ -50,7 +50,8 @@ def run(method: str, dataset: str, split: int | str = "default", *, seed: int = 
     for line in matrix.skipped:
         raise UserError(line)
     (job,) = [job for job in matrix.jobs if job.spec.seed == seed]
-    unknown = entry.cls.__module__.partition(".")[0] != "methods" and not job.spec.code  # typed in, as in a notebook
+    # typed in, as in a notebook
+    unknown = entry.declared.__module__.partition(".")[0] != "methods" and not job.spec.code
     if redo or unknown:
         status.keep_before(job.folder)
     device = ladders.best_device(device)

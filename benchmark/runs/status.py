@@ -21,7 +21,7 @@ from benchmark.utils.errors import UserError
 from benchmark.utils.files import write_json
 from benchmark.utils.terminal import columns
 from benchmark.utils.workspace import Workspace
-from methods import catalogue
+from methods import code as source_code
 from reports import ReportError, records
 from reports.storage.migration import IncompatibleRecord
 from reports.storage.text import duration, one_line
@@ -223,9 +223,9 @@ def code_changes(cells: Iterable[Cell]) -> list[str]:
     A record tells the hash of the files or, if it is older, the commit they were of.
     """
     counts: Counter[tuple[str, str, str]] = Counter()
-    own = cache(lambda method: {path.relative_to(catalogue.FOLDER.parent).as_posix()
-                                for path in catalogue.files_of(method)})
-    code = cache(catalogue.source_hash)
+    own = cache(lambda method: {path.relative_to(source_code.FOLDER.parent).as_posix()
+                                for path in source_code.files_of(method)})
+    code = cache(source_code.source_hash)
     for cell in cells:
         spec, state = cell.spec, cell.state
         if state.kind == "done" and not spec.code and code(spec.method):

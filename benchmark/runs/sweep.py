@@ -14,7 +14,7 @@ import click
 from benchmark.config.study import Study
 from benchmark.data import weights
 from benchmark.data.store import open_store
-from benchmark.runs import cost, executors, recording, status
+from benchmark.runs import cost, executors, status
 from benchmark.runs.job import Job, Resources, SweepOptions, SweepResult
 from benchmark.runs.matrix import Matrix, gather
 from benchmark.runs.progress import Progress
@@ -30,7 +30,7 @@ FEW = 3
 
 def show(study: Study, options: SweepOptions, echo: Echo = click.echo) -> None:
     """Print the matrix of a study with its states, and what the rest of it will cost."""
-    executors.get(options.executor)
+    executors.check(options.executor)
     matrix, resources, workspace = gather(study, options), options.resources, options.workspace
     cells = [status.Cell(job.spec, job.folder, matrix.states[job.spec.identity], "") for job in matrix.jobs]
     echo(status.table(cells))
@@ -85,7 +85,7 @@ def _images_used(job: Job, matrix: Matrix) -> int:
 
 
 def _devices(resources: Resources) -> list[str]:
-    from benchmark.runs.executors.local import devices
+    from benchmark.runs.executors.gpus import devices
 
     return devices(resources)
 
@@ -186,6 +186,8 @@ def run(study: Study, options: SweepOptions, echo: Echo = click.echo) -> SweepRe
 
 def _refresh(matrix: Matrix, echo: Echo) -> None:
     """Update the split in finished records to the ladder as it is now: same classes, but distances may have changed."""
+    from benchmark.runs import recording  # brings torch along, which a plan does not need
+
     stale = [job for job in matrix.of("done") if recording.refresh(job.folder, matrix.ladders[job.spec.dataset])]
     if stale:
         echo(f"{len(stale)} finished runs are of an older ladder, and the new one has their rung too: their records "

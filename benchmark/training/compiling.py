@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from benchmark.config.protocol import Protocol
 from benchmark.training import precision
+from benchmark.training.compile_when import wanted
 from benchmark.training.distributed import Gathered, World
 from benchmark.training.folding import folded
 from benchmark.training.micro_batch import ALONE, InPieces
@@ -19,10 +20,6 @@ from methods.backbones import Backbone
 
 log = logging.getLogger(__name__)
 
-WORTHWHILE = 1000
-"""Steps that a run must still have ahead: compiling takes up to a minute, and a step saves some ten milliseconds."""
-RECORDABLE = 30
-"""Steps that a run must have ahead for CUDA graphs without a compiler: recording them takes about a second."""
 GRAPHED = 256 * 224 ** 2
 """Pixels a step up to which CUDA graphs pay: beyond, the GPU is busy longer than launching its kernels takes."""
 TRIAL = 3
@@ -119,17 +116,6 @@ class _Plain(nn.Module):
 
     def forward(self, images: Tensor) -> object:
         return type(self.backbone).forward(self.backbone, images, self.local)
-
-
-def wanted(compile_: str, steps: int) -> str:
-    """yes, graphs or no: what a protocol's `compile` asks for on a GPU, where `auto` goes by the steps ahead.
-
-    >>> wanted("auto", 10), wanted("auto", 100), wanted("auto", 10_000), wanted("graphs", 10_000)
-    ('no', 'graphs', 'yes', 'graphs')
-    """
-    if compile_ != "auto":
-        return compile_
-    return "yes" if steps >= WORTHWHILE else "graphs" if steps >= RECORDABLE else "no"
 
 
 def kind_of(protocol: Protocol, method: Method, device: str) -> Kind:

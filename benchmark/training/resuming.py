@@ -12,7 +12,7 @@ from torch import Tensor
 
 from benchmark.training import checkpoint
 from methods import Method
-from methods.samplers.batches import BatchSampler
+from methods.samplers.by_label import BatchSampler
 
 
 @dataclass

@@ -32,7 +32,7 @@ from benchmark.training.resuming import History, resume
 from benchmark.utils.errors import UserError
 from benchmark.utils.phases import Phases
 from methods import Method
-from methods.samplers.batches import BatchSampler
+from methods.samplers.by_label import BatchSampler
 
 Evaluate = Callable[[Method], dict[str, Any]]
 """Measures of the method as it is now, by side: {'test': {...}, 'validation': {...}}."""

@@ -1,4 +1,4 @@
-"""The processor cores of this machine, and the memory that a process took."""
+"""The processor cores of this machine, whether it may have a GPU, and the memory that a process took."""
 
 from __future__ import annotations
 
@@ -9,6 +9,17 @@ import sys
 def cores() -> int:
     """The processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+GPU_FILES = ("nvidia", "nvhost", "nvmap", "dxg", "kfd")
+"""How the device files of GPUs begin that torch can use: NVIDIA's, of a Jetson, of Windows' Linux, AMD's."""
+
+
+def may_have_gpu() -> bool:
+    """False where a GPU would show among the device files and none does."""
+    if not sys.platform.startswith("linux"):
+        return True
+    return any(name.startswith(GPU_FILES) for name in os.listdir("/dev"))
 
 
 def peak_memory() -> int:

@@ -13,45 +13,7 @@ from methods.backbones import names
 from methods.backbones.convolutions import Padded3x3, replace_strided_depthwise
 from methods.backbones.resnet_v1 import NAME as RESNET_V1
 from methods.backbones.resnet_v1 import check_layout, resnet50_v1
-from methods.method import MethodError, near
-
-TIMM = {
-    "efficientnet_lite0": "tf_efficientnet_lite0.in1k",
-    "efficientnet_lite1": "tf_efficientnet_lite1.in1k",
-    "efficientnet_lite2": "tf_efficientnet_lite2.in1k",
-    "efficientnet_b0": "efficientnet_b0.ra_in1k",
-    "resnet18": "resnet18.tv_in1k",
-    "resnet50": "resnet50.tv_in1k",
-    "resnet101": "resnet101.tv_in1k",
-    "vit_small": "vit_small_patch16_224.augreg_in21k_ft_in1k",
-    "vit_base": "vit_base_patch16_224.augreg_in21k_ft_in1k",
-    "vit_large": "vit_large_patch16_224.augreg_in21k_ft_in1k",
-    "deit_small": "deit_small_patch16_224.fb_in1k",
-}
-"""Short names of the papers' backbones and the timm models they stand for; any other timm name works as it is."""
-
-OWN = ("conv4", "googlenet", "bninception", "mit_b1", "mit_b2", "resnet50_v1")
-"""Backbones that timm lacks: GoogLeNet is torchvision's, `resnet50_v1` timm's with other strides, the rest are ours."""
-
-LISTS = {
-    "generic": ("resnet50", "resnet50.swav", "vit_base_patch32_clip_224.openai", "resnetv2_50x1_bit.goog_in21k_ft_in1k",
-                "resnetv2_50x1_bit.goog_in21k", "efficientnet_b0", "vit_small_patch14_dinov2.lvd142m"),
-    "capacity": ("resnet18", "resnet50", "resnet101", "bninception"),
-    "foundation": (
-        *(f"vit_{size}_patch14_dinov2.lvd142m" for size in ("small", "base", "large")),
-        *(f"vit_{size}_patch16_dinov3.lvd1689m" for size in ("small", "base", "large")),
-        "vit_base_patch16_siglip_224.v2_webli", "vit_large_patch16_siglip_256.v2_webli",
-        "vit_base_patch32_clip_224.openai", "vit_base_patch16_clip_224.openai", "vit_large_patch14_clip_224.openai",
-        "vit_base_patch16_clip_224.laion2b", "vit_pe_core_base_patch16_224.fb", "vit_pe_core_large_patch14_336.fb",
-        "vit_base_patch16_224.mae", "vit_large_patch16_224.mae", "convnext_base.fb_in1k", "convnext_base.fb_in22k",
-        "convnext_base.dinov3_lvd1689m", "eva02_small_patch14_224.mim_in22k", "eva02_base_patch14_224.mim_in22k",
-        "eva02_large_patch14_224.mim_m38m", "eva02_base_patch16_clip_224.merged2b", "resnetv2_50x1_bit.goog_in21k",
-        "resnet50", "resnet50.tv2_in1k", "resnet50.a1_in1k", "resnet50.fb_swsl_ig1b_ft_in1k", "resnet50_v1",
-        "efficientnet_lite0", "efficientnet_lite1", "efficientnet_lite2"),
-}
-"""Backbones that are run together: the generic representations of ooDML's figure 6 (its BiT is timm's BiT-M, with and
-without ImageNet-1k after ImageNet-21k) with DINOv2 added, networks of different capacity, and those whose frozen
-features are compared."""
+from methods.settings import MethodError, near
 
 UNTAGGED = ("resnet50.swav",)
 """timm networks with weights that timm does not carry: the authors' files, given as a file."""
@@ -115,7 +77,7 @@ class Backbone(nn.Module):
     def facts(self) -> dict[str, Any]:
         """What tables say of it: parameters, width and pooling of its features, the images behind timm's weights."""
         network, label, _ = names.parse(self.name)
-        usual = ("ImageNet-1k",) if network in OWN[1:] else names.pretraining(TIMM.get(network, network))
+        usual = ("ImageNet-1k",) if network in names.OWN[1:] else names.pretraining(names.TIMM.get(network, network))
         sets = () if label else usual
         return {"parameters": sum(p.numel() for p in self.network.parameters()), "dim": self.dim,
                 "pooling": self.pooling or names.own_pooling(self.network), "pretraining": list(sets)}
@@ -227,7 +189,7 @@ def create(name: str, *, frozen_norm: bool | str = True) -> Backbone:
     512
     """
     network, _, pooling = names.parse(name)
-    made = _own(network, frozen_norm) if network in OWN else _of_timm(network, frozen_norm)
+    made = _own(network, frozen_norm) if network in names.OWN else _of_timm(network, frozen_norm)
     made.name = name
     return made.pooled_as(pooling)
 
@@ -235,10 +197,10 @@ def create(name: str, *, frozen_norm: bool | str = True) -> Backbone:
 def _of_timm(name: str, frozen_norm: bool | str) -> Backbone:
     import timm
 
-    tag = TIMM.get(name, name)
+    tag = names.TIMM.get(name, name)
     arch, _, weights = tag.partition(".")
     if not timm.is_model(arch):
-        known = [*TIMM, *OWN, *timm.list_models()]
+        known = [*names.TIMM, *names.OWN, *timm.list_models()]
         raise MethodError(f"unknown backbone '{name}'{near(name, known)}; timm.list_models() names all")
     tagged = timm.list_models(f"{arch}.*", pretrained=True)
     if weights and tag not in tagged and tag not in UNTAGGED:
@@ -271,19 +233,3 @@ class Unfilled(TorchFunctionMode):
         if func.__name__ in ("uniform_", "normal_", "fill_", "zero_", "erfinv_", "mul_", "add_", "clamp_"):
             return args[0] if args else kwargs["tensor"]
         return func(*args, **(kwargs or {}))
-
-
-def select(text: str) -> list[str]:
-    """The backbones of a comma-separated list of names and of the lists in `LISTS`.
-
-    >>> select("capacity,vit_small")
-    ['resnet18', 'resnet50', 'resnet101', 'bninception', 'vit_small']
-    """
-    chosen: dict[str, None] = {}
-    for part in filter(None, (p.strip() for p in text.split(","))):
-        if part not in LISTS:
-            skeleton(part)  # a name that is none is an error now
-        chosen |= dict.fromkeys(LISTS.get(part, (part,)))
-    if not chosen:
-        raise MethodError(f"'{text}' names no backbone; there are the lists {', '.join(LISTS)} and any timm name")
-    return list(chosen)

@@ -7,12 +7,35 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import torch
-from torch import Tensor
+from methods.settings import MethodError, near
 
-from methods.method import MethodError, near
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+TIMM = {
+    "efficientnet_lite0": "tf_efficientnet_lite0.in1k",
+    "efficientnet_lite1": "tf_efficientnet_lite1.in1k",
+    "efficientnet_lite2": "tf_efficientnet_lite2.in1k",
+    "efficientnet_b0": "efficientnet_b0.ra_in1k",
+    "resnet18": "resnet18.tv_in1k",
+    "resnet50": "resnet50.tv_in1k",
+    "resnet101": "resnet101.tv_in1k",
+    "vit_small": "vit_small_patch16_224.augreg_in21k_ft_in1k",
+    "vit_base": "vit_base_patch16_224.augreg_in21k_ft_in1k",
+    "vit_large": "vit_large_patch16_224.augreg_in21k_ft_in1k",
+    "deit_small": "deit_small_patch16_224.fb_in1k",
+}
+"""Short names of the papers' backbones and the timm models they stand for; any other timm name works as it is."""
+
+OWN = ("conv4", "googlenet", "bninception", "mit_b1", "mit_b2", "resnet50_v1")
+"""Backbones that timm lacks: GoogLeNet is torchvision's, `resnet50_v1` timm's with other strides, the rest are ours."""
+
+NOT_VIT = frozenset({"conv4", "googlenet", "bninception", "resnet50_v1", "resnet18", "resnet50", "resnet101",
+                     "efficientnet_b0", "efficientnet_lite0", "efficientnet_lite1", "efficientnet_lite2", "mit_b1",
+                     "mit_b2"})
+"""Networks that are known, without making them, to have a last map and to be no plain vision transformer."""
 
 POOLINGS = ("token", "mean", "gem")
 OWN_POOLING = {"avg": "mean", "token": "token", "map": "attention", "max": "max", "avgmax": "mean and max"}
@@ -27,6 +50,13 @@ SETS = {
 }
 """Parts of timm's tags, and the images that they stand for. EVA-02's Merged-2B is LAION-2B and COYO-700M, its
 Merged-38M has ImageNet-21k in it; masked autoencoders without another part saw ImageNet-1k."""
+
+
+class Outline(NamedTuple):
+    """What is known of one of NOT_VIT by its name: it has a last map, and no blocks to adapt."""
+
+    name: str
+    local_dim: int = 0
 
 
 class Name(NamedTuple):
@@ -78,13 +108,13 @@ def pool(places: Tensor, maps: Tensor, pooling: str, power: float = 3.0) -> Tens
     return places.clamp(min=1e-6).pow(power).mean(1).pow(1 / power)
 
 
-def check_pooling(name: str, pooling: str, network: torch.nn.Module) -> None:
+def check_pooling(name: str, pooling: str, network: nn.Module) -> None:
     """A MethodError where a network has no class token to take."""
     if pooling == "token" and not getattr(network, "num_prefix_tokens", 0):
         raise MethodError(f"backbone '{name}': the network has no class token; take @mean or @gem")
 
 
-def own_pooling(network: torch.nn.Module) -> str:
+def own_pooling(network: nn.Module) -> str:
     """How a network pools by itself, as far as it says."""
     kind = getattr(network, "global_pool", None) or getattr(getattr(network, "head", None), "global_pool", "")
     kind = kind if isinstance(kind, str) else getattr(kind, "pool_type", "")

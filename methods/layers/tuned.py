@@ -55,12 +55,13 @@ class TunedTransformer(Tuned):
 
     @classmethod
     def misfit(cls, backbone: nn.Module) -> str:
-        from timm.models.vision_transformer import VisionTransformer
-
         network = getattr(backbone, "network", backbone)
-        if isinstance(network, VisionTransformer) and all(hasattr(block, "mlp") and hasattr(block.attn, "qkv")
-                                                          for block in network.blocks):
-            return ""
+        if hasattr(network, "blocks"):
+            from timm.models.vision_transformer import VisionTransformer
+
+            if isinstance(network, VisionTransformer) and all(hasattr(block, "mlp") and hasattr(block.attn, "qkv")
+                                                              for block in network.blocks):
+                return ""
         name = getattr(backbone, "name", type(backbone).__name__)
         return f"it adapts the blocks of a plain vision transformer, which {name} is not; take --backbone vit_small"
 

@@ -5,15 +5,28 @@
 
 from __future__ import annotations
 
-from torch import Tensor
+from typing import TYPE_CHECKING
 
-from methods.method import MethodError, near
-from methods.samplers.by_embedding import Coreset, Distance, Matching, match_distances, match_frechet
-from methods.samplers.by_label import BatchSampler, RandomWithPair, SamplesPerClass, Shuffled
+from methods.settings import MethodError, near
 
-__all__ = ["NAMES", "BatchSampler", "create"]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from methods.samplers.by_embedding import Distance
+    from methods.samplers.by_label import BatchSampler
 
 NAMES = ("spc-2", "spc-4", "spc-8", "spc-r", "random", "gc", "ddm", "frd")
+
+
+def check(name: str) -> None:
+    """A MethodError if there is no sampler of this name; without torch."""
+    if name not in NAMES and not _per_class(name):
+        raise MethodError(f"unknown batch sampler '{name}'{near(name, NAMES)}; there are {', '.join(NAMES)}")
+
+
+def _per_class(name: str) -> int:
+    """The N of `spc-N`; 0 for other names."""
+    return int(name[4:]) if name.startswith("spc-") and name[4:].isdigit() else 0
 
 
 def create(name: str, labels: Tensor, batch_size: int, *, distance: Distance | None = None) -> BatchSampler:
@@ -26,18 +39,20 @@ def create(name: str, labels: Tensor, batch_size: int, *, distance: Distance | N
     >>> [len(batch) for batch in sampler.epoch(torch.Generator().manual_seed(0))]
     [4]
     """
+    from methods.samplers.by_embedding import Coreset, Matching, match_distances, match_frechet
+    from methods.samplers.by_label import RandomWithPair, SamplesPerClass, Shuffled
+
+    check(name)
     if name == "random":
         return Shuffled(labels, batch_size)
     if name == "spc-r":
         return RandomWithPair(labels, batch_size)
-    if name.startswith("spc-") and name[4:].isdigit() and int(name[4:]) > 0:
-        return SamplesPerClass(labels, batch_size, int(name[4:]))
+    if _per_class(name):
+        return SamplesPerClass(labels, batch_size, _per_class(name))
     if name == "gc":
         return Coreset(labels, batch_size)
     if name == "ddm":
         return Matching(labels, batch_size, match_distances)
-    if name == "frd":
-        if distance is None:
-            raise MethodError("the batch sampler 'frd' needs a Fréchet distance: pass distance=frechet_distance")
-        return Matching(labels, batch_size, match_frechet(distance))
-    raise MethodError(f"unknown batch sampler '{name}'{near(name, NAMES)}; there are {', '.join(NAMES)}")
+    if distance is None:
+        raise MethodError("the batch sampler 'frd' needs a Fréchet distance: pass distance=frechet_distance")
+    return Matching(labels, batch_size, match_frechet(distance))

@@ -13,8 +13,13 @@ from benchmark.utils.errors import UserError, near
 NAMES = ("local", "ray", "slurm")
 
 
-def get(name: str) -> Any:
-    """The executor of this name."""
+def check(name: str) -> None:
+    """A UserError if there is no executor of this name."""
     if name not in NAMES:
         raise UserError(f"unknown executor '{name}'{near(name, NAMES)}; there are {', '.join(NAMES)}")
+
+
+def get(name: str) -> Any:
+    """The executor of this name."""
+    check(name)
     return importlib.import_module(f"benchmark.runs.executors.{name}")

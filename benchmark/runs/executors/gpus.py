@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 from typing import Any
 
 from benchmark.runs.job import Resources
 from benchmark.utils.errors import UserError
-from benchmark.utils.processors import cores
+from benchmark.utils.processors import cores, may_have_gpu
 
 MOST = 8
 """Runs at a time on one GPU."""
@@ -21,15 +22,22 @@ PROCESS = 1e9
 """Bytes of GPU memory that a process takes beside its tensors."""
 
 
+def gpus() -> int:
+    """How many GPUs torch can use; where the system has none of their device files, it is not imported to ask."""
+    if "torch" not in sys.modules and not may_have_gpu():
+        return 0
+    import torch
+
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0
+
+
 def devices(resources: Resources) -> list[str]:
     """The device of each worker: every GPU `per_gpu` times, else the CPU `jobs` times (default: cores, at most 4).
 
     Under `--per-gpu auto` these are the most that there may be (`Sharing` lets them in).
     Where a run has several GPUs, the first of each of its groups.
     """
-    import torch
-
-    count, each = torch.cuda.device_count() if torch.cuda.is_available() else 0, resources.gpus_per_run
+    count, each = gpus(), resources.gpus_per_run
     if each > 1 and resources.per_gpu != 1:
         raise UserError("--gpus-per-run and --per-gpu exclude each other: a run has several GPUs or a GPU several runs")
     if each > 1 and each > count:

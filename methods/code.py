@@ -1,0 +1,63 @@
+"""The source of a method, and its hash: by it a run knows whether the code that made it is still the same."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from pathlib import Path
+
+from methods.registry import get, ours
+from methods.settings import MethodError
+from methods.sources import FOLDER, sources
+
+SHARED = ("__init__", "method", "settings", "entry", "registry", "declared", "sources", "code")
+"""Files that are part of every method, and of none."""
+
+
+def files_of(name: str) -> dict[Path, str]:
+    """The files of one of the suite's own methods, of its base and of what they import here, with hashes of each.
+
+    Empty for a plug-in's method. What all methods share, the register and the base classes, does not count.
+
+    >>> sorted(path.relative_to(FOLDER).as_posix() for path in files_of("margin"))
+    ['margin.py', 'parts/__init__.py', 'parts/distances.py', 'parts/miners.py', 'parts/ranked.py']
+    """
+    shared = dict.fromkeys((FOLDER / f"{stem}.py" for stem in SHARED), "")
+    files = dict(shared)
+    try:
+        entry = get(name)
+    except MethodError:
+        return {}
+    for part in (entry, entry.base) if ours(entry) else ():
+        if part is not None and ours(part):
+            sources(FOLDER / f"{part.declared.__module__.rpartition('.')[2]}.py", FOLDER.parent, files)
+    return {path: content for path, content in files.items() if path not in shared}
+
+
+def source_hash(name: str) -> str:
+    """SHA-256 over `files_of` a method; empty where there are none."""
+    files = files_of(name)
+    return hashlib.sha256("\n".join(sorted(files.values())).encode()).hexdigest() if files else ""
+
+
+def _home(module: str, file: Path) -> Path:
+    """The folder that a plug-in's absolute imports begin at: beside the file, or beside the package that it is in."""
+    return file.parents[module.count(".") + (file.stem == "__init__")]
+
+
+def code_of(name: str) -> str:
+    """SHA-256 of the source of a plug-in's method and of what it imports from beside it; empty for the suite's own.
+
+    >>> code_of("margin")
+    ''
+    """
+    entry = get(name)
+    files: dict[Path, str] = {}
+    for part in (entry, entry.base):
+        module = "methods" if part is None or ours(part) else part.declared.__module__
+        file = getattr(sys.modules.get(module), "__file__", None)
+        if file and module != "methods":
+            sources(Path(file), _home(module, Path(file)), files, packages=True)
+    # the suite itself may lie beside a plug-in, and is none
+    hashes = sorted(content for file, content in files.items() if FOLDER not in file.parents)
+    return hashlib.sha256("\n".join(hashes).encode()).hexdigest() if hashes else ""
