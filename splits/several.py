@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 Found = TypeVar("Found")
 AT_ONCE = 4
+"""Eigenvalues of a 2048 x 2048 matrix are many small steps, between which a GPU waits."""
 
 
 def each(work: Iterable[Callable[[], Found]], device: str | None) -> Iterator[Found]:

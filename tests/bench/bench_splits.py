@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 import scipy.linalg
 
+from benchmark import datasets
 from benchmark.utils.processors import peak_memory
+from benchmark.utils.workspace import Workspace
 from splits.frechet import Moments, frd_class_means_released, frechet_distance
 from splits.ladder import build_ladder
 from tests.bench import Row, seconds
@@ -66,6 +71,7 @@ def measure(device: str) -> Iterator[Row]:
     yield from one_distance(device)
     yield from cub_ladder(device)
     yield from sop_ladder(device)
+    yield from command(device)
 
 
 def one_distance(device: str) -> Iterator[Row]:
@@ -119,6 +125,26 @@ def cub_ladder(device: str, iterations: int = 54) -> Iterator[Row]:
     again = once(lambda: by_sqrtm(*(a for h in halves for a in (h.mean(axis=0), np.cov(h.T)))))
     yield Row(f"CUB-size ladder, {iterations} iterations (from {few})", ours, again * (iterations + 1),
               "means, np.cov and sqrtm each time", 6)
+
+
+def command(device: str) -> Iterator[Row]:
+    """`oodml splits build` as a user has it, nothing cached: wall seconds from the images on disk to the manifest.
+
+    On a GPU of the photographs in OODML_DATA; those of glyphs-mini, few and drawn, cost little more than the imports.
+    """
+    data = Workspace.at().data
+    photographs = {"cub": 20, "cars": 30} if device != "cpu" else {}
+    for name, aim in {**{name: aim for name, aim in photographs.items() if datasets.present(name, data)},
+                      "glyphs-mini": None}.items():
+        he = Path(os.environ.get("OODML_WEIGHTS", "")) / "resnet50_v1.pth"
+        backbone = ["--backbone", "resnet50_v1"] if aim and he.is_file() else []
+        with tempfile.TemporaryDirectory() as work:
+            start = time.perf_counter()
+            subprocess.run([sys.executable, "-m", "oodml", "splits", "build", "--dataset", name, "--device", device,
+                            "--work", work, "--data", str(data), *backbone], capture_output=True, check=True)
+        took = time.perf_counter() - start
+        yield Row(f"oodml splits build --dataset {name}", took, aim, f"the aim of {aim} s" if aim else "wall",
+                  1 if aim else None)
 
 
 def sop_ladder(device: str) -> Iterator[Row]:
