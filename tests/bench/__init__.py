@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -42,3 +43,9 @@ def seconds(work: Callable[[], object], repeats: int = 3, device: str = "cpu") -
             torch.cuda.synchronize()
         best = min(best, clock() - start)
     return best
+
+
+def cpu_of_children() -> float:
+    """CPU seconds of the processes that this one started and that have ended."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return children.ru_utime + children.ru_stime

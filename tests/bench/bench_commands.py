@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -11,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests import tiny_sweep
-from tests.bench import Row
+from tests.bench import Row, cpu_of_children
 from tests.sample_records import STRENGTH, write_sample
 
 AIMS = {"status": 1.0, "methods": 1.0, "protocols": 1.0, "studies": 1.0, "datasets": 1.0, "splits show": 1.0,
@@ -39,13 +38,8 @@ def _seconds(*words: str) -> float:
     """The least CPU seconds of three processes."""
     used = []
     for _ in range(3):
-        before = _cpu()
+        before = cpu_of_children()
         subprocess.run([sys.executable, *words], check=True, capture_output=True,
                        env={**os.environ, "OMP_NUM_THREADS": "1"})
-        used.append(_cpu() - before)
+        used.append(cpu_of_children() - before)
     return min(used)
-
-
-def _cpu() -> float:
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return children.ru_utime + children.ru_stime
