@@ -102,10 +102,7 @@ def write_failure(folder: Path, cause: dict[str, Any]) -> Path:
 
 def _load(path: Path) -> Any:
     try:
-        if not os.path.isfile(path):  # a named pipe would be waited for
-            raise OSError("no plain file")
-        with open(path, "rb") as file:
-            return from_json(file.read())
+        return from_json(paths.content(path))
     except (ValueError, OSError) as error:
         raise ReportError(f"{path} is damaged ({error}); delete it and run again") from None
 
@@ -217,7 +214,7 @@ def _failure(folder: Path, root: Path, cause: dict[str, Any], state: str) -> dic
 def _packed_failures(path: Path) -> list[dict[str, Any]]:
     """The lines of `failures.jsonl`; a ReportError where one is not that."""
     rows = []
-    for number, line in enumerate(path.read_bytes().splitlines() if path.is_file() else (), 1):
+    for number, line in enumerate(paths.content(path).splitlines(), 1):
         try:
             row = from_json(line)
             if not isinstance(row, dict) or not all(isinstance(row.get(key), str | None) for key in FAILURE_FACTS):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator
 from html import escape
 from pathlib import Path
@@ -26,7 +27,11 @@ def outcomes(runs: pd.DataFrame) -> pd.DataFrame:
         path = Path(run["path"]) / queries.NAME
         if not path.is_file():
             continue
-        kept = queries.load(path)
+        try:
+            kept = queries.load(path)
+        except ReportError as error:
+            warnings.warn(f"left out: {error}", stacklevel=2)
+            continue
         named = kept.labels if kept.classes is None else kept.classes[kept.labels]
         columns: dict[str, Any] = {key: run[key] for key in OUTCOMES}
         columns |= {"query": range(len(kept.labels)), "class": [str(name) for name in named], "counted": kept.counted,

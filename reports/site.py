@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from reports import packing
+from reports import ReportError, packing
 from reports.analysis import standings, views
 from reports.analysis.progress import StudyProgress
 from reports.analysis.results import Results
@@ -22,6 +22,7 @@ from reports.html import method_pages, pages, paper_pages, study_pages
 from reports.html.extras import Extras, damaged
 from reports.html.rendering import Site
 from reports.storage import paths
+from reports.storage.text import from_json
 from reports.tables import formats
 
 _LIST = ".oodml-site.json"
@@ -101,16 +102,18 @@ def _write(files: dict[str, str | bytes], out: Path) -> Path:
     out.mkdir(parents=True, exist_ok=True)
     listing = out / _LIST
     try:
-        before = json.loads(listing.read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError, RecursionError):  # the first build, or a cut one: nothing is known as ours
+        before = from_json(paths.own_content(out, listing))
+    except (OSError, ValueError):  # the first build, or a cut one: nothing is known as ours
         before = []
     ours = {name for name in before if isinstance(name, str)} if isinstance(before, list) else set()
+    files = files | {_LIST: json.dumps(sorted(files), indent=0)}
     for name in sorted(ours - set(files)):
         if paths.is_own_file(out, name):  # the list may not be ours: nothing outside is deleted
             (out / name).unlink()
     for name, content in sorted(files.items()):
         path = paths.below(out, name)
+        if path.exists() and not path.is_file():
+            raise ReportError(f"{path} is no plain file; move it away, or give another folder with --out")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content.encode() if isinstance(content, str) else content)
-    listing.write_text(json.dumps(sorted(files), indent=0), encoding="utf-8")
     return out / "index.html"

@@ -17,6 +17,8 @@ import numpy as np
 from splits import SplitError
 
 SCHEMA = 1
+LARGEST = 1 << 28
+"""Bytes of a manifest that is read."""
 KINDS = ("reverse", "default", "swap", "removal", "fixed-test", "union", "imported")
 
 
@@ -197,6 +199,8 @@ def load(path: str | Path) -> Ladder:
 
     remedy = "build it anew with `oodml splits build`"
     try:
+        if Path(path).exists() and not (Path(path).is_file() and os.path.getsize(path) <= LARGEST):
+            raise SplitError(f"{path} is no plain file of at most {LARGEST:,} bytes; {remedy}")
         facts = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise SplitError(f"cannot read {path}: {error.strerror}; {remedy}") from None

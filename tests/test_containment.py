@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
@@ -25,7 +26,7 @@ from reports import ReportError, exports, packing, records, site
 from reports.analysis import progress
 from reports.analysis.results import Results
 from reports.html import extras
-from reports.storage import packed, paths
+from reports.storage import packed, paths, queries
 from reports.storage.text import one_line, printable
 from reports.tables import formats
 from reports.tables.boards import Column, Table
@@ -143,6 +144,7 @@ SHOT = {"id": 1, "image": "../../../x.png", "class": "a"}
 @pytest.mark.parametrize("changes", [
     {"files": ["../../../../../../secret"]}, {"files": ["SECRET"]}, {"files": ["image-1.png", "link.png"]},
     {"files": ["image-1.png", "inspection.json"]}, {"files": "image-1.png"}, {"galleries": {}}, {"lead": 3},
+    {"lead": "\ud800"}, {"files": ["image-1.png", "huge.png"]},
     {"files": [["x"]]}, {"figures": [{"title": "a", "file": "../x.png", "caption": "c"}]}, {"files": ["pipe.png"]},
     {"galleries": [{"title": "t", "note": "", "neighbours": 1, "rows": [{"query": SHOT, "neighbours": []}]}]},
 ])
@@ -154,6 +156,8 @@ def test_an_inspection_takes_along_nothing_but_its_pictures(changes: dict[str, A
     runs, home = inspected(tmp_path, **changes)
     (home / "link.png").symlink_to(secret)
     os.mkfifo(home / "pipe.png")
+    (home / "huge.png").touch()
+    os.truncate(home / "huge.png", 1 << 40)
     with pytest.raises(ReportError, match="inspect"):
         extras.read_inspection(home / "inspection.json")
     (row,) = extras.damaged(records.scan(runs)[0]).to_dict("records")
@@ -197,13 +201,58 @@ def test_a_site_deletes_only_its_own_pages(listing: Any, tmp_path: Path) -> None
     assert (out / "old.html").exists() is (not (isinstance(listing, list) and "old.html" in listing))
 
 
-def test_pages_are_not_written_through_links(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["index.html", ".oodml-site.json"])
+def test_pages_are_not_written_through_links_nor_into_pipes(name: str, tmp_path: Path) -> None:
     (tmp_path / "site").mkdir()
     (tmp_path / "mine").write_text("mine")
-    (tmp_path / "site" / "index.html").symlink_to(tmp_path / "mine")
+    (tmp_path / "site" / name).symlink_to(tmp_path / "mine")
     with pytest.raises(ReportError, match="does not lie below"):
         site._write({"index.html": "new"}, tmp_path / "site")
     assert (tmp_path / "mine").read_text() == "mine"
+    (tmp_path / "site" / name).unlink()
+    os.mkfifo(tmp_path / "site" / name)
+    with pytest.raises(ReportError, match="no plain file"):
+        site._write({"index.html": "new"}, tmp_path / "site")
+
+
+def test_what_lies_beside_records_is_read_only_there_and_at_a_sane_size(tmp_path: Path) -> None:
+    """Links to files elsewhere and files of a terabyte are listed as damaged; the report shows the rest."""
+    work = tmp_path / "work"
+    runs = write_sample(work / "runs", {"margin": 0.6, "s2sd": 0.7}, ("glyphs",), seeds=1)
+    outside = tmp_path / "outside.json"
+    outside.write_text('{"secret": 1}')
+    first, second, *_ = sorted(path.parent for path in runs.rglob("record.json"))
+    for folder in ("studies", "tune"):
+        (work / folder).mkdir()
+        (work / folder / "mine.json").symlink_to(outside)
+        (work / folder / "huge.json").touch()
+        os.truncate(work / folder / "huge.json", 1 << 40)
+    (first / "record.json").unlink()
+    (first / "record.json").symlink_to(outside)
+    (second / "queries.npz").write_bytes(b"PK cut")
+    (second / "classes.json").write_bytes(b"\xff[")
+    for name in ("x.runs.jsonl", "failures.jsonl"):
+        (runs / "glyphs" / name).touch()
+        os.truncate(runs / "glyphs" / name, 1 << 40)
+    board = leaderboard.collect(Workspace.at(work), [])
+    causes = "\n".join(board.lost["cause"])
+    assert len(board.lost) == 7, causes
+    assert causes.count("bytes") == 6  # four of the studies and searches, both files of a terabyte
+    assert "a link out of its folder" in causes
+    with pytest.warns(UserWarning, match=r"queries\.npz is damaged"):
+        assert packing.archive(board.results.runs)
+    assert queries.kept(second)
+    (second / "queries.npz").unlink()
+    assert not queries.kept(second)
+
+
+def test_queries_do_not_unpack_to_more_than_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.savez_compressed(tmp_path / queries.NAME, first_hit=np.zeros(10**6, np.int8), labels=np.zeros(10**6, np.int8),
+                        counted=np.zeros(125_000, np.uint8))
+    assert len(queries.load(tmp_path / queries.NAME).labels) == 10**6
+    monkeypatch.setattr(paths, "LARGEST", 10**5)
+    with pytest.raises(ReportError, match="labels unpacks to more than 100,000 bytes"):
+        queries.load(tmp_path / queries.NAME)
 
 
 def test_figures_of_a_ladder_stay_in_their_folder(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def read(folders: Iterable[Path | str], damaged: list[ReportError] | None = None
     for folder in folders:
         for path in sorted([*Path(folder).glob(f"{FOLDER}/*.json"), *Path(folder).glob(f"*/{FOLDER}/*.json")]):
             try:
-                study = _checked(from_json(path.read_bytes() if path.is_file() else b""))
+                study = _checked(from_json(paths.own_content(folder, path)))
                 studies.setdefault(study.name, study)
             except (OSError, ValueError, KeyError, TypeError) as error:
                 damage = ReportError(f"{path} is damaged ({error}); pack the study again")

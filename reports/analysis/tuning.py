@@ -15,6 +15,7 @@ from typing_extensions import TypedDict
 
 from reports import ReportError
 from reports.aggregate import spread
+from reports.storage import paths
 from reports.storage.text import from_json, one_line
 from reports.tables.boards import Column, Table
 
@@ -76,7 +77,7 @@ def _adapter() -> TypeAdapter[Any]:
 def load(path: Path) -> list[Search]:
     """The searches in one file of `oodml tune`."""
     try:
-        content = from_json(path.read_bytes() if path.is_file() else b"")
+        content = from_json(paths.own_content(path.parent.parent, path))
         if content["schema"] != SCHEMA:
             raise ReportError(f"{path} is of schema {content['schema']} and this version reads {SCHEMA}; run "
                               "`oodml tune` again")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,6 +16,7 @@ from reports import ReportError
 from reports.html.rendering import Site
 from reports.records import FAILURE_FACTS
 from reports.storage import paths
+from reports.storage.text import from_json
 
 INSPECTION = "inspect/inspection.json"
 SCHEMA = 1
@@ -122,8 +122,8 @@ def read_inspection(path: Path) -> dict[str, Any]:
     if not paths.is_own_file(path.parent.parent, INSPECTION):
         raise ReportError(f"{path} is no file of its run; {again}")
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        content = from_json(paths.content(path))
+    except (OSError, ValueError) as error:
         raise ReportError(f"{path} is damaged ({error}); {again}") from None
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         raise ReportError(f"{path} is not of schema {SCHEMA}; run `oodml inspect` again")
@@ -139,4 +139,6 @@ def read_inspection(path: Path) -> dict[str, Any]:
         whole = paths.is_plain(file) and file.endswith(_SUFFIXES) and paths.is_own_file(path.parent, file)
         if not whole or file not in content["files"]:
             raise ReportError(f"{path} names {file[:120]!r}, which is no picture beside it; {again}")
+    if sum(os.path.getsize(path.parent / file) for file in content["files"]) > paths.LARGEST:
+        raise ReportError(f"{path}: its pictures have more than {paths.LARGEST:,} bytes; {again}")
     return content

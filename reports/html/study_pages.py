@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from typing import Any
 
@@ -32,7 +31,7 @@ from reports.html.frozen_pages import untrained
 from reports.html.rendering import Site, slug
 from reports.html.threshold_pages import drift
 from reports.selection import ROW
-from reports.storage import packed, queries
+from reports.storage import queries
 from reports.tables import boards as tabular
 from reports.tables.boards import Column, Table
 from reports.tables.formats import csv_text, to_csv
@@ -145,8 +144,7 @@ def _resolution(site: Site, metric: str) -> list[dict[str, Any]]:
 
 def keeping_queries(runs: pd.DataFrame) -> int:
     """How many runs keep the results of their queries, one by one or summed by class."""
-    return sum(os.path.exists(os.path.join(run, queries.NAME)) or packed.beside(run, queries.SUMMED) is not None
-               for run in runs["path"])
+    return sum(map(queries.kept, runs["path"]))
 
 
 def structural(site: Site) -> None:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from reports import ReportError
+from reports.storage import paths
 from reports.storage.text import from_json, one_line
 
 FORMAT = 1
@@ -152,11 +153,9 @@ def read(path: Path | str) -> dict[str, Entry]:
 @lru_cache(maxsize=512)
 def _read(path: str, changed: int, size: int) -> dict[str, Entry]:
     try:
-        if not os.path.isfile(path):
-            raise ReportError("no plain file")
-        text = Path(path).read_text(encoding="utf-8")
+        text = paths.content(path).decode("utf-8")
         return {name_of(entry["record"]): entry for entry in from_text(text)}
-    except (ReportError, UnicodeDecodeError, KeyError, TypeError, RecursionError) as error:
+    except (ReportError, OSError, UnicodeDecodeError, KeyError, TypeError, RecursionError) as error:
         raise ReportError(f"{path}: {error}; take it from where it came, or pack the runs again") from None
 
 
@@ -172,10 +171,7 @@ def beside(run: Path | str, name: str) -> Any:
     if not os.path.exists(path):
         return None
     try:
-        if not os.path.isfile(path):
-            raise OSError("no plain file")
-        with open(path, "rb") as file:
-            return from_json(file.read())
+        return from_json(paths.content(path))
     except (OSError, ValueError) as error:
         raise ReportError(f"{path} is damaged ({error}); delete it and make it again") from None
 

@@ -18,6 +18,8 @@ from reports.storage.text import one_line
 
 LONGEST = 200
 """Bytes of a name: file systems take 255, and endings are added."""
+LARGEST = 1 << 28
+"""Bytes of a file that is read at once: more than ten thousand packed records, less than fills the memory."""
 _DEVICE = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\.|$)", re.IGNORECASE)
 """Names that are devices on Windows, with any ending."""
 
@@ -74,9 +76,32 @@ def _possible(path: Path) -> bool:
     return "\0" not in str(path) and str(path) == str(path).encode(errors="replace").decode()
 
 
+def content(path: Path | str) -> bytes:
+    """The bytes of a plain file; an OSError where it is none (a pipe would be waited for), too large to be ours, or a
+    link out of its folder: what comes from elsewhere must not show a file of this machine.
+    """
+    found = os.stat(path)
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError("no plain file")
+    if os.path.islink(path) and not is_own_file(*os.path.split(path)):
+        raise OSError("a link out of its folder; put the file itself there")
+    if found.st_size > LARGEST:
+        raise OSError(f"{found.st_size:,} bytes, more than the {LARGEST:,} that are read")
+    with open(path, "rb") as file:
+        return file.read(LARGEST + 1)
+
+
+def own_content(folder: Path | str, path: Path | str) -> bytes:
+    """The same of a file that lies below a folder; an OSError where a link leads out of it."""
+    if not is_own_file(folder, os.path.relpath(path, folder)):
+        raise OSError(f"no plain file of at most {LARGEST:,} bytes below {folder}")
+    return content(path)
+
+
 def is_own_file(folder: Path | str, *parts: str) -> bool:
-    """Whether a plain file (no pipe, no device) lies below a folder, not a link that leads out of it."""
+    """Whether a plain file (no pipe, no device) of a sane size lies below a folder, not a link that leads out of it."""
     try:
-        return stat.S_ISREG(os.stat(below(folder, *parts)).st_mode)
+        found = os.stat(below(folder, *parts))
+        return stat.S_ISREG(found.st_mode) and found.st_size <= LARGEST
     except (OSError, ReportError):
         return False

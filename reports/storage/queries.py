@@ -32,8 +32,8 @@ from typing import Any
 import numpy as np
 
 from reports import ReportError
-from reports.storage import packed
-from reports.storage.text import one_line
+from reports.storage import packed, paths
+from reports.storage.text import from_json, one_line
 
 NAME = "queries.npz"
 SUMMED = "classes.json"
@@ -102,7 +102,7 @@ class QueryResults:
 def load(path: Path | str) -> QueryResults:
     """The results in a `queries.npz`; a ReportError where an array is missing or does not fit the others."""
     try:
-        with zipfile.ZipFile(path) as file:
+        with zipfile.ZipFile(io.BytesIO(paths.content(path))) as file:
             there = {name.removesuffix(".npy") for name in file.namelist()}
             labels, first_hit = _array(file, "labels").astype(np.int64), _array(file, "first_hit").astype(np.int64)
             counted = np.unpackbits(_array(file, "counted"), count=len(labels)).astype(bool)
@@ -176,7 +176,7 @@ class Reader:
         path = os.path.join(folder, NAME)
         found: dict[str, ByClass] = {}
         try:
-            with zipfile.ZipFile(path) as file:
+            with zipfile.ZipFile(io.BytesIO(paths.content(path))) as file:
                 names = set(file.namelist())
                 for metric in self.ranks:
                     outcomes = self._outcomes(file, names, metric, "")
@@ -280,8 +280,15 @@ def _shared_arrays(path: str, name: str) -> tuple[np.ndarray, np.ndarray, np.nda
 
 @lru_cache(maxsize=16)
 def _sides(path: str) -> dict[str, Any]:
-    with open(path, encoding="utf-8") as file:
-        return json.load(file)
+    return from_json(paths.content(path))
+
+
+def kept(run: Path | str) -> bool:
+    """Whether a run kept the results of its queries, one by one or summed by class."""
+    try:
+        return os.path.exists(os.path.join(run, NAME)) or packed.beside(run, SUMMED) is not None
+    except ReportError:  # damaged: `Reader.read` says so
+        return False
 
 
 def summing() -> Reader:
@@ -313,6 +320,8 @@ def side_name(side: dict[str, Any]) -> str:
 
 
 def _array(file: zipfile.ZipFile, name: str) -> np.ndarray:
+    if file.getinfo(f"{name}.npy").file_size > paths.LARGEST:  # a few bytes can unpack to more than the memory holds
+        raise ValueError(f"{name} unpacks to more than {paths.LARGEST:,} bytes")
     raw = file.read(f"{name}.npy")
     start = 10 + int.from_bytes(raw[8:10], "little")
     dtype, shape = _header(raw[:start])
