@@ -66,4 +66,27 @@ def damaged_lines(raw: bytes, draw: random.Random) -> bytes:
     return b"\n".join([*lines[:at], damaged_json(lines[at], draw), *lines[at + 1:]])
 
 
+FIELDS = {"name": (0, 100), "size": (124, 12), "kind": (156, 1), "link": (157, 100), "magic": (257, 8),
+          "prefix": (345, 155)}
+"""Where the head of a member of a tar file says what, and in how many bytes."""
+ODD_FIELDS = [b"\xff" * 12, b"\xff" * 10 + b"\xfe\x00", b"\x80" + b"\xff" * 11, b"77777777777\0", b"-1",
+              b"00000000000\0", b"../../../etc/x.png\0", b"/etc/x.png\0", b"\xff\xfe.png\0", b"a\nb.png\0",
+              *(bytes([kind]) for kind in b"123567SLKxgX")]
+
+
+def damaged_tar(raw: bytes, draw: random.Random) -> bytes:
+    """A tar file with an odd field in a head whose checksum is right, so that it is believed, or with damaged bytes."""
+    if draw.random() < 0.4:
+        return damaged_bytes(raw, draw)
+    heads = [at for at in range(0, len(raw), 512) if raw[at + 257:at + 262] == b"ustar"]
+    changed = bytearray(raw)
+    for head in draw.sample(heads, draw.randint(1, 2)):
+        start, length = FIELDS[draw.choice(sorted(FIELDS))]
+        odd = draw.choice(ODD_FIELDS)[:length]
+        changed[head + start:head + start + len(odd)] = odd
+        changed[head + 148:head + 156] = b" " * 8
+        changed[head + 148:head + 156] = b"%06o\0 " % sum(changed[head:head + 512])
+    return bytes(changed)
+
+
 Damage = Callable[[bytes, random.Random], bytes]

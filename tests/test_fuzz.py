@@ -41,7 +41,7 @@ from reports.html import extras
 from reports.storage import queries
 from splits import manifest
 from splits.manifest import Ladder, Split
-from tests.mutator import Damage, damaged_bytes, damaged_json, damaged_lines
+from tests.mutator import Damage, damaged_bytes, damaged_json, damaged_lines, damaged_tar
 from tests.sample_records import make_record
 
 INPUTS = int(os.environ.get("FUZZ", "85"))
@@ -250,7 +250,7 @@ READERS = {
     "checkpoint": Reader("checkpoint-00001/tensors.safetensors", _unsummed, _resumed, damaged_bytes),
     "checkpoint sums": Reader(f"checkpoint-00001/{checkpoint.SUMS}", _saved, _resumed),
     "parquet": Reader("a.parquet", _parquet, lambda folder: _pictures(f"parquet:{folder}/a.parquet"), damaged_bytes),
-    "tar": Reader("a.tar", _tar, lambda folder: _pictures(f"wds:{folder}/a.tar"), damaged_bytes),
+    "tar": Reader("a.tar", _tar, lambda folder: _pictures(f"wds:{folder}/a.tar"), damaged_tar),
     "store": Reader("store.json", _store, _opened),
     "geometry": Reader("geometry.npy", _store, _opened, damaged_bytes),
     "journal": Reader("g.journal", _growing, lambda folder: GrowingFile(folder / "g").close(), damaged_json),

@@ -199,3 +199,48 @@ def test_labels_of_a_key_and_shards_that_are_none(tmp_path: Path) -> None:
         datasets.load(f"wds:{tmp_path / 't'}", tmp_path)
     with pytest.raises(UserError, match="there is no file or folder"):
         datasets.load(f"wds:{tmp_path / 'nowhere'}", tmp_path)
+
+
+@pytest.mark.parametrize(("kind", "link", "pax", "why"), [
+    (tarfile.LNKTYPE, "0000.png", {}, "is a link"), (tarfile.SYMTYPE, "/etc/passwd", {}, "is a link"),
+    (tarfile.REGTYPE, "", {"GNU.sparse.map": "0,0", "GNU.sparse.size": "0"}, "has holes"),
+    (tarfile.REGTYPE, "", {"size": "-512"}, "negative size"), 
+    (tarfile.REGTYPE, "", {"path": "a\nb.png"}, r"a\\nb\.png"),
+])
+def test_odd_members_of_tar_shards_are_named(tmp_path: Path, kind: bytes, link: str, pax: dict[str, str],
+                                             why: str) -> None:
+    """Links would be left out in silence, holes read as pixels, and a negative size be followed backwards for ever."""
+    path = tar(tmp_path / "a.tar", [{"png": png(i), "cls": b"%d" % i} for i in range(2)])
+    with tarfile.open(path, "a", format=tarfile.PAX_FORMAT) as archive:
+        head = tarfile.TarInfo("0009.png")
+        head.type, head.linkname, head.pax_headers = kind, link, pax
+        archive.addfile(head)
+    with pytest.raises(UserError, match=why) as refused:
+        datasets.load(f"wds:{path}", tmp_path)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_long_label_that_is_named_often_is_kept_once(tmp_path: Path) -> None:
+    """A kilobyte on disk, 20 GB if every row had its own."""
+    rows = 20_000
+    labels = pa.DictionaryArray.from_arrays(pa.array([0] * (rows - 2) + [1] * 2, pa.int32()), ["x" * 10**6, "b"])
+    images = pa.array([{"bytes": b"", "path": None}] * rows)
+    pq.write_table(pa.table({"image": images, "label": labels}), tmp_path / "a.parquet", store_schema=False)
+    index = datasets.load(f"parquet:{tmp_path}/a.parquet", tmp_path)
+    assert np.bincount(index.labels).tolist() == [2, rows - 2]
+
+
+@pytest.mark.parametrize("facts", [b"[" * 100_000, b'{"info": {"features": {"label": {"names": 5}}}}'])
+def test_odd_metadata_of_a_shard_is_no_metadata(tmp_path: Path, facts: bytes) -> None:
+    table = pa.table({"image": [{"bytes": b"", "path": 5}] * 2, "label": [0, 1]})
+    pq.write_table(table.replace_schema_metadata({"huggingface": facts}), tmp_path / "a.parquet")
+    assert datasets.load(f"parquet:{tmp_path}/a.parquet", tmp_path).classes == ("0", "1")
+
+
+def test_names_of_classes_can_be_written(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "a.parquet", [0, 1], features=False)
+    facts = {"label": {"names": ["\ud800", "b"], "_type": "ClassLabel"}}
+    table = pq.read_table(path).replace_schema_metadata({"huggingface": json.dumps({"info": {"features": facts}})})
+    pq.write_table(table, path)
+    with pytest.raises(UserError, match="not UTF-8"):
+        datasets.load(f"parquet:{path}", tmp_path)

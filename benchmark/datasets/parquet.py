@@ -50,9 +50,9 @@ class Rows:
         return Image.open(io.BytesIO(raw))
 
 
-def _named(shard: str, path: str | None) -> str:
+def _named(shard: str, path: Any) -> str:
     """The plain file below the folder of a shard that one of its rows names; '' where there is none."""
-    if not path or Path(path).is_absolute() or ".." in Path(path).parts:
+    if not path or not isinstance(path, str) or Path(path).is_absolute() or ".." in Path(path).parts:
         return ""
     file = os.path.join(os.path.dirname(shard), path)
     return file if os.path.isfile(file) else ""
@@ -80,16 +80,41 @@ def _group(file: str, column: str, group: int) -> Any:
 
 
 @lru_cache(maxsize=8)
-def _opened(file: str) -> Any:
+def _opened(file: str, dictionary: str = "") -> Any:
     try:
         from pyarrow import parquet
     except ImportError:
         raise UserError("reading parquet files needs pyarrow: pip install 'oodml[parquet]'") from None
     try:
-        return parquet.ParquetFile(file)
-    except (OSError, ValueError) as error:
-        raise UserError(f"{file} cannot be read as a parquet file ({str(error).splitlines()[0]}); fetch it "
+        return parquet.ParquetFile(file, read_dictionary=[dictionary] if dictionary else None)
+    except _damages() as error:
+        raise UserError(f"{file} cannot be read as a parquet file ({_said(error)}); fetch it "
                         "again") from None
+
+
+def _damages() -> tuple[type[Exception], ...]:
+    """What pyarrow answers damaged bytes with."""
+    import pyarrow
+
+    return (pyarrow.ArrowException, OSError, ValueError, OverflowError)
+
+
+def _said(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
+
+
+def _values(file: Path, column: str, what: str) -> list[Any]:
+    """All values of a column of a shard, equal texts as one: a kilobyte can name one long text a million times."""
+    try:
+        values: list[Any] = []
+        simple = any(one.path == one.name == column for one in _opened(str(file)).schema)
+        for chunk in _opened(str(file), column if simple else "").read(columns=[column]).column(0).chunks:
+            known = chunk.dictionary.to_pylist() if hasattr(chunk, "dictionary") else None
+            places = chunk.to_pylist() if known is None else chunk.indices.to_pylist()
+            values += places if known is None else [None if i is None else known[i] for i in places]
+        return values
+    except _damages() as error:
+        raise UserError(f"{file}: its {what} cannot be read ({_said(error)}); fetch it again") from None
 
 
 def read(data: Path, rest: str) -> DatasetIndex:
@@ -110,8 +135,9 @@ def read(data: Path, rest: str) -> DatasetIndex:
            for file, part in zip(files, columns)]
     starts = tuple(np.cumsum([0, *map(len, columns[:-1])]).tolist())
     names = features.get(label, {}).get("names")
+    names = names if isinstance(names, list) else ()
     rows = Rows(tuple(map(str, files)), starts, image, _beside(files, image))
-    return shards.indexed(place, folder, files, columns, ids, rows, dict(enumerate(map(str, names or ()))))
+    return shards.indexed(place, folder, files, columns, ids, rows, dict(enumerate(map(str, names))))
 
 
 def _beside(files: Sequence[Path], image: str) -> tuple[str, ...]:
@@ -119,7 +145,7 @@ def _beside(files: Sequence[Path], image: str) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for file in files:
         if f"{image}.path" in (column.path for column in _opened(str(file)).schema):
-            for row in _opened(str(file)).read(columns=[f"{image}.path"]).column(0).to_pylist():
+            for row in _values(file, f"{image}.path", "paths of images"):
                 if row and (name := _named(str(file), row["path"])):
                     found[name] = None
     return tuple(found)
@@ -132,10 +158,7 @@ def _column(file: Path, image: str, label: str) -> list[Any]:
         if column not in opened.schema_arrow.names:
             raise UserError(f"{file} has no column '{column}'; there are {', '.join(opened.schema_arrow.names)} "
                             "(--columns image=NAME,label=NAME)")
-    try:
-        labels = opened.read(columns=[label]).column(0).to_pylist()
-    except (OSError, ValueError) as error:
-        raise UserError(f"{file}: its labels cannot be read ({str(error).splitlines()[0]}); fetch it again") from None
+    labels = _values(file, label, "labels")
     for row, value in enumerate(labels):
         # -1 is how the hub marks a row of a test set whose label is kept secret
         if value is None or value == -1 or value == "" or not isinstance(value, (int, str)):
@@ -148,7 +171,7 @@ def _features(schema: Any) -> dict[str, Any]:
     """What the hub's tools wrote down of each column."""
     try:
         facts = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
-    except (KeyError, ValueError, TypeError):
+    except (KeyError, ValueError, TypeError, RecursionError):
         return {}
     return {name: one for name, one in facts.items() if isinstance(one, dict)} if isinstance(facts, dict) else {}
 

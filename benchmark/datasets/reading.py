@@ -243,7 +243,7 @@ def make_index(name: str, root: Path, paths: Sequence[str], keys: Sequence[Key],
     if len(set(plain)) < len(plain):
         twice = Counter(plain).most_common(1)[0][0]
         raise UserError(f"{where} names '{twice}' twice; an image has one line and one class")
-    _refuse_other_encodings([*paths, *dict.fromkeys(map(str, keys))], where)
+    _refuse_other_encodings([*paths, *dict.fromkeys(map(str, keys)), *(class_names or {}).values()], where)
     learnt = set(first_half(order) if train is None else train)
     called = _distinct(order, class_names or {})
     names = tuple(called[key] for key in order)

@@ -73,13 +73,19 @@ def _scan(file: str, size: int, changed: int, image: str, label: str) -> tuple[t
             for member in archive:
                 key, dot, ending = os.path.basename(member.name).partition(".")
                 key = f"{os.path.dirname(member.name)}/{key}"
+                if member.size < 0:  # which some versions of Python follow backwards for ever
+                    raise ValueError("a member of negative size")
+                ending = ending.lower()
+                picture = ending == image or (not image and ending.rpartition(".")[2] in IMAGES)
+                if picture and (member.islnk() or member.issym() or member.issparse()):
+                    raise UserError(f"{file}: {member.name[:100]!r} is a link or has holes, its bytes lie "
+                                    "elsewhere; pack again with --dereference --hard-dereference, without --sparse")
                 if not member.isreg() or not dot:
                     continue
-                ending = ending.lower()
-                if ending == image or (not image and ending.rpartition(".")[2] in IMAGES):
+                if picture:
                     if key in pictures:
-                        raise UserError(f"{file}: '{member.name}' is a second image of its sample; say which is meant "
-                                        "with --columns image=ENDING")
+                        raise UserError(f"{file}: {member.name[:100]!r} is a second image of its sample; say "
+                                        "which is meant with --columns image=ENDING")
                     pictures[key] = (member.name, member.offset_data, member.size)
                 elif ending in ("cls", "json", label):
                     content = archive.extractfile(member)
@@ -87,15 +93,16 @@ def _scan(file: str, size: int, changed: int, image: str, label: str) -> tuple[t
                     found = _label(text, ending, label)
                     if found and (ending != "json" or key not in labels or label):
                         labels[key] = found
-    except (tarfile.TarError, EOFError, OSError) as error:
+    except (tarfile.TarError, EOFError, OSError, ValueError, OverflowError) as error:  # a size that no file can have
         raise UserError(f"{file} cannot be read as a tar file ({error}); fetch it again, and unpack it to .tar where "
                         "it is compressed") from None
     if not pictures:
         raise UserError(f"{file} has no image in it" + (f" that ends in .{image}" if image else ""))
     for row, (key, (name, *_)) in enumerate(pictures.items()):
         if key not in labels:
-            raise UserError(f"{file}, sample {row} ({name}): it has no label, neither a .cls file nor "
-                            f"'{label or 'label'}' in a .json file; add it, or name the key with --columns label=KEY")
+            raise UserError(f"{file}, sample {row} ({repr(name[:100])[1:-1]}): it has no label, neither a .cls file "
+                            f"nor '{label or 'label'}' in a .json file; add it, or name the key with --columns "
+                            "label=KEY")
     return tuple((labels[key], *facts) for key, facts in pictures.items())
 
 
