@@ -93,12 +93,15 @@ def changed_silently(index: DatasetIndex, folder: Path, most: int | None = None)
 
 
 def stamp(index: DatasetIndex) -> str:
-    """SHA-256 over the size and the time of change of every file; a missing one counts as such."""
+    """SHA-256 over the size and the times of change of every file; a missing one counts as such.
+
+    Of content and of status: an archive can set the first, the same for all that it unpacks, but nobody the second.
+    """
     facts = hashlib.sha256(index.hash.encode())
     for file in index.files:
         try:
             found = os.stat(file)
-            facts.update(b"%d %d\n" % (found.st_size, found.st_mtime_ns))
+            facts.update(b"%d %d %d\n" % (found.st_size, found.st_mtime_ns, found.st_ctime_ns))
         except OSError:
             facts.update(b"-\n")
     return facts.hexdigest()
