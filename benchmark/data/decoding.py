@@ -79,11 +79,10 @@ def decode_all(index: DatasetIndex, starts: list[int], jobs: int, folder: Path) 
     Other processes hand their pixels over in files in `folder`: through a pipe they would pass by 64 kB at a time, and
     each time wait for whatever else this process does.
     """
+    _clear(folder)  # of what a call left that was killed
     if jobs <= 1:
         yield from (_decode_chunk(index, start) for start in starts)
         return
-    for left in folder.glob("chunk-*"):  # by a call that was killed
-        left.unlink()
     # A fresh interpreter for each process: forking one that has threads or a CUDA context can hang.
     with ProcessPoolExecutor(jobs, get_context("spawn"), _start_worker, (index, folder)) as pool:
         try:
@@ -96,8 +95,12 @@ def decode_all(index: DatasetIndex, starts: list[int], jobs: int, folder: Path) 
                 yield _received(*ahead.popleft().result())
         finally:
             pool.shutdown(cancel_futures=True)
-            for left in folder.glob("chunk-*"):
-                left.unlink()
+            _clear(folder)
+
+
+def _clear(folder: Path) -> None:
+    for left in folder.glob("chunk-*"):
+        left.unlink()
 
 
 def _decode_chunk(index: DatasetIndex, start: int) -> Chunk:
