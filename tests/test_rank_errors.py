@@ -119,9 +119,8 @@ def test_who_loses_every_split_to_the_leader_is_not_tied_with_it(study: Results)
         cells = [cell for cell in comparison.cells(study, labels, "recall@1") if cell["dataset"] == "glyphs"]
         leader = int(rows["mean"].to_numpy().argmax())
         for i in set(range(len(labels))) - {leader}:
-            place = comparison.triangle_place(min(i, leader), max(i, leader), len(labels))
-            outcomes = {comparison.outcome(cell["scores"][i] - cell["scores"][leader], cell["half"][place] / 10_000)
-                        for cell in cells}
+            outcomes = {comparison.outcome(cell["scores"][i] - cell["scores"][leader],
+                                           comparison.half_width(cell, i, leader)) for cell in cells}
             if outcomes == {-1}:
                 lost += 1
                 assert rows["mean:group"].iloc[i] != 1, labels[i]

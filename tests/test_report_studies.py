@@ -187,8 +187,20 @@ def test_wins_ties_and_losses_add_up(tmp_path: Path) -> None:
                 assert sum(ours) == 5
     cells, errors = results.rung_errors("glyphs", 3, "recall@1")
     at = {label: i for i, label in enumerate(cells["label"])}
-    half = found[2]["half"][comparison.triangle_place(0, 2, 3)] / 10_000
-    assert half == pytest.approx(errors.pair_half_widths()[at["s2sd"], at["margin"]], abs=5e-5)
+    half = errors.pair_half_widths()[at["s2sd"], at["margin"]]
+    assert comparison.half_width(found[2], 0, 2) == pytest.approx(half, abs=5e-5)
+
+
+def test_rows_are_offered_for_comparison_while_their_intervals_have_room(tmp_path: Path,
+                                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    """Intervals count where both rows have a score: those of another dataset cost nothing."""
+    for method, datasets in (("a", "glyphs"), ("b", "glyphs"), ("c", "glyphs"), ("x", "cars"), ("y", "cars")):
+        records.write(tmp_path / method, make_record(datasets, 1, method, 0, 0.5))
+    results = Results(records.collect(tmp_path))
+    assert comparison.offered(results, "recall@1", "abcxyz") == (list("abcxy"), 0)
+    monkeypatch.setattr(comparison, "MOST", 3)
+    assert comparison.offered(results, "recall@1", "abcxyz") == (list("abcx"), 1)
+    assert comparison.offered(results, "recall@1", "abxyc") == (list("abxy"), 1)
 
 
 def test_names_that_would_share_a_file_do_not(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,27 +18,27 @@ MOST = 120_000
 """Intervals that the page of comparisons carries, so that it stays below a megabyte."""
 
 
-def most(rungs: int) -> int:
-    """How many rows can be compared with each other on so many rungs.
+def offered(results: Results, metric: str, rows: Sequence[str]) -> tuple[list[str], int]:
+    """Those of these rows that share a cell with another, as many as there is room for, and how many are left out."""
+    together = _rows_of_cells(results, metric)
+    known = set().union(*(labels for labels in together if len(labels) > 1))
+    here, sizes, pairs = [row for row in rows if row in known], [0] * len(together), 0
+    for place, label in enumerate(here):
+        mine = [k for k, labels in enumerate(together) if label in labels]
+        pairs += sum(sizes[k] for k in mine)
+        if pairs > MOST:
+            return here[:place], len(here) - place
+        for k in mine:
+            sizes[k] += 1
+    return here, 0
 
-    >>> most(5), most(45)
-    (219, 73)
-    """
-    return int((1 + math.sqrt(1 + 8 * MOST / max(1, rungs))) // 2)
 
-
-def comparable(results: Results, metric: str) -> set[str]:
-    """The labels that share a rung of a dataset or a union with another."""
-    rungs = [set(rung["label"]) for dataset in results.datasets
+def _rows_of_cells(results: Results, metric: str) -> list[set[str]]:
+    """The labels in each cell that rows are compared on: rungs of datasets, parts of unions and their means."""
+    cells = [set(rung["label"]) for dataset in results.datasets
              for _, rung in results.cells(dataset, metric).groupby("split")]
-    rungs += [set(results.label(board.rows)) for _, board in _unions(results)]
-    return set().union(*(labels for labels in rungs if len(labels) > 1))
-
-
-def count(results: Results, metric: str) -> int:
-    """How many cells two rows can be compared on: rungs of datasets, parts of unions and their means."""
-    rungs = sum(results.cells(dataset, metric)["split"].nunique() for dataset in results.datasets)
-    return rungs + sum(len(union_parts(board)) + 2 for _, board in _unions(results))
+    return cells + [set(results.label(board.rows)) for _, board in _unions(results)
+                    for _ in range(len(union_parts(board)) + 2)]
 
 
 def _unions(results: Results) -> list[tuple[str, Board]]:
@@ -52,7 +52,7 @@ def cells(results: Results, labels: list[str], metric: str) -> list[dict[str, An
     """For each rung of each dataset the scores of the labels and half of the interval of each difference.
 
     Of a union there is one for each part, then `unified` and `harmonic`; they have no distance. `half` is the upper
-    triangle row by row, in hundredths of a point; None where no error is known.
+    triangle over the labels that have a score, row by row, in hundredths of a point; None where no error is known.
     """
     found = []
     for dataset in results.datasets:
@@ -76,10 +76,9 @@ def cells(results: Results, labels: list[str], metric: str) -> list[dict[str, An
 def _paired(labels: list[str], named: list[str], values: np.ndarray, errors: Errors) -> dict[str, Any]:
     """The scores of the labels in one cell, whose rows are named, and half the interval of each difference."""
     place = {label: i for i, label in enumerate(named) if np.isfinite(values[i])}
-    half = errors.pair_half_widths()
+    half, here = errors.pair_half_widths(), [place[label] for label in labels if label in place]
     return {"scores": [round(float(values[place[label]]), 5) if label in place else None for label in labels],
-            "half": [_hundredths(half[place[a], place[b]]) if a in place and b in place else None
-                     for i, a in enumerate(labels) for b in labels[i + 1:]]}
+            "half": [_hundredths(half[a, b]) for i, a in enumerate(here) for b in here[i + 1:]]}
 
 
 def _hundredths(half: float) -> int | None:
@@ -107,8 +106,7 @@ def versus(found: list[dict[str, Any]], labels: list[str], shown: int = 20) -> T
             for cell in found if i != j else ():
                 one, two = cell["scores"][i], cell["scores"][j]
                 if one is not None and two is not None:
-                    half = cell["half"][triangle_place(min(i, j), max(i, j), len(labels))]
-                    counts[outcome(one - two, None if half is None else half / 10_000)] += 1
+                    counts[outcome(one - two, half_width(cell, i, j))] += 1
             row[f"against{j}"] = f"{counts[1]}/{counts[0]}/{counts[-1]}" if any(counts.values()) else ""
         rows.append(row)
     columns = (Column("label", "Method"), *(Column(f"against{j}", b) for j, b in enumerate(labels[:shown])
@@ -117,10 +115,14 @@ def versus(found: list[dict[str, Any]], labels: list[str], shown: int = 20) -> T
                  "Over all splits that both have. A tie is a difference within its 95 % interval.")
 
 
-def triangle_place(i: int, j: int, count: int) -> int:
-    """Where the pair i < j stands in the upper triangle, read row by row.
+def half_width(cell: Mapping[str, Any], i: int, j: int) -> float | None:
+    """Half the interval of the difference of two labels of one of the `cells` that has a score of both.
 
-    >>> [triangle_place(i, j, 3) for i, j in ((0, 1), (0, 2), (1, 2))]
-    [0, 1, 2]
+    >>> cell = {"scores": [0.5, None, 0.4, 0.3], "half": [100, 200, 300]}
+    >>> half_width(cell, 0, 2), half_width(cell, 3, 0), half_width(cell, 2, 3)
+    (0.01, 0.02, 0.03)
     """
-    return i * count - i * (i + 1) // 2 + j - i - 1
+    here = [label for label, score in enumerate(cell["scores"]) if score is not None]
+    a, b = sorted((here.index(i), here.index(j)))
+    half = cell["half"][a * len(here) - a * (a + 1) // 2 + b - a - 1]
+    return None if half is None else half / 10_000

@@ -47,11 +47,11 @@ def write(site: Site, label: str, runs: pd.DataFrame, extras: Extras) -> None:
 def _curves(site: Site, label: str) -> list[dict[str, Any]]:
     """The row along each ladder and on the parts of each union, over the grey field of all others."""
     drawn, metric, short = [], site.metrics[0], site.slug(label)
-    for dataset in site.results.laddered:
+    for dataset in (*site.results.laddered, *site.results.without_ladder):
         curves = site.results.once(("curves", dataset), lambda: _by_label(site, dataset, metric))  # noqa: B023
         if len(curves.get(label, ())) > 1:
             name, title = f"{short}-{site.slug(dataset)}", f"{label} along the ladder of {dataset}"
-            frozen = _frozen(site, label)
+            frozen = _frozen(site, label, dataset)
             others = [curve for other, curve in curves.items() if other not in (label, frozen)]
             svg = standing.shift_curve(curves[label], others, curves.get(frozen, ()) if frozen != label else (), label,
                                        site.look[label], name, title, metric)
@@ -70,12 +70,12 @@ def _by_label(site: Site, dataset: str, metric: str) -> dict[str, standing.Curve
             for label, curve in cells[cells["frd"].notna()].groupby("label", sort=True)}
 
 
-def _frozen(site: Site, label: str) -> str:
-    """The label of the frozen network with the backbone of a row; empty where there is none."""
+def _frozen(site: Site, label: str, dataset: str) -> str:
+    """The label of the frozen network with the backbone of a row on a dataset; empty where there is none."""
     backbones = site.results.once("backbones", lambda: dict(zip(site.runs["label"], site.runs["backbone"])))
-    frozen = site.results.once("frozen", lambda: dict(site.runs.loc[site.runs["base_method"] == "frozen",
-                                                                    ["backbone", "label"]].itertuples(index=False)))
-    return str(frozen.get(backbones[label], ""))
+    frozen = site.results.once("frozen", lambda: site.runs[site.runs["base_method"] == "frozen"].drop_duplicates(
+        ["dataset", "backbone"]).set_index(["dataset", "backbone"])["label"].to_dict())
+    return str(frozen.get((dataset, backbones[label]), ""))
 
 
 def _union_dots(site: Site, label: str, dataset: str, protocol: str) -> dict[str, Any] | None:
@@ -93,7 +93,7 @@ def _union_dots(site: Site, label: str, dataset: str, protocol: str) -> dict[str
         return [100 * float(rows.at[row, key]) if row in rows.index and pd.notna(rows.at[row, key]) else None
                 for key in keys]
 
-    frozen = _frozen(site, label)
+    frozen = _frozen(site, label, dataset)
     rest = rows.drop(index=[each for each in (label, frozen) if each in rows.index])
     others = [(100 * rest[key].dropna()).tolist() for key in keys]
     name = f"{site.slug(label)}-{site.slug(dataset)}" + (f"-{protocol}" if len(site.results.protocols) > 1 else "")

@@ -43,9 +43,10 @@ CELLS_SHOWN = 200
 def compare(site: Site) -> None:
     """Any methods against each other; the choice is made in the page, the table of wins is there without it."""
     metric = site.metrics[0]
-    known = comparison.comparable(site.results, metric)
-    rows = [label for label in site.look if label in known]
-    labels = rows[:comparison.most(comparison.count(site.results, metric))]
+    # what papers report on first: the page opens with the first two
+    common = set(site.runs.loc[site.runs["dataset"].map(published.reported) & ~site.runs["baseline"], "label"])
+    rows = sorted(site.look, key=lambda label: label not in common)
+    labels, left = comparison.offered(site.results, metric, rows)
     if len(labels) < 2:
         return
     site.compared = set(labels)
@@ -55,7 +56,7 @@ def compare(site: Site) -> None:
     data = {"metric": metric, "labels": labels, "ids": [site.slug(label) for label in labels], "cells": cells,
             "hues": [site.look[label].number for label in labels], "backbones": [backbones[label] for label in labels]}
     site.later("compare.html", "Compare", menu="", table=site.table(table), data=site.data(data), metric=metric,
-               offered=len(labels), left=len(rows) - len(labels), labels=labels)
+               left=left, labels=labels)
 
 
 def statistical(site: Site) -> None:

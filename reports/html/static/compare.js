@@ -17,9 +17,15 @@ document.addEventListener("DOMContentLoaded", () => {
     return "var(" + (hue === undefined ? "--figure-grey" : "--hue-" + hue) + ")";
   };
 
+  // `half` is the upper triangle over the rows that have a score in the cell
+  for (const cell of cells) {
+    let count = 0;
+    cell.place = cell.scores.map((score) => (score === null ? -1 : count++));
+    cell.count = count;
+  }
   const half = (cell, a, b) => {
-    const [i, j] = a < b ? [a, b] : [b, a];
-    const found = cell.half[i * labels.length - i * (i + 1) / 2 + j - i - 1];
+    const [i, j] = [cell.place[a], cell.place[b]].sort((one, two) => one - two);
+    const found = cell.half[i * cell.count - i * (i + 1) / 2 + j - i - 1];
     return found === null ? null : found / 10000;
   };
   const outcome = (difference, width) => (width !== null && Math.abs(difference) <= width ? 0 : Math.sign(difference));
