@@ -43,10 +43,7 @@ CELLS_SHOWN = 200
 def compare(site: Site) -> None:
     """Any methods against each other; the choice is made in the page, the table of wins is there without it."""
     metric = site.metrics[0]
-    # what papers report on first: the page opens with the first two
-    common = set(site.runs.loc[site.runs["dataset"].map(published.reported) & ~site.runs["baseline"], "label"])
-    rows = sorted(site.look, key=lambda label: label not in common)
-    labels, left = comparison.offered(site.results, metric, rows)
+    labels, left = comparison.offered(site.results, metric, _reported_first(site, metric))
     if len(labels) < 2:
         return
     site.compared = set(labels)
@@ -57,6 +54,16 @@ def compare(site: Site) -> None:
             "hues": [site.look[label].number for label in labels], "backbones": [backbones[label] for label in labels]}
     site.later("compare.html", "Compare", menu="", table=site.table(table), data=site.data(data), metric=metric,
                left=left, labels=labels)
+
+
+def _reported_first(site: Site, metric: str) -> list[str]:
+    """All rows, in order of rank those on datasets that papers report on first; the page opens with the first two."""
+    trained = site.runs[~site.runs["baseline"].astype(bool)].groupby("dataset")["split"].nunique()
+    first: list[str] = []
+    for dataset in sorted(filter(published.reported, trained.index), key=lambda name: -trained[name]):
+        rows = views.rung_board(site.results, dataset, metric).rows
+        first += site.results.label(rows[rows["rank"].notna()].sort_values("rank", kind="stable"))
+    return list(dict.fromkeys([*first, *site.look]))
 
 
 def statistical(site: Site) -> None:

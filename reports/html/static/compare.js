@@ -43,8 +43,10 @@ document.addEventListener("DOMContentLoaded", () => {
     const distances = shown.every((cell) => cell.frd !== null) && shown.length > 1;
     const points = others.map((other) => shown.filter((cell) => cell.scores[other] !== null).map((cell) => ({
       at: shown.indexOf(cell), x: distances ? cell.frd : shown.indexOf(cell),
-      y: 100 * (cell.scores[other] - cell.scores[base]), h: 100 * (half(cell, base, other) || 0) })));
+      y: 100 * (cell.scores[other] - cell.scores[base]), h: 100 * (half(cell, base, other) || 0), known: half(cell, base, other) !== null })));
     const every = points.flat();
+    // a band only where every interval is known: between two distances it would otherwise narrow to nothing
+    const banded = distances && every.every((p) => p.known);
     const high = Math.max(0.5, ...every.map((p) => p.y + p.h));
     const low = Math.min(-0.5, ...every.map((p) => p.y - p.h));
     const [near, far] = distances ? [shown[0].frd, shown[shown.length - 1].frd] : [-0.5, shown.length - 0.5];
@@ -74,12 +76,14 @@ document.addEventListener("DOMContentLoaded", () => {
     points.forEach((line, i) => {
       const paint = colour(others[i]);
       const shift = distances ? 0 : 9 * (i - (others.length - 1) / 2);
-      if (distances) {
+      if (banded) {
         const edge = (sign) => line.map((p) => across(p.x).toFixed(1) + " " + up(p.y + sign * p.h).toFixed(1));
-        parts.push(`<path d="M${[...edge(1), ...edge(-1).reverse()].join("L")}Z" fill="${paint}" opacity="0.16" data-band="${i}"/>`,
-          `<path d="M${line.map((p) => across(p.x).toFixed(1) + " " + up(p.y).toFixed(1)).join("L")}" fill="none" stroke="${paint}" stroke-width="2.2"/>`);
+        parts.push(`<path d="M${[...edge(1), ...edge(-1).reverse()].join("L")}Z" fill="${paint}" opacity="0.16" data-band="${i}"/>`);
       } else {
-        parts.push(`<path d="${line.map((p) => "M" + (across(p.x) + shift).toFixed(1) + " " + up(p.y - p.h).toFixed(1) + "V" + up(p.y + p.h).toFixed(1)).join("")}" stroke="${paint}" stroke-width="2" opacity="0.5" data-band="${i}"/>`);
+        parts.push(`<path d="${line.filter((p) => p.known).map((p) => "M" + (across(p.x) + shift).toFixed(1) + " " + up(p.y - p.h).toFixed(1) + "V" + up(p.y + p.h).toFixed(1)).join("")}" stroke="${paint}" stroke-width="2" opacity="0.5" data-band="${i}"/>`);
+      }
+      if (distances) {
+        parts.push(`<path d="M${line.map((p) => across(p.x).toFixed(1) + " " + up(p.y).toFixed(1)).join("L")}" fill="none" stroke="${paint}" stroke-width="2.2"/>`);
       }
       for (const p of line) parts.push(`<circle cx="${(across(p.x) + shift).toFixed(1)}" cy="${up(p.y).toFixed(1)}" r="3.6" fill="${paint}"/>`);
     });
@@ -88,8 +92,9 @@ document.addEventListener("DOMContentLoaded", () => {
     canvas.innerHTML = `<svg viewBox="0 0 ${left + width + 12} ${top + height + (distances ? 46 : 26)}" role="img" aria-label="${escaped(told + " on " + name).replace(/"/g, "&quot;")}">${parts.join("")}</svg>`;
     const keys = others.map((other) => make("span", { class: "key" }, make("span", { class: "swatch", style: "--c:" + colour(other) }), labels[other]));
     return make("figure", { class: "drawing" }, make("h3", {}, name), canvas, make("figcaption", {}, ...keys,
-      distances ? "The band is the 95 % interval of the difference: where it holds zero, the two tie." :
-        "Bars are 95 % intervals of the difference: where one holds zero, the two tie."));
+      banded ? "The band is the 95 % interval of the difference: where it holds zero, the two tie." :
+        "Bars are 95 % intervals of the difference: where one holds zero, the two tie." +
+        (every.every((p) => p.known) ? "" : " Where there is none, it is not known: results of single queries are missing.")));
   };
 
   const chips = () => {
