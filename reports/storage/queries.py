@@ -214,10 +214,11 @@ class Reader:
 
 def _summed(run: Path | str, metrics: Iterable[str]) -> dict[str, ByClass]:
     content = packed.beside(run, SUMMED)
-    metrics = [] if content is None else [metric for metric in metrics
-                                          if metric == "recall@1" or metric in content.get("precision", {})]
+    if content is None:
+        return {}
     try:
-        return {metric: _summed_metric(run, content, metric) for metric in metrics}
+        return {metric: _summed_metric(run, content, metric) for metric in metrics
+                if metric == "recall@1" or metric in content.get("precision", {})}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ReportError(f"{run}: the queries by class are damaged ({error}); pack the runs again") from None
 
