@@ -98,7 +98,8 @@ def test_cells_are_done_lost_ones_again_and_failures_reported(
     monkeypatch.setenv("OODML_WEIGHTS", "weights")
     result = run(made, cluster, "margin,dies-once,fails", seeds=1)
     assert {spec.method for spec in result.done} == {"margin", "dies-once"}
-    assert [cause for _, cause in result.failed] == [f"ValueError: made to fail, with {Path.cwd() / 'weights'}"]
+    ((_, cause),) = result.failed
+    assert cause.startswith(f"ValueError: made to fail, with {Path.cwd() / 'weights'} ({made.root / 'plugin.py'}")
     assert {path.parts[-3] for path in made.runs.rglob("record.json")} == {"margin", "dies-once"}
     assert not list(made.runs.rglob("*margin/*/lock.*"))
     assert "[3/3]" in capsys.readouterr().out
@@ -142,3 +143,26 @@ def test_no_cluster_is_one_line(made: Workspace) -> None:
     options = SweepOptions(made, executor="ray", resources=Resources(ray_address="127.0.0.1:1"))
     with pytest.raises(UserError, match=r"no Ray cluster at 127\.0\.0\.1:1: "):
         sweep.run(tiny_sweep.study("margin", seeds=1), options, lambda line: None)
+
+
+def test_the_last_node_lost_is_said_and_ctrl_c_ends(made: Workspace, cluster: Cluster,
+                                                    capsys: pytest.CaptureFixture[str]) -> None:
+    import ray
+
+    (job,) = tiny_sweep.jobs(made, "margin", seeds=1, set={"epochs": 400})
+
+    def lose() -> None:
+        for node in list(cluster.worker_nodes):
+            cluster.remove_node(node, allow_graceful=False)
+        while ray.cluster_resources().get("CPU"):
+            time.sleep(0.5)
+        time.sleep(2)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    axe = once_saved(job, lose)
+    result = run(made, cluster, "margin", seeds=1, set={"epochs": 400})
+    axe.join()
+    assert result.interrupted
+    assert not result.failed
+    assert "no node with room for a run is left" in capsys.readouterr().out
+    assert list(made.runs.rglob("checkpoint-*"))

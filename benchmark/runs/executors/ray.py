@@ -92,17 +92,21 @@ def _drive(ray: Any, jobs: list[Job], resources: Resources, progress: Progress, 
     remote = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=RETRIES, runtime_env={"env_vars": _variables()})(task)
     waiting = list(reversed(jobs))
     running: dict[Any, Job] = {}
-    stopping = False
+    stopping = told = False
     while waiting or running:
+        room = _room(ray, gpus)
+        if told is (room > 0):
+            told = not told
+            progress.write("no node with room for a run is left in the cluster: waiting for one to join; Ctrl-C ends, "
+                           "the same command resumes" if told else "a node has joined the cluster")
         if stop.requested and not stopping:
             stopping = True
             ray.get(channel.request_stop.remote())
-        if stop.forced:
+        if stop.forced or (stopping and not room):  # runs whose node is gone cannot be asked to stop
             for reference in running:
                 ray.cancel(reference, force=True)
             break
-        room = resources.jobs or _room(ray, gpus)
-        while waiting and len(running) < room and not (stopping or result.ended):
+        while waiting and len(running) < (resources.jobs or max(1, room)) and not (stopping or result.ended):
             job = waiting.pop()
             running[remote.remote(job, channel, 1, resources.per_gpu)] = job
             progress.start(job.spec.identity, job.spec.label(), cost.epochs(job.spec))
@@ -139,7 +143,7 @@ def _channel(ray: Any) -> Any:
 def _room(ray: Any, gpus: float) -> int:
     """Cells that the nodes which are alive can do at a time."""
     alive = ray.cluster_resources()
-    return max(1, int(alive.get("GPU", 0) / gpus if gpus else alive.get("CPU", 0)))
+    return int(alive.get("GPU", 0) / gpus if gpus else alive.get("CPU", 0))
 
 
 def _settle(ray: Any, reference: Any, job: Job, result: SweepResult, progress: Progress) -> str:
