@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from safetensors.torch import save_file
 
 import methods
@@ -75,7 +76,9 @@ def test_a_warm_process_reads_everything_once_and_says_where_its_seconds_go(made
         worker.run(spec, tiny_runs.context(made))
         counts.append(sorted(read))
     assert counts == [["load", "open_store", "read"], []]
-    took = records.read(spec.folder(made))["provenance"]["phases"]
+    told = records.read(spec.folder(made))["provenance"]
+    assert told["threads"] == torch.get_num_threads()
+    took = told["phases"]
     assert {"device", "open dataset", "build network", "place images", "compile", "checkpoint", "save weights",
             "structure", "thresholds", "train", "evaluate", "all"} == set(took)
     assert sum(took.values()) - took["all"] == pytest.approx(took["all"], abs=0.2)

@@ -52,7 +52,9 @@ def sweep_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--plugin", "plugins", multiple=True,
                      help="A Python file that registers methods; it is run: load only what you trust."),
         click.option("--jobs", type=click.IntRange(1),
-                     help="Worker processes on a CPU [default: one a core, at most 4]; on a cluster: runs at a time."),
+                     help="Worker processes on a CPU [default: one a core, at most 4], which share its cores; the last "
+                          "bits of a score follow the threads of a run, which its record names. On a cluster: runs at "
+                          "a time."),
         click.option("--per-gpu", metavar="N", default="1", show_default=True,
                      help="Runs at a time on one GPU, under NVIDIA's MPS where it may be started; `auto`: more while "
                           "all together get faster and memory lasts."),

@@ -200,7 +200,8 @@ def _run(spec: RunSpec, context: RunContext, folder: Path, ready: _Ready, began:
         "cost": {**_cost(history, time.perf_counter() - began, energy.joules, context),
                  "precision": precision.of(protocol, context.device), **features.speed(cached)},
     }, command=context.command, kmeans=None if protocol.clustering == "no" else KMEANS,
-        phases={name: round(seconds, 3) for name, seconds in took.items()})
+        phases={name: round(seconds, 3) for name, seconds in took.items()},
+        **({"threads": torch.get_num_threads()} if context.device == "cpu" else {}))  # the last bits follow them
     checkpoint.remove(folder)
     return path
 
