@@ -6,6 +6,7 @@ import ast
 import hashlib
 import sys
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
@@ -20,21 +21,27 @@ def sources(path: Path, home: Path, files: dict[Path, str], packages: bool = Fal
         return
     source = path.read_bytes()
     files[path] = hashlib.sha256(source).hexdigest()
+    for level, stem in _imports(source):
+        start = path.parents[min(level, len(path.parents)) - 1] if level else home
+        way = stem.split(".")
+        for end in range(1 if packages else len(way), len(way) + 1):
+            beside = start.joinpath(*way[:end])
+            for file in (beside.with_suffix(".py"), beside / "__init__.py"):
+                if file.is_file():
+                    sources(file, home, files, packages)
+
+
+@lru_cache(maxsize=1024)
+def _imports(source: bytes) -> list[tuple[int, str]]:
+    """What some source may import: (dots before it, name). Files that many methods share are parsed once."""
+    found: list[tuple[int, str]] = []
     for node in ast.walk(ast.parse(source)):
-        start, stems = home, list[str]()
         if isinstance(node, ast.Import):
-            stems = [alias.name for alias in node.names]
+            found += [(0, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            start = path.parents[min(node.level, len(path.parents)) - 1] if node.level else home
             head = [node.module] if node.module else []
-            stems = [*head, *(".".join([*head, alias.name]) for alias in node.names)]
-        for stem in stems:
-            way = stem.split(".")
-            for end in range(1 if packages else len(way), len(way) + 1):
-                beside = start.joinpath(*way[:end])
-                for file in (beside.with_suffix(".py"), beside / "__init__.py"):
-                    if file.is_file():
-                        sources(file, home, files, packages)
+            found += [(node.level, stem) for stem in (*head, *(".".join([*head, one.name]) for one in node.names))]
+    return found
 
 
 def hidden_modules(path: Path) -> Iterator[tuple[str, str]]:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -57,18 +58,20 @@ def audit_ags(ladder: pd.DataFrame, board: pd.DataFrame) -> pd.DataFrame:
     ladder = ladder.rename(columns={"frd": "fid", "score": "value"})
     keys = [key for key in ("dataset", "metric", *ROW) if key in ladder and key in board]
     rungs = {name: sorted(set(group["split"])) for name, group in ladder.groupby("dataset")}
-    cells = {key: group for key, group in ladder.groupby(keys, dropna=False)}
+    cells: dict[tuple[Any, ...], list[tuple[Any, str, str]]] = {}
+    for *key, split, fid, value in ladder.loc[ladder["value"].notna(), [*keys, "split", "fid", "value"]].itertuples(
+            index=False, name=None):
+        cells.setdefault(tuple(key), []).append((split, fid, value))
     halves = half_unit(ladder["fid"].dropna()), half_unit(ladder["value"].dropna()), half_unit(board["ags"].dropna())
     found = []
     for row in board[board["ags"].notna()].to_dict("records"):
-        group = cells.get(tuple(row[key] for key in keys), ladder.iloc[:0])
+        group = cells.get(tuple(row[key] for key in keys), [])
         where, printed = " ".join(str(row[key]) for key in keys), float(row["ags"])
-        group = group[group["value"].notna()]
-        if sorted(group["split"]) != rungs.get(row["dataset"]):
+        if sorted(split for split, _, _ in group) != rungs.get(row["dataset"]):
             missing = f"incomplete: {len(group)}/{len(rungs.get(row['dataset'], []))} rungs printed"
             found.append(("AGS", where, printed, math.nan, math.nan, math.nan, missing))
             continue
-        fids, scores = group["fid"].astype(float).tolist(), group["value"].astype(float).tolist()
+        fids, scores = [float(fid) for _, fid, _ in group], [float(value) for _, _, value in group]
         low, high = ags_bounds(fids, scores, halves[0], halves[1])
         found.append(("AGS", where, printed, ags(fids, scores), low, high, _verdict(printed, halves[2], low, high)))
     return pd.DataFrame(found, columns=FINDING)

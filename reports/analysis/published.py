@@ -207,8 +207,8 @@ def _printed() -> pd.DataFrame:
 
 def _wide(frame: pd.DataFrame, rows: list[str], across: list[str], digits: int, name: str, caption: str) -> Table:
     """A long table of percentages as one with a column for each of its datasets or metrics, in their order."""
-    frame = frame.assign(column=frame[across].astype(str).agg(" ".join, axis=1), value=frame["value"] / 100,
-                         method=frame["method"].map(plain_name))
+    frame = frame.assign(column=[" ".join(map(str, cells)) for cells in zip(*(frame[key] for key in across))],
+                         value=frame["value"] / 100, method=frame["method"].map(plain_name))
     keys = list(dict.fromkeys(frame["column"]))
     wide = frame.pivot_table(index=rows, columns="column", values="value", sort=False)[keys]
     if "std" in frame and frame["std"].notna().any():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import pandas as pd
@@ -98,9 +98,12 @@ def paper_says(runs: pd.DataFrame, run: Mapping[Any, Any], name: str) -> Table |
     said = published.says(run["base_method"].split(":")[0])
     union = is_union(runs)
     here, united = set(runs["dataset"]), bool(union.any())
+    alike = cache(lambda what, dataset: not (published.union_differs(runs[union]) if what == "union" else
+                                             published.differs(runs, dataset, ladder=what == "AGS")))
     rows = []
     for row in said.to_dict("records"):
         known = united if row["what"] == "union" else row["dataset"] in here
+        known = known and alike(row["what"], "" if row["what"] == "union" else row["dataset"])
         ours, std, n = _measured(runs, union, row) if known else (float("nan"), float("nan"), 0)
         if n:
             rows.append(row | {"paper": published.PAPERS[row["paper"]].venue, "paper_value": row["value"],
@@ -120,10 +123,6 @@ def paper_says(runs: pd.DataFrame, run: Mapping[Any, Any], name: str) -> Table |
 def _measured(runs: pd.DataFrame, union: pd.Series, said: Mapping[Any, Any]) -> tuple[float, float, int]:
     """Our number for what a paper says: AGS on a dataset, the score on its default split, or in a union."""
     dataset, metric = said["dataset"], said["metric"]
-    unlike = published.union_differs(runs[union]) if said["what"] == "union" else published.differs(
-        runs, dataset, ladder=said["what"] == "AGS")
-    if unlike:
-        return float("nan"), float("nan"), 0
     if said["what"] == "AGS":
         here = runs[(runs["dataset"] == dataset) & ~union]
         if metric not in here or here.empty:
