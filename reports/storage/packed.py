@@ -17,6 +17,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
+from json.encoder import encode_basestring
 from pathlib import Path
 from typing import Any
 
@@ -110,10 +111,10 @@ _encoded = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=
 
 
 def _line(value: Any) -> str:
-    """The value as JSON in one line; numbers, most of what is packed, without the encoder."""
+    """The value as JSON in one line; numbers and texts, most of what is packed, without the encoder."""
     if type(value) is int or (type(value) is float and math.isfinite(value)):
         return repr(value)
-    return _encoded(value)
+    return encode_basestring(value) if type(value) is str else _encoded(value)
 
 
 def from_text(text: str) -> Iterator[Entry]:

@@ -240,12 +240,12 @@ def _summed_metric(run: Path | str, content: dict[str, Any], metric: str) -> ByC
 def _counts(hits: str | list[int] | None) -> Any:
     if hits is None:
         return None
-    return np.array([ord(letter) - ord("0") for letter in hits] if isinstance(hits, str) else hits, np.int64)
+    return (np.frombuffer(hits.encode("ascii"), np.uint8).astype(np.int64) - ord("0") if isinstance(hits, str) else
+            np.array(hits, np.int64))
 
 
 def _counts_text(counts: np.ndarray) -> str | list[int]:
-    hits: list[int] = counts.tolist()
-    return "".join(chr(ord("0") + count) for count in hits) if max(hits) < 79 else hits
+    return (counts + ord("0")).astype(np.uint8).tobytes().decode("ascii") if counts.max() < 79 else counts.tolist()
 
 
 def _letters(shares: np.ndarray) -> str:
