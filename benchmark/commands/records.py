@@ -46,9 +46,10 @@ def pack(workspace: Workspace, out: Path, folders: tuple[Path, ...], datasets: s
         files, count = packing.add_galleries(folders or (workspace.runs,), out)
         click.echo(f"added {count} galleries to {', '.join(str(path) for path in files)}")
         return
+    asked = [_asked(name, workspace) for name in studies]  # before anything is written: it needs the datasets
     written, runs = packing.pack(folders or (workspace.runs,), out, datasets.split(",") if datasets else None)
     written += _ladders(workspace, out)
-    written += [progress.write(out, _asked(name, workspace)) for name in studies]
+    written += [progress.write(out, one) for one in asked]
     written += _searches(workspace, out)
     size = sum(path.stat().st_size for path in written)
     click.echo(f"packed {runs} runs in {len(written)} files, {size / 1e6:.2f} MB, into {out}")
