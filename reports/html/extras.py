@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -23,6 +24,8 @@ SCHEMA = 1
 _PICTURES = (("progression.svg", "How the distance grows as classes are swapped and removed; numbers mark the splits"),
              ("umap.png", "Training and test images of an easy, a medium and a hard split in the plane (UMAP)"))
 _SUFFIXES = (".png", ".svg", ".jpg", ".webp")
+_ACTIVE = re.compile(rb"<\s*(\w+:)?(script|foreignObject)|[\s\"'/]on\w+\s*=\s*[\"']|javascript\s*:|<!ENTITY", re.I)
+"""What a drawing does not need, and what would run where someone opens it by itself."""
 
 _Shot = TypedDict("_Shot", {"image": str, "class": str})
 _Answer = TypedDict("_Answer", {"image": str, "class": str, "right": bool, "similarity": float})
@@ -68,7 +71,10 @@ class Extras:
         for ending, caption in _PICTURES if self.splits and paths.is_plain(dataset) else ():
             if paths.is_own_file(self.splits or "", f"{dataset}-{ending}"):
                 name = f"figures/{site.slug(dataset)}-{ending}"
-                site.files[name] = (Path(self.splits or "") / f"{dataset}-{ending}").read_bytes()
+                content = (Path(self.splits or "") / f"{dataset}-{ending}").read_bytes()
+                if ending.endswith(".svg") and _ACTIVE.search(content):
+                    continue
+                site.files[name] = content
                 pictures.append({"file": name, "caption": caption})
         return pictures
 
@@ -139,6 +145,8 @@ def read_inspection(path: Path) -> dict[str, Any]:
         whole = paths.is_plain(file) and file.endswith(_SUFFIXES) and paths.is_own_file(path.parent, file)
         if not whole or file not in content["files"]:
             raise ReportError(f"{path} names {file[:120]!r}, which is no picture beside it; {again}")
+        if file.endswith(".svg") and _ACTIVE.search((path.parent / file).read_bytes()):
+            raise ReportError(f"{path} names {file[:120]!r}, a drawing with a script in it; {again}")
     if sum(os.path.getsize(path.parent / file) for file in content["files"]) > paths.LARGEST:
         raise ReportError(f"{path}: its pictures have more than {paths.LARGEST:,} bytes; {again}")
     return content
