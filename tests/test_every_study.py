@@ -57,7 +57,9 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
 @pytest.mark.parametrize("name", studies.names())
 def test_every_study_is_planned(tiny: Workspace, name: str) -> None:
     study = studies.load(name)
-    matrix = gather(study, SweepOptions(tiny))
+    # ladders here have three rungs, whichever of the released ones a study names
+    numbered = any(part.splits not in ("all", "default") for part in study.parts)
+    matrix = gather(study.changed(splits="all" if numbered else None), SweepOptions(tiny))
     specs = [job.spec for job in matrix.jobs]
     assert {spec.dataset for spec in specs} == {datasets.load(dataset, tiny.data).name for part in study.parts
                                                 for dataset in part.datasets}
