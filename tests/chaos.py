@@ -26,9 +26,9 @@ from benchmark.utils.workspace import Workspace
 from tests import layouts, tiny_sweep
 
 METHODS = "margin,arcface,multisimilarity"
-KINDS = {"training": 90, "any": 4, "runner": 2, "half": 1, "hang": 1, "cut record": 1, "cut checkpoint": 1}
+KINDS = {"training": 88, "any": 4, "runner": 2, "half": 1, "hang": 1, "cut record": 1, "cut checkpoint": 1, "second": 2}
 """What is done, out of 100: kill a worker that trains, any worker, the runner, half of all processes; stop a worker;
-cut a record or a checkpoint short."""
+cut a record or a checkpoint short; start a second runner of the same sweep and kill it with all its processes."""
 IDLE = "between runs, or not a worker"
 PATIENCE = 300.0
 """Seconds without any process to kill after which something is wrong."""
@@ -105,6 +105,11 @@ class Chaos:
             runner.kill()
             runner.wait()
             self.kills["the runner"] += 1
+        elif kind == "second":
+            other = tiny_sweep.oodml(self.made, *self.words, stdout=subprocess.DEVNULL, OODML_STALE_SECONDS="6")
+            time.sleep(self.dice.uniform(2, 12))
+            end(other)
+            self.kills["a second runner"] += 1
         elif kind == "cut record" and (done := self.records()):
             self.cut(self.dice.choice(done), kind)
         elif kind == "cut checkpoint" and (files := sorted(self.made.runs.glob("*/*/*/*/checkpoint-*/tensors*"))):
