@@ -84,7 +84,7 @@ def _add(module: str) -> None:
             for registration, cls in declared.registered(module):
                 register(*registration.args, **registration.keywords)(cls)
             return
-        except ValueError:
+        except (ValueError, OSError):  # not plain to read, or without its source
             pass
     importlib.import_module(module)
 
