@@ -181,7 +181,8 @@ def compiled(method: Method, mode: str, kind: Kind, images: Callable[[], Tensor]
         return fast
 
     # where its losses do not compile, its networks, which take nearly all the time, still may
-    for parts in dict.fromkeys(((method.compiled_parts if mode != "graphs" else ()), ())):
+    own = method.compiled_parts if mode != "graphs" else ()
+    for parts in dict.fromkeys((own, ())):
         try:
             return trial(parts)
         except torch.cuda.OutOfMemoryError:

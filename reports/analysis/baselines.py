@@ -57,7 +57,7 @@ def with_gap(board: Board, frame: pd.DataFrame, metric: str = "recall@1") -> Boa
 def with_ends(board: Board, frame: pd.DataFrame, metric: str = "recall@1") -> Board:
     """An `ags_board` with the score at both ends of the ladder, mean over datasets: `nearest`, `farthest`, and `kept`.
 
-    `kept` = farthest / nearest. Missing where a dataset is.
+    Missing where a dataset is.
     """
     runs, datasets = on_ladder(frame, ["dataset", "ladder", "split", *ROW, metric]), board.parts("ags")
     keys = pd.MultiIndex.from_frame(board.rows[ROW])
@@ -69,8 +69,17 @@ def with_ends(board: Board, frame: pd.DataFrame, metric: str = "recall@1") -> Bo
             ends[end].append(here[here["split"] == split].groupby(ROW)[metric].mean().reindex(keys))
     near, far = (np.mean([series.to_numpy(float) for series in ends[end]], axis=0) if datasets
                  else np.full(len(board), np.nan) for end in ends)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return board.assign(nearest=near, farthest=far, kept=np.where(near > 0, far / near, np.nan))
+    return board.assign(nearest=near, farthest=far, kept=kept(near, far))
+
+
+def kept(near: Any, far: Any) -> np.ndarray:
+    """What is left at the far end of a ladder of the score at its near end: far / near, where that is above zero.
+
+    >>> kept([0.8, 0.0], [0.6, 0.1])
+    array([0.75,  nan])
+    """
+    near, far = np.asarray(near, dtype=float), np.asarray(far, dtype=float)
+    return np.divide(far, near, out=np.full(near.shape, np.nan), where=near > 0)
 
 
 def with_gains(board: Board) -> Board:

@@ -204,7 +204,7 @@ class Results:
 
     @cached_property
     def without_ladder(self) -> list[str]:
-        """The datasets with runs on one split alone, such as the default one, that no union has for a part."""
+        """The datasets of which no method has a whole ladder, often but the default split, and no union as a part."""
         return [name for name in self.datasets if name not in self.laddered and name not in self.members]
 
     @cached_property

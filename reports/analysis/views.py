@@ -81,7 +81,7 @@ def _rung_board(results: Results, dataset: str, metric: str) -> Board:
     ladder = sorted(results.ladders[dataset] or (), key=lambda rung: rung[1])
     if len(ladder) > 1:
         near, far = (board.column("rung", str(split))["score"].astype(float) for split, _ in (ladder[0], ladder[-1]))
-        board = board.assign(nearest=near, farthest=far, kept=far / near.where(near > 0))
+        board = board.assign(nearest=near, farthest=far, kept=baselines.kept(near, far))
     resamples = results.resamples(metric)
     classes = min((resamples.classes.get((dataset, split), 2) for split in splits), default=2)
     parts = []

@@ -86,8 +86,8 @@ def _named(lines: list[Line], rows: pd.DataFrame) -> list[Line]:
     for method, here in facts.groupby("method"):
         varying = [key for key in ROW if key in here and key != "method" and here[key].nunique() > 1]
         names |= {label: " · ".join([str(method), *map(str, told)]) for label, *told in here[varying].itertuples()}
-    return [replace(line, name=names[line.label]) if Counter(names.values())[names[line.label]] == 1 else line
-            for line in lines]
+    counts = Counter(names.values())
+    return [replace(line, name=names[line.label]) if counts[names[line.label]] == 1 else line for line in lines]
 
 
 def _distance(frd: float) -> str:

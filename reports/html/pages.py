@@ -44,7 +44,6 @@ def home(site: Site, studies: Sequence[StudyProgress] = ()) -> None:
     lost = site.table(views.failure_table(site.failures)) if len(site.failures) else None
     boards.sort(key=lambda board: not any(map(published.reported, board[1])))
     lead, found = _lead(site, boards)
-    partial_ladders.sort(key=lambda part: part[0] not in lead)
     laddered = [dataset for dataset in dict.fromkeys([*lead, *results.laddered])
                 if _has_ladder(site.cells(dataset, site.metrics[0]))]
     curves = [(dataset, [(metric, _curves(site, dataset, metric)[0]) for metric in site.metrics
@@ -52,7 +51,7 @@ def home(site: Site, studies: Sequence[StudyProgress] = ()) -> None:
     leader = site.results.labels.get(found.best, "") if found else ""
     covered = [shown | {"table": site.table(shown["table"])} for study in studies
                if (shown := progress.shown(study, site.runs))]
-    extents = {dataset: _extent(site, dataset) for dataset in (*laddered, *results.laddered, *results.unions)}
+    extents = {dataset: _extent(site, dataset) for dataset in (*lead, *results.laddered, *results.unions)}
     site.page("index.html", "index.html", boards=boards, union_boards=unions, partial=partial_ladders, lost=lost,
               curves=curves, covered=covered, lead=lead, found=found, leader=leader, extents=extents)
 

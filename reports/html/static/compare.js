@@ -41,12 +41,15 @@ document.addEventListener("DOMContentLoaded", () => {
   // The difference to the first over distance, or over the parts of a union: a line or dots, and the 95 % interval.
   const drawn = (name, shown, base, others) => {
     const distances = shown.every((cell) => cell.frd !== null) && shown.length > 1;
-    const points = others.map((other) => shown.filter((cell) => cell.scores[other] !== null).map((cell) => ({
-      at: shown.indexOf(cell), x: distances ? cell.frd : shown.indexOf(cell),
-      y: 100 * (cell.scores[other] - cell.scores[base]), h: 100 * (half(cell, base, other) || 0), known: half(cell, base, other) !== null })));
+    const points = others.map((other) => shown.filter((cell) => cell.scores[other] !== null).map((cell) => {
+      const width_ = half(cell, base, other);
+      return { at: shown.indexOf(cell), x: distances ? cell.frd : shown.indexOf(cell),
+        y: 100 * (cell.scores[other] - cell.scores[base]), h: 100 * (width_ || 0), known: width_ !== null };
+    }));
     const every = points.flat();
     // a band only where every interval is known: between two distances it would otherwise narrow to nothing
-    const banded = distances && every.every((p) => p.known);
+    const known = every.every((p) => p.known);
+    const banded = distances && known;
     const high = Math.max(0.5, ...every.map((p) => p.y + p.h));
     const low = Math.min(-0.5, ...every.map((p) => p.y - p.h));
     const [near, far] = distances ? [shown[0].frd, shown[shown.length - 1].frd] : [-0.5, shown.length - 0.5];
@@ -94,7 +97,7 @@ document.addEventListener("DOMContentLoaded", () => {
     return make("figure", { class: "drawing" }, make("h3", {}, name), canvas, make("figcaption", {}, ...keys,
       banded ? "The band is the 95 % interval of the difference: where it holds zero, the two tie." :
         "Bars are 95 % intervals of the difference: where one holds zero, the two tie." +
-        (every.every((p) => p.known) ? "" : " Where there is none, it is not known: results of single queries are missing.")));
+        (known ? "" : " Where there is none, it is not known: results of single queries are missing.")));
   };
 
   const chips = () => {
