@@ -155,7 +155,7 @@ def frd_class_means_released(x: Any, y: Any, eps: float = 1e-8) -> float:
         # orthonormal basis of their span. Its rounding, below 1e-15 of the largest eigenvalue, is far below eps.
         stack = np.vstack if isinstance(one.factor, np.ndarray) else _torch().vstack
         rows = stack([one.factor, two.factor])
-        values, vectors = _backend(rows).eigh(rows @ rows.T)
+        values, vectors = _decompose("eigh", rows @ rows.T)
         span = values.clip(min=0.0)[:, None] ** 0.5 * vectors.T
         f1, f2 = span[:, : len(one.factor)], span[:, len(one.factor) :]
         s1, s2 = f1 @ f1.T, f2 @ f2.T
@@ -202,8 +202,16 @@ def _torch() -> Any:
     return torch
 
 
-def _backend(x: Any) -> Any:
-    return np.linalg if isinstance(x, np.ndarray) else _torch().linalg
+def _decompose(name: str, a: Any) -> Any:
+    """`linalg.NAME` of an array or tensor; on the CPU where a GPU's routine fails, as it may for equal eigenvalues."""
+    if isinstance(a, np.ndarray):
+        return getattr(np.linalg, name)(a)
+    linalg = _torch().linalg
+    try:
+        return getattr(linalg, name)(a)
+    except linalg.LinAlgError:
+        found = getattr(linalg, name)(a.cpu())
+        return found.to(a.device) if name != "eigh" else tuple(part.to(a.device) for part in found)
 
 
 def _ridge(s: Any, eps: float) -> Any:
@@ -236,7 +244,7 @@ def _eigenvalues_of_product(s1: Any, s2: Any) -> Any:
 
     lower = _cholesky(s1)
     if not isinstance(s1, np.ndarray):
-        return None if lower is None else _torch().linalg.eigvalsh(lower.T @ s2 @ lower)
+        return None if lower is None else _decompose("eigvalsh", lower.T @ s2 @ lower)
     if lower is None:
         lower = _pivoted_cholesky(s1)
         product = lower.T @ s2 @ lower
@@ -277,7 +285,7 @@ def _factor(s: Any, eps: float = 0.0) -> Any:
     lower = _cholesky(_ridge(s, eps)) if eps else _pivoted_cholesky(s)
     if lower is not None:
         return lower.T
-    values, vectors = _backend(s).eigh(s)
+    values, vectors = _decompose("eigh", s)
     keep = values > (-np.inf if eps else len(s) * EPSILON * float(values.max()))
     return (values[keep].clip(min=0.0) + eps)[:, None] ** 0.5 * vectors[:, keep].T
 
@@ -287,4 +295,4 @@ def _nuclear_norm(a: Any) -> float:
         return 0.0
     if isinstance(a, np.ndarray):
         return float(np.linalg.svd(a, compute_uv=False).sum())
-    return float(_torch().linalg.svdvals(a).sum())
+    return float(_decompose("svdvals", a).sum())
