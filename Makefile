@@ -58,6 +58,7 @@ check-submissions: $(READY) ## Check every pack in the folder SUBMISSIONS and wr
 standing: $(READY) ## Say in Markdown where each of PACKS would stand among the published records
 	@$(foreach pack,$(PACKS),$(OODML) diff $(AGAINST) $(pack) &&) true
 
+# sys.monitoring is the cheaper way to count lines; the default one makes the tests half as slow again
 test: export COVERAGE_CORE := $(shell $(PYTHON) -c 'import sys; print("sysmon" if sys.version_info >= (3, 12) else "ctrace")')
 test: $(READY) ## Run every test that needs no browser; COVERAGE=1 prints how many lines of the packages they reach
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest --numprocesses auto --dist loadfile --ignore tests/browser $(if $(COVERAGE),--cov --cov-report=)
@@ -80,7 +81,6 @@ test-lowest: ## Install the oldest dependencies that pyproject.toml allows, and 
 	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct --editable '.[dev]'
 	OMP_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest --numprocesses auto $(QUICK)
 
-# sys.monitoring is the cheaper way to count lines; the default one makes the tests half as slow again
 test-browser: $(READY) ## Drive the leaderboard in a real headless Chromium (installs it)
 	$(VENV)/bin/python -m pip install --quiet --editable '.[browser]'
 	PYTHON=$(VENV)/bin/python sh tests/browser/run.sh

@@ -90,10 +90,11 @@ def test_every_target_is_there(target: str) -> None:
     assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
 
 
-def test_the_example_of_a_method_conforms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md"])
+def test_the_example_of_a_method_conforms(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     methods.names()  # discovered now, so that what is put back is whole
     monkeypatch.setattr(methods.registry, "_ENTRIES", dict(methods.registry._ENTRIES))
-    code = re.search(r"```python\n(.*?)```", DOCUMENTS["CONTRIBUTING.md"], re.S)
+    code = re.search(r"```python\n(.*?)```", DOCUMENTS[document], re.S)
     assert code is not None
     assert code[1].count("\n") <= 60
     (tmp_path / "mine.py").write_text(code[1])

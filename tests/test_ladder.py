@@ -413,14 +413,14 @@ def test_the_command_in_a_manifest_makes_the_same_ladder(options: list[str], tmp
     assert older.hash == first.hash
 
 
-def test_the_published_ladder_of_glyphs_and_the_command_in_the_readme() -> None:
+def test_the_published_ladder_of_glyphs_and_the_command_in_the_documentation() -> None:
     root = Path(__file__).resolve().parents[1]
     ladder = load(root / "reports" / "data" / "records" / "glyphs" / "splits" / "glyphs.json")
     assert against_rule(ladder) == {"swaps_per_iteration": 20, "rungs": 5, "removal": False}
     command = ladders.made_by(ladder)
     assert command == ("oodml splits build --dataset glyphs --swaps 20 --rungs 5 --no-removal "
                        "--backbone efficientnet_lite0")
-    assert command in (root / "README.md").read_text(encoding="utf-8")
+    assert command in (root / "docs" / "pages" / "results.md").read_text(encoding="utf-8")
 
 
 def test_easier_rungs_depend_neither_on_the_scale_of_a_network_nor_on_the_number_of_images() -> None:
