@@ -58,8 +58,8 @@ class Measured:
     memory: float
     disk: float | None
     """None where the record alone is left."""
-    shared: int = 1
-    """Runs at a time on the device."""
+    shared: float = 1.0
+    """Runs on the device meanwhile, this one and those of any sweep beside it, on average."""
 
 
 SIMILARITY = (("method", "batch", "compile"), ("method", "compile"), ("method",), ("batch", "compile"), ("compile",),
@@ -156,7 +156,7 @@ def _measure(row: dict[str, Any], last: dict[str, float] | None = None) -> Measu
                     compile_of(protocol, images_used(protocol, int(row["train_images"]), int(row["train_classes"]))),
                     row["device"], speed, pace, outside - evaluating,
                     row["cost:peak_memory_bytes"], _disk(Path(row["path"]), speed > 0),
-                    int(_number(row.get("cost:shared"), 1)))
+                    _number(row.get("cost:shared"), 1.0))
 
 
 def _number(value: Any, instead: float) -> float:

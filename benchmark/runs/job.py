@@ -23,8 +23,6 @@ class RunContext:
     plugins: tuple[str, ...] = ()
     command: str = ""
     """What the user typed: on a cluster a worker has another command line."""
-    shared: int = 1
-    """Runs at a time on the device."""
     devices: tuple[str, ...] = ()
     """Those that share every batch of the run, `device` the first of them; none: it has `device` alone."""
 

@@ -31,6 +31,7 @@ from benchmark.metrics import operating, structure
 from benchmark.metrics.clustering import KMEANS, nmi_f1
 from benchmark.runs import peers, recording
 from benchmark.runs.job import RunContext
+from benchmark.runs.occupancy import Occupancy
 from benchmark.runs.scoring import score
 from benchmark.training import checkpoint, precision, train
 from benchmark.training.distributed import World
@@ -75,8 +76,9 @@ def run(spec: RunSpec, context: RunContext, *, should_stop: Callable[[], bool] =
     write_json(folder / "env.json", {**provenance.facts(context.command), "dataset": context.dataset,
                                     "weights_file": context.weights_file})
     began, phases = time.perf_counter(), Phases()
-    with peers.joined(spec, context) as world:
-        return _run(spec, context, folder, _prepare(spec, context, world, phases), began, should_stop, report)
+    with Occupancy(context.devices or (context.device,)) as occupancy, peers.joined(spec, context) as world:
+        return _run(spec, context, folder, _prepare(spec, context, world, phases), began, occupancy, should_stop,
+                    report)
 
 
 def assist(spec: RunSpec, context: RunContext, world: World) -> None:
@@ -131,7 +133,7 @@ def _prepare(spec: RunSpec, context: RunContext, world: World, phases: Phases) -
     return _Ready(index, store, ladder, split, task, training, method, loader, sampler, world, phases)
 
 
-def _run(spec: RunSpec, context: RunContext, folder: Path, ready: _Ready, began: float,
+def _run(spec: RunSpec, context: RunContext, folder: Path, ready: _Ready, began: float, occupancy: Occupancy,
          should_stop: Callable[[], bool], report: Callable[[dict[str, Any]], None]) -> Path:
     protocol, task, training, method, phases = spec.protocol, ready.task, ready.training, ready.method, ready.phases
     trains = bool(method.groups(protocol.lr, protocol.weight_decay))
@@ -171,7 +173,8 @@ def _run(spec: RunSpec, context: RunContext, folder: Path, ready: _Ready, began:
         history = train.train(method, train.TrainContext(
             training, ready.loader, ready.sampler, protocol, seed=spec.seed, device=context.device, folder=folder,
             evaluate=evaluate, should_stop=should_stop, report=report, phases=phases, world=ready.world,
-            spent=lambda: {"seconds": time.perf_counter() - began, "joules": energy.so_far or 0.0}))
+            spent=lambda: {"seconds": time.perf_counter() - began, "part": occupancy.so_far(),
+                           "joules": energy.so_far or 0.0}))
     if not last:  # killed between the last checkpoint and the record
         evaluate(method)
     if protocol.clustering == "last":
@@ -197,7 +200,7 @@ def _run(spec: RunSpec, context: RunContext, folder: Path, ready: _Ready, began:
         "backbone": {"name": protocol.backbone, "weights": spec.weights, **_backbone_facts(method, protocol)},
         "scores": scores, "chosen_epochs": chosen, "curve": _curve(history),
         "structure": {"train": seen, "test": tested}, "thresholds": thresholds,
-        "cost": {**_cost(history, time.perf_counter() - began, energy.joules, context),
+        "cost": {**_cost(history, time.perf_counter() - began, occupancy.so_far(), energy.joules, context),
                  "precision": precision.of(protocol, context.device), **features.speed(cached)},
     }, command=context.command, kmeans=None if protocol.clustering == "no" else KMEANS,
         phases={name: round(seconds, 3) for name, seconds in took.items()},
@@ -280,14 +283,18 @@ def _backbone_facts(method: Method, protocol: Protocol) -> dict[str, Any]:
     return {"facts": {**own.facts(), "resolution": protocol.size}} if isinstance(own, Backbone) else {}
 
 
-def _cost(history: train.History, seconds: float, joules: float | None, context: RunContext) -> dict[str, Any]:
-    """What the run took, the attempts before this one included."""
-    return {"seconds": history.earlier.get("seconds", 0.0) + seconds, "train_seconds": history.seconds,
+def _cost(history: train.History, seconds: float, part: float, joules: float | None,
+          context: RunContext) -> dict[str, Any]:
+    """What the run took, the attempts before this one included; `shared`: runs on its device, on average over `part`.
+    """
+    earlier = history.earlier.get("seconds", 0.0)
+    seconds, part = earlier + seconds, history.earlier.get("part", earlier) + part
+    return {"seconds": seconds, "train_seconds": history.seconds,
             "evaluate_seconds": history.evaluating, "steps": history.steps,
             "images_per_second": history.images / history.seconds if history.seconds else 0.0,
             "peak_memory_bytes": peak_memory(context.device),
             "energy_joules": joules and history.earlier.get("joules", 0.0) + joules,
-            "device": provenance.device_name(context.device), "shared": context.shared,
+            "device": provenance.device_name(context.device), "shared": round(max(1.0, seconds / part), 2),
             **({"devices": len(context.devices)} if len(context.devices) > 1 else {})}
 
 

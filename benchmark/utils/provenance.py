@@ -74,7 +74,7 @@ class Energy:
 
     def __init__(self, device: str) -> None:
         self.joules: float | None = None
-        self._gpu = _gpu_id(device) if device.startswith("cuda") else None
+        self._gpu = gpu_id(device) if device.startswith("cuda") else None
         self._before: int | None = None
 
     def __enter__(self) -> Energy:
@@ -91,7 +91,7 @@ class Energy:
 
 
 @cache
-def _gpu_id(device: str) -> str | None:
+def gpu_id(device: str) -> str | None:
     """What the driver calls a torch device: they need not be numbered alike."""
     import torch
 

@@ -133,9 +133,7 @@ class WorkerPool:
         self.progress.start(job.spec.identity, job.spec.label(), cost.epochs(job.spec))
         with contextlib.suppress(OSError):  # it died while idle: its end of the pipe is closed
             device = self.devices[slot]
-            shared = self.devices.count(device) if device.startswith("cuda") else 1
-            shared = shared if self.sharing is None else self.sharing.allowed
-            worker.pipe.send(replace(job, context=replace(job.context, device=device, shared=shared,
+            worker.pipe.send(replace(job, context=replace(job.context, device=device,
                                                           devices=group(device, self.gpus_per_run))))
 
     def _next(self) -> Job | None:

@@ -46,14 +46,14 @@ class Channel:
         return self.stopping
 
 
-def task(job: Job, channel: Any, threads: int, shared: int) -> CellResult:
+def task(job: Job, channel: Any, threads: int) -> CellResult:
     """One cell in a process of the cluster; it starts where an earlier try of the same task was lost."""
     import ray
     import torch
 
     torch.set_num_threads(threads)
     if ray.get_gpu_ids():
-        job = replace(job, context=replace(job.context, device="cuda:0", shared=shared))
+        job = replace(job, context=replace(job.context, device="cuda:0"))
     stopping, last = False, float("-inf")
 
     def should_stop() -> bool:
@@ -108,7 +108,7 @@ def _drive(ray: Any, jobs: list[Job], resources: Resources, progress: Progress, 
             break
         while waiting and len(running) < (resources.jobs or max(1, room)) and not (stopping or result.ended):
             job = waiting.pop()
-            running[remote.remote(job, channel, 1, resources.per_gpu)] = job
+            running[remote.remote(job, channel, 1)] = job
             progress.start(job.spec.identity, job.spec.label(), cost.epochs(job.spec))
         if not running:
             break
