@@ -38,7 +38,8 @@ FACTS = (
     "train_images", "test_images", "ladder", "parts", "members", "weights", "papers", "tags", "summary", "cite",
     "settings", "trains", "trainable_parameters", "total_parameters", "protocol_settings", "chosen_epochs", "curve",
     "queries", "left_out", "device", "date", "commit", "dirty", "version", "command", "overrides",
-    "domains_of", "spectra", "thresholds", "backbone_facts", "ladder_name", "ladder_hash", "level", "card",
+    "domains_of", "spectra", "thresholds", "backbone_facts", "ladder_name", "ladder_hash", "ladder_since",
+    "level", "card",
 )
 SPECTRA = ("spectrum", "spectrum_class")
 """Of a side's structure the normalised singular values, [rank, value], of all embeddings and of classes on average."""
@@ -159,7 +160,7 @@ def _row(record: dict[str, Any], path: Path, shared: dict[str, Any]) -> dict[str
     row |= {key: one(method[key]) for key in ("papers", "tags", "summary", "cite", "settings", "trains",
                                               "trainable_parameters", "total_parameters")}
     row |= {key: None if made.get(key) is None else str(made[key]) for key in ("date", "commit", "version", "command")}
-    row["dirty"] = made.get("dirty")
+    row["dirty"], row["ladder_since"] = made.get("dirty"), split.get("since")
     row["card"] = made.get("card") if isinstance(made.get("card"), dict) else None
     row["level"] = selected_level(record["source"], made.get("level"))
     row |= {f"ladder_{key}": split.get("pinned", {}).get(key) for key in ("name", "hash")}

@@ -18,6 +18,8 @@ USUAL = ("default", "union")
 """Kinds of the splits that papers use: the default one of a dataset, the only one of a union."""
 FIXED_TEST = "fixed-test"
 """The kind of the splits of a control: every one has the test classes of a ladder's hardest split."""
+AGAIN = "Give their `oodml run` commands again"
+"""What brings runs that are set aside back to the board."""
 TYPED = (*(f"base_{name}" for name in NAMED), *(f"{name}_setting" for name in NAMED), "baseline", "label")
 """The columns that this module adds to those of the records."""
 
@@ -99,6 +101,10 @@ def controls(frame: pd.DataFrame) -> pd.Series:
 
 def _ladder(runs: pd.DataFrame, wanted: Iterable[str]) -> str:
     """The ladder of one dataset that counts: the one asked for, or else the newest; what was submitted comes last."""
+    if "ladder_since" in runs:  # a run that was put on a ladder in the second of another's end was so after it
+        moved = runs["ladder_since"]
+        runs = runs.assign(since=moved.fillna(runs["date"]), moved=moved.notna()).sort_values(
+            ["since", "moved"], kind="stable", na_position="first")
     asked = runs[runs["ladder_name"].isin(list(wanted))]
     own = runs[runs["source"] == "run"]
     return str(next(some for some in (asked, own, runs) if len(some))["on"].iloc[-1])
@@ -121,17 +127,21 @@ def select(frame: pd.DataFrame, ladders: Iterable[str] = ()) -> tuple[pd.DataFra
     on = frame["ladder_hash"].where(pinned.notna(), unnamed) if "ladder_hash" in frame else unnamed
     keyed = frame.assign(on=on, ladder_name=pinned)
     current = frame["dataset"].map({name: _ladder(runs, ladders) for name, runs in keyed.groupby("dataset")})
-    aside = keyed[on != current].assign(ladder_name=pinned.fillna(""))
+    # a run whose rung has another number on a new ladder lies there, too
+    aside = keyed[(on != current) & ~frame["identity"].isin(frame.loc[on == current, "identity"])].assign(
+        ladder_name=pinned.fillna(""))
     for (dataset, name), runs in aside.groupby(["dataset", "ladder_name"], sort=True):
         notes.append(f"{len(runs)} runs on the ladder {name} are set aside; `oodml report --ladder {name}` shows them."
-                     if name else f"{len(runs)} runs on an older ladder of {dataset} are set aside.")
+                     if name else f"{len(runs)} runs on another ladder of {dataset} are set aside. {AGAIN}, and those "
+                     f"whose classes the ladder of {dataset} has now are kept, the others trained on it.")
     frame = frame[on == current].reset_index(drop=True)
     if "contents" in frame:  # which records of earlier versions, and those of drawn images, do not say
         ours = frame["contents"].where(frame["source"] != "submitted")
         newest = ours.groupby(frame["dataset"]).transform("last").fillna(frame["contents"])
         other = frame["contents"].notna() & (frame["contents"] != newest)
         for dataset, count in frame.loc[other, "dataset"].value_counts(sort=False).sort_index().items():
-            notes.append(f"{count} runs on other files of {dataset} than the newest are set aside.")
+            notes.append(f"{count} runs on other files of {dataset} than the newest are set aside. {AGAIN}, and they "
+                         "are trained on the files that are there now.")
         frame = frame[~other].reset_index(drop=True)
     weights = frame.assign(weights=frame["weights"].map(lambda value: {"weights": value}))
     settings = {"method": _settings_of_rows(frame, "method", "settings"),

@@ -219,7 +219,7 @@ def test_runs_on_other_files_than_the_newest_are_set_aside(tmp_path: Path) -> No
     made(2, contents="b" * 64)
     runs, notes = selection.select(records.collect(tmp_path))
     assert sorted(runs["seed"]) == [0, 2]
-    assert any("1 runs on other files of cub" in note for note in notes)
+    assert any("1 runs on other files of cub" in note and "`oodml run`" in note for note in notes)
 
 
 def test_drawn_images_have_no_contents_and_keep_their_identity(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from benchmark import cli, datasets
 from benchmark.data.contents import contents
 from benchmark.data.doctor import examine
 from benchmark.data.store import open_store
+from benchmark.datasets import parquet as reader
 from benchmark.utils.errors import UserError
 from tests.pictures import picture
 
@@ -228,6 +229,67 @@ def test_a_long_label_that_is_named_often_is_kept_once(tmp_path: Path) -> None:
     pq.write_table(pa.table({"image": images, "label": labels}), tmp_path / "a.parquet", store_schema=False)
     index = datasets.load(f"parquet:{tmp_path}/a.parquet", tmp_path)
     assert np.bincount(index.labels).tolist() == [2, rows - 2]
+
+
+def repeated(path: Path, rows: int, **options: Any) -> Path:
+    """A shard of a few kilobytes that names one image of a megabyte in each row, and one path."""
+    kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    image = pa.array([{"bytes": png(0) + bytes(10**6), "path": "x" * 10**5}] * rows, kind)
+    pq.write_table(pa.table({"image": image, "label": list(range(rows))}), path, compression="zstd", **options)
+    return path
+
+
+def test_of_an_image_that_is_repeated_one_is_in_memory(tmp_path: Path) -> None:
+    file = repeated(tmp_path / "a.parquet", 300, dictionary_pagesize_limit=2**28)
+    assert file.stat().st_size < 10**5
+    before, pool = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
+    pa.set_memory_pool(pool)
+    try:
+        index = datasets.load(f"parquet:{file}", tmp_path)
+        for i in (0, 299, 7, 7, 250):
+            np.testing.assert_array_equal(np.asarray(index.open(i).convert("RGB")), pixels(png(0)))
+        assert pool.max_memory() < 3 * 10**7, "300 MB if all were"
+    finally:
+        for opened in (reader._opened, reader._groups, reader._group):
+            opened.cache_clear()  # what they hold lies in this pool
+        pa.set_memory_pool(before)
+
+
+def test_pages_are_those_that_the_shard_says(tmp_path: Path) -> None:
+    """Their sizes and their headers' sum up to what the writer counted, and a page that is too large is named."""
+    for number, options in enumerate([{"use_dictionary": False, "write_batch_size": 4},
+                                      {"data_page_version": "2.0", "dictionary_pagesize_limit": 2**28},
+                                      {"write_statistics": True, "write_page_index": True, "row_group_size": 7}]):
+        file = repeated(tmp_path / f"{number}.parquet", 20, **options)
+        facts = pq.ParquetFile(file).metadata
+        for group in range(facts.num_row_groups):
+            for column in map(facts.row_group(group).column, range(3)):
+                found = list(reader.pages(file, column))
+                headers = column.total_uncompressed_size - sum(page.size for page in found)
+                assert 0 < headers < 300 * len(found)
+                assert sum(page.rows for page in found) == facts.row_group(group).num_rows
+                assert [page.dictionary for page in found].count(True) == column.has_dictionary_page
+
+
+def test_a_page_that_is_too_large_is_named_by_shard_and_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmark.datasets.parquet.LARGEST", 6 * 10**6)
+    groups = {"compression": "zstd", "row_group_size": 10, "use_dictionary": False, "write_batch_size": 1024}
+    sizes = [10**3] * 10 + [10**6] * 10
+    images = [{"bytes": png(i) + bytes(size)} for i, size in enumerate(sizes)]
+    pq.write_table(pa.table({"image": images, "label": list(range(20))}), tmp_path / "a.parquet", **groups)
+    index = datasets.load(f"parquet:{tmp_path / 'a.parquet'}", tmp_path)
+    np.testing.assert_array_equal(np.asarray(index.open(9).convert("RGB")), pixels(png(9)))
+    with pytest.raises(UserError, match=rf"{tmp_path}/a\.parquet, row 10: the page of 'image\.bytes' that begins there "
+                                        "has 10 MB, more than the 6 MB"):
+        index.open(12)
+    with pytest.raises(UserError, match=r"cannot read image .*row 10: the page") as refused:
+        open_store(index, tmp_path / "cache", jobs=1, progress=False)
+    assert "\n" not in str(refused.value)
+    large = pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int32()), ["x" * 10**7, "b"])
+    pq.write_table(pa.table({"image": images[:2], "label": large}), tmp_path / "b.parquet", store_schema=False,
+                   dictionary_pagesize_limit=2**28)
+    with pytest.raises(UserError, match=r"b\.parquet, row 0: the dictionary of 'label'"):
+        datasets.load(f"parquet:{tmp_path / 'b.parquet'}", tmp_path)
 
 
 @pytest.mark.parametrize("facts", [b"[" * 100_000, b'{"info": {"features": {"label": {"names": 5}}}}'])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -237,7 +238,8 @@ def test_the_time_of_a_budget_ends_a_sweep(tiny: Workspace) -> None:
     assert not result.interrupted
 
 
-def test_a_finished_rung_goes_over_to_a_new_ladder_that_has_it(tiny: Workspace) -> None:
+def test_a_finished_rung_goes_over_to_a_new_ladder_that_has_it(tiny: Workspace,
+                                                               monkeypatch: pytest.MonkeyPatch) -> None:
     """The report distinguishes ladders by their distances: a run that counts as done must have those of the new one."""
     ladder = ladders.load(tiny, "glyphs-mini")
     ladders.save(ladders.build("glyphs-mini", tiny, default_only=True), tiny)
@@ -251,6 +253,14 @@ def test_a_finished_rung_goes_over_to_a_new_ladder_that_has_it(tiny: Workspace) 
     runs, notes = selection.select(records.collect(tiny.runs))
     assert not notes
     assert dict(zip(runs["split"], runs["frd"])) == {split.id: split.frd for split in ladder.splits}
+    rest = enumerate(ladder.splits[1:], start=1)
+    fewer = replace(ladder, splits=tuple(replace(split, id=i) for i, split in rest))
+    ladders.save(fewer, tiny)
+    monkeypatch.setattr("benchmark.utils.provenance.now", lambda: "2999-01-01T00:00:00Z")
+    run(tiny, "frozen", jobs=1, seeds=1, splits="all")
+    runs, notes = selection.select(records.collect(tiny.runs))
+    assert dict(zip(runs["split"], runs["split_hash"])) == {split.id: split.hash for split in fewer.splits}
+    assert [note[:6] for note in notes] == ["1 runs"], "that of the rung which is gone; the others lie there twice"
 
 
 def test_a_dataset_may_be_named_from_where_one_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from PIL import Image
 
 from benchmark.datasets import Dataset, DatasetIndex, shards
+from benchmark.datasets.parquet_pages import LARGEST, pages
 from benchmark.utils.errors import UserError
 
 LABELS = ("label", "labels", "class", "fine_label", "category", "target")
@@ -23,7 +24,7 @@ LABELS = ("label", "labels", "class", "fine_label", "category", "target")
 
 @dataclass(frozen=True)
 class Rows:
-    """Opens image i, the row of a shard; of each shard the group of rows last read is kept."""
+    """Opens image i, the row of a shard; rows are read one after the other, as they are decoded."""
 
     shards: tuple[str, ...]
     starts: tuple[int, ...]
@@ -62,8 +63,47 @@ def _image(file: str, column: str, row: int) -> Any:
     """The content of one row, as the shard has it."""
     for group, first in enumerate(starts := _groups(file)):
         if row < (starts[group + 1] if group + 1 < len(starts) else row + 1):
-            return _group(file, column, group)[row - first].as_py()
+            return _group(file, column, group).row(row - first)
     raise UserError("there is no such row")
+
+
+class _Group:
+    """The images of a group of rows, of which one at a time is in memory: a kilobyte can repeat one a million times."""
+
+    def __init__(self, file: str, column: str, group: int) -> None:
+        opened = _opened(file)
+        _check_pages(file, column, group)
+        self._restart = lambda: opened.iter_batches(1, row_groups=[group], columns=[column])
+        self._rows, self._at, self._value = self._restart(), -1, None
+
+    def row(self, row: int) -> Any:
+        """The content of a row; those before it are passed over."""
+        if row < self._at:
+            self._rows, self._at = self._restart(), -1
+        while self._at < row:
+            batch = next(self._rows, None)
+            if batch is None:
+                raise UserError("its group has fewer rows than the shard says")
+            self._at, self._value = self._at + len(batch), batch.column(0)[-1]
+        return self._value.as_py()  # type: ignore[attr-defined]
+
+
+def _check_pages(file: str, column: str, *groups: int) -> None:
+    """A UserError where a page of a column, in these groups of rows or in all, is too large to be unpacked."""
+    facts = _opened(file).metadata
+    for group in groups or range(facts.num_row_groups):
+        own = facts.row_group(group)
+        for part in map(own.column, range(own.num_columns)):
+            row = _groups(file)[group]
+            for page in pages(file, part) if f"{part.path_in_schema}.".startswith(f"{column}.") else ():
+                if page.size > LARGEST:
+                    what = "dictionary" if page.dictionary else "page"
+                    raise UserError(
+                        f"{file}, row {row}: the {what} of '{part.path_in_schema}' "
+                        f"that begins there has {page.size / 1e6:,.0f} MB, more than the {LARGEST / 1e6:,.0f} MB that "
+                        "are read at once; write the shard again with smaller pages (pyarrow: write_batch_size=16, "
+                        "use_dictionary=False)")
+                row += page.rows
 
 
 @lru_cache(maxsize=64)
@@ -75,8 +115,8 @@ def _groups(file: str) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=2)
-def _group(file: str, column: str, group: int) -> Any:
-    return _opened(file).read_row_group(group, columns=[column]).column(0)
+def _group(file: str, column: str, group: int) -> _Group:
+    return _Group(file, column, group)
 
 
 @lru_cache(maxsize=8)
@@ -86,7 +126,7 @@ def _opened(file: str, dictionary: str = "") -> Any:
     except ImportError:
         raise UserError("reading parquet files needs pyarrow: pip install 'oodml[parquet]'") from None
     try:
-        return parquet.ParquetFile(file, read_dictionary=[dictionary] if dictionary else None)
+        return parquet.ParquetFile(file, read_dictionary=[dictionary] if dictionary else None, buffer_size=1 << 20)
     except _damages() as error:
         raise UserError(f"{file} cannot be read as a parquet file ({_said(error)}); fetch it "
                         "again") from None
@@ -107,8 +147,14 @@ def _values(file: Path, column: str, what: str) -> list[Any]:
     """All values of a column of a shard, equal texts as one: a kilobyte can name one long text a million times."""
     try:
         values: list[Any] = []
+        _check_pages(str(file), column)
         simple = any(one.path == one.name == column for one in _opened(str(file)).schema)
-        for chunk in _opened(str(file), column if simple else "").read(columns=[column]).column(0).chunks:
+        if not simple:
+            same: dict[str, Any] = {}
+            for batch in _opened(str(file)).iter_batches(64, columns=[column]):
+                values += [same.setdefault(repr(value), value) for value in batch.column(0).to_pylist()]
+            return values
+        for chunk in _opened(str(file), column).read(columns=[column]).column(0).chunks:
             known = chunk.dictionary.to_pylist() if hasattr(chunk, "dictionary") else None
             places = chunk.to_pylist() if known is None else chunk.indices.to_pylist()
             values += places if known is None else [None if i is None else known[i] for i in places]

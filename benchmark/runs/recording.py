@@ -80,5 +80,5 @@ def refresh(folder: Path, ladder: Ladder) -> bool:
     facts = record["split"] if now is None else {**before, **split_facts(now, ladder)}
     if facts == record["split"]:
         return False
-    records.write(folder, {**record, "split": facts})
+    records.write(folder, {**record, "split": {**facts, "since": provenance.now()}})
     return True
