@@ -113,8 +113,10 @@ def __dir__() -> list[str]:
 
 def main(arguments: list[str] | None = None) -> None:
     """The command `oodml`, also as `python -m oodml`; `arguments` default to those of the process."""
-    from benchmark.cli import main
-
+    try:
+        from benchmark.cli import main
+    except KeyboardInterrupt:
+        sys.exit(130)
     main(arguments)
 
 

@@ -1,4 +1,4 @@
-"""The `oodml` command: finds the commands in `benchmark/commands/` and turns users' mistakes into one line."""
+"""The `oodml` command: finds the commands in `benchmark/commands/` and turns errors into one line."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import os
 import pkgutil
 import sys
 import warnings
+from pathlib import Path
 
 import click
 
 from benchmark import __version__, commands
+from benchmark.utils import bugs
 from benchmark.utils.children import own_children
 from benchmark.utils.errors import is_user_error
-from benchmark.utils.terminal import harmless_output
+from benchmark.utils.terminal import end_bars, harmless_output
 from reports.storage.text import cut
 
 LONGEST = 2000
@@ -39,10 +41,20 @@ def cli() -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Entry point: exit code 2 and one line for a user's mistake, a traceback only for ours."""
-    with harmless_output(), warnings.catch_warnings(), own_children():
+    """Entry point: one line and exit code 2 for a user's mistake; for ours one line, a file and exit code 1."""
+    facts: dict[str, Path] = {}
+    with harmless_output(), warnings.catch_warnings(), own_children(), bugs.of_threads(facts):
         warnings.formatwarning = _one_line
-        _main(arguments)
+        try:
+            _run(arguments, facts)
+        except Exception as error:
+            if is_user_error(error):
+                _say(f"oodml: {error}")
+                sys.exit(2)
+            if os.environ.get(bugs.DEBUG):
+                raise
+            _say(bugs.line(error, facts.get("work")))
+            sys.exit(1)
 
 
 def _one_line(message: Warning | str, *where: object, **more: object) -> str:
@@ -50,9 +62,17 @@ def _one_line(message: Warning | str, *where: object, **more: object) -> str:
     return cut(f"oodml: {message}", LONGEST) + "\n"
 
 
-def _main(arguments: list[str] | None) -> None:
+def _say(text: str) -> None:
+    click.echo(cut(text, LONGEST), err=True)
+
+
+def _run(arguments: list[str] | None, facts: dict[str, Path]) -> None:
+    """Does what the words ask for; `facts` has the working folder after that."""
     try:
-        cli.main(args=arguments, prog_name="oodml", standalone_mode=False)
+        try:
+            cli.main(args=arguments, prog_name="oodml", standalone_mode=False, obj=facts)
+        finally:
+            end_bars()
     except click.exceptions.Abort as abort:
         if isinstance(abort.__cause__, EOFError):  # click takes the end of any file for Ctrl-D
             raise abort.__cause__ from None
@@ -67,11 +87,8 @@ def _main(arguments: list[str] | None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except OSError as error:
-        where = f" {error.filename}" if error.filename else ""
-        click.echo(cut(f"oodml: {error.strerror or error}{where}", LONGEST), err=True)
-        sys.exit(2)
-    except Exception as error:
-        if not is_user_error(error):
+        if os.environ.get(bugs.DEBUG):
             raise
-        click.echo(cut(f"oodml: {error}", LONGEST), err=True)
+        where = f" {error.filename}" if error.filename else ""
+        _say(f"oodml: {error.strerror or error}{where}")
         sys.exit(2)

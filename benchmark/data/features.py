@@ -139,7 +139,7 @@ def _compute(index: DatasetIndex, loader: Loader, backbone: nn.Module, final: Pa
     left = torch.arange(done, len(index))
     try:
         with tqdm(total=len(index), initial=done, desc=f"features of {index.name}", unit="img",
-                  disable=not progress) as bar, ThreadPoolExecutor(1) as writer:
+                  disable=None if progress else True) as bar, ThreadPoolExecutor(1) as writer:
             written: deque[Future[None]] = deque()
             # A thread hashes and writes, so that the GPU does not wait for the disk; a few pieces may wait for it.
             for piece in _pieces(loader, backbone, left.split(batch) if len(left) else (), bar, between):

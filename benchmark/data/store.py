@@ -185,7 +185,7 @@ def _make(index: DatasetIndex, folder: Path, part: Path, home: Path, jobs: int |
         todo = starts[len(pixels.pieces):]
         done = sum(len(piece["geometry"]) for piece in pixels.pieces)
         with tqdm(total=len(index), initial=done, desc=f"decoding {index.name}", unit="img",
-                  disable=not progress) as bar, timed("decode the images"):
+                  disable=None if progress else True) as bar, timed("decode the images"):
             for sizes, data, piece in decode_all(index, todo, jobs or min(cores(), -(-len(todo) // 4)), part):
                 pixels.append(data.data, piece, geometry=sizes, files=sources[len(pixels.pieces)])
                 bar.update(len(sizes))

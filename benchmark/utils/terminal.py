@@ -53,6 +53,13 @@ def columns(rows: Sequence[Sequence[str]], left: int | None = None) -> Iterator[
         yield cut("  ".join(cells).rstrip(), room)
 
 
+def end_bars() -> None:
+    """Ends the lines of progress bars that an error left open, so that a message begins at the start of its own."""
+    bars = getattr(sys.modules.get("tqdm"), "tqdm", None)
+    for bar in list(getattr(bars, "_instances", ())):
+        bar.close()
+
+
 @contextlib.contextmanager
 def harmless_output() -> Iterator[None]:
     """While it lasts, whatever is printed is `Harmless`; where a stream is closed, what is printed there is lost."""

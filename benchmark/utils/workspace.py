@@ -92,6 +92,9 @@ def workspace_options(command: Callable[..., Any]) -> Callable[..., Any]:
                   help="Folder of datasets [OODML_DATA, default: WORK/data].")
     def wrapped(work: str | None, data: str | None, **arguments: Any) -> Any:
         workspace = Workspace.at(work, data)
+        facts = click.get_current_context().obj
+        if isinstance(facts, dict):
+            facts["work"] = workspace.root
         if isinstance(arguments.get("dataset"), str):
             arguments["dataset"] = workspace.dataset(arguments["dataset"])
         return command(workspace=workspace, **arguments)
