@@ -6,17 +6,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from methods.code import code_of
-    from methods.entry import Entry
     from methods.method import Method, Objective, Step
     from methods.registry import create, get, load_plugin, names, register, select
+    from methods.registry.code import code_of
+    from methods.registry.entry import Entry
     from methods.settings import MethodError, NoSettings, near, setting
 
 __all__ = ["Entry", "Method", "MethodError", "NoSettings", "Objective", "Step", "code_of", "create", "get",
            "load_plugin", "names", "near", "register", "select", "setting"]
 
-_HOMES = {"Entry": "entry", "code_of": "code", "Method": "method", "Objective": "method", "Step": "method",
-          "MethodError": "settings", "NoSettings": "settings", "near": "settings", "setting": "settings"}
+_HOMES = {"Entry": "registry.entry", "code_of": "registry.code", "Method": "method", "Objective": "method",
+          "Step": "method", "MethodError": "settings", "NoSettings": "settings", "near": "settings",
+          "setting": "settings"}
 """The modules of these names; all others are the register's."""
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from splits import SplitError
 from splits.frechet import LADDER, frechet_distance
-from splits.several import each
+from splits.parallel import in_parallel
 from splits.sides import Vectors
 
 
@@ -47,6 +47,6 @@ def iid_distance(features: Any, labels: np.ndarray, draws: int = 10, seed: int =
         half = vectors.moments(one)
         return frechet_distance(half, whole - half, LADDER)
 
-    distances = list(each((partial(distance, half) for half in halves), device))
+    distances = list(in_parallel((partial(distance, half) for half in halves), device))
     return {"mean": float(f"{np.mean(distances):.10g}"), "std": float(f"{np.std(distances, ddof=1):.10g}"),
             "draws": draws, "seed": seed}

@@ -13,8 +13,8 @@ from splits import SplitError
 from splits.frechet import LADDER, frechet_distance
 from splits.iid import iid_distance
 from splits.manifest import Iteration, Ladder, Split, check, validation_part
+from splits.parallel import in_parallel
 from splits.rungs import choose_rungs, rising
-from splits.several import each
 from splits.sides import Sides, State, Vectors, class_means
 from splits.swap import Step, remove, swap, swaps_for
 
@@ -96,8 +96,8 @@ def build_ladder(features: Any, labels: Any, train_classes: Sequence[str], test_
     count = rungs if rungs is not None else 9 if reverse else 8
     chosen = _named(steps, rung_iterations) if rung_iterations is not None else _uniform(steps, count)
     equal = min(min(_images(vectors, step)) for step in chosen)
-    splits = tuple(each((partial(_split, i, step, names, vectors, seed, equal) for i, step in enumerate(chosen, 1)),
-                        device))
+    work = (partial(_split, i, step, names, vectors, seed, equal) for i, step in enumerate(chosen, 1))
+    splits = tuple(in_parallel(work, device))
     parameters = {"swaps_per_iteration": swaps, "rungs": count, "reverse": reverse, "removal": removal,
                   "rerank": rerank, "iterations": iterations,
                   "rung_iterations": None if rung_iterations is None else [*rung_iterations],

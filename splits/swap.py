@@ -10,7 +10,7 @@ from itertools import islice
 
 import numpy as np
 
-from splits.several import each
+from splits.parallel import in_parallel
 from splits.sides import State
 
 CHUNK = 256
@@ -108,7 +108,7 @@ def swap(state: State, first: Step, *, swaps: int, sign: int, guard: int, patien
     """
     pick = _choose_one_by_one if rerank else choose
     moves = islice(_exchanges(state, pick, swaps, sign, guard, fixed), iterations)
-    found = each((partial(_measured, *move) for move in moves), state.images.vectors.device)
+    found = in_parallel((partial(_measured, *move) for move in moves), state.images.vectors.device)
     steps: list[Step] = []
     best, best_state, best_at = first.frd, state, 0
     while iterations is not None or len(steps) - best_at < patience:
@@ -155,7 +155,8 @@ def remove(state: State, *, swaps: int, share: float, iterations: int | None, fi
     """
     moves = islice(_removals(state, swaps, share, fixed), iterations)
     steps: list[Step] = []
-    for left, a, b, distances in each((partial(_measured, *move) for move in moves), state.images.vectors.device):
+    measured = in_parallel((partial(_measured, *move) for move in moves), state.images.vectors.device)
+    for left, a, b, distances in measured:
         step = Step("removal", len(steps) + 1, left.train, left.test, *distances, a, b)
         steps.append(step)
         progress(step)

@@ -25,8 +25,8 @@ from splits.frechet import frd_class_means_released, frechet_distance
 from splits.iid import iid_distance, random_halves
 from splits.ladder import against_rule, build_ladder, default_rung, measure
 from splits.manifest import Ladder, load
+from splits.plot_data import curves, easy_medium_hard, points
 from splits.rungs import choose_rungs, rising
-from splits.view import curves, easy_medium_hard, points
 
 Data = tuple[Any, Any, list[str]]
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 import methods
-from methods import MethodError, declared, registry
+from methods import MethodError, registry
 from methods.backbones import names, skeleton
 from methods.checks import CHECKS, example
+from methods.registry import declared
 
 ISSUED = """
 contrastive triplet-random triplet-semihard triplet-softhard triplet quadruplet genlifted npair angular histogram snr

@@ -26,32 +26,33 @@ from benchmark.config.plan import Overrides, fitting
 from benchmark.utils.errors import UserError
 from methods import backbones
 from reports import records
-from reports.analysis import catalogue, factors, papers, printed, published
+from reports.analysis import factors, paper_catalogue, paper_numbers, paper_tables, papers
 from reports.analysis.results import Results
 from reports.html import paper_pages, study_pages
 from reports.html.rendering import Site
 from tests.sample_records import make_record
 
-PUBLISHED = Path(published.__file__).parents[1] / "data" / "published"
+PUBLISHED = Path(paper_tables.__file__).parents[1] / "data" / "published"
 COUNTS = {"oodml": {"Table": 1, "Figure": 7, "Supplement Table": 8, "Supplement Figure": 8},
           "revisiting": {"Table": 9, "Figure": 12}, "crt": {"Table": 10, "Figure": 3},
           "uml": {"Table": 12, "Figure": 10}}
 """As many as the papers number."""
 
 
-def item(key: str) -> catalogue.Item:
-    return next(one for one in catalogue.load(key.split(":")[0]).items if one.key == key)
+def item(key: str) -> paper_catalogue.Item:
+    return next(one for one in paper_catalogue.load(key.split(":")[0]).items if one.key == key)
 
 
 def test_the_catalogue_has_every_table_and_figure_once() -> None:
     expected = [f"{paper}: {kind} {number}" for paper, kinds in COUNTS.items() for kind, count in kinds.items()
                 for number in range(1, count + 1)]
-    assert Counter(catalogue.item_keys()) == Counter(expected)
-    assert set(catalogue.PAPERS) == set(published.PAPERS)
-    assert set(next(one for one in report.command.params if one.name == "paper").type.choices) == set(catalogue.PAPERS)
+    assert Counter(paper_catalogue.item_keys()) == Counter(expected)
+    assert set(paper_catalogue.PAPERS) == set(paper_tables.PAPERS)
+    option = next(parameter for parameter in report.command.params if parameter.name == "paper")
+    assert set(option.type.choices) == set(paper_catalogue.PAPERS)
 
 
-@pytest.mark.parametrize("key", catalogue.item_keys())
+@pytest.mark.parametrize("key", paper_catalogue.item_keys())
 def test_what_has_no_numbers_or_no_study_says_why(key: str) -> None:
     one = item(key)
     filled = key in studies.filled_by() or one.command
@@ -126,7 +127,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
              record("cub", 1, "margin", 0, 0.33, "revisiting", "resnet50", batches="gc"),
              record("cub", 1, "arcface", 0, 0.44, "revisiting", "resnet50", epochs=30),
              record("cub", 1, "npair", 0, 0.55, "revisiting", "resnet50", scale=3)]
-    parts = {name: 0.5 + 0.05 * place for place, name in enumerate(printed.PARTS["uml"])}
+    parts = {name: 0.5 + 0.05 * place for place, name in enumerate(paper_numbers.PARTS["uml"])}
     made += [record("uml", 1, "puma", 0, 0.8, "uml", "vit_small", parts),
              record("uml", 1, "puma", 0, 0.9, "uml", "vit_small", parts, dim=512)]
     made += [record(name, 1, "curricularface", 0, score, "uml", "vit_small") for name, score in parts.items()]
@@ -155,7 +156,7 @@ def test_every_printed_number_is_on_its_page_and_no_other(results: Results) -> N
     site.finish()
     files = {name: str(content) for name, content in site.files.items()}
     total = 0
-    for paper in catalogue.PAPERS:
+    for paper in paper_catalogue.PAPERS:
         page = Page(files[f"paper/{paper}.html"])
         for filled in papers.page(paper, results.runs, {}):
             shown = Counter(page.texts.get((f"table-{filled.name}", "printed"), []))
@@ -168,7 +169,7 @@ def test_every_printed_number_is_on_its_page_and_no_other(results: Results) -> N
     assert total > 3000
     assert "oodml run --study revisiting-samplers" in files["paper/revisiting.html"]
     assert "ArcFace: epochs=30 (file: 0)" in files["paper/revisiting.html"]
-    assert all(f'href="paper/{paper}.html"' in files["published.html"] for paper in catalogue.PAPERS)
+    assert all(f'href="paper/{paper}.html"' in files["published.html"] for paper in paper_catalogue.PAPERS)
 
 
 def test_ours_is_the_mean_of_the_seeds_on_the_same_dataset_network_and_protocol(results: Results) -> None:
@@ -227,7 +228,7 @@ def test_few_shot_numbers_are_those_beside_the_runs_that_held_classes_out(tmp_pa
 
 def test_what_was_read_from_damaged_tables_agrees_with_what_stands_beside_it() -> None:
     """Before adaptation both numbers of shots see the same networks; UML's table 9 repeats a row of table 2."""
-    frame = published.read("oodml_fewshot")
+    frame = paper_tables.read("oodml_fewshot")
     assert len(frame) == 406
     assert set(frame.loc[frame["dataset"] == "cub", "split"]) == {1, 3, 4, 5, 6, 7, 8, 9}
     assert set(frame.loc[frame["dataset"] == "cars", "split"]) == {1, 2, 5, 7, 8}
@@ -237,7 +238,7 @@ def test_what_was_read_from_damaged_tables_agrees_with_what_stands_beside_it() -
     assert (after - before).dropna().between(-1.5, 18).all()
     rises = before.groupby(["dataset", "metric", "method", "shots"]).diff()  # from split to split
     assert rises.max() < 3.2
-    further, main = published.read("uml_further"), published.read("uml_results")
+    further, main = paper_tables.read("uml_further"), paper_tables.read("uml_results")
     both = (frame.query("table == @number and setting == 'dataset-specific' and method == 'proxyanchor'")
             for frame, number in ((further, 9), (main, 2)))
     row = [one.set_index("dataset")["value"] for one in both]
@@ -251,7 +252,7 @@ def planned(name: str) -> set[tuple[str, str, str, str]]:
     """(dataset, method, backbone, a changed setting or nothing) of all runs of a study."""
     cells: set[tuple[str, str, str, str]] = set()
     for part in studies.load(name).parts:
-        paper = catalogue.load(part.protocol or "")
+        paper = paper_catalogue.load(part.protocol or "")
         for backbone in backbones.select(part.backbones) if part.backbones else [paper.backbone]:
             for changes in part.variations():
                 settings = {"backbone": backbone, **part.set, **changes}
@@ -264,7 +265,7 @@ def planned(name: str) -> set[tuple[str, str, str, str]]:
     return cells
 
 
-@pytest.mark.parametrize("key", [one for one in catalogue.item_keys() if item(one).file])
+@pytest.mark.parametrize("key", [one for one in paper_catalogue.item_keys() if item(one).file])
 def test_the_studies_of_a_table_run_every_number_of_it(key: str) -> None:
     names = studies.filled_by().get(key, [])
     if not names:
@@ -272,10 +273,10 @@ def test_the_studies_of_a_table_run_every_number_of_it(key: str) -> None:
         return
     there = set().union(*(planned(name) for name in names))
     usual = {"dim=128", "batches=spc-2", "crt.wide_prototypes=64"}
-    for cell in printed.cells(item(key)):
+    for cell in paper_numbers.cells(item(key)):
         if cell.sought is None or cell.sought.place in ("ensemble", "members"):
             continue
-        backbone = cell.sought.backbone or catalogue.load(key.split(":")[0]).backbone
+        backbone = cell.sought.backbone or paper_catalogue.load(key.split(":")[0]).backbone
         asked = {f"{name}={value}" for name, value in cell.sought.settings} - usual
         for setting in asked or {""}:
             assert (cell.sought.dataset, cell.sought.method, backbone, setting) in there, cell
@@ -302,7 +303,7 @@ def test_the_command_says_how_far_a_paper_is(runs: Path, tmp_path: Path) -> None
 
 def test_every_command_that_a_page_names_can_be_typed(results: Results) -> None:
     """Each is parsed as the command line would, with its capital words as they stand; studies are found."""
-    named = {command for paper in catalogue.PAPERS
+    named = {command for paper in paper_catalogue.PAPERS
              for one in papers.page(paper, results.runs, studies.filled_by())
              for command in one.commands}
     assert len(named) > 20
@@ -321,7 +322,7 @@ def test_every_command_that_a_page_names_can_be_typed(results: Results) -> None:
 
 def test_other_weights_are_named_the_best_epoch_is_held_against_it_and_orders_are_compared(tmp_path: Path) -> None:
     """Against a paper that prints the best epoch on the test set, that of ours; Kendall's tau by counting pairs."""
-    frame = published.read("oodml_ladder")
+    frame = paper_tables.read("oodml_ladder")
     split = frame[frame["dataset"].eq("cars") & frame["metric"].eq("recall@1") & frame["split"].eq(1)]
     printed_scores = dict(zip(split["method"], split["value"].astype(float)))
     ours_scores = {name: 0.8 - 0.01 * place for place, name in enumerate(sorted(printed_scores))}

@@ -10,7 +10,7 @@ import pytest
 import reports
 from benchmark import datasets
 from reports import records
-from reports.analysis import published
+from reports.analysis import paper_tables
 from reports.analysis.results import Results
 from reports.html import cards
 from tests.sample_records import make_record, write_sample
@@ -27,7 +27,7 @@ def test_every_shown_number_is_printed_in_its_file() -> None:
             if column in frame:
                 printed |= set(frame[column].dropna().round(2))
     count = 0
-    for _, tables in published.boards():
+    for _, tables in paper_tables.boards():
         for table in tables:
             for column in table.columns:
                 if column.kind == "score":
@@ -83,7 +83,7 @@ def test_what_papers_say_stands_beside_what_we_got(tmp_path: Path) -> None:
 
 
 def test_what_is_not_the_papers_dataset_or_ladder_has_no_rows_of_papers(tmp_path: Path) -> None:
-    for name, counts in published.IMAGES.items():
+    for name, counts in paper_tables.IMAGES.items():
         official = datasets.get(name).counts
         assert (official.train_images, official.test_images) == counts
     write_sample(tmp_path, {"margin": 0.66}, ("cars",), seeds=1, union=False)
@@ -106,6 +106,6 @@ def test_what_is_not_the_papers_dataset_or_ladder_has_no_rows_of_papers(tmp_path
 def test_a_union_of_other_images_has_no_rows_of_papers(tmp_path: Path) -> None:
     record = make_record("uml", 1, "puma", 0, 0.6, {name: 0.7 for name in EIGHT})
     for cub, sources in ((5864, {"run", "published"}), (60, {"run"})):
-        record["split"]["parts"] = {**{name: published.IMAGES[name][0] for name in EIGHT}, "cub": cub}
+        record["split"]["parts"] = {**{name: paper_tables.IMAGES[name][0] for name in EIGHT}, "cub": cub}
         records.write(tmp_path / "a", record)
         assert set(Results(records.collect(tmp_path)).universal("uml", "demo").rows["source"]) == sources

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from reports import packing, records, site
-from reports.analysis import published
+from reports.analysis import paper_tables
 from reports.analysis.results import Results
 from reports.figures.preview import SIZE
 from tests.sample_records import write_sample
@@ -80,6 +80,6 @@ def test_dates_commits_and_citation(built: Path, runs: Path) -> None:
 
 
 def test_printed_names_have_no_marks_of_typesetting() -> None:
-    for _, tables in published.boards():
+    for _, tables in paper_tables.boards():
         for table in tables:
             assert not table.frame["method"].str.contains(r"[$\\]").any(), table.name

@@ -16,7 +16,7 @@ from reports import records, site
 from reports.aggregate import ags, harmonic_mean
 from reports.analysis import comparison, standings
 from reports.analysis.results import Results
-from reports.figures import standing
+from reports.figures import method_curve
 from reports.figures.drawing import styles
 from tests.sample_records import make_record, write_sample
 
@@ -149,8 +149,8 @@ def test_a_drawn_curve_has_the_numbers_of_the_csv(built: Path) -> None:
 
 def test_the_curve_stands_at_its_numbers() -> None:
     own = [(10.0, 80.0, 1.0), (30.0, 60.0, 2.0)]
-    drawn = standing.shift_curve(own, [[(10.0, 20.0, 0.0), (30.0, 100.0, 0.0)]], (), "a", styles(["a"])["a"], "n", "t",
-                                 "recall@1")
+    drawn = method_curve.shift_curve(own, [[(10.0, 20.0, 0.0), (30.0, 100.0, 0.0)]], (), "a", styles(["a"])["a"], "n",
+                                     "t", "recall@1")
     points = re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)"', drawn)
     (field,) = re.findall(r'd="M([\d.]+) ([\d.]+)L([\d.]+) ([\d.]+)" class="field"', drawn)
     (x, y), (x2, y2) = ((float(a), float(b)) for a, b in points)

@@ -18,7 +18,7 @@ from benchmark.config.plan import Overrides, fitting
 from benchmark.utils.errors import UserError
 from methods import backbones
 from methods.samplers import batches
-from reports.analysis import published
+from reports.analysis import paper_tables
 from splits.union import EIGHT
 
 NAMES = ["capacity", "cross", "crt", "crt-ablation", "crt-backbones", "demo", "fewshot", "frozen", "generic", "glyphs",
@@ -69,10 +69,10 @@ def test_the_papers_counts() -> None:
 
 def printed(file: str, **where: object) -> set[str]:
     """The names in one column, `method`, of a published table as the suite calls them."""
-    rows = published.read(file)
+    rows = paper_tables.read(file)
     for column, value in where.items():
         rows = rows[rows[column] == value]
-    return {{"triplet (r)": "triplet-random"}.get(name.lower(), published.method_name(name)).replace("+xbm", "-xbm")
+    return {{"triplet (r)": "triplet-random"}.get(name.lower(), paper_tables.method_name(name)).replace("+xbm", "-xbm")
             for name in rows["method"]}
 
 

@@ -56,7 +56,7 @@ def _against(published: tuple[Path, ...], pack: Path, metric: str) -> None:
     from benchmark.utils.errors import UserError
     from reports import records
     from reports.analysis.results import Results
-    from reports.analysis.standing import standing
+    from reports.analysis.submission import standing
 
     problems = pack_check.problems(pack)
     if problems:

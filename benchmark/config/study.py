@@ -13,7 +13,7 @@ from annotated_types import Ge, Le, MinLen
 from benchmark.config import protocol as protocols
 from benchmark.config import toml
 from benchmark.utils.errors import UserError, near
-from reports.analysis import catalogue
+from reports.analysis import paper_catalogue
 
 FOLDER = Path(__file__).parent / "studies"
 STEPS = {"fewshot": {"datasets", "shots"}, "cross": set(), "ensemble": {"union"}, "wise": {"datasets"}}
@@ -134,7 +134,7 @@ def fills(name: str) -> tuple[str, ...]:
 
 def _fills(where: str, file: dict[str, Any]) -> tuple[str, ...]:
     items = file.get("fills", [])
-    known = catalogue.item_keys()
+    known = paper_catalogue.item_keys()
     if not isinstance(items, list):
         raise UserError(f'{where}: fills must be a list such as ["oodml: Figure 2"]')
     for item in items:

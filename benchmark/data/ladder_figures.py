@@ -12,7 +12,7 @@ from benchmark.data import ladders
 from benchmark.utils.workspace import Workspace
 from reports.figures.drawing import GREY, HUES, MARKERS
 from reports.storage.paths import below, plain
-from splits import view
+from splits import plot_data
 from splits.compare import Comparison
 from splits.manifest import Ladder, Split
 
@@ -38,7 +38,7 @@ def draw(dataset: str, workspace: Workspace, folder: Path, umap: bool, seed: int
 
 def progression(ladder: Ladder) -> Figure:
     """Distance after each swap iteration and, beside it, after each removal (ooDML, figure 1); rungs are marked."""
-    curves = {name: steps for name, steps in view.curves(ladder).items() if steps}
+    curves = {name: steps for name, steps in plot_data.curves(ladder).items() if steps}
     figure = Figure(figsize=(4.6 * len(curves), 3.4), layout="constrained")
     chosen = {(split.kind, split.iteration): split.id for split in ladder.splits}
     for axes, (name, steps) in zip(np.atleast_1d(figure.subplots(1, len(curves), sharey=True)), curves.items()):
@@ -66,8 +66,8 @@ def progression(ladder: Ladder) -> Figure:
 
 def umaps(ladder: Ladder, features: np.ndarray, labels: np.ndarray, classes: tuple[str, ...], seed: int) -> Figure:
     """Train and test images of an easy, a medium and a hard rung in the plane, one UMAP for all of them."""
-    rungs = view.easy_medium_hard(ladder)
-    shown = [view.points(split, labels, classes, seed=seed) for split in rungs]
+    rungs = plot_data.easy_medium_hard(ladder)
+    shown = [plot_data.points(split, labels, classes, seed=seed) for split in rungs]
     union = np.unique(np.concatenate([points.images for points in shown]))
     plane = dict(zip(union.tolist(), to_plane(np.asarray(features[union]), seed)))
     figure = Figure(figsize=(4.2 * len(rungs), 4.2), layout="constrained")

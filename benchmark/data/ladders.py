@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmark import datasets
 from benchmark.data import contents
-from benchmark.data.frozen import best_device, frozen_features
+from benchmark.data.ladder_features import best_device, frozen_features
 from benchmark.datasets import DatasetIndex
 from benchmark.utils import provenance
 from benchmark.utils.errors import UserError

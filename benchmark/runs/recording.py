@@ -12,7 +12,7 @@ from benchmark.data.task import Task
 from benchmark.runs.scoring import Score
 from benchmark.utils import provenance
 from benchmark.utils.files import whole
-from methods import code as source_code
+from methods.registry import code as source_code
 from reports import records
 from reports.storage import queries
 from splits.manifest import Ladder, Split

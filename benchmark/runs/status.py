@@ -21,7 +21,7 @@ from benchmark.utils.errors import UserError
 from benchmark.utils.files import write_json
 from benchmark.utils.terminal import columns
 from benchmark.utils.workspace import Workspace
-from methods import code as source_code
+from methods.registry import code as source_code
 from reports import ReportError, records
 from reports.storage.migration import IncompatibleRecord
 from reports.storage.text import duration, one_line

@@ -29,7 +29,7 @@ from benchmark.data.task import Side, Task
 from benchmark.datasets import DatasetIndex
 from benchmark.metrics import operating, structure
 from benchmark.metrics.clustering import KMEANS, nmi_f1
-from benchmark.runs import peers, recording
+from benchmark.runs import multi_gpu, recording
 from benchmark.runs.job import RunContext
 from benchmark.runs.occupancy import Occupancy
 from benchmark.runs.scoring import score
@@ -76,7 +76,7 @@ def run(spec: RunSpec, context: RunContext, *, should_stop: Callable[[], bool] =
     write_json(folder / "env.json", {**provenance.facts(context.command), "dataset": context.dataset,
                                     "weights_file": context.weights_file})
     began, phases = time.perf_counter(), Phases()
-    with Occupancy(context.devices or (context.device,)) as occupancy, peers.joined(spec, context) as world:
+    with Occupancy(context.devices or (context.device,)) as occupancy, multi_gpu.joined(spec, context) as world:
         return _run(spec, context, folder, _prepare(spec, context, world, phases), began, occupancy, should_stop,
                     report)
 

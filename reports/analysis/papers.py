@@ -13,9 +13,9 @@ import pandas as pd
 from scipy.stats import kendalltau
 
 from reports import aggregate, selection
-from reports.analysis import catalogue, fewshot, printed
-from reports.analysis.catalogue import Item
-from reports.analysis.printed import PARTS, Cell, Sought
+from reports.analysis import fewshot, paper_catalogue, paper_numbers
+from reports.analysis.paper_catalogue import Item
+from reports.analysis.paper_numbers import PARTS, Cell, Sought
 from reports.selection import ROW
 from reports.tables.boards import Column, Table
 
@@ -146,10 +146,10 @@ class Runs:
     """The runs of a paper's protocol, as they are looked up for its tables."""
 
     def __init__(self, runs: pd.DataFrame, paper: str) -> None:
-        self.backbone = catalogue.load(paper).backbone
+        self.backbone = paper_catalogue.load(paper).backbone
         self.ladders = runs.drop_duplicates(["dataset", "split"])[["dataset", "split", "kind", "frd"]]
         own = runs[runs["source"].eq("run") & runs["base_protocol"].eq(paper)]
-        if catalogue.load(paper).epoch == "best-test":  # like with like
+        if paper_catalogue.load(paper).epoch == "best-test":  # like with like
             best = {name.partition(":")[2]: own[name] for name in map(str, own) if name.startswith("best-test:")}
             own = own.assign(**{name: values.fillna(own[name]) for name, values in best.items() if name in own})
         names = ["dataset", "base_method", "base_backbone"]
@@ -229,16 +229,16 @@ def page(paper: str, runs: pd.DataFrame, fills: Mapping[str, Sequence[str]]) -> 
     """The items of a paper with their numbers.
 
     Args:
-        paper: One of `catalogue.PAPERS`.
+        paper: One of `paper_catalogue.PAPERS`.
         runs: The runs that count, as `Results` has them.
         fills: For the keys of items the names of the studies that fill them.
     """
     lookup = Runs(runs, paper)
     known: dict[Sought, Measured] = {}
     filled = []
-    for item in catalogue.load(paper).items:
+    for item in paper_catalogue.load(paper).items:
         shown = []
-        for cell in printed.cells(item):
+        for cell in paper_numbers.cells(item):
             if cell.sought is not None and cell.sought not in known:
                 known[cell.sought] = lookup.measured(cell.sought)
             shown.append(Shown(cell, known[cell.sought] if cell.sought else NOTHING))

@@ -10,7 +10,7 @@ import pandas as pd
 
 from reports import ReportError, aggregate, selection
 from reports.aggregate import Board
-from reports.analysis import baselines, fewshot, published, significance, thresholds
+from reports.analysis import baselines, fewshot, paper_tables, significance, thresholds
 from reports.analysis.resampling import Resamples
 from reports.analysis.seeds import SeedScores
 from reports.records import HOW, metrics
@@ -56,8 +56,8 @@ class Results:
         self.protocols = sorted(self.runs.loc[run | self._alone, "protocol"].unique())
         self.ladders = dict(zip(self.runs["dataset"], self.runs["ladder"]))
         # a paper's number beside data or a ladder that are not the paper's would be taken for a comparison
-        reasons = {name: published.differs(self.runs, name) for name in self.datasets}
-        reasons |= {name: published.union_differs(self.runs[self.runs["dataset"] == name]) for name in self.unions}
+        reasons = {name: paper_tables.differs(self.runs, name) for name in self.datasets}
+        reasons |= {name: paper_tables.union_differs(self.runs[self.runs["dataset"] == name]) for name in self.unions}
         self.unlike_papers = {name: reason for name, reason in reasons.items() if reason}
         if with_published:
             self.notes += [f"{reason}: rows of papers are not on its boards, but among the published tables"
@@ -122,7 +122,7 @@ class Results:
         board = baselines.with_ends(baselines.with_costs(board, runs, metric), runs, metric)
         board = fewshot.with_gain(board, self.fewshot, metric)
         datasets = board.parts("ags")
-        board = self._with_published(board, published.ags_rows(datasets, metric, self.unlike_papers), ("mean", ""))
+        board = self._with_published(board, paper_tables.ags_rows(datasets, metric, self.unlike_papers), ("mean", ""))
         board = baselines.with_gains(board)
         return significance.with_ties(board, ("mean", ""), *self.draws(board, metric))
 
@@ -159,7 +159,7 @@ class Results:
         if not len(board):
             return board
         if dataset not in self.unlike_papers:
-            printed = published.union_rows(union_parts(board), metric)
+            printed = paper_tables.union_rows(union_parts(board), metric)
             board = self._with_published(board, printed.assign(dataset=dataset), ("harmonic", ""))
         elif self.level:
             board = aggregate.ranked(board, ("harmonic", ""), (), level=self.level)

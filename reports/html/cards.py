@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from reports import aggregate
-from reports.analysis import published
+from reports.analysis import paper_tables
 from reports.selection import is_union
 from reports.tables.boards import Column, Table
 
@@ -95,18 +95,18 @@ def _text(value: Any) -> str:
 
 def paper_says(runs: pd.DataFrame, run: Mapping[Any, Any], name: str) -> Table | None:
     """What papers print for the method of a run beside what was measured here; None without a dataset in common."""
-    said = published.says(run["base_method"].split(":")[0])
+    said = paper_tables.says(run["base_method"].split(":")[0])
     union = is_union(runs)
     here, united = set(runs["dataset"]), bool(union.any())
-    alike = cache(lambda what, dataset: not (published.union_differs(runs[union]) if what == "union" else
-                                             published.differs(runs, dataset, ladder=what == "AGS")))
+    alike = cache(lambda what, dataset: not (paper_tables.union_differs(runs[union]) if what == "union" else
+                                             paper_tables.differs(runs, dataset, ladder=what == "AGS")))
     rows = []
     for row in said.to_dict("records"):
         known = united if row["what"] == "union" else row["dataset"] in here
         known = known and alike(row["what"], "" if row["what"] == "union" else row["dataset"])
         ours, std, n = _measured(runs, union, row) if known else (float("nan"), float("nan"), 0)
         if n:
-            rows.append(row | {"paper": published.PAPERS[row["paper"]].venue, "paper_value": row["value"],
+            rows.append(row | {"paper": paper_tables.PAPERS[row["paper"]].venue, "paper_value": row["value"],
                                "paper_value:std": row["std"], "ours": ours, "ours:std": std, "ours:n": n,
                                "difference": ours - row["value"]})
     columns = (Column("paper", "Paper"), Column("dataset", "Dataset"), Column("what", "What"),
@@ -132,7 +132,7 @@ def _measured(runs: pd.DataFrame, union: pd.Series, said: Mapping[Any, Any]) -> 
         column = metric if dataset == "unified" else f"domain:{dataset}:{metric}"
         here = runs[union]
         if dataset == "unified":  # of the same datasets, or it is another measure
-            parts = [f"domain:{part}:{metric}" for part in published.union_datasets()]
+            parts = [f"domain:{part}:{metric}" for part in paper_tables.union_datasets()]
             here = here[here[parts].notna().all(axis=1)] if set(parts) <= set(here) else here.iloc[:0]
         return aggregate.spread(here[column].astype(float)) if column in here else (float("nan"), float("nan"), 0)
     here = runs[(runs["dataset"] == dataset) & ~union & (runs["kind"] == "default")]

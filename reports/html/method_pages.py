@@ -10,7 +10,7 @@ from reports import selection
 from reports.aggregate import key_of
 from reports.analysis import standings, views, wise
 from reports.analysis.results import union_parts
-from reports.figures import inline, standing
+from reports.figures import inline, method_curve
 from reports.figures import wise as wise_figures
 from reports.html import cards
 from reports.html.extras import Extras
@@ -53,8 +53,8 @@ def _curves(site: Site, label: str) -> list[dict[str, Any]]:
             name, title = f"{short}-{site.slug(dataset)}", f"{label} along the ladder of {dataset}"
             frozen = _frozen(site, label, dataset)
             others = [curve for other, curve in curves.items() if other not in (label, frozen)]
-            svg = standing.shift_curve(curves[label], others, curves.get(frozen, ()) if frozen != label else (), label,
-                                       site.look[label], name, title, metric)
+            svg = method_curve.shift_curve(curves[label], others, curves.get(frozen, ()) if frozen != label else (),
+                                           label, site.look[label], name, title, metric)
             drawn.append(site.figure(svg, name) | {"board": dataset, "href": f"dataset/{site.slug(dataset)}.html",
                                                    "union": False, "frozen": frozen in curves and frozen != label})
     for dataset in site.unions:
@@ -64,7 +64,7 @@ def _curves(site: Site, label: str) -> list[dict[str, Any]]:
     return drawn
 
 
-def _by_label(site: Site, dataset: str, metric: str) -> dict[str, standing.Curve]:
+def _by_label(site: Site, dataset: str, metric: str) -> dict[str, method_curve.Curve]:
     cells = site.results.cells(dataset, metric).sort_values(["frd", "split"])
     return {str(label): list(zip(curve["frd"], 100 * curve["score"], 100 * curve["std"].fillna(0)))
             for label, curve in cells[cells["frd"].notna()].groupby("label", sort=True)}
@@ -97,8 +97,8 @@ def _union_dots(site: Site, label: str, dataset: str, protocol: str) -> dict[str
     rest = rows.drop(index=[each for each in (label, frozen) if each in rows.index])
     others = [(100 * rest[key].dropna()).tolist() for key in keys]
     name = f"{site.slug(label)}-{site.slug(dataset)}" + (f"-{protocol}" if len(site.results.protocols) > 1 else "")
-    svg = standing.part_dots(scores(label), others, scores(frozen if frozen != label else ""), names, label,
-                             site.look[label], name, f"{label} on the parts of {dataset}", "recall@1")
+    svg = method_curve.part_dots(scores(label), others, scores(frozen if frozen != label else ""), names, label,
+                                 site.look[label], name, f"{label} on the parts of {dataset}", "recall@1")
     return site.figure(svg, name) | {"board": dataset, "href": f"union/{site.slug(dataset)}.html", "union": True,
                                      "frozen": frozen in rows.index and frozen != label}
 

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from reports.aggregate import key_of
-from reports.analysis import baselines, correlations, progress, published, views
+from reports.analysis import baselines, correlations, paper_tables, progress, views
 from reports.analysis.finding import Finding, finding
 from reports.analysis.progress import StudyProgress
 from reports.analysis.results import union_parts
@@ -42,7 +42,7 @@ def home(site: Site, studies: Sequence[StudyProgress] = ()) -> None:
                        for dataset in results.without_ladder
                        for table in [views.heat_table(results, dataset, site.metrics[0], trained=True)]]
     lost = site.table(views.failure_table(site.failures)) if len(site.failures) else None
-    boards.sort(key=lambda board: not any(map(published.reported, board[1])))
+    boards.sort(key=lambda board: not any(map(paper_tables.reported, board[1])))
     lead, found = _lead(site, boards)
     laddered = [dataset for dataset in dict.fromkeys([*lead, *results.laddered])
                 if _has_ladder(site.cells(dataset, site.metrics[0]))]
@@ -62,8 +62,8 @@ def _lead(site: Site, boards: list[tuple[str, list[str], Any]]) -> tuple[list[st
     Those of the first board; or one that papers report on, where that has none and both ends of a ladder were run.
     """
     metric, names = site.metrics[0], boards[0][1] if boards else []
-    others = [] if any(map(published.reported, names)) else site.results.without_ladder
-    for dataset in filter(published.reported, others):
+    others = [] if any(map(paper_tables.reported, names)) else site.results.without_ladder
+    for dataset in filter(paper_tables.reported, others):
         board = views.rung_board(site.results, dataset, metric)
         for split in sorted(set(board.rows["ranked_by"])):
             if found := finding(board.where(board.rows["ranked_by"] == split), ("rung", split)):

@@ -15,7 +15,7 @@ from reports.analysis import (
     factors,
     fewshot,
     galleries,
-    published,
+    paper_tables,
     significance,
     spectra,
     standings,
@@ -60,7 +60,7 @@ def _reported_first(site: Site, metric: str) -> list[str]:
     """All rows, in order of rank those on datasets that papers report on first; the page opens with the first two."""
     trained = site.runs[~site.runs["baseline"].astype(bool)].groupby("dataset")["split"].nunique()
     first: list[str] = []
-    for dataset in sorted(filter(published.reported, trained.index), key=lambda name: -trained[name]):
+    for dataset in sorted(filter(paper_tables.reported, trained.index), key=lambda name: -trained[name]):
         rows = views.rung_board(site.results, dataset, metric).rows
         first += site.results.label(rows[rows["rank"].notna()].sort_values("rank", kind="stable"))
     return list(dict.fromkeys([*first, *site.look]))
@@ -274,7 +274,7 @@ def retrieved(site: Site) -> None:
 def papers(site: Site) -> None:
     """The papers' own tables as boards."""
     site.later("published.html", "Published", menu="Papers",
-               papers=[(paper, [site.table(table) for table in made]) for paper, made in published.boards()])
+               papers=[(paper, [site.table(table) for table in made]) for paper, made in paper_tables.boards()])
 
 
 def about(site: Site) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from splits import several
+from splits import parallel
 from splits.ladder import build_ladder
 from splits.sides import Vectors
 
@@ -18,27 +18,27 @@ from splits.sides import Vectors
 @pytest.fixture
 def pretended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads as on a GPU, without one."""
-    monkeypatch.setattr(several, "_start", lambda device: None)
-    monkeypatch.setattr(several, "_in_stream", lambda own, one, device: one())
+    monkeypatch.setattr(parallel, "_start", lambda device: None)
+    monkeypatch.setattr(parallel, "_in_stream", lambda own, one, device: one())
 
 
 def test_order_concurrency_and_an_early_end(pretended: None) -> None:
-    together = threading.Barrier(several.AT_ONCE)
+    together = threading.Barrier(parallel.AT_ONCE)
     taken: list[int] = []
 
     def work() -> Iterator[Callable[[], int]]:
         for n in range(100):
             taken.append(n)
-            yield lambda n=n: (together.wait(5) if n < several.AT_ONCE else time.sleep(0.01 * (n % 3))) or n  # type: ignore[misc]
+            yield lambda n=n: (together.wait(5) if n < parallel.AT_ONCE else time.sleep(0.01 * (n % 3))) or n  # type: ignore[misc]
 
-    found = several.each(work(), "cuda")
-    assert [next(found) % 100 for _ in range(10)][several.AT_ONCE:] == list(range(several.AT_ONCE, 10))
+    found = parallel.in_parallel(work(), "cuda")
+    assert [next(found) % 100 for _ in range(10)][parallel.AT_ONCE:] == list(range(parallel.AT_ONCE, 10))
     found.close()  # type: ignore[attr-defined]
-    assert len(taken) <= 10 + several.AT_ONCE
+    assert len(taken) <= 10 + parallel.AT_ONCE
 
 
 def test_an_error_is_raised_where_its_turn_is(pretended: None) -> None:
-    found = several.each([lambda: 1, lambda: 1 // 0, lambda: 3], "cuda")
+    found = parallel.in_parallel([lambda: 1, lambda: 1 // 0, lambda: 3], "cuda")
     assert next(found) == 1
     with pytest.raises(ZeroDivisionError):
         next(found)
@@ -55,13 +55,14 @@ def test_a_ladder_is_the_same_with_several_distances_at_once(pretended: None, op
         return build_ladder(x, labels, names[:8], names[8:], classes=names, iid_draws=3, reverse=True, **options)
 
     alone = ladder()
-    each, threads = several.each, set()
+    in_parallel, threads = parallel.in_parallel, set()
 
     def with_threads(work: Any, device: str | None) -> Iterator[Any]:
-        return each((lambda one=one: (threads.add(threading.get_ident()), one())[1] for one in work), "cuda")  # type: ignore[misc]
+        noted = (lambda task=task: (threads.add(threading.get_ident()), task())[1] for task in work)  # type: ignore[misc]
+        return in_parallel(noted, "cuda")
 
     for module in ("splits.swap", "splits.iid", "splits.ladder"):
-        monkeypatch.setattr(f"{module}.each", with_threads)
+        monkeypatch.setattr(f"{module}.in_parallel", with_threads)
     assert ladder() == alone
     assert threading.get_ident() not in threads
 

@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 from methods.registry import get, ours
+from methods.registry.sources import FOLDER, sources
 from methods.settings import MethodError
-from methods.sources import FOLDER, sources
 
-SHARED = ("__init__", "method", "settings", "entry", "registry", "declared", "sources", "code")
+SHARED = ("__init__.py", "method.py", "settings.py", "registry/*.py")
 """Files that are part of every method, and of none."""
 
 
@@ -22,7 +22,7 @@ def files_of(name: str) -> dict[Path, str]:
     >>> sorted(path.relative_to(FOLDER).as_posix() for path in files_of("margin"))
     ['margin.py', 'parts/__init__.py', 'parts/distances.py', 'parts/miners.py', 'parts/ranked.py']
     """
-    shared = dict.fromkeys((FOLDER / f"{stem}.py" for stem in SHARED), "")
+    shared = dict.fromkeys((path for pattern in SHARED for path in FOLDER.glob(pattern)), "")
     files = dict(shared)
     try:
         entry = get(name)

@@ -1,4 +1,4 @@
-"""The register of methods: every file of this folder adds itself, and `get` and `select` find them by name."""
+"""The register of methods: every file of `methods/` adds itself, and `get` and `select` find them by name."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from methods import declared
-from methods.entry import Entry
+from methods.registry import declared
+from methods.registry.entry import Entry
+from methods.registry.sources import hidden_modules
 from methods.settings import MethodError, near
-from methods.sources import hidden_modules
 
 if TYPE_CHECKING:
     from torch import nn
@@ -56,7 +56,7 @@ def register(name: str, *, family: str, papers: Iterable[str] = (), tags: Iterab
 
 
 def discover() -> None:
-    """Find the methods in every file of this folder and in installed plug-ins of the group `oodml.methods`.
+    """Find the methods in every file of `methods/` and in installed plug-ins of the group `oodml.methods`.
 
     Where torch was not imported so far, the files are read and not imported, as that would take seconds; what the
     source does not tell plainly is imported nevertheless.

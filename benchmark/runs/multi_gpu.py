@@ -45,7 +45,7 @@ def joined(spec: RunSpec, context: RunContext) -> Iterator[World]:
         try:
             for rank in range(1, count):
                 processes.append(subprocess.Popen(
-                    [sys.executable, "-m", "benchmark.runs.peer"], stdin=subprocess.PIPE,
+                    [sys.executable, "-m", "benchmark.runs.multi_gpu_process"], stdin=subprocess.PIPE,
                     cwd=Path(methods.__file__).parents[1]))
                 pipe = processes[-1].stdin
                 assert pipe is not None

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parents[1]
+"""The folder of methods."""
 
 
 def sources(path: Path, home: Path, files: dict[Path, str], packages: bool = False) -> None:

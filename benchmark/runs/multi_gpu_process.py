@@ -11,7 +11,7 @@ import threading
 import torch
 
 from benchmark.config.plan import RunSpec
-from benchmark.runs import peers, worker
+from benchmark.runs import multi_gpu, worker
 from benchmark.training.distributed import World
 from benchmark.utils.errors import is_user_error
 
@@ -28,10 +28,10 @@ def main() -> None:
 
     threading.Thread(target=watch, daemon=True).start()
     torch.set_num_threads(1 if context.device == "cpu" else torch.get_num_threads())
-    peers.join(context.device, rank, len(context.devices), place)
+    multi_gpu.join(context.device, rank, len(context.devices), place)
     try:
         worker.assist(RunSpec.of(facts), context, World(rank, len(context.devices)))
-        peers.leave()
+        multi_gpu.leave()
     except Exception as error:
         if not is_user_error(error):  # else the first process has met it too and says so
             raise

@@ -9,7 +9,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, NamedTuple
 
-from reports.analysis.catalogue import Item
+from reports.analysis.paper_catalogue import Item
 
 PARTS = {"uml": ("cub", "cars", "sop", "inshop", "nabirds", "dogs", "flowers", "aircraft"),
          "uml-4": ("cub", "cars", "sop", "inshop")}

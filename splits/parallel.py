@@ -1,4 +1,4 @@
-"""Distances that do not wait for each other: a GPU works on several at once, each of which fills a part of it."""
+"""Distances computed in parallel: each fills a part of a GPU, so that several at once take less time."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 AT_ONCE = 4
 """Eigenvalues of a 2048 x 2048 matrix are many small steps, between which a GPU waits."""
 
 
-def each(work: Iterable[Callable[[], Found]], device: str | None) -> Iterator[Found]:
+def in_parallel(work: Iterable[Callable[[], Result]], device: str | None) -> Iterator[Result]:
     """What these functions return, in their order.
 
     On a GPU `AT_ONCE` of them run at a time, each in a thread and a stream of its own, so that up to as many more are
     taken from `work` than asked for; no tensor that one of them makes is to leave it. On a CPU they run one
     by one as they are asked for.
 
-    >>> list(each((lambda n=n: n * n for n in range(4)), "cpu"))
+    >>> list(in_parallel((lambda n=n: n * n for n in range(4)), "cpu"))
     [0, 1, 4, 9]
     """
     if device is None or device == "cpu":
-        yield from (one() for one in work)
+        yield from (task() for task in work)
         return
     _start(device)
     pool = ThreadPoolExecutor(AT_ONCE)
     own = threading.local()
-    ahead: deque[Future[Found]] = deque()
+    ahead: deque[Future[Result]] = deque()
     try:
-        for one in work:
-            ahead.append(pool.submit(_in_stream, own, one, device))
+        for task in work:
+            ahead.append(pool.submit(_in_stream, own, task, device))
             if len(ahead) > AT_ONCE:
                 yield ahead.popleft().result()
         while ahead:
@@ -48,7 +48,7 @@ def _start(device: str) -> None:
     torch.linalg.cholesky(torch.ones(1, 1, device=device))
 
 
-def _in_stream(own: Any, one: Callable[[], Found], device: str) -> Found:
+def _in_stream(own: Any, task: Callable[[], Result], device: str) -> Result:
     import torch
 
     if not hasattr(own, "stream"):
@@ -56,4 +56,4 @@ def _in_stream(own: Any, one: Callable[[], Found], device: str) -> Found:
     # what it works with was made in the stream of whoever asks
     own.stream.wait_stream(torch.cuda.default_stream(device))
     with torch.cuda.stream(own.stream):
-        return one()
+        return task()

@@ -24,7 +24,7 @@ class Entry:
 
     name: str
     declared: type
-    """The class or, where torch was not needed so far, what its source declares of it; see `methods.declared`."""
+    """The class or, where torch was not needed so far, what its source declares of it; see `declared.py`."""
     family: str
     papers: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()

@@ -13,10 +13,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
-FOLDER = Path(__file__).parent
+from methods.registry.sources import FOLDER
+
 KEPT = ("misfit", "base_changes")
 """Functions of a class that are asked without an instance of it."""
 IMPORTED = ("methods.settings", "methods.backbones.names")
