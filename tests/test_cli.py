@@ -99,6 +99,14 @@ def test_what_needs_no_torch_imports_none(tiny: Workspace) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_the_leaderboard_imports_no_more_than_it_needs() -> None:
+    """scipy.stats alone takes most of a second, as long as pandas or matplotlib, which pages are made with."""
+    code = ("import sys, benchmark.posthoc.leaderboard, reports.terminal\n"
+            "print({'torch', 'timm', 'sklearn', 'scipy.stats', 'scipy.optimize', 'scipy.linalg'} & set(sys.modules))")
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == "set()", done.stderr
+
+
 def test_an_unknown_method_is_refused_with_the_near_one(refused: Callable[..., str], work: Path) -> None:
     line = refused("run", "--methods", "margn", "--dataset", "glyphs-mini", "--work", str(work))
     assert "unknown method 'margn'" in line

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 from benchmark.data.task import Side
 from benchmark.runs import scoring
@@ -206,7 +207,7 @@ def test_the_harmonic_mean_has_the_error_of_its_classes(tmp_path: Path) -> None:
     drawn = [harmonic_mean([rng.choice(means[:35], 35).mean(), rng.choice(means[35:], 25).mean()])
              for _ in range(4000)]
     half = (row["harmonic:high"] - row["harmonic:low"]) / 2
-    assert half / significance.stats.t.ppf(0.975, 59) == pytest.approx(np.std(drawn), rel=0.12)
+    assert half / stats.t.ppf(0.975, 59) == pytest.approx(np.std(drawn), rel=0.12)
     assert row["recall:greek:low"] < scores["greek"] < row["recall:greek:high"]
 
 

@@ -61,6 +61,30 @@ def test_friedman_and_wilcoxon_are_scipys() -> None:
     assert statistics.friedman(table.iloc[:2]) is None
 
 
+@pytest.mark.parametrize("cells", [2, 5, 24, 50])
+def test_exact_and_tied_tests_are_scipys(cells: int) -> None:
+    """Up to 50 differences without ties are tested exactly; scores tie in Friedman's test and in Kendall's tau."""
+    rng = np.random.default_rng(cells)
+    differences = rng.normal(0.4, 1, (6, cells))
+    expected = stats.wilcoxon(differences, axis=1, method="exact").pvalue
+    assert statistics.signed_rank(differences).tolist() == pytest.approx(expected.tolist(), rel=1e-12)
+    tied = rng.integers(0, 4, (5, cells)).astype(float)
+    found = statistics.friedman(wide(tied.tolist()))
+    assert found is not None
+    assert (found.statistic, found.p) == pytest.approx(tuple(stats.friedmanchisquare(*tied)), rel=1e-9)
+    tau, flips = statistics.kendall(tied[0], tied[1])
+    assert tau == pytest.approx(stats.kendalltau(tied[0], tied[1]).statistic, nan_ok=True)
+    assert flips == sum((tied[0, i] - tied[0, j]) * (tied[1, i] - tied[1, j]) < 0
+                        for i in range(cells) for j in range(i))
+
+
+@pytest.mark.parametrize("methods", [2, 5, 44, 300])
+def test_critical_differences_are_scipys(methods: int) -> None:
+    q = stats.studentized_range.ppf(0.95, methods, np.inf) / math.sqrt(2)
+    assert statistics.critical_difference(methods, 7) == pytest.approx(
+        q * math.sqrt(methods * (methods + 1) / 42), rel=1e-6)
+
+
 def test_cliques_join_what_is_near() -> None:
     found = statistics.Friedman(1, 0.01, {"a": 1.0, "b": 1.5, "c": 2.4, "d": 4.0}, 10, 1.0)
     assert found.cliques == [("a", "b"), ("b", "c")]

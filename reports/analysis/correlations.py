@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pandas as pd
-from scipy import stats
 
 from reports.records import metrics
 from reports.selection import ROW, is_union
@@ -32,8 +31,7 @@ def cells(runs: pd.DataFrame) -> pd.DataFrame:
 
 def spearman(a: Sequence[float], b: Sequence[float]) -> float:
     """Spearman's rank correlation of values without gaps; NaN below three of them or where one side is flat."""
-    flat = len(a) < 3 or min(len(set(a)), len(set(b))) < 2
-    return float("nan") if flat else float(stats.spearmanr(a, b).statistic)
+    return float(pd.DataFrame({"a": a, "b": b}).corr(method="spearman", min_periods=3).to_numpy()[0, 1])
 
 
 def _correlations(points: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
@@ -95,10 +93,9 @@ def split_table(points: pd.DataFrame, metric: str) -> Table | None:
     columns = {column: f"{name}, {side}" for side in SIDES for column, name in measured(points, side).items()}
     rows = []
     for (dataset, split, kind), cells in points.groupby(["dataset", "split", "kind"], sort=True):
-        known = {column: cells[[column, metric]].dropna() for column in columns}
-        row = {column: spearman(some[column].tolist(), some[metric].tolist()) for column, some in known.items()}
-        if any(pd.notna(value) for value in row.values()):
-            rows.append({"dataset": dataset, "split": split, "kind": kind, "cells": len(cells), **row})
+        found = cells[[*columns, metric]].corr(method="spearman", min_periods=3)[metric].drop(metric)
+        if found.notna().any():
+            rows.append({"dataset": dataset, "split": split, "kind": kind, "cells": len(cells), **found})
     if not rows:
         return None
     heads = (Column("dataset", "Dataset"), Column("split", "Split"), Column("kind", "Kind"),

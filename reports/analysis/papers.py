@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.stats import kendalltau
 
 from reports import aggregate, selection
 from reports.analysis import fewshot, paper_catalogue, paper_numbers
 from reports.analysis.paper_catalogue import Item
 from reports.analysis.paper_numbers import PARTS, Cell, Sought
+from reports.analysis.statistics import kendall
 from reports.selection import ROW
 from reports.tables.boards import Column, Table
 
@@ -114,8 +114,7 @@ class Filled:
         _, rows = self.grid()
         columns = ([one for one in column if one is not None and one.ours.n]
                    for column in zip(*(shown for _, shown in rows)))
-        return [(float(kendalltau([float(one.cell.printed) for one in column],
-                                  [one.ours.mean for one in column]).statistic),
+        return [(kendall([float(one.cell.printed) for one in column], [one.ours.mean for one in column])[0],
                  float(np.mean([one.difference for one in column])), len(column)) if len(column) > 3 else None
                 for column in columns]
 

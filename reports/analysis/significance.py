@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from scipy import special
 
 from reports.aggregate import Board
 from reports.analysis.resampling import Resamples, ags_weights
@@ -44,11 +44,11 @@ class Errors:
 
     def half_widths(self, level: float = 0.95) -> np.ndarray:
         """Half of each row's interval; NaN where nothing is known of its error."""
-        return stats.t.ppf((1 + level) / 2, self.own_freedom) * np.sqrt(self.own)
+        return special.stdtrit(self.own_freedom, (1 + level) / 2) * np.sqrt(self.own)
 
     def pair_half_widths(self, level: float = 0.95) -> np.ndarray:
         """Half of the interval of each difference."""
-        return stats.t.ppf((1 + level) / 2, self.freedom) * np.sqrt(self.pair)
+        return special.stdtrit(self.freedom, (1 + level) / 2) * np.sqrt(self.pair)
 
     def of(self, rows: np.ndarray) -> Errors:
         """Those of some rows alone."""
@@ -123,7 +123,7 @@ def p_values(values: np.ndarray, spread: Errors) -> np.ndarray:
     """Two-sided p-values of all differences, corrected by Holm; NaN where nothing is known, 1 on the diagonal."""
     difference = np.abs(values[:, None] - values[None, :])
     with np.errstate(invalid="ignore", divide="ignore"):
-        p = 2 * stats.t.sf(difference / np.sqrt(spread.pair), spread.freedom)
+        p = 2 * special.stdtr(spread.freedom, -difference / np.sqrt(spread.pair))
     p = np.where(difference == 0, 1.0, np.where(spread.pair == 0, 0.0, p))
     upper = np.triu_indices(len(values), 1)
     adjusted = np.eye(len(values))
@@ -174,7 +174,7 @@ def stability(values: np.ndarray, drawn: np.ndarray, spread: Errors) -> np.ndarr
     moved = around + np.random.default_rng(0).standard_t(freedom, (len(values), draws)) * error
     if not np.any(moved):
         return None
-    places = stats.rankdata(-(values[:, None] + moved), method="min", axis=0).astype(int)
+    places = pd.DataFrame(values[:, None] + moved).rank(method="min", ascending=False).to_numpy(int)
     return np.array([np.bincount(row - 1, minlength=len(values)) for row in places]) / draws
 
 

@@ -1,4 +1,7 @@
-"""What may be concluded from scores: intervals, corrected tests, ranks over many cells, and whether rankings flip."""
+"""What may be concluded from scores: intervals, corrected tests, ranks over many cells, and whether rankings flip.
+
+Written with the functions of scipy.special: importing scipy.stats takes longer than all that is computed here.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from itertools import combinations
 
 import numpy as np
 import pandas as pd
-from scipy import optimize, special, stats
+from scipy import special
 
 from reports.selection import ROW
 
@@ -30,7 +33,7 @@ def t_interval(values: Iterable[float], level: float = 0.95) -> tuple[float, flo
     mean = float(finite.mean())
     if len(finite) == 1:
         return mean, math.nan, math.nan
-    half = float(stats.t.ppf((1 + level) / 2, len(finite) - 1) * finite.std(ddof=1) / math.sqrt(len(finite)))
+    half = float(special.stdtrit(len(finite) - 1, (1 + level) / 2) * finite.std(ddof=1) / math.sqrt(len(finite)))
     return mean, mean - half, mean + half
 
 
@@ -85,6 +88,8 @@ def _prior(variances: np.ndarray, freedom: np.ndarray) -> tuple[float, float]:
     beyond = spread * (1 + 2 * math.sqrt(2 / (len(logs) - 1))) - special.polygamma(1, half).mean()
     if beyond <= 0:  # the rows vary no more than chance makes them: all of them tell one variance
         return float(freedom.sum()), float(variances.mean())
+    from scipy import optimize  # here, since most reports have fewer rows and its import takes 0.2 s
+
     degrees = 2 * optimize.brentq(lambda x: special.polygamma(1, x) - beyond, 1e-4, 1e8)
     return degrees, math.exp(logs.mean())
 
@@ -120,15 +125,28 @@ def signed_rank(differences: np.ndarray) -> np.ndarray:
     [0.0625, 1.0, 1.0]
     """
     size = np.where(differences == 0, np.nan, np.abs(differences))
-    ranks = np.nan_to_num(stats.rankdata(size, axis=1, nan_policy="omit"))
+    ranks = pd.DataFrame(size).rank(axis=1).fillna(0).to_numpy()
     spread = np.sqrt((ranks**2).sum(axis=1)) / 2
-    above = (ranks * (differences > 0)).sum(axis=1) - ranks.sum(axis=1) / 2
-    p = 2 * stats.norm.sf(np.abs(above) / np.where(spread > 0, spread, 1))
+    above = np.abs((ranks * (differences > 0)).sum(axis=1) - ranks.sum(axis=1) / 2)
+    p = 2 * special.ndtr(-above / np.where(spread > 0, spread, 1))
     ordered = np.sort(size, axis=1)
     plain = ~np.isnan(ordered).any(axis=1) & (np.diff(ordered, axis=1) > 0).all(axis=1) & (size.shape[1] <= 50)
     if plain.any():
-        p[plain] = stats.wilcoxon(differences[plain], axis=1, method="exact").pvalue
+        below = (ranks.sum(axis=1) / 2 - above)[plain].astype(int)
+        p[plain] = np.minimum(1, 2 * _rank_sums(size.shape[1])[below])
     return p
+
+
+def _rank_sums(n: int) -> np.ndarray:
+    """P(T <= t) for t = 0 .. n (n + 1) / 2, where T is the sum of those of 1 .. n that fair coins choose.
+
+    >>> _rank_sums(2).tolist()  # nothing, 1, 2 or both
+    [0.25, 0.5, 0.75, 1.0]
+    """
+    ways = np.ones(1)
+    for rank in range(1, n + 1):
+        ways = np.pad(ways, (0, rank)) + np.pad(ways, (rank, 0))  # without this one and with it
+    return ways.cumsum() / 2.0**n
 
 
 def wilcoxon_pairs(wide: pd.DataFrame) -> pd.DataFrame:
@@ -173,16 +191,19 @@ class Friedman:
 
 
 def friedman(wide: pd.DataFrame) -> Friedman | None:
-    """Friedman's test over a `cell_table`, rank 1 the best; None with fewer than three methods or two cells."""
+    """Friedman's test over a `cell_table`, rank 1 the best; None with fewer than three methods or two cells.
+
+        chi^2_{k-1} = (k - 1) sum_i (sum_j d_ij)^2 / sum_ij d_ij^2,   d_ij = rank of method i in cell j - (k + 1) / 2
+    """
     methods, cells = wide.shape
     if methods < 3 or cells < 2:
         return None
-    ranks = stats.rankdata(-wide.to_numpy(), axis=0).mean(axis=1)
-    if np.all(wide.to_numpy() == wide.to_numpy()[0]):
-        statistic, p = 0.0, 1.0
-    else:
-        statistic, p = (float(value) for value in stats.friedmanchisquare(*wide.to_numpy()))
-    return Friedman(statistic, p, dict(zip(wide.index, ranks.tolist())), cells, critical_difference(methods, cells))
+    ranks = wide.rank(ascending=False).to_numpy()
+    around = ranks - (methods + 1) / 2
+    spread = float((around**2).sum())
+    statistic = (methods - 1) * float((around.sum(axis=1) ** 2).sum()) / spread if spread else 0.0
+    return Friedman(statistic, float(special.chdtrc(methods - 1, statistic)),
+                    dict(zip(wide.index, ranks.mean(axis=1).tolist())), cells, critical_difference(methods, cells))
 
 
 def critical_difference(methods: int, cells: int, alpha: float = ALPHA) -> float:
@@ -191,8 +212,36 @@ def critical_difference(methods: int, cells: int, alpha: float = ALPHA) -> float
     >>> round(critical_difference(5, 30), 3)
     1.114
     """
-    q = float(stats.studentized_range.ppf(1 - alpha, methods, np.inf)) / math.sqrt(2)
+    q = _range_quantile(1 - alpha, methods) / math.sqrt(2)
     return q * math.sqrt(methods * (methods + 1) / (6 * cells))
+
+
+def _range_quantile(level: float, k: int) -> float:
+    """The q that the range of k standard normal values stays below with this probability.
+
+        P(range <= q) = k int phi(z) (Phi(z) - Phi(z - q))^(k - 1) dz,   z the largest of them
+    """
+    z, step = np.linspace(-10, 10, 801, retstep=True)
+    density = k * np.exp(-z**2 / 2) / math.sqrt(2 * math.pi) * step
+    low, high = 0.0, 20.0
+    while high - low > 1e-12:
+        q = (low + high) / 2
+        below = density @ (special.ndtr(z) - special.ndtr(z - q)) ** (k - 1) < level
+        low, high = (q, high) if below else (low, q)
+    return high
+
+
+def kendall(a: Sequence[float] | np.ndarray, b: Sequence[float] | np.ndarray) -> tuple[float, int]:
+    """(Kendall's tau-b of two lists of scores, how many pairs they order differently); NaN where one list is flat.
+
+        tau = sum_ij sign(a_i - a_j) sign(b_i - b_j) / sqrt(sum_ij sign(a_i - a_j)^2 sum_ij sign(b_i - b_j)^2)
+
+    >>> kendall([1, 2, 3, 4], [1, 3, 2, 4])
+    (0.6666666666666666, 1)
+    """
+    x, y = (np.sign(np.subtract.outer(some, some)) for some in (np.asarray(a, float), np.asarray(b, float)))
+    pairs = math.sqrt(np.count_nonzero(x) * np.count_nonzero(y))
+    return float((x * y).sum() / pairs) if pairs else math.nan, int((x * y < 0).sum() // 2)
 
 
 def kendall_between_rungs(cells: pd.DataFrame) -> pd.DataFrame:
@@ -205,8 +254,5 @@ def kendall_between_rungs(cells: pd.DataFrame) -> pd.DataFrame:
     order = cells.drop_duplicates("split").sort_values(["frd", "split"])["split"]
     rows = []
     for a, b in combinations([split for split in order if split in wide], 2):
-        x, y = wide[a].to_numpy(), wide[b].to_numpy()
-        tau = float(stats.kendalltau(x, y).statistic) if len(wide) > 1 else math.nan
-        signs = np.sign(np.subtract.outer(x, x)) * np.sign(np.subtract.outer(y, y))
-        rows.append((a, b, tau, int((signs < 0).sum() // 2), len(wide)))
+        rows.append((a, b, *kendall(wide[a].to_numpy(), wide[b].to_numpy()), len(wide)))
     return pd.DataFrame(rows, columns=["first", "second", "tau", "flips", "methods"])

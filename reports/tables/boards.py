@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from scipy import special
 
 from reports.aggregate import Board, key_of
 from reports.records import selected_level
@@ -303,5 +303,5 @@ def _by_classes(board: pd.DataFrame, key: str) -> bool:
     """Whether test classes count in the intervals of a column; of seeds alone they are t_{n-1} s / sqrt(n)."""
     rows = board[board["rank"].notna() & board[f"{key}:high"].notna()]
     n = rows[f"{key}:n"].to_numpy(float)
-    seeds = stats.t.ppf(0.975, n - 1) * rows[f"{key}:std"] / np.sqrt(n)
+    seeds = special.stdtrit(n - 1, 0.975) * rows[f"{key}:std"] / np.sqrt(n)
     return not np.allclose(rows[f"{key}:high"] - rows[key], seeds, rtol=1e-6, atol=1e-12)
