@@ -22,7 +22,7 @@ from benchmark.data.augment import Transform
 from benchmark.data.task import Side
 from benchmark.datasets.index import DatasetIndex
 from benchmark.metrics.clustering import KMEANS
-from benchmark.runs import worker
+from benchmark.runs import evaluation, worker
 from benchmark.runs.job import SweepOptions
 from benchmark.runs.matrix import gather
 from benchmark.training.train import History
@@ -123,7 +123,7 @@ def test_cached_features_of_a_frozen_network_score_as_its_embeddings(tiny: Works
 
 def test_equal_scores_choose_the_earlier_epoch() -> None:
     history = History([{"epoch": e, "test": {"recall@1": r}} for e, r in ((1, 0.2), (2, 0.6), (3, 0.6), (4, 0.1))])
-    scores, chosen = worker.choose(history)
+    scores, chosen = evaluation.choose(history)
     assert chosen == {"last": 4, "best-test": 2}
     assert scores == {"last": {"recall@1": 0.1}, "best-test": {"recall@1": 0.6}}
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 
 from benchmark.runs import worker
+from benchmark.runs.evaluation import HEADLINE
 from benchmark.runs.job import Job
 from benchmark.runs.locks import Heartbeat, Lock, Watch
 from benchmark.training.meter import Diverged
@@ -97,7 +98,7 @@ def score_text(path: Path) -> str:
     ''
     """
     try:
-        return f"{worker.HEADLINE} {100 * records.read(path)['scores']['last'][worker.HEADLINE]:.1f} %"
+        return f"{HEADLINE} {100 * records.read(path)['scores']['last'][HEADLINE]:.1f} %"
     except (ReportError, KeyError, TypeError, OSError):
         return ""
 

@@ -13,7 +13,7 @@ from benchmark.config.plan import Overrides, plan
 from benchmark.config.spec import RunSpec
 from benchmark.config.study import Part
 from benchmark.runs import status
-from benchmark.runs.worker import HEADLINE
+from benchmark.runs.evaluation import HEADLINE
 from benchmark.training.meter import Diverged
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace

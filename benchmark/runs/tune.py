@@ -25,10 +25,10 @@ from benchmark.config.study import Study
 from benchmark.data import ladders
 from benchmark.data.task import learnt
 from benchmark.runs import sweep
+from benchmark.runs.evaluation import HEADLINE
 from benchmark.runs.job import SweepOptions, SweepResult
 from benchmark.runs.matrix import run_contents
 from benchmark.runs.trials import Search, TuneOptions, read_scores
-from benchmark.runs.worker import HEADLINE
 from benchmark.utils.errors import UserError
 from benchmark.utils.files import write_json
 from benchmark.utils.workspace import Workspace

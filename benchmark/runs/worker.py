@@ -1,4 +1,4 @@
-"""One run spec in, one record out: the whole line from images to measures for a single cell."""
+"""One run spec in, one record out: what a worker does for a run, from images to measures."""
 
 from __future__ import annotations
 
@@ -27,12 +27,11 @@ from benchmark.data.loader import Loader
 from benchmark.data.store import open_store
 from benchmark.data.task import Side, Task
 from benchmark.datasets import DatasetIndex
-from benchmark.metrics import operating, structure
-from benchmark.metrics.clustering import KMEANS, nmi_f1
+from benchmark.metrics.clustering import KMEANS
 from benchmark.runs import multi_gpu, recording
+from benchmark.runs.evaluation import HEADLINE, Evaluation, choose
 from benchmark.runs.job import RunContext
 from benchmark.runs.occupancy import Occupancy
-from benchmark.runs.scoring import score
 from benchmark.training import checkpoint, precision, train
 from benchmark.training.distributed import World
 from benchmark.training.meter import peak_memory, write_line
@@ -49,13 +48,10 @@ from splits.episodes import training_subset
 from splits.frechet import frechet_distance
 from splits.manifest import Ladder, Split
 
-HEADLINE = "recall@1"
-"""The measure by which the rules other than `last` choose an epoch."""
-
 
 def run(spec: RunSpec, context: RunContext, *, should_stop: Callable[[], bool] = lambda: False,
         report: Callable[[dict[str, Any]], None] = lambda event: None) -> Path:
-    """Do one cell and write its record; a finished cell is left as it is.
+    """Do one run and write its record; a finished run is left as it is.
 
     Args:
         spec: what the result depends on.
@@ -138,68 +134,44 @@ def _run(spec: RunSpec, context: RunContext, folder: Path, ready: _Ready, began:
     protocol, task, training, method, phases = spec.protocol, ready.task, ready.training, ready.method, ready.phases
     trains = bool(method.groups(protocol.lr, protocol.weight_decay))
 
-    def stop_if_asked() -> None:
-        if should_stop():
-            raise train.Interrupted("stopped while images were embedded; those done are kept")
-
-    # Where nothing is trained, the features that the ladder was built from serve every rung and seed.
-    cached = None if trains or spec.weights == weights.SCRATCH else features.extract(
-        ready.index, ready.store, method.backbone, name=protocol.backbone, weights_hash=spec.weights,
-        transform=ready.loader.transform, folder=context.workspace.cache, device=context.device,
-        progress=False, between=stop_if_asked)
+    cached = None if trains or spec.weights == weights.SCRATCH else _kept_features(spec, context, ready, should_stop)
 
     def embed(ids: np.ndarray) -> torch.Tensor:
         if cached is None:
             return train.embed(method, ready.loader, ids, protocol, context.device)
         return normalize(method.project(torch.from_numpy(cached[ids])), dim=-1).to(context.device)
 
-    last: dict[str, Any] = {}
-
-    def clustered() -> dict[str, float]:
-        return nmi_f1(last["embeddings"], task.test.labels, spec.seed)
-
-    def evaluate(_: Method) -> dict[str, Any]:
-        last["embeddings"] = embed(task.test.ids)
-        last["score"] = score(task.test, last["embeddings"], task.domain_names)
-        measures = {"test": last["score"].scores}
-        if protocol.clustering == "every":
-            measures["test"] |= clustered()
-        if task.validation is not None:
-            last["held_out"] = embed(task.validation.ids), task.validation.labels
-            measures["validation"] = score(task.validation, last["held_out"][0], task.domain_names).scores
-        return measures
-
+    evaluation = Evaluation(task, protocol, spec.seed, embed)
     with provenance.Energy(context.device) as energy:
         history = train.train(method, train.TrainContext(
             training, ready.loader, ready.sampler, protocol, seed=spec.seed, device=context.device, folder=folder,
-            evaluate=evaluate, should_stop=should_stop, report=report, phases=phases, world=ready.world,
+            evaluate=evaluation, should_stop=should_stop, report=report, phases=phases, world=ready.world,
             spent=lambda: {"seconds": time.perf_counter() - began, "part": occupancy.so_far(),
                            "joules": energy.so_far or 0.0}))
-    if not last:  # killed between the last checkpoint and the record
-        evaluate(method)
+    if not evaluation.called:  # killed between the last checkpoint and the record
+        evaluation(method)
     if protocol.clustering == "last":
         with phases("cluster"):
-            history.epochs[-1]["test"] |= clustered()
+            history.epochs[-1]["test"] |= evaluation.clustering()
     scores, chosen = choose(history)
     if trains:
         with phases("save weights"):
             checkpoint.save_weights(folder / weights.RUN, method.state_dict())
     with phases("structure"):
-        seen = structure.with_spectra(embed(training.ids), training.labels) if protocol.train_structure else {}
-        tested = structure.with_spectra(last["embeddings"], task.test.labels)
+        structure = evaluation.structure(training)
     with phases("thresholds"):
-        thresholds = operating.of_run(last["embeddings"], task.test.labels, last.get("held_out"))
+        thresholds = evaluation.thresholds()
     took = {**phases.seconds, "train": history.seconds, "evaluate": history.evaluating,
             "all": time.perf_counter() - began}
     write_line(folder, {"event": "end", "chosen_epochs": chosen, "phases": took})
-    path = recording.write(folder, last["score"], {
+    path = recording.write(folder, evaluation.score, {
         "identity": spec.identity, "dataset": spec.dataset, "dataset_hash": spec.dataset_hash,
         **({"contents": ready.store.contents} if ready.store.contents else {}),
         "split": recording.split_facts(ready.split, ready.ladder, task), "method": _method_facts(spec, method),
         "protocol": protocol.identity(), "seed": spec.seed,
         "backbone": {"name": protocol.backbone, "weights": spec.weights, **_backbone_facts(method, protocol)},
         "scores": scores, "chosen_epochs": chosen, "curve": _curve(history),
-        "structure": {"train": seen, "test": tested}, "thresholds": thresholds,
+        "structure": structure, "thresholds": thresholds,
         "cost": {**_cost(history, time.perf_counter() - began, occupancy.so_far(), energy.joules, context),
                  "precision": precision.of(protocol, context.device), **features.speed(cached)},
     }, command=context.command, kmeans=None if protocol.clustering == "no" else KMEANS,
@@ -209,18 +181,17 @@ def _run(spec: RunSpec, context: RunContext, folder: Path, ready: _Ready, began:
     return path
 
 
-def choose(history: train.History) -> tuple[dict[str, dict[str, float]], dict[str, int]]:
-    """Test measures by each rule that picks an epoch, and the epoch it picks.
+def _kept_features(spec: RunSpec, context: RunContext, ready: _Ready, should_stop: Callable[[], bool]) -> np.ndarray:
+    """Features of every image: where nothing is trained, those that the ladder was built from serve every run."""
 
-    `last` is the headline. `best-test` looks at the test set, as the papers' tables do; `validation` looks at
-    held-out classes and is there only if some were held out.
-    """
-    evaluated = [entry for entry in history.epochs if "test" in entry]
-    picks = {"last": evaluated[-1], "best-test": max(evaluated, key=lambda entry: entry["test"][HEADLINE])}
-    if "validation" in evaluated[-1]:
-        picks["validation"] = max(evaluated, key=lambda entry: entry["validation"][HEADLINE])
-    return ({rule: entry["test"] for rule, entry in picks.items()},
-            {rule: entry["epoch"] for rule, entry in picks.items()})
+    def stop_if_asked() -> None:
+        if should_stop():
+            raise train.Interrupted("stopped while images were embedded; those done are kept")
+
+    return features.extract(
+        ready.index, ready.store, ready.method.backbone, name=spec.protocol.backbone, weights_hash=spec.weights,
+        transform=ready.loader.transform, folder=context.workspace.cache, device=context.device, progress=False,
+        between=stop_if_asked)
 
 
 def transform_of(protocol: Protocol, method: Method) -> Transform:

@@ -83,118 +83,149 @@ def train(method: Method, context: TrainContext) -> History:
     Returns:
         One entry an epoch, and what training and evaluation took.
     """
-    side, loader, sampler, protocol = context.side, context.loader, context.sampler, context.protocol
-    seed, device, folder, evaluate = context.seed, context.device, context.folder, context.evaluate
-    world = context.world
-    log = folder if world.leads else None
+    protocol, device, world, history = context.protocol, context.device, context.world, History()
     groups = groups_of(method, protocol)
-    history = History()
     if not groups or protocol.epochs == 0:
         began = time.perf_counter()
-        history.epochs.append({"epoch": 0, **evaluate(method)})
+        history.epochs.append({"epoch": 0, **context.evaluate(method)})
         history.evaluating = time.perf_counter() - began
         return history
 
-    if sampler.batch_size % world.size:
-        raise UserError(f"a batch of {sampler.batch_size} images cannot be shared alike by {world.size} devices; "
-                        "choose another --gpus-per-run, or --set batch_size=...")
-    method.to(device).to(memory_format=torch.channels_last)
-    optimiser = optimising.optimiser_of(groups, protocol, device)
-    rates = [group["lr"] for group in optimiser.param_groups]
-    ids, labels = torch.from_numpy(side.ids), torch.from_numpy(side.labels).to(device)
-    if not world.leads:
-        world.wait()  # the first process sets damaged checkpoints aside
-    start = resume(folder, method, optimiser, sampler, history)
-    if world.leads:
-        world.wait()
-    context.report({"epoch": start})
-    if sampler.needs_bank and start == 0:
-        sampler.start(embed(method, loader, side.ids, protocol, device))
-    length = min(len(sampler), protocol.steps_per_epoch or len(sampler))
-    share = world.share(sampler.batch_size)
-
-    def gradients(images: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
-        with precision.forward(protocol, device):
-            loss, embeddings = method.step(images, labels[_to(chosen, device)])
-        with precision.backward(protocol, device):
-            loss.backward()
-        world.average(method.parameters())
-        return loss, embeddings
-
-    def sample() -> Tensor:
-        (_, images), = loader.prefetch([ids[:sampler.batch_size]], _generators(seed, 0), views=method.views,
-                                       share=share)
-        return images
-
+    loop = _Loop(method, context, groups, history)
+    start = loop.resume()
     # The first epoch that trains the backbone is the first that can use it compiled.
-    ahead = (protocol.epochs - max(start, protocol.warmup)) * length
+    ahead = (protocol.epochs - max(start, protocol.warmup)) * loop.length
     kind = compiling.kind_of(protocol, method, device)
     mode = compiling.mode_of(protocol, method, device, ahead, compiling.ready(kind))
     fast, plain = None, compiling.Compiled(method, micro_batch=protocol.micro_batch, world=world)
-    write_line(log, {"event": "start", "epoch": start, "images": loader.describe(),
-                        "precision": precision.of(protocol, device), "compile": mode or "no"})
+    write_line(loop.log, {"event": "start", "epoch": start, "images": context.loader.describe(),
+                          "precision": precision.of(protocol, device), "compile": mode or "no"})
 
-    due = 0.0
-    with _step_of(history), contextlib.closing(checkpoint.Saver(folder)) as saver:
+    due = 0.0  # seconds that the last evaluation took
+    with _step_of(history), contextlib.closing(checkpoint.Saver(context.folder)) as saver:
         for epoch in range(start + 1, protocol.epochs + 1):
             evaluated = epoch % protocol.evaluate_every == 0 or epoch == protocol.epochs
             method.train()
             micro_batch.check(method, protocol.micro_batch, world)
-            optimising.set_rates(optimiser, rates, protocol, epoch)
+            optimising.set_rates(loop.optimiser, loop.rates, protocol, epoch)
             if fast is None and epoch > protocol.warmup:
                 with context.phases("compile"):
                     saver.settle()
-                    fast = compiling.compiled(method, mode, kind, sample,
-                                              lambda images: gradients(images, torch.arange(sampler.batch_size)),
-                                              protocol.micro_batch, world)
+                    fast = compiling.compiled(method, mode, kind, loop.sample, loop.trial, protocol.micro_batch, world)
                 if fast.mode != mode:
-                    write_line(log, {"event": "compile", "compile": fast.mode or "no"})
-            generator = _seed_everything(seed, epoch)
-            supply = _batches(loader, ids, islice(sampler.epoch(generator), length), seed, epoch, method.views, share)
-            gauge = Meter(log, device, epoch, history.steps, context.report)
-            with contextlib.closing(supply):
-                for chosen, images in supply:
-                    with (fast or plain)():
-                        loss, embeddings = gradients(images, chosen)
-                    optimising.clip(method, protocol)
-                    if protocol.cosine is not None:
-                        optimising.fall(optimiser, rates, protocol.cosine, history.steps / (protocol.epochs * length))
-                    optimiser.step()
-                    optimiser.zero_grad(set_to_none=True)
-                    method.after_step()
-                    sampler.remember(chosen, embeddings)
-                    history.steps += 1
-                    gauge.add(loss, len(chosen), optimiser.param_groups[0]["lr"])
-                    if context.should_stop() and gauge.left(length) + evaluated * due > GRACE:
-                        raise Interrupted(f"stopped within epoch {epoch} of {protocol.epochs}")
-                mean_loss = gauge.end()
+                    write_line(loop.log, {"event": "compile", "compile": fast.mode or "no"})
+            gauge, mean_loss = loop.epoch(epoch, fast or plain, evaluated * due)
             seconds = time.perf_counter() - gauge.began
             history.seconds += seconds
             history.images += gauge.images
             entry: dict[str, Any] = {"epoch": epoch, "loss": mean_loss}
             if evaluated and world.leads:
-                entry |= evaluate(method)
+                entry |= context.evaluate(method)
             evaluating = time.perf_counter() - gauge.began - seconds
             history.evaluating += evaluating
             due = evaluating if evaluated else due
             history.epochs.append(entry)
-            write_line(log, {"event": "epoch", **entry, "step": history.steps, "lr": optimiser.param_groups[0]["lr"],
-                                "seconds": seconds, "images_per_second": gauge.images / seconds,
-                                "evaluate_seconds": evaluating,
-                                "memory": peak_memory(device)})
+            write_line(loop.log, {"event": "epoch", **entry, "step": history.steps, "lr": loop.lr, "seconds": seconds,
+                                  "images_per_second": gauge.images / seconds, "evaluate_seconds": evaluating,
+                                  "memory": peak_memory(device)})
             stopped = context.should_stop() and epoch < protocol.epochs
             if world.leads:
                 with context.phases("checkpoint"):
-                    saver.save({"method": method.state_dict(), "optimiser": optimiser.state_dict(),
-                                "sampler": sampler.state_dict()},
-                               {"epoch": epoch, "history": {**copy.deepcopy(vars(history)), "earlier": {
-                                   key: history.earlier.get(key, 0.0) + value
-                                   for key, value in context.spent().items()}}},
-                               whole=stopped or epoch == protocol.epochs)
+                    loop.save(saver, epoch, whole=stopped or epoch == protocol.epochs)
             context.report(entry)
             if stopped:
                 raise Interrupted(f"stopped after epoch {epoch} of {protocol.epochs}")
     return history
+
+
+class _Loop:
+    """A method with its optimiser and its batches: how it resumes, one step, one epoch, one checkpoint."""
+
+    def __init__(self, method: Method, context: TrainContext, groups: list[dict[str, Any]], history: History) -> None:
+        sampler, protocol, device, world = context.sampler, context.protocol, context.device, context.world
+        if sampler.batch_size % world.size:
+            raise UserError(f"a batch of {sampler.batch_size} images cannot be shared alike by {world.size} devices; "
+                            "choose another --gpus-per-run, or --set batch_size=...")
+        self.method, self.context, self.history = method, context, history
+        method.to(device).to(memory_format=torch.channels_last)
+        self.optimiser = optimising.optimiser_of(groups, protocol, device)
+        self.rates = [group["lr"] for group in self.optimiser.param_groups]
+        self.ids = torch.from_numpy(context.side.ids)
+        self.labels = torch.from_numpy(context.side.labels).to(device)
+        self.length = min(len(sampler), protocol.steps_per_epoch or len(sampler))
+        """Steps of an epoch."""
+        self.share = world.share(sampler.batch_size)
+        self.log = context.folder if world.leads else None
+
+    @property
+    def lr(self) -> float:
+        return self.optimiser.param_groups[0]["lr"]
+
+    def resume(self) -> int:
+        """Takes up the last checkpoint, if there is one; the number of whole epochs so far."""
+        context, sampler, world = self.context, self.context.sampler, self.context.world
+        if not world.leads:
+            world.wait()  # the first process sets damaged checkpoints aside
+        start = resume(context.folder, self.method, self.optimiser, sampler, self.history)
+        if world.leads:
+            world.wait()
+        context.report({"epoch": start})
+        if sampler.needs_bank and start == 0:
+            sampler.start(embed(self.method, context.loader, context.side.ids, context.protocol, context.device))
+        return start
+
+    def gradients(self, images: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
+        """Loss and embeddings of the training images at the positions `chosen`, after the backward pass."""
+        protocol, device = self.context.protocol, self.context.device
+        with precision.forward(protocol, device):
+            loss, embeddings = self.method.step(images, self.labels[_to(chosen, device)])
+        with precision.backward(protocol, device):
+            loss.backward()
+        self.context.world.average(self.method.parameters())
+        return loss, embeddings
+
+    def sample(self) -> Tensor:
+        """A batch to compile the network with."""
+        context = self.context
+        (_, images), = context.loader.prefetch([self.ids[:context.sampler.batch_size]], _generators(context.seed, 0),
+                                               views=self.method.views, share=self.share)
+        return images
+
+    def trial(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """A step with that batch."""
+        return self.gradients(images, torch.arange(self.context.sampler.batch_size))
+
+    def epoch(self, number: int, networks: compiling.Compiled, due: float) -> tuple[Meter, float]:
+        """Trains one epoch, after which an evaluation of `due` seconds follows; its meter and its mean loss."""
+        context, method, optimiser, history = self.context, self.method, self.optimiser, self.history
+        sampler, protocol = context.sampler, context.protocol
+        batches = islice(sampler.epoch(_seed_everything(context.seed, number)), self.length)
+        supply = _batches(context.loader, self.ids, batches, context.seed, number, method.views, self.share)
+        gauge = Meter(self.log, context.device, number, history.steps, context.report)
+        with contextlib.closing(supply):
+            for chosen, images in supply:
+                with networks():
+                    loss, embeddings = self.gradients(images, chosen)
+                optimising.clip(method, protocol)
+                if protocol.cosine is not None:
+                    optimising.fall(optimiser, self.rates, protocol.cosine,
+                                    history.steps / (protocol.epochs * self.length))
+                optimiser.step()
+                optimiser.zero_grad(set_to_none=True)
+                method.after_step()
+                sampler.remember(chosen, embeddings)
+                history.steps += 1
+                gauge.add(loss, len(chosen), self.lr)
+                if context.should_stop() and gauge.left(self.length) + due > GRACE:
+                    raise Interrupted(f"stopped within epoch {number} of {protocol.epochs}")
+            return gauge, gauge.end()
+
+    def save(self, saver: checkpoint.Saver, epoch: int, whole: bool) -> None:
+        """Keeps the state after an epoch; `whole`: waits until it is on disk."""
+        spent = {key: self.history.earlier.get(key, 0.0) + value for key, value in self.context.spent().items()}
+        saver.save({"method": self.method.state_dict(), "optimiser": self.optimiser.state_dict(),
+                    "sampler": self.context.sampler.state_dict()},
+                   {"epoch": epoch, "history": {**copy.deepcopy(vars(self.history)), "earlier": spent}}, whole=whole)
 
 
 @torch.no_grad()

@@ -1,0 +1,80 @@
+"""What a run measures while it trains and at its end, and the epoch that each rule chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from benchmark.config.protocol import Protocol
+from benchmark.data.task import Side, Task
+from benchmark.metrics import operating, structure
+from benchmark.metrics.clustering import nmi_f1
+from benchmark.runs.scoring import Score, score
+from benchmark.training.resuming import History
+from methods import Method
+
+HEADLINE = "recall@1"
+"""The measure by which the rules other than `last` choose an epoch."""
+
+
+class Evaluation:
+    """Embeds and scores the test side of a run, and its validation side where it has one, as often as it is called.
+
+    The embeddings of the last call are kept: clustering, structure and thresholds are measured on them.
+    """
+
+    score: Score
+    embeddings: Tensor
+
+    def __init__(self, task: Task, protocol: Protocol, seed: int, embed: Callable[[np.ndarray], Tensor]) -> None:
+        self.task, self.protocol, self.seed = task, protocol, seed
+        self.embed = embed
+        """The normalised embeddings of the images with these positions in the dataset."""
+        self.validation: tuple[Tensor, np.ndarray] | None = None
+        self.called = False
+
+    def __call__(self, _: Method) -> dict[str, dict[str, float]]:
+        """Measures by side: 'test' and, if classes are held out, 'validation'."""
+        test, held_out = self.task.test, self.task.validation
+        self.embeddings = self.embed(test.ids)
+        self.score = score(test, self.embeddings, self.task.domain_names)
+        measures = {"test": self.score.scores}
+        if self.protocol.clustering == "every":
+            measures["test"] |= self.clustering()
+        if held_out is not None:
+            self.validation = self.embed(held_out.ids), held_out.labels
+            measures["validation"] = score(held_out, self.validation[0], self.task.domain_names).scores
+        self.called = True
+        return measures
+
+    def clustering(self) -> dict[str, float]:
+        """NMI and F1 of k-means over the test side."""
+        return nmi_f1(self.embeddings, self.task.test.labels, self.seed)
+
+    def structure(self, training: Side) -> dict[str, Any]:
+        """The shape of the embedding space, of the test side and, if the protocol asks for it, of the training side."""
+        train: dict[str, Any] = {}
+        if self.protocol.train_structure:
+            train = structure.with_spectra(self.embed(training.ids), training.labels)
+        return {"train": train, "test": structure.with_spectra(self.embeddings, self.task.test.labels)}
+
+    def thresholds(self) -> dict[str, Any]:
+        """What the record keeps of the similarities of all pairs, so that thresholds can be judged later."""
+        return operating.of_run(self.embeddings, self.task.test.labels, self.validation)
+
+
+def choose(history: History) -> tuple[dict[str, dict[str, float]], dict[str, int]]:
+    """Test measures by each rule that picks an epoch, and the epoch it picks.
+
+    `last` is the headline. `best-test` looks at the test set, as the papers' tables do; `validation` looks at
+    held-out classes and is there only if some were held out.
+    """
+    evaluated = [entry for entry in history.epochs if "test" in entry]
+    picks = {"last": evaluated[-1], "best-test": max(evaluated, key=lambda entry: entry["test"][HEADLINE])}
+    if "validation" in evaluated[-1]:
+        picks["validation"] = max(evaluated, key=lambda entry: entry["validation"][HEADLINE])
+    return ({rule: entry["test"] for rule, entry in picks.items()},
+            {rule: entry["epoch"] for rule, entry in picks.items()})
