@@ -23,9 +23,8 @@ from reports.figures.drawing import drawing
 from reports.storage import paths
 from splits import SplitError, manifest
 
-# texts as plain objects: pandas 3 takes an array type of its own, with pyarrow a slow one; the demonstration's report
-# takes a twentieth less, and that of 1,072 records took 45 s of CPU time with pyarrow, 35 without
-pd.set_option("future.infer_string", False)
+# pandas takes pyarrow for texts where it is installed: the report of 1,072 records took 45 s of CPU time, so 35
+pd.set_option("mode.string_storage", "python")
 
 
 @dataclass(frozen=True)
