@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class AdaptFormer(TunedTransformer):
     """A bottleneck beside the MLP of every block of a frozen vision transformer.
 
-        z_l = MLP(LN(z'_l)) + z'_l + s ReLU(LN(z'_l) W_down + b_down) W_up + b_up
+        z_l = MLP(LN(z'_l)) + z'_l + s (ReLU(LN(z'_l) W_down + b_down) W_up + b_up)
 
     Chen et al. 2022 as in UML's released code: the adapter sees the layer-normed input (Chen et al.: the residual
     stream), no dropout; its width gives the parameter count of UML's table 2.
