@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import importlib
 import os
 import pkgutil
 import sys
+import threading
 import warnings
 from pathlib import Path
 
@@ -57,6 +60,20 @@ def main(arguments: list[str] | None = None) -> None:
             sys.exit(1)
 
 
+def _end(code: int) -> None:
+    """Ends at once, as Ctrl-C asks: Python itself would wait for a thread that imports a library or fetches weights."""
+    if all(thread is threading.main_thread() or thread.daemon for thread in threading.enumerate()):
+        sys.exit(code)
+    import multiprocessing
+
+    for child in multiprocessing.active_children():
+        child.terminate()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):
+            stream.flush()
+    os._exit(code)
+
+
 def _one_line(message: Warning | str, *where: object, **more: object) -> str:
     """A warning as it is shown: without the line of the code that gave it."""
     return cut(f"oodml: {message}", LONGEST) + "\n"
@@ -76,7 +93,7 @@ def _run(arguments: list[str] | None, facts: dict[str, Path]) -> None:
     except click.exceptions.Abort as abort:
         if isinstance(abort.__cause__, EOFError):  # click takes the end of any file for Ctrl-D
             raise abort.__cause__ from None
-        sys.exit(130)
+        _end(130)
     except click.ClickException as error:
         error.show()
         sys.exit(2)
@@ -90,5 +107,14 @@ def _run(arguments: list[str] | None, facts: dict[str, Path]) -> None:
         if os.environ.get(bugs.DEBUG):
             raise
         where = f" {error.filename}" if error.filename else ""
-        _say(f"oodml: {error.strerror or error}{where}")
+        _say(f"oodml: {error.strerror or error}{where}{_remedy(error)}")
         sys.exit(2)
+
+
+def _remedy(error: OSError) -> str:
+    """What helps where a disk cannot be written; '' for other errors."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return ": free some space, or write to another disk (--work DIR, --out), then give the same command again"
+    if error.errno == errno.EROFS:
+        return ": write to another folder (--work DIR, --out)"
+    return ""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -28,7 +30,7 @@ def broken(workspace: Workspace, how: str) -> None:
             thread.join()
         elif i == 2:
             raise {"error": RuntimeError("two\nlines \x1b[31m"), "eof": EOFError(), "memory": MemoryError(),
-                   "disk": OSError(5, "Input/output error", "/x")}[how]
+                   "disk": OSError(5, "Input/output error", "/x"), "full": OSError(28, "No space left on device")}[how]
 
 
 @pytest.fixture(autouse=True)
@@ -77,6 +79,8 @@ def test_what_is_no_bug_is_not_called_so(tmp_path: Path, capsys: pytest.CaptureF
     code, (line,) = ended(capsys, "memory", "--work", str(tmp_path))
     assert (code, line.partition(":")[0], "main memory ran out" in line) == (1, "oodml", True)
     assert ended(capsys, "disk", "--work", str(tmp_path)) == (2, ["oodml: Input/output error /x"])
+    code, (line,) = ended(capsys, "full", "--work", str(tmp_path))
+    assert line.startswith("oodml: No space left on device: free some space, or write to another disk")
     assert not (tmp_path / bugs.FOLDER).exists()
 
 
@@ -93,3 +97,22 @@ def test_who_asks_for_the_traceback_gets_it(tmp_path: Path, monkeypatch: pytest.
         cli.main(["status", "error", "--work", str(tmp_path)])
     with pytest.raises(OSError, match="output"):
         cli.main(["status", "disk", "--work", str(tmp_path)])
+
+
+def test_ctrl_c_does_not_wait_for_a_thread() -> None:
+    """A library that is imported, or weights that are fetched, beside the main thread."""
+    code = ("import click, signal, sys, os, threading, time\n"
+            "from concurrent.futures import ThreadPoolExecutor\n"
+            "from benchmark import cli\n"
+            "@click.command()\n"
+            "def slow():\n"
+            "    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
+            "    pool = ThreadPoolExecutor(1)\n"
+            "    pool.submit(time.sleep, 30)\n"
+            "    click.echo('begun')\n"
+            "    time.sleep(30)\n"
+            "cli.Commands.get_command = lambda self, context, name: slow\n"
+            "cli.main(['slow'])\n")
+    done = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[1], capture_output=True, text=True,
+                          timeout=25)
+    assert (done.returncode, done.stdout, done.stderr.strip()) == (130, "begun\n", "")

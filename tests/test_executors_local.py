@@ -104,6 +104,7 @@ def test_ctrl_c_saves_and_the_same_command_resumes(tiny: Workspace, times: int, 
     assert caught.value.code == 130
     out = capsys.readouterr().out
     assert "same command resumes" in out
+    assert (local.STOPPING in out) or times == 2, "a second press may come before the first is seen"
     state = status.look(job.folder)
     assert (state.kind, state.begun) == ("missing", True)
     assert not (job.folder / "failure.json").exists()

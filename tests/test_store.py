@@ -11,6 +11,7 @@ import signal
 import struct
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -286,3 +287,19 @@ def test_names_that_are_no_file_names(tmp_path: Path) -> None:
     store = open_store(index, tmp_path, progress=False)
     assert store.folder.parent == tmp_path
     assert store.folder.name == f"images-folder_some_where_else-{index.hash[:8]}"
+
+
+def test_who_waits_for_a_lock_says_for_what(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    entered = threading.Event()
+
+    def wait() -> None:
+        with files.alone(tmp_path / "lock", "the features of cub"):
+            entered.set()
+
+    with files.alone(tmp_path / "lock", "the features of cub"):
+        other = threading.Thread(target=wait)
+        other.start()
+        assert not entered.wait(1.5)
+    assert entered.wait(5)
+    other.join()
+    assert capsys.readouterr().err == "waiting for another process, which makes the features of cub\n"

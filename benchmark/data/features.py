@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from filelock import FileLock
 from torch import Tensor, nn
 
 from benchmark.data.augment import Transform
@@ -28,7 +27,7 @@ from benchmark.datasets.index import DatasetIndex
 from benchmark.datasets.union import Members
 from benchmark.utils import provenance
 from benchmark.utils.errors import UserError
-from benchmark.utils.files import GrowingFile, disk_errors, write_json
+from benchmark.utils.files import GrowingFile, alone, disk_errors, write_json
 
 PIECE = 1024
 """Images between two marks on disk: what is lost at most when extraction is killed, and what is still to be written
@@ -59,7 +58,7 @@ def extract(index: DatasetIndex, store: ImageStore, backbone: nn.Module, *, name
     if not final.is_file():
         with disk_errors(home):
             home.mkdir(parents=True, exist_ok=True)
-        with FileLock(home / "lock"):
+        with alone(home / "lock", f"the features of {index.name}" if progress else ""):
             if not final.is_file():
                 loader = Loader(store, transform, device, placement="disk")
                 precision = "bfloat16" if loader.device.type == "cuda" else "float32"

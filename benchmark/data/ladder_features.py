@@ -36,7 +36,7 @@ def frozen_features(name: str, workspace: Workspace, backbone: str | None = None
     backbone = backbone or ("efficientnet_lite0" if embedded else "resnet50")
     size, resize = (64, 64) if embedded else (224, 256)
     # Importing torch and timm, reading weights and starting a GPU take as long as decoding ten thousand photographs.
-    with ThreadPoolExecutor(1) as thread, _short_turns():
+    with _thread() as thread, _short_turns():
         loading = thread.submit(_load, backbone, weights_file, device, (min(512, len(index)), 3, size, size))
 
         def tell_mistakes() -> None:
@@ -99,6 +99,16 @@ def best_device(wanted: str | None = None) -> str:
     if wanted is not None and wanted not in known:
         raise UserError(f"there is no device '{wanted}' here; --device may be {' or '.join(known)}")
     return wanted or ("cuda" if gpus else "cpu")
+
+
+@contextmanager
+def _thread() -> Iterator[ThreadPoolExecutor]:
+    """A thread that nobody waits for who has met an error, or was stopped, meanwhile."""
+    thread = ThreadPoolExecutor(1)
+    try:
+        yield thread
+    finally:
+        thread.shutdown(wait=False)
 
 
 @contextmanager

@@ -20,13 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from filelock import FileLock
 
 from benchmark.data import contents
 from benchmark.data.decoding import CHUNK, SHORTER_SIDE, decode, decode_all, opened, stored_size
 from benchmark.datasets.index import DatasetIndex
 from benchmark.utils.errors import UserError
-from benchmark.utils.files import GrowingFile, disk_errors, write_json
+from benchmark.utils.files import GrowingFile, alone, disk_errors, write_json
 from benchmark.utils.phases import timed
 from benchmark.utils.processors import cores
 
@@ -163,7 +162,7 @@ def open_store(index: DatasetIndex, folder: Path, *, jobs: int | None = None, pr
         with disk_errors(home):
             home.mkdir(parents=True, exist_ok=True)
             part.mkdir(exist_ok=True)
-        with FileLock(part / "lock"):
+        with alone(part / "lock", f"the decoded images of {index.name}" if progress else ""):
             if not (home / "pixels.bin").is_file():
                 _make(index, folder, part, home, jobs, progress, between)
     return ImageStore(home)

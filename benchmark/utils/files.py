@@ -6,6 +6,7 @@ import errno
 import hashlib
 import json
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -42,6 +43,23 @@ def whole(path: Path) -> Iterator[Path]:
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
+
+
+@contextmanager
+def alone(path: Path, what: str = "") -> Iterator[None]:
+    """Holds a lock file, so that one process makes a thing at a time; one that must wait says `what` for on stderr."""
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=1 if what else -1)
+    except Timeout:
+        print(f"waiting for another process, which makes {what}", file=sys.stderr)
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def flush(path: Path) -> None:

@@ -36,7 +36,7 @@ class Harmless:
 
 
 def columns(rows: Sequence[Sequence[str]], left: int | None = None) -> Iterator[str]:
-    """Rows as lines of aligned cells; on a terminal each is cut to its width, elsewhere they are whole.
+    """Rows as lines of aligned cells; on a terminal those that end in a text are cut to its width.
 
     The first `left` columns stand to the left and the others, of numbers, to the right; None: all to the left.
 
@@ -46,7 +46,7 @@ def columns(rows: Sequence[Sequence[str]], left: int | None = None) -> Iterator[
     ['name    runs', 'margin    12']
     """
     widths = [max(map(len, column)) for column in zip(*rows)]
-    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+    room = shutil.get_terminal_size().columns if left is None and sys.stdout.isatty() else sys.maxsize
     for row in rows:
         cells = [cell.ljust(width) if left is None or i < left else cell.rjust(width)
                  for i, (cell, width) in enumerate(zip(row, widths))]

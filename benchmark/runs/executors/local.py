@@ -31,6 +31,7 @@ ATTEMPTS = 2
 """How often a cell is tried whose worker died or hung under it."""
 
 ELSEWHERE = "done elsewhere:"
+STOPPING = "stopping: epochs that are nearly over are finished first; Ctrl-C again ends at once"
 
 
 @dataclass
@@ -82,11 +83,14 @@ class WorkerPool:
 
     def run(self) -> SweepResult:
         """Work until every cell is done, failed, or saved after a request to stop."""
-        announced = False
+        announced = stopping = False
         while True:
             self.stopping.value = self.stop.requested
             if self.stop.forced:
                 return self.result
+            if self.stop.count and not stopping:
+                stopping = True
+                self.progress.write(STOPPING)
             self._revisit()
             for slot in range(len(self.workers)):
                 self._assign(slot)
