@@ -18,6 +18,8 @@ USUAL = ("default", "union")
 """Kinds of the splits that papers use: the default one of a dataset, the only one of a union."""
 FIXED_TEST = "fixed-test"
 """The kind of the splits of a control: every one has the test classes of a ladder's hardest split."""
+EQUAL = ("epochs", "steps_per_epoch", "batch_size", "train_shots", "dim", "augmentation", "size", "resize")
+"""Keys of a protocol that methods must agree in to be ranked together; a learning rate may be a method's own."""
 AGAIN = "Give their `oodml run` commands again"
 """What brings runs that are set aside back to the board."""
 TYPED = (*(f"base_{name}" for name in NAMED), *(f"{name}_setting" for name in NAMED), "baseline", "label")
@@ -30,6 +32,7 @@ def _settings_of_rows(frame: pd.DataFrame, name: str, settings: str) -> pd.Serie
     Usual is what more than half of the runs of that name have, or else what the file of the protocol has, as far as
     their overrides tell; without it all runs say theirs. Where a method was run with several values of a key of the
     protocol, others that were given one on the same dataset say it as well: they belong to the rows of its protocol.
+    So do methods of which some were given one value and some another: they are not ranked against each other.
     """
     within = [*NAMED, "dataset"]
     texts: dict[int, dict[str, str]] = {}
@@ -54,7 +57,28 @@ def _settings_of_rows(frame: pd.DataFrame, name: str, settings: str) -> pd.Serie
             told = {key: parts[row].get(key, "-") for key in differing if mixed[row] or key in changes[row]}
             own.setdefault(row, {}).update({key: value.replace('"', "") for key, value in told.items()
                                             if value != common[key]})
+    if by_file:
+        for row, told in _given_differently(frame).items():
+            own.setdefault(row, {}).update(told)
     return pd.Series([dict(sorted(own.get(row, {}).items())) for row in frame.index], index=frame.index, dtype=object)
+
+
+def _given_differently(frame: pd.DataFrame) -> dict[Any, dict[str, str]]:
+    """For each run the keys of EQUAL that it was given, where other methods on the same data were given other values.
+
+    What the protocol's file says of a single method is no matter of this, and a baseline does not train.
+    """
+    own: dict[Any, dict[str, str]] = {}
+    trained = typed(frame)
+    trained = trained[~trained["baseline"] & trained["source"].ne("submitted")]
+    for _, group in trained.groupby(["protocol", "backbone", "dataset"], dropna=False, sort=True):
+        given = {row: {key: json.dumps(changed[key][1]).replace('"', "") for key in EQUAL if key in (changed or {})}
+                 for row, changed in group["overrides"].items()}
+        for key in EQUAL:
+            if len({told.get(key) for told in given.values()}) > 1:
+                for row, told in given.items():
+                    own.setdefault(row, {}).update({key: told[key]} if key in told else {})
+    return own
 
 
 def _of_file(key: str, overrides: Iterable[dict[str, list[Any]]]) -> str | None:

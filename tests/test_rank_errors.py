@@ -15,6 +15,7 @@ from benchmark.runs import scoring
 from reports import packing, records
 from reports.aggregate import harmonic_mean
 from reports.analysis import comparison, paper_tables, significance, standings, statistics
+from reports.analysis.paper_numbers import method_name
 from reports.analysis.results import Results
 from reports.analysis.seeds import seed_errors
 from reports.storage.queries import NAME, PartResults, QueryResults, Reader, summed
@@ -222,7 +223,7 @@ def test_rows_of_several_weights_are_ranked_apart(tmp_path: Path) -> None:
 
 def test_every_variant_of_revisiting_has_a_row_of_its_own() -> None:
     printed = paper_tables.read("revisiting_methods")
-    names = {name: paper_tables.method_name(name) for name in printed["method"].unique()}
+    names = {name: method_name(name) for name in printed["method"].unique()}
     by_dataset = printed[printed["metric"] == "recall@1"].assign(name=printed["method"].map(names))
     assert not by_dataset.duplicated(["dataset", "name"]).any()
     bare = printed[printed["std"].isna()]["method"].unique().tolist()

@@ -19,6 +19,7 @@ from benchmark.utils.errors import UserError
 from methods import backbones
 from methods.samplers import batches
 from reports.analysis import paper_tables
+from reports.analysis.paper_numbers import method_name
 from splits.union import EIGHT
 
 NAMES = ["capacity", "cross", "crt", "crt-ablation", "crt-backbones", "demo", "fewshot", "frozen", "generic", "glyphs",
@@ -72,8 +73,7 @@ def printed(file: str, **where: object) -> set[str]:
     rows = paper_tables.read(file)
     for column, value in where.items():
         rows = rows[rows[column] == value]
-    return {{"triplet (r)": "triplet-random"}.get(name.lower(), paper_tables.method_name(name)).replace("+xbm", "-xbm")
-            for name in rows["method"]}
+    return {method_name(name).replace("+xbm", "-xbm") for name in rows["method"]}
 
 
 def test_the_samplers_are_tried_under_every_objective_that_is_printed() -> None:

@@ -71,6 +71,15 @@ def test_without_a_frozen_run_of_its_network_the_best_of_the_protocol_counts() -
     assert math.isnan(found[3])
 
 
+def test_a_frozen_network_is_the_same_under_every_length_of_training() -> None:
+    rows = pd.DataFrame([("frozen", "p", "a", 0.2), ("margin", "p[epochs=40]", "a", 0.9),
+                         ("margin", "p[epochs=40,resize=288]", "a", 0.9)],
+                        columns=["base_method", "protocol", "backbone", "score"])
+    found = baselines.frozen_score(rows, "score", ["protocol"])
+    assert found[:2].tolist() == [0.2, 0.2]
+    assert math.isnan(found[2])  # it sees other pixels
+
+
 def test_nothing_is_said_of_falling_below_where_a_rung_is_missing(runs: Path) -> None:
     below = baselines.falls_below(aggregate.rung_scores(records.collect(runs), "glyphs")).set_index("method")["below"]
     assert math.isinf(below["margin"])
@@ -125,6 +134,11 @@ def test_names_stay_inside_the_figure_and_at_the_end_of_their_curve(runs: Path) 
     assert places["method-3"][0] < 0.5 * width < places["method-0"][0]
     heights = sorted(y for label, (_, y) in places.items() if label != "method-3")
     assert min(high - low for low, high in pairwise(heights)) > 11
+    points = cells[(cells["label"] == "method-0") | (cells["split"] == 2)]
+    drawn = ladders.ladder_curve(points, drawing.styles(labels), "a", "A", "recall@1")
+    assert set(texts(drawn)) & set(labels) == {"method-0"}, "eleven points in one place say nothing along a ladder"
+    drawn = ladders.ladder_curve(cells[cells["split"] == 2], drawing.styles(labels), "a", "A", "recall@1")
+    assert set(texts(drawn)) & set(labels) == set(labels)
 
 
 def study(tmp_path: Path) -> progress.StudyProgress:

@@ -46,8 +46,6 @@ class Cell(NamedTuple):
 
 
 Row = dict[str, str]
-_VARIANTS = {"triplet (r)": "triplet-random", "triplet (s)": "triplet-semihard", "triplet (h)": "triplet-softhard",
-             "imagenet": "random", "softmax": "normsoftmax"}
 _NETWORKS = {"googlenet": "googlenet", "bn-inception": "bninception", "resnet-50": "resnet50", "deit-s": "deit_small",
              "mit-b1": "mit_b1", "vit-s": "vit_small", "vit-b": "vit_base", "vit-l": "vit_large"}
 _ABLATIONS: dict[str, tuple[str, tuple[tuple[str, Any], ...]]] = {
@@ -57,21 +55,25 @@ _ABLATIONS: dict[str, tuple[str, tuple[tuple[str, Any], ...]]] = {
 }
 
 
-def suite_name(printed: str) -> str:
-    r"""The name by which this suite knows an objective that Revisiting DML prints.
+def method_name(printed: str) -> str:
+    """The name by which this suite knows a method that a paper prints, with its miner and its boundary beta.
 
-    >>> [suite_name(name) for name in ("Margin (D, $\\beta = 0.6$ )", "R-Margin (D, $\\beta = 1.2$ , $p = 0.35$ )")]
-    ['margin-b06', 'r-margin-b12']
-    >>> suite_name("Triplet (R)"), suite_name("R-SNR (D, $p = 0.3$ )"), suite_name("Margin (D)")
-    ('triplet-random', 'r-snr', 'margin')
+    The row "Imagenet" of Revisiting is `random`: it has the numbers of its table 1, whose last layer is random.
+
+    >>> [method_name(f"{name} (D, $\\\\beta = {beta}$ )") for name in ("Margin", "R-Margin") for beta in (0.6, 1.2)]
+    ['margin-b06', 'margin', 'r-margin', 'r-margin-b12']
+    >>> [method_name(f"Triplet ({miner})") for miner in "DRSH"]
+    ['triplet', 'triplet-random', 'triplet-semihard', 'triplet-softhard']
+    >>> method_name("R-Triplet (D, $p = 0.4$ )"), method_name("ArcFace"), method_name("Imagenet")
+    ('r-triplet', 'arcface', 'random')
     """
-    low = printed.lower()
-    name = re.sub(r"\s*\(.*", "", low)
-    if name == "margin":
-        return "margin-b06" if "0.6" in low else "margin"
-    if name == "r-margin":
-        return "r-margin-b12" if "1.2" in low else "r-margin"
-    return _VARIANTS.get(low, _VARIANTS.get(name, name))
+    name, _, detail = printed.lower().partition("(")
+    name = {"imagenet": "random", "softmax": "normsoftmax"}.get(name.strip(), re.sub(r"\s*\[.*", "", name).strip())
+    beta = re.search(r"beta\s*=\s*([\d.]+)", detail)
+    variants = {("margin", "0.6"): "margin-b06", ("r-margin", "1.2"): "r-margin-b12",
+                ("triplet", "r"): "triplet-random",
+                ("triplet", "s"): "triplet-semihard", ("triplet", "h"): "triplet-softhard"}
+    return variants.get((name, beta[1] if beta else detail[:1]), name)
 
 
 def _metric(row: Row) -> str:
@@ -111,7 +113,7 @@ def _objective(row: Row) -> Iterator[Cell]:
     name = name.replace("$\\beta = ", "beta ").replace("$ ", "")
     sampler = row.get("sampler", "")
     yield Cell((name, sampler), (row["dataset"], row["metric"]), row["value"], row["std"],
-               Sought("default", row["dataset"], _metric(row), suite_name(row["method"]),
+               Sought("default", row["dataset"], _metric(row), method_name(row["method"]),
                       settings=(("batches", sampler),) if sampler else ()))
 
 

@@ -15,6 +15,8 @@ from typing import Any
 import pandas as pd
 
 from reports.aggregate import Board, harmonic_mean
+from reports.analysis import paper_catalogue
+from reports.analysis.paper_numbers import METRICS, method_name
 from reports.tables.boards import Column, Table
 
 
@@ -26,13 +28,17 @@ class Paper:
     title: str
     authors: str
     venue: str
+    training: str = ""
+    """How its networks are trained, where that decides on what its numbers can be held against."""
 
 
 PAPERS = {
     "oodml": Paper("oodml", "Characterizing Generalization under Out-Of-Distribution Shifts in Deep Metric Learning",
-                   "Milbich, Roth, Sinha, Schmidt, Ghassemi, Ommer", "NeurIPS 2021"),
+                   "Milbich, Roth, Sinha, Schmidt, Ghassemi, Ommer", "NeurIPS 2021",
+                   "embeddings of 512 numbers, the best of 200 epochs"),
     "revisiting": Paper("revisiting", "Revisiting Training Strategies and Generalization Performance in Deep Metric "
-                        "Learning", "Roth, Milbich, Sinha, Gupta, Ommer, Cohen", "ICML 2020"),
+                        "Learning", "Roth, Milbich, Sinha, Gupta, Ommer, Cohen", "ICML 2020",
+                        "embeddings of 128 numbers, the best of 150 epochs"),
     "uml": Paper("uml", "Universal Metric Learning with Parameter-Efficient Transfer Learning", "Kim, Kim, Kwak",
                  "WACV 2025"),
     "crt": Paper("crt", "Coded Residual Transform for Generalizable Deep Metric Learning",
@@ -50,28 +56,6 @@ def read(name: str) -> pd.DataFrame:
     """One of the CSV files of `published/`."""
     with resources.files("reports").joinpath(f"data/published/{name}.csv").open(encoding="utf-8") as file:
         return pd.read_csv(file)
-
-
-def method_name(printed: str) -> str:
-    """The name by which this suite knows a method that a paper prints, with its miner and its boundary beta.
-
-    The row "Imagenet" of Revisiting is `frozen`: it alone has no deviation over seeds, which the fixed random last
-    layer of `random` would give it.
-
-    >>> [method_name(f"{name} (D, $\\\\beta = {beta}$ )") for name in ("Margin", "R-Margin") for beta in (0.6, 1.2)]
-    ['margin-b06', 'margin', 'r-margin', 'r-margin-b12']
-    >>> [method_name(f"Triplet ({miner})") for miner in "DRSH"]
-    ['triplet', 'triplet-random', 'triplet-semihard', 'triplet-softhard']
-    >>> method_name("R-Triplet (D, $p = 0.4$ )"), method_name("ArcFace"), method_name("Imagenet")
-    ('r-triplet', 'arcface', 'frozen')
-    """
-    name, _, detail = printed.lower().partition("(")
-    name = {"imagenet": "frozen", "softmax": "normsoftmax"}.get(name.strip(), re.sub(r"\s*\[.*", "", name).strip())
-    beta = re.search(r"beta\s*=\s*([\d.]+)", detail)
-    variants = {("margin", "0.6"): "margin-b06", ("r-margin", "1.2"): "r-margin-b12",
-                ("triplet", "r"): "triplet-random",
-                ("triplet", "s"): "triplet-semihard", ("triplet", "h"): "triplet-softhard"}
-    return variants.get((name, beta[1] if beta else detail[:1]), name)
 
 
 def plain_name(printed: str) -> str:
@@ -192,6 +176,7 @@ def _printed() -> pd.DataFrame:
     parts = []
     frame = read("oodml_ags").rename(columns={"ags": "value"})
     parts.append(frame.assign(paper="oodml", what="AGS"))
+    parts.append(_on_default_split(read("oodml_ladder")).assign(paper="oodml", what="default split"))
     frame = read("revisiting_methods")
     parts.append(frame.assign(paper="revisiting", what="default split", detail=frame["method"].map(plain_name),
                               method=frame["method"].map(method_name)))
@@ -203,6 +188,20 @@ def _printed() -> pd.DataFrame:
     parts.append(frame[frame["method"].str.lower().str.startswith("crt")].assign(
         paper="crt", what="default split", detail=lambda rows: rows["method"], method="crt"))
     return pd.concat(parts, ignore_index=True)
+
+
+def _on_default_split(ladder: pd.DataFrame) -> pd.DataFrame:
+    """The rows of ooDML's ladders that are on a default split: the split at whose distance it lies."""
+    default = read("oodml_default_vs_iid_fid").query("setting == 'default'").set_index("dataset")["fid"]
+    return ladder[(ladder["fid"] - ladder["dataset"].map(default)).abs() < ROUNDED].dropna(subset=["value"])
+
+
+def as_printed(runs: pd.DataFrame, paper: str, metric: str) -> str:
+    """The column of runs to be held against a paper's: of the best epoch on the test classes, if it prints that."""
+    metric = METRICS.get(metric, metric)
+    best = f"best-test:{metric}"
+    chosen = paper_catalogue.load(paper).epoch == "best-test" and best in runs and runs[best].notna().any()
+    return best if chosen else metric
 
 
 def _wide(frame: pd.DataFrame, rows: list[str], across: list[str], digits: int, name: str, caption: str) -> Table:

@@ -116,6 +116,8 @@ class Results:
 
     def _ags(self, metric: str, protocol: str) -> Board:
         runs = self.of_protocol(protocol)
+        # a protocol may have run a frozen network alone along a ladder that methods are trained on a part of
+        runs = runs[runs["dataset"].isin(self.laddered)]
         board = aggregate.ags_board(runs, metric)
         if not len(board):
             return board

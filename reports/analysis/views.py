@@ -85,7 +85,8 @@ def _rung_board(results: Results, dataset: str, metric: str) -> Board:
     resamples = results.resamples(metric)
     classes = min((resamples.classes.get((dataset, split), 2) for split in splits), default=2)
     parts = []
-    for protocol in sorted(board.rows["board"].unique()):
+    trained = board.rows.loc[~board.rows["baseline"].astype(bool), "board"].value_counts()
+    for protocol in sorted(board.rows["board"].unique(), key=lambda name: (-trained.get(name, 0), name)):
         part = board.where(board.rows["board"] == protocol)
         own_by = by if by[0] == "ags" or _trained(part, by) else max(
             (("rung", str(split)) for split in splits), key=lambda one: _trained(part, one))

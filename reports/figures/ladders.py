@@ -26,8 +26,11 @@ def ladder_curve(cells: pd.DataFrame, look: dict[str, Style], name: str, title: 
 
     `difference` takes off the mean over the methods that have every rung; `gain` shows the column of that name, see
     `baselines.gain_over_frozen`. The band is one standard deviation over seeds. The default split is marked; baselines
-    are dashed and grey, and are left out but where scores are shown.
+    are dashed and grey, and are left out but where scores are shown. Rows that have one split of several are points in
+    one place, and left out where others are lines.
     """
+    splits = cells.groupby("label")["split"].transform("nunique")
+    cells = cells[splits > 1] if (splits[~cells["baseline"]] > 1).any() else cells
     if kind != "score":
         cells = cells[~cells["baseline"]]
     if kind == "difference":

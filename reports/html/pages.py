@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from reports.aggregate import key_of
-from reports.analysis import baselines, correlations, paper_tables, progress, views
+from reports.analysis import baselines, correlations, paper_tables, progress, reproduction, views
 from reports.analysis.finding import Finding, finding
 from reports.analysis.progress import StudyProgress
 from reports.analysis.results import union_parts
@@ -156,7 +156,10 @@ def ladder(site: Site, dataset: str, extras: Extras) -> None:
             part["gain"] = site.table(replace(gains, name=f"{short}-gain")) if gains else None
         parts.append(part)
     splits = site.table(replace(views.split_table(results, dataset), name=f"{short}-splits"))
-    site.page(f"dataset/{short}.html", "dataset.html", dataset=dataset, parts=parts, splits=splits,
+    papers = [(one, site.table(replace(one.table, name=f"{short}-{one.paper.key}")))
+              for one in reproduction.default_split(site.runs, dataset)]
+    site.page(f"dataset/{short}.html", "dataset.html", dataset=dataset, parts=parts, splits=splits, papers=papers,
+              close=reproduction.CLOSE,
               extent=_extent(site, dataset), laddered=any(part["curves"] for part in parts),
               pictures=extras.of_splits(site, dataset))
 

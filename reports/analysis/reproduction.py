@@ -1,0 +1,101 @@
+"""The default split of a dataset: what papers print for each method, and what was measured here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from reports.aggregate import spread
+from reports.analysis import paper_catalogue, paper_tables
+from reports.analysis.papers import STAND_INS
+from reports.analysis.statistics import kendall
+from reports.selection import ROW, is_union
+from reports.tables.boards import Column, Table
+
+METRIC = "recall@1"
+CLOSE = 0.03
+"""Three points: seeds and the version of pretrained weights make about two."""
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """The methods of one paper beside ours."""
+
+    paper: paper_tables.Paper
+    table: Table
+
+    @property
+    def close(self) -> int:
+        """How many methods come within CLOSE of the printed number."""
+        return int((self.table.frame["difference"].abs() < CLOSE).sum())
+
+    @property
+    def rising(self) -> int:
+        """How many of those that stay below it were best in their last epoch, and may rise further."""
+        rows = self.table.frame
+        return int(((rows["difference"] <= -CLOSE) & rows["rising"]).sum())
+
+    @property
+    def mean(self) -> float:
+        """The mean of ours less the printed number."""
+        return float(self.table.frame["difference"].mean())
+
+    @property
+    def tau(self) -> float | None:
+        """Kendall's tau between both orders; None of fewer than four methods."""
+        rows = self.table.frame
+        return kendall(rows["printed"].to_numpy(), rows["ours"].to_numpy())[0] if len(rows) > 3 else None
+
+
+def default_split(runs: pd.DataFrame, dataset: str) -> list[Reproduction]:
+    """For each paper that prints scores of methods on the default split with a network that was run here, both.
+
+    The dataset must have as many images as the papers'. Both numbers are of the epoch that the paper prints, which may
+    be the best one on the test classes; methods with changed settings take no part.
+    """
+    here = runs[(runs["dataset"] == dataset) & runs["kind"].eq("default") & runs["source"].eq("run") & ~is_union(runs)
+                & runs["method"].eq(runs["base_method"])]
+    if METRIC not in here or here.empty or paper_tables.differs(here, dataset, ladder=False):
+        return []
+    papers: dict[str, list[dict[str, object]]] = {}
+    for (method, protocol, backbone, source), group in here.groupby(ROW, sort=True):
+        said = paper_tables.says(str(method))
+        said = said[said["dataset"].eq(dataset) & said["what"].eq("default split") & said["metric"].eq(METRIC)]
+        for row in said.to_dict("records"):
+            network = paper_catalogue.load(row["paper"]).backbone
+            if group["base_backbone"].iloc[0] in (network, *STAND_INS.get(network, ())):
+                papers.setdefault(row["paper"], []).append(
+                    {"method": method, "protocol": protocol, "backbone": backbone, "source": source,
+                     "printed": row["value"], "printed:std": row["std"], "detail": row["detail"],
+                     **_measured(group, row["paper"], row["value"])})
+    return [Reproduction(paper_tables.PAPERS[key], _table(dataset, key, rows)) for key, rows in sorted(papers.items())]
+
+
+def _measured(group: pd.DataFrame, paper: str, printed: float) -> dict[str, object]:
+    """What the runs of one method have for a printed score, and by which training."""
+    column = paper_tables.as_printed(group, paper, METRIC)
+    ours, std, n = spread(group[column].astype(float))
+    settings = group["protocol_settings"].iloc[0] or {}
+    epochs = settings.get("epochs")
+    chosen = [(run or {}).get("best-test" if column != METRIC else "last") for run in group["chosen_epochs"]]
+    known = [int(epoch) for epoch in chosen if epoch is not None]
+    epoch = f"{sum(known) / len(known):.0f} of {epochs}" if known and epochs else ""
+    return {"ours": ours, "ours:std": std, "ours:n": n, "difference": ours - printed,
+            "last": float(group[METRIC].mean()), "epoch": epoch, "dim": settings.get("dim"),
+            "rising": bool(known) and min(known) == epochs}
+
+
+def _table(dataset: str, paper: str, rows: list[dict[str, object]]) -> Table:
+    frame = pd.DataFrame(rows).sort_values(["printed", *ROW], ascending=[False, *([True] * len(ROW))], kind="stable")
+    columns = (Column("method", "Method"), Column("printed", "Paper says", "score"),
+               Column("ours", "We got", "score", "The epoch that the paper prints"),
+               Column("difference", "Difference", "gain", "Ours less the printed number"),
+               Column("epoch", "Epoch", "text", "The epoch with that score, of those trained"),
+               Column("last", "Last epoch", "percent", "The score that the boards rank"),
+               Column("dim", "Dimensions", "number", "Numbers in an embedding here", 0),
+               Column("detail", "Printed as"), Column("protocol", "Protocol"), Column("backbone", "Backbone"))
+    varying = {"protocol", "backbone"} - {key for key in ("protocol", "backbone") if frame[key].nunique() > 1}
+    shown = tuple(column for column in columns if column.key not in varying and frame[column.key].notna().any())
+    caption = f"{METRIC} on the default split of {dataset}, {paper_tables.PAPERS[paper].venue}"
+    return Table(f"{dataset}-{paper}", caption, shown, frame.reset_index(drop=True), marked=False)

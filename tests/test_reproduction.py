@@ -1,0 +1,62 @@
+"""The default split beside the papers: numbers recomputed from the published records and the papers' own tables."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from reports import records
+from reports.analysis import paper_tables, reproduction
+from reports.analysis.results import Results
+
+ROOT = Path(__file__).parent.parent
+RECORDS = ROOT / "reports/data/records"
+
+
+@pytest.fixture(scope="module")
+def runs() -> pd.DataFrame:
+    frame = pd.concat([records.collect(RECORDS / name) for name in ("photos", "frozen")], ignore_index=True)
+    return Results(frame).runs
+
+
+def test_cub_is_held_against_both_papers_that_print_it_with_a_resnet50(runs: pd.DataFrame) -> None:
+    found = {one.paper.key: one for one in reproduction.default_split(runs, "cub")}
+    assert set(found) == {"oodml", "revisiting"}
+    with (ROOT / "reports/data/published/revisiting_methods.csv").open() as file:
+        printed = {row["method"]: float(row["value"]) for row in csv.DictReader(file)
+                   if row["dataset"] == "cub" and row["metric"] == "recall@1"}
+    rows = found["revisiting"].table.frame.set_index("method")
+    names = {"margin": "Margin (D, $\\beta = 1.2$ )", "proxynca": "ProxyNCA", "triplet-semihard": "Triplet (S)"}
+    for method, name in names.items():
+        assert 100 * rows.loc[method, "printed"] == pytest.approx(printed[name])
+        run = runs[(runs["dataset"] == "cub") & (runs["kind"] == "default") & (runs["method"] == method)].iloc[0]
+        curve = {point["epoch"]: point["recall@1"] for point in run["curve"] if "recall@1" in point}
+        assert rows.loc[method, "ours"] == pytest.approx(max(curve.values()), abs=1e-5)  # packed curves are rounded
+        assert rows.loc[method, "last"] == pytest.approx(curve[40], abs=1e-5)
+        assert rows.loc[method, "epoch"] == f"{max(curve, key=curve.__getitem__)} of 40"
+    close = [abs(row.ours - row.printed) < 0.03 for row in rows.itertuples()]
+    assert found["revisiting"].close == sum(close)
+    assert sum(close) > 0.85 * len(close), "objectives of Revisiting no longer reproduce its table on CUB"
+
+
+def test_of_ooDML_the_split_at_the_distance_of_the_default_one_counts(runs: pd.DataFrame) -> None:
+    said = paper_tables.says("proxyanchor")
+    said = said[said["paper"].eq("oodml") & said["what"].eq("default split") & said["metric"].eq("recall@1")]
+    assert (100 * said.set_index("dataset")["value"]).round(2).to_dict() == {"cars": 85.27, "cub": 66.64, "sop": 79.73}
+
+
+def test_a_copy_with_other_counts_is_not_held_against_papers(runs: pd.DataFrame) -> None:
+    assert reproduction.default_split(runs, "cars") == []  # 15 photographs are missing
+    assert reproduction.default_split(runs.assign(train_images=64), "cub") == []
+    assert reproduction.default_split(runs, "nowhere") == []
+
+
+def test_methods_given_other_epochs_are_not_ranked_together(runs: pd.DataFrame) -> None:
+    cub = runs[(runs["dataset"] == "cub") & ~runs["baseline"]]
+    assert set(cub["protocol"]) == {"oodml[epochs=20]", "oodml[epochs=40]"}
+    epochs = cub["protocol_settings"].map(lambda settings: settings["epochs"]).groupby(cub["protocol"]).unique()
+    assert {name: list(found) for name, found in epochs.items()} == {"oodml[epochs=20]": [20], "oodml[epochs=40]": [40]}
+    assert set(runs.loc[runs["dataset"] == "cars", "protocol"]) == {"oodml"}
