@@ -74,7 +74,7 @@ fuzz: $(READY) ## Read FUZZ damaged inputs of every kind (default 5000), from th
 	FUZZ=$(or $(FUZZ),5000) FUZZ_SEED=$(or $(FUZZ_SEED),1) OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest --numprocesses auto tests/test_fuzz.py
 
 # a part of the tests that imports, trains, measures and reports with everything that pyproject.toml gives a lower bound
-QUICK := tests/test_frechet.py tests/test_metrics.py tests/test_backbones.py tests/test_cell.py tests/test_tables.py tests/test_site.py
+QUICK := tests/test_frechet.py tests/test_metrics.py tests/test_backbones.py tests/test_attempt.py tests/test_tables.py tests/test_site.py
 test-lowest: ## Install the oldest dependencies that pyproject.toml allows, and run a quick part of the tests
 	$(PYTHON) -m venv $(LOWEST)
 	$(LOWEST)/bin/python -m pip install --quiet uv
@@ -85,7 +85,7 @@ test-browser: $(READY) ## Drive the leaderboard in a real headless Chromium (ins
 	$(VENV)/bin/python -m pip install --quiet --editable '.[browser]'
 	PYTHON=$(VENV)/bin/python sh tests/browser/run.sh
 
-test-slurm: $(READY) ## Run cells on a real single-node Slurm (installs it)
+test-slurm: $(READY) ## Do runs on a real single-node Slurm (installs it)
 	$(VENV)/bin/python -m pip install --quiet --editable '.[slurm]'
 	PYTHON=$(VENV)/bin/python sh tests/slurm/run.sh
 

@@ -17,7 +17,7 @@ from benchmark import datasets
 from benchmark.config import study as studies
 from benchmark.data import ladders
 from benchmark.posthoc import fewshot, steps
-from benchmark.runs import cell, sweep
+from benchmark.runs import attempt, sweep
 from benchmark.runs.job import Resources, SweepOptions
 from benchmark.runs.matrix import gather
 from benchmark.utils.workspace import Workspace
@@ -111,7 +111,8 @@ def test_every_study_is_run_to_its_end(own: Workspace, name: str, monkeypatch: p
     jobs = gather(study, SweepOptions(own, weights_file="scratch")).jobs
     assert jobs
     for job in jobs:
-        assert cell.do_alone(job).kind in ("done", "exists"), (job.spec.label(), list(job.folder.glob("failure.json")))
+        ended = attempt.attempt_alone(job).kind
+        assert ended in ("done", "exists"), (job.spec.label(), list(job.folder.glob("failure.json")))
         assert 0 <= records.read(job.folder)["scores"]["last"]["recall@1"] <= 1
     for step in study.after:
         steps.follow(step, jobs, own, lambda line: None)
@@ -125,7 +126,7 @@ def test_the_few_shot_runs_of_uml_train_with_its_released_settings(own: Workspac
     jobs = gather(study, SweepOptions(own, weights_file="scratch")).jobs
     assert [job.spec.method for job in jobs] == ["proxyanchor", "linear-emb:proxyanchor", "puma:proxyanchor"]
     for job in jobs:
-        assert cell.do_alone(job).kind == "done"
+        assert attempt.attempt_alone(job).kind == "done"
         record = records.read(job.folder)
         assert {record["protocol"][key] for key in ("dim", "epochs", "train_shots")} == {384, 9, 4}
         assert record["method"]["settings"]["alpha"] == 64.0

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from benchmark import cli
-from benchmark.runs import cell, locks, status, sweep
+from benchmark.runs import attempt, locks, status, sweep
 from benchmark.runs.executors import local
 from benchmark.runs.executors import server as server_module
 from benchmark.runs.interrupt import StopRequest
@@ -124,10 +124,10 @@ def test_ctrl_c_saves_and_the_same_command_resumes(tiny: Workspace, times: int, 
 
 def test_what_failed_elsewhere_meanwhile_is_not_tried_again(tiny: Workspace) -> None:
     before, meanwhile, full, fresh = tiny_sweep.jobs(tiny, "margin", seeds=4)
-    cell.write_failure(before, "before the sweep, so that --retry-failed was given")
+    attempt.write_failure(before, "before the sweep, so that --retry-failed was given")
     pool = local.WorkerPool(["cpu"], Progress(4, 8), StopRequest(), deque([before, meanwhile, full, fresh]))
-    cell.write_failure(meanwhile, "it broke there")
-    cell.write_failure(full, "the disk is full", passing=True)
+    attempt.write_failure(meanwhile, "it broke there")
+    attempt.write_failure(full, "the disk is full", passing=True)
     taken = []
     while (job := pool._next()) is not None:
         taken.append(job.spec)

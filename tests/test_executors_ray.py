@@ -1,4 +1,4 @@
-"""Cells on a real Ray cluster of several nodes, all on this machine."""
+"""Runs on a real Ray cluster of several nodes, all on this machine."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Fails(Objective):
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    """A cluster of three nodes: one that only leads, and two with room for one cell each."""
+    """A cluster of three nodes: one that only leads, and two with room for one run each."""
     root = str(Path(__file__).parents[1])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join([root, os.environ.get("PYTHONPATH", "")]))
@@ -73,7 +73,7 @@ def run(made: Workspace, cluster: Cluster, methods: str, **fields: object) -> sw
 
 
 def once_saved(job: Job, then: Callable[[], object]) -> threading.Thread:
-    """Do something in a thread as soon as the cell has a checkpoint."""
+    """Do something in a thread as soon as the run has a checkpoint."""
     def watch() -> None:
         deadline = time.monotonic() + 120
         while not list(job.folder.glob("checkpoint-*")):
@@ -88,12 +88,12 @@ def once_saved(job: Job, then: Callable[[], object]) -> threading.Thread:
 
 
 def starts(job: Job) -> list[int]:
-    """The epochs after which a cell was begun, or taken up again."""
+    """The epochs after which a run was begun, or taken up again."""
     lines = map(json.loads, (job.folder / "log.jsonl").read_text().splitlines())
     return [line["epoch"] for line in lines if line["event"] == "start"]
 
 
-def test_cells_are_done_lost_ones_again_and_failures_reported(
+def test_runs_are_done_lost_ones_again_and_failures_reported(
         made: Workspace, cluster: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OODML_WEIGHTS", "weights")
     result = run(made, cluster, "margin,dies-once,fails", seeds=1)

@@ -26,7 +26,7 @@ from benchmark.data.store import open_store
 from benchmark.datasets.union import unite_indexes
 from benchmark.metrics import retrieval
 from benchmark.posthoc import fewshot, steps
-from benchmark.runs import cell, worker
+from benchmark.runs import attempt, worker
 from benchmark.runs.interrupt import StopRequest
 from benchmark.runs.job import Job, SweepOptions, SweepResult
 from benchmark.runs.matrix import gather
@@ -121,14 +121,14 @@ def test_a_signal_stops_the_embedding_and_what_is_embedded_is_kept(
 
     monkeypatch.setattr(BackboneOfMethods, "forward", told_to_stop)
     with StopRequest() as request:
-        result = cell.do_alone(job, should_stop=lambda: request.requested)
+        result = attempt.attempt_alone(job, should_stop=lambda: request.requested)
     assert result.kind == "stopped"
     assert "embedded" in result.text
     assert seen == [256]
     assert not job.done
     (part,) = fresh.cache.glob("features-*/features.part.journal")
     assert sum(json.loads(line)["rows"] for line in part.read_text().splitlines()) == 256
-    assert cell.do_alone(job).kind == "done"
+    assert attempt.attempt_alone(job).kind == "done"
     assert seen == [256, len(datasets.load("glyphs-mini", made.data)) - 256]
     assert records.read(job.folder)["scores"] == records.read(jobs[0].folder)["scores"]
 

@@ -44,7 +44,7 @@ def decoding(folder: Path) -> None:
 
 
 def running(folder: Path) -> None:
-    """Two cells find no room for their checkpoints: both say why, and the next sweep does them."""
+    """Two runs find no room for their checkpoints: both say why, and the next sweep does them."""
     made = tiny_sweep.workspace(folder / "work")
     study, lines = tiny_sweep.study(seeds=1), list[str]()
     options = SweepOptions(made, resources=Resources(jobs=2), command="oodml run")

@@ -1,4 +1,4 @@
-"""Locks of cells: one owner at a time, stale ones taken over, no clock of another machine believed."""
+"""Locks of runs: one owner at a time, stale ones taken over, no clock of another machine believed."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_of_many_takers_one_wins(tmp_path: Path, after: int) -> None:
 @given(st.lists(st.sampled_from(["take", "beat", "release", "stall", "done"]), max_size=30))
 @settings(max_examples=60, deadline=None)
 def test_at_most_one_believes_to_be_owner(tmp_path_factory: pytest.TempPathFactory, actions: list[str]) -> None:
-    folder = tmp_path_factory.mktemp("cell")
+    folder = tmp_path_factory.mktemp("run")
     clock = Clock()
     watch = Watch(stale=60, clock=clock)
     owners: list[Lock] = []

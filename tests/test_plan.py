@@ -1,4 +1,4 @@
-"""The identity of a run, the order of cells, and what is left out."""
+"""The identity of a run, the order of runs, and what is left out."""
 
 from __future__ import annotations
 
@@ -214,18 +214,18 @@ def test_the_newest_plan_counts_for_a_place(made: Workspace) -> None:
     status.save_plan(made, first, "first")
     second = tiny_sweep.jobs(made, "margin", seeds=1, set={"lr": 0.5})
     status.save_plan(made, second, "second")
-    cells, _ = status.survey(made)
-    assert {(cell.spec.method, cell.command) for cell in cells} == {("margin", "second"), ("arcface", "first")}
+    runs, _ = status.survey(made)
+    assert {(run.spec.method, run.command) for run in runs} == {("margin", "second"), ("arcface", "first")}
     status.save_plan(made, first, "third")
-    assert {cell.command for cell in status.survey(made)[0]} == {"third"}
+    assert {run.command for run in status.survey(made)[0]} == {"third"}
 
 
 def test_a_plan_of_another_version_is_refused_and_a_cut_one_is_named(tmp_path: Path) -> None:
     workspace = Workspace.at(tmp_path)
     (tmp_path / "plans").mkdir()
     (tmp_path / "plans" / "000001-aa.json").write_text('{"schema": 1, "command": "x", "cel')
-    cells, (line,) = status.survey(workspace)
-    assert not cells
+    runs, (line,) = status.survey(workspace)
+    assert not runs
     assert "000001-aa.json cannot be read" in line
     (tmp_path / "plans" / "000002-bb.json").write_text('{"schema": 99, "command": "x", "cells": []}')
     with pytest.raises(UserError, match="another version"):
@@ -269,11 +269,11 @@ def test_two_runners_may_write_the_same_plan_at_the_same_moment(made: Workspace)
     for writer in writers:
         writer.join()
     assert not errors
-    assert {cell.command for cell in status.survey(made)[0]} == {"oodml run"}
+    assert {run.command for run in status.survey(made)[0]} == {"oodml run"}
 
 
 def test_a_study_varies_methods_settings(made: Workspace) -> None:
-    """One cell for each value of the method it is of; the other methods of the part are run once."""
+    """One run for each value of the method it is of; the other methods of the part are run once."""
     study = tiny_sweep.study("margin,contrastive,uniform-prior", seeds=1, splits="default",
                              vary={"margin.beta": (0.3, 0.9)})
     found = [(job.spec.method, {**job.spec.settings, **job.spec.base_settings}.get("beta"))

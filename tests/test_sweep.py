@@ -94,11 +94,11 @@ def test_troubles_of_one_cell_are_its_own(tiny: Workspace) -> None:
     assert "made to fail" in facts["traceback"]
     assert not list(tiny.runs.rglob("*/record.json.*"))
 
-    cells, _ = status.survey(tiny)
-    text = "\n".join(status.failures(cells))
+    runs, _ = status.survey(tiny)
+    text = "\n".join(status.failures(runs))
     assert "made to fail" in text
     assert "oodml run --this --retry-failed" in text
-    assert re.search(r"all\s+2\s+0\s+2\s+0", status.table(cells))
+    assert re.search(r"all\s+2\s+0\s+2\s+0", status.table(runs))
 
     lines: list[str] = []
     again = run(tiny, chosen, lines, seeds=1)
@@ -121,8 +121,8 @@ def test_a_full_disk_ends_the_sweep_but_not_what_runs_and_is_tried_again_by_the_
     assert (facts["cause"], facts["step"], facts["passing"]) == ("the disk is full", 0, True)
     assert "free some space" in facts["remedy"]
 
-    cells, _ = status.survey(tiny)
-    text = "\n".join(status.failures(cells))
+    runs, _ = status.survey(tiny)
+    text = "\n".join(status.failures(runs))
     assert "the disk is full" in text
     assert "again: oodml run --this\n" in text
     (tiny.root / "repaired").touch()

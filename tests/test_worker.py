@@ -1,4 +1,4 @@
-"""One cell: what its record says, and by which rules."""
+"""One run: what its record says, and by which rules."""
 
 from __future__ import annotations
 

@@ -20,23 +20,23 @@ def command(workspace: Workspace, watch: bool, every: float) -> None:
 
     watching = locks.Watch()
     while True:
-        cells, changes = status.survey(workspace)
-        if not cells:
+        runs, changes = status.survey(workspace)
+        if not runs:
             for line in changes:
                 click.echo(line)
             click.echo(f"no sweep was started in {workspace.root} yet; `oodml run` starts one")
             return
         if watch and sys.stdout.isatty():
             click.clear()
-        click.echo(status.table(cells))
-        for cell in cells:
-            if cell.state.kind == "running":
-                click.echo(f"running {cell.spec.label()}: {cell.state.text}")
+        click.echo(status.table(runs))
+        for run in runs:
+            if run.state.kind == "running":
+                click.echo(f"running {run.spec.label()}: {run.state.text}")
         for line in changes:
             click.echo(line)
-        for line in status.failures(cells):
+        for line in status.failures(runs):
             click.echo(line)
         # an owner on another machine may be dead: a lock whose heartbeats stand still has no owner
-        if not watch or all(cell.state.kind != "running" or watching.free(cell.folder) is not None for cell in cells):
+        if not watch or all(run.state.kind != "running" or watching.free(run.folder) is not None for run in runs):
             return
         time.sleep(every)

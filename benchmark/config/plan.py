@@ -21,7 +21,7 @@ from splits.manifest import Ladder, Split
 
 
 def changes(spec: RunSpec) -> dict[str, Any]:
-    """How a cell differs from its protocol and method as they are on its dataset: what `--set` or a study changed.
+    """How a run differs from its protocol and method as they are on its dataset: what `--set` or a study changed.
 
     Nothing is known of a protocol that is not of the suite: a spec keeps the name of its file, not its place.
     """
@@ -106,7 +106,7 @@ def plan(ladder: Ladder, index_hash: str, names: Iterable[str], *, protocol: str
 
 
 def _check(protocol: Protocol, entry: methods.Entry) -> None:
-    """Look up what a worker makes by name, so that a wrong name is an error now and not in every cell."""
+    """Look up what a worker makes by name, so that a wrong name is an error now and not in every run."""
     protocol.transform()
     batches.check(protocol.batches or entry.batches)
 

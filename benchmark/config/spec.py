@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunSpec:
-    """One cell of the matrix: everything that decides what a run gives.
+    """One run of the matrix: everything that decides what it gives.
 
     Paths are not part of it: the same data, split and weights elsewhere are the same run.
     """
@@ -83,7 +83,7 @@ class RunSpec:
         return (self.dataset, self.split, self.method, self.seed, self.protocol.name, self.protocol.backbone)
 
     def build(self, backbone: nn.Module, classes: int) -> Method:
-        """The method that this cell trains, on a backbone, for so many training classes."""
+        """The method that this run trains, on a backbone, for so many training classes."""
         entry = methods.get(self.method)
         return entry.build(backbone, classes, self.protocol.dim, *typed_settings(entry, *self.settings_in_multiples()))
 
@@ -104,7 +104,7 @@ class RunSpec:
 
 
 def differences(before: RunSpec, now: RunSpec) -> list[str]:
-    """What makes two cells of the same place different runs, one line each.
+    """In what two runs that fill the same cell of a table differ, one line each.
 
     >>> from benchmark.config import protocol
     >>> now = RunSpec("a", "x", 1, "y", "margin", {"beta": 1.2}, {}, protocol.load("oodml"), "w", 0)

@@ -22,7 +22,7 @@ STEPS = {"fewshot": {"datasets", "shots"}, "cross": set(), "ensemble": {"union"}
 
 @dataclass(frozen=True)
 class Part:
-    """A block of cells: datasets x methods x splits x seeds, in every variation."""
+    """A block of runs: datasets x methods x splits x seeds, in every variation."""
 
     datasets: Annotated[tuple[str, ...], MinLen(1)]
     methods: Annotated[str, MinLen(1)]
@@ -36,7 +36,7 @@ class Part:
     backbones: str | None = None
     """Names and lists of backbones with commas between them; None: the protocol's."""
     set: dict[str, Any] = field(default_factory=dict)
-    """Keys of the protocol and METHOD.KEY, for every cell."""
+    """Keys of the protocol and METHOD.KEY, for every run."""
     vary: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     """Keys of the protocol and METHOD.KEY with their values, one changed at a time; without a run of the plain protocol
     if `plain` is false. A method's setting varies that method; of the others of the part nothing is run twice."""

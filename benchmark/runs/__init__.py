@@ -1,1 +1,1 @@
-"""The runs of a study as a matrix of cells: which there are, their states, what the rest costs, and doing it."""
+"""The runs of a study: their matrix (a method x a split x a seed each), their states, what the rest costs, doing it."""

@@ -1,4 +1,4 @@
-"""What cells will cost: time, memory and disk, from what earlier runs of the same kind were measured to take."""
+"""What runs will cost: time, memory and disk, from what earlier runs of the same kind were measured to take."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CALIBRATION = "calibration"
 
 @dataclass(frozen=True)
 class Estimate:
-    """What one cell takes; None where nothing like it was measured."""
+    """What one run takes; None where nothing like it was measured."""
 
     seconds: float | None = None
     """Of the device: runs that share a GPU each take their part of it."""
@@ -64,7 +64,7 @@ class Measured:
 
 SIMILARITY = (("method", "batch", "compile"), ("method", "compile"), ("method",), ("batch", "compile"), ("compile",),
               ())
-"""What the runs from which a cell's cost is estimated share with it beside the network; the first entry that any run
+"""What a run shares, beside the network, with those from which its cost is estimated; the first entry that any run
 meets is used."""
 
 
@@ -116,12 +116,12 @@ class Rates:
 
 
 def trains(spec: RunSpec) -> bool:
-    """Whether a cell trains anything."""
+    """Whether a run trains anything."""
     return methods.get(spec.method).trains != "nothing" and spec.protocol.epochs > 0
 
 
 def epochs(spec: RunSpec) -> int:
-    """The epochs that a cell trains; none where it only embeds and measures."""
+    """The epochs that a run trains; none where it only embeds and measures."""
     return spec.protocol.epochs if trains(spec) else 0
 
 
@@ -215,7 +215,7 @@ def _disk(folder: Path, trained: bool) -> int | None:
 
 
 def summary(estimates: list[Estimate], rates: Rates, devices: int, per_gpu: int = 1) -> list[str]:
-    """The estimates of the cells still to do, in a few lines; `devices` are GPUs, or processes on a CPU."""
+    """The estimates of the runs still to do, in a few lines; `devices` are GPUs, or processes on a CPU."""
     known = [e.seconds for e in estimates if e.seconds is not None]
     if not known:
         return ["cost: unknown, no run of this kind was measured yet; --calibrate measures a few steps of each"]

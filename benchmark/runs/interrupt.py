@@ -18,7 +18,7 @@ EX_TEMPFAIL of sysexits.h after a cluster's warning."""
 class StopRequest:
     """Counts the requests to end a sweep; a context in which signals are counted instead of killing.
 
-    Once: running cells finish an epoch that has at most `train.GRACE` seconds left, and save it; a longer one is
+    Once: runs under way finish an epoch that has at most `train.GRACE` seconds left, and save it; a longer one is
     abandoned, and the checkpoint before it stands. Twice: everything ends at once.
     """
 
@@ -35,7 +35,7 @@ class StopRequest:
 
     @property
     def requested(self) -> bool:
-        """Whether running cells should save and end."""
+        """Whether runs under way should save and end."""
         return self.count > 0 or self.out_of_time
 
     @property

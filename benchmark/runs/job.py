@@ -1,4 +1,4 @@
-"""A cell to do, the options of a sweep, and how a sweep ended."""
+"""A run to do, the options of a sweep, and how a sweep ended."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class RunContext:
 
 @dataclass(frozen=True)
 class Job:
-    """A cell to do: its spec, its context, and the generation of its lock that may be followed."""
+    """A run to do: its spec, its context, and the generation of its lock that may be followed."""
 
     spec: RunSpec
     context: RunContext
@@ -41,7 +41,7 @@ class Job:
 
     @property
     def folder(self) -> Path:
-        """Where the cell keeps its lock, checkpoint and record."""
+        """Where the run keeps its lock, checkpoint and record."""
         return self.spec.folder(self.context.workspace)
 
     @property
@@ -55,13 +55,13 @@ class Resources:
     """What a sweep may use: processes, GPUs, a cluster, time."""
 
     jobs: int | None = None
-    """Processes on a CPU, or cells at the same time on a cluster; None: as many as there is room for."""
+    """Processes on a CPU, or runs at the same time on a cluster; None: as many as there is room for."""
     per_gpu: int = 1
     """Runs at a time on one GPU; 0: as many as make all of them faster together."""
     gpus_per_run: int = 1
     """GPUs that share every batch of a run."""
     seconds: float | None = None
-    """Time after which running cells save and no new one starts."""
+    """Time after which runs under way save and no new one starts."""
     ray_address: str | None = None
     slurm: dict[str, Any] = field(default_factory=dict)
     """Parameters of the job array, as submitit calls them."""
@@ -80,9 +80,9 @@ class SweepOptions:
     resources: Resources = field(default_factory=Resources)
     retry_failed: bool = False
     redo: bool = False
-    """Whether finished and failed cells are done anew; their records are kept aside."""
+    """Whether finished and failed runs are done anew; their records are kept aside."""
     calibrate: bool = False
-    """Whether `sweep.show` measures a few steps of each kind of cell."""
+    """Whether `sweep.show` measures a few steps of each kind of run."""
     command: str = ""
     """What the user typed, for the records."""
 
@@ -97,15 +97,15 @@ class SweepResult:
     interrupted: int = 0
     """The exit code of a sweep that a signal stopped, else 0."""
     ended: str = ""
-    """Why the sweep ended before its cells, if it was not interrupted."""
+    """Why the sweep ended before its runs, if it was not interrupted."""
     lacking: int = 0
-    """Cells that were not begun, since their backbone has no weights here."""
+    """Runs that were not begun, since their backbone has no weights here."""
     submitted: int = 0
-    """Cells handed to a cluster that works on after this process."""
+    """Runs handed to a cluster that works on after this process."""
     jobs: list[Job] = field(default_factory=list)
-    """Every cell of the sweep, those done earlier too."""
+    """Every run of the sweep, those done earlier too."""
 
     def unfinished(self, jobs: Iterable[Job]) -> bool:
-        """Whether any of these cells was neither done nor failed."""
+        """Whether any of these runs was neither done nor failed."""
         failed = {spec.identity for spec, _ in self.failed}
         return any(not job.done and job.spec.identity not in failed for job in jobs)

@@ -1,8 +1,8 @@
-"""One lock a cell, in the cell's own folder, so that runners which share nothing but a file system never do it twice.
+"""One lock a run, in the run's own folder, so that runners which share nothing but a file system never do it twice.
 
-`lock.1`, `lock.2`, ... are the generations of a cell's lock and the highest one holds. A generation is taken by
+`lock.1`, `lock.2`, ... are the generations of a run's lock and the highest one holds. A generation is taken by
 creating its file exclusively, which is atomic on network file systems too; only its owner ever writes to it
-and none is removed before the cell is done. The owner counts its heartbeats in the file. Whoever waits takes the
+and none is removed before the run is done. The owner counts its heartbeats in the file. Whoever waits takes the
 next generation once that count has stood still for `STALE` seconds of the waiter's own running time: clocks of two
 machines are never compared and a clock that jumps does no harm. An owner that finds a higher generation has lost.
 """
@@ -25,7 +25,7 @@ STALE = float(os.environ.get("OODML_STALE_SECONDS", "90"))
 """Seconds without a heartbeat after which an owner counts as gone."""
 BEAT = STALE / 12
 LOST = 70
-"""Exit code of a process whose cell was taken over."""
+"""Exit code of a process whose run was taken over."""
 RELEASED = "released"
 _WIDTH = 16
 
@@ -42,7 +42,7 @@ class Holder:
 
     @property
     def released(self) -> bool:
-        """Whether the owner has given the cell up."""
+        """Whether the owner has given the run up."""
         return self.beat == RELEASED
 
     @property
@@ -57,7 +57,7 @@ class Holder:
 
 
 def newest(folder: Path) -> Holder | None:
-    """The highest generation of a cell's lock, if any."""
+    """The highest generation of a run's lock, if any."""
     numbers = [int(path.suffix[1:]) for path in folder.glob("lock.*") if path.suffix[1:].isdigit()]
     if not numbers:
         return None
@@ -97,7 +97,7 @@ class Watch:
         self._seen.pop(key, None)
 
     def free(self, folder: Path) -> int | None:
-        """The generation after which the cell may be taken now (0: it was never held), None while it is held."""
+        """The generation after which the run may be taken now (0: it was never held), None while it is held."""
         holder = newest(folder)
         if holder is None:
             return 0
@@ -107,7 +107,7 @@ class Watch:
 
 
 class Lock:
-    """A cell that this process holds."""
+    """A run that this process holds."""
 
     def __init__(self, folder: Path, number: int) -> None:
         self.folder = folder
@@ -134,12 +134,12 @@ class Lock:
         return lock
 
     def beat(self) -> bool:
-        """Count one heartbeat; False if the cell was taken over or its folder is gone."""
+        """Count one heartbeat; False if the run was taken over or its folder is gone."""
         self.beats += 1
         return self._mark(str(self.beats))
 
     def release(self) -> None:
-        """Give the cell up undone; the next one need not wait."""
+        """Give the run up undone; the next one need not wait."""
         self._mark(RELEASED)
 
     def done(self) -> None:
@@ -155,13 +155,13 @@ class Lock:
                 stream.write(f"{text:<{_WIDTH}}")
         except FileNotFoundError:
             return False
-        except OSError:  # a full or absent disk: the count stands still and others take the cell over
+        except OSError:  # a full or absent disk: the count stands still and others take the run over
             return True
         return True
 
 
 class Heartbeat(threading.Thread):
-    """A thread that beats for a process and for the cell it holds, and ends the process once either is lost.
+    """A thread that beats for a process and for the run it holds, and ends the process once either is lost.
 
     `counter` is shared with a watching parent. A main thread that has used no processor time for `hung`
     seconds (waiting for a lock, a dead child, a file server) gets no heartbeat any more, so that it is replaced.

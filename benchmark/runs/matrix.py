@@ -1,4 +1,4 @@
-"""The matrix of a study: its cells in the order in which they are done, their states, and what cannot be done."""
+"""The matrix of a study: its runs in the order in which they are done, their states, and what cannot be done."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from benchmark.data.task import Side
 from benchmark.datasets import DatasetIndex
 from benchmark.runs import status
 from benchmark.runs.job import Job, RunContext, SweepOptions
-from benchmark.runs.status import CellState
+from benchmark.runs.status import RunState
 from benchmark.utils.errors import UserError
 from benchmark.utils.files import write_json
 from benchmark.utils.workspace import Workspace
@@ -29,10 +29,10 @@ from splits.manifest import Ladder, Split
 
 @dataclass
 class Matrix:
-    """The cells of a study in the order in which they are done, and what of it cannot be done."""
+    """The runs of a study in the order in which they are done, and what of it cannot be done."""
 
     jobs: list[Job] = field(default_factory=list)
-    states: dict[str, CellState] = field(default_factory=dict)
+    states: dict[str, RunState] = field(default_factory=dict)
     """State by identity."""
     ladders: dict[str, Ladder] = field(default_factory=dict)
     """By dataset, as they are now."""
@@ -41,16 +41,16 @@ class Matrix:
     """Lines for the user: what is left out, and what to know of ladders."""
 
     def of(self, *kinds: str) -> list[Job]:
-        """The cells in a state of one of these kinds."""
+        """The runs in a state of one of these kinds."""
         return [job for job in self.jobs if self.states[job.spec.identity].kind in kinds]
 
     def split(self, spec: RunSpec) -> Split:
-        """The rung of one of its cells."""
+        """The rung of one of its runs."""
         return self.ladders[spec.dataset].split(spec.split)
 
 
 def gather(study: Study, options: SweepOptions) -> Matrix:
-    """The cells of a study with their states.
+    """The runs of a study with their states.
 
     Dataset by dataset, so that its images stay in memory, and within one a seed of everything first; where the time is
     limited, a seed of everything of all datasets first. A dataset that cannot be read is a UserError.
@@ -58,7 +58,7 @@ def gather(study: Study, options: SweepOptions) -> Matrix:
     for plugin in options.plugins:
         methods.load_plugin(plugin)
     matrix = Matrix()
-    cells: dict[str, Job] = {}
+    runs: dict[str, Job] = {}
     problems: dict[str, None] = {}
     known: dict[str, str] = {}
     unfit: dict[tuple[str, str], dict[str, None]] = {}
@@ -76,9 +76,9 @@ def gather(study: Study, options: SweepOptions) -> Matrix:
                 known[dataset] = run_contents(index, options.workspace)
                 if stale := ladders.of_other_images(ladder, index, options.workspace):
                     matrix.skipped.append(f"warning: {stale}")
-            specs = _cells(part, dataset, index, ladder, context.weights_file, known[dataset], unfit)
+            specs = _specs(part, dataset, index, ladder, context.weights_file, known[dataset], unfit)
             for spec, file in specs:
-                cells.setdefault(spec.identity, Job(spec, replace(context, weights_file=file)))
+                runs.setdefault(spec.identity, Job(spec, replace(context, weights_file=file)))
             for split in {spec.split for spec, _ in specs}:
                 if why := Side.of(index, ladder.split(split).test).unmatched:
                     problems[f"split {split} of {dataset}: {why}; nothing could be measured, add images"] = None
@@ -86,7 +86,7 @@ def gather(study: Study, options: SweepOptions) -> Matrix:
         raise UserError("\n".join(problems))
     matrix.skipped += [f"left out on {dataset}: {', '.join(names)}: {reason}"
                       for (dataset, reason), names in unfit.items()]
-    matrix.jobs = list(cells.values())
+    matrix.jobs = list(runs.values())
     if options.resources.seconds is not None:
         matrix.jobs.sort(key=lambda job: job.spec.seed)
     else:
@@ -127,9 +127,9 @@ def run_contents(index: DatasetIndex, workspace: Workspace) -> str:
         return found
 
 
-def _cells(part: Part, dataset: str, index: DatasetIndex, ladder: Ladder, weights_file: str | None,
+def _specs(part: Part, dataset: str, index: DatasetIndex, ladder: Ladder, weights_file: str | None,
            content: str, unfit: dict[tuple[str, str], dict[str, None]]) -> list[tuple[RunSpec, str | None]]:
-    """The cells of a part on one dataset, each with the file of its weights if one was given.
+    """The runs of a part on one dataset, each with the file of its weights if one was given.
 
     Methods that fit no backbone they would get go to `unfit`, by reason.
     """

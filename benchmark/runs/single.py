@@ -11,7 +11,7 @@ from benchmark.config import protocol as protocols
 from benchmark.config.study import Part, Study
 from benchmark.data import ladders
 from benchmark.data.store import open_store
-from benchmark.runs import cell, status
+from benchmark.runs import attempt, status
 from benchmark.runs.job import SweepOptions
 from benchmark.runs.matrix import gather
 from benchmark.utils.children import own_children
@@ -58,7 +58,7 @@ def run(method: str, dataset: str, split: int | str = "default", *, seed: int = 
     with own_children():
         open_store(next(iter(matrix.indexes.values())), workspace.cache)
         context = dataclasses.replace(job.context, device="cuda:0" if device == "cuda" else device)
-        result = cell.do_alone(dataclasses.replace(job, context=context))
+        result = attempt.attempt_alone(dataclasses.replace(job, context=context))
     if result.kind not in ("done", "exists"):
         raise UserError(f"{job.spec.label()} has no result: {result.text or result.kind}; see {job.folder}")
     return records.read(job.folder)

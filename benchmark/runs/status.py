@@ -1,4 +1,4 @@
-"""The states of cells: done, running, failed or missing, read off the working folder alone."""
+"""The states of runs: done, running, failed or missing, read off the working folder alone."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ KINDS = ("done", "running", "failed", "missing")
 
 
 @dataclass(frozen=True)
-class CellState:
-    """The state of one cell: one of KINDS, `damaged` (unreadable record) or `incompatible` (of another version)."""
+class RunState:
+    """The state of one run: one of KINDS, `damaged` (unreadable record) or `incompatible` (of another version)."""
 
     kind: str
     text: str = ""
-    """Why there is no result; also of a missing cell whose last attempt met a full disk."""
+    """Why there is no result; also of a missing run whose last attempt met a full disk."""
     begun: bool = False
     """Whether there is a checkpoint to resume."""
     remedy: str = ""
@@ -46,23 +46,23 @@ class CellState:
     """The commit that made it; empty where files differed from that."""
 
 
-def look(folder: Path) -> CellState:
-    """The state of the cell in this folder."""
+def look(folder: Path) -> RunState:
+    """The state of the run in this folder."""
     if (folder / records.RECORD).exists():
         return _recorded(folder)
     begun = any(folder.glob("checkpoint-*"))
     holder = locks.newest(folder)
     if holder is not None and not holder.released and not holder.gone:
-        return CellState("running", _last_heartbeat(holder), begun)
+        return RunState("running", _last_heartbeat(holder), begun)
     try:
         failure = json.loads((folder / records.FAILURE).read_text(encoding="utf-8"))
         cause = one_line(str(failure.get("cause", "?")).partition("\n")[0])
-        return CellState("missing" if failure.get("passing") else "failed", cause, begun,
+        return RunState("missing" if failure.get("passing") else "failed", cause, begun,
                          str(failure.get("remedy") or ""))
     except FileNotFoundError:
-        return CellState("missing", begun=begun)
+        return RunState("missing", begun=begun)
     except (OSError, ValueError, AttributeError, RecursionError):
-        return CellState("failed", "its failure.json cannot be read", begun)
+        return RunState("failed", "its failure.json cannot be read", begun)
 
 
 def _last_heartbeat(holder: locks.Holder) -> str:
@@ -72,19 +72,19 @@ def _last_heartbeat(holder: locks.Holder) -> str:
             "takes the run over")
 
 
-def _recorded(folder: Path) -> CellState:
+def _recorded(folder: Path) -> RunState:
     try:
         made = records.read(folder)["provenance"]
     except IncompatibleRecord as error:
-        return CellState("incompatible", str(error))
+        return RunState("incompatible", str(error))
     except ReportError as error:
-        return CellState("damaged", str(error))
-    return CellState("done", code=str(made.get("code") or ""),
+        return RunState("damaged", str(error))
+    return RunState("done", code=str(made.get("code") or ""),
                      commit="" if made.get("dirty") else str(made.get("commit") or ""))
 
 
 def set_aside(folder: Path) -> Path | None:
-    """Keep a damaged record under another name, so that its cell can be done again; None where another runner did."""
+    """Keep a damaged record under another name, so that its run can be done again; None where another runner did."""
     if look(folder).kind != "damaged":
         return None
     number = 1 + len(list(folder.glob("damaged-*.json")))
@@ -97,7 +97,7 @@ def set_aside(folder: Path) -> Path | None:
 
 
 def keep_before(folder: Path) -> Path | None:
-    """Keep the record or the failure of a cell as `before-N.json`, so that it is done anew; None where there is none.
+    """Keep the record or the failure of a run as `before-N.json`, so that it is done anew; None where there is none.
     """
     number = 1 + len(list(folder.glob("before-*.json")))
     for name in (records.RECORD, records.FAILURE):
@@ -143,19 +143,19 @@ def _linked(source: str, target: str) -> None:
 
 @dataclass(frozen=True)
 class Planned:
-    """A sweep that was started here: its command and its cells."""
+    """A sweep that was started here: its command and its runs."""
 
     command: str
     jobs: tuple[Job, ...]
 
 
 def save_plan(workspace: Workspace, jobs: Iterable[Job], command: str) -> Path:
-    """Write down the cells of a sweep, for `oodml status`; of several plans the newest has the highest number.
+    """Write down the runs of a sweep, for `oodml status`; of several plans the newest has the highest number.
 
     Returns:
-        The path of the plan. An earlier one of the same cells is replaced.
+        The path of the plan. An earlier one of the same runs is replaced.
     """
-    cells = [{"spec": job.spec.facts(), "dataset": job.context.dataset,
+    runs = [{"spec": job.spec.facts(), "dataset": job.context.dataset,
               "weights_file": job.context.weights_file, "plugins": list(job.context.plugins)} for job in jobs]
     folder = workspace.plans
     folder.mkdir(parents=True, exist_ok=True)
@@ -164,7 +164,7 @@ def save_plan(workspace: Workspace, jobs: Iterable[Job], command: str) -> Path:
         old.unlink(missing_ok=True)
     numbers = [int(path.name.partition("-")[0]) for path in folder.glob("[0-9]*-*.json")]
     path = folder / f"{max(numbers, default=0) + 1:06d}-{name}.json"
-    write_json(path, {"schema": SCHEMA, "command": command, "cells": cells})
+    write_json(path, {"schema": SCHEMA, "command": command, "cells": runs})
     return path
 
 
@@ -177,9 +177,9 @@ def plans(workspace: Workspace, damaged: list[str] | None = None) -> Iterator[Pl
                 raise UserError(f"{path} is of another version of oodml (schema {content['schema']}, this one reads "
                                 f"{SCHEMA}): use that version, or move the file away and start the sweep again")
             yield Planned(content["command"], tuple(
-                Job(RunSpec.of(cell["spec"]), RunContext(cell["dataset"], workspace.root.absolute(),
-                                                         workspace.data.absolute(), weights_file=cell["weights_file"],
-                                                         plugins=tuple(cell["plugins"]))) for cell in content["cells"]))
+                Job(RunSpec.of(run["spec"]), RunContext(run["dataset"], workspace.root.absolute(),
+                                                         workspace.data.absolute(), weights_file=run["weights_file"],
+                                                         plugins=tuple(run["plugins"]))) for run in content["cells"]))
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             # cut while it was written, or of a version with other specs: the runs themselves remain
             if damaged is not None:
@@ -188,36 +188,36 @@ def plans(workspace: Workspace, damaged: list[str] | None = None) -> Iterator[Pl
 
 
 @dataclass(frozen=True)
-class Cell:
-    """A planned cell, its state and the command that planned it."""
+class PlannedRun:
+    """A planned run, its state and the command that planned it."""
 
     spec: RunSpec
     folder: Path
-    state: CellState
+    state: RunState
     command: str
 
 
-def survey(workspace: Workspace) -> tuple[list[Cell], list[str]]:
-    """The cells of all sweeps started here, and what changed since, one line each; damaged files of sweeps too.
+def survey(workspace: Workspace) -> tuple[list[PlannedRun], list[str]]:
+    """The runs of all sweeps started here, and what changed since, one line each; damaged files of sweeps too.
 
     Of several sweeps that plan the same dataset, split, method and seed the newest counts.
     """
     owner: dict[tuple[Any, ...], int] = {}
-    cells: dict[str, Cell] = {}
+    runs: dict[str, PlannedRun] = {}
     changes: Counter[str] = Counter()
     damaged: list[str] = []
     for number, planned in enumerate(plans(workspace, damaged)):
         for job in planned.jobs:
-            if owner.setdefault(job.spec.table_cell, number) == number and job.spec.identity not in cells:
-                cells[job.spec.identity] = Cell(job.spec, job.folder, look(job.folder), planned.command)
-    for cell in cells.values():
-        for before in earlier(cell.spec, cell.folder, set(cells)):
-            changes[f"{cell.spec.dataset}, {cell.spec.method}: {'; '.join(differences(before, cell.spec))}"] += 1
-    return list(cells.values()), [*damaged, *code_changes(cells.values()), *(
+            if owner.setdefault(job.spec.table_cell, number) == number and job.spec.identity not in runs:
+                runs[job.spec.identity] = PlannedRun(job.spec, job.folder, look(job.folder), planned.command)
+    for run in runs.values():
+        for before in earlier(run.spec, run.folder, set(runs)):
+            changes[f"{run.spec.dataset}, {run.spec.method}: {'; '.join(differences(before, run.spec))}"] += 1
+    return list(runs.values()), [*damaged, *code_changes(runs.values()), *(
         f"changed {text} ({count} earlier runs are kept)" for text, count in sorted(changes.items()))]
 
 
-def code_changes(cells: Iterable[Cell]) -> list[str]:
+def code_changes(runs: Iterable[PlannedRun]) -> list[str]:
     """Where the files of one of the suite's own methods differ from those that made its finished runs.
 
     A record tells the hash of the files or, if it is older, the commit they were of.
@@ -226,8 +226,8 @@ def code_changes(cells: Iterable[Cell]) -> list[str]:
     own = cache(lambda method: {path.relative_to(source_code.FOLDER.parent).as_posix()
                                 for path in source_code.files_of(method)})
     code = cache(source_code.source_hash)
-    for cell in cells:
-        spec, state = cell.spec, cell.state
+    for run in runs:
+        spec, state = run.spec, run.state
         if state.kind == "done" and not spec.code and code(spec.method):
             changed = ", ".join(sorted(own(spec.method) & provenance.changed_since(state.commit)))
             if state.code != code(spec.method) if state.code else changed:
@@ -245,16 +245,16 @@ def earlier(spec: RunSpec, folder: Path, known: set[str]) -> Iterator[RunSpec]:
             yield before
 
 
-def table(cells: Iterable[Cell]) -> str:
+def table(runs: Iterable[PlannedRun]) -> str:
     """Counts of each state per dataset and method.
 
-    A cell whose record is damaged or of another version is not done and stands among the failed.
+    A run whose record is damaged or of another version is not done and stands among the failed.
     """
     counts: dict[tuple[str, str], Counter[str]] = {}
-    for cell in cells:
-        row = counts.setdefault((cell.spec.dataset, cell.spec.method), Counter())
-        row[cell.state.kind if cell.state.kind in KINDS else "failed"] += 1
-        row["begun"] += cell.state.begun and cell.state.kind == "missing"
+    for run in runs:
+        row = counts.setdefault((run.spec.dataset, run.spec.method), Counter())
+        row[run.state.kind if run.state.kind in KINDS else "failed"] += 1
+        row["begun"] += run.state.begun and run.state.kind == "missing"
     total = sum(counts.values(), Counter())
     rows: list[tuple[str, ...]] = [("dataset", "method", *KINDS, "of which begun")]
     rows += [(*key, *(str(row[kind]) for kind in (*KINDS, "begun"))) for key, row in sorted(counts.items())]
@@ -262,21 +262,21 @@ def table(cells: Iterable[Cell]) -> str:
     return "\n".join(columns(rows, left=2))
 
 
-def failures(cells: Iterable[Cell]) -> list[str]:
-    """Each cell without a result: its cause, what may help and the command that tries again."""
+def failures(runs: Iterable[PlannedRun]) -> list[str]:
+    """Each run without a result: its cause, what may help and the command that tries again."""
     lines = []
-    for cell in cells:
-        kind = cell.state.kind
-        if kind in ("failed", "damaged", "incompatible") or (cell.state.text and kind == "missing"):
-            lines.append(f"{cell.spec.label()}: {cell.state.text}")
-            if cell.state.remedy:
-                lines.append(f"    may help: {cell.state.remedy}")
+    for run in runs:
+        kind = run.state.kind
+        if kind in ("failed", "damaged", "incompatible") or (run.state.text and kind == "missing"):
+            lines.append(f"{run.spec.label()}: {run.state.text}")
+            if run.state.remedy:
+                lines.append(f"    may help: {run.state.remedy}")
             if kind in ("failed", "missing"):
-                lines.append(f"    again: {retry(cell.command) if kind == 'failed' else cell.command}")
-            lines.append(f"    {cell.folder}")
+                lines.append(f"    again: {retry(run.command) if kind == 'failed' else run.command}")
+            lines.append(f"    {run.folder}")
     return lines
 
 
 def retry(command: str) -> str:
-    """The command that tries failed cells again."""
+    """The command that tries failed runs again."""
     return command if "--retry-failed" in command.split() else f"{command} --retry-failed"

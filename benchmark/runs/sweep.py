@@ -32,9 +32,9 @@ def show(study: Study, options: SweepOptions, echo: Echo = click.echo) -> None:
     """Print the matrix of a study with its states, and what the rest of it will cost."""
     executors.check(options.executor)
     matrix, resources, workspace = gather(study, options), options.resources, options.workspace
-    cells = [status.Cell(job.spec, job.folder, matrix.states[job.spec.identity], "") for job in matrix.jobs]
-    echo(status.table(cells))
-    for line in (*matrix.skipped, *status.code_changes(cells)):
+    runs = [status.PlannedRun(job.spec, job.folder, matrix.states[job.spec.identity], "") for job in matrix.jobs]
+    echo(status.table(runs))
+    for line in (*matrix.skipped, *status.code_changes(runs)):
         echo(line)
     again = ["failed"] if options.retry_failed or options.redo else []
     todo = matrix.of("missing", "damaged", *again, *(["done"] if options.redo else []))
@@ -132,11 +132,11 @@ def _calibrate(todo: list[Job], matrix: Matrix, options: SweepOptions, echo: Ech
 
 
 def run(study: Study, options: SweepOptions, echo: Echo = click.echo) -> SweepResult:
-    """Plan the cells of a study and do those that are not done.
+    """Plan the runs of a study and do those that are not done.
 
     Args:
         study: what to run.
-        options: where, with what, and whether failed cells are tried again.
+        options: where, with what, and whether failed runs are tried again.
         echo: prints a line for the user.
 
     Returns:
@@ -152,8 +152,8 @@ def run(study: Study, options: SweepOptions, echo: Echo = click.echo) -> SweepRe
     counts = Counter(matrix.states[job.spec.identity].kind for job in matrix.jobs)
     kinds = [*status.KINDS, *(["damaged"] if counts["damaged"] else [])]
     echo(f"{study.name}: {len(matrix.jobs)} runs, " + ", ".join(f"{counts[kind]} {kind}" for kind in kinds))
-    cells = [status.Cell(job.spec, job.folder, matrix.states[job.spec.identity], "") for job in matrix.jobs]
-    for line in (*matrix.skipped, *(() if options.redo else status.code_changes(cells))):
+    runs = [status.PlannedRun(job.spec, job.folder, matrix.states[job.spec.identity], "") for job in matrix.jobs]
+    for line in (*matrix.skipped, *(() if options.redo else status.code_changes(runs))):
         echo(line)
     if options.redo:
         for job in matrix.of("done", "failed"):
@@ -203,7 +203,7 @@ def _refuse_incompatible(matrix: Matrix) -> None:
 
 
 def _with_weights(todo: list[Job], weights_file: str | None, echo: Echo) -> tuple[list[Job], int]:
-    """The cells whose backbone has weights, fetched now so that workers need not, and how many have none.
+    """The runs whose backbone has weights, fetched now so that workers need not, and how many have none.
 
     One line names each backbone without; of many the first says why.
     """

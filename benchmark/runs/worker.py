@@ -122,7 +122,7 @@ def _prepare(spec: RunSpec, context: RunContext, world: World, phases: Phases) -
     with phases("place images"):
         loader = Loader(store, transform_of(protocol, method), context.device)
     if context.device.startswith("cuda"):
-        gc.collect()  # recorded graphs of the cell before refer to themselves
+        gc.collect()  # recorded graphs of the run before refer to themselves
         torch.cuda.reset_peak_memory_stats(context.device)
     sampler = batches.create(protocol.batches or methods.get(spec.method).batches, torch.from_numpy(training.labels),
                              protocol.batch_size, distance=frechet_distance)
@@ -235,7 +235,7 @@ def start(spec: RunSpec, weights_file: str | None, classes: int) -> Method:
 
 @lru_cache(maxsize=1)
 def _pretrained(name: str, file: str | None, *, frozen_norm: bool | str) -> Backbone:
-    """A pretrained backbone, kept for the next cell of this process."""
+    """A pretrained backbone, kept for the next run of this process."""
     return weights.pretrained(name, file, frozen_norm=frozen_norm)
 
 

@@ -56,12 +56,12 @@ def main(root: Path) -> None:
 
     output = submit(there, "--seeds", "2")
     assert "submitted 4 runs" in output, output
-    until("four cells of an array are done", lambda: len(list(there.runs.glob("*/*/*/*/record.json"))) == 4)
+    until("four runs of an array are done", lambda: len(list(there.runs.glob("*/*/*/*/record.json"))) == 4)
     until("the queue is empty", lambda: not queue())
 
     (job,) = tiny_sweep.jobs(there, "margin", seeds=1, set=LONG)
     submit(there, "--methods", "margin", "--seeds", "1", "--set", f"epochs={LONG['epochs']}")
-    until("a long cell is saved", lambda: list(job.folder.glob("checkpoint-*")))
+    until("a long run is saved", lambda: list(job.folder.glob("checkpoint-*")))
     assert status.look(job.folder).kind == "running"
     (number,) = queue()
     call("scancel", "--signal=USR2", number)
@@ -76,9 +76,9 @@ def main(root: Path) -> None:
 
     assert tiny_sweep.results(there) == tiny_sweep.results(here)
     assert not list(there.runs.rglob("lock.*"))
-    cells, _ = status.survey(there)
-    assert {cell.state.kind for cell in cells} == {"done"}
-    print(status.table(cells))
+    runs, _ = status.survey(there)
+    assert {run.state.kind for run in runs} == {"done"}
+    print(status.table(runs))
     print("all records are those of runs without Slurm, bit for bit")
 
 

@@ -1,6 +1,6 @@
-"""Ways to run many cells: each module here takes jobs and does every cell that is not done yet.
+"""Ways to do many runs: each module here takes jobs and does every run that is not done yet.
 
-`execute(jobs, resources, progress) -> SweepResult` is the whole interface; `cell.do` is what all of them run.
+`execute(jobs, resources, progress) -> SweepResult` is the whole interface; all of them call `attempt.attempt_run`.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from typing import Any
 
 import methods
 from benchmark.runs import cost
-from benchmark.runs.cell import last_failure, write_failure
+from benchmark.runs.attempt import last_failure, write_failure
 from benchmark.runs.executors import mps, server
 from benchmark.runs.executors.gpus import Sharing, devices, group
 from benchmark.runs.interrupt import StopRequest
@@ -74,7 +74,7 @@ class WorkerPool:
         if "forkserver" in kinds:
             own = [module.name for module in pkgutil.iter_modules(methods.__path__)]
             # optimisers import torch._dynamo at their first step, which takes seconds
-            self.processes.set_forkserver_preload(["oodml", __name__, "benchmark.runs.cell", "torch._dynamo",
+            self.processes.set_forkserver_preload(["oodml", __name__, "benchmark.runs.attempt", "torch._dynamo",
                                                    *(f"methods.{name}" for name in own)])
         # no lock around it: a process killed while it holds one would stop all others
         self.stopping = self.processes.RawValue("b", 0)
@@ -285,7 +285,7 @@ def _serve(pipe: Connection, threads: int, stopping: Any, heartbeats: Any, beat:
     heartbeat.start()
     import torch
 
-    from benchmark.runs import cell
+    from benchmark.runs.attempt import attempt_run
 
     def report(event: dict[str, Any]) -> None:
         try:
@@ -296,5 +296,5 @@ def _serve(pipe: Connection, threads: int, stopping: Any, heartbeats: Any, beat:
     torch.set_num_threads(threads)
     with contextlib.suppress(EOFError, OSError):
         while not leaving and (job := pipe.recv()) is not None:
-            pipe.send(tuple(cell.do(job, heartbeat, report=report,
-                                    should_stop=lambda: bool(stopping.value or leaving))))
+            pipe.send(tuple(attempt_run(job, heartbeat, report=report,
+                                        should_stop=lambda: bool(stopping.value or leaving))))

@@ -1,4 +1,4 @@
-"""Cells as tasks of a Ray cluster, an existing one (`--ray-address`) or one started on this machine."""
+"""Runs as tasks of a Ray cluster, an existing one (`--ray-address`) or one started on this machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from benchmark.runs import cost
-from benchmark.runs.cell import CellResult, do_alone, write_failure
+from benchmark.runs.attempt import AttemptResult, attempt_alone, write_failure
 from benchmark.runs.interrupt import StopRequest
 from benchmark.runs.job import Job, Resources, SweepResult
 from benchmark.runs.progress import Progress
@@ -31,7 +31,7 @@ class Channel:
         self.events: list[tuple[str, dict[str, Any]]] = []
 
     def report(self, key: str, event: dict[str, Any]) -> None:
-        """Take an event of the cell of this identity."""
+        """Take an event of the run of this identity."""
         self.events.append((key, event))
 
     def take_events(self) -> list[tuple[str, dict[str, Any]]]:
@@ -46,8 +46,8 @@ class Channel:
         return self.stopping
 
 
-def task(job: Job, channel: Any, threads: int) -> CellResult:
-    """One cell in a process of the cluster; it starts where an earlier try of the same task was lost."""
+def task(job: Job, channel: Any, threads: int) -> AttemptResult:
+    """One run in a process of the cluster; it starts where an earlier try of the same task was lost."""
     import ray
     import torch
 
@@ -62,11 +62,12 @@ def task(job: Job, channel: Any, threads: int) -> CellResult:
             stopping, last = ray.get(channel.should_stop.remote()), time.monotonic()
         return stopping
 
-    return do_alone(job, should_stop=should_stop, report=lambda event: channel.report.remote(job.spec.identity, event))
+    return attempt_alone(job, should_stop=should_stop,
+                         report=lambda event: channel.report.remote(job.spec.identity, event))
 
 
 def execute(jobs: list[Job], resources: Resources, progress: Progress) -> SweepResult:
-    """Do the cells on a Ray cluster; Ctrl-C once saves them to be resumed, twice ends at once (`StopRequest`)."""
+    """Do the runs on a Ray cluster; Ctrl-C once saves them to be resumed, twice ends at once (`StopRequest`)."""
     ray = _imported()
     started = not ray.is_initialized()
     if started:
@@ -141,7 +142,7 @@ def _channel(ray: Any) -> Any:
 
 
 def _room(ray: Any, gpus: float) -> int:
-    """Cells that the nodes which are alive can do at a time."""
+    """Runs that the nodes which are alive can do at a time."""
     alive = ray.cluster_resources()
     return int(alive.get("GPU", 0) / gpus if gpus else alive.get("CPU", 0))
 
@@ -150,24 +151,24 @@ def _settle(ray: Any, reference: Any, job: Job, result: SweepResult, progress: P
     """Note how a task ended; returns the kind of its result."""
     key = job.spec.identity
     try:
-        cell = CellResult(*ray.get(reference))
+        outcome = AttemptResult(*ray.get(reference))
     except ray.exceptions.RayError as error:
         cause = f"the cluster lost the run {1 + RETRIES} times ({type(error).__name__})"
         write_failure(job, cause, kind=type(error).__name__)
-        cell = CellResult("failed", cause)
-    if cell.kind == "done":
+        outcome = AttemptResult("failed", cause)
+    if outcome.kind == "done":
         result.done.append(job.spec)
-        progress.done(key, score=cell.text)
-    elif cell.kind == "exists":
+        progress.done(key, score=outcome.text)
+    elif outcome.kind == "exists":
         progress.done(key, "done elsewhere:")
-    elif cell.kind == "failed":
-        result.failed.append((job.spec, cell.text))
-        progress.failed(key, cell.text, job.folder / FAILURE)
+    elif outcome.kind == "failed":
+        result.failed.append((job.spec, outcome.text))
+        progress.failed(key, outcome.text, job.folder / FAILURE)
     else:
-        progress.paused(key, note={"busy": "", "full": "no room"}.get(cell.kind, "saved"))
-        if cell.kind == "full":
-            result.ended = f"{cell.text}: free some space (or give another folder with --work), then run again"
-    return cell.kind
+        progress.paused(key, note={"busy": "", "full": "no room"}.get(outcome.kind, "saved"))
+        if outcome.kind == "full":
+            result.ended = f"{outcome.text}: free some space (or give another folder with --work), then run again"
+    return outcome.kind
 
 
 def _check_address(address: str | None) -> None:

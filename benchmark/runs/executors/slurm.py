@@ -1,4 +1,4 @@
-"""Cells as a job array of a Slurm cluster, through submitit: submitted here, done there, shown by `oodml status`."""
+"""Runs as a job array of a Slurm cluster, through submitit: submitted here, done there, shown by `oodml status`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from benchmark.runs.cell import do_alone
+from benchmark.runs.attempt import attempt_alone
 from benchmark.runs.job import Job, Resources, SweepResult
 from benchmark.runs.progress import Progress
 from benchmark.utils.errors import UserError
@@ -32,17 +32,17 @@ class Task:
         torch.set_num_threads(int(os.environ.get("SLURM_CPUS_PER_TASK", "1")))
         if torch.cuda.is_available():
             job = replace(job, context=replace(job.context, device="cuda:0"))
-        return " ".join(do_alone(job)).strip()
+        return " ".join(attempt_alone(job)).strip()
 
     def checkpoint(self) -> Any:
-        """What submitit calls before a job is preempted: the same cell again; its checkpoint lies in its folder."""
+        """What submitit calls before a job is preempted: the same run again; its checkpoint lies in its folder."""
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(Task(self.job))
 
 
 def execute(jobs: list[Job], resources: Resources, progress: Progress, cluster: str | None = None) -> SweepResult:
-    """Submit one array element a cell and come back; `cluster` is submitit's name of one (None: Slurm)."""
+    """Submit one array element a run and come back; `cluster` is submitit's name of one (None: Slurm)."""
     if resources.seconds is not None:
         raise UserError("--budget ends what runs here; a job of Slurm has its own limit: --slurm time=12:00:00")
     submitted = submit(jobs, resources, cluster)
@@ -51,7 +51,7 @@ def execute(jobs: list[Job], resources: Resources, progress: Progress, cluster: 
 
 
 def submit(jobs: list[Job], resources: Resources, cluster: str | None = None) -> list[Any]:
-    """The submitit jobs of these cells, submitted as one array."""
+    """The submitit jobs of these runs, submitted as one array."""
     try:
         import submitit
     except ImportError:

@@ -1,11 +1,11 @@
-"""One cell from lock to record: how its failures are named, kept and taken away."""
+"""One run from lock to record: how its failures are named, kept and taken away."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from benchmark.runs import cell, status, worker
+from benchmark.runs import attempt, status, worker
 from benchmark.runs.job import SweepResult
 from benchmark.training.meter import Diverged
 from benchmark.training.train import Interrupted
@@ -19,15 +19,15 @@ from tests import tiny_sweep
 
 @pytest.mark.parametrize("kind", [UserError, SplitError, MethodError, ReportError])
 def test_the_cause_of_a_users_mistake_is_its_text_alone(kind: type[Exception]) -> None:
-    assert cell.failure_of(kind("unknown thing 'x'"))["cause"] == "unknown thing 'x'"
+    assert attempt.failure_of(kind("unknown thing 'x'"))["cause"] == "unknown thing 'x'"
 
 
 def test_a_new_attempt_takes_the_failure_of_the_last_one_away(tiny: Workspace) -> None:
     (job,) = tiny_sweep.jobs(tiny, "margin", seeds=1)
-    cell.write_failure(job, "the disk is full", passing=True)
+    attempt.write_failure(job, "the disk is full", passing=True)
     with pytest.raises(Interrupted):
         worker.run(job.spec, job.context, should_stop=lambda: True)
-    assert status.look(job.folder) == status.CellState("missing", begun=True)
+    assert status.look(job.folder) == status.RunState("missing", begun=True)
 
 
 def test_a_failed_cell_is_not_unfinished(tiny: Workspace) -> None:
@@ -55,8 +55,8 @@ def stepped(error: Exception, step: int) -> Exception:
     (ValueError(), "ValueError", ""),
 ])
 def test_a_failure_names_cause_remedy_kind_and_step(error: Exception, cause: str, remedy: str) -> None:
-    failure = cell.failure_of(stepped(error, 7))
+    failure = attempt.failure_of(stepped(error, 7))
     assert cause in failure["cause"]
     assert remedy in failure["remedy"]
     assert (failure["kind"], failure["step"]) == (type(error).__name__, 7)
-    assert cell.failure_of(type(error)("x"))["step"] is None
+    assert attempt.failure_of(type(error)("x"))["step"] is None

@@ -1,4 +1,4 @@
-"""One cell from lock to record, wherever it runs."""
+"""One attempt at a run, from its lock to its record or its failure, on whatever machine."""
 
 from __future__ import annotations
 
@@ -27,42 +27,43 @@ FULL = "the disk is full"
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-class CellResult(NamedTuple):
-    """How a cell ended: done, exists (done by another), busy (another has it), stopped (saved), failed, full (disk)."""
+class AttemptResult(NamedTuple):
+    """How it ended: done, exists (done by another), busy (another has it), stopped (saved), failed, full (disk)."""
 
     kind: str
     text: str = ""
 
 
-def do(job: Job, heartbeat: Heartbeat, *, should_stop: Callable[[], bool] = lambda: False,
-       report: Callable[[dict[str, Any]], None] = lambda event: None) -> CellResult:
-    """Take the cell's lock, do it, and give the lock back; a failure is written down, never raised.
+def attempt_run(job: Job, heartbeat: Heartbeat, *, should_stop: Callable[[], bool] = lambda: False,
+                report: Callable[[dict[str, Any]], None] = lambda event: None) -> AttemptResult:
+    """Take the run's lock, train and record it, and give the lock back; a failure is written down, never raised.
 
     Args:
-        job: the cell.
-        heartbeat: a started thread, which beats for the lock while the cell is done.
+        job: the run.
+        heartbeat: a started thread, which beats for the lock while it lasts.
         should_stop: asked after every training step.
         report: called with every event of the training (`train.TrainContext`).
     """
     folder = job.folder
     if job.done:
-        return CellResult("exists")
+        return AttemptResult("exists")
     try:
         lock = Lock.take(folder, job.after)
     except OSError as error:  # nothing is written down: the folder may be another runner's
-        return CellResult("full", FULL) if _is_full(error) else CellResult("failed", f"{folder}: {error.strerror}")
+        full = _is_full(error)
+        return AttemptResult("full", FULL) if full else AttemptResult("failed", f"{folder}: {error.strerror}")
     if lock is None:
-        return CellResult("busy")
+        return AttemptResult("busy")
     heartbeat.lock, heartbeat.busy = lock, True
-    result = CellResult("stopped")
+    result = AttemptResult("stopped")
     try:
         if job.done:
-            result = CellResult("exists")
+            result = AttemptResult("exists")
         else:
             path = worker.run(job.spec, job.context, should_stop=should_stop, report=report)
-            result = CellResult("done", score_text(path))
+            result = AttemptResult("done", score_text(path))
     except Interrupted as error:
-        result = CellResult("stopped", str(error))
+        result = AttemptResult("stopped", str(error))
     except Exception as error:
         result = _failure(job, error)
     finally:
@@ -74,19 +75,19 @@ def do(job: Job, heartbeat: Heartbeat, *, should_stop: Callable[[], bool] = lamb
     return result
 
 
-def do_alone(job: Job, *, should_stop: Callable[[], bool] = lambda: False,
-             report: Callable[[dict[str, Any]], None] = lambda event: None) -> CellResult:
-    """`do` where no runner watches: with a heartbeat of its own, after waiting whether the lock's owner is dead."""
+def attempt_alone(job: Job, *, should_stop: Callable[[], bool] = lambda: False,
+                  report: Callable[[dict[str, Any]], None] = lambda event: None) -> AttemptResult:
+    """The same where no runner watches: with a heartbeat of its own, after waiting whether the lock's owner is dead."""
     watch, heartbeat = Watch(), Heartbeat()
     heartbeat.start()
     try:
         patience = 2 * watch.stale
         while (after := watch.free(job.folder)) is None and not job.done:
             if patience <= 0:
-                return CellResult("busy")
+                return AttemptResult("busy")
             patience -= watch.stale / 12
             time.sleep(watch.stale / 12)
-        return do(replace(job, after=after or 0), heartbeat, should_stop=should_stop, report=report)
+        return attempt_run(replace(job, after=after or 0), heartbeat, should_stop=should_stop, report=report)
     finally:
         heartbeat.stop()
 
@@ -104,7 +105,7 @@ def score_text(path: Path) -> str:
 
 
 def write_failure(job: Job, cause: str, **facts: Any) -> None:
-    """Put `failure.json` with what is known of the cell into its folder, if there is room for it."""
+    """Put `failure.json` with what is known of the run into its folder, if there is room for it."""
     spec = job.spec
     with contextlib.suppress(OSError):
         records.write_failure(job.folder, {
@@ -114,7 +115,7 @@ def write_failure(job: Job, cause: str, **facts: Any) -> None:
 
 
 def last_failure(folder: Path) -> tuple[int, str] | None:
-    """When and why the last attempt at a cell failed; None if it did not, or if the cause passes by itself."""
+    """When and why the last attempt at a run failed; None if it did not, or if the cause passes by itself."""
     path = folder / records.FAILURE
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
@@ -152,10 +153,10 @@ def failure_of(error: BaseException) -> dict[str, Any]:
     return {"cause": cause, "remedy": remedy, "kind": type(error).__name__, "step": getattr(error, "step", None)}
 
 
-def _failure(job: Job, error: Exception) -> CellResult:
-    """The result of a cell that failed, after writing down why.
+def _failure(job: Job, error: Exception) -> AttemptResult:
+    """The result of a run that failed, after writing down why.
 
-    A full disk is no cell's fault: it is marked as passing, so that the next sweep does the cell without
+    A full disk is no run's fault: it is marked as passing, so that the next sweep does the run without
     --retry-failed.
     """
     facts = failure_of(error)
@@ -166,7 +167,7 @@ def _failure(job: Job, error: Exception) -> CellResult:
         first, *rest = cause.splitlines()
         cause = "\n".join([f"{first} ({where})", *rest])
     write_failure(job, cause, **facts, passing=full, traceback=traceback.format_exc())
-    return CellResult("full" if full else "failed", FULL if full else cause.splitlines()[0])
+    return AttemptResult("full" if full else "failed", FULL if full else cause.splitlines()[0])
 
 
 def _line_of_plugin(error: BaseException, plugins: tuple[str, ...]) -> str:
