@@ -43,15 +43,13 @@ def swaps_for(dataset: str, classes: int) -> int:
     return {"cub": 2, "cars": 2, "sop": 1000}.get(dataset, max(1, round(0.01 * classes)))
 
 
-def transfer_scores(means: np.ndarray, own: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """How much nearer to the other side each class of `own` is than to its own: the bracket of eq. 2 and 3.
-
-    ||mu_C - mu_own||_2 - ||mu_C - mu_other||_2, where the mean of a side is the unweighted mean of its class means.
-    """
-    return _scores(means, own, _centre(means, own), _centre(means, other))
-
-
 def _scores(means: np.ndarray, own: np.ndarray, centre: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """How much nearer to the other side's centre each class of `own` is than to its own: the bracket of eq. 2 and 3.
+
+        ||mu_C - mu_own||_2 - ||mu_C - mu_other||_2
+
+    The centre mu of a side is the unweighted mean of its class means.
+    """
     return _gap(means, own, centre) - _gap(means, own, other)
 
 
