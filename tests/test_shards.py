@@ -16,7 +16,7 @@ from PIL import Image
 
 from benchmark import cli, datasets
 from benchmark.data.contents import contents
-from benchmark.data.doctor import examine
+from benchmark.data.dataset_check import examine
 from benchmark.data.store import open_store
 from benchmark.datasets import parquet as reader
 from benchmark.utils.errors import UserError

@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from benchmark.data.dataset_check import look_at
 from benchmark.data.decoding import CHUNK
-from benchmark.data.doctor import look_at
 from benchmark.data.store import ImageStore, open_store
 from benchmark.datasets.index import DatasetIndex
 from benchmark.utils import files

@@ -52,7 +52,7 @@ def _table(workspace: Workspace) -> None:
 
 def _row(dataset: Dataset, data: Path, loaded: dict[str, DatasetIndex]) -> tuple[str, ...]:
     from benchmark import datasets
-    from benchmark.data.doctor import count
+    from benchmark.data.dataset_check import count
     from benchmark.datasets.reading import NotThere, Unreadable
     from benchmark.datasets.union import unite_indexes
     from benchmark.utils.errors import UserError
@@ -100,7 +100,7 @@ def show(workspace: Workspace, name: str, sheet: Path | None, sizes: Path | None
     """Where a dataset comes from, its tree and its counts."""
     from benchmark import datasets
     from benchmark.data.contact_sheet import contact_sheet
-    from benchmark.data.doctor import describe
+    from benchmark.data.dataset_check import describe
     from benchmark.datasets.reading import NotThere
 
     dataset = datasets.get(name)
@@ -144,7 +144,7 @@ def show(workspace: Workspace, name: str, sheet: Path | None, sizes: Path | None
 def _figures(index: DatasetIndex) -> None:
     import numpy as np
 
-    from benchmark.data.doctor import count, describe, single_classes
+    from benchmark.data.dataset_check import count, describe, single_classes
 
     if index.root is not None:
         click.echo(f"found in: {index.root}")
@@ -184,7 +184,7 @@ def check(workspace: Workspace, name: str, jobs: int | None) -> None:
 
     from benchmark import datasets
     from benchmark.data.contents import changed_silently, contents
-    from benchmark.data.doctor import count, describe, examine, first
+    from benchmark.data.dataset_check import count, describe, examine, first
     from benchmark.data.store import kept
     from benchmark.utils.errors import UserError
 

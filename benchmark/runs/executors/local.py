@@ -28,7 +28,7 @@ from benchmark.utils.signals import unblock_signals
 from reports.records import FAILURE
 
 ATTEMPTS = 2
-"""How often a cell is tried whose worker died or hung under it."""
+"""How often a run is tried whose worker died or hung under it."""
 
 ELSEWHERE = "done elsewhere:"
 STOPPING = "stopping: epochs that are nearly over are finished first; Ctrl-C again ends at once"
@@ -36,7 +36,7 @@ STOPPING = "stopping: epochs that are nearly over are finished first; Ctrl-C aga
 
 @dataclass
 class Worker:
-    """A worker process, its end of the pipe, the counter of its heartbeats and the cell it is at."""
+    """A worker process, its end of the pipe, the counter of its heartbeats and the run it is at."""
 
     process: Any
     pipe: Connection
@@ -48,7 +48,7 @@ class Worker:
 
 @dataclass
 class WorkerPool:
-    """The worker processes of a sweep, one for each entry of `devices`, and the cells they have yet to do."""
+    """The worker processes of a sweep, one for each entry of `devices`, and the runs they have yet to do."""
 
     devices: list[str]
     progress: Progress
@@ -61,7 +61,7 @@ class WorkerPool:
     watch: Watch = field(default_factory=Watch)
     workers: list[Worker | None] = field(default_factory=list)
     failures: dict[str, tuple[int, str] | None] = field(default_factory=dict)
-    """Of each cell, how it had failed when the sweep began."""
+    """Of each run, how it had failed when the sweep began."""
     gpus_per_run: int = 1
     sharing: Sharing | None = None
     """Under `--per-gpu auto`: how many of the workers may work."""
@@ -82,7 +82,7 @@ class WorkerPool:
         self.workers = [None] * len(self.devices)
 
     def run(self) -> SweepResult:
-        """Work until every cell is done, failed, or saved after a request to stop."""
+        """Work until every run is done, failed, or saved after a request to stop."""
         announced = stopping = False
         while True:
             self.stopping.value = self.stop.requested
@@ -121,7 +121,7 @@ class WorkerPool:
             worker.pipe.close()
 
     def _assign(self, slot: int) -> None:
-        """Give an idle worker the next free cell, starting its process where there is none."""
+        """Give an idle worker the next free run, starting its process where there is none."""
         worker = self.workers[slot]
         if self.stopping.value or self.result.ended or (worker is not None and worker.job is not None):
             return
@@ -259,7 +259,7 @@ class WorkerPool:
 
 
 def execute(jobs: list[Job], resources: Resources, progress: Progress) -> SweepResult:
-    """Do the cells on this machine; Ctrl-C once saves them to be resumed, twice ends at once (`StopRequest`)."""
+    """Do the runs on this machine; Ctrl-C once saves them to be resumed, twice ends at once (`StopRequest`)."""
     places = devices(resources)[:max(1, len(jobs))]
     several = places.count(places[0]) > 1 and places[0].startswith("cuda")
     with StopRequest(resources.seconds) as stop, mps.running(several):
@@ -276,7 +276,7 @@ def execute(jobs: list[Job], resources: Resources, progress: Progress) -> SweepR
 
 
 def _serve(pipe: Connection, threads: int, stopping: Any, heartbeats: Any, beat: float) -> None:
-    """What a worker process does: the cells that come through the pipe, until None comes."""
+    """What a worker process does: the runs that come through the pipe, until None comes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the runner decides what Ctrl-C means
     leaving: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: leaving.append(number))
@@ -290,7 +290,7 @@ def _serve(pipe: Connection, threads: int, stopping: Any, heartbeats: Any, beat:
     def report(event: dict[str, Any]) -> None:
         try:
             pipe.send(("epoch", event))
-        except OSError:  # the runner is dead: that is no failure of this cell
+        except OSError:  # the runner is dead: that is no failure of this run
             os._exit(LOST)
 
     torch.set_num_threads(threads)

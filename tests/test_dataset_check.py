@@ -1,4 +1,4 @@
-"""The doctor: what is wrong with a dataset, found by breaking sound ones in known ways."""
+"""What `oodml datasets check` says is wrong with a dataset, found by breaking sound ones in known ways."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from PIL import Image
 
 from benchmark import datasets
 from benchmark.commands.datasets import command
-from benchmark.data.doctor import CHUNK, examine
+from benchmark.data.dataset_check import CHUNK, examine
 from benchmark.datasets import Counts
 from benchmark.utils.signals import block_signals
 from tests import layouts

@@ -1,4 +1,4 @@
-"""The doctor: decodes every image of a dataset and says what is wrong with it."""
+"""`oodml datasets check`: decodes every image of a dataset and says what is wrong with it."""
 
 from __future__ import annotations
 
