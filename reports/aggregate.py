@@ -195,31 +195,44 @@ def ags_board(frame: pd.DataFrame, metric: str = "recall@1") -> Board:
     complete. Ranked within a protocol and network; a baseline and a published row get no rank; an incomplete row
     neither and stands last.
     """
-    facts, seeds = facts_of_rows(frame), ags_per_seed(frame, metric)
+    facts = facts_of_rows(frame)
+    rows, scores = [], []
+    for number, (key, board, covered, cells, own) in enumerate(_ags_rows(frame, metric)):
+        rows.append(facts[key] | {"covered": covered, "cells": cells, "board": board})
+        scores += [(number, *score) for score in own]
+    changed = on_ladder(frame, ["overrides"])["overrides"]
+    return ranked(Board.of(rows, scores, overrides_text(changed, most=3)), ("mean", ""), ("board",))
+
+
+def mean_ags(frame: pd.DataFrame, metric: str = "recall@1") -> dict[tuple[str, ...], float]:
+    """The mean AGS of each row of an `ags_board`, without the board."""
+    return {key: scores[-1][2] for key, *_, scores in _ags_rows(frame, metric)}
+
+
+def _ags_rows(frame: pd.DataFrame, metric: str) -> Iterator[tuple[Any, str, int, int, list[tuple[Any, ...]]]]:
+    """(ROW, its board, cells covered, cells, its scores as in SCORE, the mean last) of each row of an `ags_board`."""
+    seeds = ags_per_seed(frame, metric)
     needed = {str(protocol): sorted(set(names)) for protocol, names in seeds.groupby("protocol")["dataset"]}
     rungs = dict(zip(seeds["dataset"], seeds["rungs"]))
-    rows, scores = [], []
     held = held_against(seeds)
     of_rows: dict[tuple[Any, ...], dict[tuple[str, int], tuple[float, int]]] = {}
     for dataset, *row, seed, value, covered, _ in seeds.itertuples(index=False, name=None):
         of_rows.setdefault(tuple(row), {})[dataset, seed] = value, covered
-    for number, (key, known) in enumerate(sorted(of_rows.items())):
+    for key, known in sorted(of_rows.items()):
         board = held if held and key[3] == "submitted" else str(key[1])
         datasets, own = needed[board], sorted({seed for _, seed in known})
         cells = [[known.get((dataset, seed), (math.nan, 0)) for seed in own] for dataset in datasets]
-        means, reached = [], 0
+        means, scores, reached = [], [], 0
         for dataset, here in zip(datasets, cells):
             mean, *rest = spread(value for value, _ in here)
             most = max(covered for _, covered in here)
             means.append(mean)
             reached += most
-            scores.append((number, "ags", dataset, mean, *rest, f"{most}/{rungs[dataset]}"))
+            scores.append(("ags", dataset, mean, *rest, f"{most}/{rungs[dataset]}"))
         whole = sum(rungs[dataset] for dataset in datasets)
         of_seeds = (float(np.mean([value for value, _ in seed])) for seed in zip(*cells))
-        scores.append((number, "mean", "", float(np.mean(means)), *spread(of_seeds)[1:], f"{reached}/{whole}"))
-        rows.append(facts[key] | {"covered": reached, "cells": whole, "board": board})
-    changed = on_ladder(frame, ["overrides"])["overrides"]
-    return ranked(Board.of(rows, scores, overrides_text(changed, most=3)), ("mean", ""), ("board",))
+        scores.append(("mean", "", float(np.mean(means)), *spread(of_seeds)[1:], f"{reached}/{whole}"))
+        yield key, board, reached, whole, scores
 
 
 def held_against(rows: pd.DataFrame) -> str:

@@ -229,13 +229,16 @@ def on_ladder(frame: pd.DataFrame, columns: Sequence[str] | None = None) -> pd.D
     of which only a few rungs were run has no AGS, and would keep rows that are complete elsewhere from their mean.
     Records have hundreds of columns, and taking rows of them all is most of the time of a board.
     """
-    trained = ~typed(frame)["baseline"]
-    counted = frame["split"].where(trained | ~trained.groupby(frame["dataset"]).transform("any"))
-    rungs = counted.groupby([frame[key] for key in ("dataset", *ROW, "seed")], dropna=False).transform("nunique")
-    needed = frame["ladder"].map(lambda known: len(known or ())).astype(int)
-    whole = ((rungs >= needed) & (needed > 1)).groupby(frame["dataset"]).transform("any")
-    here = ~is_union(frame) & whole & (needed > 1)
-    return (frame if columns is None else frame[list(columns)])[here]
+    baselines, needed = typed(frame)["baseline"].tolist(), [len(known or ()) for known in frame["ladder"]]
+    rows = list(zip(*(frame[key].tolist() for key in ("dataset", *ROW)), frame["seed"].fillna(-1).tolist()))
+    trained = {row[0] for row, baseline in zip(rows, baselines) if not baseline}
+    rungs: dict[tuple[Any, ...], set[int]] = {row: set() for row in rows}
+    for row, split, baseline in zip(rows, frame["split"].tolist(), baselines):
+        if not baseline or row[0] not in trained:
+            rungs[row].add(split)
+    whole = {row[0] for row, count in zip(rows, needed) if 1 < count <= len(rungs[row])}
+    here = pd.Series([count > 1 and row[0] in whole for row, count in zip(rows, needed)], frame.index, dtype=bool)
+    return (frame if columns is None else frame[list(columns)])[here & ~is_union(frame)]
 
 
 Overrides = dict[str, list[Any]]

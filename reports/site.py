@@ -67,7 +67,7 @@ def build(results: Results, failures: pd.DataFrame, out: Path, splits: Path | No
 def _records(site: Site) -> None:
     """All runs, as records that can be read again and as one table."""
     site.files["data/records.zip"] = packing.archive(site.runs)
-    site.files["data/runs.csv"] = formats.csv_text(views.tidy(site.runs))
+    site.files["data/runs.csv"] = formats.csv_text(views.tidy(site.runs).items())
 
 
 _site: Site

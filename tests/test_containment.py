@@ -318,7 +318,7 @@ def test_cells_of_csv_are_no_formulas_and_numbers_stay_numbers(table: Table, tmp
     assert back["method"][0].startswith("'=cmd")
     assert "\x1b" not in text
     assert "\r" not in text
-    mixed = formats.csv_text(pd.DataFrame({"+a": [1.5, -2.5], "b": ["+1", "+x"], "c": [-1, "=x"]}))
+    mixed = formats.csv_text(pd.DataFrame({"+a": [1.5, -2.5], "b": ["+1", "+x"], "c": [-1, "=x"]}).items())
     assert mixed == "'+a,b,c\n1.5,+1,-1\n-2.5,'+x,'=x\n"
 
 

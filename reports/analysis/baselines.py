@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from reports.aggregate import Board, ags_board
+from reports.aggregate import Board, mean_ags
 from reports.selection import ROW, on_ladder, with_setting
 
 SEEN = ("augmentation", "resize", "size")
@@ -32,9 +32,8 @@ def with_costs(board: Board, frame: pd.DataFrame, metric: str = "recall@1") -> B
     board = board.assign(gain=gain.where(board.rows["method"] != "frozen"))
     for rule, name in (("best-test", "gap"), ("validation", "gap:validation")):
         if f"{rule}:{metric}" in frame and frame[f"{rule}:{metric}"].notna().any():
-            other = ags_board(frame, f"{rule}:{metric}")
-            chosen = pd.Series(other.column("mean")["score"].to_numpy(float), pd.MultiIndex.from_frame(other.rows[ROW]))
-            board = board.assign(**{name: chosen.reindex(keys).to_numpy(dtype=float) - mean.to_numpy(float)})
+            chosen = mean_ags(frame, f"{rule}:{metric}")
+            board = board.assign(**{name: [chosen.get(key, math.nan) for key in board.keys] - mean.to_numpy(float)})
     costs = [name for name in ("cost:seconds", "cost:shared") if name in frame]
     runs = on_ladder(frame, [*ROW, "trainable_parameters", *costs])
     rows = runs.groupby(ROW)

@@ -5,6 +5,7 @@ They are shown as *published* and take no part in the ranks of runs unless someb
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -206,16 +207,17 @@ def as_printed(runs: pd.DataFrame, paper: str, metric: str) -> str:
 
 def _wide(frame: pd.DataFrame, rows: list[str], across: list[str], digits: int, name: str, caption: str) -> Table:
     """A long table of percentages as one with a column for each of its datasets or metrics, in their order."""
-    frame = frame.assign(column=[" ".join(map(str, cells)) for cells in zip(*(frame[key] for key in across))],
-                         value=frame["value"] / 100, method=frame["method"].map(plain_name))
-    keys = list(dict.fromkeys(frame["column"]))
-    wide = frame.pivot_table(index=rows, columns="column", values="value", sort=False)[keys]
-    if "std" in frame and frame["std"].notna().any():
-        stds = frame.assign(std=frame["std"] / 100).pivot_table(index=rows, columns="column", values="std", sort=False)
-        wide = wide.join(stds.add_suffix(":std"))
+    lines: dict[tuple[Any, ...], dict[str, Any]] = {}
+    keys: dict[str, None] = {}
+    for cell in frame.assign(method=frame["method"].map(plain_name)).to_dict("records"):
+        key = " ".join(str(cell[part]) for part in across)
+        line = lines.setdefault(tuple(cell[part] for part in rows), {part: cell[part] for part in rows})
+        line |= {key: cell["value"] / 100, f"{key}:std": cell.get("std", math.nan) / 100}
+        keys[key] = None
+    wide = pd.DataFrame(list(lines.values())).dropna(axis=1, how="all")
     heads = {"method": "Method", "setting": "Setting", "dim": "Dimensions", "sampler": "Sampler"}
     columns = (*(Column(key, heads[key]) for key in rows), *(Column(key, key, "score", digits=digits) for key in keys))
-    return Table(name, caption, columns, wide.reset_index(), "As printed.")
+    return Table(name, caption, columns, wide, "As printed.")
 
 
 def boards() -> list[tuple[Paper, list[Table]]]:

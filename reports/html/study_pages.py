@@ -75,7 +75,7 @@ def statistical(site: Site) -> None:
     wide = wide.loc[[label for label in site.look if label in wide.index]]
     metric = site.metrics[0]
     pairs = statistics.wilcoxon_pairs(wide)
-    site.files["data/wilcoxon.csv"] = csv_text(pairs)
+    site.files["data/wilcoxon.csv"] = csv_text(pairs.items())
     first = list(wide.index[:PAIRS_SHOWN])
     shown = pairs[pairs["first"].isin(first) & pairs["second"].isin(first)].reset_index(drop=True)
     test = statistics.friedman(wide)

@@ -41,15 +41,16 @@ def to_csv(table: Table) -> str:
         keys += [key for key in (column.key, *beside) if key in table.frame and key not in keys]
     if "overrides" in table.frame and "overrides" not in keys and table.frame["overrides"].fillna("").ne("").any():
         keys.append("overrides")
-    return csv_text(table.frame[keys].rename(columns=headers(keys)))
+    return csv_text((name, table.frame[key]) for key, name in headers(keys).items())
 
 
-def csv_text(frame: pd.DataFrame) -> str:
-    """A frame as CSV in which no cell is a formula to a spreadsheet; numbers stay numbers."""
+def csv_text(columns: Iterable[tuple[Any, pd.Series]]) -> str:
+    """Named columns as CSV in which no cell is a formula to a spreadsheet; numbers stay numbers."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")  # pandas' own takes three times as long for a table of a few rows
-    writer.writerow(map(_harmless, frame))
-    writer.writerows(zip(*([_harmless(cell) for cell in column.tolist()] for _, column in frame.items())))
+    columns = list(columns)
+    writer.writerow(_harmless(name) for name, _ in columns)
+    writer.writerows(zip(*(map(_harmless, column.tolist()) for _, column in columns)))
     return text.getvalue()
 
 
