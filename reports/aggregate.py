@@ -134,8 +134,8 @@ class Board:
 
     def columns(self) -> Iterator[tuple[tuple[str, str], pd.DataFrame]]:
         """Every `column` of the board with its (statistic, part)."""
-        for (statistic, part), here in self.scores.groupby(["statistic", "part"], sort=False):
-            yield (str(statistic), str(part)), here.set_index("row").reindex(self.rows.index)
+        for (statistic, part), here in self.scores.set_index("row").groupby(["statistic", "part"], sort=False):
+            yield (str(statistic), str(part)), here.reindex(self.rows.index)
 
     def assign(self, **facts: Any) -> Board:
         """The board with further facts of its rows."""

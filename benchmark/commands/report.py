@@ -32,7 +32,7 @@ def command(workspace: Workspace, folders: tuple[Path, ...], out: Path | None, d
             metric: str, published: str, ladders: tuple[str, ...], level: str | None,
             paper: str | None, url: str) -> None:
     """Rank the finished runs and write the leaderboard as static pages."""
-    gc.set_threshold(20_000)  # tables are made of many objects and few circles: a tenth of the time went into looking
+    gc.set_threshold(1_000_000)  # tables are made of many objects and few circles: looking took a tenth of the time
 
     from benchmark.config import study
     from benchmark.posthoc import leaderboard

@@ -52,7 +52,7 @@ def structure_table(points: pd.DataFrame) -> Table | None:
         row: dict[str, object] = {"measure": measure, "side": side}
         for score in scores:
             row |= {f"{score}:{name}": correlated[name].at[column, score] for name in where}
-            row |= {f"{name}:cells": int(some[[column, score]].notna().all(axis=1).sum())
+            row |= {f"{name}:cells": int((some[column].notna() & some[score].notna()).sum())
                     for name, some in where.items()}
         rows.append(row)
     if not rows:

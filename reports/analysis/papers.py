@@ -17,7 +17,6 @@ from reports.analysis.paper_catalogue import Item
 from reports.analysis.paper_numbers import PARTS, Cell, Sought
 from reports.analysis.statistics import kendall
 from reports.selection import ROW
-from reports.tables.boards import Column, Table
 
 DECISIVE = ("backbone", "dim", "batches", "train_shots")
 """Keys of a protocol that make another experiment of a run, as every setting of a method does; other overrides (fewer
@@ -118,16 +117,15 @@ class Filled:
                  float(np.mean([one.difference for one in column])), len(column)) if len(column) > 3 else None
                 for column in columns]
 
-    def table(self) -> Table:
+    def columns(self) -> Iterator[tuple[str, tuple[Any, ...]]]:
         """The numbers in long form, for its CSV; as printed, that is scores in percent."""
         rows = [(" ".join(filter(None, one.cell.row)), " ".join(filter(None, one.cell.column)),
                  float(one.cell.printed), float(one.cell.std or "nan"), one.ours.mean, one.ours.std, one.ours.n,
                  one.difference, one.ours.overrides, " && ".join(self.commands) if one.missing else "")
                 for one in self.shown]
-        keys = ["row", "column", "printed", "printed_std", "ours", "ours_std", "seeds", "difference", "overrides",
-                "missing"]
-        return Table(self.name, f"{self.item.name}: {self.item.title}", tuple(Column(key, key) for key in keys),
-                     pd.DataFrame(rows, columns=keys), marked=False)
+        keys = ("row", "column", "printed", "printed_std", "ours", "ours_std", "seeds", "difference", "overrides",
+                "missing")
+        return zip(keys, zip(*rows))
 
 
 def _named(keys: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], str]:

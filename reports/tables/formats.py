@@ -10,8 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import pandas as pd
-
 from reports import ReportError
 from reports.storage.text import one_line, printable
 from reports.tables.boards import Table, missing
@@ -41,16 +39,16 @@ def to_csv(table: Table) -> str:
         keys += [key for key in (column.key, *beside) if key in table.frame and key not in keys]
     if "overrides" in table.frame and "overrides" not in keys and table.frame["overrides"].fillna("").ne("").any():
         keys.append("overrides")
-    return csv_text((name, table.frame[key]) for key, name in headers(keys).items())
+    return csv_text((name, table.frame[key].tolist()) for key, name in headers(keys).items())
 
 
-def csv_text(columns: Iterable[tuple[Any, pd.Series]]) -> str:
+def csv_text(columns: Iterable[tuple[Any, Iterable[Any]]]) -> str:
     """Named columns as CSV in which no cell is a formula to a spreadsheet; numbers stay numbers."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")  # pandas' own takes three times as long for a table of a few rows
     columns = list(columns)
     writer.writerow(_harmless(name) for name, _ in columns)
-    writer.writerows(zip(*(map(_harmless, column.tolist()) for _, column in columns)))
+    writer.writerows(zip(*(map(_harmless, cells) for _, cells in columns)))
     return text.getvalue()
 
 
