@@ -13,7 +13,7 @@ ROW = ["method", "protocol", "backbone", "source"]
 NAMED = ROW[:3]
 """Parts of a row's name that tell settings: `margin[beta=0.6]`; `base_method` and so on have the name alone."""
 BASELINES = ("frozen", "random")
-"""Networks that learn nothing from the training classes: the pretrained one as it is, and one of random weights."""
+"""They learn nothing from the training classes: a pretrained network's features, and a random projection of them."""
 USUAL = ("default", "union")
 """Kinds of the splits that papers use: the default one of a dataset, the only one of a union."""
 FIXED_TEST = "fixed-test"
@@ -177,7 +177,7 @@ def select(frame: pd.DataFrame, ladders: Iterable[str] = ()) -> tuple[pd.DataFra
     cell = ["dataset", "split", *ROW, "seed"]
     repeated = int(frame.duplicated(cell, keep="last").sum())
     if repeated:
-        notes.append(f"{repeated} runs are set aside because a newer run of the same cell and seed is there.")
+        notes.append(f"{repeated} runs are set aside because a newer run of the same row, split and seed is there.")
     frame = frame.drop_duplicates(cell, keep="last").sort_values(cell, kind="stable").reset_index(drop=True)
     if "domains_of" in frame and (older := int(frame["domains_of"].eq("ensemble").sum())):
         notes.append(f"{older} records of dataset-specific models, of an earlier version, have the ensemble's accuracy "

@@ -155,7 +155,7 @@ def test_the_newest_run_of_a_cell_and_the_newest_ladder_count(tmp_path: Path) ->
     assert set(runs["method"]) == {"margin"}
     assert notes == ["1 runs on another ladder of glyphs are set aside. Give their `oodml run` commands again, and "
                      "those whose classes the ladder of glyphs has now are kept, the others trained on it.",
-                     "1 runs are set aside because a newer run of the same cell and seed is there."]
+                     "1 runs are set aside because a newer run of the same row, split and seed is there."]
 
 
 def test_the_union_board(tmp_path: Path) -> None:
