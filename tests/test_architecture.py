@@ -89,7 +89,7 @@ def test_commands_and_datasets_import_nothing_heavy_at_their_top() -> None:
     heavy = {"torch", "timm", "pandas", "matplotlib", "scipy", "faiss", "sklearn", "umap", "torchvision", "methods",
              "reports"}
     for folder in ("benchmark/commands", "benchmark/datasets"):
-        for path in (ROOT / folder).glob("*.py"):
+        for path in (ROOT / folder).rglob("*.py"):
             top = {name.split(".")[0] for name in imported(path, top_level_only=True)}
             assert not top & heavy, f"{path} imports {top & heavy} at its top"
 

@@ -1,0 +1,110 @@
+"""`oodml splits build` and `import`: how a ladder comes to be."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+
+from benchmark.commands import columns_option
+from benchmark.commands.splits.options import feature_options, ladder_options, replace_option
+from benchmark.utils.errors import UserError, is_user_error
+from benchmark.utils.phases import timed
+from benchmark.utils.workspace import Workspace, workspace_options
+
+
+def _iterations(text: str) -> list[int | str]:
+    """
+    >>> _iterations("-10,0,R22")
+    [-10, 0, 'R22']
+    """
+    parts = [part.strip() for part in text.split(",")]
+    wrong = [part for part in parts if not re.fullmatch(r"-?\d+|R\d+", part)]
+    if wrong:
+        raise click.UsageError(f"'{wrong[0]}' is no iteration: --rung-iterations takes numbers, and R with a number "
+                               "for removal, as in -10,0,6,R22")
+    return [part if part.startswith("R") else int(part) for part in parts]
+
+
+@click.command()
+@click.option("--dataset", "names", multiple=True, help="May be repeated [default: every dataset that is present].")
+@click.option("--rung-iterations", metavar="LIST",
+              help="Take the splits of these iterations: -10,0,6,R22 (R: removal).")
+@click.option("--default-only", is_flag=True, help="The default split alone: no features, no distance.")
+@click.option("--fixed-test", is_flag=False, flag_value="", default=None, metavar="[LADDER]",
+              help="A control in which only the training classes move: every split has the test classes of the "
+                   "ladder's hardest one, and equally many training classes. LADDER: a manifest or NAME@VERSION "
+                   "[default: the ladder built without this option]. Needs a working folder of its own (--work).")
+@replace_option
+@ladder_options
+@feature_options
+@workspace_options
+@columns_option
+def build(workspace: Workspace, names: tuple[str, ...], rung_iterations: str | None, replace: bool,
+          **options: Any) -> None:
+    """Build the ladder of a dataset, its splits from easy to hard, by swapping and removing classes.
+
+    Of several datasets, one that gets no ladder does not keep the others from theirs.
+    """
+    from benchmark import datasets
+    from benchmark.data import ladders
+
+    workspace.writable()
+    if not names:
+        names = tuple(name for name in datasets.names() if not name.endswith(":") and name != "glyphs-mini"
+                      and datasets.get(name).ladder and not datasets.get(name).members
+                      and datasets.present(name, workspace.data))
+    chosen = _iterations(rung_iterations) if rung_iterations else None
+    failed = []
+    for name in names:
+        click.echo(f"{name}: building the ladder")
+        try:
+            if ":" in name and (note := datasets.load(name, workspace.data).note):
+                click.echo(f"{name}: note: {note}")
+            if warning := ladders.replaced(name, workspace, replace):
+                click.echo(f"{name}: warning: {warning}", err=True)
+            ladder = ladders.build(name, workspace, rung_iterations=chosen, progress=_tell, **options)
+            if not replace:
+                ladders.refuse_to_replace(ladder.dataset, ladder, workspace)
+            path = ladders.save(ladder, workspace)
+        except Exception as error:
+            if len(names) == 1 or not is_user_error(error):
+                raise
+            failed.append(name)
+            click.echo(f"{name}: {error}", err=True)
+            continue
+        click.echo(ladders.table(ladder))
+        click.echo(f"wrote {path}")
+    if failed:
+        raise UserError(f"no ladder was made for {', '.join(failed)}; the cause of each stands above")
+
+
+def _tell(step: Any) -> None:
+    if step.iteration % 10 == 0:
+        with timed(f"report {step.kind} {step.iteration}"):
+            click.echo(f"  {step.kind} {step.iteration}: distance {step.frd:.2f} over images, "
+                       f"{step.frd_class_means_released:.2f} over class means")
+
+
+@click.command("import")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--dataset", required=True)
+@replace_option
+@workspace_options
+def import_(workspace: Workspace, file: Path, dataset: str, replace: bool) -> None:
+    """Take over a split file released with the ooDML paper; nothing in it is run."""
+    from benchmark.data import ladders
+
+    imported = ladders.import_released(file, dataset, workspace.writable())
+    for what, names in (("classes", imported.missing_classes), ("files of few-shot episodes", imported.missing_files)):
+        if names:
+            click.echo(f"{len(names)} {what} are not in the local copy of {dataset}: {', '.join(names[:5])}"
+                       f"{' ...' if names[5:] else ''}")
+    click.echo(ladders.table(imported.ladder))
+    if imported.missing_classes:
+        raise click.ClickException("nothing was written, as runs would miss these classes")
+    if not replace:
+        ladders.refuse_to_replace(imported.ladder.dataset, imported.ladder, workspace)
+    click.echo(f"wrote {ladders.save(imported.ladder, workspace)}")

@@ -1,0 +1,67 @@
+"""`oodml splits measure`, `cross` and `compare`: distances with other networks and between datasets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from benchmark.commands.splits.options import feature_options, ladder_options
+from benchmark.utils.terminal import columns
+from benchmark.utils.workspace import Workspace, workspace_options
+
+
+@click.command()
+@click.option("--dataset", required=True)
+@click.option("--against", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+              help="A manifest of the same dataset: also the overlap of rungs and the order of moves.")
+@feature_options
+@workspace_options
+def measure(workspace: Workspace, dataset: str, against: Path | None, **options: Any) -> None:
+    """The distances of a ladder, of a released one above all, with this copy of the dataset and another network."""
+    from benchmark.data import ladders
+    from splits import manifest
+    from splits.compare import overlap
+
+    ladder = ladders.load(workspace, dataset)
+    other = manifest.load(against) if against else None
+    click.echo(ladders.table(ladders.measured(ladder, dataset, workspace.writable(), **options)))
+    if other:
+        alike = overlap(ladder, other)
+        click.echo(f"\noverlap of the classes of each rung (rows) with the rungs of {against} (Jaccard):")
+        for line in columns([(str(split.id), *(f"{value:.2f}" for value in row))
+                             for split, row in zip(ladder.splits, alike.rungs)], left=0):
+            click.echo(line)
+        click.echo(f"rank correlation of when classes change sides: {alike.moves:.2f}")
+
+
+@click.command()
+@click.option("--datasets", "names", required=True, metavar="LIST", help="Names, separated by commas.")
+@feature_options
+@workspace_options
+def cross(workspace: Workspace, names: str, **options: Any) -> None:
+    """Distance of each dataset's train set (rows) to each one's test set (columns)."""
+    from benchmark.data import ladders
+
+    distances = ladders.cross(names.split(","), workspace.writable(), **options)
+    rows = [("train \\ test", *distances.names)]
+    rows += [(name, *(f"{value:.2f}" for value in row)) for name, row in zip(distances.names, distances.matrix)]
+    for line in columns(rows, left=0):
+        click.echo(line)
+
+
+@click.command()
+@click.option("--dataset", required=True)
+@click.option("--backbones", required=True, metavar="LIST", help="Names, separated by commas.")
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder [default: WORK/splits].")
+@click.option("--device", help="cpu, cuda, cuda:1 ... [default: the GPU where there is one].")
+@ladder_options
+@workspace_options
+def compare(workspace: Workspace, dataset: str, backbones: str, out: Path | None, **options: Any) -> None:
+    """Does the ladder depend on the backbone? Distances over iterations, order of moves and overlap of splits."""
+    from benchmark.data import ladder_figures, ladders
+
+    compared = ladders.compare_backbones(dataset, backbones.split(","), workspace.writable(), **options)
+    click.echo(ladder_figures.comparison_text(compared))
+    click.echo(f"wrote {ladder_figures.comparison(compared, dataset, out or workspace.splits)}")

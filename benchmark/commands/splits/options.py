@@ -1,0 +1,40 @@
+"""Options that several commands of `oodml splits` share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+
+def feature_options(function: Any) -> Any:
+    for option in (
+        click.option("--device", help="cpu, cuda, cuda:1 ... [default: the GPU where there is one]."),
+        click.option("--weights", "weights_file", help="Weights of the backbone: safetensors, a torch state dict, a "
+                     "finished run's folder, or `scratch` for random ones."),
+        click.option("--backbone", help="Network whose features the distance uses "
+                                        "[default: resnet50; efficientnet_lite0 for embedded data]."),
+    ):
+        function = option(function)
+    return function
+
+
+def ladder_options(function: Any) -> Any:
+    for option in (
+        click.option("--seed", type=int, default=0, help="Of the validation classes and the i.i.d. draws."),
+        click.option("--rerank", is_flag=True, help="Rank anew after every single exchange."),
+        click.option("--removal/--no-removal", default=True, help="Remove classes once swapping no longer helps.",
+                     show_default=True),
+        click.option("--reverse/--no-reverse", default=None,
+                     help="Also splits easier than the default one [default: if that is far from i.i.d.]."),
+        click.option("--iterations", type=click.IntRange(1), help="A fixed number of swap iterations."),
+        click.option("--swaps", "swaps_per_iteration", type=click.IntRange(1), help="Classes exchanged an iteration."),
+        click.option("--rungs", type=click.IntRange(2),
+                     help="Number of rungs, the splits of the ladder [default: 8, or 9 with --reverse]."),
+    ):
+        function = option(function)
+    return function
+
+
+replace_option = click.option("--replace", is_flag=True, help="Replace a ladder that runs stand on; it is kept in "
+                                                              "WORK/splits/replaced.")

@@ -1,0 +1,57 @@
+"""`oodml splits use` and `pin`: ladders that everyone compares on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from benchmark.utils.terminal import columns
+from benchmark.utils.workspace import Workspace, workspace_options
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option("--replace", "replace_other", is_flag=True, help="Put it in the place of another ladder of the dataset.")
+@workspace_options
+def use(workspace: Workspace, name: str | None, replace_other: bool) -> None:
+    """Take a pinned ladder, such as cub@v1, after checking the local copy of its dataset image by image.
+
+    Without a NAME it lists the pinned ladders. NAME may also be the path of a pinned ladder's file.
+    """
+    from benchmark.data import ladders, pinned
+    from splits import croissant, pinning
+
+    if name is None:
+        for line in columns([(one.name, one.hash[:12], croissant.summary(one)) for one in
+                             map(pinning.get, pinning.names())]):
+            click.echo(line)
+        return
+    index, ladder = pinned.use(name, workspace.writable(), replace_other)
+    click.echo(ladders.table(ladder))
+    click.echo(f"all {len(index):,} images of {index.name} are those of {ladder.made['pinned']['name']} "
+               f"({ladder.made['pinned']['hash'][:12]}); wrote {ladders.path_of(workspace, index.name)}")
+
+
+@click.command()
+@click.argument("name", metavar="DATASET@VERSION")
+@click.option("--dataset", help="The dataset, if it is your own: folder:PATH, csv:FILE.")
+@click.option("--licence", help="Terms of the images, for its card [default: those on the dataset's own page].")
+@click.option("--note", help="What else a reader should know, for its card.")
+@click.option("--lists-only", is_flag=True, help="Class lists and counts alone, without the ids of images.")
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path),
+              help="Folder [default: that of the pinned ladders of this installation].")
+@workspace_options
+def pin(workspace: Workspace, name: str, out: Path | None, **options: Any) -> None:
+    """Fix the ladder of a dataset under a name and a version, so that others can use the very same.
+
+    Writes NAME@VERSION.json (classes, image ids, rungs, distances; no pixels), its card and its Croissant description.
+    """
+    from benchmark.data import pinned
+    from splits import pinning
+
+    made, written = pinned.pin(name, workspace, out or pinning.FOLDER, **options)
+    click.echo(f"pinned {made.name}, hash {made.hash}")
+    for path in written:
+        click.echo(f"wrote {path} ({path.stat().st_size:,} bytes)")

@@ -1,0 +1,107 @@
+"""`oodml splits show`, `plot`, `verify` and `export`: what a ladder holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from benchmark.commands import columns_option
+from benchmark.commands.splits.options import feature_options
+from benchmark.utils.errors import UserError
+from benchmark.utils.workspace import Workspace, workspace_options
+
+
+@click.command()
+@click.option("--dataset")
+@click.option("--ladder", "pinned_name", metavar="NAME@VERSION", help="A pinned ladder; no copy of its dataset is "
+              "needed.")
+@workspace_options
+@columns_option
+def show(workspace: Workspace, dataset: str | None, pinned_name: str | None) -> None:
+    """The rungs (splits) of a ladder: classes, images, distances, the i.i.d. baseline, and how it was made."""
+    from benchmark.data import ladders
+    from splits import pinning
+    from splits.ladder import against_rule
+
+    if (dataset is None) == (pinned_name is None):
+        raise UserError("name a dataset (--dataset NAME) or a pinned ladder (--ladder NAME@VERSION)")
+    ladder = pinning.get(pinned_name).ladder if pinned_name else ladders.load(workspace, str(dataset))
+    dataset = ladder.dataset
+    click.echo(ladders.table(ladder))
+    made = ", ".join(f"{key} {value}" for key, value in ladder.features.items() if key not in ("images", "contents"))
+    click.echo(f"features: {made or 'none'}; manifest {ladder.hash[:12]}")
+    if known := ladder.made.get("pinned"):
+        click.echo(f"pinned as {known['name']}, hash {known['hash'][:12]}")
+    other = ", ".join(f"{key} {value}" for key, value in against_rule(ladder).items())
+    version = f", oodml {ladder.made['version']}" if "version" in ladder.made else ""
+    click.echo(f"made by `{ladders.made_by(ladder)}`{version}")
+    if other:
+        click.echo(f"another ladder than `oodml splits build --dataset {dataset}` makes by the suite's rule: {other}")
+
+
+@click.command()
+@click.option("--dataset", required=True)
+@click.option("--umap/--no-umap", default=True, help="Also UMAPs of an easy, a medium and a hard split.")
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder [default: WORK/splits].")
+@click.option("--seed", type=int, default=0)
+@feature_options
+@workspace_options
+@columns_option
+def plot(workspace: Workspace, dataset: str, umap: bool, out: Path | None, seed: int, **options: Any) -> None:
+    """Figures: the distance over iterations, and train and test images of three splits in the plane."""
+    from benchmark.data import ladder_figures
+
+    written = ladder_figures.draw(dataset, workspace.writable(), out or workspace.splits, umap, seed, **options)
+    if not written:
+        raise UserError(f"nothing to draw: the ladder of {dataset} was not built step by step here, so there is no "
+                        "distance over iterations; leave --no-umap out for UMAPs of its splits")
+    for path in written:
+        click.echo(f"wrote {path}")
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--dataset", help="The dataset, if it is your own: folder:PATH, csv:FILE [default: the manifest's].")
+@workspace_options
+@columns_option
+def verify(workspace: Workspace, files: tuple[Path, ...], dataset: str | None) -> None:
+    """Check manifests: hash, disjoint sides, classes and counts against the dataset on disk."""
+    from benchmark.data import ladders
+
+    wrong = 0
+    for path in files:
+        problems = ladders.verify(path, workspace, dataset)
+        wrong += len(problems)
+        verdict = "NOT sound" if problems else "sound"
+        click.echo("\n".join([f"{path}: {verdict}", *(f"  {line}" for line in problems)]))
+    raise SystemExit(1 if wrong else 0)
+
+
+@click.command()
+@click.option("--dataset", required=True)
+@click.option("--split", metavar="ID", help="Number of a split in the ladder, or `default` [default: all].")
+@click.option("--format", "form", type=click.Choice(["csv", "json", "txt"]), default="csv")
+@click.option("--hold-out", is_flag=True, help="Mark the validation classes, which runs train on unless their protocol "
+                                               "says `validation = true`.")
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder [default: WORK/splits].")
+@workspace_options
+@columns_option
+def export(workspace: Workspace, dataset: str, split: str | None, form: str, hold_out: bool,
+           out: Path | None) -> None:
+    """Write the images of each split as a list that any training code can read."""
+    from benchmark import datasets
+    from benchmark.data import ladders
+    from reports.storage.paths import below, plain
+    from splits.export import export as lines
+
+    index = datasets.load(dataset, workspace.data)
+    ladder = ladders.load(workspace, dataset, index)
+    folder = out or workspace.splits
+    folder.mkdir(parents=True, exist_ok=True)
+    for rung in ladder.splits if split is None else [ladders.rung(ladder, split)]:
+        path = below(folder, f"{plain(ladder.dataset, 'dataset')}-{rung.id}.{form}")
+        with path.open("w", encoding="utf-8", newline="") as stream:
+            stream.writelines(lines(rung, index.paths, index.labels, index.classes, form, index.roles, hold_out))
+        click.echo(f"wrote {path}")
