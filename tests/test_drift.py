@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmark.metrics import operating, thresholds
+from benchmark.metrics import operating_points, thresholds
 from reports import ReportError, exports, packing, records
 from reports.analysis import thresholds as drifting
 from reports.analysis.results import Results
@@ -33,11 +33,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("runs")
     for split in SPREADS:
         for seed in (0, 1):
-            held_out = operating.of_run(*map(np.asarray, embedded(1, seed + 5)))
-            kept: dict[str, Any] = operating.survey(*embedded(split, seed), fixed=operating.fixed_thresholds(held_out))
+            fixed = operating_points.fixed_thresholds(operating_points.of_run(*map(np.asarray, embedded(1, seed + 5))))
+            kept: dict[str, Any] = operating_points.survey(*embedded(split, seed), fixed=fixed)
             records.write(made / f"margin-{split}-{seed}", make_record(
                 "glyphs", split, "margin", seed, 0.7 - 0.1 * split, thresholds=kept))
-    note = operating.of_run(np.eye(5), np.arange(5))
+    note = operating_points.of_run(np.eye(5), np.arange(5))
     assert note == {"note": note["note"]}
     assert "no two of the 5 images" in note["note"]
     records.write(made / "frozen-1", make_record("glyphs", 1, "frozen", 0, 0.2, thresholds=note))

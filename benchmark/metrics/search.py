@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from benchmark.utils.errors import UserError, near
-from benchmark.utils.precision import no_tf32
+from benchmark.utils.tf32 import no_tf32
 
 Backend = Literal["torch", "faiss"]
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from benchmark.metrics import search
 from benchmark.metrics.retrieval import as_embeddings, as_labels, same_length, unit
 from benchmark.utils.errors import UserError
-from reports.storage.operating import RATES
+from reports.storage.operating_points import RATES
 
 HALF = 2**16
 """Bins of the upper and of the lower half of a similarity's 32 bits."""

@@ -24,7 +24,7 @@ from benchmark.data import ladders
 from benchmark.data.store import open_store
 from benchmark.data.task import Side, Task
 from benchmark.datasets import DatasetIndex
-from benchmark.metrics import operating, structure
+from benchmark.metrics import operating_points, structure
 from benchmark.metrics.union import ensemble
 from benchmark.posthoc import finished
 from benchmark.posthoc.finished import Finished
@@ -117,7 +117,7 @@ def _made(runs: list[Finished], index: DatasetIndex, ladder: Ladder, workspace: 
         "split": recording.split_facts(split, ladder), "method": _method_facts(name, runs),
         "protocol": spec.protocol.identity(), "backbone": {"name": spec.protocol.backbone, "weights": spec.weights},
         "seed": spec.seed, "structure": {"test": structure.with_spectra(mean, task.test.labels)},
-        "thresholds": operating.of_run(mean, task.test.labels),
+        "thresholds": operating_points.of_run(mean, task.test.labels),
         "cost": {"seconds": time.perf_counter() - began, "device": provenance.device_name(device)},
     }, overrides=overrides.of_run(spec.protocol.identity(), spec.method, spec.dataset,
                                   {**spec.settings, **spec.base_settings}),

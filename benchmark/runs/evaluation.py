@@ -10,7 +10,7 @@ from torch import Tensor
 
 from benchmark.config.protocol import Protocol
 from benchmark.data.task import Side, Task
-from benchmark.metrics import operating, structure
+from benchmark.metrics import operating_points, structure
 from benchmark.metrics.clustering import nmi_f1
 from benchmark.runs.scoring import Score, score
 from benchmark.training.resuming import History
@@ -63,7 +63,7 @@ class Evaluation:
 
     def thresholds(self) -> dict[str, Any]:
         """What the record keeps of the similarities of all pairs, so that thresholds can be judged later."""
-        return operating.of_run(self.embeddings, self.task.test.labels, self.validation)
+        return operating_points.of_run(self.embeddings, self.task.test.labels, self.validation)
 
 
 def choose(history: History) -> tuple[dict[str, dict[str, float]], dict[str, int]]:

@@ -25,13 +25,13 @@ from benchmark.data import ladders, pinned
 from benchmark.data.store import ImageStore, open_store
 from benchmark.data.task import Side
 from benchmark.datasets import DatasetIndex
-from benchmark.metrics import operating
+from benchmark.metrics import operating_points
 from benchmark.runs.scoring import score
 from benchmark.submissions import evaluate as submitted
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from reports.aggregate import ags
-from reports.storage.operating import LEVELS, RATES, rate_at
+from reports.storage.operating_points import LEVELS, RATES, rate_at
 from splits.manifest import Ladder
 
 SHOWN = ("recall@1", "map@r", "map@1000")
@@ -57,7 +57,7 @@ class LadderScores:
     ags: Mapping[str, float]
     """Of each measure the aggregated generalisability score; empty unless all rungs were scored."""
     thresholds: Mapping[int, dict[str, Any]]
-    """What a record keeps of all pairs, see `benchmark.metrics.operating.survey`."""
+    """What a record keeps of all pairs, see `benchmark.metrics.operating_points.survey`."""
     records: tuple[Path, ...] = ()
 
     def drift(self, rate: float = RATES[0]) -> dict[int, tuple[float, float]]:
@@ -107,7 +107,7 @@ def evaluate(encoder: Encoder, ladder: str, *, splits: str = "all", batch: int =
     for number, side in sides.items():
         embeddings = where[torch.from_numpy(np.searchsorted(ids, side.ids)).to(where.device)]
         scores[number] = score(side, embeddings, index.domain_names).scores
-        kept[number] = operating.of_run(embeddings, side.labels)
+        kept[number] = operating_points.of_run(embeddings, side.labels)
     distances = {split.id: split.frd for split in chosen}
     known = [frd for frd in distances.values() if frd is not None]
     whole = len(known) == len(found.splits) > 1

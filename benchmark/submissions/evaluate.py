@@ -17,7 +17,7 @@ from benchmark import datasets
 from benchmark.data import ladders
 from benchmark.data.task import Side
 from benchmark.datasets import DatasetIndex
-from benchmark.metrics import clustering, operating, structure, union
+from benchmark.metrics import clustering, operating_points, structure, union
 from benchmark.runs import recording
 from benchmark.runs.scoring import Score, score
 from benchmark.submissions import card as cards
@@ -157,7 +157,7 @@ def _score(workspace: Workspace, index: DatasetIndex, ladder: Ladder, rung: Spli
         "protocol": {"name": "submitted"}, "backbone": {"name": backbone, "weights": None},
         "scores": {"last": scores},
         "structure": {part: structure.with_spectra(x, sides[part].labels) for part, x in parts.items()},
-        "thresholds": operating.of_run(parts["test"], sides["test"].labels),
+        "thresholds": operating_points.of_run(parts["test"], sides["test"].labels),
         "cost": {"seconds": time.perf_counter() - began, "device": provenance.device_name(device)},
     }, folder, table, sent.hash)
 

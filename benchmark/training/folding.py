@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmark.utils.precision import no_tf32
+from benchmark.utils.tf32 import no_tf32
 
 log = logging.getLogger(__name__)
 

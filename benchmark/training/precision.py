@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from benchmark.config.protocol import Protocol
-from benchmark.utils.precision import tf32
+from benchmark.utils.tf32 import tf32
 
 
 def of(protocol: Protocol, device: str) -> str:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from reports.aggregate import spread
 from reports.selection import ROW, is_union
-from reports.storage.operating import LEVELS, RATES, rate_at
+from reports.storage.operating_points import LEVELS, RATES, rate_at
 from reports.tables.boards import Column, Table, bar_note, row_columns
 
 NEAREST, VALIDATION = "nearest split", "validation classes"

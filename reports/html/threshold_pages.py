@@ -5,7 +5,7 @@ from __future__ import annotations
 from reports.analysis import thresholds
 from reports.figures import ladders
 from reports.html.rendering import Site, slug
-from reports.storage.operating import RATES
+from reports.storage.operating_points import RATES
 
 DRAWN = (("accepts", "false_accepts", "False accepts"), ("rejects", "false_rejects", "False rejects"))
 

@@ -35,7 +35,7 @@ _KEYS: dict[str, Any] = {
                "settings": _FACTS, "trains": _TEXT, "trainable_parameters": _NUMBER, "total_parameters": _NUMBER},
     "protocol": {"name": str}, "backbone": {"name": str, "weights": _TEXT, "facts": NotRequired[_FACTS]},
     "scores": _SCORES, "chosen_epochs": _FACTS, "domains": _SCORES, "structure": dict[str, dict[str, Any] | None],
-    "thresholds": NotRequired[_FACTS],  # see `operating`; records of earlier versions have none
+    "thresholds": NotRequired[_FACTS],  # see `operating_points`; records of earlier versions have none
     "curve": list[dict[str, float | None]],
     "queries": {"count": _NUMBER, "left_out": _NUMBER}, "cost": _FACTS, "provenance": _FACTS,
 }

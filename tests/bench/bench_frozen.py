@@ -21,7 +21,7 @@ from benchmark.data.augment import Transform
 from benchmark.data.loader import Loader
 from benchmark.data.store import open_store
 from benchmark.data.task import Task
-from benchmark.metrics.operating import survey
+from benchmark.metrics.operating_points import survey
 from benchmark.runs.scoring import score
 from benchmark.utils.workspace import Workspace
 from tests import bench, tiny_runs

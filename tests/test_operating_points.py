@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmark.metrics import operating, thresholds
-from benchmark.metrics.operating import survey
+from benchmark.metrics import operating_points, thresholds
+from benchmark.metrics.operating_points import survey
 from benchmark.utils.errors import UserError
-from reports.storage.operating import LEVELS, RATES, rate_at
+from reports.storage.operating_points import LEVELS, RATES, rate_at
 
 
 def clouds(seed: int, spread: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
@@ -32,7 +32,7 @@ def test_blocks_change_nothing(near: tuple, chunk: int) -> None:
     again = survey(x, y, chunk=chunk)
     assert again.keys() == found.keys()
     for key, value in found.items():  # products of blocks of another shape are rounded another way
-        assert again[key] == pytest.approx(value, abs=2.5 / operating.HALF), key
+        assert again[key] == pytest.approx(value, abs=2.5 / operating_points.HALF), key
 
 
 def test_thresholds_at_every_level_keep_to_it(near: tuple) -> None:
@@ -41,7 +41,7 @@ def test_thresholds_at_every_level_keep_to_it(near: tuple) -> None:
     similar = (table.x @ table.x.T).numpy()[np.triu_indices(len(x), 1)]
     same = (y[:, None] == y)[np.triu_indices(len(x), 1)]
     assert (found["positives"], found["negatives"]) == (same.sum(), (~same).sum())
-    step = 1 / operating.HALF
+    step = 1 / operating_points.HALF
     for level, accept, reject in zip(LEVELS, found["negative"], found["positive"]):
         assert (similar[~same] >= accept).mean() <= level < (similar[~same] >= accept - 1.01 * step).mean()
         assert (similar[same] < reject).mean() <= level < (similar[same] < reject + 1.01 * step).mean()
@@ -49,7 +49,7 @@ def test_thresholds_at_every_level_keep_to_it(near: tuple) -> None:
 
 def test_against_the_exact_measures(near: tuple) -> None:
     x, y, found = near
-    assert operating.fixed_thresholds(found).values() == pytest.approx(thresholds.thresholds_at(x, y), abs=4e-5)
+    assert operating_points.fixed_thresholds(found).values() == pytest.approx(thresholds.thresholds_at(x, y), abs=4e-5)
     assert list(found["tar"].values()) == pytest.approx(thresholds.tar_at_far(x, y), abs=2e-4)
     assert found["opis"] == pytest.approx(thresholds.opis(x, y), rel=0.01)
     assert found["r_auroc"] == pytest.approx(thresholds.r_auroc(x, y), abs=1e-9)
@@ -61,7 +61,7 @@ def test_against_the_exact_measures(near: tuple) -> None:
 def test_drift_from_what_two_records_keep_is_that_of_all_pairs(near: tuple) -> None:
     found = near[2]
     x, y = clouds(5, spread=1.3)
-    far = survey(x, y, fixed=operating.fixed_thresholds(found))
+    far = survey(x, y, fixed=operating_points.fixed_thresholds(found))
     for rate in RATES:
         threshold = found["negative"][LEVELS.index(rate)]
         (exact,) = thresholds.error_rates(x, y, [threshold])
@@ -73,7 +73,7 @@ def test_drift_from_what_two_records_keep_is_that_of_all_pairs(near: tuple) -> N
 
 def test_the_range_of_opis_from_a_part_of_the_images(near: tuple, monkeypatch: pytest.MonkeyPatch) -> None:
     x, y, found = near
-    monkeypatch.setattr(operating, "SAMPLE", 200)
+    monkeypatch.setattr(operating_points, "SAMPLE", 200)
     assert survey(x, y)["opis"] == pytest.approx(found["opis"], rel=0.1)
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from benchmark.metrics import search
 from benchmark.metrics.thresholds import Pairs, accepted_recall, auroc, opis_of, unknown_classes
 from benchmark.utils.errors import UserError
-from reports.storage.operating import LEVELS, RATES
+from reports.storage.operating_points import LEVELS, RATES
 
 HALF = 2**15
 """Steps of the grid in a similarity of 1."""
