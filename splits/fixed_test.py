@@ -62,7 +62,7 @@ def fixed_test_ladder(ladder: Ladder, features: Any, labels: Any, classes: Seque
         train = pool[start:start + count]
         state = State(Sides.of(vectors, train, test), Sides.of(by_class, train, test))
         left = tuple(names[c] for c in np.setdiff1d(before, train))
-        steps.append(Iteration(KIND, number, *state.distances(), left, (), count, len(test),
+        steps.append(Iteration(KIND, number, state.distance(), state.distance_of_means(), left, (), count, len(test),
                                vectors.count(train), vectors.count(test)))
         before = train
     chain = rising([one.frd for one in steps], 0)

@@ -74,7 +74,8 @@ def build_ladder(features: Any, labels: Any, train_classes: Sequence[str], test_
     start = State(Sides.of(vectors, train, test), Sides.of(by_class, train, test))
     swaps = swaps_per_iteration or swaps_for(dataset, len(names))
     none = np.empty(0, dtype=np.int64)
-    default = Step("default", 0, start.train, start.test, *start.distances(), none, none)
+    default = Step("default", 0, start.train, start.test, start.distance(), start.distance_of_means(),
+                   none, none)
 
     def report(step: Step) -> None:
         if progress is not None:

@@ -1,4 +1,4 @@
-"""Distances computed in parallel: each fills a part of a GPU, so that several at once take less time."""
+"""How many distances, and how many threads in one, work at a time: what fills a GPU, and what a small matrix needs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from functools import cache
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
@@ -39,6 +41,23 @@ def in_parallel(work: Iterable[Callable[[], Result]], device: str | None) -> Ite
             yield ahead.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def in_one_thread() -> AbstractContextManager[Any]:
+    """In here linear algebra on the CPU uses one thread; not to be entered by two threads at a time.
+
+    Of matrices with a few hundred rows every step is so short that threads mostly wait for each other, and they wait by
+    computing: eigenvalues of a 200 x 200 matrix cost 20 times as much on 2 cores, and worse on 16.
+    """
+    return _libraries().limit(limits=1, user_api="blas")
+
+
+@cache
+def _libraries() -> Any:
+    import scipy.linalg  # noqa: F401 (it has a library of its own, which must be there to be found)
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 def _start(device: str) -> None:

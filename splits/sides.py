@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 
 from splits import SplitError
 from splits.frechet import CHUNK, LADDER, Moments, frd_class_means_released, frechet_distance
+from splits.parallel import in_one_thread
 
 RESIDENT = 1 << 30
 """Numbers of features, 4 GB in float32, up to which all are brought to a GPU at once."""
@@ -39,7 +41,8 @@ class Vectors:
             return self
         import torch
 
-        values = torch.as_tensor(np.asarray(self.values)) if isinstance(self.values, np.ndarray) else self.values
+        # a copy: a memory map that cannot be written to is no tensor's
+        values = torch.from_numpy(np.array(self.values)) if isinstance(self.values, np.ndarray) else self.values
         return replace(self, values=values.to(self.device))
 
     @property
@@ -151,10 +154,15 @@ class State:
     def without(self, leave_train: np.ndarray, leave_test: np.ndarray) -> State:
         return State(self.images.without(leave_train, leave_test), self.means.without(leave_train, leave_test))
 
-    def distances(self) -> tuple[float, float]:
-        """Over images and over class means; ten digits, so that rounding by the order of images does not show."""
-        return (float(f"{self.images.distance(partial(frechet_distance, tolerance=LADDER)):.10g}"),
-                float(f"{self.means.distance(frd_class_means_released):.10g}"))
+    def distance(self) -> float:
+        """Over images; ten digits, so that rounding by the order of images does not show."""
+        return float(f"{self.images.distance(partial(frechet_distance, tolerance=LADDER)):.10g}")
+
+    def distance_of_means(self) -> float:
+        """Over class means, with as many digits."""
+        few = self.means.moments is None
+        with in_one_thread() if few else nullcontext():
+            return float(f"{self.means.distance(frd_class_means_released):.10g}")
 
 
 def class_means(vectors: Vectors, names: tuple[str, ...]) -> np.ndarray:

@@ -112,9 +112,10 @@ def swap(state: State, first: Step, *, swaps: int, sign: int, guard: int, patien
     while iterations is not None or len(steps) - best_at < patience:
         if (measured := next(found, None)) is None:
             break
-        state, a, b, distances = measured
+        state, a, b, distance = measured
         number = sign * (len(steps) + 1)
-        step = Step("swap" if sign > 0 else "reverse", number, state.train, state.test, *distances, a, b)
+        step = Step("swap" if sign > 0 else "reverse", number, state.train, state.test, distance,
+                    state.distance_of_means(), a, b)
         steps.append(step)
         progress(step)
         if sign * (step.frd - best) > RISE * best:
@@ -126,8 +127,8 @@ Move = tuple[State, np.ndarray, np.ndarray]
 """A split and the classes that left train and test to reach it."""
 
 
-def _measured(state: State, a: np.ndarray, b: np.ndarray) -> tuple[State, np.ndarray, np.ndarray, tuple[float, float]]:
-    return state, a, b, state.distances()
+def _measured(state: State, a: np.ndarray, b: np.ndarray) -> tuple[State, np.ndarray, np.ndarray, float]:
+    return state, a, b, state.distance()
 
 
 def _exchanges(state: State, pick: Callable[..., tuple[np.ndarray, np.ndarray]], swaps: int, sign: int, guard: int,
@@ -154,8 +155,8 @@ def remove(state: State, *, swaps: int, share: float, iterations: int | None, fi
     moves = islice(_removals(state, swaps, share, fixed), iterations)
     steps: list[Step] = []
     measured = in_parallel((partial(_measured, *move) for move in moves), state.images.vectors.device)
-    for left, a, b, distances in measured:
-        step = Step("removal", len(steps) + 1, left.train, left.test, *distances, a, b)
+    for left, a, b, distance in measured:
+        step = Step("removal", len(steps) + 1, left.train, left.test, distance, left.distance_of_means(), a, b)
         steps.append(step)
         progress(step)
     best = max(range(len(steps)), key=lambda i: steps[i].frd, default=-1)

@@ -70,3 +70,15 @@ def test_a_ladder_is_the_same_with_several_distances_at_once(pretended: None, op
 def test_rows_stay_on_a_cpu() -> None:
     vectors = Vectors.grouped(np.ones((4, 2), np.float32), np.array([0, 0, 1, 1]), 2, "cpu")
     assert vectors.placed() is vectors
+
+
+def test_small_matrices_use_one_thread_and_large_ones_all_of_them() -> None:
+    from threadpoolctl import threadpool_info
+
+    def threads() -> set[int]:
+        return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+    before = threads()
+    with parallel.in_one_thread():
+        assert threads() == {1}
+    assert threads() == before

@@ -140,7 +140,7 @@ def test_number_of_processes_does_not_matter(tmp_path: Path) -> None:
 
 
 def test_what_is_raised_between_chunks_ends_the_work_and_keeps_it(tmp_path: Path) -> None:
-    index, calls = drawn(5 * CHUNK), iter([None, KeyError("told")])
+    index, calls = drawn(5 * CHUNK), iter([None, None, KeyError("told")])  # before the first chunk, and after each
 
     def between() -> None:
         if (error := next(calls)) is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -37,14 +37,22 @@ def frozen_features(name: str, workspace: Workspace, backbone: str | None = None
     size, resize = (64, 64) if embedded else (224, 256)
     # Importing torch and timm, reading weights and starting a GPU take as long as decoding ten thousand photographs.
     with _thread() as thread, _short_turns():
-        loading = thread.submit(_load, backbone, weights_file, device, (min(512, len(index)), 3, size, size))
+        loading: Future[Any] | None = None
 
-        def tell_mistakes() -> None:
-            """Of the options now, and not after an hour of decoding."""
-            if loading.done():
+        def load() -> None:
+            """Begins while other processes decode, and tells mistakes in the options now and not after an hour of it.
+
+            Not before: files are hashed in this process, and imports beside that make it take three times as long.
+            """
+            nonlocal loading
+            if loading is None:
+                loading = thread.submit(_load, backbone, weights_file, device, (min(512, len(index)), 3, size, size))
+            elif loading.done():
                 loading.result()
 
-        store = open_store(index, workspace.cache, between=tell_mistakes)
+        store = open_store(index, workspace.cache, between=load)
+        load()
+        assert loading is not None
         network, weights_hash, device = loading.result()
     from benchmark.data import features
     from benchmark.data.augment import Transform

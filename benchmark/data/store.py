@@ -147,8 +147,8 @@ def open_store(index: DatasetIndex, folder: Path, *, jobs: int | None = None, pr
 
     They are found again as long as the files contain the same (`contents`). Work goes on where a killed call stopped,
     after checking what it left by hash. A second process that asks for the same images waits for the first. `jobs`
-    processes decode (default: one a core, fewer for small sets). `between` is called after every chunk; what it raises
-    ends the work.
+    processes decode (default: one a core, fewer for small sets). `between` is called before the first chunk and after
+    every one; what it raises ends the work.
     """
     if len(index) == 0:
         raise UserError(f"dataset '{index.name}' has no images: `oodml datasets check {index.typed}` shows what was "
@@ -185,6 +185,7 @@ def _make(index: DatasetIndex, folder: Path, part: Path, home: Path, jobs: int |
         done = sum(len(piece["geometry"]) for piece in pixels.pieces)
         with tqdm(total=len(index), initial=done, desc=f"decoding {index.name}", unit="img",
                   disable=None if progress else True) as bar, timed("decode the images"):
+            between()
             for sizes, data, piece in decode_all(index, todo, jobs or min(cores(), -(-len(todo) // 4)), part):
                 pixels.append(data.data, piece, geometry=sizes, files=sources[len(pixels.pieces)])
                 bar.update(len(sizes))
