@@ -17,7 +17,7 @@ from reports.analysis.results import Results
 from reports.html.rendering import Site
 from reports.html.threshold_pages import drift
 from tests.sample_records import make_record
-from tests.test_operating import clouds
+from tests.test_operating_points import clouds
 
 SPREADS = {1: 0.8, 2: 1.0, 3: 1.3}
 FAILURES = pd.DataFrame(columns=list(records.FAILURE_FACTS))
