@@ -29,8 +29,7 @@ def ladder_curve(cells: pd.DataFrame, look: dict[str, Style], name: str, title: 
     are dashed and grey, and are left out but where scores are shown. Rows that have one split of several are points in
     one place, and left out where others are lines.
     """
-    splits = cells.groupby("label")["split"].transform("nunique")
-    cells = cells[splits > 1] if (splits[~cells["baseline"]] > 1).any() else cells
+    cells = cells[~single(cells)]
     if kind != "score":
         cells = cells[~cells["baseline"]]
     if kind == "difference":
@@ -51,6 +50,12 @@ def ladder_curve(cells: pd.DataFrame, look: dict[str, Style], name: str, title: 
     ends = "; ".join(f"{line.label} ends at {line.ys[-1]:.1f}" for line in lines)
     axes = Axes(KINDS[kind].format(metric), DISTANCE, ticks, marks, zero=kind != "score")
     return chart(_named(lines, cells), axes, name, title, f"{metric} over the distance of {len(rungs)} splits: {ends}.")
+
+
+def single(cells: pd.DataFrame) -> pd.Series:
+    """Which cells are of rows that have one split, where methods have several."""
+    splits = cells.groupby("label")["split"].transform("nunique")
+    return (splits == 1) & bool((splits[~cells["baseline"]] > 1).any())
 
 
 def fixed_test_curve(cells: pd.DataFrame, control: pd.DataFrame, look: dict[str, Style], name: str, title: str,

@@ -116,7 +116,8 @@ def _curves(site: Site, dataset: str, metric: str, kind: str = "score") -> list[
         name = f"{site.slug(dataset)}-{slug(metric)}-{ending}" + (f"-{slug(backbone)}" if number else "")
         title = f"{metric} along the ladder of {dataset}{said}, {backbone}"
         draw = partial(ladders.ladder_curve, cells, site.look, name, title, metric, kind)
-        drawn.append(site.once(name, draw) | {"backbone": backbone})
+        alone = cells.loc[ladders.single(cells), "label"].nunique()
+        drawn.append(site.once(name, draw) | {"backbone": backbone, "alone": alone})
     return drawn
 
 
