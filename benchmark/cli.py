@@ -87,7 +87,9 @@ def _run(arguments: list[str] | None, facts: dict[str, Path]) -> None:
     """Does what the words ask for; `facts` has the working folder after that."""
     try:
         try:
-            cli.main(args=arguments, prog_name="oodml", standalone_mode=False, obj=facts)
+            code = cli.main(args=arguments, prog_name="oodml", standalone_mode=False, obj=facts)
+            if code:  # click returns that of its own `Exit`
+                sys.exit(code)
         finally:
             end_bars()
     except click.exceptions.Abort as abort:
@@ -97,8 +99,6 @@ def _run(arguments: list[str] | None, facts: dict[str, Path]) -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(2)
-    except click.exceptions.Exit as done:
-        sys.exit(done.exit_code)
     except BrokenPipeError:
         # the reader (head, less) went away: not our mistake, and Python must not complain again at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -119,7 +119,11 @@ class Method(nn.Module):
         # Similarities of a whole batch in bf16 tie by the dozen; every objective works in float32.
         with torch.autocast(embeddings.device.type, enabled=False):
             embeddings = embeddings.float()
-            return Step(self.objective(embeddings, labels), embeddings.detach())
+            loss = self.objective(embeddings, labels)
+            if not isinstance(loss, Tensor) or loss.numel() != 1:
+                what = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
+                raise MethodError(f"{type(self.objective).__name__}.forward returns {what}; a loss is a scalar tensor")
+            return Step(loss, embeddings.detach())
 
     def after_step(self) -> None:
         """Called after the optimiser moved: momentum encoders, queues."""

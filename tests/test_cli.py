@@ -126,6 +126,11 @@ def test_an_unknown_dataset_is_refused_with_the_near_one(refused: Callable[..., 
     assert "glyphs" in line
 
 
+def test_an_unknown_backbone_is_refused_with_the_near_one(refused: Callable[..., str], tmp_path: Path) -> None:
+    line = refused("splits", "build", "--dataset", "glyphs-mini", "--backbone", "resnt50", "--work", str(tmp_path))
+    assert "unknown backbone 'resnt50' (did you mean 'resnet50" in line
+
+
 def test_a_dataset_without_a_ladder_says_which_command_makes_it(refused: Callable[..., str], tmp_path: Path) -> None:
     line = refused("run", "--methods", "margin", "--dataset", "glyphs-mini", "--work", str(tmp_path))
     assert "oodml splits build --dataset glyphs-mini" in line

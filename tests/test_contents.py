@@ -19,7 +19,7 @@ from benchmark.config.spec import RunSpec
 from benchmark.data import contents, decoding, ladders
 from benchmark.data.decoding import CHUNK
 from benchmark.data.store import open_store
-from benchmark.runs import recording, status, worker
+from benchmark.runs import recording, status, sweep, worker
 from benchmark.runs.job import Job, SweepOptions
 from benchmark.runs.matrix import gather
 from benchmark.utils.errors import UserError
@@ -189,6 +189,10 @@ def test_a_rung_that_got_another_number_keeps_its_runs(trained: tuple[Path, Path
     (job,) = gather(tiny_sweep.study("margin", datasets=(f"folder:{trained[1]}",), splits="2", seeds=1),
                     SweepOptions(workspace)).jobs
     assert not job.done
+    lines: list[str] = []
+    sweep.show(tiny_sweep.study("margin", datasets=(f"folder:{trained[1]}",), splits="2", seeds=1),
+               SweepOptions(workspace), lines.append)
+    assert lines[0].splitlines()[-1].split() == ["all", "1", "0", "0", "0", "0"], "as `oodml run` will find it"
     assert status.take_over(job)
     assert status.look(job.folder).kind == "done"
     assert recording.refresh(job.folder, ladder)

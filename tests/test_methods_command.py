@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from scipy.stats import mannwhitneyu
 
 import methods
+from benchmark import cli
 from benchmark.commands.methods import command
 from methods import registry
 from methods.checks import CHECKS, example
@@ -100,6 +101,22 @@ def test_a_plugin_that_breaks_the_rules_fails_the_suite(tmp_path: Path, register
     assert lines[-1] == f"{len(failed)} failed"
     assert "FAIL  broken: gradients are finite: assert torch.isfinite(loss)" in failed
     assert "Traceback" in CliRunner().invoke(command, ["check", "broken", "--traceback"]).output
+
+
+def test_a_plugin_that_returns_no_loss_or_ends_itself_is_told_so(tmp_path: Path, registered: dict[str, methods.Entry],
+                                                                 capsys: pytest.CaptureFixture[str]) -> None:
+    for name, instead, why in (("lossless", "loss = ", ".forward returns NoneType; a loss is a scalar tensor"),
+                               ("ending", "raise SystemExit(3)\n        return ", "SystemExit: 3")):
+        text = PLUGIN.replace("my-pairs", name).replace("return self.settings", f"{instead}self.settings")
+        (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+        with pytest.raises(SystemExit) as ended:
+            cli.main(["methods", "check", str(tmp_path / f"{name}.py")])
+        assert ended.value.code == 1
+        assert f"FAIL  {name}: gradients are finite: " in (out := capsys.readouterr().out)
+        assert why in next(line for line in out.splitlines() if "gradients are finite" in line)
+    (tmp_path / "gone.py").write_text("raise SystemExit('bye')", encoding="utf-8")
+    with pytest.raises(methods.MethodError, match=r"plug-in .*gone\.py, line 1: SystemExit: bye"):
+        methods.load_plugin(tmp_path / "gone.py")
 
 
 def test_what_cannot_be_checked_is_named(tmp_path: Path) -> None:

@@ -47,6 +47,12 @@ class Fails(Plain):
         if not (HERE / "repaired").exists():
             raise ValueError("made to fail")
 
+@register("ends", family="test")
+class Ends(Plain):
+    """Ends itself as a script would."""
+    def trouble(self):
+        raise SystemExit("enough")
+
 @register("crashes-once", family="test")
 class CrashesOnce(Plain):
     """Kills its process the first time."""
@@ -80,15 +86,16 @@ def run(tiny: Workspace, methods: str, lines: list[str] | None = None, jobs: int
 
 
 def test_troubles_of_one_cell_are_its_own(tiny: Workspace) -> None:
-    chosen = "fine,fails,crashes-once,crashes"
+    chosen = "fine,fails,crashes-once,crashes,ends"
     result = run(tiny, chosen, seeds=1, command="oodml run --this")
     assert {spec.method for spec in result.done} == {"fine", "crashes-once"}
     causes = {spec.method: cause for spec, cause in result.failed}
     assert causes["fails"] == f"ValueError: made to fail ({tiny.root / 'trouble.py'}, line 27)"
+    assert causes["ends"].startswith("SystemExit: enough")
     assert "died" in causes["crashes"]
     assert "2 times" in causes["crashes"]
     assert {path.parts[-3] for path in tiny.runs.rglob("record.json")} == {"fine", "crashes-once"}
-    assert {path.parts[-3] for path in tiny.runs.rglob("failure.json")} == {"fails", "crashes"}
+    assert {path.parts[-3] for path in tiny.runs.rglob("failure.json")} == {"fails", "crashes", "ends"}
     facts = json.loads(next(tiny.runs.rglob("fails/*/failure.json")).read_text())
     assert (facts["dataset"], facts["split"], facts["seed"], facts["kind"]) == ("glyphs-mini", 1, 0, "ValueError")
     assert "made to fail" in facts["traceback"]
@@ -98,7 +105,7 @@ def test_troubles_of_one_cell_are_its_own(tiny: Workspace) -> None:
     text = "\n".join(status.failures(runs))
     assert "made to fail" in text
     assert "oodml run --this --retry-failed" in text
-    assert re.search(r"all\s+2\s+0\s+2\s+0", status.table(runs))
+    assert re.search(r"all\s+2\s+0\s+3\s+0", status.table(runs))
 
     lines: list[str] = []
     again = run(tiny, chosen, lines, seeds=1)

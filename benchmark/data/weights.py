@@ -191,7 +191,11 @@ def file_hash(path: Path) -> str:
 def _download(name: str) -> dict[str, Tensor]:
     import timm
 
+    from methods.backbones import create
+
     tag, unreachable, name = _tag(name), "", names.parse(name).network
+    if not timm.is_model(tag.partition(".")[0]):
+        create(name)  # says which name was probably meant
     try:
         with _hub() as unreachable:
             if unreachable and not _downloaded(tag):

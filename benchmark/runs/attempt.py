@@ -64,7 +64,7 @@ def attempt_run(job: Job, heartbeat: Heartbeat, *, should_stop: Callable[[], boo
             result = AttemptResult("done", score_text(path))
     except Interrupted as error:
         result = AttemptResult("stopped", str(error))
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a plug-in may end itself
         result = _failure(job, error)
     finally:
         heartbeat.lock, heartbeat.busy = None, False
@@ -153,7 +153,7 @@ def failure_of(error: BaseException) -> dict[str, Any]:
     return {"cause": cause, "remedy": remedy, "kind": type(error).__name__, "step": getattr(error, "step", None)}
 
 
-def _failure(job: Job, error: Exception) -> AttemptResult:
+def _failure(job: Job, error: BaseException) -> AttemptResult:
     """The result of a run that failed, after writing down why.
 
     A full disk is no run's fault: it is marked as passing, so that the next sweep does the run without

@@ -111,19 +111,26 @@ def take_over(job: Job) -> bool:
 
     A ladder that was built anew may number its rungs otherwise; the classes of a rung make the run, not its number.
     """
-    for other in job.folder.parents[2].glob(f"*/{job.folder.parent.name}/{job.folder.name}"):
-        if _identity(other) == job.spec.identity:
-            job.folder.parent.mkdir(parents=True, exist_ok=True)
-            part = job.folder.with_name(f".{job.folder.name}.{os.getpid()}")
-            shutil.copytree(other, part, copy_function=_linked, ignore=shutil.ignore_patterns("lock*", "inspect"))
-            if (part / "spec.json").exists():
-                write_json(part / "spec.json", job.spec.facts())
-            try:
-                part.rename(job.folder)  # not where another runner was faster
-                return True
-            except OSError:
-                shutil.rmtree(part)
-    return False
+    other = renumbered(job)
+    if other is None:
+        return False
+    job.folder.parent.mkdir(parents=True, exist_ok=True)
+    part = job.folder.with_name(f".{job.folder.name}.{os.getpid()}")
+    shutil.copytree(other, part, copy_function=_linked, ignore=shutil.ignore_patterns("lock*", "inspect"))
+    if (part / "spec.json").exists():
+        write_json(part / "spec.json", job.spec.facts())
+    try:
+        part.rename(job.folder)  # not where another runner was faster
+    except OSError:
+        shutil.rmtree(part)
+        return False
+    return True
+
+
+def renumbered(job: Job) -> Path | None:
+    """The folder of a finished run of the same identity on a rung with another number, if there is one."""
+    folders = job.folder.parents[2].glob(f"*/{job.folder.parent.name}/{job.folder.name}")
+    return next((other for other in folders if _identity(other) == job.spec.identity), None)
 
 
 def _identity(folder: Path) -> str:

@@ -32,6 +32,9 @@ def show(study: Study, options: SweepOptions, echo: Echo = click.echo) -> None:
     """Print the matrix of a study with its states, and what the rest of it will cost."""
     executors.check(options.executor)
     matrix, resources, workspace = gather(study, options), options.resources, options.workspace
+    for job in matrix.of("missing"):
+        if (other := status.renumbered(job)) is not None:
+            matrix.states[job.spec.identity] = status.look(other)
     runs = [status.PlannedRun(job.spec, job.folder, matrix.states[job.spec.identity], "") for job in matrix.jobs]
     echo(status.table(runs))
     for line in (*matrix.skipped, *status.code_changes(runs)):

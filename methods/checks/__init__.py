@@ -16,7 +16,7 @@ class Result(NamedTuple):
     """How one check of one method ended."""
 
     check: str
-    error: Exception | None = None
+    error: BaseException | None = None
 
     @property
     def passed(self) -> bool:
@@ -49,7 +49,7 @@ def check_method(entry: Entry) -> Iterator[Result]:
     for name, check in CHECKS.items():
         try:
             check(entry)
-        except Exception as error:  # whatever somebody's method raises is a result
+        except (Exception, SystemExit) as error:  # whatever somebody's method raises is a result
             yield Result(name, error)
         else:
             yield Result(name)

@@ -109,7 +109,7 @@ def load_plugin(path: str | Path) -> list[str]:
         spec.loader.exec_module(module)
     except MethodError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[spec.name]
         raise MethodError(_why_not(path, str(spec.origin), error)) from error
     for name, file in hidden_modules(path.resolve()):
@@ -121,7 +121,7 @@ def load_plugin(path: str | Path) -> list[str]:
     return added
 
 
-def _why_not(path: Path, origin: str, error: Exception) -> str:
+def _why_not(path: Path, origin: str, error: BaseException) -> str:
     """One line for a plug-in that does not run: its line where it stopped, the error, and the remedy."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == origin]
     line = lines[-1] if lines else getattr(error, "lineno", None)  # a file that cannot be parsed has no frame
