@@ -319,7 +319,8 @@ def test_the_tables_are_exported(made: Workspace, capsys: pytest.CaptureFixture[
     cli.main(["export", "--table", "trials", "--format", "json", "--work", str(made.root)])
     assert [row["score"] for row in json.loads(capsys.readouterr().out)["rows"]] == pytest.approx(
         [score for each in scores for score in each])
-    for words, text in ((["--datasets", "cub"], "nothing was tuned"), (["--format", "macros"], "has the formats csv,")):
+    for words, text in ((["--dataset", "cub"], "nothing was tuned"), (["--datasets", "cub"], "nothing was tuned"),
+                        (["--format", "macros"], "has the formats csv,")):
         with pytest.raises(SystemExit):
             cli.main(["export", "--table", "tuning", *words, "--work", str(made.root)])
         assert text in capsys.readouterr().err

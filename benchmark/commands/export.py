@@ -24,7 +24,7 @@ from benchmark.utils.workspace import Workspace, workspace_options
 @click.option("--metric", default="recall@1", show_default=True, help="The metric that is aggregated.")
 @click.option("--records", "folders", multiple=True, type=click.Path(path_type=Path),
               help="Folder of run records, loose or packed; may be given several times [default: WORK/runs].")
-@click.option("--datasets", help="Only these datasets, separated by commas.")
+@click.option("--dataset", "--datasets", "datasets", metavar="LIST", help="Only these, with commas between them.")
 @click.option("--published", type=click.Choice(["shown", "ranked", "hidden"]), default="hidden", show_default=True,
               help="Rows from papers on the boards of the same datasets: shown without a rank, ranked, or left out.")
 @click.option("--ladder", "ladders", multiple=True, metavar="NAME@VERSION",

@@ -24,7 +24,7 @@ def command() -> None:
 @click.argument("out", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--records", "folders", multiple=True, type=click.Path(path_type=Path),
               help="Folder of run records; may be given several times [default: WORK/runs].")
-@click.option("--datasets", help="Only these datasets, separated by commas.")
+@click.option("--dataset", "--datasets", "datasets", metavar="LIST", help="Only these, with commas between them.")
 @click.option("--study", "studies", multiple=True, metavar="NAME",
               help="A study whose runs these are: the leaderboard then says how far it is. May be repeated.")
 @click.option("--galleries", is_flag=True, help="Only add the galleries of `oodml inspect` to what OUT has of the same "

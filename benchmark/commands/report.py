@@ -15,7 +15,8 @@ from benchmark.utils.workspace import Workspace, workspace_options
               help="Folder of run records, loose or packed; may be given several times [default: WORK/runs].")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False),
               help="Where the pages go [default: WORK/leaderboard].")
-@click.option("--datasets", help="Only these datasets, separated by commas; the mean is over them.")
+@click.option("--dataset", "--datasets", "datasets", metavar="LIST",
+              help="Only these, with commas between them; the mean is over them.")
 @click.option("--metric", default="recall@1", show_default=True, help="The metric of the ranking in the terminal.")
 @click.option("--published", type=click.Choice(["shown", "ranked", "hidden"]), default="shown", show_default=True,
               help="Rows from papers on the boards of the same datasets: shown without a rank, ranked, or left out.")

@@ -42,7 +42,7 @@ def sweep_options(command: Callable[..., Any]) -> Callable[..., Any]:
                           "NETWORK@mean, @gem or @token for another pooling; `generic`, `capacity` and `foundation` "
                           "are lists of several."),
         click.option("--weights", "weights_file", help="Weights of the backbone: safetensors, a torch state dict, a "
-                     "finished run's folder, or `scratch` for none."),
+                     "finished run's folder, or `scratch` for random ones."),
         click.option("--batches", help="Another batch sampler than the method's own."),
         click.option("--precision", type=click.Choice(["fp32", "tf32", "bf16", "auto"]),
                      help="Arithmetic of the network. bf16 is the fastest on a GPU; tf32 is what most published code "

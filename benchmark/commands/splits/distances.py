@@ -37,7 +37,8 @@ def measure(workspace: Workspace, dataset: str, against: Path | None, **options:
 
 
 @click.command()
-@click.option("--datasets", "names", required=True, metavar="LIST", help="Names, separated by commas.")
+@click.option("--dataset", "--datasets", "names", required=True, metavar="LIST",
+              help="Names, with commas between them.")
 @feature_options
 @workspace_options
 def cross(workspace: Workspace, names: str, **options: Any) -> None:
