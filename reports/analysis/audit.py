@@ -83,15 +83,17 @@ def audit_harmonic(table: pd.DataFrame) -> pd.DataFrame:
     keys = [key for key in table.columns if key not in _VALUES | {"dataset"}]
     half = half_unit(table[value].dropna())
     means = {"harmonic": harmonic_mean, "arithmetic": lambda values: math.fsum(values) / len(values)}
+    rows: dict[str, dict[str, float]] = {}
+    for dataset, number, *key in table.loc[table[value].notna(), ["dataset", value, *keys]].itertuples(
+            index=False, name=None):
+        rows.setdefault(" ".join(map(str, key)), {})[dataset] = float(number)
     found = []
-    for key, group in table[table[value].notna()].groupby(keys, sort=False, dropna=False):
-        numbers = dict(zip(group["dataset"], group[value].astype(float)))
+    for where, numbers in rows.items():
         parts = [number for name, number in numbers.items() if name not in AGGREGATES]
         for kind, mean in means.items():
             if kind in numbers and parts:
                 low, high = (mean([max(0.0, part + sign * half) for part in parts]) for sign in (-1, 1))
                 verdict = _verdict(numbers[kind], half, low, high)
-                where = " ".join(str(part) for part in key)
                 found.append((f"{kind} mean", where, numbers[kind], mean(parts), low, high, verdict))
     return pd.DataFrame(found, columns=FINDING)
 

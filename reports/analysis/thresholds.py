@@ -88,12 +88,13 @@ def table(found: pd.DataFrame, runs: pd.DataFrame, dataset: str, rate: float) ->
     here = here[here["split"].isin(splits)]
     usual = here[here["fixed_on"] == NEAREST]
     ends = usual.sort_values(["frd", "split"])["split"].iloc[[0, -1]].tolist()
+    validated = dict(iter(here[here["fixed_on"] == VALIDATION].groupby(ROW)))
     rows = []
     for key, group in usual.groupby(ROW, sort=True):
         row: dict[str, Any] = dict(zip(ROW, key)) | {"baseline": tuple(key) in baselines}
         near, far = (group[group["split"] == split] for split in ends)
         whole = group if group["split"].nunique() == len(splits) else group[:0]
-        held = here[(here["fixed_on"] == VALIDATION) & (here[ROW] == pd.Series(dict(zip(ROW, key)))).all(axis=1)]
+        held = validated.get(key, here[:0])
         for name, values in (("near", near["tar"]), ("far", far["tar"]), ("false_accepts", far["false_accepts"]),
                              ("false_rejects", far["false_rejects"]), ("open", whole["open_recall"]),
                              ("r_auroc", whole["r_auroc"]), ("opis", whole["opis"]),
