@@ -11,6 +11,7 @@ import pytest
 from reports import records
 from reports.analysis import paper_tables, reproduction
 from reports.analysis.results import Results
+from reports.html.rendering import Site
 
 ROOT = Path(__file__).parent.parent
 RECORDS = ROOT / "reports/data/records"
@@ -60,3 +61,14 @@ def test_methods_given_other_epochs_are_not_ranked_together(runs: pd.DataFrame) 
     epochs = cub["protocol_settings"].map(lambda settings: settings["epochs"]).groupby(cub["protocol"]).unique()
     assert {name: list(found) for name, found in epochs.items()} == {"oodml[epochs=20]": [20], "oodml[epochs=40]": [40]}
     assert set(runs.loc[runs["dataset"] == "cars", "protocol"]) == {"oodml"}
+
+
+def test_methods_whose_curves_share_a_figure_have_different_colours(runs: pd.DataFrame) -> None:
+    frame = pd.concat([records.collect(RECORDS / name) for name in ("photos", "frozen")], ignore_index=True)
+    site = Site(Results(frame), frame.iloc[:0])
+    for dataset in ("cars", "cub"):
+        cells = site.cells(dataset, "recall@1")
+        curves = cells[~cells["baseline"] & cells.duplicated("label", keep=False)]
+        labels = curves["label"].unique()
+        assert len(labels) > 5
+        assert len({site.look[label].number for label in labels}) == len(labels)

@@ -86,15 +86,22 @@ class Site:
         return self.slugs.get(name) or slug(name)
 
     def _styles(self) -> dict[str, drawing.Style]:
-        """Hues in order of the board, then of the name, so that a method looks the same on every page."""
+        """Hues in order of the boards, then of the name, so that a method looks the same on every page.
+
+        Curves along a part of a ladder come first: of a dataset without a whole one the home page may tell.
+        """
         results = self.results
         boards = [self.board, *(results.universal(dataset, protocol).rows for dataset in self.unions
                                 for protocol in results.protocols)]
         known = [board[board["source"] != "published"] for board in boards if len(board)]
         order = [label for board in known for label in results.label(board)] + sorted(results.labels.values())
         frozen = set(self.runs.loc[self.runs["baseline"], "label"])
-        rankings = [[label for label in results.label(rows) if label not in frozen]
-                    for board in known for _, rows in board.groupby("network", sort=False)]
+        parts = [results.cells(dataset, results.metrics[0]) for dataset in results.without_ladder]
+        curves = [cells[cells.duplicated("label", keep=False)] for cells in parts]
+        rankings = [rows.groupby("label")["score"].mean().sort_values(ascending=False).index.tolist()
+                    for cells in curves for _, rows in cells[~cells["baseline"]].groupby("backbone")]
+        rankings += [[label for label in results.label(rows) if label not in frozen]
+                     for board in known for _, rows in board.groupby("network", sort=False)]
         return drawing.styles([label for label in dict.fromkeys(order) if label not in frozen], sorted(frozen),
                               dict(zip(self.runs["label"], self.runs["method"])), rankings,
                               dict(zip(self.runs["label"], self.runs["backbone"])))
