@@ -22,6 +22,7 @@ from reports.html import method_pages, pages, paper_pages, study_pages
 from reports.html.extras import Extras, damaged
 from reports.html.rendering import Site
 from reports.storage import paths
+from reports.storage.processes import end_with_parent
 from reports.storage.text import from_json
 from reports.tables import formats
 
@@ -87,7 +88,7 @@ def _make(site: Site, work: list[Callable[[], None]]) -> None:
         return
     standings.of(site.results)  # every page of a method has a part of them: computed once, not in each process
     _site, _work = site, work
-    with multiprocessing.get_context("fork").Pool(cores) as pool:
+    with multiprocessing.get_context("fork").Pool(cores, end_with_parent) as pool:
         for made in pool.imap(_made, range(len(work)), chunksize=1):
             site.files |= made
 

@@ -24,6 +24,7 @@ from benchmark.datasets.reading import images_under
 from benchmark.datasets.union import Members
 from benchmark.utils.processors import cores
 from benchmark.utils.signals import block_signals
+from reports.storage.processes import end_with_parent
 
 CHUNK = 64
 PUT_BACK = {"": "unpack the archive again", "csv": "put them back or take their lines out of the list",
@@ -215,6 +216,7 @@ _shared: tuple[DatasetIndex, ImageStore | None]
 def _receive(index: DatasetIndex, store: ImageStore | None) -> None:
     global _shared
     _shared = index, store
+    end_with_parent()
 
 
 def _look_at_range(start: int, stop: int) -> list[Look]:

@@ -22,6 +22,7 @@ from benchmark.datasets.index import DatasetIndex, upright
 from benchmark.utils.errors import UserError
 from benchmark.utils.files import disk_errors
 from benchmark.utils.signals import block_signals
+from reports.storage.processes import end_with_parent
 
 SHORTER_SIDE = 256
 CHUNK = 128
@@ -120,6 +121,7 @@ _folder: Path
 def _start_worker(index: DatasetIndex, folder: Path) -> None:
     global _index, _folder
     _index, _folder = index, folder
+    end_with_parent()
 
 
 def _work(start: int) -> tuple[list[list[int]], Path, str]:

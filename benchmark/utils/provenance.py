@@ -37,7 +37,9 @@ def facts(command: str = "") -> dict[str, Any]:
         "cpu": cpu_name(),
         "driver": _driver(),
         "host": hashlib.sha256(socket.gethostname().encode()).hexdigest()[:12],
-        "command": command or shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        # of a path that is not UTF-8 the odd bytes as numbers: a record is UTF-8
+        "command": (command or shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])).encode(
+            "utf-8", "backslashreplace").decode(),
     }
 
 

@@ -26,6 +26,11 @@ class Workspace:
     @classmethod
     def at(cls, work: str | Path | None = None, data: str | Path | None = None) -> Workspace:
         root = Path(work or os.environ.get("OODML_WORK") or "work")
+        try:
+            str(root.absolute()).encode()
+        except UnicodeEncodeError:
+            raise UserError(f"the path of the working folder {root.absolute()} is not UTF-8, as records and pages are; "
+                            "give another with --work DIR") from None
         return cls(root, Path(data or os.environ.get("OODML_DATA") or root / "data"))
 
     @property
