@@ -63,7 +63,7 @@ def test_methods_given_other_epochs_are_not_ranked_together(runs: pd.DataFrame) 
     assert set(runs.loc[runs["dataset"] == "cars", "protocol"]) == {"oodml"}
 
 
-def test_methods_whose_curves_share_a_figure_have_different_colours(runs: pd.DataFrame) -> None:
+def test_methods_whose_curves_share_a_figure_have_different_colours() -> None:
     frame = pd.concat([records.collect(RECORDS / name) for name in ("photos", "frozen")], ignore_index=True)
     site = Site(Results(frame), frame.iloc[:0])
     for dataset in ("cars", "cub"):
