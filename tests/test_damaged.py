@@ -27,6 +27,7 @@ from benchmark.data import store, weights
 from benchmark.posthoc import leaderboard
 from benchmark.runs.executors import local
 from benchmark.training import checkpoint
+from benchmark.utils import bugs
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from reports import packing, records, terminal
@@ -177,6 +178,7 @@ def test_the_end_of_a_file_is_no_ctrl_d(tmp_path: Path, monkeypatch: pytest.Monk
         raise cli.click.exceptions.Abort from EOFError("cut")
 
     monkeypatch.setattr(cli.cli, "main", ended)
+    monkeypatch.setenv(bugs.DEBUG, "1")
     with pytest.raises(EOFError, match="cut"):
         cli.main([])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import signal
@@ -63,6 +64,22 @@ def test_killed_and_resumed_is_the_same_run(case: str, made: Workspace, tmp_path
     assert dict(tiny_runs.results(folder)) == expected
     assert sorted(path.name for path in folder.iterdir()) == [
         "env.json", "log.jsonl", "queries.npz", "record.json", "spec.json", "weights.safetensors"]
+
+
+def test_a_run_goes_on_with_the_threads_that_it_began_with(made: Workspace) -> None:
+    """Sums over several threads have other last bits, and what is left of a sweep may have more of them."""
+    spec = tiny_runs.spec(made, "margin", seed=2)
+    folder = spec.folder(made)
+    found = []
+    for attempts in ([{"threads": 2}], [{"threads": 2, "die_at": 5}, {"threads": 1}]):
+        for how in attempts:
+            child = tiny_runs.process(spec, made, **how)
+            child.join()
+            assert child.exitcode == (-signal.SIGKILL if "die_at" in how else 0)
+        assert json.loads((folder / "record.json").read_text())["provenance"]["threads"] == 2
+        found.append(dict(tiny_runs.results(folder)))
+        shutil.rmtree(folder)
+    assert found[0] == found[1]
 
 
 def test_a_clusters_warning_saves_and_leaves_with_its_own_code(made: Workspace) -> None:

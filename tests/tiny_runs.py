@@ -78,11 +78,12 @@ def context(made: Workspace) -> RunContext:
     return RunContext(DATASET, made.root, made.data)
 
 
-def attempt(run: RunSpec, made: Workspace, die_at: int | None = None, terminate_at: int | None = None) -> None:
+def attempt(run: RunSpec, made: Workspace, die_at: int | None = None, terminate_at: int | None = None,
+            threads: int = 1) -> None:
     """What another process does: the run, with SIGKILL or SIGTERM to itself at a step; exits as a worker does."""
     import torch
 
-    torch.set_num_threads(1)
+    torch.set_num_threads(threads)
     steps = iter(range(1, 10**9))
 
     with StopRequest() as request:

@@ -27,6 +27,8 @@ class History:
     """Seconds of all evaluations; `seconds` are those of training."""
     earlier: dict[str, float] = field(default_factory=dict)
     """What the attempts before this one spent, up to the checkpoint that was resumed."""
+    threads: int = 0
+    """With how many threads a run on a CPU computes, which decide on its last bits."""
 
 
 def resume(folder: Path, method: Method, optimiser: torch.optim.Optimizer, sampler: BatchSampler,

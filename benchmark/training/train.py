@@ -169,6 +169,9 @@ class _Loop:
         start = resume(context.folder, self.method, self.optimiser, sampler, self.history)
         if world.leads:
             world.wait()
+        if context.device == "cpu":
+            torch.set_num_threads(self.history.threads or torch.get_num_threads())
+            self.history.threads = torch.get_num_threads()
         context.report({"epoch": start})
         if sampler.needs_bank and start == 0:
             sampler.start(embed(self.method, context.loader, context.side.ids, context.protocol, context.device))

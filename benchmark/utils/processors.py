@@ -11,6 +11,12 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def threads(processes: int) -> int:
+    """Threads for each of several processes: OMP_NUM_THREADS where that is set, else an equal share of the cores."""
+    asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]  # one number for each level of nesting
+    return int(asked) if asked.isdecimal() and int(asked) else max(1, cores() // max(1, processes))
+
+
 GPU_FILES = ("nvidia", "nvhost", "nvmap", "dxg", "kfd")
 """How the device files of GPUs begin that torch can use: NVIDIA's, of a Jetson, of Windows' Linux, AMD's."""
 

@@ -22,8 +22,8 @@ from benchmark.runs.interrupt import StopRequest
 from benchmark.runs.job import Job, Resources, SweepResult
 from benchmark.runs.locks import LOST, Heartbeat, Watch
 from benchmark.runs.progress import Progress
+from benchmark.utils import processors
 from benchmark.utils.errors import UserError
-from benchmark.utils.processors import cores
 from benchmark.utils.signals import unblock_signals
 from reports.records import FAILURE
 
@@ -78,7 +78,7 @@ class WorkerPool:
                                                    *(f"methods.{name}" for name in own)])
         # no lock around it: a process killed while it holds one would stop all others
         self.stopping = self.processes.RawValue("b", 0)
-        self.threads = max(1, cores() // max(1, len(self.devices)))
+        self.threads = processors.threads(len(self.devices))
         self.workers = [None] * len(self.devices)
 
     def run(self) -> SweepResult:
@@ -293,8 +293,8 @@ def _serve(pipe: Connection, threads: int, stopping: Any, heartbeats: Any, beat:
         except OSError:  # the runner is dead: that is no failure of this run
             os._exit(LOST)
 
-    torch.set_num_threads(threads)
     with contextlib.suppress(EOFError, OSError):
         while not leaving and (job := pipe.recv()) is not None:
+            torch.set_num_threads(threads)  # the run before may have gone on with those that it began with
             pipe.send(tuple(attempt_run(job, heartbeat, report=report,
                                         should_stop=lambda: bool(stopping.value or leaving))))
