@@ -168,7 +168,8 @@ def test_weights_that_are_no_state_dict_are_refused(content: Any, tmp_path: Path
             weights.identify("resnet18", odd)
 
 
-def test_the_end_of_a_file_is_no_ctrl_d(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_end_of_a_file_is_no_ctrl_d(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                        capsys: pytest.CaptureFixture[str]) -> None:
     READERS["store"].make(tmp_path)
     (tmp_path / "geometry.npy").write_bytes(b"")
     with pytest.raises(UserError, match="damaged"):
@@ -178,6 +179,10 @@ def test_the_end_of_a_file_is_no_ctrl_d(tmp_path: Path, monkeypatch: pytest.Monk
         raise cli.click.exceptions.Abort from EOFError("cut")
 
     monkeypatch.setattr(cli.cli, "main", ended)
+    with pytest.raises(SystemExit) as left:
+        cli.main([])
+    assert left.value.code == 1
+    assert "EOFError: cut" in capsys.readouterr().err
     monkeypatch.setenv(bugs.DEBUG, "1")
     with pytest.raises(EOFError, match="cut"):
         cli.main([])

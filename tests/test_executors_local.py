@@ -24,7 +24,7 @@ from benchmark.runs.interrupt import StopRequest
 from benchmark.runs.job import Resources, SweepOptions, SweepResult
 from benchmark.runs.locks import Lock
 from benchmark.runs.progress import Progress
-from benchmark.utils import provenance
+from benchmark.utils import processors, provenance
 from benchmark.utils.workspace import Workspace
 from reports import records
 from tests import tiny_sweep
@@ -60,6 +60,16 @@ def test_a_cell_held_elsewhere_is_waited_for_and_taken_over(tiny: Workspace, mon
     assert [spec.seed for spec in result.done] == [1, 0]
     assert "another runner holds" in capsys.readouterr().out
     assert status.look(held.folder).kind == status.look(free.folder).kind == "done"
+
+
+@pytest.mark.parametrize(("asked", "each"), [(None, 2), ("3", 3), ("3,1", 3), ("0", 2), ("many", 2)])
+def test_workers_heed_the_number_of_threads_that_is_asked_for(asked: str | None, each: int,
+                                                              monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processors, "cores", lambda: 8)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if asked is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", asked)
+    assert processors.threads(4) == each
 
 
 def test_two_runners_share_the_work(tiny: Workspace) -> None:

@@ -256,8 +256,7 @@ def _backbone_facts(method: Method, protocol: Protocol) -> dict[str, Any]:
 
 def _cost(history: train.History, seconds: float, part: float, joules: float | None,
           context: RunContext) -> dict[str, Any]:
-    """What the run took, the attempts before this one included; `shared`: runs on its device, on average over `part`.
-    """
+    """What the run took, attempts before this one included; `part` are the seconds of the device that it had alone."""
     earlier = history.earlier.get("seconds", 0.0)
     seconds, part = earlier + seconds, history.earlier.get("part", earlier) + part
     return {"seconds": seconds, "train_seconds": history.seconds,

@@ -16,7 +16,7 @@ from reports.aggregate import key_of
 from reports.analysis import pretraining, views
 from reports.analysis.results import Results
 from reports.analysis.tuning import Search
-from reports.figures import drawing, inline
+from reports.figures import drawing, inline, ladders
 from reports.records import LEVELS
 from reports.selection import ROW
 from reports.tables import formats
@@ -97,7 +97,7 @@ class Site:
         order = [label for board in known for label in results.label(board)] + sorted(results.labels.values())
         frozen = set(self.runs.loc[self.runs["baseline"], "label"])
         parts = [results.cells(dataset, results.metrics[0]) for dataset in results.without_ladder]
-        curves = [cells[cells.duplicated("label", keep=False)] for cells in parts]
+        curves = [cells[~ladders.single(cells)] for cells in parts]
         rankings = [rows.groupby("label")["score"].mean().sort_values(ascending=False).index.tolist()
                     for cells in curves for _, rows in cells[~cells["baseline"]].groupby("backbone")]
         rankings += [[label for label in results.label(rows) if label not in frozen]

@@ -37,7 +37,7 @@ from reports.tables.boards import Column, Table
 from reports.tables.formats import csv_text, to_csv
 
 PAIRS_SHOWN = 15
-CELLS_SHOWN = 200
+CELLS_SHOWN = 100
 
 
 def compare(site: Site) -> None:

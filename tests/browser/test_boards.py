@@ -84,8 +84,7 @@ def test_names_of_lines_that_end_in_one_place_stand_apart(page: Any, published: 
 
 
 def test_no_page_of_the_published_study_is_large(published: Path) -> None:
-    # the preview is for those who share a link, and no page loads it
-    shared = sum(path.stat().st_size for path in (published / "assets").iterdir() if path.name != "preview.png")
+    shared = sum(path.stat().st_size for path in (published / "assets").iterdir())
     assert all(path.stat().st_size + shared < 1_000_000 for path in published.rglob("*.html"))
 
 
@@ -144,7 +143,9 @@ def test_the_keyboard_lights_and_pins_a_method_and_back_undoes_it(page: Any, pub
     page.keyboard.press("Enter")
     assert f"pin={second}" in unquote_plus(page.url)
     assert page.locator(f"{GLYPHS} tr.pinned").count() == 1
-    assert methods(page, GLYPHS)[0] == second.partition(" · ")[0]
+    row = page.locator(f"{GLYPHS} tbody tr:not(.group):visible").first
+    assert row.get_attribute("data-method") == second
+    assert second.split(" · ")[0] == methods(page, GLYPHS)[0]
     assert page.locator("svg.lines:visible").first.locator("g.line.pinned").count() == 1
     page.go_back()
     assert "pin=" not in page.url
