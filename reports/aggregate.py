@@ -1,17 +1,17 @@
-"""From runs to boards: AGS over a ladder, harmonic mean over a union, coverage and ranks. Nothing is imputed."""
+"""From runs to boards: AGS over a ladder, harmonic mean over a union, coverage. Nothing is imputed."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from reports import ReportError
-from reports.records import LEVELS, metrics, selected_level
+from reports.board import Board
+from reports.records import metrics, selected_level
 from reports.selection import BASELINES, ROW, is_union, on_ladder, overrides_text, typed, usual
 
 
@@ -87,90 +87,6 @@ def spread(values: Iterable[float]) -> tuple[float, float, int]:
     return float(np.mean(finite)), float(np.std(finite, ddof=1)) if len(finite) > 1 else math.nan, len(finite)
 
 
-@dataclass(frozen=True)
-class Board:
-    """Rows that are ranked against each other, and their scores in long form; a wide frame is made at the very end.
-
-    `rows` holds the facts of each row by its number, in the order of the board: ROW, family, whether it is a baseline,
-    its overrides, how it was trained (`group`), how many of its cells are covered, its network and its rank in it. A
-    line of `scores` is one score: the number of its row, its statistic (ags, mean; recall, unified, harmonic,
-    arithmetic), the dataset, part of a union or split it is of (`part`, empty for one over all of them), then score,
-    std, n and coverage, from `baselines` gain, and from `significance` low, high and group. `overrides` says in what
-    the runs differ from the file of their protocol.
-    """
-
-    rows: pd.DataFrame
-    scores: pd.DataFrame
-    overrides: str = ""
-
-    @classmethod
-    def of(cls, rows: Sequence[Mapping[Any, Any]], scores: list[tuple[Any, ...]], overrides: str = "") -> Board:
-        """A board of rows and of (number of the row, statistic, part, score, std, n, coverage)."""
-        empty = [*ROW, "dataset", "family", "baseline", "covered", "cells", "board"]
-        facts = pd.DataFrame(rows, columns=None if rows else empty)
-        return cls(facts.rename_axis("row"), pd.DataFrame(scores, columns=SCORE), overrides)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    @property
-    def keys(self) -> list[tuple[str, ...]]:
-        """(method, protocol, backbone, source) of each row."""
-        return list(self.rows[ROW].itertuples(index=False, name=None))
-
-    def where(self, rows: pd.Series) -> Board:
-        """The board of some of its rows alone."""
-        kept = self.rows[rows]
-        return replace(self, rows=kept, scores=self.scores[self.scores["row"].isin(kept.index)])
-
-    def parts(self, statistic: str) -> list[str]:
-        """The datasets, parts or splits that the board has this statistic of."""
-        return sorted(set(self.scores.loc[self.scores["statistic"] == statistic, "part"]))
-
-    def column(self, statistic: str, part: str = "") -> pd.DataFrame:
-        """One score of each row, in the order of the rows; missing where a row has none."""
-        here = self.scores[(self.scores["statistic"] == statistic) & (self.scores["part"] == part)]
-        return here.set_index("row").reindex(self.rows.index)
-
-    def columns(self) -> Iterator[tuple[tuple[str, str], pd.DataFrame]]:
-        """Every `column` of the board with its (statistic, part)."""
-        for (statistic, part), here in self.scores.set_index("row").groupby(["statistic", "part"], sort=False):
-            yield (str(statistic), str(part)), here.reindex(self.rows.index)
-
-    def assign(self, **facts: Any) -> Board:
-        """The board with further facts of its rows."""
-        return replace(self, rows=self.rows.assign(**facts))
-
-    def joined(self, other: Board) -> Board:
-        """The rows of both, those of the other after these."""
-        start = int(self.rows.index.max()) + 1
-        rows = pd.concat([self.rows, other.rows.set_index(other.rows.index + start)])
-        scores = pd.concat([self.scores, other.scores.assign(row=other.scores["row"] + start)], ignore_index=True)
-        return replace(self, rows=rows, scores=scores)
-
-    def wide(self) -> pd.DataFrame:
-        """One line a row: its facts, then `KEY`, `KEY:std`, `KEY:n` and so on of each score, see `key_of`."""
-        columns = {}
-        for (statistic, part), cells in self.columns():
-            key = key_of(statistic, part)
-            columns[key] = cells["score"]
-            columns |= {f"{key}:{name}": cells[name] for name in cells.columns[3:]
-                        if name != "coverage" or cells[name].notna().any()}
-        return pd.concat([self.rows, pd.DataFrame(columns, index=self.rows.index)], axis=1).reset_index(drop=True)
-
-
-SCORE = ["row", "statistic", "part", "score", "std", "n", "coverage"]
-
-
-def key_of(statistic: str, part: str = "") -> str:
-    """The key of a score in a wide frame; no fact of a row has a key with the prefix of a statistic.
-
-    >>> key_of("ags", "cub"), key_of("mean")
-    ('ags:cub', 'mean')
-    """
-    return f"{statistic}:{part}" if part else statistic
-
-
 def facts_of_rows(frame: pd.DataFrame) -> dict[Any, dict[str, Any]]:
     """What is known of each row apart from its scores, by ROW."""
     facts: dict[Any, dict[str, Any]] = {}
@@ -201,7 +117,7 @@ def ags_board(frame: pd.DataFrame, metric: str = "recall@1") -> Board:
         rows.append(facts[key] | {"covered": covered, "cells": cells, "board": board})
         scores += [(number, *score) for score in own]
     changed = on_ladder(frame, ["overrides"])["overrides"]
-    return ranked(Board.of(rows, scores, overrides_text(changed, most=3)), ("mean", ""), ("board",))
+    return Board.of(rows, scores, overrides_text(changed, most=3)).ranked(("mean", ""), ("board",))
 
 
 def mean_ags(frame: pd.DataFrame, metric: str = "recall@1") -> dict[tuple[str, ...], float]:
@@ -276,7 +192,7 @@ def union_board(frame: pd.DataFrame, metric: str = "recall@1") -> Board:
             row["weakest"] = min(means, key=lambda part: (means[part], part)) if complete else ""
             rows.append(row | {"covered": covered, "cells": len(columns)})
     board = Board.of(rows, scores, overrides_text(runs["overrides"], most=3))
-    return ranked(board, ("harmonic", ""), ("dataset", "board"))
+    return board.ranked(("harmonic", ""), ("dataset", "board"))
 
 
 def regime(row: pd.Series) -> str:
@@ -284,19 +200,6 @@ def regime(row: pd.Series) -> str:
     if row["baseline"]:
         return f"{row['base_method']} baseline" if row["base_method"] in BASELINES else "baseline"
     return "submitted" if row["source"] == "submitted" else training_group(row["trains"], row["tags"])
-
-
-def networks(rows: pd.DataFrame) -> pd.Series:
-    """The network of each row, a backbone with its pretraining, among which alone rows are ranked.
-
-    It is called by the backbone, and by the hash of its weights as well where trained rows start from several.
-    """
-    weights = rows["weights"].fillna("") if "weights" in rows else pd.Series("", rows.index)
-    # what was submitted does not tell its weights and is held against all of its backbone
-    trained = ~rows["baseline"].astype(bool) & (rows["source"] == "run")
-    several = weights[trained].groupby(rows.loc[trained, "backbone"]).nunique() > 1
-    told = rows["backbone"].map(several).eq(True)
-    return rows["backbone"].where(~told, rows["backbone"] + " · weights " + weights.str[:8].replace("", "none"))
 
 
 def training_group(trains: str, tags: Iterable[str] | None = None) -> str:
@@ -312,28 +215,6 @@ def training_group(trains: str, tags: Iterable[str] | None = None) -> str:
     if "ensemble" in (tags or ()):
         return "dataset-specific"
     return "full" if trains.startswith("network") or ", then all" in trains else "parameter-efficient"
-
-
-def ranked(board: Board, by: tuple[str, str], within: Sequence[str], published: bool = False,
-           level: str = "") -> Board:
-    """The board with the facts `network` and `rank` by one (statistic, part), best first within each network.
-
-    Scores of different backbones or pretraining are not held against each other, nor are those of rows that differ
-    in `within`. The network with the most ranks stands first; incomplete rows stand last in theirs. Baselines take no
-    rank, and neither do rows from papers unless `published` asks for it, nor rows below `level`, one of LEVELS.
-    """
-    rows, score = board.rows.assign(network=networks(board.rows)), board.column(*by)["score"].astype(float)
-    keys = [*within, "network"]
-    counts = ~rows["baseline"].astype(bool) & score.notna() & (published | (rows["source"] != "published"))
-    if level:
-        enough = list(LEVELS)[list(LEVELS).index(level):]
-        counts &= rows["level"].isin(enough)
-    place = score[counts].groupby([rows.loc[counts, key] for key in keys]).rank(ascending=False, method="min")
-    sizes = counts.groupby([rows[key] for key in keys]).transform("sum")
-    order = rows.assign(few=-sizes, incomplete=score.isna(), worse=-score.fillna(0),
-                        share=-rows["covered"] / rows["cells"])
-    order = order.sort_values([*within, "few", "network", "incomplete", "worse", "share", *ROW], kind="stable")
-    return replace(board, rows=rows.assign(rank=place.reindex(rows.index)).loc[order.index])
 
 
 def rung_scores(frame: pd.DataFrame, dataset: str, metric: str = "recall@1") -> pd.DataFrame:

@@ -35,9 +35,9 @@ from collections.abc import Callable, Sequence
 import pandas as pd
 
 from reports import ReportError
-from reports.aggregate import Board
 from reports.analysis import frozen, tuning, views, wise
 from reports.analysis.results import Results
+from reports.board import Board
 from reports.records import metrics
 from reports.selection import ROW, USUAL, on_ladder
 from reports.sharing import outcomes

@@ -14,9 +14,9 @@ import pytest
 import methods
 from benchmark.config import overrides, plan, protocol
 from reports import exports, records, selection, site, terminal
-from reports.aggregate import Board
 from reports.analysis import views
 from reports.analysis.results import Results
+from reports.board import Board
 from reports.html import pages
 from reports.tables import boards as tables
 from reports.tables import formats

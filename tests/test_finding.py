@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from reports import records
-from reports.aggregate import Board
 from reports.analysis.finding import finding
 from reports.analysis.results import Results
+from reports.board import Board
 from tests.sample_records import LADDERS, write_sample
 
 METHODS = {"frozen": 0.23, "margin": 0.66, "s2sd": 0.73, "proxyanchor": 0.70}

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from reports.aggregate import Board, mean_ags
+from reports.aggregate import mean_ags
+from reports.board import Board
 from reports.selection import ROW, on_ladder, with_setting
 
 SEEN = ("augmentation", "resize", "size")

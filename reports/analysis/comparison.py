@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from reports.aggregate import Board
 from reports.analysis import significance
 from reports.analysis.results import Results, union_parts
 from reports.analysis.significance import Errors
+from reports.board import Board
 from reports.tables.boards import Column, Table
 
 MOST = 120_000

@@ -8,8 +8,8 @@ from typing import Any
 import pandas as pd
 
 from reports import aggregate
-from reports.aggregate import key_of
 from reports.analysis.results import Results
+from reports.board import key_of
 from reports.selection import USUAL, is_union, overrides_text, with_setting
 from reports.tables.boards import Column, Table
 

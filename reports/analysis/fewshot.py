@@ -6,7 +6,8 @@ from typing import Any
 
 import pandas as pd
 
-from reports.aggregate import Board, spread
+from reports.aggregate import spread
+from reports.board import Board
 from reports.selection import ROW
 from reports.storage import packed
 

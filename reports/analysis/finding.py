@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from reports.aggregate import Board
+from reports.board import Board
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,10 @@ from typing import Any
 
 import pandas as pd
 
-from reports.aggregate import Board, harmonic_mean
+from reports.aggregate import harmonic_mean
 from reports.analysis import paper_catalogue
 from reports.analysis.paper_numbers import METRICS, method_name
+from reports.board import Board
 from reports.tables.boards import Column, Table
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import pandas as pd
 
 from reports import ReportError, aggregate, selection
-from reports.aggregate import Board
 from reports.analysis import baselines, fewshot, paper_tables, significance, thresholds
 from reports.analysis.resampling import Resamples
 from reports.analysis.seeds import SeedScores
+from reports.board import Board
 from reports.records import HOW, metrics
 from reports.selection import ROW
 
@@ -146,9 +146,9 @@ class Results:
 
     def _with_published(self, board: Board, printed: Board, by: tuple[str, str]) -> Board:
         if not self.with_published or not len(printed):
-            return aggregate.ranked(board, by, (), level=self.level) if self.level else board
+            return board.ranked(by, (), level=self.level) if self.level else board
         printed = printed.assign(level="reported")
-        return aggregate.ranked(board.joined(printed), by, (), self.rank_published, self.level)
+        return board.joined(printed).ranked(by, (), self.rank_published, self.level)
 
     def universal(self, dataset: str, protocol: str, metric: str = "recall@1") -> Board:
         """The board of one union and protocol."""
@@ -164,7 +164,7 @@ class Results:
             printed = paper_tables.union_rows(union_parts(board), metric)
             board = self._with_published(board, printed.assign(dataset=dataset), ("harmonic", ""))
         elif self.level:
-            board = aggregate.ranked(board, ("harmonic", ""), (), level=self.level)
+            board = board.ranked(("harmonic", ""), (), level=self.level)
         board = baselines.with_gains(board)
         return significance.with_ties(board, ("harmonic", ""), *self.draws(board, metric, dataset))
 

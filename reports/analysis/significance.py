@@ -18,10 +18,10 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from reports.aggregate import Board
 from reports.analysis.resampling import Resamples, ags_weights
 from reports.analysis.seeds import SeedErrors, SeedScores
 from reports.analysis.statistics import ALPHA, holm, moderated
+from reports.board import Board
 
 SLOPE = 1e-3
 """The least slope m (1 - m) of the logit scale: a score of exactly 0 or 1 would have none."""
@@ -220,7 +220,7 @@ def with_ties(board: Board, by: Key, drawn: Mapping[Key, np.ndarray], classes: i
               over_seeds: Mapping[Key, SeedErrors] | None = None) -> Board:
     """A ranked board with the facts `rank:low`, `rank:high`, and each score with `low`, `high` and `group`.
 
-    Rows are held against those of their own `network` alone, the group that `aggregate.ranked` ranks.
+    Rows are held against those of their own `network` alone, the group that `Board.ranked` ranks.
 
     Args:
         board: rows of one protocol; a row without a rank takes no part.

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from reports.aggregate import Board
 from reports.analysis import views
 from reports.analysis.results import Results
+from reports.board import Board
 from reports.tables.boards import Column, Table, rank_text
 
 RIVALS = 2

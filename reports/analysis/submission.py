@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from reports import ReportError
-from reports.aggregate import Board
 from reports.analysis import significance
 from reports.analysis.results import Results
 from reports.analysis.statistics import ALPHA
+from reports.board import Board
 from reports.tables import formats
 from reports.tables.boards import level_of, rank_text
 

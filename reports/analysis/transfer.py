@@ -9,7 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-from reports.aggregate import key_of, spread
+from reports.aggregate import spread
+from reports.board import key_of
 from reports.selection import ROW
 from reports.storage import packed
 from reports.tables.boards import Column, Table, bar_note, row_columns

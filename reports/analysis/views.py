@@ -8,9 +8,9 @@ from typing import Any
 import pandas as pd
 
 from reports import aggregate, selection
-from reports.aggregate import Board, key_of
 from reports.analysis import baselines, significance
 from reports.analysis.results import Results
+from reports.board import SCORE, Board, key_of
 from reports.records import FACTS, metrics
 from reports.selection import ROW, TYPED
 from reports.tables.boards import (
@@ -72,7 +72,7 @@ def _rung_board(results: Results, dataset: str, metric: str) -> Board:
         by = ("rung", str(selection.usual(rungs_of(cells))["split"].iloc[0])) if splits else by
     numbers = {key: number for number, key in zip(board.rows.index, board.keys)}
     scores = cells.assign(row=[numbers[key] for key in cells[ROW].itertuples(index=False, name=None)],
-                          statistic="rung", part=cells["split"].astype(str), coverage=None)[aggregate.SCORE]
+                          statistic="rung", part=cells["split"].astype(str), coverage=None)[SCORE]
     own = board.scores[board.scores["statistic"] == "ags"]
     board = replace(board, scores=pd.concat([own, scores], ignore_index=True) if len(own) else scores)
     held = aggregate.held_against(board.rows)
@@ -91,7 +91,7 @@ def _rung_board(results: Results, dataset: str, metric: str) -> Board:
         own_by = by if by[0] == "ags" or _trained(part, by) else max(
             (("rung", str(split)) for split in splits), key=lambda one: _trained(part, one))
         split_of = own_by[1] if own_by[0] == "rung" else ""
-        part = aggregate.ranked(part.assign(ranked_by=split_of), own_by, ("board",), level=results.level)
+        part = part.assign(ranked_by=split_of).ranked(own_by, ("board",), level=results.level)
         drawn = {("rung", str(split)): resamples.scores(dataset, split, part.keys) for split in splits}
         if len(own):
             drawn[by] = resamples.ags(dataset, results.ladders[dataset], part.keys)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from reports.aggregate import key_of
+from reports.board import key_of
 from reports.figures.drawing import Style
 from reports.figures.lines import Axes, Line, chart, nice_ticks
 from reports.selection import ROW

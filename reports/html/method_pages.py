@@ -7,9 +7,9 @@ from typing import Any
 import pandas as pd
 
 from reports import selection
-from reports.aggregate import key_of
 from reports.analysis import standings, views, wise
 from reports.analysis.results import union_parts
+from reports.board import key_of
 from reports.figures import inline, method_curve
 from reports.figures import wise as wise_figures
 from reports.html import cards

@@ -9,12 +9,12 @@ from typing import Any
 
 import pandas as pd
 
-from reports.aggregate import key_of
 from reports.analysis import baselines, correlations, paper_tables, progress, reproduction, views
 from reports.analysis.finding import Finding, finding
 from reports.analysis.progress import StudyProgress
 from reports.analysis.results import union_parts
 from reports.analysis.statistics import kendall_between_rungs
+from reports.board import key_of
 from reports.figures import ladders
 from reports.html.extras import Extras
 from reports.html.rendering import Site, slug

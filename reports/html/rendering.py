@@ -12,10 +12,10 @@ import jinja2
 import pandas as pd
 from markupsafe import Markup, escape
 
-from reports.aggregate import key_of
 from reports.analysis import pretraining, views
 from reports.analysis.results import Results
 from reports.analysis.tuning import Search
+from reports.board import key_of
 from reports.figures import drawing, inline, ladders
 from reports.records import LEVELS
 from reports.selection import ROW

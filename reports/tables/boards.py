@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from reports.aggregate import Board, key_of
+from reports.board import Board, key_of
 from reports.records import selected_level
 from reports.selection import ROW
 from reports.storage.text import duration
