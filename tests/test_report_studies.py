@@ -13,7 +13,7 @@ from reports import exports, records, site
 from reports.analysis import comparison, correlations, factors, fewshot, spectra, transfer
 from reports.analysis.results import Results
 from reports.figures import studies
-from reports.html import pages, rendering, study_pages
+from reports.html import markup, pages, study_pages
 from reports.html.extras import Extras
 from reports.tables.boards import Table
 from tests.sample_records import make_record, some_pages, write_sample
@@ -204,7 +204,7 @@ def test_rows_are_offered_for_comparison_while_their_intervals_have_room(tmp_pat
 
 
 def test_names_that_would_share_a_file_do_not(tmp_path: Path) -> None:
-    found = rendering.slugs(["s2sd:margin", "s2sd-margin", "S2SD-margin", "other"])
+    found = markup.slugs(["s2sd:margin", "s2sd-margin", "S2SD-margin", "other"])
     assert len({name.lower() for name in found.values()}) == 4
     for method in ("s2sd:margin", "s2sd-margin"):
         records.write(tmp_path / "runs" / method.replace(":", "@"), make_record("glyphs", 1, method, 0, 0.5))

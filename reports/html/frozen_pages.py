@@ -7,7 +7,8 @@ from typing import Any
 from reports.analysis import frozen
 from reports.figures import drawing, ladders
 from reports.figures import frozen as figures
-from reports.html.rendering import Site, slug
+from reports.html.markup import slug
+from reports.html.rendering import Site
 
 
 def untrained(site: Site) -> None:

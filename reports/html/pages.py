@@ -17,7 +17,8 @@ from reports.analysis.statistics import kendall_between_rungs
 from reports.board import key_of
 from reports.figures import ladders
 from reports.html.extras import Extras
-from reports.html.rendering import Site, slug
+from reports.html.markup import slug
+from reports.html.rendering import Site
 from reports.selection import ROW
 from reports.tables import boards as tables
 

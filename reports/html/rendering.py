@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import jinja2
 import pandas as pd
@@ -17,35 +16,12 @@ from reports.analysis.results import Results
 from reports.analysis.tuning import Search
 from reports.board import key_of
 from reports.figures import drawing, inline, ladders
+from reports.html.cells import ROOT, Head, cell, swatch
+from reports.html.markup import distinct_regions, slug, slugs, with_permalinks
 from reports.records import LEVELS
 from reports.selection import ROW
 from reports.tables import formats
 from reports.tables.boards import Column, Table, level_of
-
-ROOT = "\x00"
-"""Stands in ready-made cells for the way back to the top, which each page knows for itself."""
-
-
-def slug(name: str) -> str:
-    """A name as a file name.
-
-    >>> slug("margin[beta=0.6] · resnet50"), slug("recall@1")
-    ('margin-beta-0.6-resnet50', 'recall-1')
-    """
-    return re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-.") or "unnamed"
-
-
-def slugs(names: Iterable[str]) -> dict[str, str]:
-    """A file name for each name; those that would share one, on any file system, get a few letters of their hash.
-
-    >>> slugs(["a:b", "a-b", "c"])
-    {'a-b': 'a-b-d44362', 'a:b': 'a-b-6783a3', 'c': 'c'}
-    """
-    taken: dict[str, list[str]] = {}
-    for name in sorted(set(names)):
-        taken.setdefault(slug(name).lower(), []).append(name)
-    return {name: slug(name) if len(same) == 1 else f"{slug(name)}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"
-            for same in taken.values() for name in same}
 
 
 class Site:
@@ -182,9 +158,9 @@ class Site:
             level = level_of(row) if labelled else ""
             baseline = row.get("baseline") is True
             href = f"method/{self.slug(label)}.html" if label else "published.html" if source == "published" else ""
-            head = _Head(href, style.number if style else -1, level, baseline)
+            head = Head(href, style.number if style else -1, level, baseline)
             drawn = {"kept": (spark or {}).get(label, ""), "interval": bars.get(index, "")}
-            cells = [_cell(table, row, column, mark.get(index, ""), heat, bar, head, drawn.get(column.key, ""))
+            cells = [cell(table, row, column, mark.get(index, ""), heat, bar, head, drawn.get(column.key, ""))
                      for column, mark, bar in zip(columns, marks, barred)]
             if cells[names].startswith("<td>"):
                 cells[names] = f'<th scope="row">{cells[names][4:-5]}</th>'
@@ -262,86 +238,3 @@ class Site:
                 drawn = inline.sparkline(curve["frd"].tolist(), curve["kept"].clip(*up).tolist(), across, up)
                 drawings.setdefault(str(label), Markup(drawn))
         return drawings
-
-
-def with_permalinks(page: str) -> str:
-    """A page whose headings of sections have an id each and a link to themselves, which a script-less reader has too.
-
-    >>> with_permalinks("<h2>All runs</h2>")
-    '<h2 id="all-runs">All runs<a class="permalink" href="#all-runs" aria-label="Link to All runs"></a></h2>'
-    """
-    taken = set(re.findall(r' id="([^"]*)"', page))
-
-    def linked(found: re.Match[str]) -> str:
-        attributes, inner = found[1], found[2]
-        words = " ".join(re.sub(r"<[^>]*>", " ", inner).split())
-        if "tab-title" in attributes or not words:
-            return found[0]
-        own = re.search(r' id="([^"]*)"', attributes)
-        name = own[1] if own else slug(words).lower()
-        count = 2
-        while not own and name in taken:
-            name, count = f"{slug(words).lower()}-{count}", count + 1
-        taken.add(name)
-        link = f'<a class="permalink" href="#{name}" aria-label="Link to {words}"></a>'
-        return f'<h2{attributes}' + ("" if own else f' id="{name}"') + f">{inner}{link}</h2>"
-
-    return re.sub(r"<h2([^>]*)>(.*?)</h2>", linked, page, flags=re.S)
-
-
-def distinct_regions(page: str) -> str:
-    """A page on which no two regions have one name: who goes from region to region hears which it is.
-
-    >>> distinct_regions('<div role="region" aria-label="a"></div><div role="region" aria-label="a"></div>')
-    '<div role="region" aria-label="a"></div><div role="region" aria-label="a, 2"></div>'
-    """
-    counts: dict[str, int] = {}
-
-    def named(found: re.Match[str]) -> str:
-        counts[found[2]] = counts.get(found[2], 0) + 1
-        more = f", {counts[found[2]]}" if counts[found[2]] > 1 else ""
-        return f'{found[1]}aria-label="{found[2]}{more}"'
-
-    return re.sub(r'(<\w+\b[^>]* role="region"[^>]* )aria-label="([^"]*)"', named, page)
-
-
-class _Head(NamedTuple):
-    """What the head of a row shows: the page behind its name, its hue, its level, whether it is a baseline."""
-
-    href: str
-    hue: int
-    level: str
-    baseline: bool
-
-
-def swatch(hue: int, baseline: bool) -> str:
-    """The mark by which a row is known in figures."""
-    colour = f"--hue-{hue}" if hue >= 0 else "--figure-grey"
-    return f'<span class="swatch{" dashed" if baseline else ""}" style="--c:var({colour})"></span>'
-
-
-def _cell(table: Table, row: dict[str, Any], column: Column, mark: str, heat: list[float], barred: bool, head: _Head,
-          drawn: str) -> str:
-    """A cell as HTML, written here because a page holds thousands of them and a template takes its time."""
-    if column.kind == "html":
-        return f'<td class="html">{drawn}</td>'
-    text, _, bar = table.text(row, column).partition(" ± ")
-    if column.kind == "text":
-        if column.key != "method" or not head.href:
-            return f"<td>{escape(text)}</td>"
-        badge = f' <span class="badge">{escape(head.level)}</span>' if head.level not in ("", "run here") else ""
-        link = f'<a href="{ROOT}{escape(head.href)}">{escape(text)}</a>'
-        return f'<th scope="row">{swatch(head.hue, head.baseline)}{link}{badge}</th>'
-    value = row.get(column.key)
-    attributes, classes = "", "num rank" if column.kind == "rank" else "num"
-    classes += f" {mark}" if mark else ""
-    if value is not None and not pd.isna(value):
-        attributes = f' data-v="{float(value):.6g}"'
-        interval = table.interval(row, column)
-        attributes += f' title="{interval}"' if interval else ""
-        if column.heat and heat and heat[1] > heat[0]:
-            share = max(0.0, (float(value) - heat[0]) / (heat[1] - heat[0]))
-            attributes += f' style="--h:{100 * share:.0f}%"'
-            classes += " heat"
-    shown = f'<span class="pm"> ± {escape(bar)}</span>' if bar else '<span class="pm"></span>' if barred else ""
-    return f'<td class="{classes}"{attributes}>{escape(text)}{shown}{drawn}</td>'

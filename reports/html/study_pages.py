@@ -28,7 +28,8 @@ from reports.figures import spectra as spectrum_figures
 from reports.figures import studies
 from reports.html import cards
 from reports.html.frozen_pages import untrained
-from reports.html.rendering import Site, slug
+from reports.html.markup import slug
+from reports.html.rendering import Site
 from reports.html.threshold_pages import drift
 from reports.selection import ROW
 from reports.storage import queries

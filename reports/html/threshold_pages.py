@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from reports.analysis import thresholds
 from reports.figures import ladders
-from reports.html.rendering import Site, slug
+from reports.html.markup import slug
+from reports.html.rendering import Site
 from reports.storage.operating_points import RATES
 
 DRAWN = (("accepts", "false_accepts", "False accepts"), ("rejects", "false_rejects", "False rejects"))

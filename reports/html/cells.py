@@ -1,0 +1,55 @@
+"""Cells of tables as HTML, written here because a page holds thousands of them and a template takes its time."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pandas as pd
+from markupsafe import escape
+
+from reports.tables.boards import Column, Table
+
+ROOT = "\x00"
+"""Stands in ready-made cells for the way back to the top, which each page knows for itself."""
+
+
+class Head(NamedTuple):
+    """What the head of a row shows: the page behind its name, its hue, its level, whether it is a baseline."""
+
+    href: str
+    hue: int
+    level: str
+    baseline: bool
+
+
+def swatch(hue: int, baseline: bool) -> str:
+    """The mark by which a row is known in figures."""
+    colour = f"--hue-{hue}" if hue >= 0 else "--figure-grey"
+    return f'<span class="swatch{" dashed" if baseline else ""}" style="--c:var({colour})"></span>'
+
+
+def cell(table: Table, row: dict[str, Any], column: Column, mark: str, heat: list[float], barred: bool, head: Head,
+         drawn: str) -> str:
+    """A cell: text or number, marked as the best or tied, shaded in a heat table, with its interval and its bar."""
+    if column.kind == "html":
+        return f'<td class="html">{drawn}</td>'
+    text, _, bar = table.text(row, column).partition(" ± ")
+    if column.kind == "text":
+        if column.key != "method" or not head.href:
+            return f"<td>{escape(text)}</td>"
+        badge = f' <span class="badge">{escape(head.level)}</span>' if head.level not in ("", "run here") else ""
+        link = f'<a href="{ROOT}{escape(head.href)}">{escape(text)}</a>'
+        return f'<th scope="row">{swatch(head.hue, head.baseline)}{link}{badge}</th>'
+    value = row.get(column.key)
+    attributes, classes = "", "num rank" if column.kind == "rank" else "num"
+    classes += f" {mark}" if mark else ""
+    if value is not None and not pd.isna(value):
+        attributes = f' data-v="{float(value):.6g}"'
+        interval = table.interval(row, column)
+        attributes += f' title="{interval}"' if interval else ""
+        if column.heat and heat and heat[1] > heat[0]:
+            share = max(0.0, (float(value) - heat[0]) / (heat[1] - heat[0]))
+            attributes += f' style="--h:{100 * share:.0f}%"'
+            classes += " heat"
+    shown = f'<span class="pm"> ± {escape(bar)}</span>' if bar else '<span class="pm"></span>' if barred else ""
+    return f'<td class="{classes}"{attributes}>{escape(text)}{shown}{drawn}</td>'
