@@ -22,7 +22,7 @@ import pandas as pd
 from reports import ReportError, records
 from reports.analysis import fewshot, galleries, transfer, wise
 from reports.records import FAILURES, read, scan, scan_checked
-from reports.storage import packed, paths, queries
+from reports.storage import by_class, packed, paths
 
 BESIDE = (fewshot.NAME, transfer.NAME, galleries.NAME, wise.NAME)
 """What other commands leave beside a record."""
@@ -43,7 +43,7 @@ def thinned(curve: list[dict[str, Any]], most: int = POINTS) -> list[dict[str, A
             for point in scored]
 
 
-def _entry(run: Path, record: dict[str, Any], sides: dict[str, Any], reader: queries.Reader) -> packed.Entry:
+def _entry(run: Path, record: dict[str, Any], sides: dict[str, Any], reader: by_class.Reader) -> packed.Entry:
     """A record with what lies beside it, as it is packed."""
     keys = sorted({key for point in record["curve"] for key in point})
     curve = thinned(record["curve"])
@@ -59,14 +59,14 @@ def _entry(run: Path, record: dict[str, Any], sides: dict[str, Any], reader: que
         if content is not None:
             entry["beside"][name] = _without_values(content)
     try:
-        summed = queries.summed(run, reader)
+        summed = by_class.summed(run, reader)
     except ReportError as error:
         warnings.warn(f"left out: {error}", stacklevel=2)
         summed = None
     if summed:
-        key = queries.side_name(summed["side"])
+        key = by_class.side_name(summed["side"])
         sides[key] = summed["side"]
-        entry["beside"][queries.SUMMED] = summed | {"side": key}
+        entry["beside"][by_class.SUMMED] = summed | {"side": key}
     return entry
 
 
@@ -150,7 +150,7 @@ def packed_texts(frame: pd.DataFrame) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     for dataset, here in frame.groupby("dataset", sort=True):
         sides: dict[str, Any] = {}
-        reader = queries.summing()
+        reader = by_class.summing()
         files: dict[str, list[packed.Entry]] = {}
         for run in here["path"]:
             record = read(run)
@@ -158,7 +158,7 @@ def packed_texts(frame: pd.DataFrame) -> dict[str, dict[str, str]]:
             files.setdefault(method, []).append(_entry(Path(run), record, sides, reader))
         texts = {f"{method}{packed.ENDING}": packed.to_text(entries) for method, entries in files.items()}
         if sides:
-            texts[queries.SIDES] = json.dumps(sides, sort_keys=True, ensure_ascii=False, separators=(",", ":")) + "\n"
+            texts[by_class.SIDES] = json.dumps(sides, sort_keys=True, ensure_ascii=False, separators=(",", ":")) + "\n"
         found[str(dataset)] = texts
     return found
 
@@ -217,7 +217,7 @@ def unpack(folder: Path, runs: Path) -> tuple[int, int]:
             continue
         to.mkdir(parents=True, exist_ok=True)
         beside = {name: packed.beside(run, name) for name in BESIDE}
-        for name, content in (beside | {queries.SUMMED: queries.summed(run)}).items():
+        for name, content in (beside | {by_class.SUMMED: by_class.summed(run)}).items():
             if content is not None:
                 (to / name).write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         records.write(to, record)

@@ -27,7 +27,7 @@ from reports import ReportError, exports, packing, records, site
 from reports.analysis import progress
 from reports.analysis.results import Results
 from reports.html import extras
-from reports.storage import packed, paths, queries
+from reports.storage import by_class, packed, paths, queries
 from reports.storage.text import one_line, printable
 from reports.tables import formats
 from reports.tables.boards import Column, Table
@@ -264,9 +264,9 @@ def test_what_lies_beside_records_is_read_only_there_and_at_a_sane_size(tmp_path
     assert "a link out of its folder" in causes
     with pytest.warns(UserWarning, match=r"queries\.npz is damaged"):
         assert packing.archive(board.results.runs)
-    assert queries.kept(second)
+    assert by_class.kept(second)
     (second / "queries.npz").unlink()
-    assert not queries.kept(second)
+    assert not by_class.kept(second)
 
 
 def test_queries_do_not_unpack_to_more_than_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,7 @@ from benchmark.utils.workspace import Workspace
 from reports import packing, records
 from reports.analysis import fewshot, progress
 from reports.html import extras
-from reports.storage import queries
+from reports.storage import by_class, queries
 from splits import manifest
 from splits.manifest import Ladder, Split
 from tests.mutator import Damage, damaged_bytes, damaged_json, damaged_lines, damaged_tar
@@ -104,7 +104,7 @@ def _queries(folder: Path) -> None:
 
 
 def _classes(folder: Path) -> None:
-    (folder / queries.SUMMED).write_text('{"side": {"classes": ["a", "b"], "queries": [3, 4]}, "hits": "12"}')
+    (folder / by_class.SUMMED).write_text('{"side": {"classes": ["a", "b"], "queries": [3, 4]}, "hits": "12"}')
 
 
 def _fewshot(folder: Path) -> None:
@@ -231,8 +231,8 @@ READERS = {
     "inspection": Reader(extras.INSPECTION, _inspection, lambda folder: extras.read_inspection(
         folder / extras.INSPECTION)),
     "manifest": Reader("cub.json", _ladder, lambda folder: manifest.load(folder / "cub.json")),
-    "queries": Reader(queries.NAME, _queries, queries.summed, damaged_bytes),
-    "classes": Reader(queries.SUMMED, _classes, queries.summed),
+    "queries": Reader(queries.NAME, _queries, by_class.summed, damaged_bytes),
+    "classes": Reader(by_class.SUMMED, _classes, by_class.summed),
     "few-shot": Reader(f"glyphs/1/margin/s0-0/{fewshot.NAME}", _fewshot, lambda folder: fewshot.collect(
         records.scan(folder)[0])),
     "study": Reader("mine.toml", _toml(STUDY), lambda folder: study.load(str(folder / "mine.toml")), damaged_bytes),

@@ -17,7 +17,7 @@ from benchmark.commands.report import command as report
 from reports import ReportError, packing, records, site
 from reports.analysis import fewshot, tuning
 from reports.analysis.results import Results
-from reports.storage import packed, queries
+from reports.storage import by_class, packed
 from tests.sample_records import make_record, write_sample
 from tests.test_report_studies import write_fewshot
 
@@ -108,11 +108,11 @@ def test_unpacked_runs_stand_where_a_sweep_looks_for_them(runs: Path, pack: Path
 def test_results_by_class_are_those_of_the_queries(runs: Path, pack: Path) -> None:
     loose = records.scan(runs)[0].set_index("identity")["path"]
     for identity, path in records.scan(pack)[0].set_index("identity")["path"].items():
-        one, two = queries.Reader().read(loose[identity]), queries.Reader().read(path)
+        one, two = by_class.Reader().read(loose[identity]), by_class.Reader().read(path)
         assert one.keys() == two.keys()
         for key in ("keys", "queries", "hits") if one else ():
             assert getattr(one["recall@1"], key).tolist() == getattr(two["recall@1"], key).tolist()
-    assert queries.Reader("recall@2").read(path) == {}
+    assert by_class.Reader("recall@2").read(path) == {}
 
 
 def test_what_is_not_needed_stays_behind(pack: Path) -> None:

@@ -18,7 +18,8 @@ from reports.analysis import comparison, paper_tables, significance, standings, 
 from reports.analysis.paper_numbers import method_name
 from reports.analysis.results import Results
 from reports.analysis.seeds import seed_errors
-from reports.storage.queries import NAME, PartResults, QueryResults, Reader, summed
+from reports.storage.by_class import Reader, summed
+from reports.storage.queries import NAME, PartResults, QueryResults
 from tests.bench import bench_ranks
 from tests.sample_records import make_record, write_sample
 

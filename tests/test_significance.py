@@ -16,7 +16,8 @@ from reports import ReportError, aggregate, records
 from reports.analysis import baselines, significance, statistics
 from reports.analysis.resampling import Resamples, ags_weights
 from reports.analysis.results import Results
-from reports.storage.queries import QueryResults, Reader
+from reports.storage.by_class import Reader
+from reports.storage.queries import QueryResults
 from tests.sample_records import LADDERS, make_record, write_queries
 
 

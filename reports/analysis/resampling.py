@@ -16,7 +16,7 @@ import pandas as pd
 
 from reports import ReportError
 from reports.selection import ROW
-from reports.storage.queries import ByClass, Reader
+from reports.storage.by_class import ByClass, Reader
 
 DRAWS = 1000
 

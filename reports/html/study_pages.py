@@ -32,7 +32,7 @@ from reports.html.markup import slug
 from reports.html.rendering import Site
 from reports.html.threshold_pages import drift
 from reports.selection import ROW
-from reports.storage import queries
+from reports.storage import by_class
 from reports.tables import boards as tabular
 from reports.tables.boards import Column, Table
 from reports.tables.formats import csv_text, to_csv
@@ -153,7 +153,7 @@ def _resolution(site: Site, metric: str) -> list[dict[str, Any]]:
 
 def keeping_queries(runs: pd.DataFrame) -> int:
     """How many runs keep the results of their queries, one by one or summed by class."""
-    return sum(map(queries.kept, runs["path"]))
+    return sum(map(by_class.kept, runs["path"]))
 
 
 def structural(site: Site) -> None:
