@@ -19,7 +19,6 @@ AGAINST := $(subst --records,--against,$(PUBLISHED))
 
 demo: $(READY) ## Set up, then the whole line on the embedded glyphs: ladder, training, leaderboard
 	$(OODML) splits build --dataset glyphs --rungs 4 --swaps 20 --iterations 7 --no-removal
-	$(OODML) splits build --dataset glyphs-union
 	$(OODML) run --study demo
 	$(OODML) report
 

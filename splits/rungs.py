@@ -27,6 +27,16 @@ def rising(distances: Sequence[float], default: int) -> list[int]:
     return before[:0:-1] + after
 
 
+def check_rungs(count: int | None, reverse: bool | None) -> None:
+    """A SplitError where so many rungs cannot hold the ends and, between them, the default split.
+
+    Without `reverse` the default split is an end itself.
+    """
+    if count is not None and count < 3 and reverse is not False:
+        raise SplitError(f"{count} rungs are too few for the easiest, the default and the hardest split: take 3, or "
+                         "2 with --no-reverse, which begins at the default split")
+
+
 def choose_rungs(distances: Sequence[float], default: int, count: int) -> list[int]:
     """`count` positions of a rising sequence, its ends and `default` among them, with gaps as equal as can be.
 

@@ -228,6 +228,13 @@ def test_rungs_are_as_uniform_as_any_choice(values: list[int], draw: st.DataObje
 def test_too_few_rungs_for_the_ends_and_the_default() -> None:
     with pytest.raises(SplitError, match="needs 3 rungs, 2"):
         build(data(), reverse=True, rungs=2)
+
+
+def test_too_few_rungs_are_refused_before_features_are_computed(tmp_path: Path,
+                                                                monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ladders, "frozen_features", lambda *_: pytest.fail("features were computed"))
+    with pytest.raises(SplitError, match="take 3, or 2 with --no-reverse"):
+        ladders.build("glyphs-mini", Workspace.at(tmp_path), rungs=2)
     assert rising([5.0], 0) == [0]
 
 

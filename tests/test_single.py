@@ -38,7 +38,7 @@ def test_a_run_returns_its_record_and_is_not_done_twice(tiny: Workspace) -> None
     with pytest.raises(MethodError, match="no setting 'betta'"):
         run(betta=1)
     with pytest.raises(UserError, match="has no ladder yet"):
-        single.run("margin", "glyphs", work=tiny.root)
+        single.run("margin", "glyphs", 2, work=tiny.root)
 
 
 def test_a_script_without_a_guard_does_not_begin_again_in_its_workers(tiny: Workspace, tmp_path: Path) -> None:

@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from benchmark.config.study import Part, Study
 from benchmark.data import ladders
 from benchmark.runs import status, sweep, worker
 from benchmark.runs.job import Resources, SweepOptions, SweepResult
+from benchmark.runs.matrix import gather
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
+from methods import MethodError
 from reports import records, selection
 from tests import layouts, tiny_sweep
 
@@ -268,6 +271,20 @@ def test_a_finished_rung_goes_over_to_a_new_ladder_that_has_it(tiny: Workspace,
     runs, notes = selection.select(records.collect(tiny.runs))
     assert dict(zip(runs["split"], runs["split_hash"])) == {split.id: split.hash for split in fewer.splits}
     assert [note[:6] for note in notes] == ["1 runs"], "that of the rung which is gone; the others lie there twice"
+
+
+def test_the_default_split_alone_needs_no_ladder(tmp_path: Path) -> None:
+    empty = SweepOptions(Workspace.at(tmp_path))
+    default, every = (Part((dataset,), "margin", splits=splits) for dataset, splits in
+                      (("glyphs-mini", "default"), ("glyphs-mini", "all")))
+    with pytest.raises(MethodError, match=r"unknown method 'margni' \(did you mean 'margin'"):
+        gather(Study("one", (replace(every, methods="margni"),)), empty)
+    with pytest.raises(UserError, match="has no ladder yet"):
+        gather(Study("two", (default, every)), empty)
+    assert not empty.workspace.splits.exists()
+    (split,) = gather(Study("three", (default, Part(("glyphs-union",), "margin"))), empty).ladders["glyphs-mini"].splits
+    assert (split.kind, split.frd) == ("default", None)
+    assert {path.stem for path in empty.workspace.splits.glob("*.json")} == {"glyphs-mini", "glyphs-union"}
 
 
 def test_a_dataset_may_be_named_from_where_one_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

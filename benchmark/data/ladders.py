@@ -25,6 +25,7 @@ from splits.compare import Comparison, CrossDistances
 from splits.fixed_test import KIND, fixed_test_ladder, named_ladder
 from splits.ladder import against_rule, build_ladder, default_rung, measure
 from splits.manifest import Ladder, Split
+from splits.rungs import check_rungs
 
 
 def build(name: str, workspace: Workspace, *, backbone: str | None = None, weights_file: str | None = None,
@@ -47,6 +48,8 @@ def build(name: str, workspace: Workspace, *, backbone: str | None = None, weigh
                               dataset=index.name, dataset_hash=index.hash, seed=options.get("seed", 0))
         return _signed(ladder, command(name, default_only=True, **_seed(options)))
     known = named_ladder(fixed_test, index.classes, index.labels) if fixed_test else None
+    if known is None and options.get("rung_iterations") is None:
+        check_rungs(options.get("rungs"), options.get("reverse"))  # before minutes of features
     index, vectors, made_with = frozen_features(name, workspace, backbone, weights_file, device)
     with timed("ladder"):
         ladder = known or build_ladder(vectors, index.labels, index.train_classes, index.test_classes,
@@ -178,15 +181,20 @@ def _present(path: Path) -> Ladder | None:
         return None
 
 
-def load(workspace: Workspace, name: str, index: DatasetIndex | None = None) -> Ladder:
+def load(workspace: Workspace, name: str, index: DatasetIndex | None = None, default_only: bool = False) -> Ladder:
     """The saved ladder of a dataset; with its index, one that was built from other files is refused.
 
     Of a dataset of one's own (`folder:PATH`) the index is read where it is not given, as others may share its name.
+    Where none is saved and the default split is all that is asked for, or all there is, that is made here: it needs no
+    features.
     """
     if index is None and ":" in name:
         index = datasets.load(name, workspace.data)
     path = path_of(workspace, name if index is None else index.name)
     remedy = f"make it with `oodml splits build --dataset {name}`"
+    if not path.exists() and index is not None and (
+            default_only or index.domains is not None or not datasets.get(name).ladder):
+        save(build(name, workspace, default_only=True), workspace)
     if not path.exists():
         if index is None:
             datasets.get(name)  # a mistyped name is the likelier mistake

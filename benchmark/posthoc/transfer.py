@@ -47,7 +47,7 @@ class Target:
     @classmethod
     def of(cls, dataset: str, workspace: Workspace) -> Target:
         index = datasets.load(dataset, workspace.data)
-        task = Task.of(index, ladders.load(workspace, dataset, index).default)
+        task = Task.of(index, ladders.load(workspace, dataset, index, default_only=True).default)
         side = task.test
         images = open_store(index, workspace.cache, progress=False)
         facts = [index.hash, *([images.contents] if images.contents else []), *side.classes]

@@ -63,9 +63,13 @@ def gather(study: Study, options: SweepOptions) -> Matrix:
     known: dict[str, str] = {}
     unfit: dict[tuple[str, str], dict[str, None]] = {}
     for part in study.parts:
-        for dataset in (_located(options.workspace.dataset(name)) for name in part.datasets):
+        methods.select(part.methods)  # a mistyped name is told before a ladder is asked for
+    whole = {name for part in study.parts if part.splits != "default" for name in part.datasets}
+    for part in study.parts:
+        for name in part.datasets:
+            dataset = _located(options.workspace.dataset(name))
             try:
-                index, ladder = _opened(dataset, options.workspace, matrix)
+                index, ladder = _opened(dataset, options.workspace, matrix, default_only=name not in whole)
             except (UserError, OSError) as error:
                 problems[str(error)] = None
                 continue
@@ -96,11 +100,12 @@ def gather(study: Study, options: SweepOptions) -> Matrix:
     return matrix
 
 
-def _opened(dataset: str, workspace: Workspace, matrix: Matrix) -> tuple[DatasetIndex, Ladder]:
+def _opened(dataset: str, workspace: Workspace, matrix: Matrix,
+            default_only: bool) -> tuple[DatasetIndex, Ladder]:
     if dataset not in matrix.indexes:
         matrix.indexes[dataset] = datasets.load(dataset, workspace.data)
     index = matrix.indexes[dataset]
-    ladder = ladders.load(workspace, dataset, index)
+    ladder = ladders.load(workspace, dataset, index, default_only)
     matrix.ladders[index.name] = ladder
     return index, ladder
 

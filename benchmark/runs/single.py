@@ -27,7 +27,7 @@ def run(method: str, dataset: str, split: int | str = "default", *, seed: int = 
 
     Args:
         method: as in `oodml methods`, or one that was registered in this process.
-        dataset: as in `oodml datasets`; its ladder must be there.
+        dataset: as in `oodml datasets`; for a rung its ladder must be there.
         split: number of a rung, or `default`.
         seed: of the run.
         protocol: how to train; by default the dataset's own.

@@ -110,7 +110,7 @@ def _searches(study: Study, tuned: TuneOptions, options: SweepOptions, echo: Ech
         overrides = Overrides.of(part.set)
         for dataset in part.datasets:
             index = datasets.load(dataset, options.workspace.data)
-            ladder = ladders.load(options.workspace, dataset, index)
+            ladder = ladders.load(options.workspace, dataset, index, default_only=part.splits == "default")
             content = run_contents(index, options.workspace)
             name = part.protocol or datasets.get(dataset).protocol
             ids = rungs(part.splits, ladder)

@@ -99,7 +99,7 @@ def evaluate_ladder(workspace: Workspace, *, embeddings: str, dataset: str, spli
         raise UserError("several seeds need a file each: write {seed} where its number stands, as in mine-{seed}.npy")
     device = ladders.best_device(device)
     index = datasets.load(dataset, workspace.data)
-    ladder = ladders.load(workspace, dataset, index)
+    ladder = ladders.load(workspace, dataset, index, default_only=split == "default")
     rungs = ladder.splits if split == "all" else (ladders.rung(ladder, split),)
     told_facts = {"card": told} if told else {}
     scored = []

@@ -97,7 +97,7 @@ def export(workspace: Workspace, dataset: str, split: str | None, form: str, hol
     from splits.export import export as lines
 
     index = datasets.load(dataset, workspace.data)
-    ladder = ladders.load(workspace, dataset, index)
+    ladder = ladders.load(workspace, dataset, index, default_only=split == "default")
     folder = out or workspace.splits
     folder.mkdir(parents=True, exist_ok=True)
     for rung in ladder.splits if split is None else [ladders.rung(ladder, split)]:
