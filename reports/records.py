@@ -292,7 +292,7 @@ def collect(folder: Path | str | Iterable[Path | str]) -> pd.DataFrame:
     part of a union, `structure:test:pi_intra` of the embedding, `cost:seconds` of the run. A damaged record is
     warned of by name and stands in `failures`.
     """
-    frame, lost = scan(folder)
+    frame, lost = scan(_present([folder] if isinstance(folder, (str, Path)) else folder))
     for cause in lost.loc[lost["state"] == "damaged", "cause"]:
         warnings.warn(cause, stacklevel=2)
     return frame
@@ -307,12 +307,18 @@ PUBLISHED = Path(__file__).parent / "data" / "records" / "glyphs"
 HOW = f"`oodml run` makes some, and `oodml report --records {PUBLISHED}` shows the published ones"
 
 
-def scan_checked(folder: Iterable[Path | str], datasets: list[str] | None = None) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """What `scan` finds, of some datasets only if asked; a ReportError where no finished run is among it."""
-    folders = [Path(path) for path in folder]
-    for path in folders:
+def _present(folders: Iterable[Path | str]) -> list[Path]:
+    """The folders themselves; a ReportError where one is not there, as where its name was mistyped."""
+    paths = [Path(folder) for folder in folders]
+    for path in paths:
         if not path.is_dir():
             raise ReportError(f"there is no folder {path}; give one with records of runs ({HOW})")
+    return paths
+
+
+def scan_checked(folder: Iterable[Path | str], datasets: list[str] | None = None) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """What `scan` finds, of some datasets only if asked; a ReportError where no finished run is among it."""
+    folders = _present(folder)
     frame, lost = scan(folders)
     where = ", ".join(str(path) for path in folders)
     if datasets:

@@ -15,6 +15,7 @@ from PIL import Image, ImageOps
 
 from benchmark import cli, datasets
 from benchmark.data import decoding, ladders, store
+from benchmark.datasets.folder import own_name
 from benchmark.datasets.union import unite_indexes
 from benchmark.runs import worker
 from benchmark.runs.job import SweepOptions
@@ -77,6 +78,20 @@ def test_own_names_never_hide_a_built_in_dataset(tmp_path):
     for name in "ab":
         layouts.picture(tmp_path / "cub" / name / "1.jpg", name)
     assert datasets.load(f"folder:{tmp_path / 'cub'}", tmp_path).name == "own-cub"
+
+
+@pytest.mark.parametrize(("folder", "name"), [("鳥", "鳥"), ("Vo\u0308gel ☃ 2", "V\u00f6gel-2"), ("con", "own-con"),
+                                              ("☃", "own")])
+def test_a_dataset_keeps_letters_of_any_script_and_is_never_a_device(folder: str, name: str) -> None:
+    """Else the datasets of all who write otherwise than in Latin letters would be called alike."""
+    assert own_name(Path(folder)) == name
+
+
+@pytest.mark.parametrize("mark", [";", "\t"])
+def test_a_list_may_be_written_as_spreadsheets_do(mark: str, tmp_path: Path) -> None:
+    lines = ["path,label", "a.jpg,x", "b.jpg,x", "c.jpg,y", "d.jpg,y"]
+    path = layouts.snap("\n".join(lines).replace(",", mark), tmp_path / "list.csv")
+    assert datasets.load(f"csv:{path}", tmp_path).classes == ("x", "y")
 
 
 def test_a_list_with_all_columns(tmp_path):

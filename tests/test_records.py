@@ -87,6 +87,8 @@ def test_an_empty_folder_has_the_columns_too(tmp_path: Path) -> None:
         records.scan_checked([tmp_path])
     with pytest.raises(ReportError, match="no folder"):
         records.scan_checked([tmp_path / "none"])
+    with pytest.raises(ReportError, match="there is no folder"):
+        records.collect(tmp_path / "mistyped")
 
 
 def test_failed_and_damaged_runs_are_told_not_dropped(tmp_path: Path) -> None:

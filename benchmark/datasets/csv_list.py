@@ -84,7 +84,10 @@ def _lines(path: Path) -> list[tuple[int, dict[str, str]]]:
 
 
 def _entries(path: Path) -> list[tuple[int, dict[str, str]]]:
-    reader = csv.DictReader(io.StringIO(text(path, "csv:"), newline=""), skipinitialspace=True, restval="")
+    written = text(path, "csv:")
+    head = written.partition("\n")[0]
+    between = next((mark for mark in ";\t" if mark in head and "," not in head), ",")  # as spreadsheets write lists
+    reader = csv.DictReader(io.StringIO(written, newline=""), skipinitialspace=True, restval="", delimiter=between)
     columns = [column.strip() for column in reader.fieldnames or ()]
     mistyped = next((column for column in columns if column not in COLUMNS and difflib.get_close_matches(
         column.lower(), [name for name in COLUMNS if name not in columns], cutoff=0.75)), None)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import posixpath
 import re
+import unicodedata
 from dataclasses import replace
 from pathlib import Path
 
 from benchmark.datasets import Dataset, DatasetIndex, known_split, names
 from benchmark.datasets.reading import SUFFIXES, NotThere, class_folders, images_under, make_index, subfolders
 from benchmark.utils.errors import UserError
+from reports.storage.paths import is_plain
 
 TRAIN, HELD_OUT = ("train", "training"), ("test", "testing", "val", "valid", "validation")
 COMMON = frozenset({"all", "annotations", "data", "dataset", "files", "images", "image", "img", "imgs", "index", "jpg",
@@ -21,13 +23,14 @@ COMMON = frozenset({"all", "annotations", "data", "dataset", "files", "images", 
 def own_name(path: Path) -> str:
     """The name of a user's own dataset, fit for a directory and never that of a built-in one.
 
-    >>> own_name(Path("My birds (2024)")), own_name(Path("cub")), own_name(Path("/birds/images"))
-    ('My-birds-2024', 'own-cub', 'birds-images')
+    >>> own_name(Path("My birds (2024)")), own_name(Path("cub")), own_name(Path("/birds/images")), own_name(Path("鳥"))
+    ('My-birds-2024', 'own-cub', 'birds-images', '鳥')
     """
     around = path.absolute().parent.name
     text = f"{around}-{path.name}" if path.name.lower() in COMMON and around else path.name
-    slug = re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-") or "own"
-    return f"own-{slug}" if slug.lower() in names() else slug
+    # composed, as a Mac writes an accent as a character of its own
+    slug = re.sub(r"[^\w-]+", "-", unicodedata.normalize("NFC", text)).strip("-") or "own"
+    return f"own-{slug}" if slug.lower() in names() or not is_plain(slug) else slug
 
 
 def read(data: Path, rest: str) -> DatasetIndex:
