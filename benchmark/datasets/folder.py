@@ -12,7 +12,6 @@ from pathlib import Path
 from benchmark.datasets import Dataset, DatasetIndex, known_split, names
 from benchmark.datasets.reading import SUFFIXES, NotThere, class_folders, images_under, make_index, subfolders
 from benchmark.utils.errors import UserError
-from reports.storage.paths import is_plain
 
 TRAIN, HELD_OUT = ("train", "training"), ("test", "testing", "val", "valid", "validation")
 COMMON = frozenset({"all", "annotations", "data", "dataset", "files", "images", "image", "img", "imgs", "index", "jpg",
@@ -26,6 +25,8 @@ def own_name(path: Path) -> str:
     >>> own_name(Path("My birds (2024)")), own_name(Path("cub")), own_name(Path("/birds/images")), own_name(Path("鳥"))
     ('My-birds-2024', 'own-cub', 'birds-images', '鳥')
     """
+    from reports.storage.paths import is_plain
+
     around = path.absolute().parent.name
     text = f"{around}-{path.name}" if path.name.lower() in COMMON and around else path.name
     # composed, as a Mac writes an accent as a character of its own
