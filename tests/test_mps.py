@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -51,20 +52,31 @@ def test_where_it_may_not_start_runs_go_on_without(calls: Path, caplog: pytest.L
     assert len(calls.read_text().splitlines()) == 1
 
 
+def watched(sharing: gpus.Sharing, rate: Callable[[int], float], memory: float, seconds: float = 60.0) -> gpus.Sharing:
+    """After so long of reports twice a second from every run, each at `rate(runs)` images a second."""
+    for tick in range(round(2 * seconds)):
+        for slot in range(sharing.gpus * sharing.allowed):
+            sharing.note(slot, {"images": rate(sharing.allowed) / 2, "memory": memory}, tick / 2)
+    return sharing
+
+
 def test_runs_are_let_in_while_all_of_them_get_faster() -> None:
     """A GPU that does at most 3,000 images a second, shared alike, where one run alone reaches 800."""
-    sharing = gpus.Sharing(gpus=2, memory=80e9)
-    for _ in range(40):
-        for slot in range(2 * sharing.allowed):
-            sharing.note(slot, {"images_per_second": min(800.0, 3000 / sharing.allowed), "memory": 1e9})
+    sharing = watched(gpus.Sharing(gpus=2, memory=80e9), lambda runs: min(800.0, 3000 / runs), 1e9)
     assert (sharing.allowed, sharing.settled) == (4, True)
-    small = gpus.Sharing(gpus=1, memory=16e9)
-    for _ in range(40):
-        for slot in range(small.allowed):
-            small.note(slot, {"images_per_second": 800.0, "memory": 3e9})
+    small = watched(gpus.Sharing(gpus=1, memory=16e9), lambda runs: 800.0, 3e9)
     assert small.allowed == 2, "four of them would need 16 GB"
-    alone = gpus.Sharing(gpus=1, memory=80e9)
-    for _ in range(40):
-        for slot in range(alone.allowed):
-            alone.note(slot, {"images_per_second": 7000 / alone.allowed, "memory": 3e9})
-    assert (alone.allowed, alone.settled) == (1, True)
+    full = watched(gpus.Sharing(gpus=1, memory=80e9), lambda runs: 7000 / runs, 3e9)
+    assert (full.allowed, full.settled) == (2, True)
+
+
+def test_runs_of_a_few_seconds_count_though_none_lasts_long() -> None:
+    """Each reports for two seconds, then three pass until the next run of its worker begins to train."""
+    sharing = gpus.Sharing(gpus=1, memory=80e9)
+    for tick in range(240):
+        for slot in range(sharing.allowed):
+            if tick % 10 < 5:
+                sharing.note(slot, {"images": 500.0, "memory": 1e9}, tick / 2)
+            elif tick % 10 == 5:
+                sharing.ended(slot)
+    assert (sharing.allowed, sharing.settled) == (8, True)

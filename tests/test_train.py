@@ -148,6 +148,10 @@ def test_the_log_and_the_progress(fit: Any, monkeypatch: pytest.MonkeyPatch) -> 
         assert line["images_per_second"] > 0
     # between epochs the number of whole ones is told, so that a progress bar can count
     assert [event["epoch"] for event in done.events] == [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3]
+    # and with each report the images since: of a run whose epochs are shorter than EVERY too
+    assert sum(event.get("images", 0) for event in done.events) == done.history.images
+    monkeypatch.setattr(meter, "EVERY", 50)
+    assert [event["images"] for event in fit(folder="short").events[1:]] == [24, 24, 24]
     means = [np.mean([line["loss"] for line in of(done.log, "steps")[3 * e:3 * e + 3]]) for e in range(3)]
     assert means == pytest.approx([entry["loss"] for entry in done.history.epochs], rel=1e-4)
 

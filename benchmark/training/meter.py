@@ -68,7 +68,12 @@ class Meter:
         entry = {"epoch": self.epoch - 1, "step": self.first + steps, "loss": loss, "lr": lr, "images_per_second": rate,
                  "memory": peak_memory(self.device)}
         write_line(self.folder, {"event": "steps", **entry})
-        self.report(entry)
+        self.report({**entry, "images": images - earlier})
+
+    @property
+    def unreported(self) -> int:
+        """Images of the epoch that no report has told of."""
+        return self.images - self._before[1]
 
     def left(self, steps: int) -> float:
         """Seconds to the end of an epoch of so many steps, at the speed so far."""

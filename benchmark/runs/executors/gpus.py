@@ -14,8 +14,8 @@ MOST = 8
 """Runs at a time on one GPU."""
 GAIN = 1.1
 """How much faster all runs together must become for twice as many to be worth their memory and their later ends."""
-LOOKS = 2
-"""Reports of its speed that a run must give before it counts: its first steps are slow."""
+SECONDS = 3.0
+"""Of training that a worker must have reported before its speed counts."""
 ROOM = 0.9
 """Share of a GPU's memory that runs may take; a process needs more than the tensors that it reports."""
 PROCESS = 1e9
@@ -61,25 +61,32 @@ def group(device: str, size: int) -> tuple[str, ...]:
 class Sharing:
     """Watches the speed and memory of the runs on the GPUs, and says how many each GPU may have at a time.
 
-    >>> sharing = Sharing(gpus=1, memory=100e9)
-    >>> for total in (1000, 1800, 1900):
-    ...     for slot in range(sharing.allowed):
-    ...         for _ in range(LOOKS):
-    ...             sharing.note(slot, {"images_per_second": total / sharing.allowed, "memory": 2e9})
+    A run counts by the images that it trains on between two of its reports, evaluation included; what it needs before
+    its first one, such as compiling, comes once and does not count.
+
+    >>> sharing, now = Sharing(gpus=1, memory=100e9), 0.0
+    >>> for total in (1800, 2900, 3000):
+    ...     for now in (now, now + SECONDS):
+    ...         for slot in range(sharing.allowed):
+    ...             sharing.note(slot, {"images": total / sharing.allowed * SECONDS, "memory": 2e9}, now)
     ...     sharing.allowed
-    2
     4
-    2
+    8
+    4
     """
 
     gpus: int
     memory: float
     """Bytes that one of them has."""
-    allowed: int = 1
+    allowed: int = 2
+    """Two from the start: the one trains while the other is evaluated or begins."""
     settled: bool = False
     _best: float = 0.0
     _largest: float = 0.0
-    _seen: dict[int, list[float]] = field(default_factory=dict)
+    _reported: dict[int, float] = field(default_factory=dict)
+    """When the run of a worker last reported."""
+    _seen: dict[int, tuple[float, float]] = field(default_factory=dict)
+    """Images and seconds of each worker since the last decision."""
 
     @classmethod
     def of(cls, devices: list[str]) -> Sharing:
@@ -89,18 +96,22 @@ class Sharing:
         gpus = sorted(set(devices))
         return cls(len(gpus), min(torch.cuda.get_device_properties(gpu).total_memory for gpu in gpus))
 
-    def note(self, slot: int, event: dict[str, Any]) -> None:
-        """What the run of a worker reports on its way."""
-        if self.settled or "images_per_second" not in event:
+    def note(self, slot: int, event: dict[str, Any], now: float) -> None:
+        """What the run of a worker reports on its way, at so many seconds of a clock."""
+        if self.settled or "images" not in event:
             return
-        self._largest = max(self._largest, float(event.get("memory", 0)))
-        self._seen.setdefault(slot, []).append(float(event["images_per_second"]))
-        if sum(len(rates) >= LOOKS for rates in self._seen.values()) >= self.allowed * self.gpus:
-            self._decide(sum(rates[-1] for rates in self._seen.values()))
+        self._largest = max(self._largest, float(event["memory"]))
+        if slot in self._reported:
+            images, seconds = self._seen.get(slot, (0.0, 0.0))
+            self._seen[slot] = images + event["images"], seconds + now - self._reported[slot]
+        self._reported[slot] = now
+        enough = {slot: images / seconds for slot, (images, seconds) in self._seen.items() if seconds >= SECONDS}
+        if len(enough) >= self.allowed * self.gpus:
+            self._decide(sum(enough.values()))
 
     def ended(self, slot: int) -> None:
-        """The worker's run is over: its speed no longer counts."""
-        self._seen.pop(slot, None)
+        """The worker's run is over: the time until the next one reports is not that of training."""
+        self._reported.pop(slot, None)
 
     def _decide(self, total: float) -> None:
         self._seen.clear()

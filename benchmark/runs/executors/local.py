@@ -198,7 +198,7 @@ class WorkerPool:
         if kind == "epoch":
             self.progress.epoch(key, content)
             if self.sharing is not None:
-                self.sharing.note(slot, content)
+                self.sharing.note(slot, content, time.monotonic())
             return
         if self.sharing is not None:
             self.sharing.ended(slot)
