@@ -12,7 +12,7 @@ import pandas as pd
 from reports import ReportError
 from reports.board import Board
 from reports.records import metrics, selected_level
-from reports.selection import BASELINES, ROW, is_union, on_ladder, overrides_text, typed, usual
+from reports.selection import BASELINES, ROW, evaluated_as, is_union, on_ladder, overrides_text, typed, usual
 
 
 def ags(fids: Sequence[float], scores: Sequence[float]) -> float:
@@ -130,12 +130,12 @@ def _ags_rows(frame: pd.DataFrame, metric: str) -> Iterator[tuple[Any, str, int,
     seeds = ags_per_seed(frame, metric)
     needed = {str(protocol): sorted(set(names)) for protocol, names in seeds.groupby("protocol")["dataset"]}
     rungs = dict(zip(seeds["dataset"], seeds["rungs"]))
-    held = held_against(seeds)
+    boards = boards_of(on_ladder(_having(frame, metric), [name for name in (*ROW, *_TYPES) if name in frame]))
     of_rows: dict[tuple[Any, ...], dict[tuple[str, int], tuple[float, int]]] = {}
     for dataset, *row, seed, value, covered, _ in seeds.itertuples(index=False, name=None):
         of_rows.setdefault(tuple(row), {})[dataset, seed] = value, covered
     for key, known in sorted(of_rows.items()):
-        board = held if held and key[3] == "submitted" else str(key[1])
+        board = boards[key]
         datasets, own = needed[board], sorted({seed for _, seed in known})
         cells = [[known.get((dataset, seed), (math.nan, 0)) for seed in own] for dataset in datasets]
         means, scores, reached = [], [], 0
@@ -151,10 +151,29 @@ def _ags_rows(frame: pd.DataFrame, metric: str) -> Iterator[tuple[Any, str, int,
         yield key, board, reached, whole, scores
 
 
-def held_against(rows: pd.DataFrame) -> str:
-    """The protocol whose rows submitted ones are ranked with, the one with the most rows; empty where none was run."""
-    run = rows.loc[rows["source"] == "run", ROW].drop_duplicates()
-    return str(run["protocol"].value_counts().sort_index(kind="stable").idxmax()) if len(run) else ""
+_TYPES = ("family", "base_method", "baseline")
+
+
+def boards_of(rows: pd.DataFrame) -> dict[tuple[str, ...], str]:
+    """The board of each row, by ROW: it is called by a protocol, among whose rows a row is ranked.
+
+    What was submitted stands with the protocol that has the most rows. A network that is not trained, and whose own
+    protocol trains nothing here, stands with one that evaluates alike: of several with that of the most trained rows.
+    """
+    rows = typed(rows).drop_duplicates(ROW)
+    run, baseline = rows["source"] == "run", rows["baseline"].astype(bool)
+    most = rows.loc[run, "protocol"].value_counts().sort_index(kind="stable")
+    trained = rows.loc[run & ~baseline, "protocol"].value_counts().sort_index(kind="stable")
+    boards = {}
+    for row, untrained in zip(rows[ROW].itertuples(index=False, name=None), baseline):
+        key = tuple(map(str, row))
+        alike = [name for name in trained.index if evaluated_as(name) == evaluated_as(key[1])]
+        if key[3] == "submitted" and len(most):
+            boards[key] = str(most.idxmax())
+        else:
+            alone = untrained and key[1] not in trained.index and alike
+            boards[key] = max(alike, key=lambda name: trained[name]) if alone else str(key[1])
+    return boards
 
 
 def union_board(frame: pd.DataFrame, metric: str = "recall@1") -> Board:
@@ -173,10 +192,10 @@ def union_board(frame: pd.DataFrame, metric: str = "recall@1") -> Board:
         parts = dict.fromkeys(name for members in of_dataset["members"] for name in members)
         columns = [f"domain:{part}:{metric}" for part in parts]
         of_dataset = of_dataset.reindex(columns=list(dict.fromkeys([*of_dataset.columns, *columns])))
-        facts, held = facts_of_rows(of_dataset), held_against(of_dataset)
+        facts, boards = facts_of_rows(of_dataset), boards_of(of_dataset)
         for key, group in of_dataset.groupby(ROW, sort=True):
             number, row = len(rows), {"dataset": dataset} | facts[key]
-            row["board"] = held if held and key[3] == "submitted" else key[1]
+            row["board"] = boards[tuple(map(str, key))]
             row["parameters"] = float(group["trainable_parameters"].astype(float).max())
             values = group[columns]
             shown = {part: spread(values[column]) for part, column in zip(parts, columns)}

@@ -194,6 +194,21 @@ def typed(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(base_method=frame["method"], baseline=baseline, family=family)
 
 
+SEEN = ("augmentation", "resize", "size")
+"""Keys of a protocol that say what a network sees of an image when it is evaluated."""
+
+
+def evaluated_as(protocol: str) -> str:
+    """A protocol's name with those of its settings alone that the score of an untrained network depends on.
+
+    >>> evaluated_as("oodml[epochs=40,resize=288]"), evaluated_as("oodml[epochs=40]")
+    ('oodml[resize=288]', 'oodml')
+    """
+    name, _, settings = protocol.rstrip("]").partition("[")
+    told = (setting.split("=", 1) for setting in settings.split(",") if "=" in setting)
+    return with_setting(name, {key: value for key, value in told if key in SEEN})
+
+
 def labels(frame: pd.DataFrame) -> dict[tuple[str, ...], str]:
     """One name for each row: the method, with protocol, backbone and source where they vary among its rows.
 

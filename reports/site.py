@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 
 from reports import ReportError, packing
-from reports.analysis import standings, views
+from reports.analysis import paper_tables, standings, views
 from reports.analysis.progress import StudyProgress
 from reports.analysis.results import Results
 from reports.analysis.tuning import Search
@@ -56,10 +56,10 @@ def build(results: Results, failures: pd.DataFrame, out: Path, splits: Path | No
              for label, runs in site.runs.groupby("label", sort=True)]
     _make(site, work)
     site.finish()
-    first = next(iter(results.laddered), "")
+    known = sorted([*results.laddered, *results.without_ladder], key=lambda name: not paper_tables.reported(name))
     site.files["assets/preview.png"] = preview("How well does a learned metric hold up\nas the test data drift away?", (
-        f"oodml · {site.facts['runs']:,} runs · {', '.join(results.laddered + results.unions)}"),
-        site.cells(first, site.metrics[0]) if first else pd.DataFrame(), site.look, site.metrics[0])
+        f"oodml · {site.facts['runs']:,} runs · {', '.join(known + results.unions)}"),
+        site.cells(known[0], site.metrics[0]) if known else pd.DataFrame(), site.look, site.metrics[0])
     for asset in resources.files("reports.html").joinpath("static").iterdir():
         site.files[f"assets/{asset.name}"] = asset.read_text(encoding="utf-8")
     return _write(site.files, Path(out))

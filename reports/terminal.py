@@ -20,7 +20,7 @@ def summary(results: Results, lost: pd.DataFrame, metric: str = "recall@1",
     blocks = []
     for protocol in results.protocols:
         board = results.ags(metric, protocol)
-        if len(board):
+        if protocol in results.laddering(metric):
             title = (f"AGS of {metric} along the ladder, protocol {protocol} (percent, higher is better)"
                      f"{tables.differing(board)}")
             blocks.append(f"{title}\n\n{formats.to_text(tables.ags_table(board, metric))}")
@@ -30,8 +30,9 @@ def summary(results: Results, lost: pd.DataFrame, metric: str = "recall@1",
                 title = (f"{metric} on {dataset}, protocol {protocol}, ranked by the harmonic mean (percent)"
                          f"{tables.differing(part)}")
                 blocks.append(f"{title}\n\n{formats.to_text(tables.without_parts(tables.union_table(part, metric)))}")
-    for dataset in results.without_ladder:
-        table = views.heat_table(results, dataset, metric, trained=True)
+    beside = [dataset for dataset in results.laddered if views.beside_ladder(results, dataset, metric)]
+    for dataset in (*results.without_ladder, *beside):
+        table = views.heat_table(results, dataset, metric, trained=True, default=dataset in beside)
         blocks.append(f"{table.caption} (percent)\n\n{formats.to_text(table)}")
     lines = [*results.notes]
     for study in studies:

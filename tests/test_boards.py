@@ -14,7 +14,7 @@ import pytest
 import methods
 from benchmark.config import overrides, plan, protocol
 from reports import exports, records, selection, site, terminal
-from reports.analysis import views
+from reports.analysis import standings, views
 from reports.analysis.results import Results
 from reports.board import Board
 from reports.html import pages
@@ -260,3 +260,55 @@ def _ladder(folder: Path) -> Path:
     for split, _ in LADDERS["cars"]:
         records.write(folder / str(split), make_record("cars", split, "margin", 0, 0.5))
     return folder
+
+
+@pytest.fixture(scope="module")
+def partly(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """A ladder of cars that two methods of short runs have whole, two its default split alone, one of shorter runs too;
+    the frozen network was run by the protocol as it is."""
+    folder, short = tmp_path_factory.mktemp("partly"), {"name": "demo", "batch": 112, "lr": 0.001}
+    network = {"name": "conv4", "weights": None}
+
+    def write(method: str, split: int, score: float, epochs: int) -> None:
+        made = make_record("cars", split, method, 0, score, protocol=short | {"epochs": epochs}, backbone=network)
+        made["provenance"]["overrides"] = {} if epochs == 3 else {"epochs": [3, epochs]}
+        records.write(folder / f"{method}-{split}-{epochs}", made | {"identity": f"{method}{split}{epochs}" * 4})
+
+    for split, _ in LADDERS["cars"]:
+        write("frozen", split, 0.3, 3)
+        write("margin", split, 0.8 - split / 50, 2)
+        write("s2sd", split, 0.7 - split / 50, 2)
+    for method, score, epochs in (("arcface", 0.9, 2), ("diva", 0.5, 2), ("circle", 0.6, 1)):
+        write(method, 1, score, epochs)
+    return Results(records.collect(folder), with_published=False)
+
+
+def test_a_frozen_network_stands_with_the_methods_that_train_it(partly: Results) -> None:
+    assert set(partly.protocols) == {"demo", "demo[epochs=1]", "demo[epochs=2]"}
+    assert partly.laddering("recall@1") == ["demo[epochs=2]"]
+    board = partly.ags("recall@1", "demo[epochs=2]").wide().set_index("method")
+    assert board["rank"].dropna().to_dict() == {"margin": 1, "s2sd": 2}
+    assert board.loc["margin", "mean:gain"] == pytest.approx(board.loc["margin", "mean"] - 0.3)
+    assert not len(partly.ags("recall@1", "demo")), "a board of baselines alone"
+    assert set(views.rung_board(partly, "cars", "recall@1").rows["board"]) == {"demo[epochs=1]", "demo[epochs=2]"}
+
+
+def test_methods_on_the_default_split_of_a_ladder_that_others_have_whole_are_ranked_on_it(partly: Results) -> None:
+    assert views.beside_ladder(partly, "cars", "recall@1")
+    table = views.heat_table(partly, "cars", "recall@1", trained=True, default=True)
+    ranks = table.frame.set_index(["ranking", "method"])["rank"].dropna()
+    assert ranks.to_dict() == {("conv4, protocol demo[epochs=2]", "arcface"): 1,
+                               ("conv4, protocol demo[epochs=2]", "margin"): 2,
+                               ("conv4, protocol demo[epochs=2]", "s2sd"): 3,
+                               ("conv4, protocol demo[epochs=2]", "diva"): 4,
+                               ("conv4, protocol demo[epochs=1]", "circle"): 1}
+    assert table.frame["ranking"].nunique() == 2, "the frozen network heads no group of its own"
+    made = some_pages(partly, pages.home)["index.html"]
+    assert "All 2 methods lose accuracy" in made
+    assert "Without training the same network has 30.0 and 30.0 %" in made
+    assert "5 methods (2 at 8 distances), 1 seed" in made
+    assert made.index('id="ladder-1"') < made.index('id="default-cars"')
+    assert '"home-cars-default-recall-1"' in made
+    known = standings.of(partly)
+    (line,) = standings.headline(known, partly.labels["arcface", "demo[epochs=2]", "conv4", "run"])
+    assert (line["kind"], line["score"], line["rank"], line["of"]) == ("split", 0.9, 1, 4)

@@ -92,11 +92,12 @@ def test_what_is_not_the_papers_dataset_or_ladder_has_no_rows_of_papers(tmp_path
     assert Results(frame).unlike_papers == {}
     small = Results(frame.assign(train_images=32, test_images=32))
     assert set(small.ags("recall@1", "demo").rows["source"]) == {"run"}
-    assert any("cars has 64 images here and 16,185 there" in note for note in small.notes)
+    assert any("cars has 64 images here and 16,185 in the papers" in note for note in small.notes)
     assert cards.paper_says(small.runs, small.runs.iloc[0].to_dict(), "x") is None
     short = Results(frame.assign(ladder=[rungs[:5] for rungs in frame["ladder"]]))
     assert short.unlike_papers == {
-        "cars": "the ladder of cars has 5 rungs at distances from 8.6 to 63.3 here and 8 from 8.6 to 123.0 there"}
+        "cars": "the ladder of cars has 5 rungs at distances from 8.6 to 63.3 here and 8 from 8.6 to 123.0 in the "
+                "papers"}
     longer = [[rung, 2 * frd] for rung, frd in frame["ladder"].iloc[0]]
     assert set(Results(frame.assign(ladder=[longer] * len(frame))).unlike_papers) == {"cars"}
     table = cards.paper_says(short.runs, short.runs.iloc[0].to_dict(), "x")

@@ -97,7 +97,7 @@ def test_a_bar_is_named_or_there_is_none(frame: pd.DataFrame) -> None:
     assert "ddof = 1" in tables.ags_table(aggregate.ags_board(frame)).note
     single = tables.ags_table(aggregate.ags_board(frame[frame["seed"] == 0]))
     assert "±" not in formats.to_text(single)
-    assert single.note == "Single seeds: no bars."
+    assert single.note == "One seed each, so no deviations."
 
 
 def test_terminal_summary_names_every_method_and_rank(results: Results) -> None:
@@ -182,7 +182,7 @@ def test_rows_on_the_default_split_alone_are_ranked_by_it(tmp_path: Path) -> Non
     table = views.heat_table(Results(records.collect(tmp_path / "runs")), "cars", "recall@1")
     assert table.frame["method"].tolist()[:3] == ["s2sd", "arcface", "margin"]
     assert table.frame["rank"].tolist()[:3] == [1, 2, 3]
-    assert "No trained row has a whole ladder: ranked by the score on split 1" in table.note
+    assert "No method has the whole ladder yet: ranked by the score on the default split at" in table.note
 
 
 def test_where_the_best_epoch_is_notably_better_a_column_says_so(tmp_path: Path) -> None:

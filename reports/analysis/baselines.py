@@ -11,10 +11,7 @@ import pandas as pd
 
 from reports.aggregate import mean_ags
 from reports.board import Board
-from reports.selection import ROW, on_ladder, with_setting
-
-SEEN = ("augmentation", "resize", "size")
-"""Keys of a protocol that say what a network sees of an image when it is evaluated."""
+from reports.selection import ROW, evaluated_as, on_ladder
 
 
 def with_costs(board: Board, frame: pd.DataFrame, metric: str = "recall@1") -> Board:
@@ -103,7 +100,7 @@ def frozen_score(rows: pd.DataFrame, value: str, by: list[str]) -> np.ndarray:
     A backbone that the protocol runs no frozen network of is held against the protocol's best frozen one. Settings
     that change the training alone change nothing in a network that is not trained.
     """
-    rows = rows.assign(protocol=rows["protocol"].map(_for_frozen))
+    rows = rows.assign(protocol=rows["protocol"].map(evaluated_as))
     frozen = rows[rows["base_method"] == "frozen"]
     own: dict[Any, float] = {}  # dictionaries: merging tables of a few rows takes a hundred times as long
     best: dict[Any, float] = {}
@@ -114,17 +111,6 @@ def frozen_score(rows: pd.DataFrame, value: str, by: list[str]) -> np.ndarray:
     keys = zip(rows["protocol"], rows["backbone"], *(rows[name] for name in by))
     return np.array([own.get((backbone, *key), np.nan) if (protocol, backbone) in there else
                      best.get(tuple(key), np.nan) for protocol, backbone, *key in keys], dtype=float)
-
-
-def _for_frozen(protocol: str) -> str:
-    """A protocol's name with those of its settings alone that a frozen network's score depends on.
-
-    >>> _for_frozen("oodml[epochs=40,resize=288]"), _for_frozen("oodml[epochs=40]")
-    ('oodml[resize=288]', 'oodml')
-    """
-    name, _, settings = protocol.rstrip("]").partition("[")
-    told = (setting.split("=", 1) for setting in settings.split(",") if "=" in setting)
-    return with_setting(name, {key: value for key, value in told if key in SEEN})
 
 
 def gain_over_frozen(cells: pd.DataFrame) -> pd.DataFrame:

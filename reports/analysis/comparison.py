@@ -85,15 +85,15 @@ def _hundredths(half: float) -> int | None:
     return None if np.isnan(half) else round(10_000 * float(half))
 
 
-def outcome(difference: float, half: float | None) -> int:
-    """1 for a win, -1 for a loss, 0 for a difference within its interval; without an interval the sign decides.
+def outcome(difference: float, half: float | None) -> int | None:
+    """1 for a win, -1 for a loss, 0 for a difference within its interval; None without one, which nobody has tested.
 
     >>> outcome(0.02, 0.01), outcome(0.005, 0.01), outcome(-0.02, None)
-    (1, 0, -1)
+    (1, 0, None)
     """
-    if half is not None and abs(difference) <= half:
-        return 0
-    return int(np.sign(difference))
+    if half is None:
+        return None
+    return 0 if abs(difference) <= half else int(np.sign(difference))
 
 
 def versus(found: list[dict[str, Any]], labels: list[str], shown: int = 20) -> Table:
@@ -102,17 +102,19 @@ def versus(found: list[dict[str, Any]], labels: list[str], shown: int = 20) -> T
     for i, a in enumerate(labels[:shown]):
         row: dict[str, Any] = {"label": a}
         for j in range(len(labels[:shown])):
-            counts = {1: 0, 0: 0, -1: 0}
+            counts: dict[int | None, int] = {1: 0, 0: 0, -1: 0, None: 0}
             for cell in found if i != j else ():
                 one, two = cell["scores"][i], cell["scores"][j]
                 if one is not None and two is not None:
                     counts[outcome(one - two, half_width(cell, i, j))] += 1
-            row[f"against{j}"] = f"{counts[1]}/{counts[0]}/{counts[-1]}" if any(counts.values()) else ""
+            row[f"against{j}"] = f"{counts[1]}/{counts[0]}/{counts[-1]}" if any(
+                counts[told] for told in (1, 0, -1)) else ""
         rows.append(row)
     columns = (Column("label", "Method"), *(Column(f"against{j}", b) for j, b in enumerate(labels[:shown])
                                             if any(row[f"against{j}"] for row in rows)))
     return Table("compare", "Wins / ties / losses of the row against the column", columns, pd.DataFrame(rows),
-                 "Over all splits that both have. A tie is a difference within its 95 % interval.")
+                 "Over all splits that both have. A tie is a difference within its 95 % interval; differences without "
+                 "one, where results of single queries are missing, are not counted.")
 
 
 def half_width(cell: Mapping[str, Any], i: int, j: int) -> float | None:

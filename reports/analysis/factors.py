@@ -113,7 +113,7 @@ def relative(results: Results, metric: str) -> list[Table]:
                 both = pd.concat([some.groupby(at)[metric].mean(), base], axis=1, keys=["now", "file"]).dropna()
                 scores = both.groupby("base_method").mean()
                 mean, std, n = aggregate.spread(scores["now"] / scores["file"] - 1)
-                if n:
+                if n and (key != "backbone" or n > 1):  # backbones have a page, and one method tells nothing of them
                     file = json.dumps(some["overrides"].iloc[0][key][0]).strip('"')
                     rows.setdefault(str(dataset), []).append({"key": key, "value": value, "file": file, "change": mean,
                                                               "change:std": std, "change:n": n, "methods": n})

@@ -18,6 +18,8 @@ COLUMNS = ["dataset", "metric", "what", "backbone", "protocol", "source", "score
            "pooling", "dim", "pretraining", "contamination", "images_per_second", "device", "pareto", "best", "gain"]
 
 
+DEFAULT = " on the default split"
+
 Scores = dict[tuple[str, ...], float]
 """By method, protocol, backbone and source."""
 
@@ -34,7 +36,8 @@ def pareto(scores: Sequence[float], costs: Sequence[float]) -> list[bool]:
 
 
 def collect(results: Results, metric: str) -> pd.DataFrame:
-    """One row a dataset and frozen backbone; see COLUMNS. `gain` is the best trained method's score less this one's.
+    """One row a dataset and frozen backbone; see COLUMNS. `gain` is the score of the best method that trains this
+    backbone, `best`, less this one's; both are missing where none does.
 
     The score is AGS where the ladder is whole, else the score on the default split, else the mean over its splits; of a
     dataset the same for all. Where no trained row has that score, the gain is that on the default split, and `best`
@@ -49,13 +52,13 @@ def collect(results: Results, metric: str) -> pd.DataFrame:
         what, scored = _scored(here, metric)
         compared, where = scored, ""
         if not _trained(scored):
-            compared, where = _usual(here, metric), " on the default split"
-        best = max(_trained(compared), key=lambda key: compared[key], default=None)
-        own = []
+            compared, where = _usual(here, metric), DEFAULT
+        trained, own = _trained(compared), []
         for key, group in frozen.groupby(["method", "protocol", "backbone", "source"], sort=True):
             score = scored.get(tuple(map(str, key)), float("nan"))
             if score != score:
                 continue
+            best = max((row for row in trained if row[2] == key[2]), key=lambda row: trained[row], default=None)
             newest = group.sort_values("date", na_position="first").iloc[-1]
             facts = newest["backbone_facts"] if isinstance(newest["backbone_facts"], dict) else {}
             seen, tested = list(facts.get("pretraining") or ()), [str(dataset), *(newest["members"] or ())]
@@ -140,17 +143,20 @@ def table(rows: pd.DataFrame, dataset: str) -> Table:
     here = here.sort_values("score", ascending=False, kind="stable").reset_index(drop=True)
     what, best = here["what"].iloc[0], here["best"].dropna()
     columns = [Column("backbone", "Network"), Column("score", what, "score"),
-               *([Column("gain", "Training adds", "gain", f"{best.iloc[0]}, the best trained row, less the frozen "
-                         "network")] if len(best) else []),
-               Column("contamination", "Seen before", "text", "images: images of this dataset are in its "
-                      "pretraining set; curated: that was gathered by likeness to this dataset; "
-                      "relatives: others of its kind are in it; web: it may be in it"),
+               *([Column("gain", "Training adds", "gain", "The best row that trains this network less the frozen one"
+                         + (", on the default split" if best.iloc[0].endswith(DEFAULT) else "")),
+                  Column("best", "Best trained")] if len(best) else []),
+               *([Column("contamination", "Seen before", "text", "images: images of this dataset are in its "
+                         "pretraining set; curated: that was gathered by likeness to this dataset; "
+                         "relatives: others of its kind are in it; web: it may be in it")]
+                 if here["contamination"].ne("").any() else []),
                Column("pareto", "Pareto", "text", "No other network has a better score at as few parameters, or at "
                       "such a speed on the same device"),
-               Column("parameters", "Parameters", "number", digits=-1), Column("dim", "Dim", "number", digits=0),
-               Column("resolution", "Pixels", "number", digits=0), Column("pooling", "Pooling"),
-               Column("images_per_second", "Images/s", "number", "The whole embedding pass, images from the disk", 0),
-               Column("pretraining", "Pretrained on"),
+               *(column for column in (
+                   Column("parameters", "Parameters", "number", digits=-1), Column("dim", "Dim", "number", digits=0),
+                   Column("resolution", "Pixels", "number", digits=0), Column("pooling", "Pooling"), Column(
+                       "images_per_second", "Images/s", "number", "The whole embedding pass, images from the disk", 0),
+                   Column("pretraining", "Pretrained on")) if here[column.key].replace("", None).notna().any()),
                *(Column(key, head) for key, head in (("protocol", "Protocol"), ("device", "Device"))
                  if here[key].nunique() > 1)]
     return Table(f"frozen-{dataset}", f"Frozen networks on {dataset}: {what}", tuple(columns), here, marked=True)

@@ -91,13 +91,13 @@ def differs(runs: pd.DataFrame, dataset: str, ladder: bool = True) -> str:
         return ""
     images = int((here["train_images"] + here["test_images"]).max())  # of some rungs classes are removed
     if images != sum(IMAGES[dataset]):
-        return f"{dataset} has {images:,} images here and {sum(IMAGES[dataset]):,} there"
+        return f"{dataset} has {images:,} images here and {sum(IMAGES[dataset]):,} in the papers"
     ours, theirs = max(here["ladder"], key=len), read("oodml_split_fid").query("dataset == @dataset")["fid"].tolist()
     known = [frd for _, frd in ours if frd is not None]
     if ladder and theirs and len(known) > 1 and (
             len(known) != len(theirs) or max(abs(a - b) for a, b in zip(sorted(known), theirs)) > ROUNDED):
         return (f"the ladder of {dataset} has {len(known)} rungs at distances from {min(known):.1f} to "
-                f"{max(known):.1f} here and {len(theirs)} from {theirs[0]} to {theirs[-1]} there")
+                f"{max(known):.1f} here and {len(theirs)} from {theirs[0]} to {theirs[-1]} in the papers")
     return ""
 
 
@@ -106,7 +106,7 @@ def union_differs(runs: pd.DataFrame) -> str:
     for parts in runs["parts"]:
         for name, count in (parts or {}).items():
             if name in IMAGES and count != IMAGES[name][0]:
-                return f"{name} has {count:,} training images here and {IMAGES[name][0]:,} there"
+                return f"{name} has {count:,} training images here and {IMAGES[name][0]:,} in the papers"
     return ""
 
 

@@ -99,4 +99,5 @@ def shown(study: StudyProgress, runs: pd.DataFrame) -> dict[str, Any] | None:
                Column("missing", "To come", "number", digits=0))
     table = Table(f"study-{study.name}", f"Runs of the study {study.name}", columns,
                   rows[[column.key for column in columns]], marked=False)
-    return {"study": study, "done": done, "runs": asked, "parts": parts.to_dict("records"), "table": table}
+    return {"study": study, "done": done, "runs": asked, "complete": done >= asked,
+            "parts": parts.to_dict("records"), "table": table}

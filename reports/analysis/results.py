@@ -60,7 +60,7 @@ class Results:
         reasons |= {name: paper_tables.union_differs(self.runs[self.runs["dataset"] == name]) for name in self.unions}
         self.unlike_papers = {name: reason for name, reason in reasons.items() if reason}
         if with_published:
-            self.notes += [f"{reason}: rows of papers are not on its boards, but among the published tables"
+            self.notes += [f"{reason}: rows of papers are not on its boards, but among the published tables."
                            for reason in self.unlike_papers.values()]
         self._kept: dict[Any, Any] = {}
 
@@ -105,10 +105,28 @@ class Results:
         return rows[~(rows["source"].eq("submitted") & rows.duplicated(ROW))].reset_index(drop=True)
 
     def of_protocol(self, protocol: str) -> pd.DataFrame:
-        """The runs of a board: those of a protocol, and what was submitted on the same datasets."""
-        own = self.runs["protocol"].eq(protocol) & (self._alone | (self.runs["source"] != "submitted"))
-        sent = (self.runs["source"] == "submitted") & ~self._alone
-        return self.runs[own | (sent & self.runs["dataset"].isin(self.runs.loc[own, "dataset"]))]
+        """The runs of a board: those of a protocol, and what was submitted on the same datasets.
+
+        Networks that are not trained stand where methods are: with every protocol that trains on their dataset and
+        evaluates alike, and with their own one only where there is none.
+        """
+        runs = self.runs
+        own = runs["protocol"].eq(protocol) & (self._alone | (runs["source"] != "submitted"))
+        sent = (runs["source"] == "submitted") & ~self._alone
+        alike = runs["protocol"].map(selection.evaluated_as).eq(selection.evaluated_as(protocol))
+        baseline = runs["baseline"].astype(bool) & (runs["source"] == "run")
+        trained = alike & ~runs["baseline"].astype(bool) & (runs["source"] == "run")
+        here = runs["dataset"].isin(runs.loc[own & trained, "dataset"])
+        network = pd.MultiIndex.from_frame(runs[["dataset", "base_method", "backbone"]])
+        lent = baseline & alike & ~own & here & ~network.isin(network[own & baseline])
+        moved = baseline & own & ~here & runs["dataset"].isin(runs.loc[trained, "dataset"])
+        return runs[(own & ~moved) | lent | (sent & runs["dataset"].isin(runs.loc[own, "dataset"]))]
+
+    def laddering(self, metric: str) -> list[str]:
+        """The protocols whose ooDML board ranks a row; where none does, those that have a board."""
+        boards = {protocol: self.ags(metric, protocol) for protocol in self.protocols}
+        ranking = [protocol for protocol, board in boards.items() if len(board) and board.rows["rank"].notna().any()]
+        return ranking or [protocol for protocol, board in boards.items() if len(board)]
 
     def ags(self, metric: str, protocol: str) -> Board:
         """The ooDML board of one protocol."""

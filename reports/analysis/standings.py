@@ -40,11 +40,13 @@ def standings(results: Results) -> pd.DataFrame:
                 nearest, farthest = (board.column("rung", str(split))["score"] for split, _ in (rungs[0], rungs[-1]))
                 board = board.assign(nearest=nearest, farthest=farthest, kept=farthest / nearest)
             if board.parts("ags"):
-                lines += _lines(results, board, ("ags", dataset), metric, dataset, "ladder")
-            elif len(board):
-                for split in sorted(board.rows["ranked_by"].unique()):
-                    part = board.where(board.rows["ranked_by"] == split)
-                    lines += _lines(results, part, ("rung", split), metric, dataset, "split")
+                lines += _lines(results, board.where(board.rows["ranked_by"] == ""), ("ags", dataset), metric, dataset,
+                                "ladder")
+            if views.beside_ladder(results, dataset, metric):
+                board = views.rung_board(results, dataset, metric, default=True)
+            for split in sorted(set(board.rows["ranked_by"]) - {""}):
+                part = board.where(board.rows["ranked_by"] == split)
+                lines += _lines(results, part, ("rung", split), metric, dataset, "split")
     for dataset in results.unions:
         for protocol in results.protocols:
             lines += _lines(results, results.universal(dataset, protocol), ("harmonic", ""), "recall@1", dataset,
@@ -65,7 +67,7 @@ def _lines(results: Results, board: Board, by: tuple[str, str], metric: str, nam
         return []
     column, rows = board.column(*by), board.rows
     known = {f"score:{key}": column[key] for key in ("std", "n", "low", "high", "gain") if key in column}
-    of = rows["rank"].notna().groupby([rows["protocol"], rows["network"]]).transform("sum")
+    of = rows["rank"].notna().groupby([rows["board"], rows["network"]]).transform("sum")
     frame = rows.assign(label=results.label(rows), board=name, kind=kind, metric=metric, score=column["score"], of=of,
                         coverage=column["coverage"], **known)
     frame = frame[(frame["source"] != "published") & (frame["score"].notna() | frame["coverage"].notna())]
@@ -74,7 +76,7 @@ def _lines(results: Results, board: Board, by: tuple[str, str], metric: str, nam
 
 def of_row(known: pd.DataFrame, label: str, name: str) -> Table:
     """The boards that a row stands on, as a table."""
-    here = known[known["label"] == label]
+    here = _told(known[known["label"] == label])
     here = here.assign(what=[WORDS[kind] for kind in here["kind"]])
     columns = [Column("board", "Board"),
                Column("what", "Ranked by", "text", "AGS: area under the score along the ladder"),
@@ -90,12 +92,19 @@ def of_row(known: pd.DataFrame, label: str, name: str) -> Table:
     return Table(name, f"{label} on every board", shown, frame, marked=False)
 
 
+def _told(lines: pd.DataFrame) -> pd.DataFrame:
+    """The lines of a row without the ladder of which it has a part, where it stands on the board of a split of it."""
+    splits = set(lines.loc[lines["kind"] == "split", "board"])
+    return lines[lines["score"].notna() | ~lines["board"].isin(splits)]
+
+
 WORDS = {"mean": "mean AGS", "ladder": "AGS", "union": "harmonic mean", "split": "score"}
 
 
 def headline(known: pd.DataFrame, label: str) -> list[dict[Any, Any]]:
     """The boards of the first metric that a row's page begins with: all but single splits, where there are others."""
     here = known[(known["label"] == label) & (known["metric"] == known["metric"].iloc[0])] if len(known) else known
+    here = _told(here)
     first = here[here["kind"] != "split"]
     return [line | {"rank_text": rank_text(line), "what": WORDS[line["kind"]]}
             for line in (first if len(first) else here).to_dict("records")]

@@ -18,7 +18,6 @@ from reports.tables.boards import (
     Column,
     Table,
     bar_note,
-    by_network,
     gain_column,
     overrides_note,
     regime_column,
@@ -49,37 +48,49 @@ def rungs_of(cells: pd.DataFrame) -> pd.DataFrame:
     return cells.drop_duplicates("split").sort_values(["frd", "split"])
 
 
-def rung_board(results: Results, dataset: str, metric: str) -> Board:
+def rung_board(results: Results, dataset: str, metric: str, default: bool = False) -> Board:
     """The board of one dataset: `ags`, and the score on each split as `rung`, ranked within protocol and network.
 
-    Ranked by AGS, or by the score on the default split where no trained row has a whole ladder (by the split that most
-    of its rows have, in a protocol that was not run on the default one: the fact `ranked_by`); with intervals, rank
-    ranges and tie groups. The facts `nearest`, `farthest` and `kept` are of the ends of its ladder.
+    Ranked by AGS, or by the score on the default split in a protocol of which no trained row has a whole ladder (by
+    the split that most of its rows have, where that was not run: the fact `ranked_by`); with intervals, rank
+    ranges and tie groups. The facts `nearest`, `farthest` and `kept` are of the ends of its ladder. With `default` the
+    board of the default split alone.
     """
-    return results.once(("rungs", dataset, metric), lambda: _rung_board(results, dataset, metric))
+    return results.once(("rungs", dataset, metric, default), lambda: _rung_board(results, dataset, metric, default))
 
 
-def _rung_board(results: Results, dataset: str, metric: str) -> Board:
-    cells = results.cells(dataset, metric)
-    board = aggregate.ags_board(results.runs[results.runs["dataset"] == dataset], metric)
+def beside_ladder(results: Results, dataset: str, metric: str) -> bool:
+    """Whether methods were trained on the default split of a ladder that others have whole: a board of its own."""
+    board = rung_board(results, dataset, metric)
+    usual = selection.usual(rungs_of(results.cells(dataset, metric)))
+    if not board.parts("ags") or len(usual) != 1:
+        return False
+    short = board.column("ags", dataset)["score"].isna() & ~board.rows["baseline"].astype(bool)
+    return bool((short & board.column("rung", str(usual["split"].iloc[0]))["score"].notna()).any())
+
+
+def _rung_board(results: Results, dataset: str, metric: str, default: bool) -> Board:
+    cells, runs = results.cells(dataset, metric), results.runs[results.runs["dataset"] == dataset]
+    board = aggregate.ags_board(runs, metric)
+    if default:
+        cells, runs = selection.usual(cells), selection.usual(runs)
     by, splits = ("ags", dataset), rungs_of(cells)["split"].tolist()
-    if not _trained(board, by):
-        runs = results.runs[results.runs["dataset"] == dataset]
+    usual = ("rung", str(selection.usual(rungs_of(cells))["split"].iloc[0])) if splits else by
+    if default or not _trained(board, by):
         facts = aggregate.facts_of_rows(runs)
         rows = [facts[key] | {"covered": 1, "cells": 1} for key in
                 cells[ROW].drop_duplicates().itertuples(index=False, name=None)]
-        board = Board.of(rows, [], selection.overrides_text(runs["overrides"], most=3))
-        by = ("rung", str(selection.usual(rungs_of(cells))["split"].iloc[0])) if splits else by
+        board, by = Board.of(rows, [], selection.overrides_text(runs["overrides"], most=3)), usual
     numbers = {key: number for number, key in zip(board.rows.index, board.keys)}
     scores = cells.assign(row=[numbers[key] for key in cells[ROW].itertuples(index=False, name=None)],
                           statistic="rung", part=cells["split"].astype(str), coverage=None)[SCORE]
     own = board.scores[board.scores["statistic"] == "ags"]
     board = replace(board, scores=pd.concat([own, scores], ignore_index=True) if len(own) else scores)
-    held = aggregate.held_against(board.rows)
-    board = board.assign(board=board.rows["protocol"].where((board.rows["source"] != "submitted") | (held == ""), held))
-    board = baselines.with_gap(baselines.with_gains(board), results.runs[results.runs["dataset"] == dataset], metric)
+    boards = aggregate.boards_of(board.rows)
+    board = board.assign(board=[boards[key] for key in board.keys])
+    board = baselines.with_gap(baselines.with_gains(board), runs, metric)
     ladder = sorted(results.ladders[dataset] or (), key=lambda rung: rung[1])
-    if len(ladder) > 1:
+    if len(ladder) > 1 and not default:
         near, far = (board.column("rung", str(split))["score"].astype(float) for split, _ in (ladder[0], ladder[-1]))
         board = board.assign(nearest=near, farthest=far, kept=baselines.kept(near, far))
     resamples = results.resamples(metric)
@@ -88,8 +99,8 @@ def _rung_board(results: Results, dataset: str, metric: str) -> Board:
     trained = board.rows.loc[~board.rows["baseline"].astype(bool), "board"].value_counts()
     for protocol in sorted(board.rows["board"].unique(), key=lambda name: (-trained.get(name, 0), name)):
         part = board.where(board.rows["board"] == protocol)
-        own_by = by if by[0] == "ags" or _trained(part, by) else max(
-            (("rung", str(split)) for split in splits), key=lambda one: _trained(part, one))
+        others = [usual, *(("rung", str(split)) for split in splits)]
+        own_by = by if _trained(part, by) else max(others, key=lambda one: _trained(part, one))
         split_of = own_by[1] if own_by[0] == "rung" else ""
         part = part.assign(ranked_by=split_of).ranked(own_by, ("board",), level=results.level)
         drawn = {("rung", str(split)): resamples.scores(dataset, split, part.keys) for split in splits}
@@ -106,54 +117,87 @@ def _trained(board: Board, by: tuple[str, str]) -> int:
     return int(board.column(*by)["score"][~board.rows["baseline"].astype(bool)].notna().sum())
 
 
-def heat_table(results: Results, dataset: str, metric: str, trained: bool = False) -> Table:
+def heat_table(results: Results, dataset: str, metric: str, trained: bool = False,
+               default: bool = False) -> Table:
     """Method x rung with the AGS of the dataset: one row a method, one column a split, in order of distance.
 
     With `trained` only the splits that methods were trained on, and what is kept of the score at the near end of the
-    ladder where both ends are among them.
+    ladder where both ends are among them; with `default` the default split alone.
     """
-    board = rung_board(results, dataset, metric)
+    board = rung_board(results, dataset, metric, default)
     cells = results.cells(dataset, metric)
+    cells = selection.usual(cells) if default else cells
     methods = cells[~cells["baseline"]]
     frame, rungs = board.wide(), rungs_of(methods if trained and len(methods) else cells)
     several = len(rungs) > 1
     ladder = [split for split, _ in sorted(results.ladders[dataset] or (), key=lambda rung: rung[1])]
-    ends = dict(zip((ladder[0], ladder[-1]), ("nearest", "farthest"))) if trained and len(ladder) > 1 else {}
+    whole = trained and several and len(ladder) > 1
+    ends = dict(zip((ladder[0], ladder[-1]), ("nearest", "farthest"))) if whole else {}
     note = ("Columns are headed by the Fréchet distance of their split. " if several and rungs["frd"].notna().any()
             else "")
+    frame = frame.assign(ranking=_rankings(frame), dataset=dataset)
+    alone = frame["baseline"].astype(bool).groupby(frame["ranking"]).transform("all")  # networks nothing is trained on
+    frame = frame.loc[alone.sort_values(kind="stable").index].reset_index(drop=True)
     method, *rest = row_columns(frame)
     has_frozen = frame.loc[~frame["baseline"].astype(bool), "backbone"].isin(
         frame.loc[frame["base_method"] == "frozen", "backbone"]).any()
     columns = [Column("rank", "Rank", "rank"), method]
     if board.parts("ags"):
-        whole = Column(key_of("ags", dataset), "AGS", "score", f"Area under {metric} over the normalised distance")
-        columns += [whole, *gain_column(frame, whole)]
-    elif several:
-        usual = selection.usual(rungs)["split"].iloc[0]
-        others = sorted({int(split) for split in frame["ranked_by"]} - {int(usual)})
-        note += f"No trained row has a whole ladder: ranked by the score on split {usual}" + (
-            f", protocols that were not run on it by that on split {', '.join(map(str, others))}. " if others else ". ")
+        area = Column(key_of("ags", dataset), "AGS", "score", f"Area under {metric} over the normalised distance")
+        columns += [area, *gain_column(frame, area)]
+    if several:
+        note += _ranked_by(frame, rungs)
     for split, frd, kind in zip(rungs["split"], rungs["frd"], rungs["kind"]):
         mark = " (default)" if kind == "default" else ""
-        head = f"{ends[split].capitalize()}, {distance(frd, split)}" if split in ends else distance(frd, split)
+        named = ends.get(split) or ("default" if trained and kind == "default" else "")
+        head = f"{named.capitalize()}, {distance(frd, split)}" if named else distance(frd, split)
         score = Column(f"rung:{split}", head if several else metric, "score", f"Split {split}{mark}, {metric}",
                        heat=True)
         columns += [score, *(gain_column(frame, score) if trained and has_frozen else ())]
     if ends and ends.keys() <= set(rungs["split"]):
         columns.append(Column("kept", "Kept, %", "percent", KEPT, 0))
     if "gap" in frame and frame["gap"].max() >= NOTABLE:
+        frame = frame.assign(gap=frame["gap"].mask(frame["baseline"].astype(bool)))  # a frozen network has no epochs
         columns.append(Column("gap", "Best epoch", "gain", "Points by which the best epoch on the test classes, which "
                               "papers print, lies above the last one; mean over the row's runs", 1))
         note += "Scores are of the last epoch. "
     if trained:
         frame = frame[frame[[f"rung:{split}" for split in rungs["split"]]].notna().any(axis=1)]
     columns += [*regime_column(frame), *rest]
-    note += "Ranks and bold are within a protocol. " if frame["board"].nunique() > 1 else ""
+    note += "Ranks and bold are within a protocol. " if _protocols(frame) > 1 else ""
     note += bar_note(frame, [column.key for column in columns if column.kind == "score"]) + overrides_note(board)
     where = (f"{len(rungs)} of the {len(ladder)} splits" if trained and 1 < len(rungs) < len(ladder) else
              "each split" if several else f"the {' '.join(rungs['kind'])} split")
     caption = f"{metric} of each method on {where} of {dataset}"
-    return Table(f"{dataset}-{metric}", caption, tuple(columns), frame, note, grouped=by_network(frame))
+    return Table(f"{dataset}-{metric}", caption, tuple(columns), frame, note,
+                 grouped="ranking" if frame["ranking"].nunique() > 1 else "")
+
+
+def _protocols(frame: pd.DataFrame) -> int:
+    """Of how many protocols a board has trained rows, which are ranked apart."""
+    return int(frame.loc[~frame["baseline"].astype(bool), "board"].nunique())
+
+
+def _rankings(frame: pd.DataFrame) -> pd.Series:
+    """What heads the rows that are ranked together: their network, and their protocol where there are several."""
+    named = frame["network"] + ", protocol " + frame["board"]
+    alone = frame["baseline"].astype(bool).groupby(named).transform("all")
+    return frame["network"] if _protocols(frame) < 2 else named.mask(alone, frame["network"])
+
+
+def _ranked_by(frame: pd.DataFrame, rungs: pd.DataFrame) -> str:
+    """By what rows are ranked where that is not the AGS of all."""
+    splits = frame.loc[frame["rank"].notna(), "ranked_by"].drop_duplicates().tolist()
+    heads = {str(split): distance(frd, split) for split, frd in zip(rungs["split"], rungs["frd"])}
+    usual = set(selection.usual(rungs)["split"].astype(str))
+    said = [f"the {'default ' if split in usual and len(usual) == 1 else ''}split at {heads.get(split, split)}"
+            for split in splits if split]
+    if not said:
+        return ""
+    if "" in splits:
+        return f"Protocols without a whole ladder are ranked by the score on {', '.join(said)}. "
+    return f"No method has the whole ladder yet: ranked by the score on {said[0]}" + (
+        f", protocols that were not run on it by that on {', '.join(said[1:])}. " if said[1:] else ". ")
 
 
 def split_table(results: Results, dataset: str) -> Table:

@@ -86,7 +86,7 @@ def _line(rows: pd.DataFrame, label: str, look: dict[str, Style], xs: list[float
 
 
 def _named(lines: list[Line], rows: pd.DataFrame) -> list[Line]:
-    """Lines called by their method, and by what else tells it apart where a method has several."""
+    """Lines called by their method, and by what else tells it apart where a method has several; the rest is solid."""
     if "method" not in rows:
         return lines
     facts = rows.drop_duplicates("label").set_index("label")
@@ -94,8 +94,13 @@ def _named(lines: list[Line], rows: pd.DataFrame) -> list[Line]:
     for method, here in facts.groupby("method"):
         varying = [key for key in ROW if key in here and key != "method" and here[key].nunique() > 1]
         names |= {label: " · ".join([str(method), *map(str, told)]) for label, *told in here[varying].itertuples()}
-    counts = Counter(names.values())
-    return [replace(line, name=names[line.label]) if counts[names[line.label]] == 1 else line for line in lines]
+    counts, rows_of = Counter(names.values()), Counter(facts.loc[[line.label for line in lines], "method"])
+    made = []
+    for line in lines:
+        alone = rows_of[facts.at[line.label, "method"]] == 1 and line.style.number >= 0
+        made.append(replace(line, name=names[line.label] if counts[names[line.label]] == 1 else line.name,
+                            style=replace(line.style, dash="") if alone else line.style))
+    return made
 
 
 def _distance(frd: float) -> str:

@@ -35,5 +35,6 @@ def _along(site: Site, dataset: str) -> dict[str, Any] | None:
     name = f"{slug(dataset)}-frozen-curve"
     # grey is what frozen networks are elsewhere, where they are the floor of others
     look = drawing.styles(sorted(cells["label"].unique()))
-    return site.figure(ladders.ladder_curve(cells.assign(baseline=False), look, name,
-                                            f"Frozen networks along the ladder of {dataset}", metric), name)
+    drawn = site.figure(ladders.ladder_curve(cells.assign(baseline=False), look, name,
+                                             f"Frozen networks along the ladder of {dataset}", metric), name)
+    return drawn | {"trained": bool((cells["base_method"] != frozen.METHOD).any())}

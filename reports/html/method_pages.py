@@ -33,7 +33,10 @@ def write(site: Site, label: str, runs: pd.DataFrame, extras: Extras) -> None:
                                     f"Protocol {newest['protocol']}{differs}")
     said = cards.paper_says(runs, newest.to_dict(), f"{name}-paper")
     rivals = [(line, near) for line in first if (near := standings.rivals(known, line))]
-    site.page(f"method/{name}.html", "method.html", label=label, run=facts, style=site.look[label], first=first,
+    rows = site.runs.loc[site.runs["base_method"] == newest["base_method"], ["label", "dataset"]].drop_duplicates()
+    others = [(other, sorted(here)) for other, here in rows.groupby("label")["dataset"] if other != label]
+    site.page(f"method/{name}.html", "method.html", label=label, others=others, run=facts, style=site.look[label],
+              first=first,
               curves=_curves(site, label), rivals=rivals, own=name, drawn=_training(site, label, runs),
               standing=site.table(standings.of_row(known, label, f"{name}-boards")),
               commands=sorted({cards.again(str(command)) for command in runs["command"].dropna()}),
@@ -52,16 +55,47 @@ def _curves(site: Site, label: str) -> list[dict[str, Any]]:
         if len(curves.get(label, ())) > 1:
             name, title = f"{short}-{site.slug(dataset)}", f"{label} along the ladder of {dataset}"
             frozen = _frozen(site, label, dataset)
-            others = [curve for other, curve in curves.items() if other not in (label, frozen)]
+            others = [curve for other, curve in curves.items() if other in _rivals(site, label) - {frozen}]
             svg = method_curve.shift_curve(curves[label], others, curves.get(frozen, ()) if frozen != label else (),
                                            label, site.look[label], name, title, metric)
             drawn.append(site.figure(svg, name) | {"board": dataset, "href": f"dataset/{site.slug(dataset)}.html",
-                                                   "union": False, "frozen": frozen in curves and frozen != label})
+                                                   "union": False, "frozen": frozen in curves and frozen != label,
+                                                   "banded": any(std for *_, std in curves[label])})
+        elif label in curves:
+            drawn += _split_dots(site, label, dataset)
     for dataset in site.unions:
         for protocol in site.results.protocols:
             figure = _union_dots(site, label, dataset, protocol)
             drawn += [figure] if figure else []
     return drawn
+
+
+def _rivals(site: Site, label: str) -> set[str]:
+    """The other rows of a row's backbone: others are pretrained differently and no fair comparison."""
+    backbones = site.results.once("backbones", lambda: dict(zip(site.runs["label"], site.runs["backbone"])))
+    return {other for other, backbone in backbones.items() if backbone == backbones[label] and other != label}
+
+
+def _split_dots(site: Site, label: str, dataset: str) -> list[dict[str, Any]]:
+    """A row with one split of a dataset: its scores by each metric over those of the rows it is ranked with."""
+    known, frozen = standings.of(site.results), _frozen(site, label, dataset)
+    lines = known[(known["board"] == dataset) & (known["kind"] == "split") & known["score"].notna()]
+    own = lines[lines["label"] == label].set_index("metric")
+    metrics = [metric for metric in site.metrics if metric in own.index]
+    if not metrics:
+        return []
+    protocol = own["protocol"].iloc[0]
+    rest = lines[lines["label"].isin(_rivals(site, label) - {frozen}) & lines["protocol"].eq(protocol)]
+    scores = {name: dict(zip(here["metric"], 100 * here["score"])) for name, here in lines.groupby("label")
+              if name in (label, frozen)}
+    base = scores.get(frozen, {}) if frozen != label else {}
+    name = f"{site.slug(label)}-{site.slug(dataset)}"
+    svg = method_curve.part_dots([scores[label][metric] for metric in metrics],
+                                 [(100 * rest.loc[rest["metric"] == metric, "score"]).tolist() for metric in metrics],
+                                 [base.get(metric) for metric in metrics], metrics, label, site.look[label], name,
+                                 f"{label} among others on {dataset}", "score on one split")
+    return [site.figure(svg, name) | {"board": dataset, "href": f"dataset/{site.slug(dataset)}.html", "union": True,
+                                      "frozen": bool(base), "banded": False}]
 
 
 def _by_label(site: Site, dataset: str, metric: str) -> dict[str, method_curve.Curve]:
@@ -94,13 +128,13 @@ def _union_dots(site: Site, label: str, dataset: str, protocol: str) -> dict[str
                 for key in keys]
 
     frozen = _frozen(site, label, dataset)
-    rest = rows.drop(index=[each for each in (label, frozen) if each in rows.index])
+    rest = rows.loc[[each for each in rows.index if each in _rivals(site, label) - {frozen}]]
     others = [(100 * rest[key].dropna()).tolist() for key in keys]
     name = f"{site.slug(label)}-{site.slug(dataset)}" + (f"-{protocol}" if len(site.results.protocols) > 1 else "")
     svg = method_curve.part_dots(scores(label), others, scores(frozen if frozen != label else ""), names, label,
                                  site.look[label], name, f"{label} on the parts of {dataset}", "recall@1")
     return site.figure(svg, name) | {"board": dataset, "href": f"union/{site.slug(dataset)}.html", "union": True,
-                                     "frozen": frozen in rows.index and frozen != label}
+                                     "frozen": frozen in rows.index and frozen != label, "banded": False}
 
 
 def _wide_by_label(site: Site, dataset: str, protocol: str) -> pd.DataFrame:
@@ -117,12 +151,15 @@ def _training(site: Site, label: str, runs: pd.DataFrame) -> dict[str, Any] | No
     for dataset, here in trained.groupby("dataset", sort=True):
         rungs = here.sort_values(["frd", "split"])
         ends = rungs.iloc[[0, -1]] if len(rungs) > 1 else rungs
-        curves += [(f"{dataset} {split}", curve) for split, curve in zip(ends["split"], ends["curve"])]
+        alone = runs.loc[runs["dataset"] == dataset, "split"].nunique() == 1 and ends["frd"].isna().all()
+        curves += [(str(dataset) if alone else f"{dataset}, split {split}", curve)
+                   for split, curve in zip(ends["split"], ends["curve"])]
     if not curves:
         return None
     drawing = inline.training_curves(curves, f"{name}-training", f"Training of {label}", site.metrics[0])
     numbers = views.curve_table(curves, site.metrics[0], f"{name}-training", f"Training of {label}, seed {seed}")
-    return site.figure(drawing, f"{name}-training") | {"table": site.table(numbers), "seed": seed}
+    return site.figure(drawing, f"{name}-training") | {
+        "table": site.table(numbers), "seed": seed, "ends": trained.groupby("dataset")["split"].nunique().max() > 2}
 
 
 def _interpolated(site: Site, label: str, runs: pd.DataFrame) -> dict[str, Any] | None:

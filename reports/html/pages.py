@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from reports import selection
 from reports.analysis import baselines, correlations, paper_tables, progress, reproduction, views
 from reports.analysis.finding import Finding, finding
 from reports.analysis.progress import StudyProgress
@@ -24,40 +25,73 @@ from reports.tables import boards as tables
 
 
 def home(site: Site, studies: Sequence[StudyProgress] = ()) -> None:
-    """A finding beside the first curve, then the boards, the other curves, how far studies are, what has no result."""
-    results = site.results
-    boards, unions = [], []
-    for protocol in results.protocols:
-        by_metric = []
-        for metric in site.metrics:
-            board = results.ags(metric, protocol)
-            if len(board):
-                # by its protocol even where there is but one, so that a link stays true when another comes
-                table = replace(tables.ags_table(board, metric), name=f"ags-{protocol}-{metric}")
-                by_metric.append((metric, site.table(table, site.sparks(metric))))
-        if by_metric:
-            boards.append((protocol, results.ags(by_metric[0][0], protocol).parts("ags"), by_metric))
-    for dataset in site.unions:
-        unions.append((dataset, _union_tables(site, dataset, "home-")))
-    partial_ladders = [(dataset, _extent(site, dataset), site.table(replace(table, name=f"home-{table.name}")))
-                       for dataset in results.without_ladder
-                       for table in [views.heat_table(results, dataset, site.metrics[0], trained=True)]]
-    lost = site.table(views.failure_table(site.failures)) if len(site.failures) else None
+    """A finding beside the first curve, then the boards with their curves, what has no result, how far studies are."""
+    results, metric = site.results, site.metrics[0]
+    boards = [(protocol, results.ags(metric, protocol).parts("ags")) for protocol in results.laddering(metric)]
     boards.sort(key=lambda board: not any(map(paper_tables.reported, board[1])))
     lead, found = _lead(site, boards)
-    laddered = [dataset for dataset in dict.fromkeys([*lead, *results.laddered])
-                if _has_ladder(site.cells(dataset, site.metrics[0]))]
-    curves = [(dataset, [(metric, _curves(site, dataset, metric)[0]) for metric in site.metrics
-                         if _has_ladder(site.cells(dataset, metric))]) for dataset in laddered[:4]]
+    sections = [_ladder_section(site, protocol, names, len(boards) > 1, number + 1)
+                for number, (protocol, names) in enumerate(boards)]
+    for dataset in (*results.without_ladder, *results.laddered):
+        default = dataset in results.laddered
+        if not default or views.beside_ladder(results, dataset, metric):
+            sections.append(_part_section(site, dataset, default))
+    for dataset in site.unions:
+        sections += [{"kind": "union", "id": f"union-{number + 1}-{site.slug(dataset)}", "datasets": [dataset],
+                      "tables": [("", table)], "protocol": protocol, "of": _extent(site, dataset), "curves": []}
+                     for number, (protocol, _, table) in enumerate(_union_tables(site, dataset, "home-"))]
+    sections.sort(key=lambda one: (one["datasets"] != lead, not any(map(paper_tables.reported, one["datasets"])),
+                                   one["kind"] == "union"))
+    first: list[Any] = next((one["curves"] for one in sections if one["datasets"] == lead and one["curves"]), [])
     leader = site.results.labels.get(found.best, "") if found else ""
     covered = [shown | {"table": site.table(shown["table"])} for study in studies
                if (shown := progress.shown(study, site.runs))]
-    extents = {dataset: _extent(site, dataset) for dataset in (*lead, *results.laddered, *results.unions)}
-    site.page("index.html", "index.html", boards=boards, union_boards=unions, partial=partial_ladders, lost=lost,
-              curves=curves, covered=covered, lead=lead, found=found, leader=leader, extents=extents)
+    lost = site.table(views.failure_table(site.failures)) if len(site.failures) else None
+    site.page("index.html", "index.html", parts=sections, first=first[:1], lost=lost, covered=covered, lead=lead,
+              found=found, leader=leader)
 
 
-def _lead(site: Site, boards: list[tuple[str, list[str], Any]]) -> tuple[list[str], Finding | None]:
+def _ladder_section(site: Site, protocol: str, names: list[str], several: bool, number: int) -> dict[str, Any]:
+    """The AGS board of a protocol; of a single ladder without the rows that have a part of it and a board of theirs."""
+    made = []
+    for metric in site.metrics:
+        board = site.results.ags(metric, protocol)
+        if not len(board):
+            continue
+        if len(names) == 1 and views.beside_ladder(site.results, names[0], metric):
+            apart = set(views.rung_board(site.results, names[0], metric, default=True).keys)
+            whole = board.column("mean")["score"].notna()
+            board = board.where(whole | ~pd.Series([key in apart for key in board.keys], board.rows.index))
+        # by its protocol even where there is but one, so that a link stays true when another comes
+        table = replace(tables.ags_table(board, metric), name=f"ags-{protocol}-{metric}")
+        made.append((metric, site.table(table, site.sparks(metric))))
+    return {"kind": "ladder", "id": f"ladder-{number}", "datasets": names, "tables": made, "protocol": protocol,
+            "named": several, "of": _extent(site, names[0]) if len(names) == 1 else None,
+            "curves": [(dataset, curves) for dataset in names[:4] if (curves := _first_curves(site, dataset))]}
+
+
+def _part_section(site: Site, dataset: str, default: bool) -> dict[str, Any]:
+    """The board of a ladder that methods were trained on a part of, or of its default split beside the whole ladder."""
+    made = []
+    for metric in site.metrics:
+        if len(site.cells(dataset, metric)):
+            table = views.heat_table(site.results, dataset, metric, trained=True, default=default)
+            name = f"home-{site.slug(dataset)}-{'default-' if default else ''}{metric}"
+            made.append((metric, site.table(replace(table, name=name))))
+    curves = [] if default else _first_curves(site, dataset)
+    kind, start = ("default", "default") if default else ("part", "single")
+    return {"kind": kind, "id": f"{start}-{site.slug(dataset)}",
+            "datasets": [dataset], "tables": made, "of": _extent(site, dataset, default),
+            "curves": [(dataset, curves)] if curves else []}
+
+
+def _first_curves(site: Site, dataset: str) -> list[tuple[str, dict[str, Any]]]:
+    """For each metric the curve of the backbone with most rows, where a trained row or a frozen network has a line."""
+    return [(metric, _curves(site, dataset, metric)[0]) for metric in site.metrics
+            if _has_ladder(cells := site.cells(dataset, metric)) and not ladders.single(cells).all()]
+
+
+def _lead(site: Site, boards: list[tuple[str, list[str]]]) -> tuple[list[str], Finding | None]:
     """The datasets that the first screen tells of, and the finding on them.
 
     Those of the first board; or one that papers report on, where that has none and both ends of a ladder were run.
@@ -72,14 +106,17 @@ def _lead(site: Site, boards: list[tuple[str, list[str], Any]]) -> tuple[list[st
     return names, finding(site.results.ags(metric, boards[0][0])) if boards else None
 
 
-def _extent(site: Site, dataset: str) -> dict[str, int]:
-    """How much was run on a dataset: methods that train, the splits they have, of how many, and seeds."""
+def _extent(site: Site, dataset: str, default: bool = False) -> dict[str, int]:
+    """How much was run on a dataset: methods that train, the splits they have, how many have them all, and seeds."""
     runs = site.runs[site.runs["dataset"] == dataset]
+    runs = selection.usual(runs) if default else runs
     trained = runs[~runs["baseline"].astype(bool)]
     trained = trained if len(trained) else runs
-    ladder = site.results.ladders.get(dataset) or ()
-    return {"methods": int(trained["base_method"].nunique()), "splits": int(trained["split"].nunique()),
-            "rungs": len(ladder), "seeds": int(trained["seed"].nunique())}
+    ladder, splits = site.results.ladders.get(dataset) or (), int(trained["split"].nunique())
+    whole = trained.groupby(["base_method", "protocol", "backbone"])["split"].nunique().eq(splits)
+    return {"methods": int(trained["base_method"].nunique()), "splits": splits, "rungs": len(ladder),
+            "whole": whole[whole].index.get_level_values("base_method").nunique(),
+            "seeds": int(trained["seed"].nunique())}
 
 
 def _has_ladder(cells: pd.DataFrame) -> bool:
@@ -118,7 +155,8 @@ def _curves(site: Site, dataset: str, metric: str, kind: str = "score") -> list[
         title = f"{metric} along the ladder of {dataset}{said}, {backbone}"
         draw = partial(ladders.ladder_curve, cells, site.look, name, title, metric, kind)
         alone = cells.loc[ladders.single(cells), "label"].nunique()
-        drawn.append(site.once(name, draw) | {"backbone": backbone, "alone": alone})
+        drawn.append(site.once(name, draw) | {
+            "backbone": backbone, "alone": alone, "banded": bool(cells["std"].notna().any())})
     return drawn
 
 

@@ -11,7 +11,7 @@ import jinja2
 import pandas as pd
 from markupsafe import Markup, escape
 
-from reports.analysis import pretraining, views
+from reports.analysis import paper_tables, pretraining, views
 from reports.analysis.results import Results
 from reports.analysis.tuning import Search
 from reports.board import key_of
@@ -54,6 +54,7 @@ class Site:
             "title_of": lambda name: named.get(name, name), "level": results.level,
             "percent": lambda value: f"{100 * value:.1f}",
             "sections": self.sections, "swatch": lambda hue, baseline: Markup(swatch(hue, baseline)),
+            "coded": lambda text: Markup(re.sub(r"`([^`]*)`", r"<code>\1</code>", str(escape(text)))),
             "compared": lambda label: label in self.compared, "url": self.url,
         }
 
@@ -64,7 +65,7 @@ class Site:
     def _styles(self) -> dict[str, drawing.Style]:
         """Hues in order of the boards, then of the name, so that a method looks the same on every page.
 
-        Curves along a part of a ladder come first: of a dataset without a whole one the home page may tell.
+        The curves of datasets that papers report on come first, of which the home page tells before all others.
         """
         results = self.results
         boards = [self.board, *(results.universal(dataset, protocol).rows for dataset in self.unions
@@ -72,7 +73,8 @@ class Site:
         known = [board[board["source"] != "published"] for board in boards if len(board)]
         order = [label for board in known for label in results.label(board)] + sorted(results.labels.values())
         frozen = set(self.runs.loc[self.runs["baseline"], "label"])
-        parts = [results.cells(dataset, results.metrics[0]) for dataset in results.without_ladder]
+        told = sorted([*results.without_ladder, *results.laddered], key=lambda name: not paper_tables.reported(name))
+        parts = [results.cells(dataset, results.metrics[0]) for dataset in told]
         curves = [cells[~ladders.single(cells)] for cells in parts]
         rankings = [rows.groupby("label")["score"].mean().sort_values(ascending=False).index.tolist()
                     for cells in curves for _, rows in cells[~cells["baseline"]].groupby("backbone")]
@@ -170,7 +172,7 @@ class Site:
             facets = (f' data-{kind}="{escape(str(value))}"' for kind, value in kinds.items()
                       if value and not pd.isna(value))
             rows.append({"cells": Markup("".join(cells)), "baseline": baseline, "facets": Markup("".join(facets)),
-                         "group": seen.get(row["network"], str(row["network"])) if "network" in row else "",
+                         "group": _group(row, seen),
                          "incomplete": "rank" in row and pd.isna(row["rank"]) and not baseline})
         grouped = bool(seen) or len({row["group"] for row in rows}) > 1
         return {"name": name, "caption": table.caption, "note": table.note, "columns": columns, "rows": rows,
@@ -178,23 +180,28 @@ class Site:
                 "csv": f"data/{name}.csv", "names": formats.headers(column.key for column in columns)}
 
     def _pretraining(self, table: Table) -> dict[str, str]:
-        """For each network of a board its name with what it was pretrained on, as far as that is known."""
+        """For each network of a board its name with what it was pretrained on, a reason to take care told once."""
         said: dict[str, str] = {}
+        told: set[str] = set()
         laddered = [name for name in self.datasets if key_of("ags", name) in table.frame]
         for row in table.rows if "network" in table.frame and "weights" in table.frame else ():
             text = pretraining.told(str(row["weights"] or ""), [*laddered, str(row.get("dataset", ""))])
             if text and row["network"] not in said:
-                said[row["network"]] = f"{row['network']}, {text}"
+                words, mark, reason = text.partition(" ⚠")
+                said[row["network"]] = f"{row['network']}, {words}{mark}" + ("" if reason in told else reason)
+                told.add(reason)
         return said
 
     def _intervals(self, table: Table) -> dict[int, str]:
-        """The first score of each row as a dot on its interval, where ranked rows have some."""
+        """The first score of each row as a dot on its interval, where most ranked rows have one."""
         key = next((column.key for column in table.columns if column.kind == "score"), "")
         if f"{key}:low" not in table.frame or "rank" not in table.frame:
             return {}
         known = {index: (float(row[key]), float(row[f"{key}:low"]), float(row[f"{key}:high"]))
                  for index, row in enumerate(table.rows) if pd.notna(row[f"{key}:low"]) and pd.notna(row[key])}
         ranked = [known[index] for index in known if pd.notna(table.rows[index]["rank"])]
+        if 2 * len(ranked) < table.frame["rank"].notna().sum():
+            return {}
         left, right = min((low for _, low, _ in ranked), default=0.0), max((high for *_, high in ranked), default=0.0)
         return {index: inline.interval(*one, left, right) for index, one in known.items()} if ranked else {}
 
@@ -238,3 +245,11 @@ class Site:
                 drawn = inline.sparkline(curve["frd"].tolist(), curve["kept"].clip(*up).tolist(), across, up)
                 drawings.setdefault(str(label), Markup(drawn))
         return drawings
+
+
+def _group(row: Mapping[str, Any], seen: Mapping[str, str]) -> str:
+    """What heads the rows that are ranked together: network, what it was pretrained on, protocol where several are."""
+    if "network" not in row:
+        return ""
+    network = str(row["network"])
+    return str(row.get("ranking", network)) + seen.get(network, network).removeprefix(network)

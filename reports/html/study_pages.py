@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from reports import aggregate
 from reports.analysis import (
     audit,
     comparison,
@@ -68,32 +69,52 @@ def _reported_first(site: Site, metric: str) -> list[str]:
 
 
 def statistical(site: Site) -> None:
-    """Tests over all cells, the diagram of critical differences, and how firmly ranks stand."""
-    cells = site.results.all_cells
-    wide = statistics.cell_table(cells) if len(cells) else pd.DataFrame()
-    if wide.shape[0] < 2:
+    """Tests over the cells of each protocol and backbone, diagrams of critical differences, how firmly ranks stand."""
+    cells, metric = site.results.all_cells, site.metrics[0]
+    trained = cells[~cells["baseline"]] if len(cells) else cells
+    boards = aggregate.boards_of(cells) if len(cells) else {}
+    trained = trained.assign(board=[boards[key] for key in trained[ROW].itertuples(index=False, name=None)])
+    groups = sorted(trained.groupby(["board", "backbone"]), key=lambda one: (-one[1]["label"].nunique(), one[0]))
+    tested: list[dict[str, Any]] = []
+    every: list[pd.DataFrame] = []
+    for key, here in groups:
+        protocol, backbone = map(str, key)
+        wide = statistics.cell_table(here)
+        if min(wide.shape) < 2:
+            continue
+        wide = wide.loc[[label for label in site.look if label in wide.index]]
+        pairs = statistics.wilcoxon_pairs(wide)
+        every.append(pairs.assign(protocol=protocol, backbone=backbone))
+        tested.append({"protocol": protocol, "backbone": backbone} | _tested(site, wide, pairs, len(tested)))
+    if not tested:
         return
-    wide = wide.loc[[label for label in site.look if label in wide.index]]
-    metric = site.metrics[0]
-    pairs = statistics.wilcoxon_pairs(wide)
-    site.files["data/wilcoxon.csv"] = csv_text(pairs.items())
-    first = list(wide.index[:PAIRS_SHOWN])
-    shown = pairs[pairs["first"].isin(first) & pairs["second"].isin(first)].reset_index(drop=True)
-    test = statistics.friedman(wide)
-    diagram = ranks = None
-    if test:
-        drawn = studies.critical_differences(test, "critical", f"Mean ranks of {metric} over all cells")
-        diagram = site.figure(drawn, "critical")
-        order = sorted(test.ranks, key=lambda label: test.ranks[label])
-        frame = pd.DataFrame({"label": order, "rank_mean": [test.ranks[label] for label in order]})
-        ranks = site.table(Table("mean-ranks", "Mean rank over all cells", (
-            Column("label", "Method"), Column("rank_mean", "Mean rank", "number", digits=2)), frame))
+    site.files["data/wilcoxon.csv"] = csv_text(pd.concat(every).items())
     stable = [(protocol, site.table(table)) for protocol in site.results.protocols
               for table in [_stability(site, protocol, metric)] if table]
-    site.later("statistics.html", "Statistics", test=test, diagram=diagram, ranks=ranks, stable=stable, metric=metric,
-               few=studies.FEW, cells=wide.shape[1], pairs=site.table(_pair_table(shown)), all_pairs=len(pairs),
-               significant=int((pairs["holm"] < statistics.ALPHA).sum()),
+    site.later("statistics.html", "Statistics", tested=tested, stable=stable, metric=metric, few=studies.FEW,
                resolution=_resolution(site, metric), kept=keeping_queries(site.runs))
+
+
+def _tested(site: Site, wide: pd.DataFrame, pairs: pd.DataFrame, number: int) -> dict[str, Any]:
+    """Friedman's and Wilcoxon's tests over the cells of rows that are ranked together, with figure and tables."""
+    ending, first, test = f"-{number + 1}" if number else "", list(wide.index[:PAIRS_SHOWN]), statistics.friedman(wide)
+    shown = pairs[pairs["first"].isin(first) & pairs["second"].isin(first)].reset_index(drop=True)
+    made: dict[str, Any] = {"test": test, "cells": wide.shape[1], "all_pairs": len(pairs),
+                            "pairs": site.table(replace(_pair_table(shown), name=f"wilcoxon-first{ending}")),
+                            "significant": int((pairs["holm"] < statistics.ALPHA).sum())}
+    if test:
+        methods = dict(zip(site.runs["label"], site.runs["method"]))  # all of one protocol and backbone
+        named = {methods[label] + " · submitted" * label.endswith(" · submitted"): rank
+                 for label, rank in test.ranks.items()}
+        drawn = studies.critical_differences(replace(test, ranks=named) if len(named) == len(test.ranks) else test,
+                                             f"critical{ending}",
+                                             f"Mean ranks of {site.metrics[0]} over {wide.shape[1]} cells")
+        order = sorted(test.ranks, key=lambda label: test.ranks[label])
+        frame = pd.DataFrame({"label": order, "rank_mean": [test.ranks[label] for label in order]})
+        made |= {"diagram": site.figure(drawn, f"critical{ending}"), "ranks": site.table(Table(
+            f"mean-ranks{ending}", "Mean rank over all cells", (
+                Column("label", "Method"), Column("rank_mean", "Mean rank", "number", digits=2)), frame))}
+    return made
 
 
 def _pair_table(pairs: pd.DataFrame) -> Table:

@@ -158,10 +158,12 @@ def row_columns(board: pd.DataFrame) -> list[Column]:
     ours = board[board["source"] != "published"]
     # the protocol of what was submitted is not known, and its level says so
     run = ours[ours["source"] != "submitted"] if (ours["source"] != "submitted").any() else ours
-    shown = {"protocol": run, "source": board}
+    trained = run[~run["baseline"].astype(bool)] if "baseline" in run else run
+    shown = {"protocol": trained if len(trained) else run, "source": board}
     varying = {key for key in ROW if shown.get(key, ours)[key].nunique() > 1}
     changed = "overrides" in board and ours["overrides"].nunique() > 1
     spare = {"backbone"} if "network" in board and by_network(board) else set()  # the head of their group says it
+    spare |= {"protocol"} if "ranking" in board else set()
     about = "Keys that differ from the protocol's file"
     return [*(Column(key, names[key], spare=key in spare) for key in ROW if key == "method" or key in varying),
             *([Column("overrides", "Differs", "text", about, spare=True)] if changed else [])]
@@ -281,15 +283,15 @@ def bar_note(board: pd.DataFrame, keys: list[str]) -> str:
     """What ± means in a board, and what its ranks say of ties, in a sentence each."""
     counts = sorted({int(n) for key in keys if f"{key}:n" in board for n in board[f"{key}:n"].dropna() if n > 1})
     ends = "–".join(str(n) for n in dict.fromkeys((counts[0], counts[-1]))) if counts else ""
-    bars = f"mean ± std over seeds (n = {ends}, ddof = 1)." if counts else "Single seeds: no bars."
+    bars = f"mean ± std over seeds (n = {ends}, ddof = 1)." if counts else "One seed each, so no deviations."
     if "rank:tested" not in board or board["rank"].notna().sum() < 2:
         return bars
     if bool(board["rank:tested"].all()) and not counts:
         return (f"{bars} {TIE} (test classes resampled; paired tests, Holm, 5 %); a single seed says nothing of the "
                 "chance of training.")
     if not bool(board["rank:tested"].all()):
-        return (f"{bars} Ranks are not all tested: with a single seed that takes results of single queries, which some "
-                "rows or this measure lack.")
+        return (f"{bars} Ranks are the order of the scores and not tested: with a single seed that takes results of "
+                "single queries, which some of these runs or this measure lack.")
     drawn = [key for key in keys if f"{key}:high" in board and _by_classes(board, key)]
     how = "classes resampled, seeds; paired tests" if keys[0] in drawn else "tests over seeds alone"
     if drawn and keys[0] not in drawn:

@@ -28,9 +28,9 @@ document.addEventListener("DOMContentLoaded", () => {
     const found = cell.half[i * cell.count - i * (i + 1) / 2 + j - i - 1];
     return found === null ? null : found / 10000;
   };
-  const outcome = (difference, width) => (width !== null && Math.abs(difference) <= width ? 0 : Math.sign(difference));
-  const signs = { 1: "▲", 0: "≈", "-1": "▼" };
-  const words = { 1: "better", 0: "tie", "-1": "worse" };
+  const outcome = (difference, width) => (width === null ? "untested" : Math.abs(difference) <= width ? 0 : Math.sign(difference));
+  const signs = { 1: "▲", 0: "≈", "-1": "▼", untested: "?" };
+  const words = { 1: "better", 0: "tie", "-1": "worse", untested: "not tested" };
   const percent = (number) => (100 * number).toFixed(1);
   const signed = (number) => (number < 0 ? "−" : "+") + Math.abs(100 * number).toFixed(1);
 
@@ -127,7 +127,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const heads = [head("dataset", "text", "Dataset"), head("split", "text", "Split"), ...(far ? [head("frd", "number", "Distance")] : []),
       head("base", "score", labels[base])];
     for (const other of others) heads.push(head("score" + other, "score", labels[other]), head("diff" + other, "gain", "Difference"));
-    const tallies = others.map(() => ({ 1: 0, 0: 0, "-1": 0, total: 0 }));
+    const tallies = others.map(() => ({ 1: 0, 0: 0, "-1": 0, untested: 0, total: 0 }));
     const rows = shown.map((cell) => {
       const own = cell.scores[base];
       const line = [make("td", {}, cell.dataset), make("td", {}, cell.split + (cell.default ? " (default)" : "")),
@@ -155,7 +155,7 @@ document.addEventListener("DOMContentLoaded", () => {
       make("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": "Differences on each split" },
         make("table", { id: "table-compare-chosen" }, make("caption", {}, metric + " on each split, and differences to " + labels[base]),
           make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...rows))),
-      make("p", { class: "note" }, "Difference to " + labels[base] + " in points, ± half its 95 % interval. ▲ better, ▼ worse, ≈ a tie."));
+      make("p", { class: "note" }, "Difference to " + labels[base] + " in points, ± half its 95 % interval. ▲ better, ▼ worse, ≈ a tie" + (tallies.some((t) => t.untested) ? ", ? not tested." : ".")));
     target.append(board);
     oodml.board(board);
     const datasets = [...new Set(shown.map((cell) => cell.dataset))].map((name) => [name, shown.filter((cell) => cell.dataset === name)]);
@@ -164,9 +164,10 @@ document.addEventListener("DOMContentLoaded", () => {
     const networks = new Set([base, ...others].map((place) => backbones[place]));
     sum.textContent = others.map((other, i) => {
       const t = tallies[i];
-      const count = t[1] + t[0] + t[-1];
-      return labels[other] + " against " + labels[base] + ": " + t[1] + " wins, " + t[0] + " ties, " + t[-1] + " losses" +
-        ", mean difference " + signed(t.total / count) + " points.";
+      const count = t[1] + t[0] + t[-1] + t.untested;
+      const counted = (number_, one, many) => number_ + " " + (number_ === 1 ? one : many);
+      return labels[other] + " against " + labels[base] + ": " + counted(t[1], "win", "wins") + ", " + counted(t[0], "tie", "ties") + ", " +
+        counted(t[-1], "loss", "losses") + (t.untested ? ", " + t.untested + " not tested" : "") + ", mean difference " + signed(t.total / count) + " points.";
     }).join(" ") + apart.join("") + (networks.size > 1 ? " They have different backbones, which no board ranks together." : "");
   };
 
