@@ -220,7 +220,7 @@ def test_a_file_that_was_changed_and_two_packs_of_one_name(home: Path, tmp_path:
 def test_nothing_is_written_where_something_is_missing(home: Path, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     shutil.copytree(home / "work" / "runs", runs)
-    with pytest.raises(UserError, match="no results of 'other'"):
+    with pytest.raises(UserError, match="no results of 'other', but of mine,"):
         pack.write(tmp_path / "other", runs, name="other")
     shutil.rmtree(next(runs.glob("*/1/mine/s0-*")))
     with pytest.raises(UserError, match=r"lacks split 1 \(seed 0\)"):

@@ -77,14 +77,16 @@ def write(out: Path, runs: Path, *, name: str, ladder: str | None = None, card: 
           embeddings: bool = False, check: Callable[[Path, str], list[str]] = lambda folder, name: []) -> Path:
     """Makes a pack of what `oodml evaluate` recorded of a method, whole or not at all; `check` says what is wrong."""
     frame, _ = records.scan(runs)
-    frame = frame[(frame["method"] == name) & frame["ladder_name"].notna()]
+    frame = frame[frame["ladder_name"].notna()]
+    others = ", ".join(sorted(set(frame.loc[frame["source"] == "submitted", "method"])))
+    frame = frame[frame["method"] == name]
     there = sorted(set(frame["ladder_name"]))
     if ladder is not None:
         frame = frame[frame["ladder_name"] == ladder]
     if frame.empty or frame["ladder_name"].nunique() > 1:
         raise UserError(f"'{name}' has results on {', '.join(there)}; say which to submit with --ladder" if there else
-                        f"there are no results of '{name}' on a pinned ladder below {runs}; `oodml evaluate --ladder "
-                        f"NAME@VERSION --name {name}` makes them")
+                        f"there are no results of '{name}'{others and f', but of {others},'} on a pinned ladder below "
+                        f"{runs}; `oodml evaluate --ladder NAME@VERSION --name {name}` makes them")
     pinned = pinning.get(str(frame["ladder_name"].iloc[0]))
     if set(frame["ladder_hash"]) != {pinned.hash}:
         raise UserError(f"the results of '{name}' are on another {pinned.name} than this version has; evaluate again")
