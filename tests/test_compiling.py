@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from typing import Any
 
 import pytest
@@ -238,3 +239,17 @@ def test_where_the_losses_do_not_compile_the_networks_still_do(monkeypatch: pyte
     with fast():
         assert "forward" in vars(method.backbone)
         assert "losses" not in vars(method)
+
+
+def test_what_the_compiler_tells_its_own_people_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    def step(batch: Tensor) -> None:
+        warnings.warn("TensorFloat32 tensor cores for float32 matrix multiplication available but not enabled.",
+                      stacklevel=1)
+        torch._prims_common.check(True, lambda: "torch's own words")
+        warnings.warn("something else", stacklevel=1)
+
+    monkeypatch.setattr(compiling, "_fast", lambda *_: {})
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        compiling.compiled(built(), "plain", (), lambda: torch.zeros(2, 3, 8, 8), step)
+    assert {str(one.message) for one in heard} == {"something else"}

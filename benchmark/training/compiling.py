@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -29,6 +30,9 @@ KEPT = 4
 """Kinds of compiled networks that a process keeps: the compiler gives up a function of which it knows eight forms."""
 ROOM = 0.4
 """Share of a GPU's memory that must be free for one more kind: their CUDA graphs hold on to theirs."""
+
+NOISE = {"TensorFloat32 tensor cores": UserWarning, r"`torch\._prims_common\.check` is deprecated": FutureWarning}
+"""What the compiler says to others than our users: --precision chooses TF32, and the call is torch's own."""
 
 Kind = tuple[object, ...]
 _ready: set[Kind] = set()
@@ -170,10 +174,13 @@ def compiled(method: Method, mode: str, kind: Kind, images: Callable[[], Tensor]
     def trial(parts: tuple[str, ...]) -> Compiled:
         fast = Compiled(method, _fast(method, mode, batch, parts), mode, micro_batch, world)
         learning = _learning(method, lambda: step(batch)) if mode == "graphs" else set()
-        for _ in range(TRIAL):
-            method.zero_grad(set_to_none=True)
-            with fast():
-                step(batch)
+        with warnings.catch_warnings():
+            for message, category in NOISE.items():
+                warnings.filterwarnings("ignore", message, category)
+            for _ in range(TRIAL):
+                method.zero_grad(set_to_none=True)
+                with fast():
+                    step(batch)
         if mode == "graphs" and _with_gradient(method) != learning:
             raise RuntimeError("part of what its method trains lies outside of what was recorded")
         if mode != "graphs":
