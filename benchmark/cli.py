@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import errno
-import gc
 import importlib
 import os
 import pkgutil
@@ -48,7 +46,6 @@ def cli() -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Entry point: one line and exit code 2 for a user's mistake; for ours one line, a file and exit code 1."""
     facts: dict[str, Path] = {}
-    atexit.register(gc.freeze)  # else Python looks through all objects before it ends: half a second after a report
     with harmless_output(), warnings.catch_warnings(), own_children(), bugs.of_threads(facts):
         warnings.formatwarning = _one_line
         try:
