@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 from pathlib import Path
 
@@ -34,6 +35,7 @@ def command(workspace: Workspace, folders: tuple[Path, ...], out: Path | None, d
             paper: str | None, url: str) -> None:
     """Rank the finished runs and write the leaderboard as static pages."""
     gc.set_threshold(1_000_000)  # tables are made of many objects and few circles: looking took a tenth of the time
+    atexit.register(gc.freeze)  # nor before the end, where all are given back anyway
 
     from benchmark.config import study
     from benchmark.posthoc import leaderboard
