@@ -103,12 +103,9 @@ def pack(folders: Iterable[Path | str], out: Path, datasets: list[str] | None = 
                  for row in failed.to_dict("records")}
         if lines:
             texts[FAILURES] = "\n".join(sorted(lines)) + "\n"
-        else:
+        written += [paths.write(paths.below(home, name), text) for name, text in sorted(texts.items())]
+        if not lines:
             paths.below(home, FAILURES).unlink(missing_ok=True)
-        for name, text in sorted(texts.items()):
-            target = paths.below(home, name)
-            target.write_text(text, encoding="utf-8")
-            written.append(target)
     return written, len(frame)
 
 
@@ -141,7 +138,7 @@ def add_galleries(folders: Iterable[Path | str], out: Path) -> tuple[list[Path],
     for file, contents in added.items():
         entries = {name: entry | {"beside": entry["beside"] | ({galleries.NAME: contents[name]} if name in contents
                                                                else {})} for name, entry in packed.read(file).items()}
-        Path(file).write_text(packed.to_text(entries.values()), encoding="utf-8")
+        paths.write(Path(file), packed.to_text(entries.values()))
     return [Path(file) for file in sorted(added)], sum(map(len, added.values()))
 
 

@@ -74,16 +74,7 @@ def _write_json(path: Path, content: dict[str, Any]) -> Path:
     except TypeError as error:
         raise ReportError(f"cannot write {path}: {error}") from None
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            file.write(text + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return path
+    return paths.write(path, text + "\n", flush=True)
 
 
 def write(folder: Path, record: dict[str, Any]) -> Path:

@@ -116,5 +116,5 @@ def _write(files: dict[str, str | bytes], out: Path) -> Path:
         if path.exists() and not path.is_file():
             raise ReportError(f"{path} is no plain file; move it away, or give another folder with --out")
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        paths.write(path, content)
     return out / "index.html"

@@ -16,7 +16,10 @@ from benchmark.runs import status, sweep
 from benchmark.runs.job import Resources, SweepOptions
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
+from reports import packing, records, site
+from reports.analysis.results import Results
 from tests import tiny_sweep
+from tests.sample_records import write_sample
 
 
 class Ballast:
@@ -66,7 +69,23 @@ def running(folder: Path) -> None:
     assert not list(made.runs.rglob("failure.json"))
 
 
-@pytest.mark.parametrize("scene", ["decoding", "running"])
+def keeping(folder: Path) -> None:
+    """What a pack and a site held before is there as it was where the new one does not fit: it may be the only copy."""
+    loose, pack, pages = folder / "runs", folder / "pack", folder / "site"
+    write_sample(loose, {"margin": 0.6}, ("glyphs",), seeds=1)
+    packing.pack([loose], pack)
+    results = Results(records.collect(pack))
+    site.build(results, records.failures(pack), pages)
+    write_sample(loose, {"margin": 0.6}, ("glyphs",), seeds=5)
+    before = {path: path.read_bytes() for top in (pack, pages) for path in top.rglob("*") if path.is_file()}
+    Ballast(folder, 0)
+    for write in (lambda: packing.pack([loose], pack), lambda: site.build(results, records.failures(pack), pages)):
+        with pytest.raises(OSError, match="No space left"):
+            write()
+    assert {path: path.read_bytes() for top in (pack, pages) for path in top.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("scene", ["decoding", "running", "keeping"])
 def test_a_disk_without_room(tmp_path: Path, scene: str) -> None:
     alone = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
     mount = f"mount -t tmpfs -o size=48m none '{tmp_path}'"
@@ -80,4 +99,4 @@ def test_a_disk_without_room(tmp_path: Path, scene: str) -> None:
 
 
 if __name__ == "__main__":
-    {"decoding": decoding, "running": running}[sys.argv[1]](Path(sys.argv[2]))
+    {"decoding": decoding, "running": running, "keeping": keeping}[sys.argv[1]](Path(sys.argv[2]))

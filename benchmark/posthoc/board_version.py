@@ -17,6 +17,7 @@ from typing import Any
 from benchmark import __version__
 from benchmark.posthoc import leaderboard
 from benchmark.utils.errors import UserError
+from benchmark.utils.files import write_json
 from benchmark.utils.workspace import Workspace
 
 NAME = re.compile(r"v20\d\d\.[1-9]\d?")
@@ -33,7 +34,7 @@ def cut(name: str, folders: tuple[Path, ...], home: Path) -> Path:
                "folders": [os.path.relpath(folder, home) for folder in folders],
                **_hashes(folders)}
     home.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    write_json(path, content)
     return path
 
 

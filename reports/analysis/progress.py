@@ -47,8 +47,7 @@ def write(folder: Path, study: StudyProgress) -> Path:
     rows = ",\n".join(json.dumps(row, ensure_ascii=False) for row in study.rows.to_dict("records"))
     path = paths.below(folder, FOLDER, f"{paths.plain(study.name, 'study')}.json")
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f'{head[:-1]}, "rows": [\n{rows}\n]}}\n', encoding="utf-8")
-    return path
+    return paths.write(path, f'{head[:-1]}, "rows": [\n{rows}\n]}}\n')
 
 
 def read(folders: Iterable[Path | str], damaged: list[ReportError] | None = None) -> list[StudyProgress]:

@@ -76,6 +76,24 @@ def _possible(path: Path) -> bool:
     return "\0" not in str(path) and str(path) == str(path).encode(errors="replace").decode()
 
 
+def write(path: Path, content: str | bytes, flush: bool = False) -> Path:
+    """Puts a file there whole or not at all: what it replaces, perhaps the only copy, stays until all is written.
+
+    With `flush` it also survives a power cut.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+            if flush:
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path
+
+
 def content(path: Path | str) -> bytes:
     """The bytes of a plain file; an OSError where it is none (a pipe would be waited for), too large to be ours, or a
     link out of its folder: what comes from elsewhere must not show a file of this machine.
