@@ -56,3 +56,6 @@ def test_there_is_no_finding_without_rows_to_compare(results: Results) -> None:
     assert finding(board.where(board.rows["method"] == "s2sd")) is None
     untested = board.assign(**{"rank:tested": False})
     assert finding(untested).tied is None  # type: ignore[union-attr]
+    first = board.rows["method"] == "s2sd"  # the ties of the board are with it, though it was not run at the near end
+    partly = board.assign(nearest=board.rows["nearest"].mask(first))
+    assert (finding(partly).best[0], finding(partly).tied) == ("proxyanchor", None)  # type: ignore[union-attr]

@@ -51,7 +51,8 @@ def finding(board: Board, by: tuple[str, str] = ("mean", "")) -> Finding | None:
     lost = (here["nearest"] - here["farthest"]).to_numpy(float)
     best = here.iloc[0]
     groups = board.column(*by)["group"].reindex(here.index) if "group" in board.scores else pd.Series(dtype=float)
-    tested = len(groups) and "rank:tested" in here and bool(here["rank:tested"].all())
+    # ties are with the first of the whole board: where that lacks an end of the ladder, they say nothing of `best`
+    tested = len(groups) and best["rank"] == 1 and "rank:tested" in here and bool(here["rank:tested"].all())
     frozen = rows[(rows["network"] == network) & (rows["base_method"] == "frozen")]
     ends = (float(frozen["nearest"].iloc[0]), float(frozen["farthest"].iloc[0])) if len(frozen) else None
     return Finding(str(network), len(here), int((lost > 0).sum()), float(np.mean(lost)), float(lost.min()),

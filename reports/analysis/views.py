@@ -28,6 +28,8 @@ OBJECTS = ("ladder", "papers", "tags", "cite", "summary", "settings", "protocol_
            "path", "parts", "members", "overrides", "spectra", "thresholds",
            "backbone_facts")
 
+FEW = 4
+"""Splits that the board of a ladder trained in part shows on the home page; of more both ends and the default one."""
 NOTABLE = 0.01
 """Selection gap from which a table shows it: a point, about what seeds differ by."""
 
@@ -121,8 +123,9 @@ def heat_table(results: Results, dataset: str, metric: str, trained: bool = Fals
                default: bool = False) -> Table:
     """Method x rung with the AGS of the dataset: one row a method, one column a split, in order of distance.
 
-    With `trained` only the splits that methods were trained on, and what is kept of the score at the near end of the
-    ladder where both ends are among them; with `default` the default split alone.
+    With `trained` only the splits that methods were trained on (of more than FEW both ends and the default one), and
+    what is kept of the score at the near end of the ladder where both ends are among them; with `default` the default
+    split alone.
     """
     board = rung_board(results, dataset, metric, default)
     cells = results.cells(dataset, metric)
@@ -133,6 +136,8 @@ def heat_table(results: Results, dataset: str, metric: str, trained: bool = Fals
     ladder = [split for split, _ in sorted(results.ladders[dataset] or (), key=lambda rung: rung[1])]
     whole = trained and several and len(ladder) > 1
     ends = dict(zip((ladder[0], ladder[-1]), ("nearest", "farthest"))) if whole else {}
+    if trained and len(rungs) > FEW and ends.keys() <= set(rungs["split"]):
+        rungs = rungs[rungs["split"].isin(ends) | rungs["kind"].isin(selection.USUAL)]
     note = ("Columns are headed by the Fréchet distance of their split. " if several and rungs["frd"].notna().any()
             else "")
     frame = frame.assign(ranking=_rankings(frame), dataset=dataset)

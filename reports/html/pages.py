@@ -94,11 +94,12 @@ def _first_curves(site: Site, dataset: str) -> list[tuple[str, dict[str, Any]]]:
 def _lead(site: Site, boards: list[tuple[str, list[str]]]) -> tuple[list[str], Finding | None]:
     """The datasets that the first screen tells of, and the finding on them.
 
-    Those of the first board; or one that papers report on, where that has none and both ends of a ladder were run.
+    Those of the first board; where papers report on none of them, the dataset that they do report on of which both ends
+    and the most splits of a ladder were run.
     """
     metric, names = site.metrics[0], boards[0][1] if boards else []
     others = [] if any(map(paper_tables.reported, names)) else site.results.without_ladder
-    for dataset in filter(paper_tables.reported, others):
+    for dataset in sorted(filter(paper_tables.reported, others), key=lambda name: -_extent(site, name)["splits"]):
         board = views.rung_board(site.results, dataset, metric)
         for split in sorted(set(board.rows["ranked_by"])):
             if found := finding(board.where(board.rows["ranked_by"] == split), ("rung", split)):
@@ -106,16 +107,18 @@ def _lead(site: Site, boards: list[tuple[str, list[str]]]) -> tuple[list[str], F
     return names, finding(site.results.ags(metric, boards[0][0])) if boards else None
 
 
-def _extent(site: Site, dataset: str, default: bool = False) -> dict[str, int]:
-    """How much was run on a dataset: methods that train, the splits they have, how many have them all, and seeds."""
+def _extent(site: Site, dataset: str, default: bool = False) -> dict[str, Any]:
+    """How much was run on a dataset: methods that train, those with several splits and whether all have the same,
+    splits, and seeds."""
     runs = site.runs[site.runs["dataset"] == dataset]
     runs = selection.usual(runs) if default else runs
     trained = runs[~runs["baseline"].astype(bool)]
     trained = trained if len(trained) else runs
     ladder, splits = site.results.ladders.get(dataset) or (), int(trained["split"].nunique())
-    whole = trained.groupby(["base_method", "protocol", "backbone"])["split"].nunique().eq(splits)
+    each = trained.groupby(["base_method", "protocol", "backbone"])["split"].nunique()
+    along = each[each > 1]
     return {"methods": int(trained["base_method"].nunique()), "splits": splits, "rungs": len(ladder),
-            "whole": whole[whole].index.get_level_values("base_method").nunique(),
+            "along": along.index.get_level_values("base_method").nunique(), "alike": bool(along.eq(splits).all()),
             "seeds": int(trained["seed"].nunique())}
 
 
