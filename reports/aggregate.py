@@ -246,3 +246,21 @@ def rung_scores(frame: pd.DataFrame, dataset: str, metric: str = "recall@1") -> 
     facts = cells[["frd", "kind", "family", "base_method", "baseline"]].first().reset_index()
     board = board.merge(facts, on=[*ROW, "split"])
     return board.sort_values([*ROW, "frd", "split"], kind="stable").reset_index(drop=True)
+
+
+def without_gaps(cells: pd.DataFrame) -> pd.DataFrame:
+    """The cells of the methods that several splits have in common: of such tables without gaps the one of most cells.
+
+    Splits that more methods have come first; baselines, and methods that lack one of the splits, are left out.
+
+    >>> runs = [("a", 1), ("b", 1), ("a", 2), ("b", 2), ("c", 2), ("a", 3)]
+    >>> cells = pd.DataFrame(runs, columns=["label", "split"]).assign(baseline=False)
+    >>> [*map(tuple, without_gaps(cells)[["label", "split"]].to_numpy())]
+    [('a', 1), ('b', 1), ('a', 2), ('b', 2)]
+    """
+    trained = cells[~cells["baseline"].astype(bool)]
+    having = trained.groupby("split")["label"].agg(set)
+    order = sorted(having.index, key=lambda split: (-len(having[split]), split))
+    blocks = [(order[:count], set.intersection(*having[order[:count]])) for count in range(2, len(order) + 1)]
+    splits, labels = max(blocks, key=lambda block: (len(block[0]) * len(block[1]), len(block[0])), default=([], set()))
+    return trained[trained["split"].isin(splits) & trained["label"].isin(labels)]

@@ -245,12 +245,12 @@ def kendall(a: Sequence[float] | np.ndarray, b: Sequence[float] | np.ndarray) ->
 
 
 def kendall_between_rungs(cells: pd.DataFrame) -> pd.DataFrame:
-    """Kendall's tau-b between the rankings of the methods on every two rungs; baselines and incomplete rows left out.
+    """Kendall's tau-b between the rankings of the methods on every two rungs that they have in common.
 
     tau = 1 where two rungs rank the methods alike, -1 where one reverses the other; `flips` counts the pairs of
-    methods that change places. Takes the cells of `aggregate.rung_scores`.
+    methods that change places. Takes the cells of `aggregate.without_gaps`.
     """
-    wide = cells[~cells["baseline"]].pivot_table(index=ROW, columns="split", values="score").dropna()
+    wide = cells.pivot_table(index=ROW, columns="split", values="score")
     order = cells.drop_duplicates("split").sort_values(["frd", "split"])["split"]
     rows = []
     for a, b in combinations([split for split in order if split in wide], 2):

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from reports.aggregate import without_gaps
 from reports.board import key_of
 from reports.figures.drawing import Style
 from reports.figures.lines import Axes, Line, chart, nice_ticks
@@ -24,16 +25,16 @@ def ladder_curve(cells: pd.DataFrame, look: dict[str, Style], name: str, title: 
                  kind: str = "score") -> str:
     """Score over Fréchet distance at true scale, a line for each `label` in the cells of `aggregate.rung_scores`.
 
-    `difference` takes off the mean over the methods that have every rung; `gain` shows the column of that name, see
-    `baselines.gain_over_frozen`. The band is one standard deviation over seeds. The default split is marked; baselines
-    are dashed and grey, and are left out but where scores are shown. Rows that have one split of several are points in
-    one place, and left out where others are lines.
+    `difference` takes off the mean over methods, on the splits that they have in common; `gain` shows the column of
+    that name, see `baselines.gain_over_frozen`. The band is one standard deviation over seeds. The default split is
+    marked; baselines are dashed and grey, and are left out but where scores are shown. Rows that have one split of
+    several are points in one place, and left out where others are lines.
     """
     cells = cells[~single(cells)]
     if kind != "score":
         cells = cells[~cells["baseline"]]
     if kind == "difference":
-        cells = cells[cells.groupby("label")["split"].transform("nunique") == cells["split"].nunique()]
+        cells = without_gaps(cells)
         cells = cells.assign(score=cells["score"] - cells.groupby("split")["score"].transform("mean"))
     if kind == "gain":
         cells = cells.assign(score=cells["gain"])[cells["gain"].notna()]
@@ -110,10 +111,9 @@ def _distance(frd: float) -> str:
 def rank_flips(cells: pd.DataFrame, look: dict[str, Style], name: str, title: str) -> str:
     """The rank of each method on each rung, rungs in order of distance: lines that cross are rankings that flip.
 
-    Takes the cells of `aggregate.rung_scores` with labels; baselines and rows that lack a rung are left out.
+    Takes the cells of `aggregate.without_gaps`.
     """
-    cells = cells[~cells["baseline"]]
-    wide = cells.pivot_table(index="label", columns="split", values="score", sort=False).dropna()
+    wide = cells.pivot_table(index="label", columns="split", values="score", sort=False)
     rungs = cells.drop_duplicates("split").sort_values(["frd", "split"])
     ranks = wide[rungs["split"].tolist()].rank(ascending=False, method="min")
     places = np.linspace(0, 1, len(rungs)).tolist()

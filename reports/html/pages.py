@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from reports import selection
+from reports.aggregate import without_gaps
 from reports.analysis import baselines, correlations, paper_tables, progress, reproduction, views
 from reports.analysis.finding import Finding, finding
 from reports.analysis.progress import StudyProgress
@@ -126,12 +127,6 @@ def _has_ladder(cells: pd.DataFrame) -> bool:
     return cells["split"].nunique() > 1 and bool(cells["frd"].notna().all())
 
 
-def _along(cells: pd.DataFrame) -> bool:
-    """Whether any row has all of several splits, so that there is a line to draw."""
-    return bool((cells.groupby("label")["split"].nunique() == cells["split"].nunique()).any()
-                and cells["split"].nunique() > 1)
-
-
 def _by_backbone(rows: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     """The rows of each backbone that was trained, that of most rows first; they are not held against each other.
 
@@ -152,7 +147,7 @@ def _curves(site: Site, dataset: str, metric: str, kind: str = "score") -> list[
     ending, said = _TITLES[kind]
     drawn = []
     for number, (backbone, cells) in enumerate(_by_backbone(baselines.gain_over_frozen(site.cells(dataset, metric)))):
-        if kind != "score" and not _along(cells[~cells["baseline"] & ((kind != "gain") | cells["gain"].notna())]):
+        if kind != "score" and without_gaps(cells[(kind != "gain") | cells["gain"].notna()]).empty:
             continue
         name = f"{site.slug(dataset)}-{slug(metric)}-{ending}" + (f"-{slug(backbone)}" if number else "")
         title = f"{metric} along the ladder of {dataset}{said}, {backbone}"
@@ -222,14 +217,15 @@ def _fixed_test(site: Site, dataset: str, metric: str) -> list[dict[str, Any]]:
 
 
 def _flips(site: Site, dataset: str, every: pd.DataFrame) -> list[dict[str, Any]]:
-    """For each backbone the rank-flip chart and Kendall's tau between rungs, where two methods have all rungs."""
+    """For each backbone the rank-flip chart and Kendall's tau between the rungs that methods have in common."""
     made = []
     for number, (backbone, cells) in enumerate(_by_backbone(every)):
-        flips = kendall_between_rungs(cells)
-        if flips.empty or flips["methods"].max() < 2:
+        cells = without_gaps(cells)
+        if cells["label"].nunique() < 2:
             continue
+        flips = kendall_between_rungs(cells)
         short = site.slug(dataset) + (f"-{slug(backbone)}" if number else "")
-        rungs = views.rungs_of(cells[~cells["baseline"]])
+        rungs = views.rungs_of(cells)
         ends = rungs["split"].iloc[[0, -1]].tolist()
         between = flips[(flips["first"] == ends[0]) & (flips["second"] == ends[1])]
         title = f"Ranks along the ladder of {dataset}, {backbone}"
