@@ -74,6 +74,8 @@ def import_released(path: str | Path, *, dataset: str = "", dataset_hash: str = 
     `test_classes` on its sides, the split that the dataset comes with, is of kind 'default'.
     """
     try:
+        if Path(path).is_fifo():  # would be waited for
+            raise SplitError("is no plain file")
         with open(path, "rb") as stream:
             released = read_pickle(stream)
     except OSError as error:

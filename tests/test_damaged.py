@@ -9,6 +9,7 @@ import os
 import re
 import time
 import zipfile
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ from benchmark.config.plan import parse_ids
 from benchmark.data import store, weights
 from benchmark.posthoc import leaderboard
 from benchmark.runs.executors import local
+from benchmark.submissions import card as cards
+from benchmark.submissions import reading
 from benchmark.training import checkpoint
 from benchmark.utils import bugs
 from benchmark.utils.errors import UserError
@@ -34,6 +37,7 @@ from reports import packing, records, terminal
 from reports.analysis import progress
 from reports.analysis.results import Results
 from reports.figures import drawing
+from splits import SplitError, official
 from tests.sample_records import make_record, write_sample
 from tests.test_fuzz import READERS
 
@@ -142,6 +146,13 @@ def test_a_named_pipe_among_images_is_named_and_not_waited_for(tmp_path: Path) -
     index = datasets.load(f"folder:{folder}", tmp_path)
     with pytest.raises(UserError, match=r"2\.png: it is no plain file"):
         store.open_store(index, tmp_path / "cache", jobs=1, progress=False)
+
+
+@pytest.mark.parametrize("read", [cards.read, reading.read, official.import_released])
+def test_a_named_pipe_is_no_card_and_no_embeddings(read: Callable[[Path], object], tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.toml")
+    with pytest.raises((UserError, SplitError), match=r"no plain file|there is no file"):
+        read(tmp_path / "pipe.toml")
 
 
 def test_a_field_of_csv_without_end_is_refused(tmp_path: Path) -> None:

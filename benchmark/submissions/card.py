@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ LONGEST, LARGEST = 300, 65_536
 def read(path: Path) -> dict[str, str]:
     """The card in a .toml, .yaml or .yml file; a UserError says which field is wrong."""
     try:
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for, a device read without end
+            raise UserError(f"{path} is no plain file; write the card into one")
         if path.stat().st_size > LARGEST:
             raise UserError(f"{path} has more than {LARGEST:,} bytes; a card is a dozen lines")
         text = path.read_text(encoding="utf-8")

@@ -52,7 +52,7 @@ def read(path: Path, ids: Path | None = None) -> Submission:
     'embedding' (or 'embeddings', 'features', 'vector') of lists or a column a dimension, numbered from 0 on.
     float64 stays float64, all else becomes float32.
     """
-    if not path.exists():
+    if not (path.is_file() or path.is_dir()):  # a pipe would be waited for
         raise UserError(f"there is no file {path}")
     readers = {".npz": _npz, ".npy": _npy, ".safetensors": _safetensors, ".parquet": _parquet}
     if path.suffix not in readers:
@@ -60,7 +60,7 @@ def read(path: Path, ids: Path | None = None) -> Submission:
     names, table = _from(path, readers[path.suffix])
     if ids is not None or names is None:
         listed = ids or path.with_suffix(".txt")
-        if not listed.exists():
+        if not listed.is_file():
             inside = f"{path} names none under {', '.join(ID_COLUMNS)}, and " if path.suffix != ".npy" else ""
             raise UserError(f"the ids of the embeddings are not there: {inside}there is no file {listed}; "
                             f"name one with --ids FILE: {LISTS}")
