@@ -53,7 +53,7 @@ def harmonic_mean(values: Iterable[float]) -> float:
 def ags_per_seed(frame: pd.DataFrame, metric: str = "recall@1") -> pd.DataFrame:
     """AGS of each dataset, row and seed, missing unless the seed has a score on every rung; `covered` of `rungs`."""
     keys = ["dataset", *ROW, "seed"]
-    runs = on_ladder(_having(frame, metric), [*keys, "split", metric, "ladder"])
+    runs = on_ladder(having(frame, metric), [*keys, "split", metric, "ladder"])
     by_seed: dict[tuple[Any, ...], dict[int, float]] = {}
     ladders = dict(zip(runs["dataset"], runs["ladder"]))
     for *head, split, score in runs[[*keys, "split", metric]].itertuples(index=False, name=None):
@@ -68,7 +68,8 @@ def ags_per_seed(frame: pd.DataFrame, metric: str = "recall@1") -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*keys, "ags", "covered", "rungs"])
 
 
-def _having(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
+def having(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """The runs that have a metric; a ReportError where none does."""
     if metric not in frame:
         known = [column for column in metrics(frame) if frame[column].notna().any()]
         raise ReportError(f"no run has the metric '{metric}'; there are: {', '.join(known) or 'none'}")
@@ -130,7 +131,7 @@ def _ags_rows(frame: pd.DataFrame, metric: str) -> Iterator[tuple[Any, str, int,
     seeds = ags_per_seed(frame, metric)
     needed = {str(protocol): sorted(set(names)) for protocol, names in seeds.groupby("protocol")["dataset"]}
     rungs = dict(zip(seeds["dataset"], seeds["rungs"]))
-    boards = boards_of(on_ladder(_having(frame, metric), [name for name in (*ROW, *_TYPES) if name in frame]))
+    boards = boards_of(on_ladder(having(frame, metric), [name for name in (*ROW, *_TYPES) if name in frame]))
     of_rows: dict[tuple[Any, ...], dict[tuple[str, int], tuple[float, int]]] = {}
     for dataset, *row, seed, value, covered, _ in seeds.itertuples(index=False, name=None):
         of_rows.setdefault(tuple(row), {})[dataset, seed] = value, covered
@@ -183,7 +184,7 @@ def union_board(frame: pd.DataFrame, metric: str = "recall@1") -> Board:
     them; their deviation is that of the means of each seed. Only the default split of a union counts. Ranked by
     the harmonic mean within a dataset, protocol and network.
     """
-    runs = _having(frame, metric)
+    runs = having(frame, metric)
     runs = usual(runs[is_union(runs)])
     rows: list[dict[str, Any]] = []
     scores: list[tuple[Any, ...]] = []
@@ -238,7 +239,7 @@ def training_group(trains: str, tags: Iterable[str] | None = None) -> str:
 
 def rung_scores(frame: pd.DataFrame, dataset: str, metric: str = "recall@1") -> pd.DataFrame:
     """The cells of a dataset: for each row and rung the mean over seeds, its deviation and n, in order of distance."""
-    runs = _having(frame[frame["dataset"] == dataset], metric)
+    runs = having(frame[frame["dataset"] == dataset], metric)
     told = [*ROW, "split", metric, "frd", "kind", "family", "base_method", "baseline"]
     runs = runs[[name for name in told if name in runs]][~is_union(runs)]
     cells = typed(runs).groupby([*ROW, "split"], sort=True)

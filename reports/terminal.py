@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from reports import aggregate
 from reports.analysis import progress, views
 from reports.analysis.progress import StudyProgress
 from reports.analysis.results import Results
@@ -17,6 +18,7 @@ from reports.tables import formats
 def summary(results: Results, lost: pd.DataFrame, metric: str = "recall@1",
             studies: Sequence[StudyProgress] = ()) -> str:
     """The boards of each protocol, each union and each dataset without a ladder; lines on studies and lost runs."""
+    aggregate.having(results.runs, metric)  # a board has a part of the runs, and names a part of their metrics
     blocks = []
     for protocol in results.protocols:
         board = results.ags(metric, protocol)

@@ -21,6 +21,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 from scipy.io import savemat
 
+import methods
 from benchmark import cli, datasets
 from benchmark.config import protocol, study
 from benchmark.config.plan import parse_ids
@@ -153,6 +154,12 @@ def test_a_named_pipe_is_no_card_and_no_embeddings(read: Callable[[Path], object
     os.mkfifo(tmp_path / "pipe.toml")
     with pytest.raises((UserError, SplitError), match=r"no plain file|there is no file"):
         read(tmp_path / "pipe.toml")
+
+
+@pytest.mark.parametrize("value", ["inf", "nan", "1e999"])
+def test_a_setting_that_is_no_finite_number_is_refused(value: str) -> None:
+    with pytest.raises(methods.MethodError, match=r"margin\.beta = .*: input should be a finite number"):
+        methods.get("margin").settings(beta=value)
 
 
 def test_a_field_of_csv_without_end_is_refused(tmp_path: Path) -> None:

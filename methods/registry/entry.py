@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import importlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -84,6 +85,9 @@ class Entry:
         except ValidationError as error:
             first = error.errors()[0]
             raise MethodError(f"{self.name}.{first['loc'][0]} = {first['input']!r}: {first['msg']}") from None
+        for key, value in vars(typed).items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise MethodError(f"{self.name}.{key} = {value}: input should be a finite number")
         # a run's identity has a number as it was written, 1 or 1.0
         return dataclasses.replace(typed, **{k: v for k, v in values.items() if isinstance(v, (int, float))})
 
