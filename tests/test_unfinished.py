@@ -226,7 +226,7 @@ def test_a_rung_with_floors_alone_is_no_rung_of_the_methods(tmp_path: Path) -> N
     results = Results(records.collect(tmp_path / "runs"))
     page = some_pages(results, lambda site: pages.ladder(site, "glyphs", Extras()))["dataset/glyphs.html"]
     assert "margin: 1, 2, 1, 1; npair: 2, 1, 2, 2." in page
-    assert "the nearest and the farthest split is 1.00" in page
+    assert "the nearest and the farthest is 1.00" in page
 
 
 def test_names_in_figures_keep_their_digits() -> None:

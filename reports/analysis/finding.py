@@ -15,8 +15,9 @@ class Finding:
     """The numbers behind the sentences: of the ranked rows of one network, scores as fractions.
 
     `lost` is the mean of the score on the nearest split less that on the farthest, `losing` how many rows lose at all;
-    `tied` how many rows cannot be told from the best one, None where that was not tested; `seeds` how many the best one
-    has; `frozen` the scores of the frozen network at both ends, if it was run.
+    `stays` whether the best row is so at both ends; `tied` how many rows cannot be told from the best one, None where
+    that was not tested; `seeds` how many the best one has; `frozen` the scores of the frozen network at both ends, if
+    it was run.
     """
 
     network: str
@@ -26,6 +27,7 @@ class Finding:
     least: float
     most: float
     best: tuple[str, ...]
+    stays: bool
     nearest: float
     farthest: float
     tied: int | None
@@ -57,6 +59,7 @@ def finding(board: Board, by: tuple[str, str] = ("mean", "")) -> Finding | None:
     ends = (float(frozen["nearest"].iloc[0]), float(frozen["farthest"].iloc[0])) if len(frozen) else None
     return Finding(str(network), len(here), int((lost > 0).sum()), float(np.mean(lost)), float(lost.min()),
                    float(lost.max()), tuple(map(str, best[["method", "protocol", "backbone", "source"]])),
+                   bool(best["nearest"] >= here["nearest"].max() and best["farthest"] >= here["farthest"].max()),
                    float(best["nearest"]), float(best["farthest"]), int((groups == 1).sum()) - 1 if tested else None,
                    int(board.column(*by)["n"].reindex(here.index).iloc[0]),
                    ends if ends and not np.isnan(ends).any() else None)

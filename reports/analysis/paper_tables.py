@@ -37,10 +37,10 @@ class Paper:
 PAPERS = {
     "oodml": Paper("oodml", "Characterizing Generalization under Out-Of-Distribution Shifts in Deep Metric Learning",
                    "Milbich, Roth, Sinha, Schmidt, Ghassemi, Ommer", "NeurIPS 2021",
-                   "embeddings of 512 numbers, the best of 200 epochs"),
+                   "512 dimensions, the best of 200 epochs"),
     "revisiting": Paper("revisiting", "Revisiting Training Strategies and Generalization Performance in Deep Metric "
                         "Learning", "Roth, Milbich, Sinha, Gupta, Ommer, Cohen", "ICML 2020",
-                        "embeddings of 128 numbers, the best of 150 epochs"),
+                        "128 dimensions, the best of 150 epochs"),
     "uml": Paper("uml", "Universal Metric Learning with Parameter-Efficient Transfer Learning", "Kim, Kim, Kwak",
                  "WACV 2025"),
     "crt": Paper("crt", "Coded Residual Transform for Generalizable Deep Metric Learning",

@@ -37,6 +37,12 @@ class Reproduction:
         return int(((rows["difference"] <= -CLOSE) & rows["rising"]).sum())
 
     @property
+    def training(self) -> str:
+        """How networks were trained here, in the words of `Paper.training`; empty where rows differ."""
+        dims, epochs = ({int(value) for value in self.table.frame[key].dropna()} for key in ("dim", "epochs"))
+        return f"{dims.pop()} dimensions, {epochs.pop()} epochs" if len(dims) == len(epochs) == 1 else ""
+
+    @property
     def mean(self) -> float:
         """The mean of ours less the printed number."""
         return float(self.table.frame["difference"].mean())
@@ -83,7 +89,7 @@ def _measured(group: pd.DataFrame, paper: str, printed: float) -> dict[str, obje
     epoch = f"{sum(known) / len(known):.0f} of {epochs}" if known and epochs else ""
     return {"ours": ours, "ours:std": std, "ours:n": n, "difference": ours - printed,
             "last": float(group[METRIC].mean()), "epoch": epoch, "dim": settings.get("dim"),
-            "rising": bool(known) and min(known) == epochs}
+            "epochs": epochs, "rising": bool(known) and min(known) == epochs}
 
 
 def _table(dataset: str, paper: str, rows: list[dict[str, object]]) -> Table:
@@ -95,7 +101,7 @@ def _table(dataset: str, paper: str, rows: list[dict[str, object]]) -> Table:
                Column("last", "Last epoch", "percent", "The score that the boards rank"),
                Column("dim", "Dimensions", "number", "Numbers in an embedding here", 0),
                Column("detail", "Printed as"), Column("protocol", "Protocol"), Column("backbone", "Backbone"))
-    varying = {"protocol", "backbone"} - {key for key in ("protocol", "backbone") if frame[key].nunique() > 1}
-    shown = tuple(column for column in columns if column.key not in varying and frame[column.key].notna().any())
+    alike = {key for key in ("protocol", "backbone", "dim") if frame[key].nunique() < 2}
+    shown = tuple(column for column in columns if column.key not in alike and frame[column.key].notna().any())
     caption = f"{METRIC} on the default split of {dataset}, {paper_tables.PAPERS[paper].venue}"
     return Table(f"{dataset}-{paper}", caption, shown, frame.reset_index(drop=True), marked=False)

@@ -23,9 +23,11 @@ def front(rows: pd.DataFrame, name: str, title: str) -> str:
         sizes = sorted({float(f"{value / 1e6:.1g}") for value in rows["parameters"]})
         axes.set_xticks(sizes, [f"{size:g}" for size in sizes])
         for network, size, score in rows[["backbone", "parameters", "score"]].itertuples(index=False):
-            below = network in set(best["backbone"])  # of the front, whose line leaves a point upwards
-            axes.annotate(network.partition(".")[0], (size / 1e6, 100 * score), xytext=(5, -9 if below else 3),
-                          fontsize=6.5, textcoords="offset points", color=GREY)
+            place = best["backbone"].tolist().index(network) if network in set(best["backbone"]) else -1
+            # the line of the front comes from the left and leaves upwards: the first name is below it, the rest above
+            shift = (5, 3) if place < 0 else (5, -9) if place == 0 else (-5, 4)
+            axes.annotate(network.partition(".")[0], (size / 1e6, 100 * score), xytext=shift, fontsize=6.5,
+                          ha="right" if place > 0 else "left", textcoords="offset points", color=GREY)
         axes.grid(axis="y")
         said = "; ".join(f"{network} {100 * score:.1f}" for network, score in zip(best["backbone"], best["score"]))
         return svg(figure, name, title, f"Score over parameters of {len(rows)} frozen networks. The front: {said}.")

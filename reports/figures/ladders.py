@@ -119,7 +119,7 @@ def rank_flips(cells: pd.DataFrame, look: dict[str, Style], name: str, title: st
     places = np.linspace(0, 1, len(rungs)).tolist()
     lines = [_line(cells[cells["label"] == label], str(label), look, places, row.tolist()) for label, row in
              ranks.iterrows()]
-    axes = Axes("rank on each split", "Fréchet distance of the split, in order and not to scale",
+    axes = Axes("rank on each split", "Fréchet distance, in order and not to scale",
                 list(zip(places, map(_distance, rungs["frd"]))), height=min(560, max(240, 90 + 20 * len(ranks))),
                 downwards=True)
     listed = "; ".join(f"{label}: {', '.join(str(int(rank)) for rank in row)}" for label, row in ranks.iterrows())

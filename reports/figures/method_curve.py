@@ -79,7 +79,7 @@ def _ticks(values: Sequence[float]) -> list[float]:
 def part_dots(own: Sequence[float | None], others: Sequence[Sequence[float]], frozen: Sequence[float | None],
               names: Sequence[str], label: str, style: Style, name: str, title: str, metric: str) -> str:
     """The scores of one row on each part of a union, in percent, over the marks of all other rows (by part)."""
-    left, step = 12 + 7.2 * max(map(len, names)), 27
+    left, step = 20 + 9.6 * max(map(len, names)), 27
     known = [value for part in others for value in part] + [value for value in own if value is not None]
     ticks = _ticks(known)
     height = _TOP + step * len(names)

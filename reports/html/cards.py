@@ -6,6 +6,7 @@ import json
 import shlex
 from collections.abc import Mapping
 from functools import cache, lru_cache
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -24,8 +25,10 @@ _ANYHOW = {"--budget": 1, "--per-gpu": 1, "--jobs": 1, "--executor": 1, "--ray-a
 def again(command: str) -> str:
     """The command that does a run again, without what only said how many to do at a time and where.
 
-    >>> again("oodml run --study glyphs --per-gpu 14 --budget 205s")
-    'oodml run --study glyphs'
+    A study by the path of its file on the machine of the run is called by its name.
+
+    >>> again("oodml run --study glyphs --per-gpu 14 --budget 205s"), again("oodml run --study /tmp/photos.toml")
+    ('oodml run --study glyphs', 'oodml run --study photos')
     """
     try:
         words = shlex.split(command)
@@ -39,6 +42,8 @@ def again(command: str) -> str:
             skip -= 1
         elif name in _ANYHOW:
             skip = 0 if equals else _ANYHOW[name]
+        elif kept[-1:] == ["--study"] and word.startswith("/"):
+            kept.append(Path(word).stem)
         else:
             kept.append(word)
     return shlex.join(kept)

@@ -85,6 +85,8 @@ def _split_dots(site: Site, label: str, dataset: str) -> list[dict[str, Any]]:
     if not metrics:
         return []
     protocol = own["protocol"].iloc[0]
+    kinds = site.runs.loc[(site.runs["label"] == label) & (site.runs["dataset"] == dataset), "kind"]
+    where = "default split" if kinds.eq("default").all() else "one split"
     rest = lines[lines["label"].isin(_rivals(site, label) - {frozen}) & lines["protocol"].eq(protocol)]
     scores = {name: dict(zip(here["metric"], 100 * here["score"])) for name, here in lines.groupby("label")
               if name in (label, frozen)}
@@ -93,7 +95,7 @@ def _split_dots(site: Site, label: str, dataset: str) -> list[dict[str, Any]]:
     svg = method_curve.part_dots([scores[label][metric] for metric in metrics],
                                  [(100 * rest.loc[rest["metric"] == metric, "score"]).tolist() for metric in metrics],
                                  [base.get(metric) for metric in metrics], metrics, label, site.look[label], name,
-                                 f"{label} among others on {dataset}", "score on one split")
+                                 f"{label} among others on {dataset}", f"{dataset}, {where}")
     return [site.figure(svg, name) | {"board": dataset, "href": f"dataset/{site.slug(dataset)}.html", "union": True,
                                       "frozen": bool(base), "banded": False}]
 

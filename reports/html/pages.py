@@ -182,7 +182,11 @@ def ladder(site: Site, dataset: str, extras: Extras) -> None:
             continue
         heat = site.table(replace(views.heat_table(results, dataset, metric), name=f"{short}-{metric}"))
         part: dict[str, Any] = {"metric": metric, "heat": heat, "curves": [], "differences": [], "flips": [],
+                                "default": None,
                                 "gain": None, "gains": [], "fixed_test": []}
+        if views.beside_ladder(results, dataset, metric):
+            table = views.heat_table(results, dataset, metric, trained=True, default=True)
+            part["default"] = site.table(replace(table, name=f"{short}-default-{metric}"))
         if _has_ladder(cells):
             part["curves"] = _curves(site, dataset, metric)
             part["fixed_test"] = _fixed_test(site, dataset, metric)
@@ -231,7 +235,7 @@ def _flips(site: Site, dataset: str, every: pd.DataFrame) -> list[dict[str, Any]
         title = f"Ranks along the ladder of {dataset}, {backbone}"
         drawing = ladders.rank_flips(cells, site.look, f"{short}-flips", title)
         table = views.tau_table(flips, rungs, f"{dataset}, {backbone}")
-        made.append({"backbone": backbone, "ends": between.to_dict("records"),
+        made.append({"backbone": backbone, "rungs": len(rungs), "ends": between.to_dict("records"),
                      "figure": site.figure(drawing, f"{short}-flips"),
                      "tau": site.table(replace(table, name=f"{short}-tau"))})
     return made

@@ -59,12 +59,14 @@ def compare(site: Site) -> None:
 
 
 def _reported_first(site: Site, metric: str) -> list[str]:
-    """All rows, in order of rank those on datasets that papers report on first; the page opens with the first two."""
+    """All rows, those on datasets that papers report on first, by their splits and ranks; the page opens with two."""
     trained = site.runs[~site.runs["baseline"].astype(bool)].groupby("dataset")["split"].nunique()
     first: list[str] = []
     for dataset in sorted(filter(paper_tables.reported, trained.index), key=lambda name: -trained[name]):
         rows = views.rung_board(site.results, dataset, metric).rows
-        first += site.results.label(rows[rows["rank"].notna()].sort_values("rank", kind="stable"))
+        cells = site.results.cells(dataset, metric).groupby("label")["split"].nunique()
+        ranked = site.results.label(rows[rows["rank"].notna()].sort_values("rank", kind="stable"))
+        first += sorted(ranked, key=lambda label: -cells.get(label, 0))
     return list(dict.fromkeys([*first, *site.look]))
 
 

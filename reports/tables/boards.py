@@ -82,7 +82,7 @@ class Table:
         if column.kind == "time":
             return duration(number)
         if column.kind == "number":
-            return compact(number) if column.digits < 0 else f"{number:,.{column.digits}f}"
+            return compact(number) if column.digits < 0 else f"{round(number, column.digits) + 0.0:,.{column.digits}f}"
         shown = f"{100 * number:+.{column.digits}f}" if column.kind == "gain" else f"{100 * number:.{column.digits}f}"
         std = row.get(f"{column.key}:std")
         return shown if missing(std) else f"{shown} ± {100 * float(std):.{column.digits}f}"  # type: ignore[arg-type]
