@@ -68,7 +68,9 @@ def _ladder_section(site: Site, protocol: str, names: list[str], several: bool, 
         made.append((metric, site.table(table, site.sparks(metric))))
     return {"kind": "ladder", "id": f"ladder-{number}", "datasets": names, "tables": made, "protocol": protocol,
             "named": several, "of": _extent(site, names[0]) if len(names) == 1 else None,
-            "curves": [(dataset, curves) for dataset in names[:4] if (curves := _first_curves(site, dataset))]}
+            # of several ladders the first by each metric: thousands of points weigh a page down
+            "curves": [(dataset, curves[:1] if i else curves) for i, dataset in enumerate(names[:4])
+                       if (curves := _first_curves(site, dataset))]}
 
 
 def _part_section(site: Site, dataset: str, default: bool) -> dict[str, Any]:

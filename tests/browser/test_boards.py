@@ -358,6 +358,7 @@ def test_print_holds_every_column_and_starts_on_the_first_page(page: Any, publis
     for wide, there in page.locator(".scroll:visible").evaluate_all(
             "all => all.map(box => [box.querySelector('table').getBoundingClientRect().right, innerWidth])"):
         assert wide <= there + 1
-    assert page.locator("main section").first.evaluate("one => getComputedStyle(one).breakInside") in ("auto", "avoid")
+    if path == "index.html":  # else nothing but the name of the site stands on the first page
+        assert bottom(page, ".hero") < 700
     assert page.locator("main section").nth(1).evaluate("one => getComputedStyle(one).breakInside") == "auto"
     assert len(page.pdf()) > 10_000
