@@ -158,11 +158,9 @@ def heat_table(results: Results, dataset: str, metric: str, trained: bool = Fals
         head = f"{named.capitalize()}, {distance(frd, split)}" if named else distance(frd, split)
         score = Column(f"rung:{split}", head if several else metric, "score", f"Split {split}{mark}, {metric}",
                        heat=True)
-        # a narrow table shows ends and default split of many; what no method has waits to be asked for
-        empty = len(methods) > 0 and split not in set(methods["split"])
-        score = replace(score, spare=empty or (trained and len(rungs) > 3 and not named))
-        gains = gain_column(frame, score) if trained and has_frozen else ()
-        columns += [score, *(replace(gain, spare=score.spare) for gain in gains)]
+        # what no method has waits to be asked for
+        score = replace(score, spare=len(methods) > 0 and split not in set(methods["split"]))
+        columns += [score, *(gain_column(frame, score) if trained and has_frozen else ())]
     if ends and ends.keys() <= set(rungs["split"]):
         columns.append(Column("kept", "Kept, %", "percent", KEPT, 0))
     if "gap" in frame and frame["gap"].max() >= NOTABLE:
