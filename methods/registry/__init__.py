@@ -147,7 +147,8 @@ def get(name: str) -> Entry:
     discover()
     head, _, tail = name.partition(":")
     if head not in _ENTRIES:
-        raise MethodError(f"unknown method '{head}'{near(head, _ENTRIES)}; `oodml methods` lists all")
+        raise MethodError(f"unknown method '{head}'{near(head, _ENTRIES)}; `oodml methods` lists all, "
+                          "--plugin FILE takes your own")
     entry = _ENTRIES[head]
     if tail and not entry.default_base:
         raise MethodError(f"method '{head}' takes no base objective, so '{name}' means nothing")
