@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import csv
+import re
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from reports import records
 from reports.analysis import paper_tables, reproduction
 from reports.analysis.results import Results
+from reports.figures.printed import printed_and_ours
 from reports.html.rendering import Site
 
 ROOT = Path(__file__).parent.parent
@@ -41,6 +44,17 @@ def test_cub_is_held_against_both_papers_that_print_it_with_a_resnet50(runs: pd.
     close = [abs(row.ours - row.printed) < 0.03 for row in rows.itertuples()]
     assert found["revisiting"].close == sum(close)
     assert sum(close) > 0.85 * len(close), "objectives of Revisiting no longer reproduce its table on CUB"
+
+
+def test_the_figure_has_a_ring_and_a_disc_for_each_method(runs: pd.DataFrame) -> None:
+    for one in reproduction.default_split(runs, "cub"):
+        rows = one.table.frame
+        drawn = printed_and_ours(rows, reproduction.CLOSE, "name", "title", "recall@1")
+        circles = [(float(x), r) for x, r in re.findall(r'<circle cx="([^"]*)" cy="[^"]*" r="([^"]*)"', drawn)]
+        ours, rings = [x for x, r in circles if r == "4"][1:], [x for x, r in circles if r == "4.5"][1:]  # a key first
+        assert len(ours) == len(rings) == len(rows)
+        scale = np.polyfit(rows["printed"].astype(float), rings, 1)
+        assert np.polyval(scale, rows["ours"].astype(float)) == pytest.approx(ours, abs=0.5)
 
 
 def test_of_ooDML_the_split_at_the_distance_of_the_default_one_counts(runs: pd.DataFrame) -> None:

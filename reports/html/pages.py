@@ -18,6 +18,7 @@ from reports.analysis.results import union_parts
 from reports.analysis.statistics import kendall_between_rungs
 from reports.board import key_of
 from reports.figures import ladders
+from reports.figures.printed import printed_and_ours
 from reports.html.extras import Extras
 from reports.html.markup import slug
 from reports.html.rendering import Site
@@ -200,12 +201,19 @@ def ladder(site: Site, dataset: str, extras: Extras) -> None:
             part["gain"] = site.table(replace(gains, name=f"{short}-gain")) if gains else None
         parts.append(part)
     splits = site.table(replace(views.split_table(results, dataset), name=f"{short}-splits"))
-    papers = [(one, site.table(replace(one.table, name=f"{short}-{one.paper.key}")))
+    papers = [(one, site.table(replace(one.table, name=f"{short}-{one.paper.key}")), _printed(site, short, one))
               for one in reproduction.default_split(site.runs, dataset)]
     site.page(f"dataset/{short}.html", "dataset.html", dataset=dataset, parts=parts, splits=splits, papers=papers,
               close=reproduction.CLOSE,
               extent=_extent(site, dataset), laddered=any(part["curves"] for part in parts),
               pictures=extras.of_splits(site, dataset))
+
+
+def _printed(site: Site, short: str, one: reproduction.Reproduction) -> dict[str, Any]:
+    """The figure of a paper's numbers beside ours."""
+    name = f"{short}-{one.paper.key}-printed"
+    return site.figure(printed_and_ours(one.table.frame, reproduction.CLOSE, name, one.table.caption,
+                                        reproduction.METRIC), name)
 
 
 def _fixed_test(site: Site, dataset: str, metric: str) -> list[dict[str, Any]]:

@@ -206,8 +206,9 @@ class Site:
         return {index: inline.interval(*one, left, right) for index, one in known.items()} if ranked else {}
 
     def figure(self, drawn: str, name: str) -> dict[str, Any]:
-        """A figure for the page, and the same as a file of its own with fixed colours."""
-        alone = re.sub(r"<svg", '<?xml version="1.0" encoding="utf-8"?>\n<svg', drawn, count=1)
+        """A figure for the page, and the same as a file of its own with fixed colours, which are made for white."""
+        head = '<?xml version="1.0" encoding="utf-8"?>\n<svg style="background:#fff"'
+        alone = drawn.replace("<svg", head, 1)
         self.files[f"figures/{slug(name)}.svg"] = alone
         return {"svg": Markup(drawing.for_page(drawn)), "file": f"figures/{slug(name)}.svg"}
 

@@ -47,6 +47,14 @@ def test_the_first_screen_tells_the_result(page: Any, published: Path) -> None:
     assert f"the {len(ranked)} methods lose" in results
 
 
+def test_figures_of_the_documentation_are_those_of_the_published_records(published: Path) -> None:
+    """`make report`, then copy them from `work/leaderboard/figures` to `docs/pages/figures`."""
+    shown = sorted((Path(__file__).parents[2] / "docs/pages/figures").iterdir())
+    assert shown
+    for figure in shown:
+        assert figure.read_bytes() == (published / "figures" / figure.name).read_bytes(), figure.name
+
+
 def test_every_number_of_the_published_boards_is_in_its_csv(published: Path) -> None:
     names = ["index.html", "thresholds.html", "dataset/glyphs.html", "dataset/cub.html", "union/glyphs-union.html"]
     assert all(numbers_in_csv(Page(published / name), published) > 50 for name in names)
