@@ -59,14 +59,14 @@ def compare(site: Site) -> None:
 
 
 def _reported_first(site: Site, metric: str) -> list[str]:
-    """All rows, those on datasets that papers report on first, by their splits and ranks; the page opens with two."""
+    """All rows, those on datasets that papers report on first, those with several splits before others."""
     trained = site.runs[~site.runs["baseline"].astype(bool)].groupby("dataset")["split"].nunique()
     first: list[str] = []
     for dataset in sorted(filter(paper_tables.reported, trained.index), key=lambda name: -trained[name]):
         rows = views.rung_board(site.results, dataset, metric).rows
         cells = site.results.cells(dataset, metric).groupby("label")["split"].nunique()
         ranked = site.results.label(rows[rows["rank"].notna()].sort_values("rank", kind="stable"))
-        first += sorted(ranked, key=lambda label: -cells.get(label, 0))
+        first += sorted(ranked, key=lambda label: cells.get(label, 0) < 2)
     return list(dict.fromkeys([*first, *site.look]))
 
 
