@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import warnings
 import zipfile
 from collections.abc import Iterable
@@ -49,6 +50,7 @@ def _entry(run: Path, record: dict[str, Any], sides: dict[str, Any], reader: by_
     curve = thinned(record["curve"])
     columns: Any = {key: [point.get(key) for point in curve] for key in keys}
     made = {key: value for key, value in record["provenance"].items() if key != "host"}
+    made |= {"command": without_folders(made["command"])} if isinstance(made.get("command"), str) else {}
     entry = {"record": record | {"curve": columns, "provenance": made}, "beside": {}}
     for name in BESIDE:
         try:
@@ -68,6 +70,15 @@ def _entry(run: Path, record: dict[str, Any], sides: dict[str, Any], reader: by_
         sides[key] = summed["side"]
         entry["beside"][by_class.SUMMED] = summed | {"side": key}
     return entry
+
+
+def without_folders(command: str) -> str:
+    """A command with its files by their names alone: whoever packs need not tell where they lay.
+
+    >>> without_folders("oodml run --study /home/me/mine.toml --plugin=/a/b.py --dataset folder:/c/d --set lr=1e-4")
+    'oodml run --study mine.toml --plugin=b.py --dataset folder:d --set lr=1e-4'
+    """
+    return re.sub(r"(?<=[\s=:])/(?:[^\s/]+/)*(?=[^\s/])", "", command)
 
 
 def _without_values(content: Any) -> Any:
