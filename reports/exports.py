@@ -37,6 +37,7 @@ import pandas as pd
 from reports import ReportError
 from reports.analysis import frozen, tuning, views, wise
 from reports.analysis.results import Results
+from reports.analysis.rung_board import rung_board, rungs_of
 from reports.board import Board
 from reports.records import metrics
 from reports.selection import ROW, USUAL, on_ladder
@@ -50,7 +51,7 @@ _FORMS = ("csv", "latex", "md", "json", "text", "macros")
 
 
 def _tidy_ags(results: Results, metric: str) -> pd.DataFrame:
-    boards = [_scores(views.rung_board(results, dataset, metric), "ags")
+    boards = [_scores(rung_board(results, dataset, metric), "ags")
               for dataset in sorted(on_ladder(results.runs)["dataset"].unique())]
     columns = ["dataset", "metric", *ROW, "rank", "rank:low", "rank:high", "ags", "std", "n", "low", "high", "coverage"]
     return _joined([board.rename(columns={"part": "dataset", "score": "ags"}).assign(metric=metric)
@@ -70,7 +71,7 @@ def _scores(board: Board, *statistics: str) -> pd.DataFrame:
 def _tidy_ladder(results: Results, metric: str) -> pd.DataFrame:
     rows = []
     for dataset in results.datasets:
-        for split in views.rungs_of(results.cells(dataset, metric))["split"]:
+        for split in rungs_of(results.cells(dataset, metric))["split"]:
             cells, errors = results.rung_errors(dataset, split, metric)
             half = errors.half_widths()
             rows.append(cells.assign(metric=metric, low=(cells["score"] - half).clip(0, 1),

@@ -10,6 +10,7 @@ from reports import aggregate
 from reports.analysis import progress, views
 from reports.analysis.progress import StudyProgress
 from reports.analysis.results import Results
+from reports.analysis.rung_board import beside_ladder
 from reports.storage.text import one_line, printable
 from reports.tables import boards as tables
 from reports.tables import formats
@@ -32,7 +33,7 @@ def summary(results: Results, lost: pd.DataFrame, metric: str = "recall@1",
                 title = (f"{metric} on {dataset}, protocol {protocol}, ranked by the harmonic mean (percent)"
                          f"{tables.differing(part)}")
                 blocks.append(f"{title}\n\n{formats.to_text(tables.without_parts(tables.union_table(part, metric)))}")
-    beside = [dataset for dataset in results.laddered if views.beside_ladder(results, dataset, metric)]
+    beside = [dataset for dataset in results.laddered if beside_ladder(results, dataset, metric)]
     for dataset in (*results.without_ladder, *beside):
         table = views.heat_table(results, dataset, metric, trained=True, default=dataset in beside)
         blocks.append(f"{table.caption} (percent)\n\n{formats.to_text(table)}")

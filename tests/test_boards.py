@@ -16,6 +16,7 @@ from benchmark.config import overrides, plan, protocol
 from reports import ReportError, exports, records, selection, site, terminal
 from reports.analysis import standings, views
 from reports.analysis.results import Results
+from reports.analysis.rung_board import beside_ladder, rung_board
 from reports.board import Board
 from reports.html import pages
 from reports.tables import boards as tables
@@ -70,7 +71,7 @@ def test_boards_do_not_depend_on_the_names_of_datasets(both: tuple[Results, Resu
     same(one.ags("recall@1", "demo"), two.ags("recall@1", "demo"), plain)
     same(one.universal("zz-union", "demo"), two.universal("zz-union", "demo"), plain)
     for name in ("covered", "mean", "rank"):
-        same(views.rung_board(one, name, "recall@1"), views.rung_board(two, plain[name], "recall@1"), plain)
+        same(rung_board(one, name, "recall@1"), rung_board(two, plain[name], "recall@1"), plain)
     board = one.ags("recall@1", "demo")
     assert board.column("ags", "covered")["score"].between(0, 1).all()  # not the number of cells
     assert len(board.parts("ags")) == len(TAKEN)
@@ -252,7 +253,7 @@ def test_a_few_rungs_of_a_ladder_have_no_ags_but_their_two_ends(tmp_path: Path) 
     for method, score in (("margin", 0.55), ("arcface", 0.57)):  # short runs, on the farthest rung alone
         made = make_record("cars", 8, method, 1, score) | {"protocol": {"name": "short", "epochs": 1}}
         records.write(tmp_path / "runs" / method / "short", made)
-    board = views.rung_board(Results(records.collect(tmp_path / "runs")), "cars", "recall@1").rows
+    board = rung_board(Results(records.collect(tmp_path / "runs")), "cars", "recall@1").rows
     ranks = board.set_index(["protocol", "method"])["rank"].dropna()
     assert ranks.to_dict() == {("demo", "margin"): 1, ("demo", "arcface"): 2, ("short", "arcface"): 1,
                                ("short", "margin"): 2}
@@ -292,11 +293,11 @@ def test_a_frozen_network_stands_with_the_methods_that_train_it(partly: Results)
     assert board["rank"].dropna().to_dict() == {"margin": 1, "s2sd": 2}
     assert board.loc["margin", "mean:gain"] == pytest.approx(board.loc["margin", "mean"] - 0.3)
     assert not len(partly.ags("recall@1", "demo")), "a board of baselines alone"
-    assert set(views.rung_board(partly, "cars", "recall@1").rows["board"]) == {"demo[epochs=1]", "demo[epochs=2]"}
+    assert set(rung_board(partly, "cars", "recall@1").rows["board"]) == {"demo[epochs=1]", "demo[epochs=2]"}
 
 
 def test_methods_on_the_default_split_of_a_ladder_that_others_have_whole_are_ranked_on_it(partly: Results) -> None:
-    assert views.beside_ladder(partly, "cars", "recall@1")
+    assert beside_ladder(partly, "cars", "recall@1")
     table = views.heat_table(partly, "cars", "recall@1", trained=True, default=True)
     ranks = table.frame.set_index(["ranking", "method"])["rank"].dropna()
     assert ranks.to_dict() == {("conv4, protocol demo[epochs=2]", "arcface"): 1,

@@ -78,7 +78,7 @@ def test_galleries_and_pages_of_the_nearest_and_farthest_rung(workspace: Workspa
 @pytest.mark.usefixtures("inspected")
 def test_the_leaderboard_is_that_of_a_report(workspace: Workspace, tmp_path: Path) -> None:
     """With the progress of studies and the figures of ladders, none of which `oodml splits plot` made before."""
-    assert "2/9" in (workspace.leaderboard / "index.html").read_text()
+    assert "2 of 9 runs" in (workspace.leaderboard / "index.html").read_text()
     assert list((workspace.leaderboard / "figures").glob("glyphs-mini-progression.svg"))
     CliRunner().invoke(report, ["--out", str(tmp_path), "--work", str(workspace.root)], catch_exceptions=False)
 

@@ -14,7 +14,7 @@ import pytest
 
 from reports import exports, packing, records, site
 from reports.analysis.results import Results
-from reports.html import study_pages
+from reports.html import comparison_pages, study_pages
 from tests.sample_records import make_record, some_pages, write_sample
 from tests.test_report_studies import write_fewshot
 
@@ -112,7 +112,7 @@ def test_a_method_on_two_backbones_has_two_names_in_every_table(
 def test_only_rows_with_a_rung_in_common_are_offered_for_comparison(two: Path, tmp_path: Path) -> None:
     put(tmp_path / "runs", "lite0", "cars", 3, "alone", 0, 0.5)
     results = Results(records.collect([two, tmp_path / "runs"]))
-    text = some_pages(results, study_pages.compare)["compare.html"]
+    text = some_pages(results, comparison_pages.compare)["compare.html"]
     data = json.loads(text.partition('id="compare-data">')[2].partition("</script>")[0])
     assert sorted(data["labels"]) == [f"{name} · {backbone}" for name in ("margin", "s2sd")
                                       for backbone in ("lite0", "lite2")]
@@ -129,4 +129,4 @@ def test_runs_that_keep_their_queries_are_counted_loose_and_packed(tmp_path: Pat
     packing.pack([runs], tmp_path / "pack")
     assert len(list(runs.rglob("queries.npz"))) == 7
     for folder in (runs, tmp_path / "pack"):
-        assert study_pages.keeping_queries(records.collect(folder)) == 7
+        assert comparison_pages.keeping_queries(records.collect(folder)) == 7

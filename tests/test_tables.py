@@ -17,6 +17,7 @@ from benchmark.commands.export import command as export_command
 from reports import ReportError, aggregate, exports, records, terminal
 from reports.analysis import views
 from reports.analysis.results import Results
+from reports.analysis.rung_board import rung_board
 from reports.html.pages import home
 from reports.html.rendering import Site
 from reports.tables import boards as tables
@@ -249,5 +250,5 @@ def test_the_first_screen_tells_of_what_papers_report_on(tmp_path: Path) -> None
     assert "18 points on average" in page  # (80 - 60 + 90 - 75) / 2 = 17.5
     assert "90.0 % of the test images nearest" in page
     assert page.index('id="single-cars"') < page.index('id="ladder-1"')
-    board = views.rung_board(results, "cars", "recall@1").rows.set_index("method")
+    board = rung_board(results, "cars", "recall@1").rows.set_index("method")
     assert board.loc["s2sd", "kept"] == pytest.approx(0.75 / 0.9)

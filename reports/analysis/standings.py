@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from reports.analysis import views
 from reports.analysis.results import Results
+from reports.analysis.rung_board import beside_ladder, rung_board
 from reports.board import Board
 from reports.tables.boards import Column, Table, rank_text
 
@@ -34,7 +34,7 @@ def standings(results: Results) -> pd.DataFrame:
             if len(board.parts("ags")) > 1:
                 lines += _lines(results, board, ("mean", ""), metric, "all ladders", "mean")
         for dataset in results.datasets:
-            board = views.rung_board(results, dataset, metric)
+            board = rung_board(results, dataset, metric)
             rungs = sorted(results.ladders[dataset] or (), key=lambda rung: rung[1])
             if len(rungs) > 1:
                 nearest, farthest = (board.column("rung", str(split))["score"] for split, _ in (rungs[0], rungs[-1]))
@@ -42,8 +42,8 @@ def standings(results: Results) -> pd.DataFrame:
             if board.parts("ags"):
                 lines += _lines(results, board.where(board.rows["ranked_by"] == ""), ("ags", dataset), metric, dataset,
                                 "ladder")
-            if views.beside_ladder(results, dataset, metric):
-                board = views.rung_board(results, dataset, metric, default=True)
+            if beside_ladder(results, dataset, metric):
+                board = rung_board(results, dataset, metric, default=True)
             for split in sorted(set(board.rows["ranked_by"]) - {""}):
                 part = board.where(board.rows["ranked_by"] == split)
                 lines += _lines(results, part, ("rung", split), metric, dataset, "split")

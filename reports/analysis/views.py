@@ -7,10 +7,11 @@ from typing import Any
 
 import pandas as pd
 
-from reports import aggregate, selection
-from reports.analysis import baselines, significance
+from reports import selection
+from reports.analysis import baselines
 from reports.analysis.results import Results
-from reports.board import SCORE, Board, key_of
+from reports.analysis.rung_board import rung_board, rungs_of
+from reports.board import key_of
 from reports.records import FACTS, metrics
 from reports.selection import ROW, TYPED
 from reports.tables.boards import (
@@ -43,80 +44,6 @@ def _metric_order(metric: str) -> tuple[bool, bool, str, int]:
 def distance(frd: float | None, split: Any) -> str:
     """A rung as the head of a column: its distance, or its number where it has none."""
     return f"split {split}" if frd is None or pd.isna(frd) else f"{frd:.0f}" if frd >= 100 else f"{frd:.1f}"
-
-
-def rungs_of(cells: pd.DataFrame) -> pd.DataFrame:
-    """The rungs among some cells in order of distance."""
-    return cells.drop_duplicates("split").sort_values(["frd", "split"])
-
-
-def rung_board(results: Results, dataset: str, metric: str, default: bool = False) -> Board:
-    """The board of one dataset: `ags`, and the score on each split as `rung`, ranked within protocol and network.
-
-    Ranked by AGS, or by the score on the default split in a protocol of which no trained row has a whole ladder (by
-    the split that most of its rows have, where that was not run: the fact `ranked_by`); with intervals, rank
-    ranges and tie groups. The facts `nearest`, `farthest` and `kept` are of the ends of its ladder. With `default` the
-    board of the default split alone.
-    """
-    return results.once(("rungs", dataset, metric, default), lambda: _rung_board(results, dataset, metric, default))
-
-
-def beside_ladder(results: Results, dataset: str, metric: str) -> bool:
-    """Whether methods were trained on the default split of a ladder that others have whole: a board of its own."""
-    board = rung_board(results, dataset, metric)
-    usual = selection.usual(rungs_of(results.cells(dataset, metric)))
-    if not board.parts("ags") or len(usual) != 1:
-        return False
-    short = board.column("ags", dataset)["score"].isna() & ~board.rows["baseline"].astype(bool)
-    return bool((short & board.column("rung", str(usual["split"].iloc[0]))["score"].notna()).any())
-
-
-def _rung_board(results: Results, dataset: str, metric: str, default: bool) -> Board:
-    cells, runs = results.cells(dataset, metric), results.runs[results.runs["dataset"] == dataset]
-    board = aggregate.ags_board(runs, metric)
-    if default:
-        cells, runs = selection.usual(cells), selection.usual(runs)
-    by, splits = ("ags", dataset), rungs_of(cells)["split"].tolist()
-    usual = ("rung", str(selection.usual(rungs_of(cells))["split"].iloc[0])) if splits else by
-    if default or not _trained(board, by):
-        facts = aggregate.facts_of_rows(runs)
-        rows = [facts[key] | {"covered": 1, "cells": 1} for key in
-                cells[ROW].drop_duplicates().itertuples(index=False, name=None)]
-        board, by = Board.of(rows, [], selection.overrides_text(runs["overrides"], most=3)), usual
-    numbers = {key: number for number, key in zip(board.rows.index, board.keys)}
-    scores = cells.assign(row=[numbers[key] for key in cells[ROW].itertuples(index=False, name=None)],
-                          statistic="rung", part=cells["split"].astype(str), coverage=None)[SCORE]
-    own = board.scores[board.scores["statistic"] == "ags"]
-    board = replace(board, scores=pd.concat([own, scores], ignore_index=True) if len(own) else scores)
-    boards = aggregate.boards_of(board.rows)
-    board = board.assign(board=[boards[key] for key in board.keys])
-    board = baselines.with_gap(baselines.with_gains(board), runs, metric)
-    ladder = sorted(results.ladders[dataset] or (), key=lambda rung: rung[1])
-    if len(ladder) > 1 and not default:
-        near, far = (board.column("rung", str(split))["score"].astype(float) for split, _ in (ladder[0], ladder[-1]))
-        board = board.assign(nearest=near, farthest=far, kept=baselines.kept(near, far))
-    resamples = results.resamples(metric)
-    classes = min((resamples.classes.get((dataset, split), 2) for split in splits), default=2)
-    parts = []
-    trained = board.rows.loc[~board.rows["baseline"].astype(bool), "board"].value_counts()
-    for protocol in sorted(board.rows["board"].unique(), key=lambda name: (-trained.get(name, 0), name)):
-        part = board.where(board.rows["board"] == protocol)
-        others = [usual, *(("rung", str(split)) for split in splits)]
-        own_by = by if _trained(part, by) else max(others, key=lambda one: _trained(part, one))
-        split_of = own_by[1] if own_by[0] == "rung" else ""
-        part = part.assign(ranked_by=split_of).ranked(own_by, ("board",), level=results.level)
-        drawn = {("rung", str(split)): resamples.scores(dataset, split, part.keys) for split in splits}
-        if len(own):
-            drawn[by] = resamples.ags(dataset, results.ladders[dataset], part.keys)
-        over_seeds = significance.board_seeds(part, results.seed_scores(metric), results.ladders)
-        parts.append(significance.with_ties(part, own_by, drawn, classes, over_seeds))
-    return replace(board, rows=pd.concat([part.rows for part in parts]),
-                   scores=pd.concat([part.scores for part in parts], ignore_index=True)) if parts else board
-
-
-def _trained(board: Board, by: tuple[str, str]) -> int:
-    """How many rows that are no baselines have this score."""
-    return int(board.column(*by)["score"][~board.rows["baseline"].astype(bool)].notna().sum())
 
 
 def heat_table(results: Results, dataset: str, metric: str, trained: bool = False,

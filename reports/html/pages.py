@@ -15,6 +15,7 @@ from reports.analysis import baselines, correlations, paper_tables, progress, re
 from reports.analysis.finding import Finding, finding
 from reports.analysis.progress import StudyProgress
 from reports.analysis.results import union_parts
+from reports.analysis.rung_board import beside_ladder, rung_board, rungs_of
 from reports.analysis.statistics import kendall_between_rungs
 from reports.board import key_of
 from reports.figures import ladders
@@ -36,7 +37,7 @@ def home(site: Site, studies: Sequence[StudyProgress] = ()) -> None:
                 for number, (protocol, names) in enumerate(boards)]
     for dataset in (*results.without_ladder, *results.laddered):
         default = dataset in results.laddered
-        if not default or views.beside_ladder(results, dataset, metric):
+        if not default or beside_ladder(results, dataset, metric):
             sections.append(_part_section(site, dataset, default))
     for dataset in site.unions:
         sections += [{"kind": "union", "id": f"union-{number + 1}-{site.slug(dataset)}", "datasets": [dataset],
@@ -60,8 +61,8 @@ def _ladder_section(site: Site, protocol: str, names: list[str], several: bool, 
         board = site.results.ags(metric, protocol)
         if not len(board):
             continue
-        if len(names) == 1 and views.beside_ladder(site.results, names[0], metric):
-            apart = set(views.rung_board(site.results, names[0], metric, default=True).keys)
+        if len(names) == 1 and beside_ladder(site.results, names[0], metric):
+            apart = set(rung_board(site.results, names[0], metric, default=True).keys)
             whole = board.column("mean")["score"].notna()
             board = board.where(whole | ~pd.Series([key in apart for key in board.keys], board.rows.index))
         # by its protocol even where there is but one, so that a link stays true when another comes
@@ -104,7 +105,7 @@ def _lead(site: Site, boards: list[tuple[str, list[str]]]) -> tuple[list[str], F
     metric, names = site.metrics[0], boards[0][1] if boards else []
     others = [] if any(map(paper_tables.reported, names)) else site.results.without_ladder
     for dataset in sorted(filter(paper_tables.reported, others), key=lambda name: -_extent(site, name)["splits"]):
-        board = views.rung_board(site.results, dataset, metric)
+        board = rung_board(site.results, dataset, metric)
         for split in sorted(set(board.rows["ranked_by"])):
             if found := finding(board.where(board.rows["ranked_by"] == split), ("rung", split)):
                 return [dataset], found
@@ -187,7 +188,7 @@ def ladder(site: Site, dataset: str, extras: Extras) -> None:
         part: dict[str, Any] = {"metric": metric, "heat": heat, "curves": [], "differences": [], "flips": [],
                                 "default": None,
                                 "gain": None, "gains": [], "fixed_test": []}
-        if views.beside_ladder(results, dataset, metric):
+        if beside_ladder(results, dataset, metric):
             table = views.heat_table(results, dataset, metric, trained=True, default=True)
             part["default"] = site.table(replace(table, name=f"{short}-default-{metric}"))
         if _has_ladder(cells):
@@ -239,7 +240,7 @@ def _flips(site: Site, dataset: str, every: pd.DataFrame) -> list[dict[str, Any]
             continue
         flips = kendall_between_rungs(cells)
         short = site.slug(dataset) + (f"-{slug(backbone)}" if number else "")
-        rungs = views.rungs_of(cells)
+        rungs = rungs_of(cells)
         ends = rungs["split"].iloc[[0, -1]].tolist()
         between = flips[(flips["first"] == ends[0]) & (flips["second"] == ends[1])]
         title = f"Ranks along the ladder of {dataset}, {backbone}"
