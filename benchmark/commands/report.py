@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import atexit
 import gc
+import sys
 from pathlib import Path
 
 import click
 
 from benchmark.utils.workspace import Workspace, workspace_options
+
+
+def _leave_all() -> None:
+    """No look through all objects at the end either, where they are given back anyway; torch's compiler needs it."""
+    if "triton" not in sys.modules:
+        gc.freeze()
 
 
 @click.command(name="report")
@@ -35,7 +42,7 @@ def command(workspace: Workspace, folders: tuple[Path, ...], out: Path | None, d
             paper: str | None, url: str) -> None:
     """Rank the finished runs and write the leaderboard as static pages."""
     gc.set_threshold(1_000_000)  # tables are made of many objects and few circles: looking took a tenth of the time
-    atexit.register(gc.freeze)  # nor before the end, where all are given back anyway
+    atexit.register(_leave_all)
 
     from benchmark.config import study
     from benchmark.posthoc import leaderboard

@@ -53,8 +53,9 @@ def _reported_first(site: Site, metric: str) -> list[str]:
 def statistical(site: Site) -> None:
     """Tests over the cells of each protocol and backbone, diagrams of critical differences, how firmly ranks stand."""
     cells, metric = site.results.all_cells, site.metrics[0]
-    trained = cells[~cells["baseline"]] if len(cells) else cells
-    boards = aggregate.boards_of(cells) if len(cells) else {}
+    if cells.empty:  # of a union alone
+        return
+    trained, boards = cells[~cells["baseline"]], aggregate.boards_of(cells)
     trained = trained.assign(board=[boards[key] for key in trained[ROW].itertuples(index=False, name=None)])
     groups = sorted(trained.groupby(["board", "backbone"]), key=lambda one: (-one[1]["label"].nunique(), one[0]))
     tested: list[dict[str, Any]] = []
