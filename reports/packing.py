@@ -10,7 +10,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import re
 import warnings
 import zipfile
 from collections.abc import Iterable
@@ -24,6 +23,7 @@ from reports import ReportError, records
 from reports.analysis import fewshot, galleries, transfer, wise
 from reports.records import FAILURES, read, scan, scan_checked
 from reports.storage import by_class, packed, paths
+from reports.storage.text import without_folders
 
 BESIDE = (fewshot.NAME, transfer.NAME, galleries.NAME, wise.NAME)
 """What other commands leave beside a record."""
@@ -70,15 +70,6 @@ def _entry(run: Path, record: dict[str, Any], sides: dict[str, Any], reader: by_
         sides[key] = summed["side"]
         entry["beside"][by_class.SUMMED] = summed | {"side": key}
     return entry
-
-
-def without_folders(command: str) -> str:
-    """A command with its files by their names alone: whoever packs need not tell where they lay.
-
-    >>> without_folders("oodml run --study /home/me/mine.toml --plugin=/a/b.py --dataset folder:/c/d --set lr=1e-4")
-    'oodml run --study mine.toml --plugin=b.py --dataset folder:d --set lr=1e-4'
-    """
-    return re.sub(r"(?<=[\s=:])/(?:[^\s/]+/)*(?=[^\s/])", "", command)
 
 
 def _without_values(content: Any) -> Any:

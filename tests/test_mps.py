@@ -66,6 +66,8 @@ def test_runs_are_let_in_while_all_of_them_get_faster() -> None:
     assert (sharing.allowed, sharing.settled) == (4, True)
     small = watched(gpus.Sharing(gpus=1, memory=16e9), lambda runs: 800.0, 3e9)
     assert small.allowed == 2, "four of them would need 16 GB"
+    large = watched(gpus.Sharing(gpus=1, memory=16e9), lambda runs: 800.0, 9e9)
+    assert (large.allowed, large.settled) == (1, True), "two of them would need 20 GB"
     full = watched(gpus.Sharing(gpus=1, memory=80e9), lambda runs: 7000 / runs, 3e9)
     assert (full.allowed, full.settled) == (2, True)
 

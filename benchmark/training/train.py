@@ -238,7 +238,7 @@ def embed(method: Method, loader: Loader, ids: np.ndarray, protocol: Protocol, d
     method.to(device).to(memory_format=torch.channels_last).eval()
     # 512 images of 224 px fill a GPU, and as many pixels of smaller images do
     batch = 512 * max(1, (224 // loader.transform.size) ** 2) if device.startswith("cuda") else 512
-    # the last batch is filled up: on a GPU the convolutions of a new shape are planned anew, 3 s where 0.1 s would do
+    # the last batch is filled up: on a GPU evaluation took 3 s with a new number of images and 0.1 s with a known one
     filled = np.pad(ids, (0, -len(ids) % batch if device.startswith("cuda") else 0), mode="edge")
     parts = []
     for _, images in loader.prefetch(torch.from_numpy(filled).split(batch), thread=loader.placement != "device"):

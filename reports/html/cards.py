@@ -6,7 +6,6 @@ import json
 import shlex
 from collections.abc import Mapping
 from functools import cache, lru_cache
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -14,6 +13,7 @@ import pandas as pd
 from reports import aggregate
 from reports.analysis import paper_tables
 from reports.selection import is_union
+from reports.storage.text import without_folders
 from reports.tables.boards import Column, Table
 
 _ANYHOW = {"--budget": 1, "--per-gpu": 1, "--jobs": 1, "--executor": 1, "--ray-address": 1, "--slurm": 1,
@@ -25,13 +25,13 @@ _ANYHOW = {"--budget": 1, "--per-gpu": 1, "--jobs": 1, "--executor": 1, "--ray-a
 def again(command: str) -> str:
     """The command that does a run again, without what only said how many to do at a time and where.
 
-    A study by the path of its file on the machine of the run is called by its name.
+    Files are called by their names alone.
 
     >>> again("oodml run --study glyphs --per-gpu 14 --budget 205s"), again("oodml run --study /tmp/photos.toml")
-    ('oodml run --study glyphs', 'oodml run --study photos')
+    ('oodml run --study glyphs', 'oodml run --study photos.toml')
     """
     try:
-        words = shlex.split(command)
+        words = shlex.split(without_folders(command))
     except ValueError:  # not a shell's words: shown as it was recorded
         return command
     kept: list[str] = []
@@ -42,8 +42,6 @@ def again(command: str) -> str:
             skip -= 1
         elif name in _ANYHOW:
             skip = 0 if equals else _ANYHOW[name]
-        elif kept[-1:] == ["--study"] and word.startswith("/"):
-            kept.append(Path(word).stem)
         else:
             kept.append(word)
     return shlex.join(kept)

@@ -72,3 +72,12 @@ def duration(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds / (86400 if unit == 'd' else size):.1f} {unit}"
     return f"{seconds:.0f} s"
+
+
+def without_folders(command: str) -> str:
+    """A command with its files by their names alone: nobody need know where they lay.
+
+    >>> without_folders("oodml run --study /home/me/mine.toml --plugin=/a/b.py --dataset folder:/c/d --set lr=1e-4")
+    'oodml run --study mine.toml --plugin=b.py --dataset folder:d --set lr=1e-4'
+    """
+    return re.sub(r"(?<=[\s=:])/(?:[^\s/]+/)*(?=[^\s/])", "", command)

@@ -65,6 +65,7 @@ class Sharing:
     its first one, such as compiling, comes once and does not count.
 
     >>> sharing, now = Sharing(gpus=1, memory=100e9), 0.0
+    >>> sharing.note(0, {"images": 0, "memory": 2e9}, now)
     >>> for total in (1800, 2900, 3000):
     ...     for now in (now, now + SECONDS):
     ...         for slot in range(sharing.allowed):
@@ -78,8 +79,8 @@ class Sharing:
     gpus: int
     memory: float
     """Bytes that one of them has."""
-    allowed: int = 2
-    """Two from the start: the one trains while the other is evaluated or begins."""
+    allowed: int = 1
+    """One until its memory is known, then two if they fit: the one trains while the other is evaluated or begins."""
     settled: bool = False
     _best: float = 0.0
     _largest: float = 0.0
@@ -101,6 +102,8 @@ class Sharing:
         if self.settled or "images" not in event:
             return
         self._largest = max(self._largest, float(event["memory"]))
+        if self.allowed == 1:
+            self._let_in(2)
         if slot in self._reported:
             images, seconds = self._seen.get(slot, (0.0, 0.0))
             self._seen[slot] = images + event["images"], seconds + now - self._reported[slot]
@@ -116,10 +119,13 @@ class Sharing:
     def _decide(self, total: float) -> None:
         self._seen.clear()
         if total < GAIN * self._best:
-            self.allowed, self.settled = max(1, self.allowed // 2), True
+            self.allowed, self.settled = self.allowed // 2, True
             return
         self._best = total
-        more = 2 * self.allowed
-        self.settled = more > MOST or more * (self._largest + PROCESS) > ROOM * self.memory
+        self._let_in(2 * self.allowed)
+
+    def _let_in(self, runs: int) -> None:
+        """So many from now on, if that is not too many and their memory lasts; else it stays as it is."""
+        self.settled = runs > MOST or runs * (self._largest + PROCESS) > ROOM * self.memory
         if not self.settled:
-            self.allowed = more
+            self.allowed = runs
