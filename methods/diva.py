@@ -49,6 +49,8 @@ class DiVA(Method):
     views = 2
     compiled_parts = ("losses",)
     example_settings: ClassVar[dict[str, Any]] = {"keys": 50, "hidden": 8}
+    fresh: Tensor
+    """The keys of a batch, for the queue once its backward pass is done."""
 
     @dataclass(frozen=True)
     class Settings:
@@ -98,9 +100,8 @@ class DiVA(Method):
 
     def step(self, images: Tensor, labels: Tensor) -> Step:
         first, second = images
-        loss, embeddings, keys = self.losses(self.features(first), self.encoder(second), labels,
-                                             self.steps.count >= self.settings.delay)
-        self.queue.enqueue(keys)
+        loss, embeddings, self.fresh = self.losses(self.features(first), self.encoder(second), labels,
+                                                   self.steps.count >= self.settings.delay)
         return Step(loss, embeddings)
 
     def losses(self, features: Tensor, slow: Tensor, labels: Tensor,
@@ -138,6 +139,7 @@ class DiVA(Method):
 
     def after_step(self) -> None:
         self.steps.count += 1
+        self.queue.enqueue(self.fresh)
         self.encoder.follow(nn.Sequential(self.backbone, self.embedding))
 
     def groups(self, lr: float, weight_decay: float) -> list[dict[str, Any]]:

@@ -319,4 +319,6 @@ def test_the_second_view_makes_the_keys() -> None:
     other = images.flip(3)
     method.step(torch.stack([images, other]), labels)
     keys = F.normalize(method.encoder(other)[:, 4:6], dim=1)
+    assert not method.queue.filled.any(), "not before the backward pass, which needs the keys that were there"
+    method.after_step()
     torch.testing.assert_close(method.queue.keys[:len(images)], keys)

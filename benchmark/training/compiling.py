@@ -218,12 +218,10 @@ def _fast(method: Method, mode: str, images: Tensor,
     if mode == "graphs":
         return {(method.backbone, "forward"): Recorded(method.backbone)}
     few = images.flatten(0, -4)[:2]
-    fast = {(network, "forward"): torch.compile(folded(network, few).forward, dynamic=False,
-                                                mode=None if mode == "plain" else mode)
-            for network in _networks(method)}
-    # without CUDA graphs, which would be recorded anew for every new tensor that a queue keeps
-    return fast | {(method, name): torch.compile(getattr(method, name), dynamic=False)
-                   for name in parts}
+    plain = {(network, "forward"): folded(network, few).forward for network in _networks(method)}
+    plain |= {(method, name): getattr(method, name) for name in parts}
+    return {place: torch.compile(function, dynamic=False, mode=None if mode == "plain" else mode)
+            for place, function in plain.items()}
 
 
 def _learning(method: Method, step: Callable[[], object]) -> set[str]:

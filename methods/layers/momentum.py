@@ -38,13 +38,16 @@ class Momentum(nn.Module):
     @torch.no_grad()
     def follow(self, source: nn.Module) -> None:
         """One step towards the source; what is no real number, such as a count, is taken over."""
-        theirs = {**dict(source.named_parameters()), **dict(source.named_buffers())}
-        mine = dict(self.network.named_buffers())
-        # all at once: launching a kernel for each of hundreds of tensors would hold up the next step
-        moving = [name for name, value in mine.items() if value.is_floating_point()]
-        torch._foreach_lerp_([mine[name] for name in moving], [theirs[name] for name in moving], 1 - self.momentum)
-        if counts := list(mine.keys() - moving):
-            torch._foreach_copy_([mine[name] for name in counts], [theirs[name] for name in counts])
+        # module by module: putting together the names of hundreds of tensors takes longer than moving them
+        pairs = [(own, value) for mine, theirs in zip(self.network.modules(), source.modules())
+                 for name, value in (*theirs._parameters.items(), *theirs._buffers.items())
+                 if value is not None and (own := mine._buffers[name]) is not None]
+        moving = [pair for pair in pairs if pair[0].is_floating_point()]
+        counts = [pair for pair in pairs if not pair[0].is_floating_point()]
+        # all at once: launching a kernel for each of them would hold up the next step
+        torch._foreach_lerp_([own for own, _ in moving], [value for _, value in moving], 1 - self.momentum)
+        if counts:
+            torch._foreach_copy_([own for own, _ in counts], [value for _, value in counts])
 
     @torch.no_grad()
     def forward(self, images: Tensor) -> Tensor:
@@ -52,7 +55,7 @@ class Momentum(nn.Module):
 
 
 class Queue(nn.Module):
-    """The last `size` keys, oldest overwritten first.
+    """The last `size` keys, oldest overwritten first: to be filled after the backward pass of a loss against them.
 
     >>> queue = Queue(3, 1)
     >>> queue.enqueue(torch.tensor([[1.0], [2.0]]))
@@ -77,10 +80,10 @@ class Queue(nn.Module):
         if len(keys) > size:
             raise MethodError(f"a queue of {size} keys is smaller than a batch of {len(keys)}; set more keys")
         slots = (self.position + torch.arange(len(keys), device=keys.device)) % size
-        # new tensors: autograd may still hold the old ones
-        self.keys = self.keys.index_copy(0, slots, keys.to(self.keys.dtype))
-        self.filled = self.filled.index_fill(0, slots, True)
-        self.position = (self.position + len(keys)) % size
+        # in place, so that a CUDA graph finds them where they were
+        self.keys.index_copy_(0, slots, keys.to(self.keys.dtype))
+        self.filled.index_fill_(0, slots, True)
+        self.position.add_(len(keys)).remainder_(size)
 
 
 def distance_adapted(queries: Tensor, keys: Tensor, queue: Queue, temperature: float, cutoff: float,

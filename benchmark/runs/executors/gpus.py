@@ -12,6 +12,8 @@ from benchmark.utils.processors import cores, may_have_gpu
 
 MOST = 8
 """Runs at a time on one GPU."""
+FIRST = 4
+"""Runs at a time before their speeds are compared: two, then four would each take the start of a process first."""
 GAIN = 1.1
 """How much faster all runs together must become for twice as many to be worth their memory and their later ends."""
 SECONDS = 3.0
@@ -64,14 +66,17 @@ class Sharing:
     A run counts by the images that it trains on between two of its reports, evaluation included; what it needs before
     its first one, such as compiling, comes once and does not count.
 
-    >>> sharing, now = Sharing(gpus=1, memory=100e9), 0.0
-    >>> sharing.note(0, {"images": 0, "memory": 2e9}, now)
-    >>> for total in (1800, 2900, 3000):
-    ...     for now in (now, now + SECONDS):
-    ...         for slot in range(sharing.allowed):
-    ...             sharing.note(slot, {"images": total / sharing.allowed * SECONDS, "memory": 2e9}, now)
-    ...     sharing.allowed
+    >>> sharing = Sharing(gpus=1, memory=100e9)
+    >>> sharing.note(0, {"images": 0, "memory": 2e9}, now=0.0)
+    >>> sharing.allowed
     4
+    >>> for now, total in (0.0, 2900), (60.0, 3000):
+    ...     for slot in range(sharing.allowed):
+    ...         sharing.note(slot, {"images": 0, "memory": 2e9}, now)
+    ...     for slot in range(sharing.allowed):
+    ...         sharing.note(slot, {"images": total / sharing.allowed * SECONDS, "memory": 2e9}, now + SECONDS)
+    ...         sharing.ended(slot)
+    ...     sharing.allowed
     8
     4
     """
@@ -80,7 +85,7 @@ class Sharing:
     memory: float
     """Bytes that one of them has."""
     allowed: int = 1
-    """One until its memory is known, then two if they fit: the one trains while the other is evaluated or begins."""
+    """One until its memory is known, then `FIRST` if they fit: some train while others are evaluated or begin."""
     settled: bool = False
     _best: float = 0.0
     _largest: float = 0.0
@@ -103,7 +108,9 @@ class Sharing:
             return
         self._largest = max(self._largest, float(event["memory"]))
         if self.allowed == 1:
-            self._let_in(2)
+            self._let_in(FIRST)
+            if self.settled:
+                self._let_in(2)
         if slot in self._reported:
             images, seconds = self._seen.get(slot, (0.0, 0.0))
             self._seen[slot] = images + event["images"], seconds + now - self._reported[slot]
