@@ -15,7 +15,7 @@ PUBLISHED := --records reports/data/records/glyphs --records reports/data/record
 AGAINST := $(subst --records,--against,$(PUBLISHED))
 
 .DEFAULT_GOAL := help
-.PHONY: demo splits run report pages board docs notebook submissions check-submissions standing test test-slow chaos fuzz test-lowest test-browser test-slurm lint bench clean help
+.PHONY: demo splits run report pages board docs notebook submissions check-submissions standing test test-slow chaos chaos-commands fuzz test-lowest test-browser test-slurm lint bench clean help
 
 demo: $(READY) ## Set up, then the whole line on the embedded glyphs: ladder, training, leaderboard
 	$(OODML) splits build --dataset glyphs --rungs 4 --swaps 20 --iterations 7 --no-removal
@@ -68,6 +68,9 @@ test-slow: $(READY) ## Run the tests that take minutes each
 
 chaos: $(READY) ## Kill processes of a sweep KILLS times (default 60) and compare its records with undisturbed ones
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m tests.chaos --kills $(or $(KILLS),60)
+
+chaos-commands: $(READY) ## Kill splits build, records, report, check and submit at each kind of change they make on the disk
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m tests.chaos_commands --build-kills $(or $(KILLS),60)
 
 fuzz: $(READY) ## Read FUZZ damaged inputs of every kind (default 5000), from the seed FUZZ_SEED
 	FUZZ=$(or $(FUZZ),5000) FUZZ_SEED=$(or $(FUZZ_SEED),1) OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest --numprocesses auto tests/test_fuzz.py

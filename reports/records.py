@@ -117,9 +117,11 @@ def read(path: Path | str) -> dict[str, Any]:
 
 def _files(folder: str) -> Iterator[tuple[str, str]]:
     """Every (folder, name of a file about runs) below a folder, in a stated order; a record outranks a failure.
+
+    Folders whose name begins with a dot are half made: a run or a pack that a killed command left.
     """
     for root, folders, files in os.walk(folder):
-        folders.sort()
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
         mark = RECORD if RECORD in files else FAILURE if FAILURE in files else None
         if mark:
             yield root, mark

@@ -110,7 +110,7 @@ def write(files: Iterator[tuple[str, str]], out: Path) -> int:
     for name, text in files:
         path = paths.below(out, name)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        paths.write(path, text)
         count += 1
     return count
 

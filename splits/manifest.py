@@ -193,17 +193,22 @@ def save(ladder: Ladder, path: str | Path) -> None:
         raise SplitError(f"cannot write {path}: {error.strerror}") from None
 
 
+def plain_file(path: str | Path) -> Path:
+    """The path of a file; an OSError where it is no plain one (a pipe would be waited for) or too large to be read."""
+    if Path(path).exists() and not (Path(path).is_file() and os.path.getsize(path) <= LARGEST):
+        raise OSError(f"no plain file of at most {LARGEST:,} bytes")
+    return Path(path)
+
+
 def load(path: str | Path) -> Ladder:
     """Reads a manifest and checks its schema, its hash, and that no class is on both sides."""
     from pydantic import TypeAdapter, ValidationError  # who only builds a ladder does without it
 
     remedy = "build it anew with `oodml splits build`"
     try:
-        if Path(path).exists() and not (Path(path).is_file() and os.path.getsize(path) <= LARGEST):
-            raise SplitError(f"{path} is no plain file of at most {LARGEST:,} bytes; {remedy}")
-        facts = json.loads(Path(path).read_text(encoding="utf-8"))
+        facts = json.loads(plain_file(path).read_text(encoding="utf-8"))
     except OSError as error:
-        raise SplitError(f"cannot read {path}: {error.strerror}; {remedy}") from None
+        raise SplitError(f"cannot read {path}: {error.strerror or error}; {remedy}") from None
     except (ValueError, RecursionError) as error:
         raise SplitError(f"{path} is not a split manifest ({error}); {remedy}") from None
     if not isinstance(facts, dict) or "schema" not in facts:

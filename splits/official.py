@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from splits import SplitError
-from splits.manifest import Ladder, Split, check
+from splits.manifest import Ladder, Split, check, plain_file
 
 ADMITTED = {("numpy.core.multiarray", "scalar"), ("numpy._core.multiarray", "scalar"), ("numpy", "dtype")}
 
@@ -74,12 +74,10 @@ def import_released(path: str | Path, *, dataset: str = "", dataset_hash: str = 
     `test_classes` on its sides, the split that the dataset comes with, is of kind 'default'.
     """
     try:
-        if Path(path).is_fifo():  # would be waited for
-            raise SplitError("is no plain file")
-        with open(path, "rb") as stream:
+        with plain_file(path).open("rb") as stream:
             released = read_pickle(stream)
     except OSError as error:
-        raise SplitError(f"cannot read {path}: {error.strerror}") from None
+        raise SplitError(f"cannot read {path}: {error.strerror or error}") from None
     except SplitError as error:
         raise SplitError(f"{path} {error}") from None
     count = np.bincount([] if labels is None else labels, minlength=len(classes or ()))

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from splits import SplitError
-from splits.manifest import Ladder, Split, check, digest
+from splits.manifest import Ladder, Split, check, digest, plain_file
 
 FOLDER = Path(__file__).parent / "pinned"
 SCHEMA = 1
@@ -195,7 +195,7 @@ def load(path: str | Path) -> Pinned:
     """Reads a pinned ladder and checks its name, its hash, and that no class is on both sides."""
     path = Path(path)
     try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
+        facts = json.loads(plain_file(path).read_text(encoding="utf-8"))
         if facts["schema"] != SCHEMA:
             raise SplitError(f"{path} is of schema {facts['schema']}, this version of oodml reads {SCHEMA}")
         classes = facts["classes"]
@@ -212,7 +212,7 @@ def load(path: str | Path) -> Pinned:
         sound = pinned.hash == facts["hash"] and pinned.name == path.stem
         counted = pinned.images is None or pinned.counts == tuple(map(len, pinned.images))
     except OSError as error:
-        raise SplitError(f"cannot read {path}: {error.strerror}") from None
+        raise SplitError(f"cannot read {path}: {error.strerror or error}") from None
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
         if isinstance(error, SplitError):
             raise

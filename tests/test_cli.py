@@ -168,12 +168,14 @@ def test_a_wrong_set_is_explained(refused: Callable[..., str], work: Path, chang
 
 
 def test_splits_are_shown_verified_and_exported(work: Path, tmp_path: Path) -> None:
-    shown = oodml("splits", "show", "--dataset", "glyphs-mini", "--work", str(work))
+    shown = oodml("splits", "show", "glyphs-mini", "--work", str(work))
+    assert shown.stdout == oodml("splits", "show", "--dataset", "glyphs-mini", "--work", str(work)).stdout
+    assert "two datasets are named" in oodml("splits", "show", "cub", "--dataset", "glyphs-mini").stderr
     assert "default" in shown.stdout
     assert "i.i.d." in shown.stdout
     manifest = work / "splits" / "glyphs-mini.json"
     assert oodml("splits", "verify", str(manifest), "--work", str(work)).returncode == 0
-    done = oodml("splits", "export", "--dataset", "glyphs-mini", "--split", "1", "--out", str(tmp_path), "--work",
+    done = oodml("splits", "export", "glyphs-mini", "--split", "1", "--out", str(tmp_path), "--work",
                  str(work))
     assert done.returncode == 0, done.stderr
     lines = (tmp_path / "glyphs-mini-1.csv").read_text().splitlines()

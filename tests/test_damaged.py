@@ -26,7 +26,7 @@ from benchmark import cli, datasets
 from benchmark.config import protocol, study
 from benchmark.config.plan import parse_ids
 from benchmark.data import store, weights
-from benchmark.posthoc import leaderboard
+from benchmark.posthoc import board_version, leaderboard
 from benchmark.runs.executors import local
 from benchmark.submissions import card as cards
 from benchmark.submissions import reading
@@ -34,11 +34,11 @@ from benchmark.training import checkpoint
 from benchmark.utils import bugs
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
-from reports import packing, records, terminal
-from reports.analysis import progress
+from reports import ReportError, packing, records, terminal
+from reports.analysis import audit, progress
 from reports.analysis.results import Results
 from reports.figures import drawing
-from splits import SplitError, official
+from splits import SplitError, manifest, official, pinning
 from tests.sample_records import make_record, write_sample
 from tests.test_fuzz import READERS
 
@@ -149,10 +149,11 @@ def test_a_named_pipe_among_images_is_named_and_not_waited_for(tmp_path: Path) -
         store.open_store(index, tmp_path / "cache", jobs=1, progress=False)
 
 
-@pytest.mark.parametrize("read", [cards.read, reading.read, official.import_released])
-def test_a_named_pipe_is_no_card_and_no_embeddings(read: Callable[[Path], object], tmp_path: Path) -> None:
+@pytest.mark.parametrize("read", [cards.read, reading.read, official.import_released, manifest.load, pinning.load,
+                                  board_version.differences, lambda path: audit.audit([path])])
+def test_a_named_pipe_is_refused_and_not_waited_for(read: Callable[[Path], object], tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.toml")
-    with pytest.raises((UserError, SplitError), match=r"no plain file|there is no file"):
+    with pytest.raises((UserError, SplitError, ReportError), match=r"no plain file|there is no file"):
         read(tmp_path / "pipe.toml")
 
 

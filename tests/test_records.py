@@ -118,6 +118,15 @@ def test_a_record_ends_an_earlier_failure(tmp_path: Path) -> None:
         records.write_failure(tmp_path, {})
 
 
+def test_what_a_killed_command_left_is_no_run(tmp_path: Path) -> None:
+    write_sample(tmp_path, {"margin": 0.6}, ("glyphs",), seeds=1)
+    whole = records.collect(tmp_path)
+    half = tmp_path / ".mine.1234" / "1-s0"  # as `oodml submit` calls a pack until it is whole
+    records.write(half, make_record(method="mine"))
+    assert records.collect(tmp_path).equals(whole)
+    assert len(records.collect(half.parent)) == 1
+
+
 def test_datasets_can_be_chosen(tmp_path: Path) -> None:
     write_sample(tmp_path, {"margin": 0.7}, seeds=1)
     frame, _ = records.scan_checked([tmp_path], ["cars"])

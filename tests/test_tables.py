@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from benchmark.commands.export import command as export_command
+from benchmark.utils.terminal import columns
 from reports import ReportError, aggregate, exports, records, terminal
 from reports.analysis import views
 from reports.analysis.results import Results
@@ -252,3 +253,22 @@ def test_the_first_screen_tells_of_what_papers_report_on(tmp_path: Path) -> None
     assert page.index('id="single-cars"') < page.index('id="ladder-1"')
     board = rung_board(results, "cars", "recall@1").rows.set_index("method")
     assert board.loc["s2sd", "kept"] == pytest.approx(0.75 / 0.9)
+
+
+WIDE = {"cub": 3, "日本語データ": 12, "데이터": 6, "e\u0301te\u0301": 3, "👩\u200d🔬": 2, "👍🏽": 2, "ﾊﾝｶｸ": 4}
+"""Names with the columns they take in a terminal, counted by hand."""
+
+
+def test_columns_line_up_whatever_is_written_in_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [(name, "x", str(width)) for name, width in WIDE.items()]
+    for line, (name, _, number) in zip(columns(rows, left=2), rows, strict=True):
+        assert line == name + " " * (12 - WIDE[name]) + "  x  " + number.rjust(2)
+    table = Table("wide", "", (Column("name", "Name"), Column("score", "Score", "number")),
+                  pd.DataFrame({"name": [*WIDE], "score": 1.0}))
+    text = formats.to_text(table).splitlines()
+    assert text[1] == "─" * 12 + "  " + "─" * 5
+    assert [line[:len(name)] for line, name in zip(text[2:], WIDE)] == [*WIDE]
+    assert len({WIDE[name] + len(line[len(name):]) for line, name in zip(text[2:], WIDE)}) == 1
+    monkeypatch.setattr("sys.stdout", type("Terminal", (), {"isatty": staticmethod(lambda: True)}))
+    monkeypatch.setenv("COLUMNS", "9")
+    assert [*columns([("日本語データ",), ("cub",)])] == ["日本語デ…", "cub"]

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from benchmark.utils.terminal import columns
 from benchmark.utils.workspace import Workspace, workspace_options
 
 RETRIEVAL = ("recall@1", "recall@2", "recall@4", "recall@8", "map@1000", "map@r", "r-precision")
@@ -65,11 +66,10 @@ def command(workspace: Workspace, dataset: str | None, ladder: str | None, seeds
             click.echo(f"{measure:12} {100 * result.scores[measure]:6.2f}")
     if result.domains:
         rows = {**result.domains, "harmonic mean": result.harmonic}
-        width = max(map(len, rows))
-        click.echo(" " * width + "".join(f"{measure:>13}" for measure in RETRIEVAL))
-        for name, scores in rows.items():
-            cells = (f"{100 * scores.get(measure, math.nan):13.2f}" for measure in RETRIEVAL)
-            click.echo(f"{name:{width}}" + "".join(cells))
+        cells = [(name, *(f"{100 * scores.get(measure, math.nan):.2f}" for measure in RETRIEVAL))
+                 for name, scores in rows.items()]
+        for line in columns([("", *RETRIEVAL), *cells], left=1):
+            click.echo(line)
     click.echo(f"record: {result.path} (submitted)")
     click.echo(_beside(result.path))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -92,11 +91,11 @@ def _searches(workspace: Workspace, out: Path) -> list[Path]:
 
 
 def _copied(source: Path, folder: Path) -> Path:
-    """The copy of a file in a folder."""
+    """The copy of a file in a folder, whole or not at all: what is there is not copied again."""
     from reports.storage import paths
 
     folder.mkdir(parents=True, exist_ok=True)
-    return Path(shutil.copyfile(source, paths.below(folder, paths.plain(source.name, "file"))))
+    return paths.write(paths.below(folder, paths.plain(source.name, "file")), paths.content(source))
 
 
 def _own_files(folder: Path, kind: str) -> list[Path]:

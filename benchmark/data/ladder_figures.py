@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from benchmark.data import ladders
+from benchmark.utils.files import whole
 from benchmark.utils.workspace import Workspace
 from reports.figures.drawing import GREY, HUES, MARKERS
 from reports.storage.paths import below, plain
@@ -128,5 +129,7 @@ def _title(split: Split) -> str:
 
 
 def _save(figure: Figure, path: Path) -> Path:
-    figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
+    with whole(path) as part:  # `oodml report` puts what it finds on its pages
+        figure.savefig(part, format=path.suffix[1:], dpi=150,
+                       metadata={"Date": None} if path.suffix == ".svg" else None)
     return path

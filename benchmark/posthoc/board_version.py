@@ -19,6 +19,7 @@ from benchmark.posthoc import leaderboard
 from benchmark.utils.errors import UserError
 from benchmark.utils.files import write_json
 from benchmark.utils.workspace import Workspace
+from reports.storage import paths
 
 NAME = re.compile(r"v20\d\d\.[1-9]\d?")
 
@@ -44,11 +45,11 @@ def differences(path: Path) -> tuple[list[str], bool]:
     Where records differ nothing is built: the board of other records says nothing about this version.
     """
     try:
-        stated = json.loads(path.read_text(encoding="utf-8"))
+        stated = json.loads(paths.plain_file(path).read_text(encoding="utf-8"))
         folders = tuple(path.parent / folder for folder in stated["folders"])
         expected = {kind: dict(stated[kind]) for kind in ("records", "tables")}
         pages = stated["pages"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(f"{path} is no version of a board ({error}); `oodml board cut` writes one") from None
     lines = _changes("records", expected["records"], _records(folders))
     if lines:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import stat
 from pathlib import Path
 from typing import Any
 
 from benchmark.utils.errors import UserError, near
+from reports.storage.paths import plain_file
 from reports.storage.text import one_line, printable
 
 KEYS = {"method": "name of the method, letters, digits and . + - _", "paper": "title, or address of the paper",
@@ -23,13 +23,11 @@ LONGEST, LARGEST = 300, 65_536
 def read(path: Path) -> dict[str, str]:
     """The card in a .toml, .yaml or .yml file; a UserError says which field is wrong."""
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for, a device read without end
-            raise UserError(f"{path} is no plain file; write the card into one")
-        if path.stat().st_size > LARGEST:
+        if plain_file(path).stat().st_size > LARGEST:
             raise UserError(f"{path} has more than {LARGEST:,} bytes; a card is a dozen lines")
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from None
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
     except ValueError:
         raise UserError(f"{path} is not UTF-8") from None
     return check(_parsed(path, text), str(path))

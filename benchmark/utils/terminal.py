@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, TextIO, cast
 
-from reports.storage.text import cut, printable
+from reports.storage.text import aligned, fitted, printable
 
 _PARTS = re.compile(r"((?:\x1b\[A)*[\r\n]*)(.*?)([\r\n]*(?:\x1b\[A)*)", re.DOTALL)
 """Around a text stands what a progress bar writes by itself: line ends and steps to the line above."""
@@ -45,12 +45,9 @@ def columns(rows: Sequence[Sequence[str]], left: int | None = None) -> Iterator[
     >>> list(columns([("name", "runs"), ("margin", "12")], left=1))
     ['name    runs', 'margin    12']
     """
-    widths = [max(map(len, column)) for column in zip(*rows)]
     room = shutil.get_terminal_size().columns if left is None and sys.stdout.isatty() else sys.maxsize
-    for row in rows:
-        cells = [cell.ljust(width) if left is None or i < left else cell.rjust(width)
-                 for i, (cell, width) in enumerate(zip(row, widths))]
-        yield cut("  ".join(cells).rstrip(), room)
+    for cells in aligned(rows, [left is None or i < left for i in range(max(map(len, rows), default=0))]):
+        yield fitted("  ".join(cells).rstrip(), room)
 
 
 def end_bars() -> None:

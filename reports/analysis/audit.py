@@ -17,6 +17,7 @@ import pandas as pd
 from reports import ReportError
 from reports.aggregate import ags, harmonic_mean
 from reports.selection import ROW
+from reports.storage import paths
 from reports.tables.boards import Column, Table
 
 AGGREGATES = ("unified", "harmonic", "arithmetic")
@@ -110,13 +111,12 @@ def audit(files: Iterable[Path] | None = None) -> pd.DataFrame:
     A file with `split` and a distance is a ladder, one with `ags` claims aggregates of the ladders given with it,
     one whose `dataset` column holds `harmonic` is a table of a union; in others there is nothing to recompute.
     """
-    paths = [Path(path) for path in files or published()]
     read = {}
-    for path in paths:
+    for path in map(Path, files or published()):
         try:
-            read[path] = pd.read_csv(path, dtype=str)
+            read[path] = pd.read_csv(paths.plain_file(path), dtype=str)
         except (OSError, ValueError) as error:
-            raise ReportError(f"cannot read {path}: {error}") from None
+            raise ReportError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
     ladders = [table for table in read.values()
                if {"split", "dataset", "method"} <= set(table) and not {"fid", "frd"}.isdisjoint(table)]
     findings = []
@@ -128,7 +128,7 @@ def audit(files: Iterable[Path] | None = None) -> pd.DataFrame:
         elif {"dataset", "method"} <= set(table) and table["dataset"].isin(("harmonic", "arithmetic")).any():
             findings.append(audit_harmonic(table).assign(file=path.name))
     if not findings:
-        raise ReportError(f"no aggregate in {', '.join(str(path) for path in paths)}: nothing to recompute")
+        raise ReportError(f"no aggregate in {', '.join(map(str, read))}: nothing to recompute")
     return pd.concat(findings, ignore_index=True)[["file", *FINDING]]
 
 

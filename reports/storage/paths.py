@@ -94,17 +94,25 @@ def write(path: Path, content: str | bytes, flush: bool = False) -> Path:
     return path
 
 
-def content(path: Path | str) -> bytes:
-    """The bytes of a plain file; an OSError where it is none (a pipe would be waited for), too large to be ours, or a
-    link out of its folder: what comes from elsewhere must not show a file of this machine.
+def plain_file(path: Path) -> Path:
+    """The path of a file that a user names; an OSError where it is no plain file (a pipe would be waited for, a device
+    read without end) or too large to be read.
     """
     found = os.stat(path)
     if not stat.S_ISREG(found.st_mode):
         raise OSError("no plain file")
-    if os.path.islink(path) and not is_own_file(*os.path.split(path)):
-        raise OSError("a link out of its folder; put the file itself there")
     if found.st_size > LARGEST:
         raise OSError(f"{found.st_size:,} bytes, more than the {LARGEST:,} that are read")
+    return path
+
+
+def content(path: Path | str) -> bytes:
+    """The bytes of a plain file; an OSError also where it is a link out of its folder: what comes from elsewhere must
+    not show a file of this machine.
+    """
+    plain_file(Path(path))
+    if os.path.islink(path) and not is_own_file(*os.path.split(path)):
+        raise OSError("a link out of its folder; put the file itself there")
     with open(path, "rb") as file:
         return file.read(LARGEST + 1)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from reports import ReportError
-from reports.storage.text import one_line, printable
+from reports.storage.text import aligned, one_line, printable, width
 from reports.tables.boards import Table, missing
 
 
@@ -138,12 +138,10 @@ def to_latex(table: Table) -> str:
 
 def to_text(table: Table) -> str:
     """Aligned columns for the terminal."""
-    grid = [[column.head for column in table.shown], *_grid(table)]
-    widths = [max(len(row[i]) for row in grid) for i in range(len(table.shown))]
-    left = [column.kind == "text" for column in table.shown]
-    lines = ["  ".join(cell.ljust(width) if is_left else cell.rjust(width)
-                       for cell, width, is_left in zip(row, widths, left)).rstrip() for row in grid]
-    lines.insert(1, "  ".join("─" * width for width in widths))
+    grid = aligned([[column.head for column in table.shown], *_grid(table)],
+                   [column.kind == "text" for column in table.shown])
+    lines = ["  ".join(row).rstrip() for row in grid]
+    lines.insert(1, "  ".join("─" * width(cell) for cell in grid[0]))
     return printable("\n".join([*lines, *([table.note] if table.note else [])])) + "\n"
 
 

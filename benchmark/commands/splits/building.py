@@ -29,7 +29,9 @@ def _iterations(text: str) -> list[int | str]:
 
 
 @click.command()
-@click.option("--dataset", "names", multiple=True, help="May be repeated [default: every dataset that is present].")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--dataset", multiple=True,
+              help="A dataset, as NAME is; may be repeated [default: every dataset that is present].")
 @click.option("--rung-iterations", metavar="LIST",
               help="Take the splits of these iterations: -10,0,6,R22 (R: removal).")
 @click.option("--default-only", is_flag=True, help="The default split alone: no features, no distance.")
@@ -42,8 +44,8 @@ def _iterations(text: str) -> list[int | str]:
 @feature_options
 @workspace_options
 @columns_option
-def build(workspace: Workspace, names: tuple[str, ...], rung_iterations: str | None, replace: bool,
-          **options: Any) -> None:
+def build(workspace: Workspace, names: tuple[str, ...], dataset: tuple[str, ...], rung_iterations: str | None,
+          replace: bool, **options: Any) -> None:
     """Build the ladder of a dataset, its splits from easy to hard, by swapping and removing classes.
 
     Of several datasets, one that gets no ladder does not keep the others from theirs.
@@ -52,6 +54,7 @@ def build(workspace: Workspace, names: tuple[str, ...], rung_iterations: str | N
     from benchmark.data import ladders
 
     workspace.writable()
+    names = tuple(dict.fromkeys((*names, *dataset)))
     if not names:
         names = tuple(name for name in datasets.names() if not name.endswith(":") and name != "glyphs-mini"
                       and datasets.get(name).ladder and not datasets.get(name).members

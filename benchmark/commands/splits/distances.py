@@ -7,13 +7,13 @@ from typing import Any
 
 import click
 
-from benchmark.commands.splits.options import feature_options, ladder_options
+from benchmark.commands.splits.options import dataset_argument, feature_options, ladder_options
 from benchmark.utils.terminal import columns
 from benchmark.utils.workspace import Workspace, workspace_options
 
 
 @click.command()
-@click.option("--dataset", required=True)
+@dataset_argument()
 @click.option("--against", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="A manifest of the same dataset: also the overlap of rungs and the order of moves.")
 @feature_options
@@ -53,7 +53,7 @@ def cross(workspace: Workspace, names: str, **options: Any) -> None:
 
 
 @click.command()
-@click.option("--dataset", required=True)
+@dataset_argument()
 @click.option("--backbones", required=True, metavar="LIST", help="Names, separated by commas.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder [default: WORK/splits].")
 @click.option("--device", help="cpu, cuda, cuda:1 ... [default: the GPU where there is one].")

@@ -2,9 +2,32 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import click
+
+
+def dataset_argument(needed: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Adds the dataset whose ladder a command is about: NAME as in `oodml datasets show NAME`, or after --dataset.
+
+    The function gets it as `dataset`.
+    """
+    def adding(function: Callable[..., Any]) -> Callable[..., Any]:
+        @click.argument("name", required=False, metavar="NAME" if needed else "[NAME]")
+        @click.option("--dataset", help="The dataset, as NAME is.")
+        @functools.wraps(function)
+        def with_it(*words: Any, name: str | None, dataset: str | None, **options: Any) -> Any:
+            if name and dataset and name != dataset:
+                raise click.UsageError(f"two datasets are named, {name} and {dataset}: give one")
+            if needed and not (name or dataset):
+                raise click.UsageError("name a dataset (`oodml datasets` lists them)")
+            return function(*words, dataset=name or dataset, **options)
+
+        return with_it
+
+    return adding
 
 
 def feature_options(function: Any) -> Any:

@@ -8,13 +8,13 @@ from typing import Any
 import click
 
 from benchmark.commands import columns_option
-from benchmark.commands.splits.options import feature_options
+from benchmark.commands.splits.options import dataset_argument, feature_options
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace, workspace_options
 
 
 @click.command()
-@click.option("--dataset")
+@dataset_argument(needed=False)
 @click.option("--ladder", "pinned_name", metavar="NAME@VERSION", help="A pinned ladder; no copy of its dataset is "
               "needed.")
 @workspace_options
@@ -26,7 +26,7 @@ def show(workspace: Workspace, dataset: str | None, pinned_name: str | None) -> 
     from splits.ladder import against_rule
 
     if (dataset is None) == (pinned_name is None):
-        raise UserError("name a dataset (--dataset NAME) or a pinned ladder (--ladder NAME@VERSION)")
+        raise UserError("name a dataset or a pinned ladder (--ladder NAME@VERSION)")
     ladder = pinning.get(pinned_name).ladder if pinned_name else ladders.load(workspace, str(dataset))
     dataset = ladder.dataset
     click.echo(ladders.table(ladder))
@@ -42,7 +42,7 @@ def show(workspace: Workspace, dataset: str | None, pinned_name: str | None) -> 
 
 
 @click.command()
-@click.option("--dataset", required=True)
+@dataset_argument()
 @click.option("--umap/--no-umap", default=True, help="Also UMAPs of an easy, a medium and a hard split.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder [default: WORK/splits].")
 @click.option("--seed", type=int, default=0)
@@ -80,7 +80,7 @@ def verify(workspace: Workspace, files: tuple[Path, ...], dataset: str | None) -
 
 
 @click.command()
-@click.option("--dataset", required=True)
+@dataset_argument()
 @click.option("--split", metavar="ID", help="Number of a split in the ladder, or `default` [default: all].")
 @click.option("--format", "form", type=click.Choice(["csv", "json", "txt"]), default="csv")
 @click.option("--hold-out", is_flag=True, help="Mark the validation classes, which runs train on unless their protocol "
@@ -93,6 +93,7 @@ def export(workspace: Workspace, dataset: str, split: str | None, form: str, hol
     """Write the images of each split as a list that any training code can read."""
     from benchmark import datasets
     from benchmark.data import ladders
+    from benchmark.utils.files import whole
     from reports.storage.paths import below, plain
     from splits.export import export as lines
 
@@ -102,6 +103,6 @@ def export(workspace: Workspace, dataset: str, split: str | None, form: str, hol
     folder.mkdir(parents=True, exist_ok=True)
     for rung in ladder.splits if split is None else [ladders.rung(ladder, split)]:
         path = below(folder, f"{plain(ladder.dataset, 'dataset')}-{rung.id}.{form}")
-        with path.open("w", encoding="utf-8", newline="") as stream:
+        with whole(path) as part, part.open("w", encoding="utf-8", newline="") as stream:
             stream.writelines(lines(rung, index.paths, index.labels, index.classes, form, index.roles, hold_out))
         click.echo(f"wrote {path}")
