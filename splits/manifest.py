@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -202,7 +202,7 @@ def plain_file(path: str | Path) -> Path:
 
 def load(path: str | Path) -> Ladder:
     """Reads a manifest and checks its schema, its hash, and that no class is on both sides."""
-    from pydantic import TypeAdapter, ValidationError  # who only builds a ladder does without it
+    from pydantic import ValidationError  # who only builds a ladder does without it
 
     remedy = "build it anew with `oodml splits build`"
     try:
@@ -217,13 +217,20 @@ def load(path: str | Path) -> Ladder:
         raise SplitError(f"{path} is not of schema version {SCHEMA}; {remedy}")
     stated = facts.pop("hash", None)
     try:
-        ladder: Ladder = TypeAdapter(Ladder).validate_python(facts)
+        ladder: Ladder = _adapter().validate_python(facts)
     except ValidationError as error:
         problems = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()[:3])
         raise SplitError(f"{path} lacks or misnames a field of a split manifest ({problems}); {remedy}") from None
     if ladder.hash != stated:
         raise SplitError(f"{path} was changed after it was written: its hash does not match; {remedy}")
     return check(ladder, str(path))
+
+
+@lru_cache(maxsize=1)
+def _adapter() -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(Ladder)
 
 
 def verify(ladder: Ladder, classes: Sequence[str], labels: np.ndarray, dataset_hash: str = "") -> list[str]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import glob
 import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pandas as pd
+from pandas.errors import OptionError
 
 from benchmark import datasets as known_datasets
 from benchmark.config import overrides, study
@@ -23,8 +25,9 @@ from reports.figures.drawing import drawing
 from reports.storage import paths
 from splits import SplitError, manifest
 
-# pandas takes pyarrow for texts where it is installed: the report of 1,072 records took 45 s of CPU time, so 35
-pd.set_option("mode.string_storage", "python")
+# texts as plain objects: pandas 3 has an array of its own for them, and the same pages take a tenth longer with it
+with suppress(OptionError):
+    pd.set_option("future.infer_string", False)
 
 
 @dataclass(frozen=True)

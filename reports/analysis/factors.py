@@ -62,13 +62,13 @@ def _by_size(variant: str) -> tuple[bool, float, str]:
         return True, 0.0, variant
 
 
-def _value(run: Any, key: str) -> str | None:
-    """The value of a protocol's key, or of METHOD.KEY, in a run; None where it has none."""
+def _values(runs: pd.DataFrame, key: str) -> pd.Series:
+    """The value of a protocol's key, or of METHOD.KEY, in each run; None where it has none."""
     method, _, setting = key.rpartition(".")
-    if method and method != run.base_method:
-        return None
-    values = (run.settings if method else run.protocol_settings) or {}
-    return json.dumps(values[setting]).strip('"') if setting in values else None
+    found = [(values or {}) if not method or method == own else {}
+             for own, values in zip(runs["base_method"], runs["settings" if method else "protocol_settings"])]
+    return pd.Series([json.dumps(values[setting]).strip('"') if setting in values else None for values in found],
+                     runs.index, dtype=object)
 
 
 def settings(results: Results, metric: str) -> list[Table]:
@@ -83,9 +83,8 @@ def settings(results: Results, metric: str) -> list[Table]:
         beside = {key, *_FOLLOWS.get(key, ()), *_UNSCORED, "backbone"}  # which has a column of its own
         rest = runs["overrides"].map(lambda each, beside=beside: overrides_text(
             [{name: pair for name, pair in each.items() if name not in beside}]))
-        named = pd.Series([_value(run, key) for run in runs.itertuples()], runs.index, dtype=object)
         study = [f"{name}, {text}" if text else name for name, text in zip(runs["base_protocol"], rest)]
-        made += _side_by_side(runs.assign(variant=named, study=study, method=runs["base_method"]),
+        made += _side_by_side(runs.assign(variant=_values(runs, key), study=study, method=runs["base_method"]),
                               ["study", "backbone"], f"setting-{key}", key, metric)
     return made
 
@@ -108,8 +107,7 @@ def relative(results: Results, metric: str) -> list[Table]:
             others = here[changed.map(lambda keys, key=key: keys == [key])]
             at = [name for name in place if name != "base_backbone"] if key == "backbone" else place
             base = plain.groupby(at).mean()
-            values = pd.Series([_value(run, key) for run in others.itertuples()], others.index, dtype=object)
-            for value, some in others.groupby(values, sort=False):
+            for value, some in others.groupby(_values(others, key), sort=False):
                 both = pd.concat([some.groupby(at)[metric].mean(), base], axis=1, keys=["now", "file"]).dropna()
                 scores = both.groupby("base_method").mean()
                 mean, std, n = aggregate.spread(scores["now"] / scores["file"] - 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -90,15 +91,19 @@ def _named(lines: list[Line], rows: pd.DataFrame) -> list[Line]:
     """Lines called by their method, and by what else tells it apart where a method has several; the rest is solid."""
     if "method" not in rows:
         return lines
-    facts = rows.drop_duplicates("label").set_index("label")
-    names: dict[str, str] = {}
-    for method, here in facts.groupby("method"):
-        varying = [key for key in ROW if key in here and key != "method" and here[key].nunique() > 1]
-        names |= {label: " · ".join([str(method), *map(str, told)]) for label, *told in here[varying].itertuples()}
-    counts, rows_of = Counter(names.values()), Counter(facts.loc[[line.label for line in lines], "method"])
+    others = [key for key in ROW if key in rows and key != "method"]
+    known = {label: (method, told) for label, method, *told in
+             rows.drop_duplicates("label")[["label", "method", *others]].itertuples(index=False, name=None)}
+    values: dict[str, list[set[Any]]] = {}
+    for method, told in known.values():
+        for one, seen in zip(told, values.setdefault(method, [set() for _ in others])):
+            seen.add(one)
+    names = {label: " · ".join([method, *(str(one) for one, seen in zip(told, values[method]) if len(seen) > 1)])
+             for label, (method, told) in known.items()}
+    counts, rows_of = Counter(names.values()), Counter(known[line.label][0] for line in lines)
     made = []
     for line in lines:
-        alone = rows_of[facts.at[line.label, "method"]] == 1 and line.style.number >= 0
+        alone = rows_of[known[line.label][0]] == 1 and line.style.number >= 0
         made.append(replace(line, name=names[line.label] if counts[names[line.label]] == 1 else line.name,
                             style=replace(line.style, dash="") if alone else line.style))
     return made

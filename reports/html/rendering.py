@@ -242,8 +242,9 @@ class Site:
             cells = cells.assign(kept=cells["score"] / cells["label"].map(nearest))
             methods = cells.loc[~cells["baseline"], "kept"] if not cells["baseline"].all() else cells["kept"]
             up = float(methods.min()), float(methods.max())
-            for label, curve in cells[cells["kept"].notna()].groupby("label", sort=False):
-                drawn = inline.sparkline(curve["frd"].tolist(), curve["kept"].clip(*up).tolist(), across, up)
+            cells = cells.assign(kept=cells["kept"].clip(*up))[cells["kept"].notna()]
+            for label, curve in cells.groupby("label", sort=False):
+                drawn = inline.sparkline(curve["frd"].tolist(), curve["kept"].tolist(), across, up)
                 drawings.setdefault(str(label), Markup(drawn))
         return drawings
 

@@ -19,7 +19,7 @@ def printable(text: str) -> str:
     >>> printable("a\x1b[31mb"), printable("caf\xe9\ud800")
     ('a\\x1b[31mb', 'café\\ud800')
     """
-    return _ODD.sub(lambda odd: odd[0].encode("unicode_escape").decode(), text)
+    return text if text.isprintable() else _ODD.sub(lambda odd: odd[0].encode("unicode_escape").decode(), text)
 
 
 def one_line(text: str, most: int = 1000) -> str:

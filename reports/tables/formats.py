@@ -52,6 +52,9 @@ def csv_text(columns: Iterable[tuple[Any, Iterable[Any]]]) -> str:
     return text.getvalue()
 
 
+_FORMULA = frozenset("=+-@＝＋－＠")
+
+
 def _harmless(cell: Any) -> Any:
     """A cell of CSV as it is or empty, a text that a spreadsheet would take for a formula behind an apostrophe.
 
@@ -61,7 +64,7 @@ def _harmless(cell: Any) -> Any:
     if not isinstance(cell, str):
         return "" if missing(cell) else cell
     cell = printable(cell)
-    return f"'{cell}" if cell.lstrip()[:1] in tuple("=+-@＝＋－＠") and not _is_number(cell) else cell
+    return f"'{cell}" if cell.lstrip()[:1] in _FORMULA and not _is_number(cell) else cell
 
 
 def _is_number(text: str) -> bool:
