@@ -114,7 +114,7 @@ def content(path: Path | str) -> bytes:
     if os.path.islink(path) and not is_own_file(*os.path.split(path)):
         raise OSError("a link out of its folder; put the file itself there")
     with open(path, "rb") as file:
-        return file.read(found.st_size + 1)  # for as much as it is asked for, it makes room
+        return file.read(os.fstat(file.fileno()).st_size + 1)  # it makes room for as much as it is asked for
 
 
 def own_content(folder: Path | str, path: Path | str) -> bytes:
