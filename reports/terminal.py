@@ -45,9 +45,9 @@ def summary(results: Results, lost: pd.DataFrame, metric: str = "recall@1",
                               for part in shown["parts"])
             lines.append(f"The study {study.name} is not finished: {parts}. `{study.command}` does the rest.")
     for row in lost.head(5).to_dict("records"):
-        run = " ".join(str(row[key]) for key in ("dataset", "split", "method") if row[key])
+        run = " ".join(str(row[key]) for key in ("dataset", "split", "method") if pd.notna(row[key]) and row[key])
         cause = [*str(row["cause"] or "").splitlines(), "no cause recorded"][0]
-        lines.append(one_line(f"{row['state']}: {run}: {cause}"))
+        lines.append(one_line(f"{row['state']}: {run}{': ' if run else ''}{cause}"))
     if len(lost) > 5:
         lines.append(f"... and {len(lost) - 5} more runs without a result")
     return printable("\n".join([*blocks, *lines]))

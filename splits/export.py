@@ -50,6 +50,11 @@ def export(split: Split, paths: Sequence[str], labels: np.ndarray, classes: Sequ
         raise SplitError(f"unknown format '{form}'; there are {', '.join(FORMATS)}")
     # Before the first line goes out, so that a mistake leaves no half-written list.
     _check(split, paths, labels, classes)
+    if form == "txt":
+        for name in (*paths, *classes):
+            if "\t" in name or len(name.splitlines()) > 1:
+                raise SplitError(f"{name!r} holds a tab or the end of a line, which txt has between names; take csv or "
+                                 "json")
     entries = image_list(split, paths, labels, classes, roles, hold_out)
     if form == "csv":
         yield _csv(COLUMNS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Sequence
 from contextlib import suppress
@@ -163,6 +164,8 @@ def check(ladder: Ladder, where: str = "ladder") -> Ladder:
         train, test = set(split.train), set(split.test)
         if split.kind not in KINDS:
             raise SplitError(f"{where}: split {split.id} is of unknown kind '{split.kind}'; known: {', '.join(KINDS)}")
+        if not all(math.isfinite(value) for value in (split.frd, split.frd_equal_n) if value is not None):
+            raise SplitError(f"{where}: the distance of split {split.id} is no finite number")
         if not train or not test:
             raise SplitError(f"{where}: split {split.id} has an empty side")
         if train & test:

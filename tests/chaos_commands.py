@@ -220,9 +220,9 @@ def in_fork(function: Callable[[], Any]) -> None:
 def pictures(root: Path) -> None:
     from tests import layouts
 
-    for label in range(12):
-        for number in range(24):
-            layouts.picture(root / "pictures" / f"{label:02}" / f"{number}.png", 24 * label + number)
+    for label in range(8):
+        for number in range(5):
+            layouts.picture(root / "pictures" / f"{label:02}" / f"{number}.png", 5 * label + number)
 
 
 def an_earlier_ladder(root: Path) -> None:

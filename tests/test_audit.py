@@ -86,6 +86,25 @@ def test_mistakes_are_told(tmp_path: Path) -> None:
     path.write_text("dataset,method,ags\ncub,m,60\n")
     with pytest.raises(ReportError, match="file of its scores"):
         audit.audit([path])
+    for wrong in ("abc", "inf", "1e400", "9" * 400, "6_0"):
+        path.write_text(f"dataset,method,ags\ncub,m,60\ncub,n,{wrong}\n")
+        with pytest.raises(ReportError, match=r"plain\.csv, row 2: '.* in the column ags is no number"):
+            audit.audit([path])
+    path.write_text("dataset,method\nharmonic,m\n")
+    with pytest.raises(ReportError, match="nothing to recompute"):
+        audit.audit([path])
+    (tmp_path / "broken.csv.gz").write_bytes(b"\x1f\x8b no archive")
+    with pytest.raises(ReportError, match="cannot read"):
+        audit.audit([tmp_path / "broken.csv.gz"])
+
+
+def test_distances_may_be_called_otherwise_in_one_of_two_ladders(tmp_path: Path) -> None:
+    rows = [f"{{}},m,{split},{10 * split},{70 - split}" for split in (1, 2, 3)]
+    for dataset, heads in (("cars", "dataset,method,split,fid,value"), ("cub", "dataset,method,split,frd,score")):
+        (tmp_path / f"{dataset}.csv").write_text("\n".join([heads, *(row.format(dataset) for row in rows)]))
+    (tmp_path / "ags.csv").write_text("dataset,method,ags\ncars,m,68\ncub,m,68\n")
+    found = audit.audit([tmp_path / f"{name}.csv" for name in ("cars", "cub", "ags")])
+    assert [*found["verdict"]] == ["follows"] * 2
 
 
 def test_the_command_lists_what_does_not_follow() -> None:

@@ -25,7 +25,7 @@ def test_nothing_is_lost_or_done_twice(kills: int, epochs: int, tmp_path: Path) 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the commands run in forks")
 def test_a_command_that_was_killed_is_given_again() -> None:
-    done = subprocess.run([sys.executable, "-m", "tests.chaos_commands", "--build-kills", "6", "--kills", "4", "--seed",
+    done = subprocess.run([sys.executable, "-m", "tests.chaos_commands", "--build-kills", "3", "--kills", "2", "--seed",
                            str(SEED)], cwd=Path(__file__).parent.parent, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("kills in") == len(chaos_commands.SCENES)

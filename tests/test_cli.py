@@ -180,6 +180,11 @@ def test_splits_are_shown_verified_and_exported(work: Path, tmp_path: Path) -> N
     assert done.returncode == 0, done.stderr
     lines = (tmp_path / "glyphs-mini-1.csv").read_text().splitlines()
     assert len(lines) == 481
+    (tmp_path / "glyphs-mini-1.json").write_bytes(manifest.read_bytes())  # the ladder of another dataset, by its name
+    done = oodml("splits", "export", "glyphs-mini", "--split", "1", "--out", str(tmp_path), "--work", str(work),
+                 "--format", "json")
+    assert "is the ladder of glyphs-mini-1, which stays" in done.stderr
+    assert (tmp_path / "glyphs-mini-1.json").read_bytes() == manifest.read_bytes()
 
 
 def test_a_run_is_done_once_and_reported(work: Path, capsys: pytest.CaptureFixture[str]) -> None:

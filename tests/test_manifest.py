@@ -113,6 +113,7 @@ def test_other_files(tmp_path: Path) -> None:
     ({"test": ()}, "empty side"),
     ({"kind": "odd"}, "unknown kind 'odd'"),
     ({"id": 4}, "ids must be 1 to 1"),
+    ({"frd": float("nan")}, "no finite number"),
 ])
 def test_nothing_wrong_is_written(tmp_path: Path, change: dict[str, object], message: str) -> None:
     bad = replace(LADDER, splits=(replace(EASY, **change),))  # type: ignore[arg-type]
@@ -196,3 +197,5 @@ def test_export_keeps_roles_and_refuses_what_it_lacks() -> None:
         next(export(EASY, PATHS, LABELS, CLASSES, "xml"))
     with pytest.raises(SplitError, match="the dataset lacks"):
         next(export(EASY, PATHS, LABELS, [*CLASSES[:5], "other"], "csv"))
+    with pytest.raises(SplitError, match="take csv or json"):
+        next(export(EASY, ["a\tb.jpg", *PATHS[1:]], LABELS, CLASSES, "txt"))

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmark.commands.diff import command as diff
 from benchmark.commands.records import command
 from benchmark.commands.report import command as report
 from reports import ReportError, packing, records, site
@@ -152,7 +153,8 @@ def test_what_tuning_chose_goes_along(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("damage", "told"), [
     (lambda text: text[:-40], "line 3"), (lambda text: text.replace('"pack":1', '"pack":9'), "format 9"),
-    (lambda text: text.partition("\n")[2], "line 1"), (lambda text: text.replace('"schema":2', '"schema":77'), "77")])
+    (lambda text: text.partition("\n")[2], "line 1"), (lambda text: "", "no run"),
+    (lambda text: text.replace('"schema":2', '"schema":77'), "77")])
 def test_a_damaged_file_is_told_and_the_others_count(tmp_path: Path, damage: Any, told: str) -> None:
     for method in ("margin", "s2sd"):
         for seed in (0, 1):
@@ -169,6 +171,26 @@ def test_a_damaged_file_is_told_and_the_others_count(tmp_path: Path, damage: Any
     assert str(path) in lost["cause"].iloc[0]
     with pytest.raises(ReportError, match=r"margin\.runs"):
         packing.pack([tmp_path / "runs"], tmp_path / "pack")
+    compared = CliRunner().invoke(diff, [str(tmp_path / "runs"), str(tmp_path / "pack")])
+    assert f"left out: {path}" in compared.output
+    assert "2 only in A" in compared.output
+
+
+def test_a_damaged_ladder_is_left_out_and_the_runs_are_unpacked(tmp_path: Path) -> None:
+    pack, work = tmp_path / "pack", tmp_path / "work"
+    records.write(tmp_path / "runs", make_record("glyphs", 1, "margin", 0, 0.5))
+    packing.pack([tmp_path / "runs"], pack)
+    (pack / "splits").mkdir()
+    (pack / "splits" / "glyphs.json").write_text("{")
+    for times in (1, 2):
+        done = CliRunner().invoke(command, ["unpack", str(pack), "--work", str(work)])
+        assert done.exit_code == 0, done.output
+        assert f"left out: {pack / 'splits' / 'glyphs.json'} is not a split manifest" in done.output
+        assert f"unpacked {2 - times} runs" in done.output
+    assert not (work / "splits" / "glyphs.json").exists()
+    shown = CliRunner().invoke(report, ["--records", str(pack), "--work", str(work)])
+    assert "\ndamaged: ladder: " in shown.output
+    assert "nan" not in shown.output
 
 
 def failed(folder: Path, split: int, cause: str, **facts: Any) -> Path:

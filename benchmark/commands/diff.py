@@ -33,7 +33,12 @@ def command(a: Path, b: Path | None, against: tuple[Path, ...], metric: str, tol
     if b is None:
         raise click.UsageError("give two folders A and B, or a PACK and --against PUBLISHED")
     homes = [folder / "runs" if (folder / "runs").is_dir() else folder for folder in (a, b)]
-    sides = [records.scan_checked([home])[0] for home in homes]
+    sides = []
+    for home in homes:
+        frame, lost = records.scan_checked([home])
+        sides.append(frame)
+        for cause in lost.loc[lost["state"] == "damaged", "cause"]:
+            click.echo(f"left out: {cause}", err=True)
     changed = differences.cells(sides[0], sides[1], metric, tolerance / 100)
     if form in ("csv", "json"):
         click.echo(formats.render(differences.cell_table(changed, metric), form), nl=False)

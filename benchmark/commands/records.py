@@ -134,7 +134,7 @@ def unpack(workspace: Workspace, folder: Path) -> None:
     """
     from reports import packing
     from reports.analysis import progress, tuning
-    from splits import manifest
+    from splits import SplitError, manifest
 
     written, there = packing.unpack(folder, workspace.writable().runs)
     click.echo(f"unpacked {written} runs into {workspace.runs}" + (f", {there} were there already" if there else ""))
@@ -144,9 +144,14 @@ def unpack(workspace: Workspace, folder: Path) -> None:
                 _copied(source, workspace.root / kind)
     for source in _own_files(folder, "splits"):
         target = workspace.splits / source.name
-        if not target.exists():
+        try:
+            theirs = manifest.load(source)
+            ours = manifest.load(target) if target.exists() else None
+        except SplitError as error:
+            click.echo(f"left out: {error}", err=True)
+            continue
+        if ours is None:
             _copied(source, workspace.splits)
-        elif [split.hash for split in manifest.load(target).splits] != [
-                split.hash for split in manifest.load(source).splits]:
+        elif [split.hash for split in ours.splits] != [split.hash for split in theirs.splits]:
             click.echo(f"{target} is another ladder than that of the unpacked runs, which do not count on it; to go on "
                        f"with them, put {source} in its place", err=True)

@@ -127,7 +127,7 @@ def save(ladder: Ladder, workspace: Workspace) -> Path:
     """
     path = path_of(workspace, ladder.dataset)
     path.parent.mkdir(parents=True, exist_ok=True)
-    before = _present(path)
+    before = present(path)
     if before is not None and runs_left_behind(before, ladder, workspace):
         aside = path.parent / "replaced"
         aside.mkdir(exist_ok=True)
@@ -139,7 +139,7 @@ def save(ladder: Ladder, workspace: Workspace) -> Path:
 def refuse_to_replace(dataset: str, ladder: Ladder | None, workspace: Workspace) -> None:
     """A UserError where runs stand on splits of the ladder that is there which this one, if any, does not have."""
     path = path_of(workspace, dataset)
-    before = _present(path)
+    before = present(path)
     if before is not None and ladder is not None and (before.splits[0].kind == KIND) != (ladder.splits[0].kind == KIND):
         raise UserError(f"{path} is left as it is: a ladder and its control with fixed test classes are two ladders of "
                         "one dataset; build this one in a working folder of its own (--work DIR), and show the runs of "
@@ -173,7 +173,7 @@ def _split_hash(folder: Path) -> str:
     return ""
 
 
-def _present(path: Path) -> Ladder | None:
+def present(path: Path) -> Ladder | None:
     """The ladder in a file, if there is one that can be used."""
     try:
         return manifest.load(path)
@@ -215,7 +215,7 @@ def replaced(name: str, workspace: Workspace, replace: bool = False) -> str:
         return ""
     index = datasets.load(name, workspace.data)
     path = path_of(workspace, index.name)
-    before = _present(path)
+    before = present(path)
     if before is None or before.dataset_hash == index.hash:
         return ""
     if not replace:

@@ -127,7 +127,7 @@ def use(name: str, workspace: Workspace, replace_other: bool = False) -> tuple[D
     if pinned.open:
         ladder = replace(ladder, splits=ladders.of_union(index, pinned.parameters["seed"]).splits)
     path = ladders.path_of(workspace, pinned.dataset)
-    there = ladders._present(path)
+    there = ladders.present(path)
     if there is not None and there.dataset_hash == index.hash and there.made.get("pinned") == ladder.made["pinned"]:
         return index, there
     same = there is None or pinning.same(replace(pinned, splits=ladder.splits), there)

@@ -6,7 +6,9 @@ behind it, each within its rounding, gives the printed one within its own.
 
 from __future__ import annotations
 
+import io
 import math
+import re
 from collections.abc import Iterable, Sequence
 from importlib import resources
 from pathlib import Path
@@ -18,11 +20,16 @@ from reports import ReportError
 from reports.aggregate import ags, harmonic_mean
 from reports.selection import ROW
 from reports.storage import paths
+from reports.storage.text import one_line
 from reports.tables.boards import Column, Table
 
 AGGREGATES = ("unified", "harmonic", "arithmetic")
 FINDING = ["kind", "where", "printed", "recomputed", "low", "high", "verdict"]
 _VALUES = {"statistic", "value", "score", "std", "n", "train_params_m", "total_params_m"}
+
+
+_NUMBER = re.compile(r"\s*[+-]?\d{0,12}(\d|\.\d{1,40}|\d\.)(e[+-]?\d{1,2})?\s*", re.ASCII | re.IGNORECASE)
+"""A number that a table may print, of a size that can be computed with."""
 
 
 def half_unit(numbers: Iterable[str]) -> float:
@@ -55,8 +62,7 @@ def _verdict(printed: float, half: float, low: float, high: float) -> str:
 
 
 def audit_ags(ladder: pd.DataFrame, board: pd.DataFrame) -> pd.DataFrame:
-    """Each printed AGS against the scores along its ladder; both tables with their numbers as text."""
-    ladder = ladder.rename(columns={"frd": "fid", "score": "value"})
+    """Each printed AGS against the scores (`value`) along its ladder; both tables with their numbers as text."""
     keys = [key for key in ("dataset", "metric", *ROW) if key in ladder and key in board]
     rungs = {name: sorted(set(group["split"])) for name, group in ladder.groupby("dataset")}
     cells: dict[tuple[Any, ...], list[tuple[Any, str, str]]] = {}
@@ -80,12 +86,11 @@ def audit_ags(ladder: pd.DataFrame, board: pd.DataFrame) -> pd.DataFrame:
 
 def audit_harmonic(table: pd.DataFrame) -> pd.DataFrame:
     """Each printed harmonic or arithmetic mean against the parts of its row; the table with its numbers as text."""
-    value = "value" if "value" in table else "score"
     keys = [key for key in table.columns if key not in _VALUES | {"dataset"}]
-    half = half_unit(table[value].dropna())
+    half = half_unit(table["value"].dropna())
     means = {"harmonic": harmonic_mean, "arithmetic": lambda values: math.fsum(values) / len(values)}
     rows: dict[str, dict[str, float]] = {}
-    for dataset, number, *key in table.loc[table[value].notna(), ["dataset", value, *keys]].itertuples(
+    for dataset, number, *key in table.loc[table["value"].notna(), ["dataset", "value", *keys]].itertuples(
             index=False, name=None):
         rows.setdefault(" ".join(map(str, key)), {})[dataset] = float(number)
     found = []
@@ -105,27 +110,34 @@ def published() -> list[Path]:
                   if path.name.endswith(".csv"))
 
 
+def _read(path: Path) -> pd.DataFrame:
+    """A table with its numbers as they are printed; `frd` becomes `fid`, and `score` becomes `value`."""
+    try:
+        table = pd.read_csv(io.BytesIO(paths.plain_file(path).read_bytes()), dtype=str)
+    except (OSError, ValueError) as error:
+        raise ReportError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
+    for column in (name for name in ("fid", "frd", "value", "score", "ags") if name in table):
+        for row, text in enumerate(table[column], 1):
+            if not (pd.isna(text) or _NUMBER.fullmatch(text)):
+                raise ReportError(f"{path}, row {row}: {one_line(repr(text), 60)} in the column {column} is no number")
+    return table.rename(columns={old: new for old, new in (("frd", "fid"), ("score", "value")) if new not in table})
+
+
 def audit(files: Iterable[Path] | None = None) -> pd.DataFrame:
     """The findings on CSV files, by default on the published ones: one row an aggregate, with its verdict.
 
     A file with `split` and a distance is a ladder, one with `ags` claims aggregates of the ladders given with it,
     one whose `dataset` column holds `harmonic` is a table of a union; in others there is nothing to recompute.
     """
-    read = {}
-    for path in map(Path, files or published()):
-        try:
-            read[path] = pd.read_csv(paths.plain_file(path), dtype=str)
-        except (OSError, ValueError) as error:
-            raise ReportError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
-    ladders = [table for table in read.values()
-               if {"split", "dataset", "method"} <= set(table) and not {"fid", "frd"}.isdisjoint(table)]
+    read = {path: _read(path) for path in map(Path, files or published())}
+    ladders = [table for table in read.values() if {"split", "dataset", "method", "fid", "value"} <= set(table)]
     findings = []
     for path, table in read.items():
         if {"ags", "dataset", "method"} <= set(table):
             if not ladders:
                 raise ReportError(f"{path} claims aggregates of a ladder; give the file of its scores too")
             findings.append(audit_ags(pd.concat(ladders), table).assign(file=path.name))
-        elif {"dataset", "method"} <= set(table) and table["dataset"].isin(("harmonic", "arithmetic")).any():
+        elif {"dataset", "method", "value"} <= set(table) and table["dataset"].isin(("harmonic", "arithmetic")).any():
             findings.append(audit_harmonic(table).assign(file=path.name))
     if not findings:
         raise ReportError(f"no aggregate in {', '.join(map(str, read))}: nothing to recompute")

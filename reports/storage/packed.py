@@ -155,7 +155,10 @@ def read(path: Path | str) -> dict[str, Entry]:
 def _read(path: str, changed: int, size: int) -> dict[str, Entry]:
     try:
         text = paths.content(path).decode("utf-8")
-        return {name_of(entry["record"]): entry for entry in from_text(text)}
+        entries = {name_of(entry["record"]): entry for entry in from_text(text)}
+        if not entries:
+            raise ReportError("it holds no run")
+        return entries
     except (ReportError, OSError, UnicodeDecodeError, KeyError, TypeError, RecursionError) as error:
         raise ReportError(f"{path}: {error}; take it from where it came, or pack the runs again") from None
 

@@ -103,6 +103,8 @@ def export(workspace: Workspace, dataset: str, split: str | None, form: str, hol
     folder.mkdir(parents=True, exist_ok=True)
     for rung in ladder.splits if split is None else [ladders.rung(ladder, split)]:
         path = below(folder, f"{plain(ladder.dataset, 'dataset')}-{rung.id}.{form}")
+        if form == "json" and ladders.present(path):
+            raise UserError(f"{path} is the ladder of {path.stem}, which stays; give another folder with --out")
         with whole(path) as part, part.open("w", encoding="utf-8", newline="") as stream:
             stream.writelines(lines(rung, index.paths, index.labels, index.classes, form, index.roles, hold_out))
         click.echo(f"wrote {path}")
