@@ -27,6 +27,8 @@ def show(workspace: Workspace, dataset: str | None, pinned_name: str | None) -> 
 
     if (dataset is None) == (pinned_name is None):
         raise UserError("name a dataset or a pinned ladder (--ladder NAME@VERSION)")
+    if dataset in pinning.names():
+        raise UserError(f"{dataset} is a pinned ladder; --ladder {dataset} shows it")
     ladder = pinning.get(pinned_name).ladder if pinned_name else ladders.load(workspace, str(dataset))
     dataset = ladder.dataset
     click.echo(ladders.table(ladder))
