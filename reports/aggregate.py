@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -162,18 +163,18 @@ def boards_of(rows: pd.DataFrame) -> dict[tuple[str, ...], str]:
     protocol trains nothing here, stands with one that evaluates alike: of several with that of the most trained rows.
     """
     rows = typed(rows).drop_duplicates(ROW)
-    run, baseline = rows["source"] == "run", rows["baseline"].astype(bool)
-    most = rows.loc[run, "protocol"].value_counts().sort_index(kind="stable")
-    trained = rows.loc[run & ~baseline, "protocol"].value_counts().sort_index(kind="stable")
+    untrained = dict(zip(rows[ROW].itertuples(index=False, name=None), rows["baseline"].astype(bool)))
+    most = Counter(sorted(protocol for _, protocol, _, source in untrained if source == "run"))
+    trained = Counter(sorted(key[1] for key, baseline in untrained.items() if key[3] == "run" and not baseline))
     boards = {}
-    for row, untrained in zip(rows[ROW].itertuples(index=False, name=None), baseline):
+    for row, baseline in untrained.items():
         key = tuple(map(str, row))
-        alike = [name for name in trained.index if evaluated_as(name) == evaluated_as(key[1])]
-        if key[3] == "submitted" and len(most):
-            boards[key] = str(most.idxmax())
+        alike = [name for name in trained if evaluated_as(name) == evaluated_as(key[1])]
+        if key[3] == "submitted" and most:
+            boards[key] = max(most, key=lambda name: most[name])
         else:
-            alone = untrained and key[1] not in trained.index and alike
-            boards[key] = max(alike, key=lambda name: trained[name]) if alone else str(key[1])
+            alone = baseline and key[1] not in trained and alike
+            boards[key] = max(alike, key=lambda name: trained[name]) if alone else key[1]
     return boards
 
 

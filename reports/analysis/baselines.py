@@ -85,11 +85,11 @@ def kept(near: Any, far: Any) -> np.ndarray:
 def with_gains(board: Board) -> Board:
     """A board with each score's `gain` over the same score of the frozen network; none for published rows."""
     facts = board.rows[["base_method", "protocol", "backbone"]]
+    counts = (facts["base_method"] != "frozen") & (board.rows["source"] != "published")
     gains = []
     for (statistic, part), column in board.columns():
         column = column.assign(statistic=statistic, part=part)
         frozen = frozen_score(facts.assign(score=column["score"].astype(float)), "score", ["protocol"])
-        counts = (facts["base_method"] != "frozen") & (board.rows["source"] != "published")
         gains.append(column.assign(gain=(column["score"] - frozen).where(counts)).reset_index())
     return replace(board, scores=pd.concat(gains, ignore_index=True)) if gains else board
 

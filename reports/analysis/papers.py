@@ -144,7 +144,7 @@ class Runs:
 
     def __init__(self, runs: pd.DataFrame, paper: str) -> None:
         self.backbone = paper_catalogue.load(paper).backbone
-        self.ladders = runs.drop_duplicates(["dataset", "split"])[["dataset", "split", "kind", "frd"]]
+        self.ladders = runs[["dataset", "split", "kind", "frd"]].drop_duplicates(["dataset", "split"])
         own = runs[runs["source"].eq("run") & runs["base_protocol"].eq(paper)]
         if paper_catalogue.load(paper).epoch == "best-test":  # like with like
             best = {name.partition(":")[2]: own[name] for name in map(str, own) if name.startswith("best-test:")}

@@ -35,7 +35,8 @@ class Resamples:
         """Those of some runs by metric; each run's queries, in thousands of files, are opened once for all metrics."""
         made = {metric: cls(draws) for metric in metrics}
         for dataset, group in runs.groupby("dataset", sort=True):
-            reader, weights = Reader(*metrics), {metric: _Weights(str(dataset), draws) for metric in metrics}
+            reader, table = Reader(*metrics), _Draws(str(dataset), draws)
+            weights = {metric: _Weights(table) for metric in metrics}
             for split, cell in group.groupby("split", sort=True):
                 for metric, by_row in _by_row(cell, reader).items():
                     made[metric]._rung((str(dataset), int(split)), by_row, weights[metric])  # type: ignore[arg-type]
@@ -128,19 +129,29 @@ def ags_weights(fids: Sequence[float]) -> np.ndarray:
     return weights / gaps.sum()
 
 
-class _Weights:
-    """How often each class is drawn in each draw: independent Poisson(1) counts, the bootstrap of many classes."""
+class _Draws:
+    """Independent Poisson(1) counts, the bootstrap of many classes: a row for each class, drawn when it is asked for.
+    """
 
     def __init__(self, dataset: str, draws: int) -> None:
         self.generator = np.random.default_rng(zlib.crc32(dataset.encode()))
-        self.draws = draws
-        self.places: dict[str, int] = {}
         self.table = np.zeros((0, draws), np.uint8)
 
-    def of(self, keys: Sequence[str]) -> np.ndarray:
-        fresh = [key for key in keys if key not in self.places]
-        self.places |= {key: len(self.places) + i for i, key in enumerate(fresh)}
-        if fresh:
-            more = self.generator.poisson(1.0, (len(fresh), self.draws)).astype(np.uint8)
+    def rows(self, places: list[int]) -> np.ndarray:
+        lacking = max(places, default=-1) + 1 - len(self.table)
+        if lacking > 0:
+            more = self.generator.poisson(1.0, (lacking, self.table.shape[1])).astype(np.uint8)
             self.table = np.concatenate([self.table, more])
-        return self.table[[self.places[key] for key in keys]].astype(np.float32)
+        return self.table[places].astype(np.float32)
+
+
+class _Weights:
+    """How often each class is drawn in each draw; classes have the rows of the draws in the order in which they come.
+    """
+
+    def __init__(self, draws: _Draws) -> None:
+        self.draws = draws
+        self.places: dict[str, int] = {}
+
+    def of(self, keys: Sequence[str]) -> np.ndarray:
+        return self.draws.rows([self.places.setdefault(key, len(self.places)) for key in keys])

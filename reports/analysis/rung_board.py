@@ -31,6 +31,10 @@ def rung_board(results: Results, dataset: str, metric: str, default: bool = Fals
 
 def beside_ladder(results: Results, dataset: str, metric: str) -> bool:
     """Whether methods were trained on the default split of a ladder that others have whole: a board of its own."""
+    return results.once(("beside", dataset, metric), lambda: _beside_ladder(results, dataset, metric))
+
+
+def _beside_ladder(results: Results, dataset: str, metric: str) -> bool:
     board = rung_board(results, dataset, metric)
     usual = selection.usual(rungs_of(results.cells(dataset, metric)))
     if not board.parts("ags") or len(usual) != 1:

@@ -62,7 +62,8 @@ def cells(found: pd.DataFrame, runs: pd.DataFrame, dataset: str, rate: float, me
     here = found[(found["dataset"] == dataset) & (found["rate"] == rate) & (found["fixed_on"] == NEAREST)]
     known = here[here[measure].notna()].groupby([*ROW, "split"], sort=True)
     board = known[measure].agg(score="mean", std="std", n="count").reset_index()
-    facts = runs[runs["dataset"] == dataset].groupby([*ROW, "split"])[["frd", "kind", "label", "baseline"]].first()
+    told = [*ROW, "split", "frd", "kind", "label", "baseline"]
+    facts = runs.loc[runs["dataset"] == dataset, told].groupby([*ROW, "split"]).first()
     board = board.merge(facts.reset_index(), on=[*ROW, "split"])
     board = board[board.groupby(ROW)["split"].transform("size") > 1]
     return board.sort_values([*ROW, "frd", "split"], kind="stable").reset_index(drop=True)

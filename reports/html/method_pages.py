@@ -21,7 +21,8 @@ from reports.tables import boards as tables
 def write(site: Site, label: str, runs: pd.DataFrame, extras: Extras) -> None:
     """The page of one row: its curve over all others, its boards and rivals, then training, runs and settings."""
     known, name = standings.of(site.results), site.slug(label)
-    newest = runs.sort_values(["date", "identity"], na_position="first").iloc[-1]
+    dates = runs[["date", "identity"]].reset_index(drop=True).sort_values(["date", "identity"], na_position="first")
+    newest = runs.iloc[dates.index[-1]]  # records have hundreds of columns, and sorting takes rows of them all
     facts = {key: None if tables.missing(value) else value for key, value in newest.items()}
     first = standings.headline(known, label)
     settings = cards.settings_table(newest["settings"] or {}, f"{name}-settings", f"Settings of {label}")
