@@ -143,7 +143,7 @@ def test_without_a_network_the_hub_is_neither_waited_for_nor_heard(monkeypatch, 
     """The hub's own client is asked for a file that no cache has, at an address where nobody listens."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"http://127.0.0.1:{server.getsockname()[1]}"
-        monkeypatch.setattr(weights, "getproxies", dict)
+        monkeypatch.setattr("urllib.request.getproxies", dict)
         assert weights._unreachable(address) == ""
     monkeypatch.setattr(constants, "ENDPOINT", address)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
@@ -156,7 +156,7 @@ def test_without_a_network_the_hub_is_neither_waited_for_nor_heard(monkeypatch, 
     assert time.monotonic() - began < 10
     assert capfd.readouterr() == ("", "")
     assert constants.HF_HUB_OFFLINE is False
-    monkeypatch.setattr(weights, "getproxies", lambda: {"https": "http://proxy"})
+    monkeypatch.setattr("urllib.request.getproxies", lambda: {"https": "http://proxy"})
     assert weights._unreachable(address) == ""
 
 

@@ -15,7 +15,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
-from urllib.request import getproxies
 
 from benchmark.utils.errors import UserError
 from methods.backbones import TIMM, names
@@ -244,6 +243,8 @@ def _hub() -> Iterator[str]:
 
 def _unreachable(address: str) -> str:
     """Why a web address cannot be reached; empty if it can, or if a proxy is to be asked, who knows more."""
+    from urllib.request import getproxies  # with ssl and more, which those who plan need not wait for
+
     parts = urlsplit(address)
     if getproxies():
         return ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ class Job:
     context: RunContext
     after: int = 0
 
-    @property
+    @cached_property
     def folder(self) -> Path:
         """Where the run keeps its lock, checkpoint and record."""
         return self.spec.folder(self.context.workspace)

@@ -8,6 +8,7 @@ import importlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from methods.backbones import names
@@ -69,7 +70,7 @@ class Entry:
 
     def settings(self, dataset: str = "", **changes: Any) -> Any:
         """This method's hyper-parameters for a dataset, with what a protocol or the user changes on top."""
-        from pydantic import TypeAdapter, ValidationError  # a list of methods does without it
+        from pydantic import ValidationError  # a list of methods does without it
 
         fields = {f.name: f for f in dataclasses.fields(self.declared.Settings)}  # type: ignore[attr-defined]
         values = {key: f.metadata["per_dataset"][dataset] for key, f in fields.items()
@@ -81,7 +82,7 @@ class Entry:
             several = isinstance(value, str) and isinstance(fields[key].default, tuple)
             values[key] = value.split(",") if several else value
         try:
-            typed: Any = TypeAdapter(self.declared.Settings).validate_python(values)  # type: ignore[attr-defined]
+            typed: Any = _adapter(self.declared.Settings).validate_python(values)  # type: ignore[attr-defined]
         except ValidationError as error:
             first = error.errors()[0]
             raise MethodError(f"{self.name}.{first['loc'][0]} = {first['input']!r}: {first['msg']}") from None
@@ -177,3 +178,10 @@ class Entry:
             typed = dataclasses.replace(typed, **{key: new for key, new in changes.items() if hasattr(typed, key)})
             objective = base.cls(typed, classes, dim)
         return self.cls(backbone, objective, dim, settings)  # type: ignore[call-arg, return-value]
+
+
+@lru_cache(maxsize=256)
+def _adapter(settings: type) -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(settings)

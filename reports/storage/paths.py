@@ -22,6 +22,7 @@ LARGEST = 1 << 28
 """Bytes of a file that is read at once: more than ten thousand packed records, less than fills the memory."""
 _DEVICE = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\.|$)", re.IGNORECASE)
 """Names that are devices on Windows, with any ending."""
+_RESERVED = frozenset('/\\:*?"<>|')
 
 
 def is_plain(name: Any) -> bool:
@@ -35,7 +36,7 @@ def is_plain(name: Any) -> bool:
     read = unicodedata.normalize("NFKC", name)  # some systems take a look-alike of a slash or a dot for one
     if not read or read[0] in ".-~ " or read[-1] in ". " or _DEVICE.match(read):
         return False
-    return not any(character in '/\\:*?"<>|' or not character.isprintable() for character in name + read)
+    return (name + read).isprintable() and _RESERVED.isdisjoint(name + read)
 
 
 def plain(name: Any, what: str = "name") -> str:

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from reports import packing, records, site
-from reports.analysis.results import Results
+from benchmark.posthoc import leaderboard
+from benchmark.utils.workspace import Workspace
+from reports import packing, records
 from tests.bench import Row
 from tests.sample_records import LADDERS, STRENGTH, make_record, write_queries, write_sample
 
@@ -35,8 +36,7 @@ def measure(device: str) -> Iterator[Row]:
 def _built(runs: Path, name: str) -> Iterator[Row]:
     """Wall time, CPU time of all processes (which repeats on a shared machine), and the most memory so far."""
     start, before = time.perf_counter(), _cpu()
-    frame, lost = packing.scan(runs)
-    site.build(Results(frame), lost, runs.with_name(f"{runs.name}-site"))
+    leaderboard.collect(Workspace.at(runs.with_name("work")), [runs]).build(runs.with_name(f"{runs.name}-site"))
     yield Row(f"{name}, wall (aim: 60 s)", time.perf_counter() - start)
     yield Row(f"{name}, CPU", _cpu() - before)
     peak = sum(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
