@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounter
 
 import methods
+from benchmark.config import protocol
 from benchmark.training import compiling
 from benchmark.training.folding import Folded
 from methods import Method
@@ -169,6 +170,20 @@ def test_runs_of_one_kind_compile_once(monkeypatch: pytest.MonkeyPatch) -> None:
         compiling._make_room((number,))
         compiling._ready.add((number,))
     assert len(compiling._ready) <= compiling.KEPT
+
+
+def test_one_compiled_network_serves_every_method_without_parts_of_its_own() -> None:
+    def kind(kind: type[Method]) -> compiling.Kind:
+        return compiling.kind_of(protocol.load("oodml"), built(kind), "cuda")
+
+    class Headed(Method):
+        compiled_parts = ("project",)
+
+    class Paired(Method):
+        views = 2
+
+    assert kind(Local) == kind(Method)
+    assert len({kind(one) for one in (Method, Headed, Paired)}) == 3
 
 
 @pytest.mark.parametrize(("name", "functions"), [("s2sd", {"forward", "distilled"}), ("diva", {"forward", "losses"})])

@@ -290,6 +290,14 @@ def test_a_short_run_uses_what_a_long_one_compiled() -> None:
     assert [compiling.mode_of(pieces, method, "cuda", steps) for steps in (50, 100)] == ["", "plain"]
 
 
+def test_a_series_of_short_runs_is_worth_compiling_for() -> None:
+    method: Any = SimpleNamespace(views=1, compiles=True)
+    short = replace(PLAIN, compile="auto", batch_size=112, size=224)
+    assert compiling.mode_of(short, method, "cuda", 420, later=5 * 420) == "graphs"
+    assert compiling.mode_of(short, method, "cuda", 420, later=9 * 420) == "reduce-overhead"
+    assert compiling.mode_of(short, method, "cpu", 420, later=9 * 420) == ""
+
+
 def test_a_run_in_pieces_learns_what_one_in_whole_batches_learns(fit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match=r"batch norms of tiny .* micro_batch = 3"):
         fit(replace(PLAIN, micro_batch=3), folder="refused")

@@ -15,6 +15,7 @@ from tests.browser.test_pages import BOARD, column, methods, visit
 from tests.test_site import Page, numbers_in_csv
 
 GLYPHS = "[data-board='glyphs-recall-1']"
+AGS = "[data-board='ags-glyphs-recall-1']"
 LIT = "all => all.map(svg => [...svg.querySelectorAll('g.line.lit')].map(g => g.dataset.method))"
 
 
@@ -209,36 +210,36 @@ def choose(page: Any, board: str, kind: str, value: str) -> None:
 
 def test_facets_add_inside_a_group_and_narrow_across(page: Any, published: Path) -> None:
     visit(page, published, "index.html")
-    every = len(methods(page))
-    choose(page, BOARD, "family", "ranking")
-    ranking = len(methods(page))
-    choose(page, BOARD, "family", "proxy")
-    both = len(methods(page))
+    every = len(methods(page, AGS))
+    choose(page, AGS, "family", "ranking")
+    ranking = len(methods(page, AGS))
+    choose(page, AGS, "family", "proxy")
+    both = len(methods(page, AGS))
     assert ranking < both < every
-    choose(page, BOARD, "backbone", "efficientnet_lite2")
-    narrowed = len(methods(page))
+    choose(page, AGS, "backbone", "efficientnet_lite2")
+    narrowed = len(methods(page, AGS))
     assert 0 < narrowed < both
-    ranks = [int(text) for text in column(page, "rank") if text.isdigit()]
+    ranks = [int(text) for text in column(page, "rank", AGS) if text.isdigit()]
     assert ranks == list(range(1, narrowed + 1))
-    assert "among the rows of this choice" in page.locator(BOARD).inner_text()
+    assert "among the rows of this choice" in page.locator(AGS).inner_text()
     visit(page, published, page.url.rpartition("/")[2])
-    assert len(methods(page)) == narrowed
-    page.locator(f"{BOARD} [data-reset]").click()
-    assert len(methods(page)) == every
+    assert len(methods(page, AGS)) == narrowed
+    page.locator(f"{AGS} [data-reset]").click()
+    assert len(methods(page, AGS)) == every
 
 
 def test_all_backbones_stand_together_without_ranks(page: Any, published: Path) -> None:
     visit(page, published, "index.html")
-    assert page.locator(f"{BOARD} tr.group:visible").count() == 2
-    assert not page.locator(f"{BOARD} th[data-key=backbone]").is_visible()
-    page.locator(f"{BOARD} [data-together]").click()
-    assert page.locator(f"{BOARD} tr.group:visible").count() == 0
-    assert not page.locator(f"{BOARD} th[data-key=rank]").is_visible()
-    assert page.locator(f"{BOARD} th[data-key=backbone]").is_visible()
-    scores = [float(text.split(" ")[0]) for text in column(page, "glyphs")]
+    assert page.locator(f"{AGS} tr.group:visible").count() == 2
+    assert not page.locator(f"{AGS} th[data-key=backbone]").is_visible()
+    page.locator(f"{AGS} [data-together]").click()
+    assert page.locator(f"{AGS} tr.group:visible").count() == 0
+    assert not page.locator(f"{AGS} th[data-key=rank]").is_visible()
+    assert page.locator(f"{AGS} th[data-key=backbone]").is_visible()
+    scores = [float(text.split(" ")[0]) for text in column(page, "glyphs", AGS)]
     assert scores == sorted(scores, reverse=True)
-    page.locator(f"{BOARD} [data-together]").click()
-    assert page.locator(f"{BOARD} tr.group:visible").count() == 2
+    page.locator(f"{AGS} [data-together]").click()
+    assert page.locator(f"{AGS} tr.group:visible").count() == 2
 
 
 def test_sorting_a_union_leads_with_the_better_group(page: Any, published: Path) -> None:
@@ -305,31 +306,31 @@ def test_menus_close_on_escape_and_outside(page: Any, built: Path) -> None:
 
 def test_spare_columns_wait_to_be_asked_for(page: Any, published: Path) -> None:
     visit(page, published, "index.html")
-    heads = page.locator(f"{BOARD} thead th:visible").all_inner_texts()
+    heads = page.locator(f"{AGS} thead th:visible").all_inner_texts()
     assert heads[:8] == ["Rank", "Method", "AGS", "95 %", "vs frozen", "Nearest", "Farthest", "Kept, %"]
-    assert not page.locator(f"{BOARD} th[data-key=gap]").is_visible()
-    page.locator(f"{BOARD} [data-menu=hide] summary").click()
-    page.locator(f"{BOARD} [data-menu=hide] input[value=gap]").check()
-    assert page.locator(f"{BOARD} th[data-key=gap]").is_visible()
-    assert not page.locator(f"{BOARD} th[data-key='gap:validation']").is_visible()
+    assert not page.locator(f"{AGS} th[data-key=gap]").is_visible()
+    page.locator(f"{AGS} [data-menu=hide] summary").click()
+    page.locator(f"{AGS} [data-menu=hide] input[value=gap]").check()
+    assert page.locator(f"{AGS} th[data-key=gap]").is_visible()
+    assert not page.locator(f"{AGS} th[data-key='gap:validation']").is_visible()
     page.keyboard.press("Escape")
-    page.locator(f"{BOARD} th[data-key=kept] button").click()
-    kept = [float(text) for text in column(page, "kept") if re.match(r"\d", text)]
+    page.locator(f"{AGS} th[data-key=kept] button").click()
+    kept = [float(text) for text in column(page, "kept", AGS) if re.match(r"\d", text)]
     assert kept[0] == max(kept)
 
 
 def test_download_and_csv_are_one_file_and_numbers_are_numbers(page: Any, published: Path) -> None:
     visit(page, published, "index.html")
-    page.locator(f"{BOARD} [data-format]").select_option("csv")
+    page.locator(f"{AGS} [data-format]").select_option("csv")
     saved = []
     for selector in ("[data-download]", "[data-file]"):
         with page.expect_download() as download:
-            page.locator(f"{BOARD} {selector}").click()
+            page.locator(f"{AGS} {selector}").click()
         saved.append((download.value.suggested_filename, Path(download.value.path()).read_bytes()))
     file = published / "data" / "ags-glyphs-recall-1.csv"
     assert saved[0] == saved[1] == (file.name, file.read_bytes())
     whole = pd.read_csv(file)
-    page.locator(f"{BOARD} [data-copy]").click()
+    page.locator(f"{AGS} [data-copy]").click()
     page.wait_for_function("() => document.getElementById('announce').textContent.startsWith('Copied')")
     lines = page.evaluate("() => navigator.clipboard.readText()").splitlines()
     copied = pd.DataFrame([line.split(",") for line in lines[1:]], columns=lines[0].split(","))
@@ -340,10 +341,10 @@ def test_download_and_csv_are_one_file_and_numbers_are_numbers(page: Any, publis
 
 def test_the_header_stays_and_nothing_is_cut_on_a_phone(page: Any, published: Path) -> None:
     visit(page, published, "index.html")
-    page.locator(f"{BOARD} tbody tr").nth(30).scroll_into_view_if_needed()
+    page.locator(f"{AGS} tbody tr").nth(30).scroll_into_view_if_needed()
     page.mouse.wheel(0, 300)
     page.wait_for_timeout(200)
-    assert 0 <= page.locator(f"{BOARD} thead th").first.bounding_box()["y"] < 100
+    assert 0 <= page.locator(f"{AGS} thead th").first.bounding_box()["y"] < 100
     page.set_viewport_size({"width": 390, "height": 844})
     for path in ("index.html", "dataset/glyphs.html", "union/glyphs-union.html"):
         visit(page, published, path)
