@@ -35,7 +35,8 @@ def test_the_first_screen_tells_the_result(page: Any, published: Path) -> None:
     near, far = ("nearest", "farthest") if "nearest" in board else (rungs[0], rungs[-1])
     here = board[board["rank"].notna() & board[near].notna() & board[far].notna()]
     here = here[here["backbone"] == here["backbone"].mode()[0]] if "backbone" in here else here
-    best, told = here.sort_values("rank", kind="stable").iloc[0], page.locator(".hero .lead").inner_text()
+    best = here.sort_values("rank", kind="stable").iloc[0]
+    told = page.locator(".hero .lead").inner_text().replace("\N{NO-BREAK SPACE}", " ")
     assert told.startswith(best["method"])
     assert f"{100 * best[near]:.1f} %" in told
     assert f"{100 * best[far]:.1f} %" in told

@@ -139,8 +139,9 @@ oodml.figures = () => {
       }
       for (const part of [line.stroke, line.marks, line.band]) if (part) part.setAttribute("clip-path", "url(#" + chart.clip.id + ")");
       line.tie.setAttribute("d", "M" + x + " " + y + "L" + (at[0] - 4) + " " + round(at[1]));
-      const most = Math.max(4, Math.floor((width - at[0]) / LETTER));
-      line.name.textContent = line.text.length > most ? line.text.slice(0, most - 1) + "…" : line.text;
+      const most = Math.max(4, Math.floor((width - at[0]) / LETTER)), half = Math.floor(most / 2);
+      // the middle goes: frozen networks differ in how their names end
+      line.name.textContent = line.text.length > most ? line.text.slice(0, most - half - 1) + "…" + line.text.slice(-half) : line.text;
       line.name.setAttribute("x", at[0]);
       line.name.setAttribute("y", round(at[1]) + 4);
     }
