@@ -249,7 +249,7 @@ def test_the_first_screen_tells_of_what_papers_report_on(tmp_path: Path) -> None
     page = str(site.files["index.html"])
     assert "cars" in page.split("<h1>")[0].split("eyebrow")[-1]
     assert "18 points on average" in page  # (80 - 60 + 90 - 75) / 2 = 17.5
-    assert "90.0 % of the test images nearest" in page
+    assert "90.0&nbsp;% of the test images nearest" in page
     assert page.index('id="single-cars"') < page.index('id="ladder-1"')
     board = rung_board(results, "cars", "recall@1").rows.set_index("method")
     assert board.loc["s2sd", "kept"] == pytest.approx(0.75 / 0.9)
