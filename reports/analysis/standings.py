@@ -98,7 +98,7 @@ def _told(lines: pd.DataFrame) -> pd.DataFrame:
     return lines[lines["score"].notna() | ~lines["board"].isin(splits)]
 
 
-WORDS = {"mean": "mean AGS", "ladder": "AGS", "union": "harmonic mean", "split": "score"}
+WORDS = {"mean": "mean AGS", "ladder": "AGS", "union": "harmonic mean", "split": "score on one split"}
 
 
 def headline(known: pd.DataFrame, label: str) -> list[dict[Any, Any]]:
