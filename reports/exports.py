@@ -136,7 +136,8 @@ def _shaped(results: Results, name: str, metric: str, tidy: pd.DataFrame) -> lis
     if name == "recall":
         return _recall_tables(results, tidy)
     scores = {*metrics(results.runs), *(("zero", "few") if name == "fewshot" else ()), "score"}
-    columns = tuple(Column(key, key, "score" if key in scores else "text") for key in tidy.columns)
+    columns = tuple(Column(key, key, "score" if key in scores else "gain" if key == "gain" else "text")
+                    for key in tidy.columns)
     return [Table(name, name, columns, tidy, marked=False)]
 
 

@@ -24,8 +24,8 @@ def summary(results: Results, lost: pd.DataFrame, metric: str = "recall@1",
     for protocol in results.protocols:
         board = results.ags(metric, protocol)
         if protocol in results.laddering(metric):
-            title = (f"AGS of {metric} along the ladder, protocol {protocol} (percent, higher is better)"
-                     f"{tables.differing(board)}")
+            title = (f"AGS of {metric} along the ladder of {' and '.join(board.parts('ags'))}, protocol {protocol} "
+                     f"(percent, higher is better){tables.differing(board)}")
             blocks.append(f"{title}\n\n{formats.to_text(tables.ags_table(board, metric))}")
         for dataset in results.unions:
             part = results.universal(dataset, protocol, metric)

@@ -170,7 +170,10 @@ def test_a_wrong_set_is_explained(refused: Callable[..., str], work: Path, chang
 def test_splits_are_shown_verified_and_exported(work: Path, tmp_path: Path) -> None:
     shown = oodml("splits", "show", "glyphs-mini", "--work", str(work))
     assert shown.stdout == oodml("splits", "show", "--dataset", "glyphs-mini", "--work", str(work)).stdout
-    assert "--ladder cub@v1 shows it" in oodml("splits", "show", "cub@v1").stderr
+    pinned = oodml("splits", "show", "cub@v1").stdout
+    assert pinned == oodml("splits", "show", "--ladder", "cub@v1").stdout
+    assert "made by `oodml splits use cub@v1`\n" in pinned
+    assert "another ladder" not in pinned, "it was built by the suite's rule"
     assert "two datasets are named" in oodml("splits", "show", "cub", "--dataset", "glyphs-mini").stderr
     assert "default" in shown.stdout
     assert "i.i.d." in shown.stdout

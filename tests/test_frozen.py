@@ -251,6 +251,7 @@ def test_the_board_of_frozen_networks(results: Results) -> None:
     for text in ("Frozen networks on cars", "LVD-142M", "curated", "90.0M", "<svg"):
         assert text in page
     assert "curated" in exports.export(results, "frozen", "csv")
+    assert "+40.0" in exports.export(results, "frozen", "md")
 
 
 def test_what_training_adds_is_told_on_the_default_split_where_no_ladder_is_trained(results: Results) -> None:

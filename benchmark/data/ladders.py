@@ -191,7 +191,7 @@ def load(workspace: Workspace, name: str, index: DatasetIndex | None = None, def
     if index is None and ":" in name:
         index = datasets.load(name, workspace.data)
     path = path_of(workspace, name if index is None else index.name)
-    remedy = f"make it with `oodml splits build --dataset {name}`"
+    remedy = f"make it with `{command(name)}`"
     if not path.exists() and index is not None and (
             default_only or index.domains is not None or not datasets.get(name).ladder):
         save(build(name, workspace, default_only=True), workspace)

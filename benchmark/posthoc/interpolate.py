@@ -77,8 +77,8 @@ def run(workspace: Workspace, *, dataset: str, chosen: str = "all", splits: str 
                 "method": one.spec.method, "seed": one.spec.seed,
                 "alphas": {key: known[key] for key in sorted(known, key=float)}})
             best = max(known, key=lambda key: known[key]["recall@1"])
-            tell(f"{one.spec.label()}: recall@1 {known[best]['recall@1']:.4f} at alpha {best}"
-                 + (f", {known['1']['recall@1']:.4f} at the end" if "1" in known else ""))
+            tell(f"{one.spec.label()}: recall@1 {100 * known[best]['recall@1']:.2f} % at alpha {best}"
+                 + (f", {100 * known['1']['recall@1']:.2f} % at the end" if "1" in known else ""))
         written.append(one.folder / NAME)
     return written
 

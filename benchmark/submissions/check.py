@@ -64,7 +64,7 @@ def problems(folder: Path, name: str | None = None) -> list[str]:
 def _facts(folder: Path, name: str) -> dict[str, Any]:
     """What pack.json says, after a look at what lies in the folder."""
     if not folder.is_dir() or folder.is_symlink():
-        raise Refused("there is no such folder")
+        raise Refused(f"there is no folder {folder}; give that which `oodml submit` wrote")
     there: dict[str, int] = {}
     for root, folders, files in os.walk(folder):
         for entry in (*folders, *files):
@@ -300,7 +300,7 @@ def _twins(folder: Path, facts: dict[str, Any]) -> list[str]:
         except (ValueError, KeyError, TypeError, OSError):
             continue  # it is refused by its own name
         if name.casefold() == facts["name"].casefold():
-            found.append(f"{folder.name}: {one_line(other.parent.name, 60)} beside it is called the same")
+            found.append(f"{facts['name']}: {one_line(other.parent.name, 60)} beside it is called the same")
         elif mine & {hash for entry, hash in files.items() if str(entry).endswith(queries.NAME)}:
-            found.append(f"{folder.name}: {one_line(other.parent.name, 60)} beside it has the same outcomes")
+            found.append(f"{facts['name']}: {one_line(other.parent.name, 60)} beside it has the same outcomes")
     return found

@@ -15,7 +15,7 @@ from reports.tables.boards import level_of, rank_text
 
 def standing(results: Results, method: str, metric: str = "recall@1") -> str:
     """Markdown on a submitted method, for each board that it stands on; a ReportError where it stands on none."""
-    parts = []
+    parts, compared = [], []
     for protocol in results.protocols:
         for dataset in ("", *results.unions):
             board = results.universal(dataset, protocol, metric) if dataset else results.ags(metric, protocol)
@@ -23,11 +23,13 @@ def standing(results: Results, method: str, metric: str = "recall@1") -> str:
             rows = board.rows
             here = np.flatnonzero((rows["method"] == method) & (rows["source"] == "submitted")).tolist()
             title = f"{metric} on {dataset}, harmonic mean" if dataset else f"AGS of {metric}"
-            parts += [_about(results, board, i, by, f"{title}, board of protocol {protocol}", metric, dataset)
-                      for i in here]
+            said = [_about(results, board, i, by, f"{title}, board of protocol {protocol}", metric, dataset)
+                    for i in here]
+            parts += said
+            compared += said if rows["rank"].notna().sum() > 1 else []
     if not parts:
         raise ReportError(f"'{method}' stands on no board: there is no run on the same ladder to compare it with")
-    return "\n\n".join(parts)
+    return "\n\n".join(compared or parts)
 
 
 def _about(results: Results, board: Board, i: int, by: tuple[str, str], title: str, metric: str, dataset: str) -> str:
@@ -44,8 +46,10 @@ def _about(results: Results, board: Board, i: int, by: tuple[str, str], title: s
              "|---|---|---|--:|---|",
              f"| {rank_text(row.to_dict())} | {name} | {level_of(row.to_dict())} | {score} | {bounds} |"]
     if np.isnan(own["score"]) or ranks < 2:
+        others = sorted(set(board.rows.loc[board.rows["rank"].notna() & ~network, "network"]))
         return "\n".join([*lines, "", "No other ranked row has this backbone: nothing to hold it against."
-                          if ranks < 2 else "Without every split there is no rank."])
+                          + (f" Ranked rows have {_text(', '.join(others))}."
+                             if others else "") if ranks < 2 else "Without every split there is no rank."])
     p = _p_values(results, board, by, metric, dataset, network.to_numpy())
     labels, values = results.label(board.rows), scores["score"].to_numpy(float)
     groups: dict[str, list[str]] = {"beats": [], "does not differ from": [], "is beaten by": []}

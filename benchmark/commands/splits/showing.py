@@ -26,9 +26,8 @@ def show(workspace: Workspace, dataset: str | None, pinned_name: str | None) -> 
     from splits.ladder import against_rule
 
     if (dataset is None) == (pinned_name is None):
-        raise UserError("name a dataset or a pinned ladder (--ladder NAME@VERSION)")
-    if dataset in pinning.names():
-        raise UserError(f"{dataset} is a pinned ladder; --ladder {dataset} shows it")
+        raise UserError("name a dataset or a pinned ladder (NAME@VERSION)")
+    pinned_name = dataset if dataset in pinning.names() else pinned_name
     ladder = pinning.get(pinned_name).ladder if pinned_name else ladders.load(workspace, str(dataset))
     dataset = ladder.dataset
     click.echo(ladders.table(ladder))
@@ -37,7 +36,7 @@ def show(workspace: Workspace, dataset: str | None, pinned_name: str | None) -> 
     if known := ladder.made.get("pinned"):
         click.echo(f"pinned as {known['name']}, hash {known['hash'][:12]}")
     other = ", ".join(f"{key} {value}" for key, value in against_rule(ladder).items())
-    version = f", oodml {ladder.made['version']}" if "version" in ladder.made else ""
+    version = f", oodml {ladder.made['version']}" if ladder.made.get("version") else ""
     click.echo(f"made by `{ladders.made_by(ladder)}`{version}")
     if other:
         click.echo(f"another ladder than `oodml splits build --dataset {dataset}` makes by the suite's rule: {other}")
