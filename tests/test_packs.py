@@ -247,6 +247,9 @@ def test_a_pack_stands_among_the_runs_and_breaks_no_page(home: Path, tmp_path: P
     said = CliRunner().invoke(cli, arguments)
     assert said.exit_code == 0, said.output + repr(said.exception)
     assert "| rank among 3 on" in said.output
+    records.write(runs / "alone", record | facts | {"identity": "alone", "protocol": {"name": "glyphs"}})
+    assert CliRunner().invoke(cli, arguments).output.count("###") == 1, "a board without another rank says nothing"
+    shutil.rmtree(runs / "alone")
     assert "recomputed" in said.output
     assert "<script" not in said.output
     site = tmp_path / "site"
