@@ -181,6 +181,17 @@ def test_the_best_the_median_and_the_frozen_network_stand_side_by_side(workspace
     assert content["right"] == pytest.approx(records.read(run)["scores"]["last"]["recall@1"], abs=1e-4)
 
 
+def test_a_run_that_cannot_be_opened_does_not_hide_the_others(workspace: Workspace, tmp_path: Path,
+                                                              monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = [tmp_path, folder_of(workspace, "margin")]
+    monkeypatch.setattr(inspect, "typical", lambda results: runs)
+    arguments = ["--no-umap", "--queries", "1", "--device", "cpu", "--work", str(workspace.root)]
+    result = CliRunner().invoke(command, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    assert f"left out: {tmp_path}" in result.output
+    assert f"looked into {runs[1]}" in result.output
+
+
 def test_of_a_ladder_run_at_its_ends_alone_these_are_looked_into(tmp_path: Path) -> None:
     for method, score in (("margin", 0.6), ("angular", 0.5), ("arcface", 0.4)):
         for split in (2, 5):

@@ -40,8 +40,13 @@ def command(workspace: Workspace, runs: tuple[Path, ...], queries: int, no_umap:
     if not chosen:
         raise UserError(f"no finished run in {workspace.runs} kept its weights; run again what is to be looked into")
     for run in chosen:
-        for path in inspect(workspace, run, queries=queries, plane=not no_umap, ends=bool(runs) and not only,
-                            dataset=dataset, device=device):
-            click.echo(f"looked into {path.parent.parent}")
+        try:
+            for path in inspect(workspace, run, queries=queries, plane=not no_umap, ends=bool(runs) and not only,
+                                dataset=dataset, device=device):
+                click.echo(f"looked into {path.parent.parent}")
+        except UserError as error:
+            if runs or len(chosen) == 1:
+                raise
+            click.echo(f"left out: {error}", err=True)  # a run of a plug-in, say, is no reason to hide the others
     index = leaderboard.collect(workspace).build()
     click.echo(f"Pages: {(index.parent / 'inspect').resolve()}")
