@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -100,6 +101,16 @@ def with_setting(name: str, setting: dict[str, str]) -> str:
     ('margin[beta=0.6]', 'margin')
     """
     return f"{name}[{','.join(f'{key}={value}' for key, value in setting.items())}]" if setting else name
+
+
+def in_words(text: str) -> str:
+    """A text with the settings of its names as a reader says them; those that hold lists stay as they are.
+
+    >>> in_words("resnet50, protocol oodml[epochs=40]"), in_words("glyphs[epochs=4,steps_per_epoch=0]")
+    ('resnet50, protocol oodml, 40 epochs', 'glyphs, 4 epochs, steps_per_epoch=0')
+    """
+    return re.sub(r"\[(\w+=[^][]*)\]", lambda found: ", " + ", ".join(
+        re.sub(r"^epochs=(\d+)$", r"\1 epochs", one) for one in found[1].split(",")), text)
 
 
 Known = tuple[str, str, str, str, tuple[tuple[int, float], ...], dict[int, str]]
@@ -221,7 +232,8 @@ def labels(frame: pd.DataFrame) -> dict[tuple[str, ...], str]:
         varying = [key for key in ROW[1:] if group[key].nunique() > 1]
         for row in group.to_dict("records"):
             said = [key for key in ROW[1:] if key in varying or (key == "source" and row[key] == "submitted")]
-            named[tuple(row[key] for key in ROW)] = " · ".join(row[key] for key in ("method", *said))
+            named[tuple(row[key] for key in ROW)] = " · ".join(
+                in_words(row[key]) if key == "protocol" else row[key] for key in ("method", *said))
     return named
 
 

@@ -40,7 +40,10 @@ def test_the_finding_is_what_the_records_say(results: Results) -> None:
     assert (found.lost, found.least, found.most) == pytest.approx((np.mean(lost), min(lost), max(lost)))
     assert (found.best[0], found.seeds) == ("s2sd", 2)
     assert (found.nearest, found.farthest) == pytest.approx((at(results, "s2sd", 0), at(results, "s2sd", -1)))
-    assert found.frozen is None  # another backbone
+    assert (found.frozen, found.untrained) == (None, None)  # another backbone, and below the best
+    above = board.assign(farthest=board.rows["farthest"].mask(board.rows["method"] == "frozen", 0.99))
+    name, score = finding(above).untrained  # type: ignore[union-attr,misc]
+    assert (name, score) == (board.rows.loc[board.rows["method"] == "frozen", "network"].item(), 0.99)
     alike = finding(board.assign(network="one"))
     assert alike
     assert alike.frozen == pytest.approx((at(results, "frozen", 0), at(results, "frozen", -1)))

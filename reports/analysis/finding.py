@@ -17,7 +17,7 @@ class Finding:
     `lost` is the mean of the score on the nearest split less that on the farthest, `losing` how many rows lose at all;
     `stays` whether the best row is so at both ends; `tied` how many rows cannot be told from the best one, None where
     that was not tested; `seeds` how many the best one has; `frozen` the scores of the frozen network at both ends, if
-    it was run.
+    it was run; `untrained` another network that without training is above the best row at the far end, and its score.
     """
 
     network: str
@@ -33,6 +33,7 @@ class Finding:
     tied: int | None
     seeds: int
     frozen: tuple[float, float] | None
+    untrained: tuple[str, float] | None
 
 
 def finding(board: Board, by: tuple[str, str] = ("mean", "")) -> Finding | None:
@@ -57,9 +58,12 @@ def finding(board: Board, by: tuple[str, str] = ("mean", "")) -> Finding | None:
     tested = len(groups) and best["rank"] == 1 and "rank:tested" in here and bool(here["rank:tested"].all())
     frozen = rows[(rows["network"] == network) & (rows["base_method"] == "frozen")]
     ends = (float(frozen["nearest"].iloc[0]), float(frozen["farthest"].iloc[0])) if len(frozen) else None
+    others = rows[(rows["network"] != network) & (rows["base_method"] == "frozen")
+                  & (rows["farthest"] > best["farthest"])].sort_values("farthest", kind="stable")
     return Finding(str(network), len(here), int((lost > 0).sum()), float(np.mean(lost)), float(lost.min()),
                    float(lost.max()), tuple(map(str, best[["method", "protocol", "backbone", "source"]])),
                    bool(best["nearest"] >= here["nearest"].max() and best["farthest"] >= here["farthest"].max()),
                    float(best["nearest"]), float(best["farthest"]), int((groups == 1).sum()) - 1 if tested else None,
                    int(board.column(*by)["n"].reindex(here.index).iloc[0]),
-                   ends if ends and not np.isnan(ends).any() else None)
+                   ends if ends and not np.isnan(ends).any() else None,
+                   (str(others["network"].iloc[-1]), float(others["farthest"].iloc[-1])) if len(others) else None)

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from reports.records import SPECTRA
-from reports.selection import is_union, usual
+from reports.selection import BASELINES, in_words, is_union, usual
 
 VARIANTS = ("r-", "manifold-mixup-")
 """How methods are called that are another one with rho-regularisation or mixup."""
@@ -56,6 +56,8 @@ def panels(runs: pd.DataFrame, metric: str) -> list[Panel]:
     here = runs[~is_union(runs) & runs["spectra"].map(lambda sides: any(sides.values()) if sides else False)]
     made: list[Panel] = []
     for (dataset, backbone, protocol), cells in usual(here).groupby(KEYS[:3], sort=True) if len(here) else ():
+        if cells["method"].isin(BASELINES).all() and not here["method"].isin(BASELINES).all():
+            continue  # a network that nobody trained has nothing to be compared with
         averages = {str(method): tuple(_averaged(str(method), group["spectra"]))
                     for method, group in cells.groupby("method", sort=True)}
         families: dict[str, list[str]] = {}
@@ -66,7 +68,7 @@ def panels(runs: pd.DataFrame, metric: str) -> list[Panel]:
         if not drawn:
             best = cells.groupby("method")[metric].mean().sort_values(ascending=False, kind="stable")
             drawn = {"best methods": [str(name) for name in best.index[:FEW]]}
-        made += [Panel(str(dataset), title, f"{backbone}, {protocol}", tuple(
+        made += [Panel(str(dataset), title, f"{backbone}\n{in_words(protocol)}", tuple(
             curve for method in members for curve in averages[method])) for title, members in drawn.items()]
     return made
 

@@ -25,7 +25,7 @@ def front(rows: pd.DataFrame, name: str, title: str) -> str:
         for network, size, score in rows[["backbone", "parameters", "score"]].itertuples(index=False):
             place = best["backbone"].tolist().index(network) if network in set(best["backbone"]) else -1
             # the line of the front comes from the left and leaves upwards: the first name is below it, the rest above
-            shift = (5, 3) if place < 0 else (5, -9) if place == 0 else (-5, 4)
+            shift = (5, 3) if place < 0 else (5, -9) if place == 0 and len(best) > 1 else (-5, 4) if place else (5, 4)
             axes.annotate(network.partition(".")[0], (size / 1e6, 100 * score), xytext=shift, fontsize=6.5,
                           ha="right" if place > 0 else "left", textcoords="offset points", color=GREY)
         axes.grid(axis="y")

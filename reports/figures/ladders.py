@@ -14,7 +14,7 @@ from reports.aggregate import without_gaps
 from reports.board import key_of
 from reports.figures.drawing import Style
 from reports.figures.lines import Axes, Line, chart, nice_ticks
-from reports.selection import ROW
+from reports.selection import ROW, in_words
 
 DISTANCE = "Fréchet distance between training and test images"
 KINDS = {"score": "{}, percent", "difference": "{}, points above the mean over methods",
@@ -98,7 +98,8 @@ def _named(lines: list[Line], rows: pd.DataFrame) -> list[Line]:
     for method, told in known.values():
         for one, seen in zip(told, values.setdefault(method, [set() for _ in others])):
             seen.add(one)
-    names = {label: " · ".join([method, *(str(one) for one, seen in zip(told, values[method]) if len(seen) > 1)])
+    names = {label: " · ".join([method, *(in_words(str(one)) for one, seen in zip(told, values[method])
+                                             if len(seen) > 1)])
              for label, (method, told) in known.items()}
     counts, rows_of = Counter(names.values()), Counter(known[line.label][0] for line in lines)
     made = []

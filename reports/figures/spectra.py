@@ -18,12 +18,12 @@ def spectra(panels: Sequence[Panel], name: str, title: str) -> str:
     drawn = [(panel, kind) for panel in panels for kind in TITLES if any(c.kind == kind for c in panel.curves)]
     lines = -(-len(drawn) // COLUMNS)
     with drawing(name):
-        height = 2.5 * lines
+        height = 2.9 * lines
         figure = Figure(figsize=(7.6, height))
         for number, (panel, kind) in enumerate(drawn):
             line, column = divmod(number, COLUMNS)
-            axes = figure.add_axes(((column + 0.2) / COLUMNS, 1 - 2.5 * (line + 0.86) / height, 0.76 / COLUMNS,
-                                    2.5 * 0.62 / height))
+            axes = figure.add_axes(((column + 0.2) / COLUMNS, 1 - 2.9 * (line + 0.85) / height, 0.76 / COLUMNS,
+                                    2.9 * 0.58 / height))
             methods = list(dict.fromkeys(curve.method for curve in panel.curves))
             named: set[str] = set()
             for curve in panel.curves:
@@ -39,6 +39,9 @@ def spectra(panels: Sequence[Panel], name: str, title: str) -> str:
             for axis in (axes.xaxis, axes.yaxis):  # powers of ten would be written as formulas
                 axis.set_major_formatter(lambda value, _: f"{value:g}")
             axes.grid(True)
-            axes.legend(fontsize=6.5, frameon=False, loc="lower left")
+            axes.set_xlabel("rank of the singular value", fontsize=7)
+            if not column:
+                axes.set_ylabel("share of their sum", fontsize=7)
+            axes.legend(fontsize=6, frameon=False, loc="lower left", labelspacing=0.15, handlelength=1.2)
         names = ", ".join(panel.title for panel in panels)
         return svg(figure, name, title, f"Normalised singular values by rank: {names}.")

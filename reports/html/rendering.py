@@ -19,7 +19,7 @@ from reports.figures import drawing, inline, ladders
 from reports.html.cells import ROOT, Head, cell, swatch
 from reports.html.markup import distinct_regions, slug, slugs, with_permalinks
 from reports.records import LEVELS
-from reports.selection import ROW
+from reports.selection import ROW, in_words
 from reports.tables import formats
 from reports.tables.boards import Column, Table, level_of
 
@@ -52,7 +52,7 @@ class Site:
             "datasets": self.datasets, "members": results.members, "unions": self.unions, "slug": self.slug,
             "metrics": self.metrics, "facts": self.facts, "levels": LEVELS,
             "title_of": lambda name: named.get(name, name), "level": results.level,
-            "percent": lambda value: f"{100 * value:.1f}",
+            "percent": lambda value: f"{100 * value:.1f}", "in_words": in_words,
             "sections": self.sections, "swatch": lambda hue, baseline: Markup(swatch(hue, baseline)),
             "coded": lambda text: Markup(re.sub(r"`([^`]*)`", r"<code>\1</code>", str(escape(text)))),
             "compared": lambda label: label in self.compared, "url": self.url,
@@ -254,4 +254,4 @@ def _group(row: Mapping[str, Any], seen: Mapping[str, str]) -> str:
     if "network" not in row:
         return ""
     network = str(row["network"])
-    return str(row.get("ranking", network)) + seen.get(network, network).removeprefix(network)
+    return in_words(str(row.get("ranking", network))) + seen.get(network, network).removeprefix(network)
