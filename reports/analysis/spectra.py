@@ -68,7 +68,7 @@ def panels(runs: pd.DataFrame, metric: str) -> list[Panel]:
         if not drawn:
             best = cells.groupby("method")[metric].mean().sort_values(ascending=False, kind="stable")
             drawn = {"best methods": [str(name) for name in best.index[:FEW]]}
-        made += [Panel(str(dataset), title, f"{backbone}\n{in_words(protocol)}", tuple(
+        made += [Panel(str(dataset), title, f"{backbone}\n{in_words(str(protocol))}", tuple(
             curve for method in members for curve in averages[method])) for title, members in drawn.items()]
     return made
 
