@@ -40,8 +40,6 @@ def spectra(panels: Sequence[Panel], name: str, title: str) -> str:
                 axis.set_major_formatter(lambda value, _: f"{value:g}")
             axes.grid(True)
             axes.set_xlabel("rank of the singular value", fontsize=7)
-            if not column:
-                axes.set_ylabel("share of their sum", fontsize=7)
             axes.legend(fontsize=6, frameon=False, loc="lower left", labelspacing=0.15, handlelength=1.2)
         names = ", ".join(panel.title for panel in panels)
         return svg(figure, name, title, f"Normalised singular values by rank: {names}.")
