@@ -65,6 +65,7 @@ def run(spec: RunSpec, context: RunContext, *, should_stop: Callable[[], bool] =
     """
     folder = spec.folder(context.workspace)
     if (folder / records.RECORD).exists():
+        checkpoint.remove(folder)  # killed after the record was written
         return folder / records.RECORD
     folder.mkdir(parents=True, exist_ok=True)
     (folder / records.FAILURE).unlink(missing_ok=True)  # what an earlier attempt met
