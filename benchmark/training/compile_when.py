@@ -7,7 +7,7 @@ WORTHWHILE = 1000
 RECORDABLE = 30
 """Steps that a run must have ahead for CUDA graphs without a compiler: recording them takes about a second."""
 SERIES = 3 * WORTHWHILE
-"""Steps that a series of short runs must have ahead, which one compiled network serves: small networks save less."""
+"""Steps that a series of short runs must have ahead, which one compiled network serves: an estimate, not measured."""
 
 
 def wanted(compile_: str, steps: int, later: int = 0) -> str:
