@@ -1,4 +1,4 @@
-"""Strided depthwise convolutions done another way are the same convolutions."""
+"""Depthwise convolutions done another way are the same convolutions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from methods.backbones import convolutions, create
-from methods.backbones.convolutions import Padded3x3, StridedDepthwise, thinned
+from methods.backbones.convolutions import Depthwise, Padded3x3, centred, depthwise
 
 
 @pytest.mark.parametrize("layout", [torch.channels_last, torch.contiguous_format])
@@ -39,16 +39,39 @@ def test_thinning_out_is_a_stride(size: int, kernel: int, stride: tuple[int, int
     weight = torch.randn(6, 1, kernel, kernel, generator=generator, dtype=torch.float64)
     bias = torch.randn(6, generator=generator, dtype=torch.float64)
     expected = F.conv2d(images, weight, bias, stride, padding, dilation, groups=6)
-    found = thinned(images, weight, bias, stride, (padding, padding), (dilation, dilation))
+    found = depthwise(images, weight, bias, stride, (padding, padding), (dilation, dilation))
     assert found.is_contiguous(memory_format=torch.channels_last)
     torch.testing.assert_close(found, expected)
 
 
-@pytest.mark.parametrize("name", ["efficientnet_lite0", "efficientnet_b0"])
-def test_a_network_with_replaced_convolutions_is_timms(name: str) -> None:
+@pytest.mark.parametrize("size", [(1, 1), (2, 2), (2, 5), (3, 1), (9, 9)])
+@pytest.mark.parametrize(("kernel", "padding"), [(3, 1), (5, 2), (7, 3), (5, 1), (3, 2), (4, 1)])
+@pytest.mark.parametrize("stride", [(1, 1), (2, 2)])
+def test_filters_beyond_a_small_map_are_left_out_exactly(size: tuple[int, int], kernel: int, padding: int,
+                                                         stride: tuple[int, int]) -> None:
+    generator = torch.Generator().manual_seed(kernel)
+    images = torch.randn(2, 6, *size, generator=generator, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(6, 1, kernel, kernel, generator=generator, dtype=torch.float64, requires_grad=True)
+    if min(size) + 2 * padding < kernel:
+        pytest.skip("no place for such a filter")
+    expected = F.conv2d(images, weight, None, stride, padding, groups=6)
+    found = depthwise(images, weight, None, stride, (padding, padding), (1, 1))
+    torch.testing.assert_close(found, expected)
+    toward = torch.randn(expected.shape, generator=generator, dtype=torch.float64)
+    for one, other in zip(torch.autograd.grad((found * toward).sum(), (images, weight)),
+                          torch.autograd.grad((expected * toward).sum(), (images, weight))):
+        torch.testing.assert_close(one, other)
+    if kernel == 2 * padding + 1:
+        middle, _ = centred(weight, (padding, padding), images.shape[2:])
+        assert tuple(middle.shape[2:]) == tuple(min(kernel, 2 * length - 1) for length in size)
+
+
+@pytest.mark.parametrize(("name", "count"), [("efficientnet_lite0", 16), ("efficientnet_b0", 16), ("resnet50_gn", 0)])
+def test_a_network_with_replaced_convolutions_is_timms(name: str, count: int) -> None:
     backbone = create(name).eval()
-    slow = [module for module in backbone.modules() if isinstance(module, StridedDepthwise)]
-    assert len(slow) == 4
+    replaced = [module for module in backbone.modules() if isinstance(module, Depthwise)]
+    assert len(replaced) == count
+    assert sum(module.stride == (2, 2) for module in replaced) == (4 if count else 0)
     plain = timm.create_model(backbone.network.pretrained_cfg["architecture"], num_classes=0).eval()
     assert list(plain.state_dict()) == list(backbone.network.state_dict())
     plain.load_state_dict(backbone.network.state_dict())

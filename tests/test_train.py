@@ -209,6 +209,7 @@ def test_asked_to_stop_it_counts_the_evaluation_that_is_due(fit: Any, monkeypatc
 
     monkeypatch.setattr(train.time, "perf_counter", lambda: now() + late)
     monkeypatch.setattr(train, "GRACE", 1000.0)
+    monkeypatch.setattr(checkpoint, "SHARE", 1.0)  # after every epoch, however short
     questions = 6 + 1  # after each of six steps, and after the epoch
     done = fit(replace(PLAIN, epochs=4, evaluate_every=2), evaluate=evaluate,
                should_stop=lambda: next(asked) >= 3 * questions)
@@ -288,14 +289,6 @@ def test_a_short_run_uses_what_a_long_one_compiled() -> None:
     assert compiling.mode_of(replace(short, compile="no"), method, "cuda", 100, ready=True) == ""
     pieces = replace(short, micro_batch=short.batch_size // 10)  # each of 100 steps calls the network in ten of them
     assert [compiling.mode_of(pieces, method, "cuda", steps) for steps in (50, 100)] == ["", "plain"]
-
-
-def test_a_series_of_short_runs_is_worth_compiling_for() -> None:
-    method: Any = SimpleNamespace(views=1, compiles=True)
-    short = replace(PLAIN, compile="auto", batch_size=112, size=224)
-    assert compiling.mode_of(short, method, "cuda", 420, later=5 * 420) == "graphs"
-    assert compiling.mode_of(short, method, "cuda", 420, later=9 * 420) == "reduce-overhead"
-    assert compiling.mode_of(short, method, "cpu", 420, later=9 * 420) == ""
 
 
 def test_a_run_in_pieces_learns_what_one_in_whole_batches_learns(fit: Any, monkeypatch: pytest.MonkeyPatch) -> None:

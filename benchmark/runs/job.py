@@ -26,8 +26,6 @@ class RunContext:
     """What the user typed: on a cluster a worker has another command line."""
     devices: tuple[str, ...] = ()
     """Those that share every batch of the run, `device` the first of them; none: it has `device` alone."""
-    following: int = 0
-    """Runs of the sweep that are left for its worker afterwards."""
 
     @property
     def workspace(self) -> Workspace:

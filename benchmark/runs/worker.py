@@ -83,7 +83,7 @@ def assist(spec: RunSpec, context: RunContext, world: World) -> None:
     ready = _prepare(spec, context, world, Phases())
     train.train(ready.method, train.TrainContext(
         ready.training, ready.loader, ready.sampler, spec.protocol, seed=spec.seed, device=context.device,
-        folder=spec.folder(context.workspace), evaluate=lambda _: {}, world=world, following=context.following))
+        folder=spec.folder(context.workspace), evaluate=lambda _: {}, world=world))
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,6 @@ def _run(spec: RunSpec, context: RunContext, folder: Path, ready: _Ready, began:
         history = train.train(method, train.TrainContext(
             training, ready.loader, ready.sampler, protocol, seed=spec.seed, device=context.device, folder=folder,
             evaluate=evaluation, should_stop=should_stop, report=report, phases=phases, world=ready.world,
-            following=context.following,
             spent=lambda: {"seconds": time.perf_counter() - began, "part": occupancy.so_far(),
                            "joules": energy.so_far or 0.0}))
     if not evaluation.called:  # killed between the last checkpoint and the record

@@ -72,8 +72,6 @@ class TrainContext:
     """The processes that share every batch; all but the first only train."""
     phases: Phases = field(default_factory=Phases)
     """Where the seconds of this attempt went."""
-    following: int = 0
-    """Runs like this one that this process is expected to train afterwards."""
 
 
 def train(method: Method, context: TrainContext) -> History:
@@ -99,7 +97,7 @@ def train(method: Method, context: TrainContext) -> History:
     # The first epoch that trains the backbone is the first that can use it compiled.
     ahead = (protocol.epochs - max(start, protocol.warmup)) * loop.length
     kind = compiling.kind_of(protocol, method, device)
-    mode = compiling.mode_of(protocol, method, device, ahead, compiling.ready(kind), ahead * context.following)
+    mode = compiling.mode_of(protocol, method, device, ahead, compiling.ready(kind))
     fast, plain = None, compiling.Compiled(method, micro_batch=protocol.micro_batch, world=world)
     write_line(loop.log, {"event": "start", "epoch": start, "images": context.loader.describe(),
                           "precision": precision.of(protocol, device), "compile": mode or "no"})

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from methods.backbones import names
-from methods.backbones.convolutions import Padded3x3, replace_strided_depthwise
+from methods.backbones.convolutions import Padded3x3, replace_depthwise
 from methods.backbones.resnet_v1 import NAME as RESNET_V1
 from methods.backbones.resnet_v1 import check_layout, resnet50_v1
 from methods.settings import MethodError, near
@@ -208,7 +208,7 @@ def _of_timm(name: str, frozen_norm: bool | str) -> Backbone:
     flexible = timm.models.is_model_in_modules(arch, FLEXIBLE)
     options: dict[str, Any] = {"dynamic_img_size": True, "dynamic_img_pad": True} if flexible else {}
     network: Any = timm.create_model(arch if tag in UNTAGGED else tag, pretrained=False, num_classes=0, **options)
-    replace_strided_depthwise(network)
+    replace_depthwise(network)
     # num_features is not always the width after pooling (MobileNets widen it in the head)
     dim = getattr(network, "head_hidden_size", None) or network.num_features
     facts = network.pretrained_cfg

@@ -137,9 +137,8 @@ class WorkerPool:
         self.progress.start(job.spec.identity, job.spec.label(), cost.epochs(job.spec))
         with contextlib.suppress(OSError):  # it died while idle: its end of the pipe is closed
             device = self.devices[slot]
-            worker.pipe.send(replace(job, context=replace(
-                job.context, device=device, devices=group(device, self.gpus_per_run),
-                following=len(self.waiting) // len(self.workers))))
+            worker.pipe.send(replace(job, context=replace(job.context, device=device,
+                                                          devices=group(device, self.gpus_per_run))))
 
     def _next(self) -> Job | None:
         while self.waiting:
