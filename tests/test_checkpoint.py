@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import closing
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -82,6 +83,25 @@ def test_training_goes_on_while_the_disk_is_slow(tmp_path, monkeypatch: pytest.M
         saver.save({"method": layer.state_dict()}, {"epoch": 3})
         saver.save({"method": layer.state_dict()}, {"epoch": 4}, whole=True)
         assert checkpoint.load(tmp_path)[1]["epoch"] == 4
+
+
+def test_checkpoints_take_at_most_a_tenth_of_the_time(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimpleNamespace(now=100.0)
+    clock.monotonic = lambda: clock.now
+    monkeypatch.setattr(checkpoint, "time", clock)
+    real = checkpoint.save_file
+
+    def slow(*given) -> None:
+        clock.now += 2
+        real(*given)
+
+    monkeypatch.setattr(checkpoint, "save_file", slow)
+    with closing(checkpoint.Saver(tmp_path)) as saver:
+        for epoch, now in enumerate((100.0, 110.0, 119.9, 120.0, 121.0), start=1):
+            clock.now = now
+            saver.save(parts(), {"epoch": epoch}, whole=epoch == 5)
+            saver.settle()
+            assert checkpoint.load(tmp_path)[1]["epoch"] == (1, 1, 1, 4, 5)[epoch - 1]
 
 
 def test_a_full_disk_is_told_and_leaves_the_old_checkpoint(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:

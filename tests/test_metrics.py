@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -91,6 +92,14 @@ def clouds(n=400, classes=20, d=16, seed=0, spread=1.0):
     return (x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32), y
 
 
+def told_apart(x, y):
+    """Whether no query has a match and a mismatch so alike that their order in float32 depends on the processor."""
+    similarity = x.astype(np.float64) @ x.T.astype(np.float64)
+    order = similarity.argsort(axis=1)
+    mixed = np.diff((y[order] == y[:, None]).astype(int), axis=1) != 0
+    return np.diff(np.take_along_axis(similarity, order, 1), axis=1)[mixed].min() > 5e-7
+
+
 @pytest.mark.parametrize("backend", ["torch", "faiss"])
 def test_random_clouds_against_loops(backend):
     x, y = clouds()
@@ -108,12 +117,13 @@ def test_a_class_larger_than_a_thousand():
 
 @pytest.mark.parametrize("apart", [False, True])
 def test_pytorch_metric_learning(apart):
-    x, y = clouds(n=900, classes=30, d=32, seed=1)
+    x, y = next(cloud for cloud in (clouds(n=450, classes=30, d=32, seed=seed) for seed in itertools.count())
+                if told_apart(*cloud))
     tensors = torch.from_numpy(x), torch.from_numpy(y)
     calculator = AccuracyCalculator(include=("precision_at_1", "mean_average_precision", "mean_average_precision_at_r",
-                                             "r_precision"), k=600 if apart else 899)
+                                             "r_precision"), k=300 if apart else 449)
     if apart:
-        q, g = np.arange(900) % 3 == 0, np.arange(900) % 3 > 0
+        q, g = np.arange(450) % 3 == 0, np.arange(450) % 3 > 0
         theirs = calculator.get_accuracy(tensors[0][q], tensors[1][q], tensors[0][g], tensors[1][g])
         ours = retrieval(x[q], y[q], gallery=x[g], gallery_labels=y[g])
     else:

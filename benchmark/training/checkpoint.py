@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 import warnings
 import zlib
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,6 +21,8 @@ from benchmark.utils.files import flush, whole
 from reports.storage.text import one_line
 
 NAME, SUMS = "checkpoint", "sums.json"
+SHARE = 0.1
+"""Most of a run's time that checkpoints are written in: copying, hashing and flushing take from what trains beside."""
 Kind = tuple[torch.dtype, torch.device]
 
 
@@ -27,8 +30,9 @@ class Saver:
     """Writes the checkpoints of one run in a thread, so that training does not wait for the disk.
 
     Training waits only until everything is copied where it lies, on a GPU for some milliseconds. A checkpoint that
-    comes while the last one is still being written is left out, unless it must be `whole`: then the call comes back
-    when it is on the disk. An error in the thread is raised by the next call.
+    comes while the last one is still being written, or so soon after it that writing would take more than `SHARE` of
+    the time, is left out, unless it must be `whole`: then the call comes back when it is on the disk. An error in the
+    thread is raised by the next call.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -36,17 +40,18 @@ class Saver:
         self._thread = ThreadPoolExecutor(1)
         self._writing: Future[None] | None = None
         self._pinned: dict[Kind, Tensor] = {}
+        self._next = 0.0
 
     def save(self, tensors: dict[str, dict[str, Any]], state: dict[str, Any], whole: bool = False) -> None:
         """Keep a run as it is now; `tensors` maps a part's name (method, optimiser, sampler) to its state dict."""
         if self._writing is not None and (whole or self._writing.done()):
             self._writing.result()
             self._writing = None
-        if self._writing is None:
+        if self._writing is None and (whole or time.monotonic() >= self._next):
             flat: dict[str, Tensor] = {}
             plan = {part: _flatten(value, part, flat) for part, value in tensors.items()}
             self._writing = self._thread.submit(self._write, Packed(flat), {"state": state, "plan": plan})
-        if whole:
+        if whole and self._writing is not None:
             self._writing.result()
 
     def settle(self) -> None:
@@ -62,6 +67,7 @@ class Saver:
 
     def _write(self, packed: Packed, content: dict[str, Any]) -> None:
         """A kill at any moment leaves the old checkpoint or the new one, never half of one."""
+        began = time.monotonic()
         for left in self.folder.glob(f".{NAME}-*"):
             shutil.rmtree(left, ignore_errors=True)
         fresh = self.folder / f".{NAME}-{os.getpid()}"
@@ -83,6 +89,7 @@ class Saver:
         flush(self.folder)
         for old in sorted(self.folder.glob(f"{NAME}-*"))[:-1]:
             shutil.rmtree(old, ignore_errors=True)
+        self._next = began + (time.monotonic() - began) / SHARE
 
 
 class Packed:
