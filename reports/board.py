@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from reports.records import LEVELS
@@ -135,3 +136,23 @@ def networks(rows: pd.DataFrame) -> pd.Series:
     several = weights[trained].groupby(rows.loc[trained, "backbone"]).nunique() > 1
     told = rows["backbone"].map(several).eq(True)
     return rows["backbone"].where(~told, rows["backbone"] + " · weights " + weights.str[:8].replace("", "none"))
+
+
+def in_unit(scores: np.ndarray | pd.Series) -> bool:
+    """Whether all scores that are known are fractions.
+
+    >>> in_unit(np.array([0.2, np.nan, 1.0])), in_unit(np.array([0.2, 7.0]))
+    (True, False)
+    """
+    known = np.asarray(scores, float)
+    known = known[np.isfinite(known)]
+    return len(known) > 0 and bool(known.min() >= 0 and known.max() <= 1)
+
+
+def fractions(scores: np.ndarray | pd.Series, bounds: np.ndarray | pd.Series | Sequence[float]) -> np.ndarray:
+    """Bounds of intervals around scores; of fractions cut at 0 and 1, beyond which a symmetric interval may reach.
+
+    >>> fractions(np.array([0.5, 0.9]), np.array([0.6, 1.1])).tolist(), fractions(np.array([7.0]), [8.0]).tolist()
+    ([0.6, 1.0], [8.0])
+    """
+    return np.clip(bounds, 0, 1) if in_unit(scores) else np.asarray(bounds, float)

@@ -63,8 +63,6 @@ def _scores(board: Board, *statistics: str) -> pd.DataFrame:
     scores = board.scores[board.scores["statistic"].isin(statistics)]
     position = {row: i for i, row in enumerate(board.rows.index)}
     scores = scores.sort_values("row", key=lambda rows: rows.map(position), kind="stable")
-    # a symmetric interval around a fraction may reach beyond what a fraction can be
-    scores = scores.assign(**{bound: scores[bound].clip(0, 1) for bound in ("low", "high") if bound in scores})
     return scores.join(board.rows.drop(columns="group", errors="ignore").rename(columns={"dataset": "union"}), on="row")
 
 
@@ -73,9 +71,8 @@ def _tidy_ladder(results: Results, metric: str) -> pd.DataFrame:
     for dataset in results.datasets:
         for split in rungs_of(results.cells(dataset, metric))["split"]:
             cells, errors = results.rung_errors(dataset, split, metric)
-            half = errors.half_widths()
-            rows.append(cells.assign(metric=metric, low=(cells["score"] - half).clip(0, 1),
-                                     high=(cells["score"] + half).clip(0, 1)))
+            low, high = errors.bounds(cells["score"].to_numpy(float))
+            rows.append(cells.assign(metric=metric, low=low, high=high))
     return _joined(rows, ["dataset", "metric", *ROW, "split", "kind", "frd", "score", "std", "n", "low", "high"])
 
 

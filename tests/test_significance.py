@@ -221,6 +221,16 @@ def test_the_interval_of_an_ags_over_seeds_is_scipys(tmp_path: Path) -> None:
     assert math.isnan(board.at["b", "ags:glyphs:low"])
 
 
+def test_intervals_of_fractions_end_at_zero_and_one() -> None:
+    spread = significance.errors(np.full((3, 2), np.nan), np.array([0.01, 0.05, 0.02]), np.full(3, 3.0), 1)
+    low, high = spread.bounds(np.array([0.5, 0.99, 0.01]))
+    half = stats.t(2).ppf(0.975) * np.array([0.01, 0.05, 0.02]) / 3**0.5
+    assert low == pytest.approx([0.5 - half[0], 0.99 - half[1], 0])
+    assert high == pytest.approx([0.5 + half[0], 1, 0.01 + half[2]])
+    counts = np.array([5.0, 0.99, 0.01])  # no fractions
+    assert spread.bounds(counts)[1] == pytest.approx(counts + half)
+
+
 def test_moderated_variances_find_what_they_were_drawn_from() -> None:
     """Variances from a scaled inverse chi-square, each seen through three values: Bayes' rule."""
     rng = np.random.default_rng(0)

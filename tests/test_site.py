@@ -144,8 +144,8 @@ def test_the_same_records_give_the_same_bytes_on_any_number_of_cores(
     assert first == second
 
 
-SHOWN = {"score": r"[\d.]+( ± [\d.]+)?", "gain": r"[+-][\d.]+( ± [\d.]+)?", "percent": r"[\d.]+",
-         "number": r"-?[\d,.]+"}
+SHOWN = {"score": r"[\d.]+( ± [\d.]+)?", "gain": r"[+−]?[\d.]+( ± [\d.]+)?", "percent": r"[\d.]+",
+         "number": r"−?[\d,.]+", "p": r"[\d.]+"}
 """What a number looks like in a column of each kind."""
 
 
@@ -163,10 +163,12 @@ def numbers_in_csv(page: Page, built: Path) -> int:
                 if kind not in SHOWN or not re.fullmatch(SHOWN[kind], cell):
                     continue
                 digits = len(cell.split(" ")[0].partition(".")[2])
-                scale, form = (1, ",") if kind == "number" else (100, "+" if kind == "gain" else "")
+                scale, form = (1, ",") if kind in ("number", "p") else (100, "+" if kind == "gain" else "")
                 std = row.get(f"{head['data-key']}:std")
                 bar = f" ± {100 * std:.{digits}f}" if " ± " in cell or (kind == "score" and pd.notna(std)) else ""
-                assert cell == f"{scale * value:{form}.{digits}f}{bar}", (table, head["data-key"])
+                told = f"{scale * value:{form}.{digits}f}".replace("-", "−")
+                told = told if told.strip("+−0.") else told.lstrip("+−")  # zero has no sign
+                assert cell == told + bar, (table, head["data-key"])
                 checked += 1
     return checked
 

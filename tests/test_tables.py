@@ -52,6 +52,18 @@ def test_what_a_cell_shows() -> None:
     assert shown == [["71.3 ± 0.4", "1"], ["50.0", "2"], ["7/9", "–"], ["20.0", "baseline"]]
 
 
+def test_a_minus_is_a_minus_and_zero_has_no_sign() -> None:
+    columns = (Column("gain", "Gain", "gain"), Column("tau", "τ", "number", digits=2), Column("p", "p", "p", digits=4))
+    table = Table("t", "t", columns, pd.DataFrame([
+        {"gain": -0.0126, "tau": -0.5, "p": 0.03}, {"gain": -0.0004, "tau": -0.001, "p": 2e-9},
+        {"gain": 0.0004, "tau": 0.0, "p": 1e-4}, {"gain": 0.02, "tau": 0.25, "p": 1.0}]))
+    shown = [[table.text(row, column) for column in columns] for row in table.rows]
+    assert shown == [["−1.3", "−0.50", "0.0300"], ["0.0", "0.00", "< 0.0001"], ["0.0", "0.00", "0.0001"],
+                     ["+2.0", "0.25", "1.0000"]]
+    assert "$-$1.3 & $-$0.50" in formats.to_latex(table)
+    assert "-0.0126,-0.5" in formats.to_csv(table)  # what is read by programs has the sign that they read
+
+
 def test_best_and_second_leave_floors_out(table: Table) -> None:
     marks = table.marks(table.columns[2])
     names = {table.rows[index]["method"]: mark for index, mark in marks.items()}
@@ -194,7 +206,7 @@ def test_where_the_best_epoch_is_notably_better_a_column_says_so(tmp_path: Path)
         record["scores"]["best-test"] = {**record["scores"]["last"], "recall@1": best}
         records.write(tmp_path / method, record)
     table = views.heat_table(Results(records.collect(tmp_path)), "cars", "recall@1")
-    assert "Best epoch" in [column.head for column in table.columns]
+    assert "Best − last epoch, points" in [column.head for column in table.columns]
     assert dict(zip(table.frame["method"], table.frame["gap"])) == pytest.approx({"s2sd": 0.0, "margin": 0.2})
     assert "Scores are of the last epoch" in table.note
 

@@ -21,7 +21,7 @@ from scipy import special
 from reports.analysis.resampling import Resamples, ags_weights
 from reports.analysis.seeds import SeedErrors, SeedScores
 from reports.analysis.statistics import ALPHA, holm, moderated
-from reports.board import Board
+from reports.board import Board, fractions, in_unit
 
 SLOPE = 1e-3
 """The least slope m (1 - m) of the logit scale: a score of exactly 0 or 1 would have none."""
@@ -45,6 +45,11 @@ class Errors:
     def half_widths(self, level: float = 0.95) -> np.ndarray:
         """Half of each row's interval; NaN where nothing is known of its error."""
         return special.stdtrit(self.own_freedom, (1 + level) / 2) * np.sqrt(self.own)
+
+    def bounds(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(low, high) of each row's 95 % interval; of scores in [0, 1] within what a score can be."""
+        half = self.half_widths()
+        return fractions(values, values - half), fractions(values, values + half)
 
     def pair_half_widths(self, level: float = 0.95) -> np.ndarray:
         """Half of the interval of each difference."""
@@ -100,8 +105,7 @@ def _slopes(values: np.ndarray) -> np.ndarray:
     >>> _slopes(np.array([0.5, 0.9, 1.0])).round(3).tolist(), _slopes(np.array([0.5, 7.0])).tolist()
     ([0.25, 0.09, 0.001], [1.0, 1.0])
     """
-    finite = values[np.isfinite(values)]
-    if len(finite) == 0 or finite.min() < 0 or finite.max() > 1:
+    if not in_unit(values):
         return np.ones(len(values))
     return np.maximum(SLOPE, np.nan_to_num(values * (1 - values)))
 
@@ -236,7 +240,7 @@ def with_ties(board: Board, by: Key, drawn: Mapping[Key, np.ndarray], classes: i
         column = column.assign(statistic=key[0], part=key[1])
         values = column["score"].to_numpy(float)
         spread = _column_errors(board, column, key, drawn, classes, over_seeds)
-        half = spread.half_widths()
+        low, high = spread.bounds(values)
         groups, first, last = (np.full(len(board), np.nan) for _ in range(3))
         tested = True
         for network in dict.fromkeys(networks[ranks]):
@@ -245,7 +249,7 @@ def with_ties(board: Board, by: Key, drawn: Mapping[Key, np.ndarray], classes: i
             groups[rows] = tie_groups(values[rows], p) if len(rows) > 1 else 0
             first[rows], last[rows] = rank_ranges(values[rows], p)
             tested &= bool(len(rows) < 2 or not np.isnan(p).any())
-        scores.append(column.assign(low=values - half, high=values + half, group=groups).reset_index())
+        scores.append(column.assign(low=low, high=high, group=groups).reset_index())
         if key == by:
             facts = {"rank:low": first, "rank:high": last, "rank:tested": tested}
     return replace(board, rows=board.rows.assign(**facts), scores=pd.concat(scores, ignore_index=True))

@@ -15,6 +15,7 @@ from reports.board import key_of
 from reports.records import FACTS, metrics
 from reports.selection import ROW, TYPED
 from reports.tables.boards import (
+    BEST_LAST,
     KEPT,
     Column,
     Table,
@@ -92,8 +93,8 @@ def heat_table(results: Results, dataset: str, metric: str, trained: bool = Fals
         columns.append(Column("kept", "Kept, %", "percent", KEPT, 0))
     if "gap" in frame and frame["gap"].max() >= NOTABLE:
         frame = frame.assign(gap=frame["gap"].mask(frame["baseline"].astype(bool)))  # a frozen network has no epochs
-        columns.append(Column("gap", "Best epoch", "gain", "Points by which the best epoch on the test classes, which "
-                              "papers print, lies above the last one; mean over the row's runs", 1))
+        columns.append(Column("gap", BEST_LAST, "gain", f"Points by which {metric} at the epoch that is best on the "
+                              "test classes, which papers print, lies above that at the last; mean over the runs"))
         note += "Scores are of the last epoch. "
     if trained:
         frame = frame[frame[[f"rung:{split}" for split in rungs["split"]]].notna().any(axis=1)]
@@ -189,12 +190,15 @@ def tau_table(flips: pd.DataFrame, rungs: pd.DataFrame, dataset: str) -> Table:
 def runs_table(runs: pd.DataFrame, name: str, caption: str) -> Table:
     """Every run of a method with its seed, scores and cost."""
     scores = sorted((metric for metric in metrics(runs) if runs[metric].notna().any()), key=_metric_order)
-    rest = [key for key in ("best-test:recall@1", "validation:recall@1") if key in runs and runs[key].notna().any()]
+    chosen = {"best-test:recall@1": ("recall@1, best epoch", "At the epoch that is best on the test classes"),
+              "validation:recall@1": ("recall@1, validation epoch", "At the epoch that is best on held-out training "
+                                      "classes")}
+    rest = [key for key in chosen if key in runs and runs[key].notna().any()]
     columns = [Column("dataset", "Dataset"), Column("split", "Split"), Column("frd", "Distance", "number", digits=1),
                *(Column(key, head) for key, head in (("protocol", "Protocol"), ("backbone", "Backbone"))
                  if runs[key].nunique() > 1),
                Column("seed", "Seed"), *(Column(metric, metric, "score") for metric in scores),
-               *(Column(key, key.replace(":", ": "), "score") for key in rest)]
+               *(Column(key, chosen[key][0], "score", chosen[key][1]) for key in rest)]
     if "cost:seconds" in runs:
         columns.append(Column("cost:seconds", "Seconds", "number", digits=1))
     about = "The code that made the run; `+ changes` where the tree held more than the commit"

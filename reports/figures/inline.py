@@ -9,6 +9,7 @@ from typing import Any
 from matplotlib.ticker import MaxNLocator
 
 from reports.figures.drawing import GRID, HUES, INK, STROKES
+from reports.storage.text import minus
 
 
 def sparkline(xs: Sequence[float], ys: Sequence[float], across: tuple[float, float], up: tuple[float, float]) -> str:
@@ -75,7 +76,7 @@ def _panel(lines: list[list[tuple[float, float]]], left: int, head: str) -> str:
     for tick in y_ticks:
         y = float(point(x_low, tick).split(",")[1])
         found.append(f'<path d="M{left} {y}h{width}" stroke="{GRID}" stroke-width="0.8"/>'
-                     + text_at(left - 4, y + 3, f"{tick:.4g}", 8.5, "end"))
+                     + text_at(left - 4, y + 3, minus(f"{tick:.4g}"), 8.5, "end"))
     for tick in MaxNLocator(6, integer=True).tick_values(x_low, x_high):
         if x_low <= tick <= x_high:
             found.append(text_at(float(point(tick, y_low).split(",")[0]), top + height + 13, f"{tick:.0f}", 8.5,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from html import escape
 
 from reports.figures.drawing import GREY, GRID, INK, Style, spread_out
+from reports.storage.text import minus
 
 NAMED = 16
 """Lines that can all be named at their ends; of more, those in colour and the baselines are."""
@@ -126,7 +127,7 @@ def _scale(axes: Axes, low: float, high: float, up: Callable[[float], float], le
     ticks = nice_ticks(low, high)
     ticks = [tick for tick in ticks if not axes.downwards or tick == int(tick)]
     lines = "".join(f'<path d="M{left:.1f} {up(tick):.1f}h{wide:.1f}" stroke="{GRID}"/>'
-                    + _text(left - 6, up(tick) + 4, f"{tick:g}", "", "end") for tick in ticks)
+                    + _text(left - 6, up(tick) + 4, minus(f"{tick:g}"), "", "end") for tick in ticks)
     at = f"M{left:.1f} {up(0):.1f}h{wide:.1f}"
     zero = f'<path class="zero" d="{at}" stroke="{GREY}" stroke-dasharray="3 3"/>' if axes.zero else ""
     return f'<g class="scale" fill="{INK}">{lines}{zero}</g>'

@@ -9,6 +9,7 @@ import pandas as pd
 from reports.figures.drawing import GREY, GRID, HUES
 from reports.figures.inline import framed, text_at
 from reports.figures.lines import nice_ticks
+from reports.storage.text import decimal
 
 _TOP, _STEP, _WIDTH = 44, 19, 470
 
@@ -44,7 +45,7 @@ def printed_and_ours(rows: pd.DataFrame, close: float, name: str, title: str, me
             parts.append(f'<path d="M{across(printed - std):.1f} {y:.1f}H{across(printed + std):.1f}" stroke="{GREY}" '
                          'stroke-width="2"/>')
         parts += [_ring(across(printed), y), f'<circle cx="{across(ours):.1f}" cy="{y:.1f}" r="4" fill="{HUES[0]}"/>',
-                  text_at(left + _WIDTH + 8, y + 4, f"{100 * (ours - printed):+.1f}")]
+                  text_at(left + _WIDTH + 8, y + 4, decimal(100 * (ours - printed), 1, signed=True))]
     about = "; ".join(f"{method} {100 * printed:.1f} printed, {100 * ours:.1f} here" for method, printed, ours in
                       rows[["method", "printed", "ours"]].itertuples(index=False, name=None))
     return framed(parts, left + _WIDTH + 56, bottom + 26, name, title, about + ".")

@@ -104,8 +104,8 @@ def _pair_table(pairs: pd.DataFrame) -> Table:
     columns = (Column("first", "First"), Column("second", "Second"), Column("wins", "Wins", "number", digits=0),
                Column("ties", "Ties", "number", digits=0), Column("losses", "Losses", "number", digits=0),
                Column("difference", "Mean difference", "gain", digits=2),
-               Column("p", "p", "number", "Wilcoxon's signed-rank test, two-sided", 4),
-               Column("holm", "p, Holm", "number", "Corrected over all pairs", 4))
+               Column("p", "p", "p", "Wilcoxon's signed-rank test, two-sided", 4),
+               Column("holm", "p, Holm", "p", "Corrected over all pairs", 4))
     return Table("wilcoxon-first", "Pairs of methods over all splits of all datasets", columns, pairs)
 
 

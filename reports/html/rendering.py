@@ -20,6 +20,7 @@ from reports.html.cells import ROOT, Head, cell, swatch
 from reports.html.markup import distinct_regions, slug, slugs, with_permalinks
 from reports.records import LEVELS
 from reports.selection import ROW, in_words
+from reports.storage.text import decimal, probability
 from reports.tables import formats
 from reports.tables.boards import Column, Table, level_of
 
@@ -52,7 +53,8 @@ class Site:
             "datasets": self.datasets, "members": results.members, "unions": self.unions, "slug": self.slug,
             "metrics": self.metrics, "facts": self.facts, "levels": LEVELS,
             "title_of": lambda name: named.get(name, name), "level": results.level,
-            "percent": lambda value: f"{100 * value:.1f}", "in_words": in_words,
+            "percent": lambda value: decimal(100 * value, 1), "decimal": decimal, "probability": probability,
+            "in_words": in_words,
             "sections": self.sections, "swatch": lambda hue, baseline: Markup(swatch(hue, baseline)),
             "coded": lambda text: Markup(re.sub(r"`([^`]*)`", r"<code>\1</code>", str(escape(text)))),
             "compared": lambda label: label in self.compared, "url": self.url,

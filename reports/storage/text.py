@@ -128,6 +128,34 @@ def duration(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
+def minus(text: str) -> str:
+    """A number with the sign that is a minus, where a hyphen stood.
+
+    >>> minus("-0.5"), minus("+2"), minus("1e-05")
+    ('−0.5', '+2', '1e−05')
+    """
+    return text.replace("-", "−")
+
+
+def decimal(value: float, digits: int, signed: bool = False) -> str:
+    """A number as tables and pages show it; one that rounds to zero is zero and has no sign.
+
+    >>> decimal(-1.26, 1), decimal(-0.04, 1), decimal(0.04, 1, signed=True), decimal(2, 1, signed=True)
+    ('−1.3', '0.0', '0.0', '+2.0')
+    """
+    rounded = round(value, digits) + 0.0  # -0.0 + 0.0 is 0.0
+    return minus(f"{rounded:{'+' if signed and rounded else ''},.{digits}f}")
+
+
+def probability(p: float) -> str:
+    """A p-value as papers print it, with how it compares.
+
+    >>> probability(0.0625), probability(7e-22)
+    ('= 0.062', '< 0.0001')
+    """
+    return "< 0.0001" if p < 1e-4 else f"= {p:.2g}"
+
+
 def without_folders(command: str) -> str:
     """A command with its files by their names alone: nobody need know where they lay.
 

@@ -107,7 +107,8 @@ def to_markdown(table: Table) -> str:
 
 
 _TEX = {"&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}", "\\": r"\textbackslash{}", "±": r"$\pm$", "–": "--"}
+        "^": r"\textasciicircum{}", "\\": r"\textbackslash{}", "±": r"$\pm$", "–": "--",
+        "−": "$-$"}
 
 
 def tex(text: str) -> str:
@@ -116,7 +117,7 @@ def tex(text: str) -> str:
     >>> tex("[2pt] 50 %")  # the end of the row before takes a bracket for its argument
     '{[}2pt] 50 \\%'
     """
-    text = re.sub(r"[&%$#_{}~^\\±–]", lambda special: _TEX[special[0]], one_line(text))
+    text = re.sub(r"[&%$#_{}~^\\±–−]", lambda special: _TEX[special[0]], one_line(text))
     return re.sub(r"^[\[*]", r"{\g<0>}", text)
 
 

@@ -178,7 +178,7 @@ oodml.board = (board) => {
   const cellText = (cell) => cell.textContent.trim().replace(/\s+/g, " ");
   const escapeTex = (text) => text.replace(/[\\&%$#_{}~^]/g, (found) =>
     ({ "\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}" })[found] || "\\" + found)
-    .replace(/±/g, "$\\pm$").replace(/–/g, "--");
+    .replace(/±/g, "$\\pm$").replace(/–/g, "--").replace(/−/g, "$-$");
   const mark = (cell, text, format) => {
     if (together()) return text;
     const best = cell.classList.contains("best");

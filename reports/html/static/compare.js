@@ -32,7 +32,10 @@ document.addEventListener("DOMContentLoaded", () => {
   const signs = { 1: "▲", 0: "≈", "-1": "▼", untested: "?" };
   const words = { 1: "better", 0: "tie", "-1": "worse", untested: "not tested" };
   const percent = (number) => (100 * number).toFixed(1);
-  const signed = (number) => (number < 0 ? "−" : "+") + Math.abs(100 * number).toFixed(1);
+  const signed = (number) => {
+    const text = Math.abs(100 * number).toFixed(1);
+    return (text === "0.0" ? "" : number < 0 ? "−" : "+") + text;  // what rounds to zero has no sign
+  };
 
   const head = (key, kind, text) => make("th", { scope: "col", class: kind, "data-kind": kind, "data-key": key },
     make("button", { type: "button" }, text));

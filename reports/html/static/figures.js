@@ -85,7 +85,7 @@ oodml.figures = () => {
 
     const grid = ticks(low, high, 6).filter((tick) => !downwards || Number.isInteger(tick)).map((tick) =>
       '<path d="M' + left + " " + up(tick) + "h" + round(wide) + '" stroke="var(--figure-grid)"/><text text-anchor="end" x="' + (left - 6) +
-      '" y="' + (up(tick) + 4) + '">' + tick + "</text>").join("");
+      '" y="' + (up(tick) + 4) + '">' + String(tick).replace("-", "−") + "</text>").join("");
     const line0 = chart.zero && low < 0 && high > 0 ?
       '<path class="zero" d="M' + left + " " + up(0) + "h" + round(wide) + '" stroke="var(--figure-grey)" stroke-dasharray="3 3"/>' : "";
     svg.querySelector(".scale").innerHTML = grid + line0;
