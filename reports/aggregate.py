@@ -12,8 +12,10 @@ import pandas as pd
 
 from reports import ReportError
 from reports.board import Board
-from reports.records import metrics, selected_level
-from reports.selection import BASELINES, ROW, evaluated_as, is_union, on_ladder, overrides_text, typed, usual
+from reports.overrides import overrides_text
+from reports.records import metrics
+from reports.selection import BASELINES, ROW, evaluated_as, is_union, on_ladder, typed, usual
+from reports.storage.row import selected_level
 
 
 def ags(fids: Sequence[float], scores: Sequence[float]) -> float:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from reports.records import LEVELS
 from reports.selection import ROW
+from reports.storage.row import LEVELS
 
 SCORE = ["row", "statistic", "part", "score", "std", "n", "coverage"]
 

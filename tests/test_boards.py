@@ -13,12 +13,13 @@ import pytest
 
 import methods
 from benchmark.config import overrides, plan, protocol
-from reports import ReportError, exports, records, selection, site, terminal
+from reports import ReportError, exports, records, site, terminal
 from reports.analysis import standings, views
 from reports.analysis.results import Results
 from reports.analysis.rung_board import beside_ladder, rung_board
 from reports.board import Board
 from reports.html import pages
+from reports.overrides import overrides_text
 from reports.tables import boards as tables
 from reports.tables import formats
 from tests.sample_records import LADDERS, make_record, some_pages
@@ -165,8 +166,8 @@ def test_records_of_before_say_what_their_command_and_the_file_of_their_protocol
 
 
 def test_some_changed_runs_are_counted() -> None:
-    assert selection.overrides_text([{"a": [1, 2]}, {"a": [1, 3]}, {}]) == "a in 2 of 3 runs"
-    assert selection.overrides_text([{}, {}]) == ""
+    assert overrides_text([{"a": [1, 2]}, {"a": [1, 3]}, {}]) == "a in 2 of 3 runs"
+    assert overrides_text([{}, {}]) == ""
 
 
 def test_a_protocol_of_ones_own_cannot_be_compared() -> None:

@@ -10,7 +10,8 @@ import pandas as pd
 from reports import aggregate
 from reports.analysis.results import Results
 from reports.board import key_of
-from reports.selection import USUAL, is_union, overrides_text, with_setting
+from reports.overrides import overrides_text
+from reports.selection import USUAL, is_union, with_setting
 from reports.tables.boards import Column, Table
 
 _HEADS = {"study": "Protocol", "backbone": "Backbone", "source": "Source"}

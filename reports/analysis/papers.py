@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from reports import aggregate, selection
+from reports import aggregate
 from reports.analysis import fewshot, paper_catalogue, paper_numbers
 from reports.analysis.paper_catalogue import Item
 from reports.analysis.paper_numbers import PARTS, Cell, Sought
 from reports.analysis.statistics import kendall
+from reports.overrides import Overrides, overrides_text
 from reports.selection import ROW
 
 DECISIVE = ("backbone", "dim", "batches", "train_shots")
@@ -178,7 +179,7 @@ class Runs:
                 mean, std, n = aggregate.spread(_scores(variant, sought)) if _fits(variant, sought) else NOTHING[:3]
                 if n:
                     own = backbone == wanted
-                    text = selection.overrides_text(_others(each, sought, own) for each in variant["overrides"])
+                    text = overrides_text(_others(each, sought, own) for each in variant["overrides"])
                     epochs = (variant.iloc[0]["protocol_settings"] or {}).get("epochs", 0)
                     yield bool(text), not own, -n, -epochs, Measured(mean, std, n, text)
 
@@ -195,7 +196,7 @@ def _fits(variant: pd.DataFrame, sought: Sought) -> bool:
     return not changed
 
 
-def _others(overrides: selection.Overrides | None, sought: Sought, own: bool) -> selection.Overrides | None:
+def _others(overrides: Overrides | None, sought: Sought, own: bool) -> Overrides | None:
     """The overrides of a run without those that the table itself asks for; `own`: its network is the table's."""
     asked = {*(["backbone"] if own else []), *dict(sought.settings)}
     return overrides and {key: value for key, value in overrides.items() if key not in asked}

@@ -13,6 +13,7 @@ from reports.analysis import baselines, fewshot, paper_tables, significance, thr
 from reports.analysis.resampling import Resamples
 from reports.analysis.seeds import SeedScores
 from reports.board import Board
+from reports.overrides import Overrides, overrides_text, with_overrides
 from reports.records import HOW, metrics
 from reports.selection import ROW
 
@@ -23,16 +24,16 @@ class Results:
     """Collected runs, one for each cell; boards with ties, gains and costs, made once and kept.
 
     `derive` finds out in what a run differs from the file of its protocol where its record does not say so, see
-    `selection.with_overrides`; `pinned` are the ladders that have names, `ladders` the names of those to show. Rows
+    `overrides.with_overrides`; `pinned` are the ladders that have names, `ladders` the names of those to show. Rows
     below `level` take no rank.
     """
 
     def __init__(self, frame: pd.DataFrame, with_published: bool = True, rank_published: bool = False,
-                 derive: Callable[..., selection.Overrides | None] | None = None,
+                 derive: Callable[..., Overrides | None] | None = None,
                  pinned: Iterable[selection.Known] = (), ladders: Sequence[str] = (), level: str = "") -> None:
         if frame.empty:
             raise ReportError(f"there is no finished run; {HOW}")
-        frame = selection.with_ladders(selection.with_overrides(frame, derive), pinned)
+        frame = selection.with_ladders(with_overrides(frame, derive), pinned)
         unknown = sorted(set(ladders) - set(frame["ladder_name"].dropna()))
         if unknown:
             known = ", ".join(sorted(set(frame["ladder_name"].dropna()))) or "none is pinned"
@@ -86,7 +87,7 @@ class Results:
     @cached_property
     def overrides(self) -> dict[tuple[str, ...], str]:
         """In what the runs of each row differ from the file of their protocol, in words."""
-        return {tuple(map(str, key)): selection.overrides_text(runs)
+        return {tuple(map(str, key)): overrides_text(runs)
                 for key, runs in self.runs.groupby(ROW)["overrides"]}
 
     @cached_property

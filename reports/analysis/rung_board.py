@@ -10,6 +10,7 @@ from reports import aggregate, selection
 from reports.analysis import baselines, significance
 from reports.analysis.results import Results
 from reports.board import SCORE, Board
+from reports.overrides import overrides_text
 from reports.selection import ROW
 
 
@@ -54,7 +55,7 @@ def _rung_board(results: Results, dataset: str, metric: str, default: bool) -> B
         facts = aggregate.facts_of_rows(runs)
         rows = [facts[key] | {"covered": 1, "cells": 1} for key in
                 cells[ROW].drop_duplicates().itertuples(index=False, name=None)]
-        board, by = Board.of(rows, [], selection.overrides_text(runs["overrides"], most=3)), usual
+        board, by = Board.of(rows, [], overrides_text(runs["overrides"], most=3)), usual
     numbers = {key: number for number, key in zip(board.rows.index, board.keys)}
     scores = cells.assign(row=[numbers[key] for key in cells[ROW].itertuples(index=False, name=None)],
                           statistic="rung", part=cells["split"].astype(str), coverage=None)[SCORE]

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from reports.records import SPECTRA
 from reports.selection import BASELINES, in_words, is_union, usual
+from reports.storage.row import SPECTRA
 
 VARIANTS = ("r-", "manifold-mixup-")
 """How methods are called that are another one with rho-regularisation or mixup."""

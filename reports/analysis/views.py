@@ -12,6 +12,7 @@ from reports.analysis import baselines
 from reports.analysis.results import Results
 from reports.analysis.rung_board import rung_board, rungs_of
 from reports.board import key_of
+from reports.overrides import overrides_text
 from reports.records import FACTS, metrics
 from reports.selection import ROW, TYPED
 from reports.tables.boards import (
@@ -213,7 +214,7 @@ def tidy(frame: pd.DataFrame) -> pd.DataFrame:
     """All runs with their plain columns, for the CSV beside the site; ladders, curves and paths stay in the records."""
     plain = [key for key in FACTS if key not in OBJECTS]
     rest = [column for column in frame.columns if column not in (*FACTS, *TYPED)]
-    return frame[[*plain, *rest]].assign(overrides=[selection.overrides_text([each]) for each in frame["overrides"]])
+    return frame[[*plain, *rest]].assign(overrides=[overrides_text([each]) for each in frame["overrides"]])
 
 
 def failure_table(failures: pd.DataFrame) -> Table:

@@ -6,7 +6,6 @@ from typing import Any
 
 import pandas as pd
 
-from reports import selection
 from reports.analysis import standings, views, wise
 from reports.analysis.results import union_parts
 from reports.board import key_of
@@ -15,6 +14,7 @@ from reports.figures import wise as wise_figures
 from reports.html import cards
 from reports.html.extras import Extras
 from reports.html.rendering import Site
+from reports.overrides import overrides_text
 from reports.tables import boards as tables
 
 
@@ -28,7 +28,7 @@ def write(site: Site, label: str, runs: pd.DataFrame, extras: Extras) -> None:
     settings = cards.settings_table(newest["settings"] or {}, f"{name}-settings", f"Settings of {label}")
     protocols = site.results.protocol_settings[newest["base_protocol"]]
     usual = site.results.once(("usual", newest["base_protocol"]), lambda: cards.usual(protocols))
-    changes = selection.overrides_text(runs["overrides"])
+    changes = overrides_text(runs["overrides"])
     differs = f"; differs from its file: {changes}" if changes else ""
     protocol = cards.protocol_table(newest["protocol_settings"], usual, f"{name}-protocol",
                                     f"Protocol {newest['protocol']}{differs}")

@@ -18,8 +18,8 @@ from reports.board import key_of
 from reports.figures import drawing, inline, ladders
 from reports.html.cells import ROOT, Head, cell, swatch
 from reports.html.markup import distinct_regions, slug, slugs, with_permalinks
-from reports.records import LEVELS
 from reports.selection import ROW, in_words
+from reports.storage.row import LEVELS
 from reports.storage.text import decimal, probability
 from reports.tables import formats
 from reports.tables.boards import Column, Table, level_of

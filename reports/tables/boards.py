@@ -13,8 +13,8 @@ import pandas as pd
 from scipy import special
 
 from reports.board import Board, fractions, key_of
-from reports.records import selected_level
 from reports.selection import ROW
+from reports.storage.row import selected_level
 from reports.storage.text import decimal, duration, minus
 
 
@@ -119,7 +119,7 @@ class Table:
 
 
 def level_of(row: Mapping[Any, Any]) -> str:
-    """How far the result of a row was followed here, one of `records.LEVELS`."""
+    """How far the result of a row was followed here, one of `row.LEVELS`."""
     told = row.get("level")
     return selected_level(str(row.get("source"))) if missing(told) else str(told)
 
