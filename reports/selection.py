@@ -16,6 +16,11 @@ NAMED = ROW[:3]
 BASELINES = ("frozen", "random")
 """They learn nothing from the training classes: a pretrained network's features, and a random projection of them."""
 USUAL = ("default", "union")
+KINDS = {"default": "default", "union": "union", "swap": "swapped apart", "reverse": "swapped together",
+         "removal": "classes removed", "fixed-test": "test classes fixed", "imported": "imported"}
+"""How a split was made, in words."""
+ABOUT_KINDS = ("How the split was made: the default one, which papers use; classes swapped between both sides, apart "
+               "or together, or removed, until the distance is what was asked for; imported from a file")
 """Kinds of the splits that papers use: the default one of a dataset, the only one of a union."""
 FIXED_TEST = "fixed-test"
 """The kind of the splits of a control: every one has the test classes of a ladder's hardest split."""

@@ -33,6 +33,8 @@ def test_structure_is_correlated_within_datasets(tmp_path: Path) -> None:
     table = correlations.structure_table(points)
     assert table is not None
     row = table.frame.set_index(["measure", "side"]).loc[("density", "test")]
+    assert row["name"] == "Embedding space density π_ratio"  # as Revisiting DML calls it
+    assert correlations.structure_table(points, released=True) is None
     expected = stats.spearmanr(measures, scores).statistic
     assert row["recall@1:all"] == pytest.approx(expected)
     first = np.arange(12) % 5 == 0
@@ -54,6 +56,9 @@ def test_both_sides_are_correlated_split_by_split_and_fitted_within_splits(tmp_p
     points = correlations.cells(records.collect(tmp_path))
     table = correlations.split_table(points, "recall@1")
     assert table is not None
+    heads = {column.key: column for column in table.columns}
+    assert heads["structure:train:rho"].head == "ρ, train"
+    assert heads["structure:train:rho"].about.startswith("Spectral decay of the training embeddings: KL(U ‖ S)")
     for split, (train, test, score) in ((split, rows.T) for split, rows in drawn.items()):
         row = table.frame.set_index("split").loc[split]
         assert row["structure:train:rho"] == pytest.approx(stats.spearmanr(train, score).statistic)

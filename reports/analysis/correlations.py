@@ -12,12 +12,14 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from reports.analysis.measures import is_released, metric_name, metric_order, of_structure, structure_order
 from reports.records import metrics
-from reports.selection import ROW, is_union
+from reports.selection import ABOUT_KINDS, KINDS, ROW, is_union
 from reports.tables.boards import Column, Table
 
 MEASURES = ("pi_intra", "pi_inter", "density", "rho")
 SIDES = ("train", "test")
+SIDE_WORDS = {"train": "training", "test": "test"}
 SCORES = ("recall@1", "map@1000")
 
 
@@ -40,16 +42,22 @@ def _correlations(points: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
     return ranks.corr(method="spearman", min_periods=3)
 
 
-def structure_table(points: pd.DataFrame) -> Table | None:
-    """Correlation of each measure with each score, over all rungs and on default splits only; None without measures."""
+def structure_table(points: pd.DataFrame, released: bool = False) -> Table | None:
+    """Correlation of each measure with each score, over all splits and on default splits only; None without measures.
+
+    Of the measures that the papers define, or of what their `released` code computes instead.
+    """
     rows = []
-    measured = [name for name in points.columns if name.startswith("structure:") and points[name].notna().sum() > 2]
+    measured = [name for name in points.columns if name.startswith("structure:") and points[name].notna().sum() > 2
+                and is_released(name) == released]
     scores = [name for name in SCORES if name in points]
     where = {"all": points, "default": points[points["kind"] == "default"]}
     correlated = {name: _correlations(some, [*measured, *scores]) for name, some in where.items()}
-    for column in measured:
-        _, side, measure = column.split(":")
-        row: dict[str, object] = {"measure": measure, "side": side}
+    keys = (column.split(":") for column in measured)
+    for _, side, measure in sorted(keys, key=lambda key: (structure_order(key[2]), SIDES.index(key[1]))):
+        column = f"structure:{side}:{measure}"
+        named = of_structure(measure)
+        row: dict[str, object] = {"name": f"{named.name} {named.symbol}".strip(), "measure": measure, "side": side}
         for score in scores:
             row |= {f"{score}:{name}": correlated[name].at[column, score] for name in where}
             row |= {f"{name}:cells": int((some[column].notna() & some[score].notna()).sum())
@@ -57,22 +65,22 @@ def structure_table(points: pd.DataFrame) -> Table | None:
         rows.append(row)
     if not rows:
         return None
-    frame = pd.DataFrame(rows)
-    released = frame["measure"].str.contains("released")
-    frame = pd.concat([frame[~released], frame[released]], ignore_index=True)
-    columns = [Column("measure", "Measure"), Column("side", "Side")]
+    columns = [Column("name", "Measure"), Column("side", "Of", "text", "The training or the test embeddings")]
     for score in scores:
         columns += [Column(f"{score}:all", f"{score}, all splits", "number", digits=2),
-                    Column(f"{score}:default", f"{score}, default", "number", digits=2)]
-    columns += [Column("all:cells", "Cells", "number", digits=0),
-                Column("default:cells", "Cells, default", "number", digits=0)]
-    return Table("structure", "Spearman correlation of structure and score", tuple(columns), frame,
+                    Column(f"{score}:default", f"{score}, default split", "number", digits=2)]
+    columns += [Column("all:cells", "Cells, all splits", "number", digits=0),
+                Column("default:cells", "Cells, default split", "number", digits=0),
+                Column("measure", "Key", "text", "What the measure is called in records", spare=True)]
+    return Table("structure-released" if released else "structure",
+                 "Spearman correlation of structure and score" + ", measures of the released code" * released,
+                 tuple(columns), pd.DataFrame(rows),
                  "Ranked within each dataset. Cells are methods on splits, seeds averaged.")
 
 
 def measured(points: pd.DataFrame, side: str) -> dict[str, str]:
-    """{column: measure} of the MEASURES that some cell has of this side."""
-    columns = {f"structure:{side}:{measure}": measure for measure in MEASURES}
+    """{column: name} of the MEASURES that some cell has of this side."""
+    columns = {f"structure:{side}:{measure}": of_structure(measure).name for measure in MEASURES}
     return {column: name for column, name in columns.items() if column in points and points[column].notna().any()}
 
 
@@ -88,27 +96,39 @@ def normalised(points: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     return points.assign(**((points[[*columns]] - low) / (high - low).where(high > low)))
 
 
+def measure_columns(columns: Sequence[str], digits: int) -> list[Column]:
+    """Columns of measures, headed by their symbols, with what they are."""
+    found = []
+    for column in columns:
+        _, side, key = column.split(":")
+        named = of_structure(key)
+        found.append(Column(column, f"{named.symbol or named.name}, {side}", "number",
+                            f"{named.name} of the {SIDE_WORDS[side]} embeddings: {named.meaning}", digits))
+    return found
+
+
 def split_table(points: pd.DataFrame, metric: str) -> Table | None:
     """Spearman's correlation of each measure with a score over the methods of each split; None below three methods."""
-    columns = {column: f"{name}, {side}" for side in SIDES for column, name in measured(points, side).items()}
+    columns = [column for side in SIDES for column in measured(points, side)]
     rows = []
     for (dataset, split, kind), cells in points.groupby(["dataset", "split", "kind"], sort=True):
         found = cells[[*columns, metric]].corr(method="spearman", min_periods=3)[metric].drop(metric)
         if found.notna().any():
-            rows.append({"dataset": dataset, "split": split, "kind": kind, "cells": len(cells), **found})
+            made = KINDS.get(str(kind), str(kind))
+            rows.append({"dataset": dataset, "split": split, "kind": made, "cells": len(cells), **found})
     if not rows:
         return None
-    heads = (Column("dataset", "Dataset"), Column("split", "Split"), Column("kind", "Kind"),
+    heads = (Column("dataset", "Dataset"), Column("split", "Split"), Column("kind", "Kind", "text", ABOUT_KINDS),
              Column("cells", "Methods", "number", digits=0),
-             *(Column(column, title, "number", digits=2) for column, title in columns.items()))
+             *measure_columns(columns, 2))
     return Table("structure-splits", f"Spearman correlation of structure and {metric} on each split", heads,
                  pd.DataFrame(rows), "Over the methods of a split, seeds averaged.", marked=False)
 
 
 def metric_matrix(points: pd.DataFrame) -> pd.DataFrame:
     """Spearman correlations between all metrics over the cells, ranked within each dataset."""
-    names = [name for name in metrics(points) if points[name].nunique() > 1]
-    return _correlations(points, names)
+    names = sorted((name for name in metrics(points) if points[name].nunique() > 1), key=metric_order)
+    return _correlations(points, names).rename(index=metric_name, columns=metric_name)
 
 
 def matrix_table(values: pd.DataFrame) -> Table:

@@ -9,6 +9,7 @@ import pandas as pd
 
 from reports import selection
 from reports.analysis import baselines
+from reports.analysis.measures import metric_name, metric_order
 from reports.analysis.results import Results
 from reports.analysis.rung_board import rung_board, rungs_of
 from reports.board import key_of
@@ -35,12 +36,6 @@ FEW = 4
 """Splits that the board of a ladder trained in part shows on the home page; of more both ends and the default one."""
 NOTABLE = 0.01
 """Selection gap from which a table shows it: a point, about what seeds differ by."""
-
-
-def _metric_order(metric: str) -> tuple[bool, bool, str, int]:
-    """Recall first, by k as a number; the measures that imitate released code last."""
-    name, _, k = metric.partition("@")
-    return metric.endswith("_released"), name != "recall", name, int(k) if k.isdigit() else 0
 
 
 def distance(frd: float | None, split: Any) -> str:
@@ -140,8 +135,9 @@ def split_table(results: Results, dataset: str) -> Table:
     """The facts of the splits of a dataset, as its records carry them."""
     runs = results.runs[results.runs["dataset"] == dataset]
     known = rungs_of(runs).reset_index(drop=True)
-    known = known.assign(hash=known["split_hash"].map(lambda text: str(text)[:12] if text else ""))
-    columns = (Column("split", "Split"), Column("kind", "Kind"),
+    known = known.assign(hash=known["split_hash"].map(lambda text: str(text)[:12] if text else ""),
+                         kind=known["kind"].replace(selection.KINDS))
+    columns = (Column("split", "Split"), Column("kind", "Kind", "text", selection.ABOUT_KINDS),
                Column("iteration", "Iteration", "number", "Swapping iteration", 0),
                Column("frd", "Distance", "number", "Fréchet distance between the images of the two sides", 2),
                Column("frd_equal_n", "Distance at equal n", "number",
@@ -190,7 +186,7 @@ def tau_table(flips: pd.DataFrame, rungs: pd.DataFrame, dataset: str) -> Table:
 
 def runs_table(runs: pd.DataFrame, name: str, caption: str) -> Table:
     """Every run of a method with its seed, scores and cost."""
-    scores = sorted((metric for metric in metrics(runs) if runs[metric].notna().any()), key=_metric_order)
+    scores = sorted((metric for metric in metrics(runs) if runs[metric].notna().any()), key=metric_order)
     chosen = {"best-test:recall@1": ("recall@1, best epoch", "At the epoch that is best on the test classes"),
               "validation:recall@1": ("recall@1, validation epoch", "At the epoch that is best on held-out training "
                                       "classes")}
@@ -198,7 +194,7 @@ def runs_table(runs: pd.DataFrame, name: str, caption: str) -> Table:
     columns = [Column("dataset", "Dataset"), Column("split", "Split"), Column("frd", "Distance", "number", digits=1),
                *(Column(key, head) for key, head in (("protocol", "Protocol"), ("backbone", "Backbone"))
                  if runs[key].nunique() > 1),
-               Column("seed", "Seed"), *(Column(metric, metric, "score") for metric in scores),
+               Column("seed", "Seed"), *(Column(metric, metric_name(metric), "score") for metric in scores),
                *(Column(key, chosen[key][0], "score", chosen[key][1]) for key in rest)]
     if "cost:seconds" in runs:
         columns.append(Column("cost:seconds", "Seconds", "number", digits=1))

@@ -13,6 +13,7 @@ from reports.analysis import (
     factors,
     fewshot,
     galleries,
+    measures,
     paper_tables,
     spectra,
     standings,
@@ -39,27 +40,26 @@ CELLS_SHOWN = 100
 def structural(site: Site) -> None:
     """Correlation of structure with scores, and of metrics with each other."""
     points = correlations.cells(site.runs)
-    table = correlations.structure_table(points)
+    table, released = (correlations.structure_table(points, code) for code in (False, True))
     matrix = correlations.metric_matrix(points) if len(points) > 2 else pd.DataFrame()
-    if table is None and matrix.shape[0] < 2:
+    if table is None and released is None and matrix.shape[0] < 2:
         return
     metric = site.metrics[0]
     sides = {side: correlations.measured(points, side) for side in correlations.SIDES}
     panels = []
-    for side, measures in sides.items():
-        if measures:
-            fitted = correlations.normalised(points, [metric, *measures]).rename(columns=measures)
-            title = f"{metric} against the structure of the {side} embeddings"
+    for side, named in sides.items():
+        if named:
+            fitted = correlations.normalised(points, [metric, *named]).rename(columns=named)
+            title = f"{metric} against the structure of the {correlations.SIDE_WORDS[side]} embeddings"
             panels.append({"side": side} | site.figure(studies.scatters(
-                fitted, list(measures.values()), metric, f"scatter-{side}", title), f"scatter-{side}"))
+                fitted, list(named.values()), metric, f"scatter-{side}", title), f"scatter-{side}"))
     cells = None
     if panels:
-        named = {key: f"{measure}, {side}" for side, measures in sides.items() for key, measure in measures.items()}
+        measured = [key for named in sides.values() for key in named]
         columns = (Column("dataset", "Dataset"), Column("split", "Split"), *tabular.row_columns(points),
-                   Column(metric, metric, "score"),
-                   *(Column(key, title, "number", digits=3) for key, title in named.items()))
+                   Column(metric, metric, "score"), *correlations.measure_columns(measured, 3))
         cells = _beginning(site, Table("structure-cells", "Structure of the embeddings and score of each cell", columns,
-                                       points[["dataset", "split", *ROW, metric, *named]], marked=False))
+                                       points[["dataset", "split", *ROW, metric, *measured]], marked=False))
     by_split = correlations.split_table(points, metric)
     drawn_spectra = [site.figure(spectrum_figures.spectra(some, f"spectra-{slug(dataset)}", f"Spectra on {dataset}"),
                                  f"spectra-{dataset}") | {"dataset": dataset}
@@ -67,9 +67,10 @@ def structural(site: Site) -> None:
     drawn_matrix = None
     if matrix.shape[0] > 1:
         drawn_matrix = site.figure(studies.matrix(matrix, "metrics", "Correlation between metrics"), "metrics")
-    site.later("structure.html", "Structure", table=site.table(table) if table else None, panels=panels,
-               cells=cells, by_split=_beginning(site, by_split) if by_split else None, spectra=drawn_spectra,
-               matrix=drawn_matrix,
+    site.later("structure.html", "Structure", tables=[site.table(one) if one else None for one in (table, released)],
+               measures=[measures.of_structure(key) for key in table.frame["measure"].unique()] if table else [],
+               panels=panels, cells=cells, by_split=_beginning(site, by_split) if by_split else None,
+               spectra=drawn_spectra, matrix=drawn_matrix,
                numbers=site.table(correlations.matrix_table(matrix)) if matrix.shape[0] > 1 else None)
 
 
@@ -165,7 +166,8 @@ def about(site: Site) -> None:
         usual: dict[str, Any] = dict(cards.usual(list(runs.drop_duplicates("label")["protocol_settings"])))
         protocols.append(site.table(cards.settings_table(usual, f"protocol-{name}", f"Protocol {name}")))
     site.later("about.html", "About", menu="", methods=sorted(site.look), protocols=protocols,
-               log=site.table(views.changelog(site.runs)), bibtex=cards.bibtex(site.facts))
+               log=site.table(views.changelog(site.runs)), bibtex=cards.bibtex(site.facts),
+               structure=measures.STRUCTURE)
     site.later("submit.html", "Submit", menu="")
 
 
