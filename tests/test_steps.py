@@ -14,6 +14,7 @@ from benchmark.runs import sweep, worker
 from benchmark.runs.job import Resources, SweepOptions
 from benchmark.utils.workspace import Workspace
 from reports import records
+from reports.analysis import galleries
 from tests import tiny_sweep
 
 MEMBERS = ("glyphs-georgian", "glyphs-arrows")
@@ -56,6 +57,23 @@ def test_transfer_and_ensemble_follow_from_finished_runs(made: Workspace) -> Non
     before = record.stat().st_mtime_ns
     steps.follow_all(study, sweep.run(study, options, lines.append), made)
     assert record.stat().st_mtime_ns == before
+
+
+def test_galleries_of_the_best_and_the_median_run_follow_once(made: Workspace) -> None:
+    study = tiny_sweep.study("margin,triplet,frozen", datasets=MEMBERS, seeds=1, splits="all", set={"epochs": 1},
+                             after=({"step": "inspect", "datasets": [MEMBERS[0]]},))
+    lines: list[str] = []
+    options = SweepOptions(made, resources=Resources(jobs=2))
+    steps.follow_all(study, sweep.run(study, options, lines.append), made, lines.append)
+    found = sorted(path.parts[-4:-1] for path in made.runs.rglob(galleries.NAME))
+    ends = {part[0] for part in found}
+    assert len(ends) == 2
+    assert len(found) == len([line for line in lines if line.startswith("looked into")]) == 4
+    assert {part[1] for part in found} == {"margin", "triplet"}  # a frozen network without pretraining is not kept
+    assert not list((made.runs / MEMBERS[1]).rglob(galleries.NAME))
+    before = {path: path.stat().st_mtime_ns for path in made.runs.rglob(galleries.NAME)}
+    steps.follow_all(study, sweep.run(study, options, lines.append), made, lines.append)
+    assert before == {path: path.stat().st_mtime_ns for path in made.runs.rglob(galleries.NAME)}
 
 
 def test_a_union_may_be_among_the_datasets_of_a_transfer(made: Workspace) -> None:

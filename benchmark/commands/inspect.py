@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -32,21 +33,19 @@ def command(workspace: Workspace, runs: tuple[Path, ...], queries: int, no_umap:
     """
     import methods
     from benchmark.posthoc import leaderboard
-    from benchmark.posthoc.inspect import inspect, typical
+    from benchmark.posthoc.inspect import inspect, inspect_all, typical
 
     for plugin in plugins:
         methods.load_plugin(plugin)
-    chosen = runs or typical(leaderboard.collect(workspace).results)
-    if not chosen:
-        raise UserError(f"no finished run in {workspace.runs} kept its weights; run again what is to be looked into")
-    for run in chosen:
-        try:
-            for path in inspect(workspace, run, queries=queries, plane=not no_umap, ends=bool(runs) and not only,
-                                dataset=dataset, device=device):
-                click.echo(f"looked into {path.parent.parent}")
-        except UserError as error:
-            if runs or len(chosen) == 1:
-                raise
-            click.echo(f"left out: {error}", err=True)  # a run of a plug-in, say, is no reason to hide the others
+    how: dict[str, Any] = {"queries": queries, "plane": not no_umap, "dataset": dataset, "device": device}
+    for run in runs:
+        for path in inspect(workspace, run, ends=not only, **how):
+            click.echo(f"looked into {path.parent.parent}")
+    if not runs:
+        chosen = typical(leaderboard.collect(workspace).results)
+        if not chosen:
+            raise UserError(f"no finished run in {workspace.runs} kept its weights; run again what is to be looked "
+                            "into")
+        inspect_all(workspace, chosen, click.echo, **how)
     index = leaderboard.collect(workspace).build()
     click.echo(f"Pages: {(index.parent / 'inspect').resolve()}")

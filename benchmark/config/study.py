@@ -16,7 +16,8 @@ from benchmark.utils.errors import UserError, near
 from reports.analysis import paper_catalogue
 
 FOLDER = Path(__file__).parent / "studies"
-STEPS = {"fewshot": {"datasets", "shots"}, "cross": set(), "ensemble": {"union"}, "wise": {"datasets"}}
+STEPS = {"fewshot": {"datasets", "shots"}, "cross": set(), "ensemble": {"union"}, "wise": {"datasets"},
+         "inspect": {"datasets"}}
 """What may follow once the runs of a study are done, and the keys of each."""
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import io
 import shutil
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -149,6 +150,18 @@ def inspect(workspace: Workspace, folder: Path, *, queries: int = 8, plane: bool
                                     f"right for {100 * right:.1f} % of them."})
         written.append(one.folder / INSPECTION)
     return written
+
+
+def inspect_all(workspace: Workspace, runs: Sequence[Path], tell: Callable[[str], None], **how: Any) -> None:
+    """Looks into runs, each by itself; one that cannot be opened is told and left out unless it is the only one."""
+    for run in runs:
+        try:
+            for path in inspect(workspace, run, ends=False, **how):
+                tell(f"looked into {path.parent.parent}")
+        except UserError as error:  # a run of a plug-in, say, is no reason to hide the others
+            if len(runs) == 1:
+                raise
+            tell(f"left out: {error}")
 
 
 def typical(results: Results) -> list[Path]:

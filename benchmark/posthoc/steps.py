@@ -1,4 +1,4 @@
-"""What a study computes from its finished runs: few-shot, transfer, ensembles, interpolated weights."""
+"""What a study computes from its finished runs: few-shot, transfer, ensembles, interpolated weights, galleries."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Any
 
 from benchmark.config.study import Study
 from benchmark.data import weights
-from benchmark.posthoc import ensemble, fewshot, interpolate, transfer
+from benchmark.posthoc import ensemble, fewshot, inspect, interpolate, leaderboard, transfer
 from benchmark.posthoc.finished import Finished
 from benchmark.runs.job import Job, SweepResult
 from benchmark.utils.workspace import Workspace
+from reports.html.extras import INSPECTION
 
 
 def follow_all(study: Study, result: SweepResult, workspace: Workspace, say: Callable[[str], None] = print) -> None:
@@ -39,5 +40,10 @@ def follow(step: dict[str, Any], jobs: list[Job], workspace: Workspace, say: Cal
         return
     if step["step"] == "cross":
         transfer.run(workspace, done, tell=say)
+        return
+    if step["step"] == "inspect":
+        names = sorted({job.spec.dataset for job in done if job.context.dataset in step["datasets"]})
+        chosen = inspect.typical(leaderboard.collect(workspace, datasets=names).results) if names else []
+        inspect.inspect_all(workspace, [run for run in chosen if not (run / INSPECTION).exists()], say, plane=False)
         return
     ensemble.run(workspace, step["union"], trained.values(), tell=say)
