@@ -143,9 +143,9 @@ def table(rows: pd.DataFrame, dataset: str) -> Table:
     here = here.sort_values("score", ascending=False, kind="stable").reset_index(drop=True)
     what, best = here["what"].iloc[0], here["best"].dropna()
     columns = [Column("backbone", "Network"), Column("score", what, "score"),
-               *([Column("gain", "Training adds", "gain", "The best row that trains this network less the frozen one"
-                         + (", on the default split" if best.iloc[0].endswith(DEFAULT) else "")),
-                  Column("best", "Best trained")] if len(best) else []),
+               *([Column("gain", "Best trained vs frozen", "gain", "Points by which the best row that trains it lies above "
+                         "the frozen network" + (", on the default split" if best.iloc[0].endswith(DEFAULT) else "")),
+                  Column("best", "Best trained row")] if len(best) else []),
                *([Column("contamination", "Seen before", "text", "images: images of this dataset are in its "
                          "pretraining set; curated: that was gathered by likeness to this dataset; "
                          "relatives: others of its kind are in it; web: it may be in it")]
@@ -153,8 +153,10 @@ def table(rows: pd.DataFrame, dataset: str) -> Table:
                Column("pareto", "Pareto", "text", "No other network has a better score at as few parameters, or at "
                       "such a speed on the same device"),
                *(column for column in (
-                   Column("parameters", "Parameters", "number", digits=-1), Column("dim", "Dim", "number", digits=0),
-                   Column("resolution", "Pixels", "number", digits=0), Column("pooling", "Pooling"), Column(
+                   Column("parameters", "Parameters", "number", digits=-1),
+                   Column("dim", "Dimensions", "number", digits=0),
+                   Column("resolution", "Pixels", "number", "Width and height of the images", 0),
+                   Column("pooling", "Pooling"), Column(
                        "images_per_second", "Images/s", "number", "The whole embedding pass, images from the disk", 0),
                    Column("pretraining", "Pretrained on")) if here[column.key].replace("", None).notna().any()),
                *(Column(key, head) for key, head in (("protocol", "Protocol"), ("device", "Device"))

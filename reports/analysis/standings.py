@@ -10,7 +10,7 @@ import pandas as pd
 from reports.analysis.results import Results
 from reports.analysis.rung_board import beside_ladder, rung_board
 from reports.board import Board
-from reports.tables.boards import Column, Table, rank_text
+from reports.tables.boards import KEPT, Column, Table, rank_text
 
 RIVALS = 2
 """Rows shown above and below a row as its nearest rivals."""
@@ -86,7 +86,7 @@ def of_row(known: pd.DataFrame, label: str, name: str) -> Table:
                       "The score less that of the frozen baseline of the row's backbone"),
                Column("nearest", "Nearest", "score", "Score on the nearest split"),
                Column("farthest", "Farthest", "score", "Score on the farthest split"),
-               Column("kept", "Kept", "score", "Score on the farthest split over that on the nearest, percent")]
+               Column("kept", "Kept, %", "percent", KEPT, 0)]
     shown = tuple(column for column in columns if here[column.key].notna().any())
     frame = here.drop(columns=["label", "kind", "network", "order"], errors="ignore").reset_index(drop=True)
     return Table(name, f"{label} on every board", shown, frame, marked=False)

@@ -108,20 +108,20 @@ def table(found: pd.DataFrame, runs: pd.DataFrame, dataset: str, rate: float) ->
     method, *rest = row_columns(frame)
     shown = f"{100 * rate:g} %"
     columns = [method,
-               Column("near", f"TAR, split {ends[0]}", "score", f"Positive pairs accepted on the nearest split where "
-                      f"{shown} of its negative pairs are"),
-               Column("far", f"TAR, split {ends[1]}", "score", "The same on the farthest, at a threshold of its own"),
-               Column("false_accepts", "False accepts", "number", "Percent of the negative pairs of the farthest split "
+               Column("near", "TAR, nearest", "score", "True accept rate: positive pairs accepted on the nearest split "
+                      f"where {shown} of its negative pairs are"),
+               Column("far", "TAR, farthest", "score", "The same on the farthest, at a threshold of its own"),
+               Column("false_accepts", "False accepts, %", "number", "Negative pairs of the farthest split "
                       f"that the threshold of the nearest accepts; {100 * rate:g} if it did not drift", 2),
-               Column("false_rejects", "False rejects", "number", "Percent of the positive pairs of the farthest split "
+               Column("false_rejects", "False rejects, %", "number", "Positive pairs of the farthest split "
                       "that the threshold of the nearest rejects", 1),
-               *([Column("held", "False accepts, validation", "number", "The same with the threshold of held-out "
+               *([Column("held", "False accepts, validation, %", "number", "The same with the threshold of held-out "
                          "training classes", 2)] if frame["held"].notna().any() else []),
                Column("open", "Open-set recall@1", "score", "Half of the classes have no match in the gallery and "
                       f"{shown} of their images are let through; mean over the ladder"),
                Column("r_auroc", "R-AUROC", "score", "Whether the similarity of the nearest neighbour tells right from "
                       "wrong ones; mean over the ladder"),
-               Column("opis", "OPIS", "number", "Spread of the operating points of classes, times 1,000; less is more "
+               Column("opis", "OPIS × 1,000", "number", "Spread of the operating points of classes; less is more "
                       "consistent; mean over the ladder", 2), *rest]
     note = bar_note(frame, ["near", "far"])
     for name in ("false_accepts", "false_rejects", "held"):

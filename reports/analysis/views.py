@@ -18,6 +18,7 @@ from reports.records import FACTS, metrics
 from reports.selection import ROW, TYPED
 from reports.tables.boards import (
     BEST_LAST,
+    DISTANCE,
     KEPT,
     Column,
     Table,
@@ -139,11 +140,11 @@ def split_table(results: Results, dataset: str) -> Table:
                          kind=known["kind"].replace(selection.KINDS))
     columns = (Column("split", "Split"), Column("kind", "Kind", "text", selection.ABOUT_KINDS),
                Column("iteration", "Iteration", "number", "Swapping iteration", 0),
-               Column("frd", "Distance", "number", "Fréchet distance between the images of the two sides", 2),
-               Column("frd_equal_n", "Distance at equal n", "number",
+               Column("frd", DISTANCE, "number", "Between the training and the test images", 2),
+               Column("frd_equal_n", "Fréchet distance at equal n", "number",
                       "The same with as many images a side on every split; fewer images raise the estimate", 2),
-               Column("frd_class_means_released", "Distance of class means", "number",
-                      "Fréchet distance over class means, as the released script of the ooDML paper computes it", 2),
+               Column("frd_class_means_released", "Fréchet distance of class means", "number",
+                      "Over the means of classes, as the released script of the ooDML paper computes it", 2),
                Column("train_classes", "Training classes", "number", digits=0),
                Column("test_classes", "Test classes", "number", digits=0),
                Column("train_images", "Training images", "number", digits=0),
@@ -167,8 +168,8 @@ def gain_table(results: Results, dataset: str, metric: str) -> Table | None:
     rungs = rungs_of(cells)
     columns = [*row_columns(board), *(Column(f"rung:{split}", distance(frd, split), "gain", f"Split {split}", heat=True)
                                       for split, frd in zip(rungs["split"], rungs["frd"])),
-               Column("below", "Below from", "number", "Distance at which the row falls below the frozen backbone, "
-                      "straight lines between rungs", 1)]
+               Column("below", "Below frozen from", "number", "Fréchet distance at which the row falls below the "
+                      "frozen network, straight lines between splits", 1)]
     return Table(f"{dataset}-gain", f"Gain over the frozen backbone, points of {metric}", tuple(columns), board)
 
 
@@ -178,7 +179,7 @@ def tau_table(flips: pd.DataFrame, rungs: pd.DataFrame, dataset: str) -> Table:
     known = {(a, b): tau for a, b, tau in flips[["first", "second", "tau"]].itertuples(index=False, name=None)}
     rows = [{"rung": heads[a]} | {f"rung:{b}": 1.0 if a == b else known.get((a, b), known.get((b, a))) for b in heads}
             for a in heads]
-    columns = (Column("rung", "Distance"),
+    columns = (Column("rung", DISTANCE),
                *(Column(f"rung:{b}", head, "number", digits=2) for b, head in heads.items()))
     return Table(f"{dataset}-tau", f"Kendall's τ between the rankings on the splits of {dataset}", columns,
                  pd.DataFrame(rows), "1: the same ranking, 0: unrelated, −1: reversed.")
@@ -191,13 +192,13 @@ def runs_table(runs: pd.DataFrame, name: str, caption: str) -> Table:
               "validation:recall@1": ("recall@1, validation epoch", "At the epoch that is best on held-out training "
                                       "classes")}
     rest = [key for key in chosen if key in runs and runs[key].notna().any()]
-    columns = [Column("dataset", "Dataset"), Column("split", "Split"), Column("frd", "Distance", "number", digits=1),
+    columns = [Column("dataset", "Dataset"), Column("split", "Split"), Column("frd", DISTANCE, "number", digits=1),
                *(Column(key, head) for key, head in (("protocol", "Protocol"), ("backbone", "Backbone"))
                  if runs[key].nunique() > 1),
                Column("seed", "Seed"), *(Column(metric, metric_name(metric), "score") for metric in scores),
                *(Column(key, chosen[key][0], "score", chosen[key][1]) for key in rest)]
     if "cost:seconds" in runs:
-        columns.append(Column("cost:seconds", "Seconds", "number", digits=1))
+        columns.append(Column("cost:seconds", "Time", "time", "Time of the device"))
     about = "The code that made the run; `+ changes` where the tree held more than the commit"
     columns += [Column("date", "Date"), Column("code", "Commit", "text", about), Column("identity", "Run")]
     shown = runs.assign(identity=runs["identity"].str[:12], date=runs["date"].map(lambda d: str(d)[:10] if d else ""),

@@ -8,7 +8,7 @@ import pandas as pd
 
 from reports.selection import ROW
 from reports.storage import packed
-from reports.tables.boards import Column, Table
+from reports.tables.boards import DISTANCE, Column, Table
 
 NAME = "wise.json"
 SCHEMA = 1
@@ -44,7 +44,7 @@ def table(curves: pd.DataFrame, metric: str, name: str, label: str) -> Table:
     frame = curves.copy()
     frame.columns = pd.Index([f"alpha:{alpha:g}" for alpha in curves.columns])
     frame.insert(0, "best", curves.idxmax(axis=1))
-    columns = (Column("dataset", "Dataset"), Column("split", "Split"), Column("frd", "Distance", "number", digits=1),
+    columns = (Column("dataset", "Dataset"), Column("split", "Split"), Column("frd", DISTANCE, "number", digits=1),
                Column("best", "Best alpha", "number", digits=1),
                *(Column(f"alpha:{alpha:g}", f"{alpha:g}", "score") for alpha in curves.columns))
     return Table(name, f"{metric} of {label} between its start (0) and its end (1)", columns,

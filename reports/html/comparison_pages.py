@@ -13,7 +13,7 @@ from reports.analysis import comparison, paper_tables, significance, statistics
 from reports.analysis.rung_board import rung_board, rungs_of
 from reports.figures import studies
 from reports.html.rendering import Site
-from reports.selection import ROW
+from reports.selection import ROW, in_words
 from reports.storage import by_class
 from reports.tables import boards as tabular
 from reports.tables.boards import Column, Table
@@ -103,7 +103,7 @@ def _tested(site: Site, wide: pd.DataFrame, pairs: pd.DataFrame, number: int) ->
 def _pair_table(pairs: pd.DataFrame) -> Table:
     columns = (Column("first", "First"), Column("second", "Second"), Column("wins", "Wins", "number", digits=0),
                Column("ties", "Ties", "number", digits=0), Column("losses", "Losses", "number", digits=0),
-               Column("difference", "Mean difference", "gain", digits=2),
+               Column("difference", "Mean difference, points", "gain", "First less second", 2),
                Column("p", "p", "p", "Wilcoxon's signed-rank test, two-sided", 4),
                Column("holm", "p, Holm", "p", "Corrected over all pairs", 4))
     return Table("wilcoxon-first", "Pairs of methods over all splits of all datasets", columns, pairs)
@@ -131,11 +131,11 @@ def _stability(site: Site, protocol: str, metric: str) -> Table | None:
         **dict(zip(("keeps", "first", "near"), np.array(shares).T)))
     method, *rest = tabular.row_columns(frame)
     columns = (Column("rank", "Rank", "rank"), method,
-               Column("keeps", "Keeps its rank", "score", "Share of the draws, in percent"),
-               Column("near", "Within one", "score", "Share of the draws with at most one place of difference"),
-               Column("first", "Is first", "score", "Share of the draws in which the row is the best"), *rest)
-    return Table(f"stability-{protocol}", f"Stability of the ranks, protocol {protocol}, percent of draws", columns,
-                 frame, marked=False, grouped="network")
+               Column("keeps", "Keeps its rank, %", "percent", "Share of the draws in which the rank stays"),
+               Column("near", "Within one rank, %", "percent", "Share of the draws at most one place away"),
+               Column("first", "Is first, %", "percent", "Share of the draws in which the row is the best"), *rest)
+    return Table(f"stability-{protocol}", f"Stability of the ranks, protocol {in_words(protocol)}", columns, frame,
+                 marked=False, grouped="network")
 
 
 def _resolution(site: Site, metric: str) -> list[dict[str, Any]]:

@@ -15,7 +15,16 @@ from reports.html import cards
 from reports.html.extras import Extras
 from reports.html.rendering import Site
 from reports.overrides import overrides_text
+from reports.selection import in_words
 from reports.tables import boards as tables
+
+TAGS = {"floor": "baseline", "auxiliary": "auxiliary objective", "proxy": "proxy loss", "ranking": "ranking loss",
+        "classification": "classification loss", "memory": "memory of past embeddings",
+        "hyperbolic": "hyperbolic embedding", "regularised": "regularised loss", "oodml-study": "in the ooDML paper",
+        "retention": "keeps to the pretrained weights", "ranking-surrogate": "smooth surrogate of the ranking",
+        "structure": "structure of the embedding", "threshold": "consistent threshold", "margin": "margin loss",
+        "ensemble": "a model for each dataset", "modern": ""}
+"""Families and tags of methods in words; empty for one that groups methods of this suite and says nothing of them."""
 
 
 def write(site: Site, label: str, runs: pd.DataFrame, extras: Extras) -> None:
@@ -31,15 +40,17 @@ def write(site: Site, label: str, runs: pd.DataFrame, extras: Extras) -> None:
     changes = overrides_text(runs["overrides"])
     differs = f"; differs from its file: {changes}" if changes else ""
     protocol = cards.protocol_table(newest["protocol_settings"], usual, f"{name}-protocol",
-                                    f"Protocol {newest['protocol']}{differs}")
+                                    f"Protocol {in_words(newest['protocol'])}{differs}")
     said = cards.paper_says(runs, newest.to_dict(), f"{name}-paper")
     rivals = [(line, near) for line in first if (near := standings.rivals(known, line))]
     rows = site.runs.loc[site.runs["base_method"] == newest["base_method"], ["label", "dataset"]].drop_duplicates()
     others = [(other, sorted(here)) for other, here in rows.groupby("label")["dataset"] if other != label]
+    on_boards = standings.of_row(known, label, f"{name}-boards")
     site.page(f"method/{name}.html", "method.html", label=label, others=others, run=facts, style=site.look[label],
               first=first,
               curves=_curves(site, label), rivals=rivals, own=name, drawn=_training(site, label, runs),
-              standing=site.table(standings.of_row(known, label, f"{name}-boards")),
+              standing=site.table(on_boards) if len(on_boards.frame) else None,
+              tags=[TAGS.get(tag, tag) for tag in (newest["family"], *(newest["tags"] or ())) if TAGS.get(tag, tag)],
               commands=sorted({cards.again(str(command)) for command in runs["command"].dropna()}),
               said=site.table(said) if said else None, settings=site.table(settings), protocol=site.table(protocol),
               between=_interpolated(site, label, runs),

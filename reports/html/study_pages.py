@@ -29,7 +29,7 @@ from reports.html.frozen_pages import untrained
 from reports.html.markup import slug
 from reports.html.rendering import Site
 from reports.html.threshold_pages import drift
-from reports.selection import ROW
+from reports.selection import ROW, in_words
 from reports.tables import boards as tabular
 from reports.tables.boards import Column, Table
 from reports.tables.formats import to_csv
@@ -100,7 +100,7 @@ def few_shot(site: Site) -> None:
         cells = fewshot.cells(adapted, metric, int(shots))
         method, *rest = tabular.row_columns(cells)
         columns = (method, Column("dataset", "Dataset"), Column("split", "Split"),
-                   Column("frd", "Distance", "number", digits=1), Column("zero", "Zero-shot", "score"),
+                   Column("frd", tabular.DISTANCE, "number", digits=1), Column("zero", "Zero-shot", "score"),
                    Column("few", "Few-shot", "score"), Column("gain", "Gain", "gain"), *rest)
         table = Table(f"fewshot-{shots}", f"{metric} before and after {shots} shots a class", columns, cells,
                       tabular.bar_note(cells, ["few"]), marked=False)
@@ -164,7 +164,7 @@ def about(site: Site) -> None:
     protocols = []
     for name, runs in site.runs.groupby("protocol", sort=True):
         usual: dict[str, Any] = dict(cards.usual(list(runs.drop_duplicates("label")["protocol_settings"])))
-        protocols.append(site.table(cards.settings_table(usual, f"protocol-{name}", f"Protocol {name}")))
+        protocols.append(site.table(cards.settings_table(usual, f"protocol-{name}", f"Protocol {in_words(str(name))}")))
     site.later("about.html", "About", menu="", methods=sorted(site.look), protocols=protocols,
                log=site.table(views.changelog(site.runs)), bibtex=cards.bibtex(site.facts),
                structure=measures.STRUCTURE)

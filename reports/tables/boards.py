@@ -201,7 +201,7 @@ def gain_column(frame: pd.DataFrame, score: Column) -> tuple[Column, ...]:
     key = f"{score.key}:gain"
     if key not in frame or not frame[key].notna().any():
         return ()
-    about = f"{score.head}: the score less that of the frozen baseline of the row's backbone"
+    about = f"Points by which {score.head} lies above that of the frozen network of the row's backbone"
     return (Column(key, "vs frozen", "gain", about, role="whole"),)
 
 
@@ -209,7 +209,7 @@ def regime_column(frame: pd.DataFrame, always: bool = False) -> tuple[Column, ..
     """How rows were trained, where it varies or is asked for."""
     about = ("What was trained: the whole network (full), few parameters of it (parameter-efficient), one network for "
              "each dataset (dataset-specific), or nothing (baseline); what was submitted does not say")
-    return (Column("group", "Regime", "text", about),) if always or frame["group"].nunique() > 1 else ()
+    return (Column("group", "Training", "text", about),) if always or frame["group"].nunique() > 1 else ()
 
 
 def differing(board: Board) -> str:
@@ -225,6 +225,7 @@ def overrides_note(board: Board) -> str:
     return f" Differs from the protocol's file: {board.overrides}.{beside}"
 
 
+DISTANCE = "Fréchet distance"
 BEST_LAST = "Best − last epoch, points"
 """The selection gap: what is gained by choosing the epoch on the test classes."""
 KEPT = "Share of the score on the nearest split that is left on the farthest"
@@ -233,14 +234,15 @@ EXTRA = (
      False),
     ("farthest", "Farthest", "percent", "Score on the split whose test classes are farthest from them", 1, False),
     ("kept", "Kept, %", "percent", KEPT + "; the line is the way there", 0, False),
-    ("gain", "vs frozen", "gain", "AGS less that of the frozen backbone, mean over datasets", 1, False),
+    ("gain", "vs frozen", "gain", "Points by which AGS lies above that of the frozen network, mean over datasets", 1,
+     False),
     ("gap", BEST_LAST, "gain", "Points by which AGS at the epoch that is best on the test classes, which papers "
      "print, lies above that at the last epoch", 1, True),
     ("gap:validation", "Validation − last epoch, points", "gain", "Points by which AGS at the epoch that is best on "
      "held-out training classes lies above that at the last epoch", 1, True),
     ("fewshot", "Few-shot", "gain", "Gain of few-shot adaptation at the smallest number of shots, mean over cells", 1,
      False),
-    ("parameters", "Trained", "number", "Trained parameters", -1, False),
+    ("parameters", "Trained parameters", "number", "Parameters that training changes", -1, False),
     ("seconds", "Time", "time", "Time of the device, all runs of the row; those that shared it took their part", 0,
      True),
 )
@@ -252,10 +254,10 @@ def union_table(board: Board, metric: str = "recall@1") -> Table:
     parts = [part for part in board.parts("recall") if (frame[f"{key_of('recall', part)}:n"] > 0).any()]
     method, *rest = row_columns(frame)
     columns = [Column("rank", "Rank", "rank"), method]
-    means = [Column("harmonic", "Harmonic", "score", f"Harmonic mean of {metric} over the parts",
+    means = [Column("harmonic", "Harmonic mean", "score", f"Harmonic mean of {metric} over the parts",
                        role="harmonic"),
                 Column("unified", "Unified", "score", f"{metric} with all parts in one gallery", role="whole"),
-                Column("arithmetic", "Arithmetic", "score", f"Arithmetic mean of {metric} over the parts",
+                Column("arithmetic", "Arithmetic mean", "score", f"Arithmetic mean of {metric} over the parts",
                        role="arithmetic")]
     columns += [replace(column, spare=mean.key == "arithmetic" or (column.kind == "gain" and mean.key != "harmonic"))
                 for mean in means for column in (mean, *gain_column(frame, mean))]
@@ -265,7 +267,7 @@ def union_table(board: Board, metric: str = "recall@1") -> Table:
                        role="part") for name in parts]  # glyphs-latin is headed latin among others of glyphs
     columns += [Column("weakest", "Weakest", "text", "The part with the lowest score", role="weakest"),
                 *regime_column(frame, always=True),
-                Column("parameters", "Trained", "number", "Trained parameters", -1), *rest]
+                Column("parameters", "Trained parameters", "number", "Parameters that training changes", -1), *rest]
     scores = [column.key for column in columns if column.kind == "score"]
     return Table("union", f"{metric} on the union{differing(board)}", tuple(columns), frame,
                  bar_note(frame, scores) + overrides_note(board), grouped=by_network(frame))

@@ -205,7 +205,7 @@ def test_differences_are_drawn_with_bands_and_no_column_is_empty(page: Any, publ
     assert page.locator("[data-compare-figures] figure h3").all_inner_texts()[0] == "glyphs"
     assert page.locator("[data-compare-figures] [data-band]").count() >= 2
     visit(page, published, f"compare.html#pin={','.join(on_union)}")
-    assert "Distance" not in page.locator("[data-board='compare-chosen'] thead th").all_inner_texts()
+    assert "Fréchet distance" not in page.locator("[data-board='compare-chosen'] thead th").all_inner_texts()
     cells = page.locator("[data-board='compare-chosen'] tbody tr").evaluate_all(
         "rows => rows.map(row => [...row.cells].map(cell => cell.textContent.trim()))")
     assert len(cells) == 10

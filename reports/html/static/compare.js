@@ -127,7 +127,7 @@ document.addEventListener("DOMContentLoaded", () => {
       return;
     }
     const far = shown.some((cell) => cell.frd !== null);
-    const heads = [head("dataset", "text", "Dataset"), head("split", "text", "Split"), ...(far ? [head("frd", "number", "Distance")] : []),
+    const heads = [head("dataset", "text", "Dataset"), head("split", "text", "Split"), ...(far ? [head("frd", "number", "Fréchet distance")] : []),
       head("base", "score", labels[base])];
     for (const other of others) heads.push(head("score" + other, "score", labels[other]), head("diff" + other, "gain", "Difference"));
     const tallies = others.map(() => ({ 1: 0, 0: 0, "-1": 0, untested: 0, total: 0 }));
