@@ -190,6 +190,10 @@ def test_wins_ties_and_losses_add_up(tmp_path: Path) -> None:
                 theirs = [int(part) for part in table.loc[j, f"against{i}"].split("/")]
                 assert ours == theirs[::-1]
                 assert sum(ours) == 5
+    assert [table.loc[i, f"against{i}"] for i in range(3)] == ["–"] * 3
+    fewer = comparison.of_rows(found, [2, 0])
+    assert [cell["scores"] for cell in fewer] == [[cell["scores"][2], cell["scores"][0]] for cell in found]
+    assert comparison.versus(fewer, ["margin", "s2sd"]).frame.loc[0, "against1"] == table.loc[2, "against0"]
     cells, errors = results.rung_errors("glyphs", 3, "recall@1")
     at = {label: i for i, label in enumerate(cells["label"])}
     half = errors.pair_half_widths()[at["s2sd"], at["margin"]]

@@ -96,7 +96,23 @@ def outcome(difference: float, half: float | None) -> int | None:
     return 0 if abs(difference) <= half else int(np.sign(difference))
 
 
-def versus(found: list[dict[str, Any]], labels: list[str], shown: int = 20) -> Table:
+def alike(found: list[dict[str, Any]], rows: int, most: int) -> tuple[list[int], list[dict[str, Any]]]:
+    """Rows and the cells that all of them have, as many of both as there are, so that all counts are over the same.
+
+    >>> cells = [{"scores": [0.5, 0.4, 0.3]}, {"scores": [0.5, None, 0.3]}, {"scores": [0.5, None, 0.3]}]
+    >>> alike(cells, 3, 9)[0]
+    [0, 2]
+    """
+    there = [frozenset(k for k, cell in enumerate(found) if cell["scores"][row] is not None) for row in range(rows)]
+    sets = {cells: [row for row in range(rows) if there[row] >= cells] for cells in dict.fromkeys(there) if cells}
+    shared = {cells: having for cells, having in sets.items() if len(having) > 1}
+    if not shared:
+        return [], []
+    cells = max(shared, key=lambda some: len(some) * len(shared[some]))
+    return shared[cells][:most], [found[k] for k in sorted(cells)]
+
+
+def versus(found: list[dict[str, Any]], labels: Sequence[str], name: str = "compare", shown: int = 20) -> Table:
     """Wins, ties and losses of the first labels against each other over the cells that both have, as `5/2/1`."""
     rows = []
     for i, a in enumerate(labels[:shown]):
@@ -110,11 +126,27 @@ def versus(found: list[dict[str, Any]], labels: list[str], shown: int = 20) -> T
             row[f"against{j}"] = f"{counts[1]}/{counts[0]}/{counts[-1]}" if any(
                 counts[told] for told in (1, 0, -1)) else ""
         rows.append(row)
-    columns = (Column("label", "Method"), *(Column(f"against{j}", b) for j, b in enumerate(labels[:shown])
-                                            if any(row[f"against{j}"] for row in rows)))
-    return Table("compare", "Wins / ties / losses of the row against the column", columns, pd.DataFrame(rows),
-                 "Over all splits that both have. A tie is a difference within its 95 % interval; differences without "
-                 "one, where results of single queries are missing, are not counted.")
+    columns = [Column(f"against{j}", b) for j, b in enumerate(labels[:shown])
+               if any(row[f"against{j}"] for row in rows)]
+    for i, row in enumerate(rows):
+        row[f"against{i}"] = "–"  # itself
+    untested = any(half is None for cell in found for half in cell["half"])
+    return Table(name, "Wins / ties / losses of the method of the row against that of the column",
+                 (Column("label", "Row \\ against"), *columns), pd.DataFrame(rows),
+                 "Differences without an interval, where results of single queries are missing, are not counted."
+                 if untested else "")
+
+
+def of_rows(found: list[dict[str, Any]], places: Sequence[int]) -> list[dict[str, Any]]:
+    """The cells with some of their labels alone, in that order; those that none of them has left out."""
+    kept = []
+    for cell in found:
+        here = [place for place in places if cell["scores"][place] is not None]
+        if len(here) > 1:
+            half = [half_width(cell, a, b) for i, a in enumerate(here) for b in here[i + 1:]]
+            kept.append(cell | {"scores": [cell["scores"][place] for place in places],
+                                "half": [None if one is None else round(10_000 * one) for one in half]})
+    return kept
 
 
 def half_width(cell: Mapping[str, Any], i: int, j: int) -> float | None:

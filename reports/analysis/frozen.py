@@ -143,8 +143,9 @@ def table(rows: pd.DataFrame, dataset: str) -> Table:
     here = here.sort_values("score", ascending=False, kind="stable").reset_index(drop=True)
     what, best = here["what"].iloc[0], here["best"].dropna()
     columns = [Column("backbone", "Network"), Column("score", what, "score"),
-               *([Column("gain", "Best trained vs frozen", "gain", "Points by which the best row that trains it lies above "
-                         "the frozen network" + (", on the default split" if best.iloc[0].endswith(DEFAULT) else "")),
+               *([Column("gain", "Best trained vs frozen", "gain", "Points by which the best row that trains this "
+                         "network lies above it"
+                         + (", on the default split" if best.iloc[0].endswith(DEFAULT) else "")),
                   Column("best", "Best trained row")] if len(best) else []),
                *([Column("contamination", "Seen before", "text", "images: images of this dataset are in its "
                          "pretraining set; curated: that was gathered by likeness to this dataset; "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +21,8 @@ from reports.tables.boards import Column, Table
 from reports.tables.formats import csv_text
 
 PAIRS_SHOWN = 15
+WINS_SHOWN = 12
+"""Rows of a table of wins, which has as many columns."""
 
 
 def compare(site: Site) -> None:
@@ -30,12 +33,32 @@ def compare(site: Site) -> None:
         return
     site.compared = set(labels)
     cells = comparison.cells(site.results, labels, metric)
-    table = comparison.versus(cells, labels, shown=20)
     backbones = dict(zip(site.runs["label"], site.runs["backbone"]))
     data = {"metric": metric, "labels": labels, "ids": [site.slug(label) for label in labels], "cells": cells,
             "hues": [site.look[label].number for label in labels], "backbones": [backbones[label] for label in labels]}
-    site.later("compare.html", "Compare", menu="", table=site.table(table), data=site.data(data), metric=metric,
-               left=left, labels=labels)
+    site.later("compare.html", "Compare", menu="", groups=_groups(site, labels, cells), data=site.data(data),
+               metric=metric, left=left, labels=labels)
+
+
+def _groups(site: Site, labels: list[str], cells: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A table of wins for each protocol and backbone, of the rows that share the same splits; most rows first."""
+    named = site.runs.drop_duplicates("label").set_index("label")[["protocol", "backbone", "method"]].to_dict("index")
+    places: dict[tuple[str, str], list[int]] = {}
+    for place, label in enumerate(labels):
+        places.setdefault((named[label]["protocol"], named[label]["backbone"]), []).append(place)
+    made: list[dict[str, Any]] = []
+    for (protocol, backbone), group in places.items():
+        kept, shared = comparison.alike(comparison.of_rows(cells, group), len(group), WINS_SHOWN)
+        if len(shared) > 1:  # of a single split the board tells as much
+            chosen = comparison.of_rows(shared, kept)
+            methods = [named[labels[group[place]]]["method"] for place in kept]
+            names = methods if len(set(methods)) == len(methods) else [labels[group[place]] for place in kept]
+            table = comparison.versus(chosen, names, f"compare-{len(made) + 1}" if made else "compare")
+            counts = Counter((cell["dataset"], cell.get("union", False)) for cell in chosen)
+            made.append({"protocol": protocol, "backbone": backbone, "left": len(group) - len(kept),
+                         "counts": [(dataset, union, count) for (dataset, union), count in counts.items()],
+                         "table": site.table(table)})
+    return made
 
 
 def _reported_first(site: Site, metric: str) -> list[str]:

@@ -42,7 +42,7 @@ document.addEventListener("DOMContentLoaded", () => {
   const number = (text, value) => make("td", value === null ? { class: "num" } : { class: "num", "data-v": value }, text);
 
   // The difference to the first over distance, or over the parts of a union: a line or dots, and the 95 % interval.
-  const drawn = (name, shown, base, others) => {
+  const drawn = (name, shown, base, others, called) => {
     const distances = shown.every((cell) => cell.frd !== null) && shown.length > 1;
     const points = others.map((other) => shown.filter((cell) => cell.scores[other] !== null).map((cell) => {
       const width_ = half(cell, base, other);
@@ -63,7 +63,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const text = (x, y, words_, anchor = "middle") =>
       parts.push(`<text x="${x.toFixed(1)}" y="${y.toFixed(1)}" font-size="12" text-anchor="${anchor}" fill="var(--figure-ink)">${words_}</text>`);
     const escaped = (words_) => make("i", {}, words_).innerHTML;
-    text(left, 18, escaped(metric) + ", points above or below " + escaped(labels[base]), "start");
+    text(left, 18, escaped(metric) + ", points above or below " + escaped(called(base)), "start");
     const step = [0.5, 1, 2, 5, 10, 20, 50].find((size) => (high - low) / size <= 7) || 100;
     for (let tick = Math.ceil(low / step) * step; tick <= high; tick += step) {
       parts.push(`<path d="M${left} ${up(tick).toFixed(1)}h${width}" stroke="var(--figure-${Math.abs(tick) < 1e-9 ? "ink" : "grid"})" stroke-width="0.9"/>`);
@@ -96,7 +96,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const told = others.map((other) => labels[other]).join(", ") + " against " + labels[base];
     const canvas = make("div", { class: "canvas", role: "region", tabindex: "0", "aria-label": "Difference on " + name });
     canvas.innerHTML = `<svg viewBox="0 0 ${left + width + 12} ${top + height + (distances ? 46 : 26)}" role="img" aria-label="${escaped(told + " on " + name).replace(/"/g, "&quot;")}">${parts.join("")}</svg>`;
-    const keys = others.map((other) => make("span", { class: "key" }, make("span", { class: "swatch", style: "--c:" + colour(other) }), labels[other]));
+    const keys = others.map((other) => make("span", { class: "key" }, make("span", { class: "swatch", style: "--c:" + colour(other) }), called(other)));
     return make("figure", { class: "drawing" }, make("h3", {}, name), canvas, make("figcaption", {}, ...keys,
       banded ? "The band is the 95 % interval of the difference: where it holds zero, the two tie." :
         "Bars are 95 % intervals of the difference: where one holds zero, the two tie." +
@@ -126,10 +126,15 @@ document.addEventListener("DOMContentLoaded", () => {
       sum.textContent = apart.join("").trim();
       return;
     }
+    // what all of them have in common, protocol and backbone, is said once
+    const tail = (place) => labels[place].split(" · ").slice(1).join(" · ");
+    const alike = tail(base) && others.every((other) => tail(other) === tail(base));
+    const name = (place) => (alike ? labels[place].split(" · ")[0] : labels[place]);
+    const common = alike ? " (" + tail(base) + ")" : "";
     const far = shown.some((cell) => cell.frd !== null);
     const heads = [head("dataset", "text", "Dataset"), head("split", "text", "Split"), ...(far ? [head("frd", "number", "Fréchet distance")] : []),
-      head("base", "score", labels[base])];
-    for (const other of others) heads.push(head("score" + other, "score", labels[other]), head("diff" + other, "gain", "Difference"));
+      head("base", "score", name(base))];
+    for (const other of others) heads.push(head("score" + other, "score", name(other)), head("diff" + other, "gain", name(other) + " − " + name(base)));
     const tallies = others.map(() => ({ 1: 0, 0: 0, "-1": 0, untested: 0, total: 0 }));
     const rows = shown.map((cell) => {
       const own = cell.scores[base];
@@ -156,20 +161,20 @@ document.addEventListener("DOMContentLoaded", () => {
     const board = make("div", { class: "board", "data-board": "compare-chosen" },
       make("div", { class: "tools", hidden: true }),
       make("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": "Differences on each split" },
-        make("table", { id: "table-compare-chosen" }, make("caption", {}, metric + " on each split, and differences to " + labels[base]),
+        make("table", { id: "table-compare-chosen" }, make("caption", {}, metric + " on each split, and differences to " + name(base) + common),
           make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...rows))),
-      make("p", { class: "note" }, "Difference to " + labels[base] + " in points, ± half its 95 % interval. ▲ better, ▼ worse, ≈ a tie" + (tallies.some((t) => t.untested) ? ", ? not tested." : ".")));
+      make("p", { class: "note" }, metric + " in percent, differences to " + name(base) + common + " in points, ± half the 95 % interval. ▲ better, ▼ worse, ≈ a tie, within the interval" + (tallies.some((t) => t.untested) ? ", ? not tested." : ".")));
     target.append(board);
     oodml.board(board);
     const datasets = [...new Set(shown.map((cell) => cell.dataset))].map((name) => [name, shown.filter((cell) => cell.dataset === name)]);
-    figures.append(...datasets.filter(([, some]) => some.length > 1).map(([name, some]) =>
-      drawn(name, some, base, others.filter((other) => some.some((cell) => cell.scores[other] !== null)))));
+    figures.append(...datasets.filter(([, some]) => some.length > 1).map(([dataset, some]) =>
+      drawn(dataset, some, base, others.filter((other) => some.some((cell) => cell.scores[other] !== null)), name)));
     const networks = new Set([base, ...others].map((place) => backbones[place]));
     sum.textContent = others.map((other, i) => {
       const t = tallies[i];
       const count = t[1] + t[0] + t[-1] + t.untested;
       const counted = (number_, one, many) => number_ + " " + (number_ === 1 ? one : many);
-      return labels[other] + " against " + labels[base] + ": " + counted(t[1], "win", "wins") + ", " + counted(t[0], "tie", "ties") + ", " +
+      return name(other) + " against " + name(base) + (i ? "" : common) + ": " + counted(t[1], "win", "wins") + ", " + counted(t[0], "tie", "ties") + ", " +
         counted(t[-1], "loss", "losses") + (t.untested ? ", " + t.untested + " not tested" : "") + ", mean difference " + signed(t.total / count) + " points.";
     }).join(" ") + apart.join("") + (networks.size > 1 ? " They have different backbones, which no board ranks together." : "");
   };
