@@ -17,7 +17,7 @@ import click
 from benchmark import __version__, commands
 from benchmark.utils import bugs
 from benchmark.utils.children import own_children
-from benchmark.utils.errors import is_user_error
+from benchmark.utils.errors import is_user_error, near
 from benchmark.utils.terminal import end_bars, harmless_output
 from reports.storage.text import cut
 
@@ -32,8 +32,9 @@ class Commands(click.Group):
         return sorted(module.name for module in pkgutil.iter_modules(commands.__path__))
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        if name not in self.list_commands(context):
-            return None
+        known = self.list_commands(context)
+        if name not in known:
+            context.fail(f"there is no command '{name}'{near(name, known)}")
         return importlib.import_module(f"benchmark.commands.{name}").command
 
 

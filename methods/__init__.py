@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from methods.method import Method, Objective, Step
-    from methods.registry import create, get, load_plugin, names, register, select
+    from methods.registry import create, get, load_plugin, names, register, select, tags
     from methods.registry.code import code_of
     from methods.registry.entry import Entry
     from methods.settings import MethodError, NoSettings, near, setting
 
 __all__ = ["Entry", "Method", "MethodError", "NoSettings", "Objective", "Step", "code_of", "create", "get",
-           "load_plugin", "names", "near", "register", "select", "setting"]
+           "load_plugin", "names", "near", "register", "select", "setting", "tags"]
 
 _HOMES = {"Entry": "registry.entry", "code_of": "registry.code", "Method": "method", "Objective": "method",
           "Step": "method", "MethodError": "settings", "NoSettings": "settings", "near": "settings",

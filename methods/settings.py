@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -16,13 +17,19 @@ class MethodError(ValueError):
 
 
 def near(name: str, options: Iterable[str]) -> str:
-    """A hint at the option that was probably meant, ready to stand behind the wrong name.
+    """A hint at the names that were probably meant, ready to stand behind the wrong one; as `reports` has it.
 
     >>> near("margn", ["margin", "arcface"])
     " (did you mean 'margin'?)"
     """
-    close = difflib.get_close_matches(name, list(options), n=1, cutoff=0.5)
-    return f" (did you mean '{close[0]}'?)" if close else ""
+    def bare(text: str) -> str:
+        return re.sub("[-_ ]", "", text.lower())
+
+    alike = {option: difflib.SequenceMatcher(None, bare(name), bare(option)).ratio() for option in options}
+    ranked = sorted((option for option in alike if alike[option] >= 0.5), key=lambda option: -alike[option])[:3]
+    # others beside the nearest only where they are about as near
+    meant = [option for option in ranked if alike[option] >= max(0.7, alike[ranked[0]] - 0.1)] or ranked[:1]
+    return f" (did you mean {' or '.join(map(repr, meant))}?)" if meant else ""
 
 
 def setting(default: Any, source: str, *, later: bool = False, search: tuple[float, float] | list[Any] | None = None,

@@ -16,6 +16,7 @@ from reports.overrides import overrides_text
 from reports.records import metrics
 from reports.selection import BASELINES, ROW, evaluated_as, is_union, on_ladder, typed, usual
 from reports.storage.row import selected_level
+from reports.storage.text import near
 
 
 def ags(fids: Sequence[float], scores: Sequence[float]) -> float:
@@ -75,7 +76,8 @@ def having(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
     """The runs that have a metric; a ReportError where none does."""
     if metric not in frame:
         known = [column for column in metrics(frame) if frame[column].notna().any()]
-        raise ReportError(f"no run has the metric '{metric}'; there are: {', '.join(known) or 'none'}")
+        raise ReportError(f"no run has the metric '{metric}'{near(metric, known)}; there are: "
+                          f"{', '.join(known) or 'none'}")
     return frame[frame[metric].notna()]
 
 

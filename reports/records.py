@@ -19,7 +19,7 @@ from reports.storage import packed, paths
 from reports.storage.migration import SCHEMA, current
 from reports.storage.row import FACTS, row_of
 from reports.storage.schema import SOURCES, check
-from reports.storage.text import from_json, one_line
+from reports.storage.text import from_json, near, one_line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -239,8 +239,9 @@ def scan_checked(folder: Iterable[Path | str], datasets: list[str] | None = None
     if datasets:
         unknown = sorted(set(datasets) - set(frame["dataset"]))
         if unknown:
-            known = ", ".join(sorted(frame["dataset"].unique())) or "none"
-            raise ReportError(f"no finished run of the dataset '{unknown[0]}' below {where}; there are: {known}")
+            known = sorted(frame["dataset"].unique())
+            raise ReportError(f"no finished run of the dataset '{unknown[0]}'{near(unknown[0], known)} below {where}; "
+                              f"there are: {', '.join(known) or 'none'}")
         frame = frame[frame["dataset"].isin(datasets)].reset_index(drop=True)
         lost = lost[lost["dataset"].isin(datasets)].reset_index(drop=True)
     if frame.empty:

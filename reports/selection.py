@@ -10,6 +10,8 @@ from typing import Any
 
 import pandas as pd
 
+from reports.storage.text import counted
+
 ROW = ["method", "protocol", "backbone", "source"]
 NAMED = ROW[:3]
 """Parts of a row's name that tell settings: `margin[beta=0.6]`; `base_method` and so on have the name alone."""
@@ -171,8 +173,8 @@ def select(frame: pd.DataFrame, ladders: Iterable[str] = ()) -> tuple[pd.DataFra
     aside = keyed[(on != current) & ~frame["identity"].isin(frame.loc[on == current, "identity"])].assign(
         ladder_name=pinned.fillna(""))
     for (dataset, name), runs in aside.groupby(["dataset", "ladder_name"], sort=True):
-        notes.append(f"{len(runs)} runs on the ladder {name} are set aside; `oodml report --ladder {name}` shows them."
-                     if name else f"{len(runs)} runs on another ladder of {dataset} are set aside. {AGAIN}, and those "
+        notes.append(f"{_set_aside(len(runs), f'on the ladder {name}')}; `oodml report --ladder {name}` shows them."
+                     if name else f"{_set_aside(len(runs), f'on another ladder of {dataset}')}. {AGAIN}, and those "
                      f"whose classes the ladder of {dataset} has now are kept, the others trained on it.")
     frame = frame[on == current].reset_index(drop=True)
     if "contents" in frame:  # which records of earlier versions, and those of drawn images, do not say
@@ -180,8 +182,8 @@ def select(frame: pd.DataFrame, ladders: Iterable[str] = ()) -> tuple[pd.DataFra
         newest = ours.groupby(frame["dataset"]).transform("last").fillna(frame["contents"])
         other = frame["contents"].notna() & (frame["contents"] != newest)
         for dataset, count in frame.loc[other, "dataset"].value_counts(sort=False).sort_index().items():
-            notes.append(f"{count} runs on other files of {dataset} than the newest are set aside. {AGAIN}, and they "
-                         "are trained on the files that are there now.")
+            notes.append(f"{_set_aside(count, f'on other files of {dataset} than the newest')}. {AGAIN}, and they are "
+                         "trained on the files that are there now.")
         frame = frame[~other].reset_index(drop=True)
     weights = frame.assign(weights=frame["weights"].map(lambda value: {"weights": value}))
     settings = {"method": _settings_of_rows(frame, "method", "settings"),
@@ -193,12 +195,21 @@ def select(frame: pd.DataFrame, ladders: Iterable[str] = ()) -> tuple[pd.DataFra
     cell = ["dataset", "split", *ROW, "seed"]
     repeated = int(frame.duplicated(cell, keep="last").sum())
     if repeated:
-        notes.append(f"{repeated} runs are set aside because a newer run of the same row, split and seed is there.")
+        notes.append(f"{_set_aside(repeated)} because a newer run of the same row, split and seed is there.")
     frame = frame.drop_duplicates(cell, keep="last").sort_values(cell, kind="stable").reset_index(drop=True)
     if "domains_of" in frame and (older := int(frame["domains_of"].eq("ensemble").sum())):
-        notes.append(f"{older} records of dataset-specific models, of an earlier version, have the ensemble's accuracy "
-                     "on each dataset and not that of its own model; `oodml ensemble` computes it anew.")
+        notes.append(f"{counted(older, 'record')} of dataset-specific models, of an earlier version, "
+                     f"{'has' if older == 1 else 'have'} the ensemble's accuracy on each dataset and not that of its "
+                     "own model; `oodml ensemble` computes it anew.")
     return frame, notes
+
+
+def _set_aside(count: int, which: str = "") -> str:
+    """
+    >>> _set_aside(1, "on other files"), _set_aside(1200)
+    ('1 run on other files is set aside', '1,200 runs are set aside')
+    """
+    return " ".join(filter(None, (counted(count, "run"), which, "is" if count == 1 else "are", "set aside")))
 
 
 def typed(frame: pd.DataFrame) -> pd.DataFrame:

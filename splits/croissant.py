@@ -87,7 +87,8 @@ def card(pinned: Pinned) -> str:
     said = "none with the same bytes" if pinned.images is not None else "not looked for: only class lists are pinned"
     if pairs:
         crossing = sum(len({_class(pinned, id) for id in group}) > 1 for group in pairs)
-        said = (f"{len(pairs)} groups of images with the same bytes, {crossing} of them in more than one class:\n\n"
+        said = (f"{len(pairs)} group{'s' * (len(pairs) != 1)} of images with the same bytes, {crossing} of them in "
+                "more than one class:\n\n"
                 + "\n".join(f"- {' = '.join(group)}" for group in pairs))
     how = [f"`{pinned.made['command']}`" if "command" in pinned.made else "not recorded"]
     if pinned.features:

@@ -250,7 +250,8 @@ def verify(ladder: Ladder, classes: Sequence[str], labels: np.ndarray, dataset_h
                 problems.append(f"split {split.id}: {side} has {_some(missing)}, not on disk")
             counted = sum(images.get(name, 0) for name in names)
             if counted != stated:
-                problems.append(f"split {split.id}: {side} should have {stated} images, on disk are {counted}")
+                problems.append(f"split {split.id}: {side} should have {stated} image{'s' * (stated != 1)}, on disk "
+                                f"are {counted}")
     return problems
 
 

@@ -120,6 +120,10 @@ def same(pinned: Pinned, ladder: Ladder) -> bool:
     return pinned.dataset == ladder.dataset and own == other
 
 
+def _images(count: int) -> str:
+    return "1 image" if count == 1 else f"{count:,} images"
+
+
 def differences(pinned: Pinned, classes: Sequence[str], labels: np.ndarray, paths: Sequence[str],
                 layouts: bool = False) -> Iterator[str]:
     """What of a dataset on disk is not as it was pinned, image by image, one line each; nothing where all agrees.
@@ -135,9 +139,9 @@ def differences(pinned: Pinned, classes: Sequence[str], labels: np.ndarray, path
             yield (f"{member} has {len(sizes):,} classes and {sum(sizes):,} images here, {number:,} and {images:,} in "
                    f"{pinned.name}")
     here = {name: count for name, count in local.items() if pinned.names(name)}
-    yield from (f"class '{name}' with {count} images is not here" for name, count in wanted.items() if name not in here)
-    yield from (f"class '{name}' with {count} images is not in {pinned.name}" for name, count in here.items()
-                if name not in wanted)
+    for where, have, lack in (("here", wanted, here), (f"in {pinned.name}", here, wanted)):
+        yield from (f"class '{name}' with {_images(count)} is not {where}" for name, count in have.items()
+                    if name not in lack)
     known = {id: name for name, ids in zip(pinned.classes, pinned.images or ()) for id in ids}
     found = {path: classes[label] for path, label in zip(paths, labels.tolist())}
     if not known or (layouts and not known.keys() & found.keys()):

@@ -153,9 +153,9 @@ def test_the_newest_run_of_a_cell_and_the_newest_ladder_count(tmp_path: Path) ->
     runs, notes = selection.select(records.collect(tmp_path))
     assert runs.loc[runs["split"] == 1, "recall@1"].tolist() == [0.9]
     assert set(runs["method"]) == {"margin"}
-    assert notes == ["1 runs on another ladder of glyphs are set aside. Give their `oodml run` commands again, and "
+    assert notes == ["1 run on another ladder of glyphs is set aside. Give their `oodml run` commands again, and "
                      "those whose classes the ladder of glyphs has now are kept, the others trained on it.",
-                     "1 runs are set aside because a newer run of the same row, split and seed is there."]
+                     "1 run is set aside because a newer run of the same row, split and seed is there."]
 
 
 def test_the_union_board(tmp_path: Path) -> None:

@@ -217,7 +217,8 @@ def test_runs_on_the_default_split_alone_are_shown_and_intervals_are_fractions(t
     assert 1.0 in set(table["high"])
     for results in (alone, Results(records.collect([tmp_path / "runs", _ladder(tmp_path / "more")]))):
         told = terminal.summary(results, LOST)
-        with pytest.raises(ReportError, match=r"no run has the metric 'recal@1'; there are: .*recall@1"):
+        wanted = r"no run has the metric 'recal@1' \(did you mean 'recall@1'\?\); there are: .*recall@1"
+        with pytest.raises(ReportError, match=wanted):
             terminal.summary(results, LOST, "recal@1")
         assert "recall@1 of each method on the default split of cub (percent)" in told
         assert "84.5" in told

@@ -54,11 +54,11 @@ def test_plan_and_status_say_what_there_is(tiny: Workspace, capsys: pytest.Captu
     cli.main(["run", *words, "--seeds", "2", "--dry-run", "--budget", "1h"])
     out = capsys.readouterr().out
     assert re.search(r"all\s+1\s+0\s+0\s+1", out)
-    assert "1 of 1 runs fit" in out
+    assert "enough for about the first 1 of 1 run" in out
     cli.main(["plan", *words, "--seeds", "2", "--budget", "1h", "--executor", "slurm", "--retry-failed"])
     assert capsys.readouterr().out == out, "plan takes what run takes"
     cli.main(["run", *words, "--seeds", "1", "--set", "dim=8"])
     capsys.readouterr()
     cli.main(["status", "--work", str(tiny.root)])
     out = capsys.readouterr().out
-    assert "dim 16 -> 8 (1 earlier runs are kept)" in out
+    assert "dim 16 -> 8 (1 earlier run is kept)" in out

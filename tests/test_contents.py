@@ -169,7 +169,7 @@ def test_a_ladder_that_runs_stand_on_is_replaced_when_asked_for(
         cli.main(other)
     assert ended.value.code == 2
     told = capsys.readouterr().err
-    assert "1 runs in" in told
+    assert "1 run stands in" in told
     assert "--replace" in told
     assert path.read_bytes() == kept
     cli.main([*other, "--replace"])
@@ -223,7 +223,7 @@ def test_runs_on_other_files_than_the_newest_are_set_aside(tmp_path: Path) -> No
     made(2, contents="b" * 64)
     runs, notes = selection.select(records.collect(tmp_path))
     assert sorted(runs["seed"]) == [0, 2]
-    assert any("1 runs on other files of cub" in note and "`oodml run`" in note for note in notes)
+    assert any("1 run on other files of cub" in note and "`oodml run`" in note for note in notes)
 
 
 def test_drawn_images_have_no_contents_and_keep_their_identity(tmp_path: Path) -> None:

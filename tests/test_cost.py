@@ -139,7 +139,7 @@ def test_disk_is_unknown_where_only_records_are_left() -> None:
     some, none = (cost.summary(estimates, rates, 1)[1] for estimates in ([packed, kept, kept], [packed]))
     assert "6 GB" in some
     assert "GB" not in none
-    assert all("unknown for 1 runs" in line for line in (some, none))
+    assert all("unknown for 1 run," in line for line in (some, none))
 
 
 def test_what_the_lines_say() -> None:
@@ -147,7 +147,7 @@ def test_what_the_lines_say() -> None:
     known = Estimate(3600.0, 1e9, 2e9)
     lines = cost.summary([known, known, Estimate(), dataclasses.replace(known, borrowed=True)], rates, 2, per_gpu=4)
     time, disk, memory = lines
-    for fact in (f"3 GPU-hours on {GPU}", "1.5 h with 2 GPUs", "1 runs are not in it", "1 runs go by the speed"):
+    for fact in (f"3 GPU-hours on {GPU}", "1.5 h with 2 GPUs", "1 run is not in it", "1 run goes by the speed"):
         assert fact in time
     assert "3 GB" in disk
     assert "2 GB at most in one run, 8 GB in 4 on a GPU" in memory
@@ -256,5 +256,5 @@ def test_a_calibration_says_which_weights_are_missing(tiny: Workspace, monkeypat
     missing, measuring = lines
     assert missing.startswith("resnet18: ")
     assert "no weights" in missing
-    assert "1 short runs" in measuring
+    assert "in 1 short run" in measuring
     assert len(calibrated(tiny, monkeypatch, "cpu", "margin", backbones="resnet18")[1]) == 1

@@ -117,7 +117,7 @@ def test_missing_and_extra_files_and_wrong_counts_of_an_official_layout(tmp_path
     result = check("cub", tmp_path)
     assert result.exit_code == 1
     for line in ("5 images of 2 classes to train on, 6 of 2 to test on; official are 5,864 images of 100 classes",
-                 f"1 listed images are not there: {index.paths[0]}", "image_class_labels.txt"):
+                 f"1 listed image is not there: {index.paths[0]}", "image_class_labels.txt"):
         assert line in result.output
 
 
@@ -229,7 +229,7 @@ def test_files_that_play_no_part_are_no_fault(own):
     assert findings(own) == {"loose": ["preview.png"], "unread": [".txt"]}
     result = check(f"folder:{own}", own)
     assert result.exit_code == 0
-    for line in ("note: 1 images lie in no class folder and play no part: preview.png", "not read as images: .txt",
+    for line in ("note: 1 image lies in no class folder and plays no part: preview.png", "not read as images: .txt",
                  f"folder:{own}: sound"):
         assert line in result.output
     union = examine(datasets.load(f"union:glyphs-arrows,folder:{own}", own), jobs=1)
@@ -268,8 +268,8 @@ def test_a_list_of_one_s_own_may_select(own):
     (own / "b" / "1.jpg").unlink()
     result = check(f"csv:{path}", own)
     assert result.exit_code == 1
-    assert ("1 listed images are not there: own/b/1.jpg (line 5); put them back or take their lines out of the list"
-            in result.output)
+    assert ("1 listed image is not there: own/b/1.jpg (line 5); put back what is missing or take its lines out of the "
+            "list" in result.output)
     assert "archive" not in result.output
 
 

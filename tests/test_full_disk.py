@@ -40,7 +40,7 @@ def decoding(folder: Path) -> None:
     index = datasets.load("glyphs-mini", made.data)
     made.cache.mkdir(parents=True)
     ballast = Ballast(folder, 200_000)
-    with pytest.raises(UserError, match=r"needs about 0\.00\d+ GB in .*: free some space"):
+    with pytest.raises(UserError, match=r"needs about \d\.\d+ MB in .*: free some space"):
         open_store(index, made.cache, progress=False)
     ballast.drop()
     assert len(open_store(index, made.cache, progress=False)) == len(index)

@@ -122,7 +122,7 @@ def test_the_command_writes_nothing_where_classes_are_missing(tmp_path: Path) ->
     done = CliRunner().invoke(command, ["import", str(released(tmp_path / "s.pkl")), "--dataset", "cars", "--work",
                                         str(tmp_path / "work"), "--data", str(tmp_path / "data")])
     assert done.exit_code == 1
-    assert "1 classes are not in the local copy of cars: d" in done.output
+    assert "1 class is not in the local copy of cars: d" in done.output
     assert not (tmp_path / "work" / "splits").exists()
 
 

@@ -218,7 +218,7 @@ def test_every_command_after_a_run_finds_it(tmp_path, capsys, make, name):
     assert str(tmp_path) not in (folder / "spec.json").read_text()
     where = ["--work", str(work.root)]
     cli.main(["fewshot", "--dataset", given, "--splits", "default", *QUICK, *where])
-    assert "1 runs adapted" in capsys.readouterr().out
+    assert "1 run adapted" in capsys.readouterr().out
     assert set(json.loads((folder / "fewshot.json").read_text())["shots"]) == {"2"}
     cli.main(["inspect", str(folder), "--no-umap", "--queries", "2", "--device", "cpu", *where])
     seen = json.loads((folder / "inspect" / "inspection.json").read_text())

@@ -186,7 +186,7 @@ def test_a_damaged_ladder_is_left_out_and_the_runs_are_unpacked(tmp_path: Path) 
         done = CliRunner().invoke(command, ["unpack", str(pack), "--work", str(work)])
         assert done.exit_code == 0, done.output
         assert f"left out: {pack / 'splits' / 'glyphs.json'} is not a split manifest" in done.output
-        assert f"unpacked {2 - times} runs" in done.output
+        assert ("unpacked 1 run into" if times == 1 else f"unpacked {2 - times} runs into") in done.output
     assert not (work / "splits" / "glyphs.json").exists()
     shown = CliRunner().invoke(report, ["--records", str(pack), "--work", str(work)])
     assert "\ndamaged: ladder: " in shown.output

@@ -69,7 +69,7 @@ def test_rows_of_several_shards_are_decoded_in_their_order(tmp_path: Path) -> No
     for i in range(len(index)):
         np.testing.assert_array_equal(store.image(i), pixels(png(i)))
     assert examine(index, jobs=1).problems() == [
-        "single: 1 classes have one image, which has nothing to be matched with: dog; add images or remove the class"]
+        "single: 1 class has one image, which has nothing to be matched with: dog; add images or remove the class"]
     parquet(tmp_path / "bugs" / "train-00001-of-00002.parquet", [2, 2, 3], first=20)
     again = datasets.load(f"parquet:{tmp_path / 'bugs'}", tmp_path)
     store = open_store(again, tmp_path / "cache", jobs=1, progress=False)
@@ -127,7 +127,7 @@ def test_columns_are_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert datasets.load(f"parquet:{file}@label=species", tmp_path).classes == ("x", "y")
     words = ["datasets", "check", f"parquet:{file}", "--work", str(tmp_path / "work"), "--jobs", "1"]
     cli.main([*words, "--columns", "label=species,image=image"])
-    assert "sound; 2 images of 1 classes" in capsys.readouterr().out
+    assert "sound; 2 images of 1 class to" in capsys.readouterr().out
     for columns, why in (("label=other", "has no column 'other'; there are image, label, species"),
                          ("lable=species", "did you mean 'label'")):
         with pytest.raises(UserError, match=why):

@@ -188,7 +188,7 @@ def test_edited_code_is_never_taken_for_the_old(tiny: Workspace, capsys: pytest.
     facts["provenance"]["code"] = "0" * 64
     record.write_text(json.dumps(facts))
     (line,) = [line for line in status.survey(tiny)[1] if "code" in line]
-    assert line.startswith("glyphs-mini, margin: code changed since 1 finished runs were made")
+    assert line.startswith("glyphs-mini, margin: code changed since 1 finished run was made")
     _, text = again("embeddings.abs().mean()", "margin")
     assert line in text
 
@@ -270,7 +270,7 @@ def test_a_finished_rung_goes_over_to_a_new_ladder_that_has_it(tiny: Workspace,
     run(tiny, "frozen", jobs=1, seeds=1, splits="all")
     runs, notes = selection.select(records.collect(tiny.runs))
     assert dict(zip(runs["split"], runs["split_hash"])) == {split.id: split.hash for split in fewer.splits}
-    assert [note[:6] for note in notes] == ["1 runs"], "that of the rung which is gone; the others lie there twice"
+    assert [note[:6] for note in notes] == ["1 run "], "that of the rung which is gone; the others lie there twice"
 
 
 def test_the_default_split_alone_needs_no_ladder(tmp_path: Path) -> None:

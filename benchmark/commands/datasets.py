@@ -10,6 +10,7 @@ import click
 
 from benchmark.commands import columns_option
 from benchmark.utils.terminal import columns
+from benchmark.utils.wording import byte_size, counted
 from benchmark.utils.workspace import Workspace, workspace_options
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def show(workspace: Workspace, name: str, sheet: Path | None, sizes: Path | None
     if dataset.counts is not None:
         click.echo(f"official: {describe(dataset.counts)}")
     if dataset.size is not None:
-        click.echo("official: {:,} images of {:,} classes".format(*dataset.size))
+        click.echo(f"official: {counted(dataset.size[0], 'image')} of {counted(dataset.size[1], 'class')}")
     if dataset.name == name and name.endswith(":"):
         return
     try:
@@ -152,7 +153,8 @@ def _figures(index: DatasetIndex) -> None:
     sizes = np.bincount(index.labels, minlength=len(index.classes))
     click.echo(f"images a class: {sizes.min()} to {sizes.max()}, median {np.median(sizes):g}")
     if index.roles is not None:
-        click.echo(f"roles: {(index.roles == 'query').sum():,} queries, {(index.roles == 'gallery').sum():,} gallery")
+        click.echo(f"roles: {counted(int((index.roles == 'query').sum()), 'query')}, "
+                   f"{(index.roles == 'gallery').sum():,} gallery")
     if index.domains is not None:
         shares = np.bincount(index.domains, minlength=len(index.domain_names))
         click.echo("domains: " + ", ".join(f"{name} {share:,}" for name, share in zip(index.domain_names, shares)))
@@ -200,8 +202,9 @@ def check(workspace: Workspace, name: str, jobs: int | None) -> None:
         report = examine(index, dataset.counts, jobs, bar.update, kept(index, workspace.cache), dataset.size)
     problems = report.problems()
     if silently:
-        problems.append(f"changed: {len(silently):,} files have other bytes than before, though their size and time of "
-                        f"change are the same: {first(silently, 5)}; put them back, or make ladders and runs anew")
+        problems.append(f"changed: {counted(len(silently), 'file has', 'files have')} other bytes than before, though "
+                        f"size and time of change are the same: {first(silently, 5)}; put back what was there, or make "
+                        "ladders and runs anew")
     where = "" if index.root is None else f" in {index.root}"
     for problem in problems:
         click.echo(f"{name}{where}: {problem}")
@@ -241,4 +244,4 @@ def prepare(workspace: Workspace, name: str, jobs: int | None) -> None:
                    "same: all files are read anew", err=True)
     store = open_store(index, workspace.writable().cache, jobs=jobs, progress=True)
     store.verify()
-    click.echo(f"{name}: {len(store):,} images decoded, {store.nbytes / 1e9:.2f} GB in {store.folder}")
+    click.echo(f"{name}: {counted(len(store), 'image')} decoded, {byte_size(store.nbytes)} in {store.folder}")

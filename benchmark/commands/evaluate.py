@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from benchmark.utils.terminal import columns
+from benchmark.utils.wording import counted
 from benchmark.utils.workspace import Workspace, workspace_options
 
 RETRIEVAL = ("recall@1", "recall@2", "recall@4", "recall@8", "map@1000", "map@r", "r-precision")
@@ -56,7 +57,8 @@ def command(workspace: Workspace, dataset: str | None, ladder: str | None, seeds
             click.echo(f"note: {note}")
         for line in summary(results, MEASURES[:1] + RETRIEVAL[4:6]):
             click.echo(line)
-        click.echo(f"{len(results)} records in {workspace.runs / name} (submitted); `oodml submit PACK` packs them")
+        click.echo(f"{counted(len(results), 'record')} in {workspace.runs / name} (submitted); "
+                   "`oodml submit PACK` packs them")
         return
     (result,) = results
     for note in result.notes:
@@ -106,6 +108,6 @@ def _beside(path: Path) -> str:
     if not scores:
         return f"compared with nothing yet: no other method was run on split {own['split']['id']} of {own['dataset']}"
     best = sorted(((sum(values) / len(values), name) for name, values in scores.items()), reverse=True)
-    return (f"compared with {len(best)} methods on split {own['split']['id']} of {own['dataset']}: recall@1 "
+    return (f"compared with {counted(len(best), 'method')} on split {own['split']['id']} of {own['dataset']}: recall@1 "
             + ", ".join(f"{name} {100 * score:.2f}" for score, name in best[:5])
             + (" ..." if best[5:] else "") + "; `oodml report` ranks them")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from benchmark.utils.wording import counted
 from benchmark.utils.workspace import Workspace, workspace_options
 
 
@@ -43,4 +44,4 @@ def command(workspace: Workspace, chosen: str, dataset: str, shots: str, splits:
     written = fewshot.run(workspace.writable(), dataset=dataset, chosen=chosen, shots=tuple(map(int, counts)),
                           splits=splits, adaptation=adaptation, device=device,
                           tell=click.echo)
-    click.echo(f"{len(written)} runs adapted; `oodml report` shows them")
+    click.echo(f"{counted(len(written), 'run')} adapted; `oodml report` shows what came of it")

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchmark.utils.terminal import columns
+from benchmark.utils.terminal import columns, value_text
+from benchmark.utils.wording import counted
 
 if TYPE_CHECKING:
     from methods import Entry
@@ -38,19 +39,21 @@ def _load(plugins: tuple[Path, ...]) -> None:
 
 def _table(tag: str | None) -> None:
     import methods
-    from benchmark.utils.errors import UserError
+    from benchmark.utils.errors import UserError, near
 
     listed = [methods.get(name) for name in methods.names(tag)]
     if not listed:
-        raise UserError(f"no method has the tag '{tag}'; `oodml methods` lists all with their families and papers")
+        raise UserError(f"no method has the tag '{tag}'{near(str(tag), methods.tags())}; `oodml methods` lists all "
+                        "with their families and papers")
     rows = [("name", "family", "papers", "trains", "what it is")]
     rows += [(entry.name, entry.family, " ".join(entry.papers) or "-",
               f"{entry.trains} ({entry.default_base})" if entry.default_base else entry.trains, entry.summary)
              for entry in listed]
     for line in columns(rows):
         click.echo(line)
-    click.echo(f"\n{len(listed)} methods. `oodml methods show NAME` has the formula, the settings with their sources "
-               "and the citation; NAME:BASE puts a method that builds on an objective on another one.")
+    click.echo(f"\n{counted(len(listed), 'method')}. `oodml methods show NAME` has the formula, the "
+               "settings with their sources and the citation; NAME:BASE puts a method that builds on an objective on "
+               "another one.")
 
 
 @command.command()
@@ -120,8 +123,8 @@ def _settings(entry: Entry) -> None:
     for field in fields:
         differing = {**field.metadata.get("per_dataset", {}), **{
             f"protocol {name}": there[field.name] for name, there in changed.items() if field.name in there}}
-        others = ", ".join(f"{name} {value}" for name, value in differing.items())
-        value = f"{getattr(own, field.name)}" + (f" ({others})" if others else "")
+        others = ", ".join(f"{name} {value_text(value)}" for name, value in differing.items())
+        value = value_text(getattr(own, field.name)) + (f" ({others})" if others else "")
         click.echo(f"  {field.name:18} {value:42} {field.metadata.get('source', '')}")
     click.echo()
 
@@ -146,16 +149,16 @@ def _against_protocols(entry: Entry) -> None:
     for name in protocol.names():
         general = protocol.load(name)
         special = protocol.load(name, method=entry.name, tags=entry.kinds)
-        changes = [f"{key} {value} instead of {getattr(general, key)}" for key, value in vars(special).items()
-                   if value != getattr(general, key)]
+        changes = [f"{key} {value_text(value)} instead of {value_text(getattr(general, key))}"
+                   for key, value in vars(special).items() if value != getattr(general, key)]
         objective = entry.objective
         if objective is not None:
             there = vars(objective.settings(**protocol.settings_of(name, objective)))
             own = vars(entry.settings(**protocol.settings_of(name, entry)))
             rates = {key: value for key, value in entry.as_trained({**own, **there}).items()
                      if key.endswith("_rate") and key in there}
-            changes += [f"{key} {value:g} times lr: {value * special.lr:g}" for key, value in rates.items()
-                        if value != 1]
+            changes += [f"{key} {value_text(value)} times lr: {value_text(value * special.lr)}"
+                        for key, value in rates.items() if value != 1]
         if special.batches and special.batches != entry.batches:
             changes.append(f"the protocol's batches {special.batches} replace {entry.batches}")
         lines.append(f"  {name:12} {'; '.join(changes) or 'its defaults'}")

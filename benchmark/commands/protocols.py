@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from benchmark.utils.terminal import columns
+from benchmark.utils.terminal import columns, value_text
 
 
 @click.group(invoke_without_command=True)
@@ -43,8 +43,4 @@ def show(name: str) -> None:
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, (tuple, list)):
-        return ",".join(f"{part:g}" for part in value) or "none"
-    if isinstance(value, bool):
-        return str(value).lower()
-    return "the augmentation's" if value is None else f"{value:g}" if isinstance(value, float) else str(value) or '""'
+    return "the augmentation's" if value is None else value_text(value) or ("none" if value == () else '""')

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from benchmark.utils.wording import byte_size, counted
 from benchmark.utils.workspace import Workspace, workspace_options
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def pack(workspace: Workspace, out: Path, folders: tuple[Path, ...], datasets: s
 
     if galleries:
         files, count = packing.add_galleries(folders or (workspace.runs,), out)
-        click.echo(f"added {count} galleries to {', '.join(str(path) for path in files)}")
+        click.echo(f"added {counted(count, 'gallery')} to {', '.join(str(path) for path in files)}")
         return
     asked = [_asked(name, workspace) for name in studies]  # before anything is written: it needs the datasets
     written, runs = packing.pack(folders or (workspace.runs,), out, datasets.split(",") if datasets else None)
@@ -51,7 +52,7 @@ def pack(workspace: Workspace, out: Path, folders: tuple[Path, ...], datasets: s
     written += [progress.write(out, one) for one in asked]
     written += _searches(workspace, out)
     size = sum(path.stat().st_size for path in written)
-    click.echo(f"packed {runs} runs in {len(written)} files, {size / 1e6:.2f} MB, into {out}")
+    click.echo(f"packed {counted(runs, 'run')} in {counted(len(written), 'file')}, {byte_size(size)}, into {out}")
 
 
 def _ladders(workspace: Workspace, out: Path) -> list[Path]:
@@ -137,7 +138,8 @@ def unpack(workspace: Workspace, folder: Path) -> None:
     from splits import SplitError, manifest
 
     written, there = packing.unpack(folder, workspace.writable().runs)
-    click.echo(f"unpacked {written} runs into {workspace.runs}" + (f", {there} were there already" if there else ""))
+    click.echo(f"unpacked {counted(written, 'run')} into {workspace.runs}" + (
+        f", {counted(there, 'was', 'were')} there already" if there else ""))
     for kind in (progress.FOLDER, tuning.FOLDER):
         for source in _own_files(folder, kind):
             if kind == progress.FOLDER or not (workspace.root / kind / source.name).exists():

@@ -12,6 +12,7 @@ import click
 
 from benchmark.commands import columns_option
 from benchmark.utils.errors import UserError
+from benchmark.utils.wording import counted
 from benchmark.utils.workspace import Workspace, workspace_options
 
 if TYPE_CHECKING:  # they bring torch along, and help must be quick
@@ -196,13 +197,15 @@ def command(workspace: Workspace, dry_run: bool, **arguments: Any) -> None:
 def summarise(study: Study, result: SweepResult, workspace: Workspace) -> None:
     """Print what is left to do and the next command, and leave with the exit code of the sweep."""
     if result.submitted:
-        click.echo(f"{result.submitted} runs are with the cluster now; `oodml status` shows their states"
-                   + ("; when they are done, the same command does the rest of the study" if study.after else ""))
+        click.echo(f"{counted(result.submitted, 'run is', 'runs are')} with the cluster now; `oodml status` "
+                   "shows how far" + ("; when all is done, the same command does the rest of the study"
+                                      if study.after else ""))
     waiting = result.lacking > 0 and not all(part.optional for part in study.parts)
     if result.lacking:
-        click.echo(f"{result.lacking} runs {'wait for the' if waiting else 'were left out:'} weights that are missing")
+        what = ("run waits for the", "runs wait for the") if waiting else ("run was left out:", "runs were left out:")
+        click.echo(f"{counted(result.lacking, *what)} weights that are missing")
     if result.failed:
-        click.echo(f"{len(result.failed)} runs failed; `oodml status` shows why and how to try again")
+        click.echo(f"{counted(len(result.failed), 'run')} failed; `oodml status` shows why and how to try again")
     if result.interrupted:
         click.echo("Stopped. The same command resumes.")
         raise SystemExit(result.interrupted)

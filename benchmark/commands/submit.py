@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from benchmark.utils.wording import byte_size
 from benchmark.utils.workspace import Workspace, workspace_options
 
 
@@ -37,7 +38,7 @@ def command(workspace: Workspace, packs: tuple[Path, ...], checked: bool, ladder
     path = pack.write(packs[0], workspace.runs, name=packs[0].resolve().name, ladder=ladder, card=card,
                       embeddings=embeddings, check=pack_check.problems)
     size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-    click.echo(f"wrote {path} ({size / 1e6:.2f} MB); `oodml submit --check {path}` checks it as the board will")
+    click.echo(f"wrote {path} ({byte_size(size)}); `oodml submit --check {path}` checks it as the board will")
 
 
 def _check(packs: tuple[Path, ...]) -> None:

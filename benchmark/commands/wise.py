@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from benchmark.utils.wording import counted
 from benchmark.utils.workspace import Workspace, workspace_options
 
 
@@ -39,4 +40,4 @@ def command(workspace: Workspace, chosen: str, dataset: str, splits: str, alphas
         raise UserError(f"--alphas {alphas}: write numbers from 0 to 1, such as 0,0.5,1") from None
     written = interpolate.run(workspace.writable(), dataset=dataset, chosen=chosen, splits=splits, alphas=values,
                               device=device, tell=click.echo)
-    click.echo(f"{len(written)} runs interpolated; `oodml report` shows them")
+    click.echo(f"{counted(len(written), 'run')} interpolated; `oodml report` shows what came of it")

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmark.utils.errors import UserError
+from benchmark.utils.terminal import value_text
 from methods import Entry
 
 LR_FACTOR = 10.0
@@ -104,7 +105,7 @@ def described(values: Any) -> str:
     """
     if key_is_range(values):
         return f"{values[0]:g} to {values[1]:g}, log-uniform"
-    return f"one of {', '.join(map(str, values))}"
+    return f"one of {', '.join(map(value_text, values))}"
 
 
 def _at(values: Any, share: float) -> Any:

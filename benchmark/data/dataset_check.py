@@ -24,12 +24,13 @@ from benchmark.datasets.reading import images_under
 from benchmark.datasets.union import Members
 from benchmark.utils.processors import cores
 from benchmark.utils.signals import block_signals
+from benchmark.utils.wording import counted
 from reports.storage.processes import end_with_parent
 
 CHUNK = 64
-PUT_BACK = {"": "unpack the archive again", "csv": "put them back or take their lines out of the list",
-            "folder": "put them back", "parquet": "fetch the shard again", "wds": "fetch the shard again",
-            "union": "put them back, or unpack the archive they come from again"}
+PUT_BACK = {"": "unpack the archive again", "csv": "put back what is missing or take its lines out of the list",
+            "folder": "put back what is missing", "parquet": "fetch the shard again", "wds": "fetch the shard again",
+            "union": "put back what is missing, or unpack the archive it comes from again"}
 """What mends a missing image, by the family of the dataset."""
 
 
@@ -76,39 +77,48 @@ class Report:
             problems.append(f"counts: {self.counts}; unpack the archive again")
         if self.missing:
             missing = [f"{path} (line {self.lines[path]})" if path in self.lines else path for path in self.missing]
-            problems.append(f"missing: {len(missing):,} listed images are not there: {first(missing, most)}; "
-                         f"{PUT_BACK[self.family]}")
+            listed = counted(len(missing), "listed image is", "listed images are")
+            problems.append(f"missing: {listed} not there: {first(missing, most)}; {PUT_BACK[self.family]}")
         if self.unreadable:
             causes = [f"{path} ({cause})" for path, cause in sorted(self.unreadable.items())]
-            problems.append(f"unreadable: {len(causes):,} images cannot be decoded: {first(causes, most)}; "
-                            "replace them")
+            problems.append(f"unreadable: {counted(len(causes), 'image')} cannot be decoded: {first(causes, most)}; "
+                            f"replace {_them(causes)}")
         if self.extra:
-            problems.append(f"extra: {len(self.extra):,} images are on no list: {first(self.extra, most)}; remove them")
+            problems.append(f"extra: {counted(len(self.extra), 'image is', 'images are')} on no list: "
+                            f"{first(self.extra, most)}; remove {_them(self.extra)}")
         if self.empty:
-            problems.append(f"empty: {len(self.empty):,} class folders have no image and are no classes: "
-                         f"{first(self.empty, most)}; put images there (JPEG, PNG, ...) or take the folder away")
+            folders = counted(len(self.empty), "class folder has no image and is no class",
+                              "class folders have no image and are no classes")
+            problems.append(f"empty: {folders}: {first(self.empty, most)}; put images there (JPEG, PNG, ...) or take "
+                            "the folder away")
         if self.duplicates:
             pairs = [f"{one} = {other}" for one, other in self.duplicates]
-            problems.append(f"duplicates: {len(pairs):,} test images are training images too: {first(pairs, most)}; "
-                         "scores on them measure memory")
+            twice = counted(len(pairs), "test image is a training image", "test images are training images")
+            problems.append(f"duplicates: {twice} too: {first(pairs, most)}; scores on {_them(pairs)} measure memory")
         if self.changed:
-            problems.append(f"changed: {len(self.changed):,} images are not those that were decoded for training: "
-                         f"{first(self.changed, most)}; put them back, or decode them anew (`oodml datasets "
-                         "prepare`) and make ladders and runs of them")
+            other = counted(len(self.changed), "image is not that which was", "images are not those that were")
+            problems.append(f"changed: {other} decoded for training: {first(self.changed, most)}; put "
+                            f"{_them(self.changed)} back, or decode anew (`oodml datasets prepare`) and make ladders "
+                            "and runs of that")
         if self.single:
-            problems.append(f"single: {len(self.single):,} classes have one image, which has nothing to be matched "
-                         f"with: {first(self.single, most)}; add images or remove the class")
+            problems.append(f"single: {counted(len(self.single), 'class has', 'classes have')} one image, which has "
+                            f"nothing to be matched with: {first(self.single, most)}; add images or remove the class")
         return problems
 
     def notes(self, most: int = 5) -> list[str]:
         """What is no fault, but should be known: files that play no part."""
         notes = [f"these are the numbers of images of {self.split}"] if self.split else []
         if self.loose:
-            notes.append(f"{len(self.loose):,} images lie in no class folder and play no part: "
-                         f"{first(self.loose, most)}")
+            loose = counted(len(self.loose), "image lies in no class folder and plays",
+                            "images lie in no class folder and play")
+            notes.append(f"{loose} no part: {first(self.loose, most)}")
         if self.unread:
             notes.append(f"files with these endings are not read as images: {first(self.unread, most)}")
         return notes
+
+
+def _them(items: list[str]) -> str:
+    return "it" if len(items) == 1 else "them"
 
 
 def first(items: list[str], most: int) -> str:
@@ -141,8 +151,8 @@ def examine(index: DatasetIndex, official: Counts | None = None, jobs: int | Non
     if official is not None and counts != official:
         report.counts = f"{describe(counts)}{_part_of(index, official)}; official are {describe(official)}"
     if size is not None and (len(index), len(index.classes)) != size:
-        report.counts = (f"{len(index):,} images of {len(index.classes):,} classes; official are {size[0]:,} of "
-                         f"{size[1]:,}")
+        report.counts = (f"{counted(len(index), 'image')} of {counted(len(index.classes), 'class')}; official are "
+                         f"{size[0]:,} of {size[1]:,}")
     if report.counts or (official is None and size is None):
         report.single = single_classes(index)
     report.split = known_split(counts.train_images, counts.test_images)
@@ -176,7 +186,7 @@ def _part_of(index: DatasetIndex, official: Counts) -> str:
 
 
 def describe(counts: Counts) -> str:
-    return (f"{counts.train_images:,} images of {counts.train_classes:,} classes to train on, "
+    return (f"{counted(counts.train_images, 'image')} of {counted(counts.train_classes, 'class')} to train on, "
             f"{counts.test_images:,} of {counts.test_classes:,} to test on")
 
 

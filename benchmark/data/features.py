@@ -28,6 +28,7 @@ from benchmark.datasets.union import Members
 from benchmark.utils import provenance
 from benchmark.utils.errors import UserError
 from benchmark.utils.files import GrowingFile, alone, disk_errors, write_json
+from benchmark.utils.wording import byte_size
 
 PIECE = 1024
 """Images between two marks on disk: what is lost at most when extraction is killed, and what is still to be written
@@ -161,8 +162,8 @@ def _append(growing: GrowingFile, piece: Tensor, index: DatasetIndex, precision:
     if not growing.pieces:
         needed, free = len(index) * rows.shape[1] * 4, shutil.disk_usage(growing.path.parent).free
         if needed > free:
-            raise UserError(f"the features of '{index.name}' need {needed / 1e9:.2f} GB in {growing.path.parent}, "
-                            f"where {free / 1e9:.2f} GB are free: make room or give another folder with --work DIR")
+            raise UserError(f"the features of '{index.name}' need {byte_size(needed)} in {growing.path.parent}, "
+                            f"where {byte_size(free)} are free: make room or give another folder with --work DIR")
         growing.append(_npy_header(len(index), rows.shape[1]), rows=0, precision=precision)
     # a float64 sum of float32 numbers is finite where all of them are, and nowhere else
     bad = np.flatnonzero(~np.isfinite(rows.sum(1, dtype=np.float64)))

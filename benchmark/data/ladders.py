@@ -17,6 +17,7 @@ from benchmark.utils import provenance
 from benchmark.utils.errors import UserError
 from benchmark.utils.phases import timed
 from benchmark.utils.terminal import columns
+from benchmark.utils.wording import counted
 from benchmark.utils.workspace import Workspace
 from reports.records import RECORD
 from reports.storage import paths
@@ -146,8 +147,9 @@ def refuse_to_replace(dataset: str, ladder: Ladder | None, workspace: Workspace)
                         "both with `oodml report --records`")
     count = 0 if before is None else runs_left_behind(before, ladder, workspace)
     if count:
-        raise UserError(f"{path} is left as it is: {count} runs in {workspace.runs / dataset} stand on splits that the "
-                        "new ladder does not have, and would no longer count; --replace writes it all the same and "
+        raise UserError(f"{path} is left as it is: {counted(count, 'run stands', 'runs stand')} in "
+                        f"{workspace.runs / dataset} on splits that the new ladder does not have, and would no longer "
+                        "count; --replace writes it all the same and "
                         f"keeps the old one in {path.parent / 'replaced'}, --work DIR builds it elsewhere")
 
 

@@ -20,6 +20,7 @@ from benchmark.data.color import colour, normalise
 from benchmark.data.resample import by_matrix, one_by_one, slack
 from benchmark.data.store import ImageStore
 from benchmark.utils.errors import UserError
+from benchmark.utils.wording import byte_size, counted
 
 log = logging.getLogger(__name__)
 
@@ -60,9 +61,9 @@ class Loader:
 
     def describe(self) -> str:
         """Where the images lie and why, in one line of numbers."""
-        gpu = f"{self.free_device / 1e9:.1f} GB free on {self.device}, " if self.device.type == "cuda" else ""
-        return (f"{len(self.store):,} images, {self.store.nbytes / 1e9:.2f} GB: kept on {self.placement} ({gpu}"
-                f"{self.free_host / 1e9:.1f} GB free in main memory, share {self.memory_share:g})")
+        gpu = f"{byte_size(self.free_device)} free on {self.device}, " if self.device.type == "cuda" else ""
+        return (f"{counted(len(self.store), 'image')}, {byte_size(self.store.nbytes)}: kept on {self.placement} ({gpu}"
+                f"{byte_size(self.free_host)} free in main memory, share {self.memory_share:g})")
 
     def train(self, ids: Tensor, generator: torch.Generator, share: slice = WHOLE) -> Tensor:
         """Augmented images, float32 (b, 3, size, size), random only through the CPU generator given.

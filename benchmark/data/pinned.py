@@ -16,7 +16,7 @@ from benchmark.data import ladders
 from benchmark.data.task import Side
 from benchmark.datasets import DatasetIndex
 from benchmark.utils import provenance
-from benchmark.utils.errors import UserError
+from benchmark.utils.errors import UserError, near
 from benchmark.utils.workspace import Workspace
 from splits import croissant, pinning
 from splits.manifest import Ladder, Split
@@ -111,12 +111,21 @@ def differences(pinned: Pinned, index: DatasetIndex) -> list[str]:
     return lines
 
 
+def get(name: str) -> Pinned:
+    """The pinned ladder of this name, or that in a file of one's own; a mistyped one is told with those there are."""
+    known = pinning.names()
+    if not name.endswith(".json") and name not in known:
+        raise UserError(f"there is no pinned ladder '{name[:100]}'{near(name[:100], known)}; there are: "
+                        f"{', '.join(known) or 'none'}")
+    return pinning.get(name)
+
+
 def use(name: str, workspace: Workspace, replace_other: bool = False) -> tuple[DatasetIndex, Ladder]:
     """The pinned ladder as that of the local dataset, checked image by image and saved as WORK/splits/DATASET.json.
 
     A `UserError` tells what differs. Another ladder that is there already stays unless `replace_other`.
     """
-    pinned = pinning.get(name)
+    pinned = get(name)
     index = datasets.load(pinned.dataset, workspace.data)
     found = differences(pinned, index)
     if found:

@@ -28,6 +28,7 @@ from benchmark.utils.errors import UserError
 from benchmark.utils.files import GrowingFile, alone, disk_errors, write_json
 from benchmark.utils.phases import timed
 from benchmark.utils.processors import cores
+from benchmark.utils.wording import byte_size
 
 VERSION = 1
 
@@ -215,11 +216,11 @@ def _check_disk(index: DatasetIndex, home: Path, present: int, progress: bool) -
     needed = int(mean * len(index) * 1.05) - present
     free = shutil.disk_usage(home).free
     if needed > free:
-        raise UserError(f"decoding '{index.name}' needs about {needed / 1e9:.3g} GB in {home}, where "
-                        f"{free / 1e9:.3g} GB are free: free some space or give another folder with --work DIR")
+        raise UserError(f"decoding '{index.name}' needs about {byte_size(needed)} in {home}, where "
+                        f"{byte_size(free)} are free: free some space or give another folder with --work DIR")
     if progress and needed > 1e9:
-        print(f"decoding {len(index):,} images of '{index.name}': about {needed / 1e9:.1f} GB in {home} "
-              f"({free / 1e9:.1f} GB free)", file=sys.stderr)
+        print(f"decoding {len(index):,} images of '{index.name}': about {byte_size(needed)} in {home} "
+              f"({byte_size(free)} free)", file=sys.stderr)
 
 
 def _header(index: DatasetIndex, i: int) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from benchmark.datasets import Dataset, DatasetIndex, known_split
 from benchmark.datasets.folder import own_name
 from benchmark.datasets.reading import NotThere, first_half, make_index, safe, text
 from benchmark.utils.errors import UserError, near
+from benchmark.utils.wording import counted
 
 COLUMNS = {"path": None, "label": None, "split": ("train", "test"), "domain": None, "role": ("", "query", "gallery")}
 
@@ -38,7 +39,7 @@ def read(data: Path, rest: str) -> DatasetIndex:
         if both:
             marks = [line["split"] for line in lines]
             known = known_split(marks.count("train"), marks.count("test"))
-            raise UserError(f"{path}: class '{both[0]}' is on both sides ({len(both)} such classes)"
+            raise UserError(f"{path}: class '{both[0]}' is on both sides ({counted(len(both), 'such class')})"
                             f"{known and f', as in {known}'}; the split is one of classes: give all images of a class "
                             "the same side")
         if not train or len(train) == len(set(keys)):

@@ -12,6 +12,7 @@ from pathlib import Path
 from benchmark.datasets import Dataset, DatasetIndex, known_split, names
 from benchmark.datasets.reading import SUFFIXES, NotThere, class_folders, images_under, make_index, subfolders
 from benchmark.utils.errors import UserError
+from benchmark.utils.wording import counted
 
 TRAIN, HELD_OUT = ("train", "training"), ("test", "testing", "val", "valid", "validation")
 COMMON = frozenset({"all", "annotations", "data", "dataset", "files", "images", "image", "img", "imgs", "index", "jpg",
@@ -64,14 +65,14 @@ def read(data: Path, rest: str) -> DatasetIndex:
                 note = f"{' and '.join(sides)} are {split}: all are put together, and the classes halved by name"
         else:
             both = sorted(first & second)
-            raise UserError(f"class '{both[0]}' lies in both {root / sides[0]} and {root / sides[1]} ({len(both)} such "
-                            "classes); the two sides need different classes: put all class folders in "
-                            f"{root} itself and they are halved by name")
+            raise UserError(f"class '{both[0]}' lies in both {root / sides[0]} and {root / sides[1]} "
+                            f"({counted(len(both), 'such class')}); the two sides need different classes: put all "
+                            f"class folders in {root} itself and they are halved by name")
     else:
         classes, note = _classes(root)
     if not classes and (loose := images_under(root)):
-        raise UserError(f"{root}: {len(loose):,} images, such as {loose[0]}, but no folder for each class; put the "
-                        "images of a class into a folder of its own, or list them in a file (csv:PATH)")
+        raise UserError(f"{root}: {counted(len(loose), 'image')}, such as {loose[0]}, but no folder for each class; "
+                        "put the images of a class into a folder of its own, or list them in a file (csv:PATH)")
     index = make_index(own_name(root.resolve()), root, [path for paths in classes.values() for path in paths],
                        [name for name, paths in classes.items() for _ in paths], where=root, train=train)
     return replace(index, note=note)

@@ -18,6 +18,7 @@ from PIL import Image
 from benchmark.datasets import Dataset, DatasetIndex, shards
 from benchmark.datasets.parquet_pages import LARGEST, pages
 from benchmark.utils.errors import UserError
+from benchmark.utils.wording import byte_size
 
 LABELS = ("label", "labels", "class", "fine_label", "category", "target")
 
@@ -100,7 +101,7 @@ def _check_pages(file: str, column: str, *groups: int) -> None:
                     what = "dictionary" if page.dictionary else "page"
                     raise UserError(
                         f"{file}, row {row}: the {what} of '{part.path_in_schema}' "
-                        f"that begins there has {page.size / 1e6:,.0f} MB, more than the {LARGEST / 1e6:,.0f} MB that "
+                        f"that begins there has {byte_size(page.size)}, more than the {byte_size(LARGEST)} that "
                         "are read at once; write the shard again with smaller pages (pyarrow: write_batch_size=16, "
                         "use_dictionary=False)")
                 row += page.rows

@@ -36,6 +36,7 @@ from benchmark.runs.scoring import score
 from benchmark.training import precision
 from benchmark.utils.errors import UserError
 from benchmark.utils.files import write_json
+from benchmark.utils.wording import decimal
 from benchmark.utils.workspace import Workspace
 from methods import Method, MethodError
 from methods.margin import Margin
@@ -121,7 +122,7 @@ def run(workspace: Workspace, *, dataset: str, shots: tuple[int, ...], chosen: s
                 _merge(one, k, adapted, adaptation)
                 zero, few = (adapted[side]["recall@1"]["mean"] for side in ("zero", "few"))
                 tell(f"{one.spec.label()}, {k} shots: recall@1 {100 * zero:.2f} -> {100 * few:.2f} % "
-                     f"({few - zero:+.4f}, {time.perf_counter() - began:.0f} s)")
+                     f"({decimal(100 * (few - zero), 2, signed=True)}, {time.perf_counter() - began:.0f} s)")
         written.append(one.folder / NAME)
     return written
 

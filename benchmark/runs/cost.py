@@ -18,7 +18,7 @@ from benchmark.config.spec import RunSpec
 from benchmark.data import weights
 from benchmark.training import compile_when
 from reports import records
-from reports.storage.text import duration
+from reports.storage.text import byte_size, counted, duration
 from splits.manifest import HELD_OUT
 
 CALIBRATION = "calibration"
@@ -222,20 +222,22 @@ def summary(estimates: list[Estimate], rates: Rates, devices: int, per_gpu: int 
     gpu = is_gpu(rates.device)
     total, devices = sum(known), max(1, devices)
     lines = [f"time: {total / 3600:.3g} {'GPU' if gpu else 'CPU'}-hours on {rates.device}, {duration(total / devices)} "
-             f"with {devices} {'GPU' if gpu else 'process'}{'' if devices == 1 else 's' if gpu else 'es'}"]
+             f"with {counted(devices, 'GPU' if gpu else 'process')}"]
     if len(known) < len(estimates):
-        lines[0] += f"; {len(estimates) - len(known)} runs are not in it, nothing like them was measured (--calibrate)"
+        lines[0] += (f"; {counted(len(estimates) - len(known), 'run is', 'runs are')} not in it, nothing alike was "
+                     "measured (--calibrate)")
     borrowed = sum(e.borrowed for e in estimates)
     if borrowed:
-        lines[0] += f"; {borrowed} runs go by the speed of other methods (--calibrate measures their own)"
+        lines[0] += (f"; {counted(borrowed, 'run goes', 'runs go')} by the speed of other methods (--calibrate "
+                     "measures their own)")
     disks = [e.disk for e in estimates if e.disk is not None]
-    disk = [f"{sum(disks) / 1e9:.3g} GB for what finished runs keep"] if disks else []
+    disk = [f"{byte_size(sum(disks))} for what finished runs keep"] if disks else []
     if len(disks) < len(known):
-        disk.append(f"unknown for {len(known) - len(disks)} runs, only records are left of runs like them")
+        disk.append(f"unknown for {counted(len(known) - len(disks), 'run')}, only records are left of runs alike")
     memory = max(e.memory for e in estimates if e.memory is not None)
     return [*lines, f"disk: {'; '.join(disk)}",
-            f"memory: {memory / 1e9:.3g} GB at most in one run" + (
-                f", {per_gpu * memory / 1e9:.3g} GB in {per_gpu} on a GPU" if gpu and per_gpu > 1 else "")]
+            f"memory: {byte_size(memory)} at most in one run" + (
+                f", {byte_size(per_gpu * memory)} in {per_gpu} on a GPU" if gpu and per_gpu > 1 else "")]
 
 
 def is_gpu(device: str) -> bool:

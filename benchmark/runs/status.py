@@ -24,7 +24,7 @@ from benchmark.utils.workspace import Workspace
 from methods.registry import code as source_code
 from reports import ReportError, records
 from reports.storage.migration import IncompatibleRecord
-from reports.storage.text import duration, one_line
+from reports.storage.text import counted, duration, one_line
 
 SCHEMA = 1
 KINDS = ("done", "running", "failed", "missing")
@@ -221,7 +221,8 @@ def survey(workspace: Workspace) -> tuple[list[PlannedRun], list[str]]:
         for before in earlier(run.spec, run.folder, set(runs)):
             changes[f"{run.spec.dataset}, {run.spec.method}: {'; '.join(differences(before, run.spec))}"] += 1
     return list(runs.values()), [*damaged, *code_changes(runs.values()), *(
-        f"changed {text} ({count} earlier runs are kept)" for text, count in sorted(changes.items()))]
+        f"changed {text} ({counted(count, 'earlier run is', 'earlier runs are')} kept)"
+        for text, count in sorted(changes.items()))]
 
 
 def code_changes(runs: Iterable[PlannedRun]) -> list[str]:
@@ -239,8 +240,8 @@ def code_changes(runs: Iterable[PlannedRun]) -> list[str]:
             changed = ", ".join(sorted(own(spec.method) & provenance.changed_since(state.commit)))
             if state.code != code(spec.method) if state.code else changed:
                 counts[spec.dataset, spec.method, changed] += 1
-    return [f"{dataset}, {method}: code changed since {count} finished runs were made"
-            f"{f' ({changed})' if changed else ''}; --redo runs them anew"
+    return [f"{dataset}, {method}: code changed since {counted(count, 'finished run was', 'finished runs were')} made"
+            f"{f' ({changed})' if changed else ''}; --redo runs anew"
             for (dataset, method, changed), count in sorted(counts.items())]
 
 

@@ -20,6 +20,7 @@ from benchmark.runs.matrix import Matrix, gather
 from benchmark.runs.progress import Progress
 from benchmark.utils import provenance
 from benchmark.utils.errors import UserError
+from benchmark.utils.wording import counted
 from benchmark.utils.workspace import Workspace
 
 Echo = Callable[[str], None]
@@ -64,7 +65,7 @@ def show(study: Study, options: SweepOptions, echo: Echo = click.echo) -> None:
         for estimate in estimates:
             room -= estimate.seconds or 0.0
             affordable += room >= 0
-        echo(f"budget: about the first {affordable} of {len(todo)} runs fit")
+        echo(f"budget: enough for about the first {affordable} of {counted(len(todo), 'run')}")
 
 
 def _described(todo: list[Job], matrix: Matrix, weights_file: str | None) -> list[str]:
@@ -78,7 +79,7 @@ def _described(todo: list[Job], matrix: Matrix, weights_file: str | None) -> lis
     for (name, backbone, identity), steps in sorted(kinds.items()):
         length = f"{min(steps):,}" if min(steps) == max(steps) else f"{min(steps):,} to {max(steps):,}"
         lines.append(f"protocol {name}, backbone {backbone} ({weights.described(backbone, identity, weights_file)}): "
-                     f"{len(steps)} runs of {length} steps")
+                     f"{counted(len(steps), 'run')} of {length} step{'' if max(steps) == 1 else 's'}")
     return lines
 
 
@@ -125,7 +126,7 @@ def _calibrate(todo: list[Job], matrix: Matrix, options: SweepOptions, echo: Ech
     jobs, _ = _with_weights([job for job in kinds.values() if not job.done], options.weights_file, echo)
     if not jobs:
         return
-    echo(f"measuring a few steps in {len(jobs)} short runs")
+    echo(f"measuring a few steps in {counted(len(jobs), 'short run')}")
     _prepare(jobs, matrix, workspace)
     progress = Progress(len(jobs), sum(cost.epochs(job.spec) for job in jobs))
     try:
@@ -154,7 +155,7 @@ def run(study: Study, options: SweepOptions, echo: Echo = click.echo) -> SweepRe
             matrix.states[job.spec.identity] = status.look(job.folder)
     counts = Counter(matrix.states[job.spec.identity].kind for job in matrix.jobs)
     kinds = [*status.KINDS, *(["damaged"] if counts["damaged"] else [])]
-    echo(f"{study.name}: {len(matrix.jobs)} runs, " + ", ".join(f"{counts[kind]} {kind}" for kind in kinds))
+    echo(f"{study.name}: {counted(len(matrix.jobs), 'run')}, " + ", ".join(f"{counts[kind]} {kind}" for kind in kinds))
     runs = [status.PlannedRun(job.spec, job.folder, matrix.states[job.spec.identity], "") for job in matrix.jobs]
     for line in (*matrix.skipped, *(() if options.redo else status.code_changes(runs))):
         echo(line)
@@ -170,8 +171,8 @@ def run(study: Study, options: SweepOptions, echo: Echo = click.echo) -> SweepRe
     status.save_plan(workspace, matrix.jobs, options.command)
     todo = matrix.of("missing", "damaged", "running", *(["failed"] if options.retry_failed else []))
     if counts["failed"] and not options.retry_failed:
-        echo(f"{counts['failed']} runs failed earlier and are left as they are; --retry-failed tries them again, "
-             "`oodml status` shows why they failed")
+        echo(f"{counted(counts['failed'], 'run that failed earlier is', 'runs that failed earlier are')} left alone; "
+             "--retry-failed tries again, `oodml status` shows why")
     todo, lacking = _with_weights(todo, options.weights_file, echo)
     result = SweepResult()
     if todo:

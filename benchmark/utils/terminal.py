@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, TextIO, cast
 
-from reports.storage.text import aligned, fitted, printable
+from reports.storage.text import aligned, fitted, number, printable
 
 _PARTS = re.compile(r"((?:\x1b\[A)*[\r\n]*)(.*?)([\r\n]*(?:\x1b\[A)*)", re.DOTALL)
 """Around a text stands what a progress bar writes by itself: line ends and steps to the line above."""
@@ -48,6 +48,19 @@ def columns(rows: Sequence[Sequence[str]], left: int | None = None) -> Iterator[
     room = shutil.get_terminal_size().columns if left is None and sys.stdout.isatty() else sys.maxsize
     for cells in aligned(rows, [left is None or i < left for i in range(max(map(len, rows), default=0))]):
         yield fitted("  ".join(cells).rstrip(), room)
+
+
+def value_text(value: Any) -> str:
+    """A key of a protocol or a setting of a method as it may be written after --set KEY=.
+
+    >>> value_text(1 / 6), value_text(1e-5), value_text(True), value_text((0.5, 1)), value_text("adam"), value_text(())
+    ('0.1667', '1e-05', 'true', '0.5,1', 'adam', '')
+    """
+    if isinstance(value, (tuple, list)):
+        return ",".join(map(value_text, value))
+    if isinstance(value, bool):
+        return str(value).lower()
+    return number(value) if isinstance(value, float) else str(value)
 
 
 def end_bars() -> None:

@@ -142,6 +142,12 @@ def names(tag: str | None = None) -> list[str]:
     return sorted(n for n, e in _ENTRIES.items() if tag is None or tag in (*e.tags, e.family, *e.papers))
 
 
+def tags() -> list[str]:
+    """All that `names` can be asked for: tags, families and papers of methods."""
+    discover()
+    return sorted({tag for entry in _ENTRIES.values() for tag in (*entry.tags, entry.family, *entry.papers)})
+
+
 def get(name: str) -> Entry:
     """The method of this name; `a:b` is the network method a on the objective b."""
     discover()
@@ -192,17 +198,18 @@ def select(text: str) -> list[str]:
     """
     chosen: list[str] = []
     for part in filter(None, (p.strip() for p in text.split(","))):
-        exclude, part = part.startswith("-"), part.lstrip("-")
+        exclude, part, hint = part.startswith("-"), part.lstrip("-"), ""
         if part == "all":
             matches = names()
         elif part.startswith("tag:"):
             matches = names(part[4:])
+            hint = near(part[4:], tags())
         elif any(c in part for c in "*?["):
             matches = fnmatch.filter(names(), part)
         else:
             matches = [get(part).name]
         if not matches:
-            raise MethodError(f"'{part}' matches no method; `oodml methods` lists all")
+            raise MethodError(f"'{part}' matches no method{hint}; `oodml methods` lists all")
         chosen = ([n for n in chosen if n not in matches] if exclude else
                   chosen + [n for n in matches if n not in chosen])
     if not chosen:

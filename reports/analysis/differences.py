@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from reports import ReportError, aggregate
+from reports import aggregate
 from reports.selection import NAMED, ROW, select
 from reports.tables.boards import Column, Table
 
@@ -23,8 +23,7 @@ def cells(a: pd.DataFrame, b: pd.DataFrame, metric: str = "recall@1", tolerance:
     split, settings, code and device that differ between the two runs.
     """
     for frame in (a, b):
-        if metric not in frame:
-            raise ReportError(f"no run has the metric '{metric}'")
+        aggregate.having(frame, metric)
     sides = [side.set_index(CELL) for side in _sides(a, b)]
     both = sides[0].join(sides[1], how="outer", lsuffix=":a", rsuffix=":b", sort=True)
     known = [set(side.index) for side in sides]

@@ -16,6 +16,7 @@ from reports.board import Board
 from reports.overrides import Overrides, overrides_text, with_overrides
 from reports.records import HOW, metrics
 from reports.selection import ROW
+from reports.storage.text import near
 
 METRICS = ("recall@1", "map@1000", "map@r")
 
@@ -36,8 +37,9 @@ class Results:
         frame = selection.with_ladders(with_overrides(frame, derive), pinned)
         unknown = sorted(set(ladders) - set(frame["ladder_name"].dropna()))
         if unknown:
-            known = ", ".join(sorted(set(frame["ladder_name"].dropna()))) or "none is pinned"
-            raise ReportError(f"no run is on the ladder '{unknown[0]}'; there are: {known}")
+            known = sorted(set(frame["ladder_name"].dropna()))
+            raise ReportError(f"no run is on the ladder '{unknown[0]}'{near(unknown[0], known)}; there are: "
+                              f"{', '.join(known) or 'none is pinned'}")
         apart = selection.controls(frame)
         self.runs, self.notes = selection.select(frame[~apart], ladders)
         self.fixed_test, aside = selection.select(frame[apart])

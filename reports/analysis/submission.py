@@ -9,6 +9,7 @@ from reports.analysis import significance
 from reports.analysis.results import Results
 from reports.analysis.statistics import ALPHA
 from reports.board import Board
+from reports.storage.text import decimal
 from reports.tables import formats
 from reports.tables.boards import level_of, rank_text
 
@@ -56,7 +57,7 @@ def _about(results: Results, board: Board, i: int, by: tuple[str, str], title: s
     for j in np.flatnonzero(network & board.rows["rank"].notna() & (np.arange(len(board)) != i)):
         sure = p[i, j] < ALPHA
         key = "does not differ from" if not sure else "beats" if values[i] > values[j] else "is beaten by"
-        groups[key].append(f"{_text(labels[j])} ({100 * (values[i] - values[j]):+.2f})")
+        groups[key].append(f"{_text(labels[j])} ({decimal(100 * (values[i] - values[j]), 2, signed=True)})")
     said = [f"- {key}: {', '.join(names) if names else 'none'}" for key, names in groups.items()]
     return "\n".join([*lines, "", "Differences in points, paired tests, Holm, 5 %:", *said])
 

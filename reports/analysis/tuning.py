@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 from reports import ReportError
 from reports.aggregate import spread
 from reports.storage import paths
-from reports.storage.text import from_json, one_line
+from reports.storage.text import decimal, from_json, one_line
 from reports.tables.boards import Column, Table
 
 FOLDER = "tune"
@@ -141,7 +141,8 @@ def lines(searches: Iterable[Search]) -> list[str]:
         if search["choice"] is None:
             said.append(f"{where}: no choice yet")
             continue
-        gain = "" if search["test_gain"] is None else f"; test {100 * search['test_gain']:+.1f} against the default"
+        gain = "" if search["test_gain"] is None else (
+            f"; test {decimal(100 * search['test_gain'], 1, signed=True)} against the default")
         before = "diverged" if search["default_score"] is None else f"{100 * search['default_score']:.1f}"
         said.append(f"{where}: {settings_text(search['chosen'])} (trial {search['choice']} of {search['budget']}), "
                     f"validation {100 * search['score']:.1f} (default {before}){gain}")

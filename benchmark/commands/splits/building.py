@@ -12,6 +12,7 @@ from benchmark.commands import columns_option
 from benchmark.commands.splits.options import feature_options, ladder_options, replace_option
 from benchmark.utils.errors import UserError, is_user_error
 from benchmark.utils.phases import timed
+from benchmark.utils.wording import counted
 from benchmark.utils.workspace import Workspace, workspace_options
 
 
@@ -101,9 +102,11 @@ def import_(workspace: Workspace, file: Path, dataset: str, replace: bool) -> No
     from benchmark.data import ladders
 
     imported = ladders.import_released(file, dataset, workspace.writable())
-    for what, names in (("classes", imported.missing_classes), ("files of few-shot episodes", imported.missing_files)):
+    for one, several, names in (("class is", "classes are", imported.missing_classes),
+                                ("file of few-shot episodes is", "files of few-shot episodes are",
+                                 imported.missing_files)):
         if names:
-            click.echo(f"{len(names)} {what} are not in the local copy of {dataset}: {', '.join(names[:5])}"
+            click.echo(f"{counted(len(names), one, several)} not in the local copy of {dataset}: {', '.join(names[:5])}"
                        f"{' ...' if names[5:] else ''}")
     click.echo(ladders.table(imported.ladder))
     if imported.missing_classes:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from benchmark.utils.terminal import columns
+from benchmark.utils.wording import byte_size, counted
 from benchmark.utils.workspace import Workspace, workspace_options
 
 
@@ -30,7 +31,7 @@ def use(workspace: Workspace, name: str | None, replace_other: bool) -> None:
         return
     index, ladder = pinned.use(name, workspace.writable(), replace_other)
     click.echo(ladders.table(ladder))
-    click.echo(f"all {len(index):,} images of {index.name} are those of {ladder.made['pinned']['name']} "
+    click.echo(f"all {counted(len(index), 'image')} of {index.name} are those of {ladder.made['pinned']['name']} "
                f"({ladder.made['pinned']['hash'][:12]}); wrote {ladders.path_of(workspace, index.name)}")
 
 
@@ -54,4 +55,4 @@ def pin(workspace: Workspace, name: str, out: Path | None, **options: Any) -> No
     made, written = pinned.pin(name, workspace, out or pinning.FOLDER, **options)
     click.echo(f"pinned {made.name}, hash {made.hash}")
     for path in written:
-        click.echo(f"wrote {path} ({path.stat().st_size:,} bytes)")
+        click.echo(f"wrote {path} ({byte_size(path.stat().st_size)})")

@@ -21,14 +21,14 @@ from benchmark.utils.workspace import Workspace, workspace_options
 @columns_option
 def show(workspace: Workspace, dataset: str | None, pinned_name: str | None) -> None:
     """The rungs (splits) of a ladder: classes, images, distances, the i.i.d. baseline, and how it was made."""
-    from benchmark.data import ladders
-    from splits import pinning
+    from benchmark.data import ladders, pinned
     from splits.ladder import against_rule
 
     if (dataset is None) == (pinned_name is None):
         raise UserError("name a dataset or a pinned ladder (NAME@VERSION)")
-    pinned_name = dataset if dataset in pinning.names() else pinned_name
-    ladder = pinning.get(pinned_name).ladder if pinned_name else ladders.load(workspace, str(dataset))
+    if dataset and "@" in dataset and ":" not in dataset:
+        pinned_name = dataset
+    ladder = pinned.get(pinned_name).ladder if pinned_name else ladders.load(workspace, str(dataset))
     dataset = ladder.dataset
     click.echo(ladders.table(ladder))
     made = ", ".join(f"{key} {value}" for key, value in ladder.features.items() if key not in ("images", "contents"))

@@ -25,6 +25,7 @@ from benchmark.runs.progress import Progress
 from benchmark.utils import processors
 from benchmark.utils.errors import UserError
 from benchmark.utils.signals import unblock_signals
+from benchmark.utils.wording import counted
 from reports.records import FAILURE
 
 ATTEMPTS = 2
@@ -99,7 +100,7 @@ class WorkerPool:
                 return self.result
             if not busy and not self.waiting and not announced:
                 announced = True
-                self.progress.write(f"waiting for {len(self.held_elsewhere)} runs that another runner holds")
+                self.progress.write(f"waiting for {counted(len(self.held_elsewhere), 'run')} that another runner holds")
             if not busy:
                 time.sleep(min(1.0, self.watch.stale / 12))
             for pipe in wait([worker.pipe for worker in busy], timeout=min(1.0, self.watch.stale / 12)) if busy else []:

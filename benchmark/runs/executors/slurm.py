@@ -11,6 +11,7 @@ from benchmark.runs.attempt import attempt_alone
 from benchmark.runs.job import Job, Resources, SweepResult
 from benchmark.runs.progress import Progress
 from benchmark.utils.errors import UserError
+from benchmark.utils.wording import counted
 
 MINUTES = 24 * 60
 """Time limit of a job where `--slurm time=...` gives none; a job at its limit is saved and queued again."""
@@ -46,7 +47,7 @@ def execute(jobs: list[Job], resources: Resources, progress: Progress, cluster: 
     if resources.seconds is not None:
         raise UserError("--budget ends what runs here; a job of Slurm has its own limit: --slurm time=12:00:00")
     submitted = submit(jobs, resources, cluster)
-    progress.write(f"submitted {len(submitted)} runs: {submitted[0].job_id} to {submitted[-1].job_id}")
+    progress.write(f"submitted {counted(len(submitted), 'run')}: {submitted[0].job_id} to {submitted[-1].job_id}")
     return SweepResult(submitted=len(submitted))
 
 

@@ -1,0 +1,81 @@
+"""What commands print as a reader would write it: sizes, plurals, numbers, gains, and hints at mistyped names."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from PIL import Image
+
+import methods
+from benchmark import datasets
+from benchmark.cli import main
+from benchmark.config import protocol, study
+from benchmark.utils import wording
+from reports.tables.boards import Column, Table
+from splits import pinning
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> str:
+    """A dataset of two classes, of one image each."""
+    for name, shade in (("one", 30), ("two", 200)):
+        (tmp_path / "own" / name).mkdir(parents=True)
+        Image.new("RGB", (20, 10), (shade, 0, 0)).save(tmp_path / "own" / name / "1.png")
+    return f"folder:{tmp_path / 'own'}"
+
+
+def test_a_small_dataset_is_not_said_to_take_nothing(own: str, tmp_path: Path,
+                                                     capsys: pytest.CaptureFixture[str]) -> None:
+    main(["datasets", "prepare", own, "--work", str(tmp_path / "work")])
+    assert re.search(r"2 images decoded, 1\.2 KB in", capsys.readouterr().out), "2 images of 20 x 10 x 3 bytes"
+
+
+def test_one_of_a_kind_is_no_plural(own: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["datasets", "show", own, "--work", str(tmp_path / "work")])
+    assert "found: 1 image of 1 class to train on" in capsys.readouterr().out
+
+
+def test_settings_have_a_sensible_precision(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in methods.names():
+        main(["methods", "show", name])
+    out = capsys.readouterr().out
+    assert not re.search(r"\d\.\d{9}", out)
+    assert "0.1667" in out
+    main(["protocols", "show", "oodml"])
+    assert re.search(r"\blr +1e-05 ", capsys.readouterr().out), "what is exact stays so"
+
+
+@pytest.mark.parametrize(("gain", "shown"), [(-0.0001, "0.0"), (0.0, "0.0"), (0.0004, "0.0"), (-0.0006, "−0.1"),
+                                             (0.012, "+1.2")])
+def test_a_gain_of_nothing_has_no_sign(gain: float, shown: str) -> None:
+    table = Table("t", "t", (Column("gain", "Gain", "gain"),), pd.DataFrame({"gain": [gain]}))
+    assert table.text(table.rows[0], table.columns[0]) == shown
+
+
+def test_both_libraries_hint_alike() -> None:
+    known = [*methods.names(), *datasets.names(), *protocol.names(), *study.names()]
+    for name in ("margn", "Proxy_Anchor", "cubb", "odml", "x", "", "glyphs-mni", "uml5"):
+        assert methods.near(name, known) == wording.near(name, known)
+
+
+@pytest.mark.parametrize(("words", "meant"), [
+    (["statsu"], "status"), (["methods", "show", "Proxy_Anchr"], "proxyanchor"),
+    (["methods", "--tag", "rankin"], "ranking"),
+    (["plan", "--methods", "tag:rankin", "--dataset", "glyphs-mini"], "ranking"),
+    (["datasets", "show", "carss"], "cars"), (["protocols", "show", "odml"], "oodml"),
+    (["studies", "show", "oodml-cbu"], "oodml-cub"), (["splits", "show", "cub@v9"], "cub@v1"),
+    (["splits", "show", "--ladder", "cars@oodml"], "cars@ooDML"), (["splits", "use", "glyph@v1"], "glyphs@v1"),
+    (["report", "--metric", "recal@1"], "recall@1"), (["export", "--metric", "map@100"], "map@1000"),
+    (["report", "--dataset", "glphs"], "glyphs"), (["report", "--ladder", "glyphs@v2"], "glyphs@v1"),
+])
+def test_a_mistyped_name_is_told_with_the_nearest(words: list[str], meant: str, tmp_path: Path,
+                                                  capsys: pytest.CaptureFixture[str]) -> None:
+    records = pinning.FOLDER.parents[1] / "reports" / "data" / "records" / "glyphs"
+    more = ["--records", str(records), "--work", str(tmp_path)] if words[0] in ("report", "export") else []
+    with pytest.raises(SystemExit) as ended:
+        main([*words, *more])
+    assert ended.value.code == 2
+    assert re.search(rf"did you mean .*'{re.escape(meant)}'", capsys.readouterr().err)
