@@ -141,6 +141,50 @@ def test_runs_of_other_settings_are_another_ensemble(workspace: Workspace, tmp_p
     assert sorted(epochs) == [1, 2]
 
 
+def trained(workspace: Workspace, folder: Path, lengths: dict[str, dict[str, int]]) -> Workspace:
+    """A copy of the images and ladders, with a run on each member for so long."""
+    other = Workspace(folder, workspace.data)
+    for part in ("splits", "cache"):
+        shutil.copytree(workspace.root / part, folder / part)
+    for name, length in lengths.items():
+        for job in tiny_sweep.jobs(other, "proxyanchor", datasets=(name,), splits="default", seeds=1, set=length):
+            worker.run(job.spec, job.context)
+    return other
+
+
+def test_models_of_other_epochs_and_equal_steps_are_one_ensemble(workspace: Workspace, tmp_path: Path) -> None:
+    """As where a study gives a small dataset more epochs."""
+    other = trained(workspace, tmp_path, {
+        MEMBERS[0]: {"epochs": 2, "steps_per_epoch": 2, "evaluate_every": 2},
+        MEMBERS[1]: {"epochs": 4, "steps_per_epoch": 1, "evaluate_every": 4}})
+    lines: list[str] = []
+    (path,) = made(other, tell=lines.append)
+    record = records.read(path)
+    members = [one for name in MEMBERS for one in finished.find(other, name, "proxyanchor")]
+    assert {records.read(one.folder)["cost"]["steps"] for one in members} == {4}
+    assert record["provenance"]["members"] == {one.spec.dataset: one.spec.identity for one in members}
+    assert record["provenance"]["epochs"] == dict(zip(MEMBERS, (2, 4)))
+    assert [line.partition(":")[0] for line in lines] == ["ensemble"]
+
+
+def test_models_of_other_steps_are_told_and_not_joined(workspace: Workspace, tmp_path: Path) -> None:
+    other = trained(workspace, tmp_path, {MEMBERS[0]: {"epochs": 2}, MEMBERS[1]: {"epochs": 3}})
+    lines: list[str] = []
+    assert not made(other, tell=lines.append)
+    (line,) = lines
+    assert "not joined" in line
+    assert f"{MEMBERS[0]} 4 steps, {MEMBERS[1]} 6 steps" in line
+
+
+@pytest.mark.parametrize("other", [{"warmup": 1}, {"lr": 0.001}])
+def test_equal_steps_by_other_settings_are_not_joined(workspace: Workspace, tmp_path: Path,
+                                                      other: dict[str, int]) -> None:
+    """Of the same steps, but with rates that change at another one or are others."""
+    there = trained(workspace, tmp_path, {MEMBERS[0]: {"epochs": 4, "steps_per_epoch": 1, **other},
+                                          MEMBERS[1]: {"epochs": 2, "steps_per_epoch": 2}})
+    assert not made(there)
+
+
 def test_a_model_that_is_missing_is_named(workspace: Workspace, tmp_path: Path) -> None:
     other = Workspace(tmp_path, workspace.data)
     shutil.copytree(workspace.splits, other.splits)

@@ -32,6 +32,7 @@ from benchmark.runs import recording
 from benchmark.runs.scoring import score
 from benchmark.utils import provenance
 from benchmark.utils.errors import UserError
+from benchmark.utils.wording import counted
 from benchmark.utils.workspace import Workspace
 from reports import records
 from splits.manifest import Ladder
@@ -41,6 +42,8 @@ NAME = "ensemble:{}"
 OWN = "own model"
 """What `provenance.domains` of a record says: each dataset was scored by its own model. In records without it, which
 versions before wrote, the ensemble was scored on every dataset."""
+LENGTH = frozenset(f"protocol.{key}" for key in ("epochs", "steps_per_epoch", "evaluate_every", "warmup", "milestones"))
+"""Keys that say for how many epochs, of how many steps, a run is trained; datasets of other sizes may differ here."""
 Tell = Callable[[str], None]
 
 
@@ -56,19 +59,29 @@ def run(workspace: Workspace, union: str, runs: Iterable[Finished], *, device: s
     index = _union(workspace, union)
     ladder = ladders.load(workspace, union, index)
     written = []
-    for (method, seed, *_), members in _grouped(runs, index.domain_names, workspace).items():
-        missing = [name for name in index.domain_names if name not in members]
-        if missing:
-            named = missing[0] if missing[0] in datasets.names() else "folder:PATH"
-            tell(f"{NAME.format(method)} seed {seed}: no finished run on the default split of {', '.join(missing)}; "
-                 f"`oodml run --methods {method} --dataset {named} --splits default` makes one")
-            continue
-        path = _made([members[name] for name in index.domain_names], index, ladder, workspace,
-                     ladders.best_device(device))
-        recall = records.read(path)["scores"]["last"]["recall@1"]
-        tell(f"{NAME.format(method)} seed {seed}: recall@1 {100 * recall:.2f} % over {index.name}")
-        written.append(path)
+    for (method, seed, *_), family in _families(runs, index.domain_names, workspace).items():
+        name = f"{NAME.format(method)} seed {seed}"
+        whole, left = _ensembles(family, index.domain_names)
+        if left:
+            tell(f"{name}: {_why_none(method, family, left, index.domain_names)}")
+        for members in whole:
+            path = _made(members, index, ladder, workspace, ladders.best_device(device))
+            recall = records.read(path)["scores"]["last"]["recall@1"]
+            tell(f"{name}: recall@1 {100 * recall:.2f} % over {index.name}")
+            written.append(path)
     return written
+
+
+def _why_none(method: str, family: list[Finished], left: list[Finished], names: tuple[str, ...]) -> str:
+    """Why runs of one kind are in no ensemble: a dataset has none, or they were trained for other lengths."""
+    missing = [name for name in names if name not in {one.spec.dataset for one in family}]
+    if missing:
+        named = missing[0] if missing[0] in datasets.names() else "folder:PATH"
+        return (f"no finished run on the default split of {', '.join(missing)}; `oodml run --methods {method} "
+                f"--dataset {named} --splits default` makes one")
+    lengths = ", ".join(f"{one.spec.dataset} {counted(_steps(one), 'step')}" for one in left)
+    return (f"not joined, as models of an ensemble are trained by the same settings or for equal steps: {lengths}; "
+            "`oodml run --set epochs=N` changes them")
 
 
 def _union(workspace: Workspace, name: str) -> DatasetIndex:
@@ -78,17 +91,52 @@ def _union(workspace: Workspace, name: str) -> DatasetIndex:
     return index
 
 
-def _grouped(runs: Iterable[Finished], names: tuple[str, ...],
-             workspace: Workspace) -> dict[tuple[Any, ...], dict[str, Finished]]:
-    """Runs that can be one ensemble, by dataset; of several on one dataset the newest."""
-    groups: dict[tuple[Any, ...], dict[str, Finished]] = {}
+def _families(runs: Iterable[Finished], names: tuple[str, ...],
+              workspace: Workspace) -> dict[tuple[Any, ...], list[Finished]]:
+    """Runs that differ in their dataset and in how long they were trained alone, the newest last."""
+    families: dict[tuple[Any, ...], list[Finished]] = {}
     fitting = finished.on_default((one for one in runs if one.spec.dataset in names), workspace)
     for one in sorted(fitting, key=lambda one: (one.folder / records.RECORD).stat().st_mtime_ns):
         # a protocol may differ between datasets by itself, so what was changed must be alike, not all that it says
-        kind = (one.spec.method, one.spec.seed, one.spec.protocol.name, one.spec.protocol.backbone,
-                one.spec.protocol.dim, json.dumps(changes(one.spec), sort_keys=True))
-        groups.setdefault(kind, {})[one.spec.dataset] = one
-    return groups
+        kind = (one.spec.method, one.spec.seed, one.spec.protocol.name, one.spec.protocol.backbone, one.spec.weights,
+                one.spec.protocol.dim, one.spec.code, _changed(one, length=False))
+        families.setdefault(kind, []).append(one)
+    return families
+
+
+def _ensembles(family: list[Finished], names: tuple[str, ...]) -> tuple[list[list[Finished]], list[Finished]]:
+    """The models of each ensemble in the order of the union's members, and the runs that are in none.
+
+    Those of the same settings belong together, as UML trains each dataset for as many epochs; of the others those that
+    were trained for equal steps. Of several on one dataset the newest counts.
+    """
+    whole: list[list[Finished]] = []
+    for length in (lambda one: _changed(one, length=True), _schedule):
+        groups: dict[Any, dict[str, Finished]] = {}
+        for one in family:
+            groups.setdefault(length(one), {})[one.spec.dataset] = one
+        complete = [members for members in groups.values() if len(members) == len(names)]
+        whole += [[members[name] for name in names] for members in complete]
+        # an older run of the same kind is in none, but is not left over either
+        family = [one for one in family if all(length(one) != length(members[names[0]]) for members in complete)]
+    return whole, family
+
+
+def _changed(one: Finished, length: bool) -> str:
+    """What was changed of the protocol and the method of a run: in how long it trains, or in all else."""
+    return json.dumps({key: value for key, value in changes(one.spec).items() if (key in LENGTH) == length},
+                      sort_keys=True)
+
+
+def _steps(one: Finished) -> int:
+    return int(records.read(one.folder)["cost"].get("steps") or 0)
+
+
+def _schedule(one: Finished) -> tuple[float, ...]:
+    """How long a run was trained, and when its rates changed, in steps."""
+    protocol, steps = one.spec.protocol, _steps(one)
+    each = steps / max(protocol.epochs, 1)
+    return (steps, protocol.warmup * each, *(epoch * each for epoch in protocol.milestones))
 
 
 def _made(runs: list[Finished], index: DatasetIndex, ladder: Ladder, workspace: Workspace, device: str) -> Path:
@@ -121,7 +169,8 @@ def _made(runs: list[Finished], index: DatasetIndex, ladder: Ladder, workspace: 
         "cost": {"seconds": time.perf_counter() - began, "device": provenance.device_name(device)},
     }, overrides=overrides.of_run(spec.protocol.identity(), spec.method, spec.dataset,
                                   {**spec.settings, **spec.base_settings}),
-        members={one.spec.dataset: one.spec.identity for one in runs}, domains=OWN)
+        members={one.spec.dataset: one.spec.identity for one in runs}, domains=OWN,
+        epochs={one.spec.dataset: one.spec.protocol.epochs for one in runs})
 
 
 def _own(embeddings: list[Tensor], side: Side) -> Tensor:
