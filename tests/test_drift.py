@@ -69,8 +69,8 @@ def test_the_page_has_curves_and_tables(results: Results) -> None:
     drift(made)
     made.finish()
     page = str(made.files["thresholds.html"])
-    assert "glyphs, 1 % false accepts" in page
-    assert "glyphs, 0.1 % false accepts" in page
+    assert "glyphs: 1 % false accepts on the nearest split" in page
+    assert "glyphs: 0.1 % false accepts on the nearest split" in page
     assert page.count("<svg") >= 4
     table = pd.read_csv(io.StringIO(str(made.files["data/thresholds-glyphs-0.01.csv"])))
     far = results.thresholds.query("split == 3 and rate == 0.01 and fixed_on == 'nearest split'")
