@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,9 @@ from pathlib import Path
 import pytest
 
 from benchmark.utils.workspace import Workspace
+
+for variable in ("OODML_WORK", "OODML_DATA", "OODML_WEIGHTS"):
+    os.environ.pop(variable, None)  # whoever runs the tests may have set them for runs of their own
 
 
 @pytest.fixture(scope="session")
