@@ -132,8 +132,8 @@ def test_the_page_shows_both_curves(tmp_path: Path) -> None:
     section = _page(both).split("the test classes change too")[1].split("</section>")[0]
     drawn = re.findall(r'data-method="([^"]+)"[^>]*data-y="([^"]+)"', section)
     assert [method.split(" ")[0] for method, _ in drawn].count("margin") == 2
-    assert "61.00 58.00 56.00" in [ys for _, ys in drawn]
-    assert "18.00 18.00 18.00" in [ys for _, ys in drawn]
+    assert "61 58 56" in [ys for _, ys in drawn]
+    assert "18 18 18" in [ys for _, ys in drawn]
     assert "arcface" not in section
     assert "The same test classes" not in _page(alone)
     fixed = Results(records.collect(tmp_path / "fixed"))  # without the ladder, a ladder like any other

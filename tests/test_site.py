@@ -199,6 +199,21 @@ def test_tables_are_accessible(pages: dict[str, Page]) -> None:
             assert "<title" in found, name
 
 
+def test_a_page_says_of_a_line_once_what_it_is_and_a_file_has_its_title(pages: dict[str, Page], built: Path) -> None:
+    text = pages["dataset/glyphs.html"].text
+    lines = re.findall(r'<g class="line.*?</g>', text, flags=re.S)
+    assert len(lines) > 3
+    assert not any("<title>" in line for line in lines)
+    alone = (built / "figures" / "glyphs-recall-1-curve.svg").read_text()
+    for line in re.findall(r'<g class="line.*?</g>', alone, flags=re.S):
+        name, values = re.findall(r'data-method="([^"]*)".*? data-y="([^"]*)"', line)[0]
+        title = re.findall(r"<title>(.*): (.*)</title>", line)[0]
+        assert title[0] == name
+        assert [float(value) for value in title[1].split(", ")] == pytest.approx(
+            [float(value) for value in values.split()], abs=0.006)
+    assert not re.search(r"\n[ \t]", re.sub(r"<pre.*?</pre>", "", text, flags=re.S))  # indents of templates
+
+
 def test_figures_are_xml_and_follow_the_theme(pages: dict[str, Page], built: Path) -> None:
     drawings = list((built / "figures").glob("*.svg"))
     assert drawings

@@ -106,6 +106,15 @@ def svg(figure: Figure, name: str, title: str, description: str) -> str:
     return _hoisted("\n".join(line.strip() for line in body.splitlines()) + "\n")
 
 
+def short(number: float, digits: int = 1) -> str:
+    """A coordinate without zeros that say nothing.
+
+    >>> short(50.04), short(0.25, 2), short(-0.01)
+    ('50', '0.25', '0')
+    """
+    return f"{round(number, digits) + 0.0:.{digits}f}".rstrip("0").rstrip(".")
+
+
 def _rounded(tag: str) -> str:
     """Coordinates to a hundredth of a point, which is finer than any screen."""
     return re.sub(r"(\d\.\d\d)\d+", r"\1", tag)
@@ -133,6 +142,8 @@ def for_page(figure: str) -> str:
     figure = re.sub("#[0-9A-Fa-f]{6}", lambda colour: _PROPERTIES.get(colour[0].lower(), colour[0]), figure)
     # matplotlib's style element says `* {...}`, which inside a page would mean the whole page
     figure = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", figure, count=1, flags=re.S)
+    # the script of the page makes them of what the group carries
+    figure = re.sub(r'(<g class="line[^>]*>)<title>.*?</title>', r"\1", figure, flags=re.S)
     figure = figure.replace("<svg", '<svg style="stroke-linejoin:round;stroke-linecap:butt"', 1)
     return figure.replace(' xmlns="http://www.w3.org/2000/svg"', "").replace(
         ' xmlns:xlink="http://www.w3.org/1999/xlink"', "").replace("xlink:href", "href")

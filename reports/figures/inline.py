@@ -8,7 +8,7 @@ from typing import Any
 
 from matplotlib.ticker import MaxNLocator
 
-from reports.figures.drawing import GRID, HUES, INK, STROKES
+from reports.figures.drawing import GRID, HUES, INK, STROKES, short
 from reports.storage.text import minus
 
 
@@ -19,8 +19,8 @@ def sparkline(xs: Sequence[float], ys: Sequence[float], across: tuple[float, flo
     (left, right), (low, high) = across, up
     width, range_ = (right - left) or 1.0, (high - low) or 1.0
     points = [(2 + 76 * (x - left) / width, 20 - 16 * (y - low) / range_) for x, y in zip(xs, ys)]
-    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-    end = f'<circle cx="{points[-1][0]:.1f}" cy="{points[-1][1]:.1f}" r="2"/>'
+    line = " ".join(f"{short(x)},{short(y)}" for x, y in points)
+    end = f'<circle cx="{short(points[-1][0])}" cy="{short(points[-1][1])}" r="2"/>'
     return f'<svg class="spark" viewBox="0 0 82 24" aria-hidden="true"><polyline points="{line}"/>{end}</svg>'
 
 
@@ -29,8 +29,8 @@ def interval(value: float, low: float, high: float, left: float, right: float) -
     if not left <= value <= right or right <= left:
         return ""
     dot, start, end = (3 + 104 * (min(max(at, left), right) - left) / (right - left) for at in (value, low, high))
-    return (f'<svg class="interval" viewBox="0 0 110 14" aria-hidden="true"><path d="M{start:.1f} 7H{end:.1f}"/>'
-            f'<circle cx="{dot:.1f}" cy="7" r="2"/></svg>')
+    return (f'<svg class="interval" viewBox="0 0 110 14" aria-hidden="true"><path d="M{short(start)} 7H{short(end)}"/>'
+            f'<circle cx="{short(dot)}" cy="7" r="2"/></svg>')
 
 
 def training_curves(curves: Sequence[tuple[str, list[dict[str, Any]]]], name: str, title: str, metric: str) -> str:

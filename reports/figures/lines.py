@@ -1,17 +1,19 @@
 """A chart of lines, one SVG group a method: drawn here as it is read without a script, laid out anew by `figures.js`.
 
-A group is called by its row (`data-method`) and carries its points: `data-x`, percent of the width, `data-y`, in the
-unit of the axis, and `data-s`, half the band. Rows beyond the best eight are grey and nameless until pointed at.
+A group is called by its row (`data-method`) and carries its points: `data-x`, percent of the width, where they are not
+those of the chart, `data-y`, in the unit of the axis, and `data-s`, half the band. Rows beyond the best eight are grey
+and nameless until pointed at; what the script shows of them then, it draws by itself.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from reports.figures.drawing import GREY, GRID, INK, Style, spread_out
+from reports.figures.drawing import GREY, GRID, INK, Style, short, spread_out
 from reports.storage.text import minus
 
 NAMED = 16
@@ -108,15 +110,17 @@ def chart(lines: Sequence[Line], axes: Axes, name: str, title: str, about: str) 
         heights = spread_out([up(lines[i].ys[-1]) for i in here], SIZE + 3, top, TOP + tall)
         placed |= dict(zip(here, heights))
     groups = []
+    usual = max(Counter(map(_places, lines)).items(), key=lambda one: one[1], default=("", 0))[0]
     for i, (line, hue, shown) in enumerate(zip(lines, coloured, named)):
         points = [(across(x), up(y)) for x, y in zip(line.xs, line.ys)]
         x, y = points[-1]
         label = left + wide + 14 if line.xs[-1] == farthest else x + 14, placed.get(i, y)
-        groups.append((hue, _group(line, points, label, hue, shown, up)))
+        groups.append((hue, _group(line, points, label, hue, shown, up, usual)))
     parts += [group for hue, group in groups if not hue] + [group for hue, group in groups if hue][::-1]
     flags = "".join(f' data-{flag}="1"' for flag in ("slanted", "downwards", "zero") if getattr(axes, flag))
     return (f'<svg viewBox="0 0 {WIDTH} {height:.0f}" xmlns="http://www.w3.org/2000/svg" version="1.1" class="lines" '
-            f'data-height="{height:.0f}" data-deep="{deep:.0f}" data-left="{left:.0f}"{flags} font-size="{SIZE}" '
+            f'data-height="{height:.0f}" data-deep="{deep:.0f}" data-left="{left:.0f}" data-x="{usual}"{flags} '
+            f'fill="{INK}" font-size="{SIZE}" '
             f'font-family="DejaVu Sans, sans-serif" role="img" aria-labelledby="{name}-title {name}-desc">'
             f'<title id="{name}-title">{escape(title)}</title><desc id="{name}-desc">{escape(about)}</desc>'
             f'{"".join(parts)}</svg>\n')
@@ -130,7 +134,7 @@ def _scale(axes: Axes, low: float, high: float, up: Callable[[float], float], le
                     + _text(left - 6, up(tick) + 4, minus(f"{tick:g}"), "", "end") for tick in ticks)
     at = f"M{left:.1f} {up(0):.1f}h{wide:.1f}"
     zero = f'<path class="zero" d="{at}" stroke="{GREY}" stroke-dasharray="3 3"/>' if axes.zero else ""
-    return f'<g class="scale" fill="{INK}">{lines}{zero}</g>'
+    return f'<g class="scale">{lines}{zero}</g>'
 
 
 def _names(axes: Axes, across: Callable[[float], float], floor: float) -> str:
@@ -154,48 +158,55 @@ def _names(axes: Axes, across: Callable[[float], float], floor: float) -> str:
                      f'{floor + 5:.1f}" fill="none" stroke="{INK}"/>{shown}</g>')
     for share, text in axes.marks:
         x = across(share)
-        found.append(f'<g class="mark" data-x="{100 * share:.2f}" fill="{GREY}"><path d="M{x:.1f} {TOP}V{floor:.1f}" '
+        found.append(f'<g class="mark" data-x="{100 * share:.2f}"><path d="M{x:.1f} {TOP}V{floor:.1f}" '
                      f'stroke="{GREY}" stroke-dasharray="1 3"/>{_text(x + 5, TOP + 9, text, size=11)}</g>')
-    return f'<g fill="{INK}">{"".join(found)}</g>'
+    return f'<g>{"".join(found)}</g>'
 
 
 def _group(line: Line, points: list[tuple[float, float]], label: tuple[float, float], hue: bool, named: bool,
-           up: Callable[[float], float]) -> str:
+           up: Callable[[float], float], usual: str) -> str:
     """One row: band, line, marks, and its name with a thin line that ties it to the end."""
     baseline = line.style.number < 0
     rest = not hue and not baseline
     colour = GREY if rest else line.style.colour
-    path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+    off = ' display="none"'
     band = ""
     if any(line.halves):
         edge = [(x, up(y + half), up(y - half)) for (x, _), y, half in zip(points, line.ys, line.halves)]
-        outline = [f"{x:.1f} {top:.1f}" for x, top, _ in edge] + [f"{x:.1f} {low:.1f}" for x, _, low in edge[::-1]]
-        off = ' display="none"' if rest else ""
-        band = f'<path class="band" d="M{"L".join(outline)}z" fill="{line.style.colour}" fill-opacity="0.13"{off}/>'
+        outline = _path([(x, top) for x, top, _ in edge] + [(x, low) for x, _, low in edge[::-1]])
+        drawn = off if rest else f' d="{outline}z"'
+        band = f'<path class="band"{drawn} fill="{line.style.colour}" fill-opacity="0.13"/>'
     shape = SHAPES.get(line.style.marker, "")
-    off = ' display="none"' if rest and len(points) > 1 else ""  # a single point has no line to be seen by
-    marks = "".join(f"M{x:.1f} {y:.1f}{shape}" for x, y in points)
-    marked = f'<path class="marks" d="{marks}" data-shape="{shape}" fill="{colour}"{off}/>' if shape else ""
+    hidden = rest and len(points) > 1  # a single point has no line to be seen by
+    marks = off if hidden else f' d="{"".join(f"M{short(x)} {short(y)}{shape}" for x, y in points)}"'
+    marked = f'<path class="marks"{marks} data-shape="{shape}" fill="{colour}"/>' if shape else ""
     dash = f' stroke-dasharray="{line.style.dash}"' if line.style.dash else ""
     faint = ' stroke-opacity="0.45"' if rest else ""
     told = ", ".join(f"{y:.4g}" for y in line.ys)
-    hidden = "" if named else ' display="none"'
-    x, y = points[-1]
-    tie = f"M{x:.1f} {y:.1f}L{label[0] - 4:.1f} {label[1]:.1f}"
-    halves = f' data-s="{" ".join(f"{half:.2f}" for half in line.halves)}"' if any(line.halves) else ""
+    tie = f' d="{_path([points[-1], (label[0] - 4, label[1])])}"' if named else off
+    places = _places(line)
+    across = f' data-x="{places}"' if places != usual else ""
+    halves = f' data-s="{" ".join(short(half, 2) for half in line.halves)}"' if any(line.halves) else ""
     return (f'<g class="line{" rest" if rest else ""}{" baseline" if baseline else ""}{"" if named else " unnamed"}" '
-            f'data-method="{escape(line.label)}" data-family="{escape(line.family)}" '
-            f'data-x="{" ".join(f"{100 * share:.2f}" for share in line.xs)}" '
-            f'data-y="{" ".join(f"{value:.2f}" for value in line.ys)}"{halves} style="--c:{line.style.colour}">'
+            f'data-method="{escape(line.label)}" data-family="{escape(line.family)}"{across} '
+            f'data-y="{" ".join(short(value, 2) for value in line.ys)}"{halves} style="--c:{line.style.colour}">'
             f"<title>{escape(line.label)}: {told}</title>{band}"
-            f'<path class="stroke" d="{path}" fill="none" stroke="{colour}" '
+            f'<path class="stroke" d="{_path(points)}" fill="none" stroke="{colour}" '
             f'stroke-width="{1 if rest else 1.8}"{dash}{faint}/>{marked}'
-            f'<path class="tie" d="{tie}" fill="none" stroke="{colour}" stroke-opacity="0.6"{hidden}/>'
+            f'<path class="tie"{tie} fill="none" stroke="{colour}" stroke-opacity="0.6"/>'
             + _text(label[0], label[1] + 4, line.name, "name", hidden=not named) + "</g>")
+
+
+def _places(line: Line) -> str:
+    return " ".join(short(100 * share, 2) for share in line.xs)
+
+
+def _path(points: Sequence[tuple[float, float]]) -> str:
+    return "M" + "L".join(f"{short(x)} {short(y)}" for x, y in points)
 
 
 def _text(x: float, y: float, text: str, kind: str = "", anchor: str = "", size: float = 0,
           hidden: bool = False) -> str:
     looks = "".join((f' class="{kind}"' if kind else "", f' text-anchor="{anchor}"' if anchor else "",
                      f' font-size="{size:g}"' if size else "", ' display="none"' if hidden else ""))
-    return f'<text x="{x:.1f}" y="{y:.1f}" fill="{INK}"{looks}>{escape(text)}</text>'
+    return f'<text x="{short(x)}" y="{short(y)}"{looks}>{escape(text)}</text>'

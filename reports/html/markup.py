@@ -29,6 +29,16 @@ def slugs(names: Iterable[str]) -> dict[str, str]:
             for same in taken.values() for name in same}
 
 
+def dense(page: str) -> str:
+    r"""A page without the indents of its templates, which say nothing outside of what is preformatted.
+
+    >>> dense("<ul>\n  <li>a\n\n</ul><pre>a\n  b</pre>")
+    '<ul>\n<li>a\n</ul><pre>a\n  b</pre>'
+    """
+    parts = re.split(r"(<pre\b.*?</pre>)", page, flags=re.S)
+    return "".join(part if part.startswith("<pre") else re.sub(r"[ \t]*\n\s*", "\n", part) for part in parts)
+
+
 def with_permalinks(page: str) -> str:
     """A page whose headings of sections have an id each and a link to themselves, which a script-less reader has too.
 

@@ -17,7 +17,7 @@ from reports.analysis.tuning import Search
 from reports.board import key_of
 from reports.figures import drawing, inline, ladders
 from reports.html.cells import ROOT, Head, cell, swatch
-from reports.html.markup import distinct_regions, slug, slugs, with_permalinks
+from reports.html.markup import dense, distinct_regions, slug, slugs, with_permalinks
 from reports.selection import ROW, in_words
 from reports.storage.row import LEVELS
 from reports.storage.text import decimal, probability
@@ -105,8 +105,7 @@ class Site:
         """Renders a template; the way back to the top is `root`, so that links work from any folder."""
         root = "../" * path.count("/")
         text = self.environment.get_template(template).render(root=root, path=path, **content)
-        text = re.sub(r"[ \t]+\n", "\n", re.sub(r"\n\s*\n+", "\n", text))
-        self.files[path] = with_permalinks(distinct_regions(text.replace(ROOT, root)))
+        self.files[path] = with_permalinks(distinct_regions(dense(text).replace(ROOT, root)))
 
     def later(self, path: str, head: str, template: str = "", menu: str = "Analysis", **content: Any) -> None:
         """Puts a page that has a head into the navigation, in a menu or, with an empty one, beside the menus.
@@ -152,6 +151,7 @@ class Site:
         names = [column.key for column in columns].index("method") if labelled else 0
         ours = {row["backbone"] for row in table.rows if row["source"] != "published"} if labelled else set()
         several = len(ours) > 1
+        levels = {level_of(row) for row in table.rows} if labelled else set()
         barred = [any(pd.notna(row.get(f"{column.key}:std")) and pd.notna(row.get(column.key)) for row in table.rows)
                   if column.kind in ("score", "gain") else False for column in columns]
         for index, row in enumerate(table.rows):
@@ -169,7 +169,7 @@ class Site:
             if cells[names].startswith("<td>"):
                 cells[names] = f'<th scope="row">{cells[names][4:-5]}</th>'
             kinds = {"backbone": row["backbone"] if several else None, "family": row.get("family"),
-                     "training": row.get("group"), "level": level,
+                     "training": row.get("group"), "level": level if len(levels) > 1 else None,
                      "method": label or None} if labelled else {}
             facets = (f' data-{kind}="{escape(str(value))}"' for kind, value in kinds.items()
                       if value and not pd.isna(value))

@@ -154,6 +154,10 @@ def test_the_keyboard_lights_and_pins_a_method_and_back_undoes_it(page: Any, pub
     page.keyboard.press("ArrowDown")
     second = page.locator("g.line.lit").first.get_attribute("data-method")
     assert second != first
+    named = page.locator("g.line.lit").first
+    title, pin = named.locator("title").text_content(), named.get_attribute("aria-label")
+    assert title.startswith(f"{second}: ")  # what pointing at it shows
+    assert pin == f"Pin {title}"
     page.keyboard.press("Enter")
     assert f"pin={second}" in unquote_plus(page.url)
     assert page.locator(f"{GLYPHS} tr.pinned").count() == 1

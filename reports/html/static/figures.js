@@ -36,8 +36,11 @@ oodml.figures = () => {
   const charts = all("svg.lines").map((svg, number) => {
     const lines = all("g.line", svg).map((g) => {
       const find = (kind) => g.querySelector("." + kind);
+      const told = document.createElementNS(svg.namespaceURI, "title");
+      told.textContent = g.dataset.method + ": " + g.dataset.y.split(" ").join(", ");
+      g.prepend(told);
       return { g, method: g.dataset.method, family: g.dataset.family, baseline: g.classList.contains("baseline"),
-        named: !g.classList.contains("unnamed"), x: numbers(g.dataset.x), y: numbers(g.dataset.y), s: numbers(g.dataset.s),
+        named: !g.classList.contains("unnamed"), x: numbers(g.dataset.x === undefined ? svg.dataset.x : g.dataset.x), y: numbers(g.dataset.y), s: numbers(g.dataset.s),
         band: find("band"), stroke: find("stroke"), marks: find("marks"), tie: find("tie"), name: find("name"),
         text: find("name").textContent };
     });
@@ -140,9 +143,11 @@ oodml.figures = () => {
       for (const part of [line.stroke, line.marks, line.band]) if (part) part.setAttribute("clip-path", "url(#" + chart.clip.id + ")");
       line.tie.setAttribute("d", "M" + x + " " + y + "L" + (at[0] - 4) + " " + round(at[1]));
       const most = Math.max(4, Math.floor((width - at[0]) / LETTER)), half = Math.floor(most / 2);
-      // the middle goes: frozen networks differ in how their names end
-      line.name.textContent = line.text.length > most ? line.text.slice(0, most - half - 1) + "…" + line.text.slice(-half) : line.text;
-      line.name.setAttribute("x", at[0]);
+      const long = line.text.length > most, alone = long && !named.includes(line);
+      // the middle goes: frozen networks differ in how their names end; one that is shown while it is lit has room to its left
+      line.name.textContent = long && !alone ? line.text.slice(0, most - half - 1) + "…" + line.text.slice(-half) : line.text;
+      line.name.setAttribute("text-anchor", alone ? "end" : "start");
+      line.name.setAttribute("x", alone ? width - 2 : at[0]);
       line.name.setAttribute("y", round(at[1]) + 4);
     }
     chart.bounds = { width, wide, end: across(end) };
