@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -53,6 +54,29 @@ def test_settings_have_a_sensible_precision(capsys: pytest.CaptureFixture[str]) 
 def test_a_gain_of_nothing_has_no_sign(gain: float, shown: str) -> None:
     table = Table("t", "t", (Column("gain", "Gain", "gain"),), pd.DataFrame({"gain": [gain]}))
     assert table.text(table.rows[0], table.columns[0]) == shown
+
+
+def test_versions_of_the_board_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                          capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    main(["board"])
+    assert "`oodml board cut v2026.1" in capsys.readouterr().out
+    home = tmp_path / "reports" / "data" / "boards"
+    home.mkdir(parents=True)
+    facts = {"oodml": "0.1.0", "folders": [], "records": {"a": "1"}, "tables": {"b": "2", "c": "3"}, "pages": ""}
+    for name, text in (("v2026.10", json.dumps(facts)), ("v2026.2", "{"), ("notes", "{}")):
+        (home / f"{name}.json").write_text(text)
+    main(["board"])
+    out = capsys.readouterr().out
+    assert out.index("v2026.2 ") < out.index("v2026.10 "), "in the order in which they were cut"
+    assert "1 file of records, 2 tables" in out
+    assert "damaged" in out
+    assert "notes" not in out
+    assert "`oodml board check VERSION`" in out
+    with pytest.raises(SystemExit) as ended:
+        main(["board", "check", "v2026.11"])
+    assert ended.value.code == 2
+    assert "did you mean 'v2026.10'" in capsys.readouterr().err
 
 
 def test_both_libraries_hint_alike() -> None:

@@ -6,12 +6,33 @@ from pathlib import Path
 
 import click
 
+from benchmark.utils.terminal import columns
+
 HOME = Path("reports/data/boards")
 
 
-@click.group()
-def command() -> None:
-    """Cut a version of the leaderboard that papers can cite, or check that one still follows from its records."""
+@click.group(invoke_without_command=True)
+@click.pass_context
+def command(context: click.Context) -> None:
+    """List the versions of the leaderboard that papers can cite; cut one, or check that it still follows from its
+    records.
+    """
+    if context.invoked_subcommand is None:
+        _table()
+
+
+def _table() -> None:
+    from benchmark.posthoc import board_version
+
+    rows = [board_version.summary(path) for path in board_version.files(HOME)]
+    for line in columns([("version", "made by", "what it is made of"), *rows] if rows else []):
+        click.echo(line)
+    if rows:
+        click.echo("\n`oodml board check VERSION` builds one again and says what differs; `oodml board cut VERSION "
+                   "--records FOLDER` makes the next.")
+    else:
+        click.echo(f"no version of the leaderboard was cut in {HOME} yet; `oodml board cut v2026.1 --records FOLDER` "
+                   "makes one of packed records (`oodml records pack`), `oodml report` shows the leaderboard as it is")
 
 
 @command.command()
@@ -28,13 +49,16 @@ def cut(name: str, folders: tuple[Path, ...], home: Path) -> None:
 
 
 @command.command()
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False))
-def check(files: tuple[Path, ...]) -> None:
-    """Build versions again from their records; the exit code is 1 where a record or a table differs."""
+@click.argument("versions", nargs=-1, required=True, metavar="VERSION...")
+def check(versions: tuple[str, ...]) -> None:
+    """Build versions again from their records; the exit code is 1 where a record or a table differs.
+
+    VERSION is one of those that `oodml board` lists, or the path of its file.
+    """
     from benchmark.posthoc import board_version
 
     wrong = False
-    for path in files:
+    for path in [board_version.find(version, HOME) for version in versions]:
         lines, same_pages = board_version.differences(path)
         wrong |= bool(lines)
         if lines and lines[0].startswith("records: "):

@@ -32,5 +32,5 @@ def command(workspace: Workspace, chosen: str, dataset: str, seeds: int | None, 
         methods.load_plugin(plugin)
     runs = ensemble.find(workspace.writable(), dataset, chosen, seeds)
     if not ensemble.run(workspace, dataset, runs, device=device, tell=click.echo):
-        raise UserError(f"no method of '{chosen}' has finished runs of one kind on the default split of every dataset in "
-                        f"{dataset}; `oodml run --methods {chosen} --dataset NAME --splits default` makes them")
+        raise UserError(f"no method of '{chosen}' has finished runs of one kind on the default split of every dataset "
+                        f"in {dataset}; `oodml run --methods {chosen} --dataset NAME --splits default` makes them")

@@ -15,11 +15,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmark import __version__
-from benchmark.posthoc import leaderboard
-from benchmark.utils.errors import UserError
+from benchmark.utils.errors import UserError, near
 from benchmark.utils.files import write_json
+from benchmark.utils.wording import counted
 from benchmark.utils.workspace import Workspace
 from reports.storage import paths
+from reports.storage.text import one_line
 
 NAME = re.compile(r"v20\d\d\.[1-9]\d?")
 
@@ -37,6 +38,32 @@ def cut(name: str, folders: tuple[Path, ...], home: Path) -> Path:
     home.mkdir(parents=True, exist_ok=True)
     write_json(path, content)
     return path
+
+
+def files(home: Path) -> list[Path]:
+    """The files of the versions in a folder, the oldest first."""
+    found = [path for path in home.glob("*.json") if NAME.fullmatch(path.stem)] if home.is_dir() else []
+    return sorted(found, key=lambda path: tuple(map(int, path.stem[1:].split("."))))
+
+
+def find(version: str, home: Path) -> Path:
+    """The file of a version by its name or its path."""
+    for path in (Path(version), home / f"{version}.json"):
+        if path.is_file():
+            return path
+    known = [path.stem for path in files(home)]
+    raise UserError(f"there is no version '{version}'{near(version, known)}; there are: {', '.join(known) or 'none'} "
+                    f"in {home}, or give the path of a version's file")
+
+
+def summary(path: Path) -> tuple[str, str, str]:
+    """A version, by which oodml it was made, and of what; a damaged file is told as such."""
+    try:
+        stated = json.loads(paths.plain_file(path).read_text(encoding="utf-8"))
+        made = f"{counted(len(stated['records']), 'file')} of records, {counted(len(stated['tables']), 'table')}"
+        return path.stem, f"oodml {stated['oodml']}", made
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        return path.stem, "", f"damaged: {one_line(str(error), 100)}"
 
 
 def differences(path: Path) -> tuple[list[str], bool]:
@@ -70,6 +97,8 @@ def _records(folders: tuple[Path, ...]) -> dict[str, str]:
 
 
 def _hashes(folders: tuple[Path, ...]) -> dict[str, Any]:
+    from benchmark.posthoc import leaderboard  # brings much along that a list of versions does not need
+
     with TemporaryDirectory() as made:
         board = leaderboard.collect(Workspace.at(Path(made) / "work"), folders)
         site = board.build(Path(made) / "site").parent
