@@ -38,6 +38,17 @@ class Commands(click.Group):
         return importlib.import_module(f"benchmark.commands.{name}").command
 
 
+    def invoke(self, context: click.Context) -> object:
+        try:
+            return super().invoke(context)
+        except BrokenPipeError as error:  # which click would take for its own
+            raise ReaderGone from error
+
+
+class ReaderGone(Exception):
+    """Whoever read the output (head, less) has seen enough."""
+
+
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="oodml")
 def cli() -> None:
@@ -100,10 +111,11 @@ def _run(arguments: list[str] | None, facts: dict[str, Path]) -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(2)
-    except BrokenPipeError:
-        # the reader (head, less) went away: not our mistake, and Python must not complain again at exit
+    except ReaderGone:
+        # not our mistake, and Python must not complain again at exit; what was not done yet is not, so the exit code is
+        # that of a program that SIGPIPE ends
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        sys.exit(141)
     except OSError as error:
         if os.environ.get(bugs.DEBUG):
             raise

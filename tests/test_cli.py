@@ -208,6 +208,29 @@ def test_a_run_is_done_once_and_reported(work: Path, capsys: pytest.CaptureFixtu
     assert "recall@1 of each method on the default split of glyphs-mini" in told, "one rung is no ladder"
 
 
+@pytest.mark.skipif(not hasattr(os, "pipe2"), reason="needs a pipe that nobody reads")
+@pytest.mark.parametrize("words", [["methods"], ["splits", "use"], ["studies"]])
+def test_a_reader_that_went_away_ends_a_command_as_any_other_program(words: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([sys.executable, "-m", "oodml", *words], stdout=writing, stderr=subprocess.PIPE, text=True,
+                          check=False, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_the_leaderboard_is_there_for_a_reader_of_its_first_line(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    records = Path(__file__).parent.parent / "reports" / "data" / "records" / "glyphs"
+    done = subprocess.run([sys.executable, "-m", "oodml", "report", "--records", str(records), "--dataset",
+                           "glyphs-arrows", "--out", str(tmp_path / "site")], stdout=writing, stderr=subprocess.PIPE,
+                          text=True, check=False)
+    os.close(writing)
+    assert "Traceback" not in done.stderr
+    assert (tmp_path / "site" / "index.html").is_file()
+
+
 def test_tables_are_cut_to_a_terminal_and_whole_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [("name", "what"), ("margin", "A long line. " * 10)]
     assert list(columns(rows))[1].endswith("A long line.")

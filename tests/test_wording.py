@@ -14,7 +14,9 @@ import methods
 from benchmark import datasets
 from benchmark.cli import main
 from benchmark.config import protocol, study
+from benchmark.data import ladders
 from benchmark.utils import wording
+from benchmark.utils.workspace import Workspace
 from reports.tables.boards import Column, Table
 from splits import pinning
 
@@ -103,3 +105,35 @@ def test_a_mistyped_name_is_told_with_the_nearest(words: list[str], meant: str, 
         main([*words, *more])
     assert ended.value.code == 2
     assert re.search(rf"did you mean .*'{re.escape(meant)}'", capsys.readouterr().err)
+
+
+def test_a_dataset_of_one_s_own_has_one_name_wherever_it_is_called_from(
+        own: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Built by a relative path; then by its name, and by other spellings of the path, from elsewhere."""
+    work = tmp_path / "work"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "link").symlink_to(tmp_path / "own")
+    for shade in range(2, 5):
+        for name in ("one", "two"):
+            Image.new("RGB", (20, 10), (50 * shade, 0, len(name) + ord(name[0]))).save(tmp_path / "own" / name / f"{shade}.png")
+    main(["splits", "build", "--dataset", "folder:./own/", "--default-only", "--work", str(work)])
+    assert "Next: `oodml run --dataset own" in capsys.readouterr().out
+    (tmp_path / "else").mkdir()
+    monkeypatch.chdir(tmp_path / "else")
+    shown = set()
+    for called in ("own", own, f"{own}/", "folder:~/own", "folder:../own", "folder:../else/../own/", "folder:../link"):
+        main(["splits", "show", called, "--work", str(work)])
+        shown.add(capsys.readouterr().out)
+    assert len(shown) == 1
+    for what, said in (("show", "4 images of 1 class"), ("check", "sound"), ("prepare", "8 images decoded")):
+        main(["datasets", what, "own", "--work", str(work)])
+        assert said in capsys.readouterr().out
+
+
+def test_a_ladder_that_others_get_names_no_folder_of_this_machine(own: str, tmp_path: Path) -> None:
+    workspace = Workspace.at(tmp_path / "work")
+    ladder = ladders.build(own, workspace, default_only=True)
+    assert str(tmp_path) in ladder.made["command"]
+    assert str(tmp_path) not in str(ladders.published(ladder).facts())
+    assert "folder:own" in ladders.published(ladder).made["command"]

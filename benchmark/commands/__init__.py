@@ -6,10 +6,33 @@ A command file imports nothing heavy at its top, so that `oodml --help` answers 
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from benchmark.utils.workspace import Workspace
+
+
+def listed(text: str) -> list[str]:
+    """The datasets of a list; the colon of `union:a,b` begins a list of its own, and a path may have commas in it.
+
+    >>> listed("cub,cars"), listed("union:cub,folder:a"), listed("cub,folder:a,b,csv:c")
+    (['cub', 'cars'], ['union:cub,folder:a'], ['cub', 'folder:a,b', 'csv:c'])
+    """
+    parts = [text] if text.startswith("union:") else re.split(r",(?=(?:folder|csv|parquet|wds|union):)", text)
+    return [name for part in parts for name in ([part] if ":" in part else part.split(",")) if name]
+
+
+def own_names(text: str | None, workspace: Workspace) -> list[str] | None:
+    """The datasets of a list by the names that their runs have, `mine` for folder:PATH/mine; None for no list."""
+    from benchmark import datasets
+
+    if not text:
+        return None
+    return [datasets.load(name, workspace.data).name if ":" in name else name for name in listed(text)]
 
 
 def columns_option(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -104,6 +105,7 @@ def show(workspace: Workspace, name: str, sheet: Path | None, sizes: Path | None
     from benchmark.data.dataset_check import describe
     from benchmark.datasets.reading import NotThere
 
+    name = workspace.dataset(name)
     dataset = datasets.get(name)
     click.echo(dataset.title)
     if dataset.source:
@@ -190,9 +192,10 @@ def check(workspace: Workspace, name: str, jobs: int | None) -> None:
     from benchmark.data.store import kept
     from benchmark.utils.errors import UserError
 
-    dataset = datasets.get(name)
+    source = workspace.dataset(name)
+    dataset = datasets.get(source)
     try:
-        index = datasets.load(name, workspace.data)
+        index = datasets.load(source, workspace.data)
     except UserError as error:
         click.echo(f"{name}: {error}")
         _expected(dataset.tree)
@@ -217,6 +220,9 @@ def check(workspace: Workspace, name: str, jobs: int | None) -> None:
     click.echo(f"{name}: sound; {describe(count(index))}{official}")
     if found := contents(index, workspace.cache):
         click.echo(f"hash of the files' contents: {found}")
+    if dataset.ladder and not (workspace.splits / f"{index.name}.json").exists():
+        click.echo(f"Next: `oodml splits build --dataset {shlex.quote(name)}{workspace.option()}` makes its ladder of "
+                   "splits")
 
 
 def _expected(tree: str) -> None:
@@ -238,7 +244,7 @@ def prepare(workspace: Workspace, name: str, jobs: int | None) -> None:
     from benchmark.data.contents import SAMPLE, changed_silently
     from benchmark.data.store import open_store
 
-    index = datasets.load(name, workspace.data)
+    index = datasets.load(workspace.dataset(name), workspace.data)
     if changed := changed_silently(index, workspace.writable().cache, SAMPLE):
         click.echo(f"{name}: {changed[0]} has other bytes than before, though its size and time of change are the "
                    "same: all files are read anew", err=True)

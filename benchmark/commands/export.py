@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from benchmark.commands import own_names
 from benchmark.utils.workspace import Workspace, workspace_options
 
 
@@ -43,12 +44,13 @@ def command(workspace: Workspace, name: str, form: str, place: str | None, hub: 
     from reports.analysis import tuning
     from reports.analysis.results import Results
 
+    named = own_names(datasets, workspace)
     if name in ("tuning", "trials") and not place:
         searches = tuning.read(folders or (workspace.root,))
-        chosen = [one for one in searches if datasets is None or one["dataset"] in datasets.split(",")]
+        chosen = [one for one in searches if datasets is None or one["dataset"] in (named or ())]
         _put(exports.searched(chosen, name, form), out)
         return
-    frame, _ = records.scan_checked(folders or (workspace.runs,), datasets.split(",") if datasets else None)
+    frame, _ = records.scan_checked(folders or (workspace.runs,), named)
     results = Results(frame, with_published=published != "hidden", rank_published=published == "ranked",
                       derive=overrides.of_run, pinned=pinned.known(frame["dataset"]), ladders=ladders)
     if place and out:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from benchmark.commands import own_names
 from benchmark.utils.wording import byte_size, counted
 from benchmark.utils.workspace import Workspace, workspace_options
 
@@ -47,7 +48,7 @@ def pack(workspace: Workspace, out: Path, folders: tuple[Path, ...], datasets: s
         click.echo(f"added {counted(count, 'gallery')} to {', '.join(str(path) for path in files)}")
         return
     asked = [_asked(name, workspace) for name in studies]  # before anything is written: it needs the datasets
-    written, runs = packing.pack(folders or (workspace.runs,), out, datasets.split(",") if datasets else None)
+    written, runs = packing.pack(folders or (workspace.runs,), out, own_names(datasets, workspace))
     written += _ladders(workspace, out)
     written += [progress.write(out, one) for one in asked]
     written += _searches(workspace, out)
@@ -76,7 +77,7 @@ def _ladders(workspace: Workspace, out: Path) -> list[Path]:
             click.echo(f"{source} is not the ladder of all packed runs of {dataset} and stays behind", err=True)
             continue
         written.append(paths.below(out / "splits", source.name))
-        manifest.save(replace(ladder, episodes={}), written[-1])
+        manifest.save(replace(ladders.published(ladder), episodes={}), written[-1])
     return written
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from benchmark.commands import own_names
 from benchmark.utils.workspace import Workspace, workspace_options
 
 
@@ -49,10 +50,11 @@ def command(workspace: Workspace, folders: tuple[Path, ...], out: Path | None, d
     from reports import terminal
     from reports.analysis import papers
 
-    board = leaderboard.collect(workspace, folders, datasets.split(",") if datasets else None, published,
+    board = leaderboard.collect(workspace, folders, own_names(datasets, workspace), published,
                                 ladders, level or "")
-    click.echo(terminal.summary(board.results, board.lost, metric, board.studies))
-    index = board.build(out, url).resolve()
+    told = terminal.summary(board.results, board.lost, metric, board.studies)
+    index = board.build(out, url).resolve()  # first: who reads the first line alone has the pages, too
+    click.echo(told)
     if paper:
         items = papers.page(paper, board.results.runs, study.filled_by())
         click.echo("\n" + "\n".join(papers.summary(items)) + f"\n\nPaper: {index.parent / 'paper' / paper}.html")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchmark.commands import columns_option
+from benchmark.commands import columns_option, listed
 from benchmark.utils.errors import UserError
 from benchmark.utils.wording import counted
 from benchmark.utils.workspace import Workspace, workspace_options
@@ -104,7 +104,7 @@ def study_of(workspace: Workspace, *, study: str | None, methods: str | None, da
 
     datasets = (*datasets, *(pinned.named(name, None, workspace) for name in ladders))
 
-    names = (name for text in datasets for name in _listed(text))
+    names = (name for text in datasets for name in listed(text))
     fields: dict[str, Any] = {"methods": methods, "datasets": tuple(dict.fromkeys(names)) or None,
                               "protocol": protocol, "splits": splits, "seeds": seeds, "backbones": backbones}
     own = {"batches": batches, "precision": precision, "compile": "no" if no_compile else None}
@@ -117,16 +117,6 @@ def study_of(workspace: Workspace, *, study: str | None, methods: str | None, da
             raise UserError(f"say what to run: {option} is missing (or give a --study)")
     part = studies.Part(fields["datasets"], fields["methods"])
     return studies.Study(",".join(fields["datasets"]), (part,)).changed(**fields)
-
-
-def _listed(text: str) -> list[str]:
-    """The datasets of a list; the colon of `union:a,b` begins a list of its own, and a path may have commas in it.
-
-    >>> _listed("cub,cars"), _listed("union:cub,folder:a"), _listed("cub,folder:a,b,csv:c")
-    (['cub', 'cars'], ['union:cub,folder:a'], ['cub', 'folder:a,b', 'csv:c'])
-    """
-    parts = [text] if text.startswith("union:") else re.split(r",(?=(?:folder|csv|parquet|wds|union):)", text)
-    return [name for part in parts for name in ([part] if ":" in part else part.split(",")) if name]
 
 
 def options_of(workspace: Workspace, *, weights_file: str | None, plugins: tuple[str, ...], executor: str,

@@ -21,6 +21,7 @@ from benchmark.utils.wording import counted
 from benchmark.utils.workspace import Workspace
 from reports.records import RECORD
 from reports.storage import paths
+from reports.storage.text import without_folders
 from splits import SplitError, compare, manifest, official, union
 from splits.compare import Comparison, CrossDistances
 from splits.fixed_test import KIND, fixed_test_ladder, named_ladder
@@ -38,9 +39,9 @@ def build(name: str, workspace: Workspace, *, backbone: str | None = None, weigh
     no features are needed. `fixed_test` names the ladder whose control is built, '' that of the rule. Other options go
     to `splits.ladder.build_ladder`.
     """
-    index = datasets.load(name, workspace.data)
+    index, typed, name = datasets.load(name, workspace.data), name, datasets.located(name)
     if fixed_test is not None and (default_only or index.domains is not None or not datasets.get(name).ladder):
-        raise UserError(f"--fixed-test needs a ladder of several splits, and {name} "
+        raise UserError(f"--fixed-test needs a ladder of several splits, and {typed} "
                         f"{'gets its default split alone' if default_only else 'has one split'}")
     if index.domains is not None:
         return _signed(of_union(index, options.get("seed", 0)), command(name, **_seed(options)))
@@ -51,7 +52,7 @@ def build(name: str, workspace: Workspace, *, backbone: str | None = None, weigh
     known = named_ladder(fixed_test, index.classes, index.labels) if fixed_test else None
     if known is None and options.get("rung_iterations") is None:
         check_rungs(options.get("rungs"), options.get("reverse"))  # before minutes of features
-    index, vectors, made_with = frozen_features(name, workspace, backbone, weights_file, device)
+    index, vectors, made_with = frozen_features(typed, workspace, backbone, weights_file, device)
     with timed("ladder"):
         ladder = known or build_ladder(vectors, index.labels, index.train_classes, index.test_classes,
                                        classes=index.classes, dataset=index.name, dataset_hash=index.hash,
@@ -108,6 +109,12 @@ def made_by(ladder: Ladder) -> str:
         options = {**({} if "members" in parameters else {"default_only": True}), **_seed(parameters)}
     backbone = {"backbone": ladder.features["backbone"]} if "backbone" in ladder.features else {}
     return command(ladder.dataset, **options, **backbone)
+
+
+def published(ladder: Ladder) -> Ladder:
+    """The ladder as others may have it: its command names no folder of this machine."""
+    told = {"command": without_folders(str(ladder.made["command"]))} if "command" in ladder.made else {}
+    return replace(ladder, made={**ladder.made, **told})
 
 
 def _seed(options: dict[str, Any]) -> dict[str, Any]:
@@ -261,7 +268,7 @@ def import_released(path: Path, name: str, workspace: Workspace) -> official.Imp
     imported = official.import_released(path, dataset=index.name, dataset_hash=index.hash, classes=index.classes,
                                         labels=index.labels, images=index.paths, train_classes=index.train_classes,
                                         test_classes=index.test_classes)
-    line = shlex.join(["oodml", "splits", "import", path.name, "--dataset", name])
+    line = shlex.join(["oodml", "splits", "import", path.name, "--dataset", datasets.located(name)])
     return replace(imported, ladder=_signed(imported.ladder, line))
 
 

@@ -58,7 +58,7 @@ def pin(name: str, workspace: Workspace, out: Path, *, dataset: str | None = Non
     pinned = Pinned(name, index.name, index.hash, index.classes, tuple(counts),
                     None if lists_only else tuple(map(tuple, ids)), ladder.splits,
                     tuple(queries_of(index, split) for split in ladder.splits), ladder.features, ladder.parameters,
-                    ladder.iid, ladder.made or {"command": ladders.made_by(ladder)},
+                    ladder.iid, ladders.published(ladder).made or {"command": ladders.made_by(ladder)},
                     card | ({"note": note} if note else {}))
     out.mkdir(parents=True, exist_ok=True)
     pinning.save(pinned, target)

@@ -15,7 +15,8 @@ from benchmark.datasets.index import DatasetIndex
 from benchmark.datasets.reading import Unreadable
 from benchmark.utils.errors import UserError, near
 
-__all__ = ["Counts", "Dataset", "DatasetIndex", "get", "has_images", "known_split", "load", "names", "present"]
+__all__ = ["Counts", "Dataset", "DatasetIndex", "get", "has_images", "known_split", "load", "located", "names",
+           "present"]
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,20 @@ def load(name: str, data: Path) -> DatasetIndex:
         raise Unreadable(f"cannot read {error.filename or data}: {error.strerror or error}; see to its permissions and "
                          "its disk") from None
     return replace(index, reference=name) if rest else index
+
+
+def located(name: str) -> str:
+    """A dataset of one's own by its whole path, so that it is found from every folder; another name as it is.
+
+    >>> located("cub"), located("union:cub,dogs")
+    ('cub', 'union:cub,dogs')
+    """
+    kind, colon, rest = name.partition(":")
+    if kind == "union":
+        return f"union:{','.join(map(located, rest.split(',')))}"
+    path, mark, columns = rest.partition("@") if kind in ("parquet", "wds") else (rest, "", "")
+    there = Path(path).expanduser() if path.startswith("~") else Path(path)
+    return f"{kind}:{there.absolute()}{mark}{columns}" if colon and there.exists() else name
 
 
 def known_split(train: int, test: int) -> str:

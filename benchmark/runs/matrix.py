@@ -67,7 +67,7 @@ def gather(study: Study, options: SweepOptions) -> Matrix:
     whole = {name for part in study.parts if part.splits != "default" for name in part.datasets}
     for part in study.parts:
         for name in part.datasets:
-            dataset = _located(options.workspace.dataset(name))
+            dataset = datasets.located(options.workspace.dataset(name))
             try:
                 index, ladder = _opened(dataset, options.workspace, matrix, default_only=name not in whole)
             except (UserError, OSError) as error:
@@ -185,14 +185,3 @@ def _absolute(name: str) -> str:
     return str(Path(name).absolute()) if Path(name).exists() else name
 
 
-def _located(dataset: str) -> str:
-    """A dataset of one's own by its whole path.
-
-    >>> _located("cub"), _located("union:cub,dogs")
-    ('cub', 'union:cub,dogs')
-    """
-    kind, colon, path = dataset.partition(":")
-    if kind == "union":
-        return f"union:{','.join(map(_located, path.split(',')))}"
-    path, mark, columns = path.partition("@") if kind in ("parquet", "wds") else (path, "", "")
-    return f"{kind}:{_absolute(path)}{mark}{columns}" if colon else dataset

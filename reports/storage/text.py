@@ -217,5 +217,8 @@ def without_folders(command: str) -> str:
 
     >>> without_folders("oodml run --study /home/me/mine.toml --plugin=/a/b.py --dataset folder:/c/d --set lr=1e-4")
     'oodml run --study mine.toml --plugin=b.py --dataset folder:d --set lr=1e-4'
+    >>> without_folders("oodml splits build --dataset 'folder:/home/me/my stuff/red birds' --rungs 5")
+    "oodml splits build --dataset 'folder:red birds' --rungs 5"
     """
+    command = re.sub("'[^']*'", lambda word: re.sub(r"(?<=['=:,])/(?:[^/',]+/)*(?=[^/'])", "", word[0]), command)
     return re.sub(r"(?<=[\s=:])/(?:[^\s/]+/)*(?=[^\s/])", "", command)

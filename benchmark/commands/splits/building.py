@@ -55,7 +55,7 @@ def build(workspace: Workspace, names: tuple[str, ...], dataset: tuple[str, ...]
     from benchmark.data import ladders
 
     workspace.writable()
-    names = tuple(dict.fromkeys((*names, *dataset)))
+    names = tuple(dict.fromkeys(workspace.dataset(name) for name in (*names, *dataset)))
     if not names:
         names = tuple(name for name in datasets.names() if not name.endswith(":") and name != "glyphs-mini"
                       and datasets.get(name).ladder and not datasets.get(name).members
@@ -81,6 +81,10 @@ def build(workspace: Workspace, names: tuple[str, ...], dataset: tuple[str, ...]
             continue
         click.echo(ladders.table(ladder))
         click.echo(f"wrote {path}")
+        made = ladder.dataset
+    if names and len(failed) < len(names):
+        click.echo(f"Next: `oodml run --dataset {made} --methods all{workspace.option()}` trains every method on it; "
+                   "`oodml plan` with the same words says what that costs")
     if failed:
         raise UserError(f"no ladder was made for {', '.join(failed)}; the cause of each stands above")
 
