@@ -25,19 +25,29 @@ def test_published_ags(findings: pd.DataFrame) -> None:
     ags = findings[findings["kind"] == "AGS"]
     assert ags["verdict"].value_counts()["follows"] == 44
     wrong = ags[ags["verdict"] == "does not follow"].set_index("where")
-    assert wrong["recomputed"].round(2).to_dict() == {"cars recall@1 diva": 78.68, "cars map@1000 diva": 28.18}
-    assert wrong["printed"].to_dict() == {"cars recall@1 diva": 78.6, "cars map@1000 diva": 27.9}
+    assert wrong["recomputed"].round(2).to_dict() == {"cars, recall@1, diva": 78.68, "cars, map@1000, diva": 28.18}
+    assert wrong["printed"].to_dict() == {"cars, recall@1, diva": 78.6, "cars, map@1000, diva": 27.9}
     assert ags["verdict"].str.startswith("incomplete").sum() == 2
 
 
 def test_published_harmonic_means(findings: pd.DataFrame) -> None:
-    universal = findings[findings["where"].str.startswith("2 universal-full")]
+    universal = findings[findings["where"].str.startswith("table 2, universal-full")]
     assert len(universal) == 9
     assert (universal["verdict"] == "does not follow").sum() == 8
     anchor = universal[universal["where"].str.contains("proxyanchor")].iloc[0]
     assert (anchor["printed"], round(anchor["recomputed"], 2)) == (71.0, 77.99)
-    specific = findings[findings["where"].str.startswith("2 dataset-specific")]
+    specific = findings[findings["where"].str.startswith("table 2, dataset-specific")]
     assert (specific["verdict"] == "follows").all()
+
+
+def test_a_finding_names_the_paper_and_how_far_it_is_off(findings: pd.DataFrame) -> None:
+    table = audit.audit_table(findings)
+    assert "verdict" not in {column.key for column in table.columns}  # it is the same in every row
+    rows = table.frame.set_index(["paper", "where", "kind"])
+    anchor = rows.loc[("UML", "table 2, universal-full, proxyanchor, recall@1", "harmonic mean")]
+    assert anchor["off"] == pytest.approx(71.0 - anchor["low"])
+    assert (table.frame["off"].abs() > 0).all()
+    assert (audit.audit_table(findings, everything=True).frame.query("verdict == 'follows'")["off"].abs() < 0.06).all()
 
 
 def test_rounding_is_taken_into_account(tmp_path: Path) -> None:
@@ -112,4 +122,4 @@ def test_the_command_lists_what_does_not_follow() -> None:
     assert result.exit_code == 0, result.output
     assert "44 of 46" in result.output
     assert "77.99" in result.output
-    assert len(re.findall(r" 2 universal-full", result.output)) == 8
+    assert len(re.findall(r" table 2, universal-full", result.output)) == 8

@@ -25,6 +25,8 @@ from reports.tables.boards import Column, Table
 
 AGGREGATES = ("unified", "harmonic", "arithmetic")
 FINDING = ["kind", "where", "printed", "recomputed", "low", "high", "verdict"]
+_PAPERS = {"oodml": "ooDML", "revisiting": "Revisiting DML", "uml": "UML", "crt": "CRT"}
+"""What the papers are called whose tables come with the package, by how their files begin."""
 _VALUES = {"statistic", "value", "score", "std", "n", "train_params_m", "total_params_m"}
 
 
@@ -61,6 +63,15 @@ def _verdict(printed: float, half: float, low: float, high: float) -> str:
     return "follows" if printed + half >= low - 1e-9 and printed - half <= high + 1e-9 else "does not follow"
 
 
+def _where(keys: Sequence[str], values: Sequence[Any]) -> str:
+    """The row of a table that an aggregate stands in, as one would look for it.
+
+    >>> _where(["table", "setting", "method"], ["2", "universal-full", "triplet"])
+    'table 2, universal-full, triplet'
+    """
+    return ", ".join(f"table {value}" if key == "table" else str(value) for key, value in zip(keys, values))
+
+
 def audit_ags(ladder: pd.DataFrame, board: pd.DataFrame) -> pd.DataFrame:
     """Each printed AGS against the scores (`value`) along its ladder; both tables with their numbers as text."""
     keys = [key for key in ("dataset", "metric", *ROW) if key in ladder and key in board]
@@ -73,7 +84,7 @@ def audit_ags(ladder: pd.DataFrame, board: pd.DataFrame) -> pd.DataFrame:
     found = []
     for row in board[board["ags"].notna()].to_dict("records"):
         group = cells.get(tuple(row[key] for key in keys), [])
-        where, printed = " ".join(str(row[key]) for key in keys), float(row["ags"])
+        where, printed = _where(keys, [row[key] for key in keys]), float(row["ags"])
         if sorted(split for split, _, _ in group) != rungs.get(row["dataset"]):
             missing = f"incomplete: {len(group)}/{len(rungs.get(row['dataset'], []))} rungs printed"
             found.append(("AGS", where, printed, math.nan, math.nan, math.nan, missing))
@@ -92,7 +103,7 @@ def audit_harmonic(table: pd.DataFrame) -> pd.DataFrame:
     rows: dict[str, dict[str, float]] = {}
     for dataset, number, *key in table.loc[table["value"].notna(), ["dataset", "value", *keys]].itertuples(
             index=False, name=None):
-        rows.setdefault(" ".join(map(str, key)), {})[dataset] = float(number)
+        rows.setdefault(_where(keys, key), {})[dataset] = float(number)
     found = []
     for where, numbers in rows.items():
         parts = [number for name, number in numbers.items() if name not in AGGREGATES]
@@ -151,17 +162,34 @@ def summary(findings: pd.DataFrame) -> list[str]:
         complete = group[~group["verdict"].str.startswith("incomplete")]
         follow = int((complete["verdict"] == "follows").sum())
         rest = f"; {len(group) - len(complete)} cannot be checked" if len(group) > len(complete) else ""
-        lines.append(f"{file}: {follow} of {len(complete)} printed values of {kind} follow{rest}")
+        paper = "" if paper_of(file) == file else f"{paper_of(file)}, "
+        lines.append(f"{paper}{file}: {follow} of {len(complete)} printed values of {kind} follow{rest}")
     return lines
+
+
+def paper_of(file: str) -> str:
+    """The paper that a published file is of, else the file itself.
+
+    >>> paper_of("uml_results.csv"), paper_of("mine.csv")
+    ('UML', 'mine.csv')
+    """
+    named = _PAPERS.get(file.partition("_")[0], "")
+    return named if named and file in {path.name for path in published()} else file
 
 
 def audit_table(findings: pd.DataFrame, everything: bool = False) -> Table:
     """The findings as a table; those that do not follow, or all of them."""
     shown = findings if everything else findings[findings["verdict"] == "does not follow"]
-    columns = (Column("file", "File"), Column("kind", "Aggregate"), Column("where", "Row"),
-               Column("printed", "Printed", "number", digits=2), Column("recomputed", "Recomputed", "number", digits=2),
-               Column("low", "At least", "number", "Within the rounding of the values behind it", 2),
-               Column("high", "At most", "number", "Within the rounding of the values behind it", 2),
-               Column("verdict", "Verdict"))
-    return Table("audit", "Printed aggregates that do not follow from the values they summarise", columns,
-                 shown.reset_index(drop=True), "Rounding of every printed number is taken into account.")
+    nearest = shown["printed"].clip(shown["low"], shown["high"])
+    shown = shown.assign(paper=[paper_of(file) for file in shown["file"]], off=shown["printed"] - nearest)
+    columns = (Column("paper", "Table of", "text", "The paper, or the file"),
+               Column("where", "Row"), Column("kind", "Aggregate"),
+               Column("printed", "Printed", "number", digits=2),
+               Column("recomputed", "Recomputed", "number", "From the values printed beside it", 2),
+               Column("low", "At least", "number", "The least that these values allow before they were rounded", 2),
+               Column("high", "At most", "number", "The most that these values allow before they were rounded", 2),
+               Column("off", "Off by", "number", "What is printed less the nearest value that is possible", 2),
+               *([Column("verdict", "Verdict")] if everything else []), Column("file", "File", spare=True))
+    caption = "Printed aggregates" if everything else "Printed aggregates that do not follow from their values"
+    return Table("audit", caption, columns, shown.reset_index(drop=True),
+                 "Rounding of every printed number is taken into account.")
