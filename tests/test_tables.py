@@ -64,6 +64,12 @@ def test_a_minus_is_a_minus_and_zero_has_no_sign() -> None:
     assert "-0.0126,-0.5" in formats.to_csv(table)  # what is read by programs has the sign that they read
 
 
+def test_a_protocol_is_said_in_words_and_kept_as_it_is_in_files() -> None:
+    table = Table("t", "t", (Column("protocol", "Protocol"),), pd.DataFrame([{"protocol": "oodml[epochs=40]"}]))
+    assert table.text(table.rows[0], table.columns[0]) == "oodml, 40 epochs"
+    assert "oodml[epochs=40]" in formats.to_csv(table)
+
+
 def test_best_and_second_leave_floors_out(table: Table) -> None:
     marks = table.marks(table.columns[2])
     names = {table.rows[index]["method"]: mark for index, mark in marks.items()}

@@ -13,7 +13,7 @@ import pandas as pd
 from scipy import special
 
 from reports.board import Board, fractions, key_of
-from reports.selection import ROW
+from reports.selection import ROW, in_words
 from reports.storage.row import selected_level
 from reports.storage.text import decimal, duration, minus
 
@@ -71,7 +71,7 @@ class Table:
         value = row.get(column.key)
         if column.kind == "text":
             said = level_of(row) if column.key == "source" else value
-            return "" if missing(said) else str(said)
+            return "" if missing(said) else in_words(str(said)) if column.key == "protocol" else str(said)
         if column.kind == "rank":
             return rank_text(row)
         if missing(value):
