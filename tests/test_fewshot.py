@@ -214,6 +214,11 @@ def test_mistakes_are_one_line(workspace: Workspace, capsys: pytest.CaptureFixtu
         fewshot.run(workspace, dataset="glyphs-mini", chosen="margin", shots=(2,), splits="first")
     with pytest.raises(UserError, match="ask for fewer --shots"):
         fewshot.run(workspace, dataset="glyphs-mini", chosen="margin", shots=(40,), adaptation=QUICK, device="cpu")
+    told: list[str] = []
+    with pytest.raises(UserError, match="beside 41 for the support"):
+        fewshot.run(workspace, dataset="glyphs-mini", chosen="margin", shots=(3, 41), adaptation=QUICK, device="cpu",
+                    tell=told.append)
+    assert not told, "nothing is adapted before"
     with pytest.raises(SystemExit) as ended:
         cli.main(["fewshot", "--dataset", "glyphs-mini", "--shots", "two", "--work", str(workspace.root)])
     assert ended.value.code == 2

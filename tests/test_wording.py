@@ -116,7 +116,8 @@ def test_a_dataset_of_one_s_own_has_one_name_wherever_it_is_called_from(
     (tmp_path / "link").symlink_to(tmp_path / "own")
     for shade in range(2, 5):
         for name in ("one", "two"):
-            Image.new("RGB", (20, 10), (50 * shade, 0, len(name) + ord(name[0]))).save(tmp_path / "own" / name / f"{shade}.png")
+            picture = Image.new("RGB", (20, 10), (50 * shade, 0, ord(name[0])))
+            picture.save(tmp_path / "own" / name / f"{shade}.png")
     main(["splits", "build", "--dataset", "folder:./own/", "--default-only", "--work", str(work)])
     assert "Next: `oodml run --dataset own" in capsys.readouterr().out
     (tmp_path / "else").mkdir()

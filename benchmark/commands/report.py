@@ -53,8 +53,10 @@ def command(workspace: Workspace, folders: tuple[Path, ...], out: Path | None, d
     board = leaderboard.collect(workspace, folders, own_names(datasets, workspace), published,
                                 ladders, level or "")
     told = terminal.summary(board.results, board.lost, metric, board.studies)
-    index = board.build(out, url).resolve()  # first: who reads the first line alone has the pages, too
-    click.echo(told)
+    try:
+        index = board.build(out, url).resolve()  # first: who reads the first line alone has the pages, too
+    finally:
+        click.echo(told)
     if paper:
         items = papers.page(paper, board.results.runs, study.filled_by())
         click.echo("\n" + "\n".join(papers.summary(items)) + f"\n\nPaper: {index.parent / 'paper' / paper}.html")

@@ -108,6 +108,9 @@ def run(workspace: Workspace, *, dataset: str, shots: tuple[int, ...], chosen: s
                     tell(line)
                 unusable.add(line)
         missing = [k for k in shots if k not in done(one.folder, adaptation, {k: bool(released[k]) for k in shots})]
+        most = max((k for k in missing if not released[k]), default=0)
+        if np.bincount(task.test.labels).max(initial=0) < most + 2:  # before minutes of adapting to fewer
+            raise _too_many(most)
         if missing:
             try:
                 method, features = restore(one, task, store, device, index, workspace)
@@ -125,6 +128,11 @@ def run(workspace: Workspace, *, dataset: str, shots: tuple[int, ...], chosen: s
                      f"({decimal(100 * (few - zero), 2, signed=True)}, {time.perf_counter() - began:.0f} s)")
         written.append(one.folder / NAME)
     return written
+
+
+def _too_many(shots: int) -> UserError:
+    return UserError(f"no test class has two images beside {shots} for the support, so nothing is to be found: ask for "
+                     "fewer --shots")
 
 
 def official(ladder: Ladder, split: int, test: Side, paths: Sequence[str], shots: int) -> list[Episode] | None:
@@ -190,8 +198,7 @@ def adapt_all(method: Method, layer: nn.Module, features: Tensor, test: Side, pa
     for episode in episodes:
         layer.load_state_dict(start)
         if not _note(values["zero"], method, features, test, episode.query):
-            raise UserError(f"no test class has two images beside {shots} for the support, so nothing is to be found: "
-                            "ask for fewer --shots")
+            raise _too_many(shots)
         facts = {"support": len(episode.support), "queries": len(episode.query), "too_small": len(episode.too_small)}
         mixed = hashlib.sha256(f"{seed}:{shots}:{episode.number}".encode()).digest()
         teach(method, layer, features[episode.support], torch.from_numpy(test.labels[episode.support]),

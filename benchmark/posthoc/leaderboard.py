@@ -16,6 +16,7 @@ from pandas.errors import OptionError
 from benchmark import datasets as known_datasets
 from benchmark.config import overrides, study
 from benchmark.data import ladder_figures, pinned
+from benchmark.utils import leftovers
 from benchmark.utils.workspace import Workspace
 from reports import ReportError, records, site
 from reports.analysis import progress, tuning
@@ -45,6 +46,7 @@ class Leaderboard:
 
     def build(self, out: Path | None = None, url: str = "") -> Path:
         """Writes the pages, by default into the working folder, and returns their `index.html`; see `site.build`."""
+        leftovers.remove([out or self.workspace.leaderboard])
         with TemporaryDirectory() as figures:
             self._draw(Path(figures))
             return site.build(self.results, self.lost, out or self.workspace.leaderboard, Path(figures), self.studies,

@@ -16,7 +16,7 @@ from typing import Any
 from benchmark.config.spec import RunSpec, differences
 from benchmark.runs import locks
 from benchmark.runs.job import Job, RunContext
-from benchmark.utils import provenance
+from benchmark.utils import leftovers, provenance
 from benchmark.utils.errors import UserError
 from benchmark.utils.files import write_json
 from benchmark.utils.terminal import columns
@@ -115,6 +115,7 @@ def take_over(job: Job) -> bool:
     if other is None:
         return False
     job.folder.parent.mkdir(parents=True, exist_ok=True)
+    leftovers.remove([job.folder.parent], job.folder.name)
     part = job.folder.with_name(f".{job.folder.name}.{os.getpid()}")
     shutil.copytree(other, part, copy_function=_linked, ignore=shutil.ignore_patterns("lock*", "inspect"))
     if (part / "spec.json").exists():

@@ -22,7 +22,7 @@ from benchmark.metrics.retrieval import KS
 from benchmark.runs import recording
 from benchmark.submissions import card as cards
 from benchmark.submissions.evaluate import EMBEDDINGS
-from benchmark.utils import provenance
+from benchmark.utils import leftovers, provenance
 from benchmark.utils.errors import UserError
 from reports import records
 from reports.storage import queries
@@ -104,6 +104,7 @@ def write(out: Path, runs: Path, *, name: str, ladder: str | None = None, card: 
         raise UserError(f"{out} is there already; give another folder, or delete it")
     if out.resolve().name != name:
         raise UserError(f"a pack is called as its method: give a folder named {name}")
+    leftovers.remove([out.parent], out.name)
     temporary = out.with_name(f".{out.name}.{os.getpid()}")
     level = RE_EMBEDDED if embeddings else RECOMPUTED
     try:

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from benchmark.utils import leftovers
 from benchmark.utils.errors import UserError
 
 
@@ -86,6 +87,7 @@ class Workspace:
         except OSError as error:
             raise UserError(f"cannot write to the working folder {self.root}: {error.strerror}; "
                             "give another with --work DIR") from None
+        leftovers.remove((self.root, self.splits, self.plans))
         return self
 
 
