@@ -162,7 +162,8 @@ def summary(findings: pd.DataFrame) -> list[str]:
         complete = group[~group["verdict"].str.startswith("incomplete")]
         follow = int((complete["verdict"] == "follows").sum())
         rest = f"; {len(group) - len(complete)} cannot be checked" if len(group) > len(complete) else ""
-        paper = "" if paper_of(file) == file else f"{paper_of(file)}, "
+        paper = paper_of(str(file))
+        paper = "" if paper == file else f"{paper}, "
         lines.append(f"{paper}{file}: {follow} of {len(complete)} printed values of {kind} follow{rest}")
     return lines
 
