@@ -6,6 +6,7 @@ import re
 from itertools import product
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -15,6 +16,7 @@ from benchmark.commands.studies import command
 from benchmark.config import protocol, search
 from benchmark.config import study as studies
 from benchmark.config.plan import Overrides, fitting
+from benchmark.runs import cost
 from benchmark.utils.errors import UserError
 from methods import backbones
 from methods.samplers import batches
@@ -66,6 +68,30 @@ def test_the_papers_counts() -> None:
     assert len(list(studies.load("revisiting-samplers").parts[0].variations())) == 7
     specific = studies.load("uml-8").parts[-1]
     assert len(methods.select(specific.methods)) * len(specific.datasets) == 72
+
+
+TRAINING = {"cub": 5864, "cars": 8054, "dogs": 10651, "flowers": 3493}
+"""Images of the official training classes."""
+
+
+@pytest.mark.parametrize(("name", "steps"), [("photos-union", 456), ("glyphs-again", 420)])
+def test_dataset_specific_models_have_the_steps_of_the_union(name: str, steps: int, tmp_path: Path) -> None:
+    """Only then they make an ensemble, and the comparison with one network for all is one of equal training."""
+    study = studies.load(name)
+    union, = (step["union"] for step in study.after if step["step"] == "ensemble")
+    members = datasets.get(union).members or tuple(union.removeprefix("union:").split(","))
+    for part in study.parts:
+        for dataset in set(part.datasets) & {union, *members}:
+            for method in methods.select(part.methods):
+                changed = Overrides.of(part.set).protocol
+                used = protocol.load(part.protocol or "", dataset=dataset, method=method, overrides=changed)
+                if dataset.startswith("glyphs"):
+                    index = datasets.load(dataset, tmp_path)
+                    images = int(np.isin(index.labels, [index.classes.index(one) for one in index.train_classes]).sum())
+                else:
+                    images = sum(TRAINING[one] for one in (members if dataset == union else (dataset,)))
+                assert used.epochs * cost.steps_an_epoch(used, images) == steps, (dataset, method)
+                assert not [epoch for epoch in used.milestones if epoch < used.epochs], (dataset, method)
 
 
 def printed(file: str, **where: object) -> set[str]:
