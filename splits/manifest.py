@@ -185,7 +185,7 @@ def save(ladder: Ladder, path: str | Path) -> None:
     facts = {key: value for key, value in ladder.facts().items() if key != "made" or value}
     text = json.dumps({"schema": SCHEMA, "hash": check(ladder, str(path)).hash, **facts}, sort_keys=True, indent=1,
                       ensure_ascii=False) + "\n"
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".oodml.{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary.write_text(text, encoding="utf-8")

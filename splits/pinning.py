@@ -181,7 +181,7 @@ def save(pinned: Pinned, path: str | Path) -> None:
         listed = isinstance(value, list) and value
         text = "[\n" + ",\n".join(map(_compact, value)) + "]" if listed else _compact(value)
         lines.append(f"{json.dumps(key)}:{text}")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".oodml.{path.name}.{os.getpid()}")
     try:
         temporary.write_text("{" + ",\n".join(lines) + "}\n", encoding="utf-8")
         temporary.replace(path)

@@ -8,12 +8,15 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from benchmark.cli import main
 from benchmark.utils import files, leftovers
 from benchmark.utils.workspace import Workspace
 from reports.storage import paths
+from splits import manifest, pinning
+from splits.ladder import build_ladder
 
 
 @pytest.fixture
@@ -35,11 +38,14 @@ def old(path: Path, folder: bool = False) -> Path:
 
 
 def test_what_killed_commands_left_is_removed(gone: int, tmp_path: Path) -> None:
-    left = [old(tmp_path / f".writable-{gone}"), old(tmp_path / "splits" / f".mine.json.{gone}"),
-            old(tmp_path / "splits" / f".mine-1.csv.{gone}-2814"), old(tmp_path / "plans" / f".a.{gone}", folder=True)]
+    left = [old(tmp_path / f".oodml.writable.{gone}"), old(tmp_path / "splits" / f".oodml.mine.json.{gone}"),
+            old(tmp_path / "splits" / f".oodml.mine-1.csv.{gone}-2814"),
+            old(tmp_path / "plans" / f".oodml.a.{gone}", folder=True)]
     kept = [old(tmp_path / "splits" / "mine.json"), old(tmp_path / "splits" / ".hidden"), old(tmp_path / "notes.1234"),
-            old(tmp_path / "splits" / f".mine.json.{os.getpid()}"), old(tmp_path / "runs" / f".x.{gone}")]
-    young = tmp_path / "splits" / f".other.json.{gone}"
+            old(tmp_path / f".config.{gone}", folder=True),
+            old(tmp_path / "splits" / f".oodml.mine.json.{os.getpid()}"),
+            old(tmp_path / "runs" / f".oodml.x.{gone}")]
+    young = tmp_path / "splits" / f".oodml.other.json.{gone}"
     young.write_text("half")
     Workspace.at(tmp_path).writable()
     assert not [path for path in left if path.exists()]
@@ -48,7 +54,7 @@ def test_what_killed_commands_left_is_removed(gone: int, tmp_path: Path) -> None
 
 def test_a_link_is_removed_and_not_what_it_points_to(gone: int, tmp_path: Path) -> None:
     home = old(tmp_path / "home", folder=True)
-    link = tmp_path / "splits" / f".x.{gone}"
+    link = tmp_path / "splits" / f".oodml.x.{gone}"
     link.parent.mkdir()
     link.symlink_to(home)
     os.utime(link, (time.time() - 7200,) * 2, follow_symlinks=False)
@@ -57,7 +63,7 @@ def test_a_link_is_removed_and_not_what_it_points_to(gone: int, tmp_path: Path) 
 
 
 def test_of_one_thing_alone_where_others_lie(gone: int, tmp_path: Path) -> None:
-    own, other = (old(tmp_path / f".{name}.{gone}", folder=True) for name in ("mine", "yours"))
+    own, other = (old(tmp_path / f".oodml.{name}.{gone}", folder=True) for name in ("mine", "yours"))
     assert leftovers.remove([tmp_path], "mine") == [own]
     assert other.exists()
 
@@ -70,16 +76,21 @@ def test_they_are_called_as_what_writes_them_calls_them(tmp_path: Path, monkeypa
         seen.append(Path(source).name)
         raise KeyboardInterrupt
 
+    ladder = build_ladder(np.random.default_rng(0).normal(size=(24, 3)), np.repeat(np.arange(8), 3), list("abcd"),
+                          list("efgh"), classes=list("abcdefgh"), rungs=2)
     monkeypatch.setattr(os, "replace", killed)
-    for write in (lambda: files.write_json(tmp_path / "a.json", {}), lambda: paths.write(tmp_path / "b.json", "")):
+    monkeypatch.setattr(Path, "replace", killed)
+    for write in (lambda: files.write_json(tmp_path / "a.json", {}), lambda: paths.write(tmp_path / "b.json", ""),
+                  lambda: manifest.save(ladder, tmp_path / "c.json"),
+                  lambda: pinning.save(pinning.get("glyphs@v2"), tmp_path / "d.json")):
         with pytest.raises(KeyboardInterrupt):
             write()
-    assert len(seen) == 2
+    assert len(seen) == 4
     assert all(leftovers._NAMES.fullmatch(name) for name in seen)
 
 
 def test_a_leaderboard_is_built_without_them(gone: int, tmp_path: Path) -> None:
-    left = old(tmp_path / "site" / f".index.html.{gone}")
+    left = old(tmp_path / "site" / f".oodml.index.html.{gone}")
     records = Path(__file__).parent.parent / "reports" / "data" / "records" / "glyphs"
     main(["report", "--records", str(records), "--dataset", "glyphs-arrows", "--out", str(tmp_path / "site")])
     assert not left.exists()

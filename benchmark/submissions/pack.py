@@ -105,7 +105,7 @@ def write(out: Path, runs: Path, *, name: str, ladder: str | None = None, card: 
     if out.resolve().name != name:
         raise UserError(f"a pack is called as its method: give a folder named {name}")
     leftovers.remove([out.parent], out.name)
-    temporary = out.with_name(f".{out.name}.{os.getpid()}")
+    temporary = out.with_name(f".oodml.{out.name}.{os.getpid()}")
     level = RE_EMBEDDED if embeddings else RECOMPUTED
     try:
         temporary.mkdir(parents=True)

@@ -37,7 +37,7 @@ def disk_errors(path: Path) -> Iterator[None]:
 def whole(path: Path) -> Iterator[Path]:
     """Another name to write to, which becomes `path` once all is written: a file is there whole or not at all."""
     # a name of its own: two runners may write the same file at the same moment
-    part = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")
+    part = path.with_name(f".oodml.{path.name}.{os.getpid()}-{threading.get_ident()}")
     try:
         yield part
         os.replace(part, path)

@@ -1,6 +1,7 @@
 """What a killed command leaves half-written beside what it made: such files and folders bear the number of its process.
 
-Everything that is written whole or not at all is first called `.NAME.PID` (or `.NAME.PID-THREAD`), and renamed.
+Everything that is written whole or not at all is first called `.oodml.NAME.PID` (or `.oodml.NAME.PID-THREAD`), and
+renamed: what is not so called was not made here.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 
 AGE = 3600.0
 """Seconds for which nothing was written to it: a process of another machine may share the folder."""
-_NAMES = re.compile(r"\.(?:(?P<name>.+)\.|writable-)(?P<pid>\d+)(?:-\d+)?")
+_NAMES = re.compile(r"\.oodml\.(?P<name>.+)\.(?P<pid>\d+)(?:-\d+)?")
 
 
 def remove(folders: Iterable[Path], name: str = "") -> list[Path]:

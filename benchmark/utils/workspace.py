@@ -81,7 +81,7 @@ class Workspace:
         """Itself, after making sure that something can be written here."""
         try:
             self.root.mkdir(parents=True, exist_ok=True)
-            probe = self.root / f".writable-{os.getpid()}"
+            probe = self.root / f".oodml.writable.{os.getpid()}"
             probe.touch()
             probe.unlink()
         except OSError as error:

@@ -82,7 +82,7 @@ def write(path: Path, content: str | bytes, flush: bool = False) -> Path:
 
     With `flush` it also survives a power cut.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".oodml.{path.name}.{os.getpid()}")
     try:
         with open(temporary, "wb") as file:
             file.write(content.encode() if isinstance(content, str) else content)
