@@ -17,8 +17,9 @@ from benchmark.config.protocol import FIELDS, Protocol
 from benchmark.config.spec import RunSpec
 from benchmark.data import weights
 from benchmark.training import compile_when
+from benchmark.utils.wording import byte_size, counted
 from reports import records
-from reports.storage.text import byte_size, counted, duration
+from reports.storage.text import duration
 from splits.manifest import HELD_OUT
 
 CALIBRATION = "calibration"

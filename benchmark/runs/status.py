@@ -20,11 +20,12 @@ from benchmark.utils import leftovers, provenance
 from benchmark.utils.errors import UserError
 from benchmark.utils.files import write_json
 from benchmark.utils.terminal import columns
+from benchmark.utils.wording import counted
 from benchmark.utils.workspace import Workspace
 from methods.registry import code as source_code
 from reports import ReportError, records
 from reports.storage.migration import IncompatibleRecord
-from reports.storage.text import counted, duration, one_line
+from reports.storage.text import duration, one_line
 
 SCHEMA = 1
 KINDS = ("done", "running", "failed", "missing")

@@ -1,4 +1,7 @@
-"""How numbers and names are written for a reader: the same way in every command."""
+"""How numbers and names are written for a reader: the same way in every command, and in the reports.
+
+Commands and datasets import nothing of the reports themselves, which would bring their libraries along.
+"""
 
 from __future__ import annotations
 
