@@ -11,7 +11,7 @@ from reports.analysis import progress, views
 from reports.analysis.progress import StudyProgress
 from reports.analysis.results import Results
 from reports.analysis.rung_board import beside_ladder
-from reports.storage.text import one_line, printable
+from reports.storage.text import metric_name, one_line, printable
 from reports.tables import boards as tables
 from reports.tables import formats
 
@@ -24,14 +24,14 @@ def summary(results: Results, lost: pd.DataFrame, metric: str = "recall@1",
     for protocol in results.protocols:
         board = results.ags(metric, protocol)
         if protocol in results.laddering(metric):
-            title = (f"AGS of {metric} along the ladder of {' and '.join(board.parts('ags'))}, protocol {protocol} "
-                     f"(percent, higher is better){tables.differing(board)}")
+            title = (f"AGS of {metric_name(metric)} along the ladder of {' and '.join(board.parts('ags'))}, "
+                     f"protocol {protocol} (percent, higher is better){tables.differing(board)}")
             blocks.append(f"{title}\n\n{formats.to_text(tables.ags_table(board, metric))}")
         for dataset in results.unions:
             part = results.universal(dataset, protocol, metric)
             if len(part):
-                title = (f"{metric} on {dataset}, protocol {protocol}, ranked by the harmonic mean (percent)"
-                         f"{tables.differing(part)}")
+                title = (f"{metric_name(metric)} on {dataset}, protocol {protocol}, ranked by the harmonic mean "
+                         f"(percent){tables.differing(part)}")
                 blocks.append(f"{title}\n\n{formats.to_text(tables.without_parts(tables.union_table(part, metric)))}")
     beside = [dataset for dataset in results.laddered if beside_ladder(results, dataset, metric)]
     for dataset in (*results.without_ladder, *beside):

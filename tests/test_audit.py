@@ -25,8 +25,8 @@ def test_published_ags(findings: pd.DataFrame) -> None:
     ags = findings[findings["kind"] == "AGS"]
     assert ags["verdict"].value_counts()["follows"] == 44
     wrong = ags[ags["verdict"] == "does not follow"].set_index("where")
-    assert wrong["recomputed"].round(2).to_dict() == {"cars, recall@1, diva": 78.68, "cars, map@1000, diva": 28.18}
-    assert wrong["printed"].to_dict() == {"cars, recall@1, diva": 78.6, "cars, map@1000, diva": 27.9}
+    assert wrong["recomputed"].round(2).to_dict() == {"cars, Recall@1, diva": 78.68, "cars, mAP@1000, diva": 28.18}
+    assert wrong["printed"].to_dict() == {"cars, Recall@1, diva": 78.6, "cars, mAP@1000, diva": 27.9}
     assert ags["verdict"].str.startswith("incomplete").sum() == 2
 
 
@@ -44,7 +44,7 @@ def test_a_finding_names_the_paper_and_how_far_it_is_off(findings: pd.DataFrame)
     table = audit.audit_table(findings)
     assert "verdict" not in {column.key for column in table.columns}  # it is the same in every row
     rows = table.frame.set_index(["paper", "where", "kind"])
-    anchor = rows.loc[("UML", "table 2, universal-full, proxyanchor, recall@1", "harmonic mean")]
+    anchor = rows.loc[("UML", "table 2, universal-full, proxyanchor, Recall@1", "harmonic mean")]
     assert anchor["off"] == pytest.approx(71.0 - anchor["low"])
     assert (table.frame["off"].abs() > 0).all()
     assert (audit.audit_table(findings, everything=True).frame.query("verdict == 'follows'")["off"].abs() < 0.06).all()

@@ -220,7 +220,7 @@ def test_runs_on_the_default_split_alone_are_shown_and_intervals_are_fractions(t
         wanted = r"no run has the metric 'recal@1' \(did you mean 'recall@1'\?\); there are: .*recall@1"
         with pytest.raises(ReportError, match=wanted):
             terminal.summary(results, LOST, "recal@1")
-        assert "recall@1 of each method on the default split of cub (percent)" in told
+        assert "Recall@1 of each method on the default split of cub (percent)" in told
         assert "84.5" in told
         assert 'id="single-cub"' in some_pages(results, pages.home)["index.html"]
 

@@ -257,7 +257,7 @@ def test_the_board_of_frozen_networks(results: Results) -> None:
 def test_what_training_adds_is_told_on_the_default_split_where_no_ladder_is_trained(results: Results) -> None:
     runs = results.runs[(results.runs["base_method"] == "frozen") | results.runs["kind"].isin(USUAL)]
     rows = frozen.collect(Results(runs, with_published=False), "recall@1").set_index("backbone")
-    assert rows["what"].unique().tolist() == ["AGS of recall@1"]
+    assert rows["what"].unique().tolist() == ["AGS of Recall@1"]
     assert rows["gain"].dropna().to_dict() == pytest.approx({"small": 0.4})
     assert rows["best"].dropna().tolist() == ["margin on the default split"]
 

@@ -41,7 +41,7 @@ def test_structure_is_correlated_within_datasets(tmp_path: Path) -> None:
     assert row["recall@1:default"] == pytest.approx(stats.spearmanr(measures[first], scores[first]).statistic)
     assert (row["all:cells"], row["default:cells"]) == (24, 6)
     matrix = correlations.metric_matrix(points)
-    assert matrix.at["recall@1", "map@1000"] == pytest.approx(1)
+    assert matrix.at["Recall@1", "mAP@1000"] == pytest.approx(1)
 
 
 def test_both_sides_are_correlated_split_by_split_and_fitted_within_splits(tmp_path: Path) -> None:

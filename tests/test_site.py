@@ -323,6 +323,6 @@ def test_a_dataset_with_one_split_is_ranked_by_it_and_speaks_of_one(tmp_path: Pa
                                                   ("baseline", "frozen")]
     assert 'class="incomplete"' not in page.text
     assert not re.search("further apart|headed by|on every split|The splits<", page.text)
-    assert "recall@1 of each method on the default split of plain" in page.text
+    assert "Recall@1 of each method on the default split of plain" in page.text
     (inspected,) = (out / "inspect").glob("*.html")
     assert "plain, split 1 · seed 0" in inspected.read_text()

@@ -246,7 +246,7 @@ def test_empty_dataset(tmp_path: Path) -> None:
 
 def test_refuses_when_the_disk_is_too_small(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 10**9, 1000))
-    with pytest.raises(UserError, match=r"needs about .* GB in .* free"):
+    with pytest.raises(UserError, match=r"needs about \d[\d.]* MB in .*, where 1 KB are free"):
         open_store(index_of(photos), tmp_path / "cache", progress=False)
 
 

@@ -195,8 +195,8 @@ def test_rows_on_the_default_split_alone_are_ranked_by_it(tmp_path: Path) -> Non
     table = views.heat_table(Results(records.collect(tmp_path / "runs")), "cars", "recall@1")
     assert table.frame["method"].tolist() == ["s2sd", "arcface", "margin"]
     assert table.frame["rank"].tolist() == [1, 2, 3]
-    assert [column.head for column in table.columns] == ["Rank", "Method", "recall@1"]
-    assert table.caption == "recall@1 of each method on the default split of cars"
+    assert [column.head for column in table.columns] == ["Rank", "Method", "Recall@1"]
+    assert table.caption == "Recall@1 of each method on the default split of cars"
     for split in range(1, 9):  # of a network that is not trained the whole ladder is cheap, and ranks nobody out
         records.write(tmp_path / "runs" / f"frozen-{split}", make_record("cars", split, "frozen", 0, 0.4))
     table = views.heat_table(Results(records.collect(tmp_path / "runs")), "cars", "recall@1")

@@ -20,7 +20,7 @@ from reports import ReportError
 from reports.aggregate import ags, harmonic_mean
 from reports.selection import ROW
 from reports.storage import paths
-from reports.storage.text import one_line
+from reports.storage.text import metric_name, one_line
 from reports.tables.boards import Column, Table
 
 AGGREGATES = ("unified", "harmonic", "arithmetic")
@@ -66,10 +66,11 @@ def _verdict(printed: float, half: float, low: float, high: float) -> str:
 def _where(keys: Sequence[str], values: Sequence[Any]) -> str:
     """The row of a table that an aggregate stands in, as one would look for it.
 
-    >>> _where(["table", "setting", "method"], ["2", "universal-full", "triplet"])
-    'table 2, universal-full, triplet'
+    >>> _where(["table", "setting", "method", "metric"], ["2", "universal-full", "triplet", "recall@1"])
+    'table 2, universal-full, triplet, Recall@1'
     """
-    return ", ".join(f"table {value}" if key == "table" else str(value) for key, value in zip(keys, values))
+    words = {"table": lambda value: f"table {value}", "metric": metric_name}
+    return ", ".join(words.get(key, str)(value) for key, value in zip(keys, values))
 
 
 def audit_ags(ladder: pd.DataFrame, board: pd.DataFrame) -> pd.DataFrame:

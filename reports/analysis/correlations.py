@@ -12,9 +12,10 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from reports.analysis.measures import is_released, metric_name, metric_order, of_structure, structure_order
+from reports.analysis.measures import is_released, metric_order, of_structure, structure_order
 from reports.records import metrics
 from reports.selection import ABOUT_KINDS, KINDS, ROW, is_union
+from reports.storage.text import metric_name
 from reports.tables.boards import Column, Table
 
 MEASURES = ("pi_intra", "pi_inter", "density", "rho")
@@ -67,8 +68,8 @@ def structure_table(points: pd.DataFrame, released: bool = False) -> Table | Non
         return None
     columns = [Column("name", "Measure"), Column("side", "Of", "text", "The training or the test embeddings")]
     for score in scores:
-        columns += [Column(f"{score}:all", f"{score}, all splits", "number", digits=2),
-                    Column(f"{score}:default", f"{score}, default split", "number", digits=2)]
+        columns += [Column(f"{score}:all", f"{metric_name(score)}, all splits", "number", digits=2),
+                    Column(f"{score}:default", f"{metric_name(score)}, default split", "number", digits=2)]
     columns += [Column("all:cells", "Cells, all splits", "number", digits=0),
                 Column("default:cells", "Cells, default split", "number", digits=0),
                 Column("measure", "Key", "text", "What the measure is called in records", spare=True)]
@@ -121,7 +122,8 @@ def split_table(points: pd.DataFrame, metric: str) -> Table | None:
     heads = (Column("dataset", "Dataset"), Column("split", "Split"), Column("kind", "Kind", "text", ABOUT_KINDS),
              Column("cells", "Methods", "number", digits=0),
              *measure_columns(columns, 2))
-    return Table("structure-splits", f"Spearman correlation of structure and {metric} on each split", heads,
+    return Table("structure-splits", f"Spearman correlation of structure and {metric_name(metric)} on each split",
+                 heads,
                  pd.DataFrame(rows), "Over the methods of a split, seeds averaged.", marked=False)
 
 

@@ -9,6 +9,7 @@ import pandas as pd
 
 from reports import aggregate
 from reports.selection import NAMED, ROW, select
+from reports.storage.text import metric_name
 from reports.tables.boards import Column, Table
 
 CELL = ["dataset", "split", *ROW, "seed"]
@@ -93,7 +94,7 @@ def board_table(differing: pd.DataFrame, metric: str) -> Table:
     names += [Column(key, key) for key in ROW[1:] if differing[key].nunique() > 1]
     columns = (*names, Column("a", "A", "score"), Column("b", "B", "score"),
                Column("difference", "B - A", "gain", digits=2))
-    return Table("diff-ags", f"AGS of {metric} that differ", columns, differing, marked=False)
+    return Table("diff-ags", f"AGS of {metric_name(metric)} that differ", columns, differing, marked=False)
 
 
 def summary(differing: pd.DataFrame, count: int) -> str:

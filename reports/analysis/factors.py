@@ -12,6 +12,7 @@ from reports.analysis.results import Results
 from reports.board import key_of
 from reports.overrides import overrides_text
 from reports.selection import USUAL, is_union, with_setting
+from reports.storage.text import metric_name
 from reports.tables.boards import Column, Table
 
 _HEADS = {"study": "Protocol", "backbone": "Backbone", "source": "Source"}
@@ -43,7 +44,8 @@ def _side_by_side(runs: pd.DataFrame, rest: list[str], what: str, caption: str, 
             row, name = rows.setdefault(tuple(key), dict(zip(keys, key))), key_of("variant", str(variant))
             row[name], row[f"{name}:std"], row[f"{name}:n"] = aggregate.spread(values)
         variants = sorted(here["variant"].unique(), key=_by_size)
-        what_is_shown = "AGS of " + metric if laddered else f"{metric} on the default split"
+        said = metric_name(metric)
+        what_is_shown = f"AGS of {said}" if laddered else f"{said} on the default split"
         columns = (Column("method", "Method"), *(Column(key, _HEADS[key]) for key in rest if here[key].nunique() > 1),
                    *(Column(key_of("variant", name), name, "score") for name in variants))
         made.append(Table(f"{dataset}-{what}", f"{caption} on {dataset}: {what_is_shown}", columns,

@@ -11,6 +11,7 @@ from reports import aggregate
 from reports.analysis.pretraining import contamination
 from reports.analysis.results import Results
 from reports.selection import ROW, USUAL
+from reports.storage.text import metric_name
 from reports.tables.boards import Column, Table
 
 METHOD = "frozen"
@@ -99,11 +100,12 @@ def _scored(here: pd.DataFrame, metric: str) -> tuple[str, Scores]:
     seeds = pd.concat([aggregate.ags_per_seed(rows, metric) for rows in (here[frozen], here[~frozen])])
     whole = {key: group["ags"].dropna() for key, group in _groups(seeds).items()}
     if any(len(values) for values in whole.values()):
-        return f"AGS of {metric}", {key: float(values.mean()) for key, values in whole.items() if len(values)}
+        means = {key: float(values.mean()) for key, values in whole.items() if len(values)}
+        return f"AGS of {metric_name(metric)}", means
     usual = _usual(here, metric)
     if usual:
-        return f"{metric} on the default split", usual
-    return f"mean {metric}", {key: float(group[metric].mean()) for key, group in groups.items()}
+        return f"{metric_name(metric)} on the default split", usual
+    return f"mean {metric_name(metric)}", {key: float(group[metric].mean()) for key, group in groups.items()}
 
 
 def _marked(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_PLAIN = {"nmi": "NMI", "f1": "F1"}
 _RELEASED = "_released"
 
 
@@ -65,16 +64,6 @@ def structure_order(key: str) -> tuple[int, str]:
     """As the paper has them, what it does not name last."""
     order = list(STRUCTURE)
     return (order.index(key) if key in order else len(order)), key
-
-
-def metric_name(metric: str) -> str:
-    """A metric as the head of a column.
-
-    >>> metric_name("recall@1"), metric_name("map@1000_released"), metric_name("nmi")
-    ('recall@1', 'map@1000, released code', 'NMI')
-    """
-    name = metric.removesuffix(_RELEASED)
-    return _PLAIN.get(name, name) + (", released code" if name != metric else "")
 
 
 def metric_order(metric: str) -> tuple[bool, bool, str, int]:

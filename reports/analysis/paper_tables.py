@@ -19,6 +19,7 @@ from reports.aggregate import harmonic_mean
 from reports.analysis import paper_catalogue
 from reports.analysis.paper_numbers import METRICS, method_name
 from reports.board import Board
+from reports.storage.text import metric_name
 from reports.tables.boards import Column, Table
 
 
@@ -225,25 +226,25 @@ def boards() -> list[tuple[Paper, list[Table]]]:
     """The papers with their tables, as printed."""
     ags = read("oodml_ags").rename(columns={"ags": "value"})
     oodml = [_wide(ags[ags["metric"] == metric], ["method"], ["dataset"], 1, f"published-ags-{metric}",
-                   f"AGS of {metric} (supplement, table 3)") for metric in ("recall@1", "map@1000")]
+                   f"AGS of {metric_name(metric)} (supplement, table 3)") for metric in ("recall@1", "map@1000")]
     ladder = read("oodml_ladder").dropna(subset=["value"])
     ladder = ladder.assign(column=["split " + str(s) for s in ladder["split"]])
     for number, dataset in ((4, "cub"), (5, "cars"), (6, "sop")):
         here = ladder[(ladder["dataset"] == dataset) & (ladder["metric"] == "recall@1")]
         oodml.append(_wide(here, ["method"], ["column"], 2, f"published-ladder-{dataset}",
-                           f"recall@1 on each split of {dataset} (supplement, table {number})"))
+                           f"Recall@1 on each split of {dataset} (supplement, table {number})"))
     methods, samplers = read("revisiting_methods"), read("revisiting_batch_samplers")
     here = methods[methods["metric"].isin(("recall@1", "nmi"))]
     revisiting = [_wide(here, ["method"], ["dataset", "metric"], 2, "published-revisiting",
                         "Objectives on the default splits (tables 4 to 6)"),
                   _wide(samplers[samplers["metric"] == "recall@1"], ["method", "sampler"], ["dataset"], 2,
-                        "published-samplers", "recall@1 with different batch samplers (tables 7 to 9)")]
+                        "published-samplers", "Recall@1 with different batch samplers (tables 7 to 9)")]
     uml = read("uml_results")
     universal = [_wide(uml[uml["table"] == table], ["setting", "method"], ["dataset"], 1, f"published-uml-{table}",
-                       f"recall@1 (table {table})") for table in (2, 4, 5, 6, 7, 8, 10)]
+                       f"Recall@1 (table {table})") for table in (2, 4, 5, 6, 7, 8, 10)]
     precise = uml[(uml["table"] == 12) & (uml["metric"] == "map@r")]
     universal.append(_wide(precise, ["setting", "method"], ["dataset"], 1, "published-uml-12", "map@r (table 12)"))
     crt = read("crt_results")
     residual = [_wide(crt[(crt["table"] == table) & (crt["metric"] == "recall@1")], ["method", "dim"], ["dataset"], 2,
-                      f"published-crt-{table}", f"recall@1 (table {table})") for table in (3, 4, 5)]
+                      f"published-crt-{table}", f"Recall@1 (table {table})") for table in (3, 4, 5)]
     return list(zip(PAPERS.values(), (oodml, revisiting, universal, residual)))

@@ -9,7 +9,7 @@ from reports.analysis import significance
 from reports.analysis.results import Results
 from reports.analysis.statistics import ALPHA
 from reports.board import Board
-from reports.storage.text import decimal
+from reports.storage.text import decimal, metric_name
 from reports.tables import formats
 from reports.tables.boards import level_of, rank_text
 
@@ -23,7 +23,7 @@ def standing(results: Results, method: str, metric: str = "recall@1") -> str:
             by = ("harmonic", "") if dataset else ("mean", "")
             rows = board.rows
             here = np.flatnonzero((rows["method"] == method) & (rows["source"] == "submitted")).tolist()
-            title = f"{metric} on {dataset}, harmonic mean" if dataset else f"AGS of {metric}"
+            title = f"{metric_name(metric)} on {dataset}, harmonic mean" if dataset else f"AGS of {metric_name(metric)}"
             said = [_about(results, board, i, by, f"{title}, board of protocol {protocol}", metric, dataset)
                     for i in here]
             parts += said

@@ -117,7 +117,7 @@ def table(found: pd.DataFrame, runs: pd.DataFrame, dataset: str, rate: float) ->
                       "that the threshold of the nearest rejects", 1),
                *([Column("held", "False accepts, validation, %", "number", "The same with the threshold of held-out "
                          "training classes", 2)] if frame["held"].notna().any() else []),
-               Column("open", "Open-set recall@1", "score", "Half of the classes have no match in the gallery and "
+               Column("open", "Open-set Recall@1", "score", "Half of the classes have no match in the gallery and "
                       f"{shown} of their images are let through; mean over the ladder"),
                Column("r_auroc", "R-AUROC", "score", "Whether the similarity of the nearest neighbour tells right from "
                       "wrong ones; mean over the ladder"),

@@ -13,6 +13,7 @@ from reports.aggregate import spread
 from reports.board import key_of
 from reports.selection import ROW
 from reports.storage import packed
+from reports.storage.text import metric_name
 from reports.tables.boards import Column, Table, bar_note, row_columns
 
 NAME = "cross.json"
@@ -75,7 +76,7 @@ def table(evaluated: pd.DataFrame, runs: pd.DataFrame, trained: str, metric: str
                               "trained on")]
     for target in targets:
         name = key_of("target", target)
-        columns.append(Column(name, target, "score", f"{metric} on the default test set of {target}"))
+        columns.append(Column(name, target, "score", f"{metric_name(metric)} on the default test set of {target}"))
         if frame[f"{name}:gain"].notna().any():
             columns.append(Column(f"{name}:gain", "vs frozen", "gain", f"Less the frozen backbone on {target}"))
     note = bar_note(frame, ["own", *(key_of("target", target) for target in targets)])
@@ -108,7 +109,8 @@ def matrix(evaluated: pd.DataFrame, runs: pd.DataFrame, metric: str) -> Table:
     several = len({row["backbone"] for row in rows}) > 1
     columns = (Column("trained", "Trained on"), *((Column("backbone", "Backbone"),) if several else ()),
                Column("methods", "Methods", "number", digits=0),
-               *(Column(key_of("target", name), name, "score", f"{metric} on the default test set of {name}")
+               *(Column(key_of("target", name), name, "score",
+                        f"{metric_name(metric)} on the default test set of {name}")
                  for name in names),
                Column("above", "Above frozen", "text", "Pairs of a method and another dataset on which it beats the "
                       "frozen backbone"))

@@ -9,13 +9,14 @@ import pandas as pd
 
 from reports import selection
 from reports.analysis import baselines
-from reports.analysis.measures import metric_name, metric_order
+from reports.analysis.measures import metric_order
 from reports.analysis.results import Results
 from reports.analysis.rung_board import rung_board, rungs_of
 from reports.board import key_of
 from reports.overrides import overrides_text
 from reports.records import FACTS, metrics
 from reports.selection import ROW, TYPED
+from reports.storage.text import metric_name
 from reports.tables.boards import (
     BEST_LAST,
     DISTANCE,
@@ -73,7 +74,8 @@ def heat_table(results: Results, dataset: str, metric: str, trained: bool = Fals
         frame.loc[frame["base_method"] == "frozen", "backbone"]).any()
     columns = [Column("rank", "Rank", "rank"), method]
     if board.parts("ags"):
-        area = Column(key_of("ags", dataset), "AGS", "score", f"Area under {metric} over the normalised distance")
+        area = Column(key_of("ags", dataset), "AGS", "score",
+                      f"Area under {metric_name(metric)} over the normalised distance")
         columns += [area, *gain_column(frame, area)]
     if several:
         note += _ranked_by(frame, rungs)
@@ -81,7 +83,8 @@ def heat_table(results: Results, dataset: str, metric: str, trained: bool = Fals
         mark = " (default)" if kind == "default" else ""
         named = ends.get(split) or ("default" if trained and kind == "default" else "")
         head = f"{named.capitalize()}, {distance(frd, split)}" if named else distance(frd, split)
-        score = Column(f"rung:{split}", head if several else metric, "score", f"Split {split}{mark}, {metric}",
+        score = Column(f"rung:{split}", head if several else metric_name(metric), "score",
+                       f"Split {split}{mark}, {metric_name(metric)}",
                        heat=True)
         # what no method has waits to be asked for
         score = replace(score, spare=len(methods) > 0 and split not in set(methods["split"]))
@@ -90,8 +93,9 @@ def heat_table(results: Results, dataset: str, metric: str, trained: bool = Fals
         columns.append(Column("kept", "Kept, %", "percent", KEPT, 0))
     if "gap" in frame and frame["gap"].max() >= NOTABLE:
         frame = frame.assign(gap=frame["gap"].mask(frame["baseline"].astype(bool)))  # a frozen network has no epochs
-        columns.append(Column("gap", BEST_LAST, "gain", f"Points by which {metric} at the epoch that is best on the "
-                              "test classes, which papers print, lies above that at the last; mean over the runs"))
+        columns.append(Column("gap", BEST_LAST, "gain", f"Points by which {metric_name(metric)} at the epoch that is "
+                              "best on the test classes, which papers print, lies above that at the last; mean over "
+                              "the runs"))
         note += "Scores are of the last epoch. "
     if trained:
         frame = frame[frame[[f"rung:{split}" for split in rungs["split"]]].notna().any(axis=1)]
@@ -100,7 +104,7 @@ def heat_table(results: Results, dataset: str, metric: str, trained: bool = Fals
     note += bar_note(frame, [column.key for column in columns if column.kind == "score"]) + overrides_note(board)
     where = (f"{len(rungs)} of the {len(ladder)} splits" if trained and 1 < len(rungs) < len(ladder) else
              "each split" if several else f"the {' '.join(rungs['kind'])} split")
-    caption = f"{metric} of each method on {where} of {dataset}"
+    caption = f"{metric_name(metric)} of each method on {where} of {dataset}"
     return Table(f"{dataset}-{metric}", caption, tuple(columns), frame, note,
                  grouped="ranking" if frame["ranking"].nunique() > 1 else "")
 
@@ -170,7 +174,8 @@ def gain_table(results: Results, dataset: str, metric: str) -> Table | None:
                                       for split, frd in zip(rungs["split"], rungs["frd"])),
                Column("below", "Below frozen from", "number", "Fréchet distance at which the row falls below the "
                       "frozen network, straight lines between splits", 1)]
-    return Table(f"{dataset}-gain", f"Gain over the frozen backbone, points of {metric}", tuple(columns), board)
+    caption = f"Gain over the frozen backbone, points of {metric_name(metric)}"
+    return Table(f"{dataset}-gain", caption, tuple(columns), board)
 
 
 def tau_table(flips: pd.DataFrame, rungs: pd.DataFrame, dataset: str) -> Table:
@@ -188,8 +193,8 @@ def tau_table(flips: pd.DataFrame, rungs: pd.DataFrame, dataset: str) -> Table:
 def runs_table(runs: pd.DataFrame, name: str, caption: str) -> Table:
     """Every run of a method with its seed, scores and cost."""
     scores = sorted((metric for metric in metrics(runs) if runs[metric].notna().any()), key=metric_order)
-    chosen = {"best-test:recall@1": ("recall@1, best epoch", "At the epoch that is best on the test classes"),
-              "validation:recall@1": ("recall@1, validation epoch", "At the epoch that is best on held-out training "
+    chosen = {"best-test:recall@1": ("Recall@1, best epoch", "At the epoch that is best on the test classes"),
+              "validation:recall@1": ("Recall@1, validation epoch", "At the epoch that is best on held-out training "
                                       "classes")}
     rest = [key for key in chosen if key in runs and runs[key].notna().any()]
     columns = [Column("dataset", "Dataset"), Column("split", "Split"), Column("frd", DISTANCE, "number", digits=1),

@@ -8,6 +8,7 @@ import pandas as pd
 
 from reports.selection import ROW
 from reports.storage import packed
+from reports.storage.text import metric_name
 from reports.tables.boards import DISTANCE, Column, Table
 
 NAME = "wise.json"
@@ -47,5 +48,5 @@ def table(curves: pd.DataFrame, metric: str, name: str, label: str) -> Table:
     columns = (Column("dataset", "Dataset"), Column("split", "Split"), Column("frd", DISTANCE, "number", digits=1),
                Column("best", "Best alpha", "number", digits=1),
                *(Column(f"alpha:{alpha:g}", f"{alpha:g}", "score") for alpha in curves.columns))
-    return Table(name, f"{metric} of {label} between its start (0) and its end (1)", columns,
+    return Table(name, f"{metric_name(metric)} of {label} between its start (0) and its end (1)", columns,
                  frame.reset_index(), marked=False)

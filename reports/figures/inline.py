@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib.ticker import MaxNLocator
 
 from reports.figures.drawing import GRID, HUES, INK, STROKES, short
-from reports.storage.text import minus
+from reports.storage.text import metric_name, minus
 
 
 def sparkline(xs: Sequence[float], ys: Sequence[float], across: tuple[float, float], up: tuple[float, float]) -> str:
@@ -36,14 +36,15 @@ def interval(value: float, low: float, high: float, left: float, right: float) -
 def training_curves(curves: Sequence[tuple[str, list[dict[str, Any]]]], name: str, title: str, metric: str) -> str:
     """Loss and score over epochs, a line for each run of a method."""
     parts = []
-    for left, key, head, scale in ((34, "loss", "training loss", 1), (266, metric, f"{metric}, percent", 100)):
+    said = metric_name(metric)
+    for left, key, head, scale in ((34, "loss", "training loss", 1), (266, metric, f"{said}, percent", 100)):
         lines = [[(point["epoch"], scale * point[key]) for point in curve
                   if point.get(key) is not None and point.get("epoch") is not None] for _, curve in curves]
         parts.append(_panel(lines, left, head))
     for i, (label, _) in enumerate(curves):
         y = 36 + 15 * i
         parts.append(f'<path d="M470 {y}h16" {_stroke(i)}/>' + text_at(491, y + 3, label, 8.5))
-    about = f"Loss and {metric} over epochs of {len(curves)} runs."
+    about = f"Loss and {said} over epochs of {len(curves)} runs."
     width = max(560, 497 + 5.6 * max((len(label) for label, _ in curves), default=0))
     height = max(194, 36 + 15 * len(curves))
     return framed(parts, width, height, name, title, about)

@@ -15,6 +15,7 @@ from reports.board import key_of
 from reports.figures.drawing import Style
 from reports.figures.lines import Axes, Line, chart, nice_ticks
 from reports.selection import ROW, in_words
+from reports.storage.text import metric_name
 
 DISTANCE = "Fréchet distance between training and test images"
 KINDS = {"score": "{}, percent", "difference": "{}, points above the mean over methods",
@@ -50,8 +51,9 @@ def ladder_curve(cells: pd.DataFrame, look: dict[str, Style], name: str, title: 
     ticks = list(zip(rungs["share"], map(_distance, rungs["frd"])))
     marks = [(place, "default split") for place in rungs.loc[rungs["kind"] == "default", "share"]]
     ends = "; ".join(f"{line.label} ends at {line.ys[-1]:.1f}" for line in lines)
-    axes = Axes(KINDS[kind].format(metric), DISTANCE, ticks, marks, zero=kind != "score")
-    return chart(_named(lines, cells), axes, name, title, f"{metric} over the distance of {len(rungs)} splits: {ends}.")
+    axes = Axes(KINDS[kind].format(metric_name(metric)), DISTANCE, ticks, marks, zero=kind != "score")
+    about = f"{metric_name(metric)} over the distance of {len(rungs)} splits: {ends}."
+    return chart(_named(lines, cells), axes, name, title, about)
 
 
 def single(cells: pd.DataFrame) -> pd.Series:
@@ -77,8 +79,8 @@ def fixed_test_curve(cells: pd.DataFrame, control: pd.DataFrame, look: dict[str,
             lines.append(replace(line, name=f"{curve['method'].iloc[0]}{ending}", style=replace(line.style, dash=dash)))
     ticks = [((tick - near) / (far - near), _distance(tick)) for tick in nice_ticks(near, far, 8)]
     falls = "; ".join(f"{line.name} from {line.ys[0]:.1f} to {line.ys[-1]:.1f}" for line in lines)
-    return chart(lines, Axes(KINDS["score"].format(metric), DISTANCE, ticks), name, title,
-                 f"{metric} from the nearest to the farthest split: {falls}.")
+    return chart(lines, Axes(KINDS["score"].format(metric_name(metric)), DISTANCE, ticks), name, title,
+                 f"{metric_name(metric)} from the nearest to the farthest split: {falls}.")
 
 
 def _line(rows: pd.DataFrame, label: str, look: dict[str, Style], xs: list[float], ys: list[float],
@@ -145,10 +147,10 @@ def size_bias(board: pd.DataFrame, sizes: dict[str, int], look: dict[str, Style]
     places = np.linspace(0, 1, len(parts)).tolist()  # at true scale parts of one size would stand in one place
     lines = [_line(rows[rows["label"] == label], label, look, places, (100 * (scores - mean)).tolist())
              for label, scores in zip(rows["label"], rows[keys].to_numpy(float))]
-    axes = Axes(f"{metric}, points above the mean over methods",
+    axes = Axes(f"{metric_name(metric)}, points above the mean over methods",
                 "parts by their number of training images, in order and not to scale",
                 [(place, f"{part} {sizes[part]:,}") for place, part in zip(places, parts)], slanted=True, zero=True)
-    about = f"{metric} of {len(lines)} methods on {', '.join(parts)}, by training size."
+    about = f"{metric_name(metric)} of {len(lines)} methods on {', '.join(parts)}, by training size."
     return chart(_named(lines, rows), axes, name, title, about)
 
 
@@ -162,6 +164,7 @@ def union_parts(board: pd.DataFrame, parts: Sequence[str], look: dict[str, Style
     places = np.linspace(0, 1, len(names)).tolist()
     lines = [_line(rows[rows["label"] == label], label, look, places, (100 * scores).tolist())
              for label, scores in zip(rows["label"], rows[keys].to_numpy(float))]
-    axes = Axes(f"{metric}, percent", "part of the union, easiest first; all in one gallery; harmonic mean",
+    said = metric_name(metric)
+    axes = Axes(f"{said}, percent", "part of the union, easiest first; all in one gallery; harmonic mean",
                 list(zip(places, names)), slanted=True)
-    return chart(_named(lines, rows), axes, name, title, f"{metric} of {len(lines)} methods on {', '.join(names)}.")
+    return chart(_named(lines, rows), axes, name, title, f"{said} of {len(lines)} methods on {', '.join(names)}.")

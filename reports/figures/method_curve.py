@@ -8,6 +8,7 @@ from matplotlib.ticker import MaxNLocator
 
 from reports.figures.drawing import GREY, GRID, INK, Style
 from reports.figures.inline import framed, text_at
+from reports.storage.text import metric_name
 
 Curve = Sequence[tuple[float, float, float]]
 """(distance, score, deviation over seeds) of each rung, scores in percent; 0 where there is one seed."""
@@ -31,7 +32,7 @@ def shift_curve(own: Curve, others: Sequence[Curve], frozen: Curve, label: str, 
     def line(curve: Curve) -> str:
         return "M" + "L".join(f"{across(x):.1f} {up(y):.1f}" for x, y, _ in curve)
 
-    parts = [text_at(_LEFT, 18, f"{metric}, percent")]
+    parts = [text_at(_LEFT, 18, f"{metric_name(metric)}, percent")]
     for tick in ticks:
         parts.append(f'<path d="M{_LEFT} {up(tick):.1f}h{_WIDTH}" stroke="{GRID}" stroke-width="0.8"/>'
                      + text_at(_LEFT - 6, up(tick) + 4, f"{tick:g}", anchor="end"))
@@ -88,7 +89,7 @@ def part_dots(own: Sequence[float | None], others: Sequence[Sequence[float]], fr
     def across(value: float) -> float:
         return left + 8 + (width - 16) * (value - ticks[0]) / (ticks[-1] - ticks[0])
 
-    parts = [text_at(left, 18, f"{metric}, percent")]
+    parts = [text_at(left, 18, f"{metric_name(metric)}, percent")]
     for tick in ticks:
         parts.append(f'<path d="M{across(tick):.1f} {_TOP - 6}V{height}" stroke="{GRID}" stroke-width="0.8"/>'
                      + text_at(across(tick), height + 16, f"{tick:g}", anchor="middle"))

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from reports.figures.drawing import GREY, INK, Style, drawing
+from reports.storage.text import metric_name
 
 SIZE = (1200, 630)
 """Pixels: what previews of links are made for."""
@@ -33,7 +34,8 @@ def preview(title: str, facts: str, cells: pd.DataFrame, look: dict[str, Style],
                           lw=3 if hued else 1, alpha=1 if hued else 0.4, zorder=3 if hued else 2,
                           ls="--" if style.number == -2 else "-")
             axes.tick_params(length=0, labelsize=14)
-            axes.set_title(f"{metric}, percent, over the Fréchet distance of the split", loc="left", fontsize=15)
+            axes.set_title(f"{metric_name(metric)}, percent, over the Fréchet distance of the split", loc="left",
+                           fontsize=15)
             axes.grid(axis="y")
         content = io.BytesIO()
         figure.savefig(content, format="png", metadata={"Software": None})

@@ -9,7 +9,7 @@ import pandas as pd
 from reports.figures.drawing import GREY, GRID, HUES
 from reports.figures.inline import framed, text_at
 from reports.figures.lines import nice_ticks
-from reports.storage.text import decimal
+from reports.storage.text import decimal, metric_name
 
 _TOP, _STEP, _WIDTH = 44, 19, 470
 
@@ -28,7 +28,8 @@ def printed_and_ours(rows: pd.DataFrame, close: float, name: str, title: str, me
     def across(share: float) -> float:
         return left + 8 + (_WIDTH - 16) * (100 * share - low) / (high - low)
 
-    parts = [text_at(left, 16, f"{metric}, percent"), _ring(left + 150, 12), text_at(left + 160, 16, "paper"),
+    parts = [text_at(left, 16, f"{metric_name(metric)}, percent"), _ring(left + 150, 12),
+             text_at(left + 160, 16, "paper"),
              f'<circle cx="{left + 220:.1f}" cy="12" r="4" fill="{HUES[0]}"/>', text_at(left + 230, 16, "here")]
     for tick in nice_ticks(low, high, 8):
         x = across(tick / 100)

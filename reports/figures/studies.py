@@ -12,6 +12,7 @@ from matplotlib.ticker import MaxNLocator
 
 from reports.analysis.statistics import Friedman
 from reports.figures.drawing import DASHES, GREY, GRID, HUES, INK, MARKERS, drawing, panel, svg
+from reports.storage.text import metric_name
 
 FEW = 20
 """Methods up to which Demšar's diagram can be read."""
@@ -158,9 +159,10 @@ def scatters(points: pd.DataFrame, measures: Sequence[str], metric: str, name: s
             axes.xaxis.set_major_locator(MaxNLocator(4))
             axes.tick_params(length=0, labelsize=7.5)
             axes.grid(True)
-        figure.axes[0].set_ylabel(f"{metric}, normalised", fontsize=8.5)
+        figure.axes[0].set_ylabel(f"{metric_name(metric)}, normalised", fontsize=8.5)
         handles, labels = figure.axes[0].get_legend_handles_labels()
         if len(datasets) > 1:
             figure.legend(handles, labels, loc="lower center", ncols=min(beside, len(datasets)), frameon=False,
                           fontsize=8, bbox_to_anchor=(0.5, 0.0))
-        return svg(figure, name, title, f"{metric} against {', '.join(measures)} over {len(points)} cells.")
+        about = f"{metric_name(metric)} against {', '.join(measures)} over {len(points)} cells."
+        return svg(figure, name, title, about)

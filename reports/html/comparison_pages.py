@@ -16,6 +16,7 @@ from reports.figures import studies
 from reports.html.rendering import Site
 from reports.selection import ROW, in_words
 from reports.storage import by_class
+from reports.storage.text import metric_name
 from reports.tables import boards as tabular
 from reports.tables.boards import Column, Table
 from reports.tables.formats import csv_text
@@ -34,7 +35,8 @@ def compare(site: Site) -> None:
     site.compared = set(labels)
     cells = comparison.cells(site.results, labels, metric)
     backbones = dict(zip(site.runs["label"], site.runs["backbone"]))
-    data = {"metric": metric, "labels": labels, "ids": [site.slug(label) for label in labels], "cells": cells,
+    data = {"metric": metric_name(metric), "labels": labels, "ids": [site.slug(label) for label in labels],
+            "cells": cells,
             "hues": [site.look[label].number for label in labels], "backbones": [backbones[label] for label in labels]}
     site.later("compare.html", "Compare", menu="", groups=_groups(site, labels, cells), data=site.data(data),
                metric=metric, left=left, labels=labels)

@@ -16,6 +16,7 @@ from reports.html.extras import Extras
 from reports.html.rendering import Site
 from reports.overrides import overrides_text
 from reports.selection import in_words
+from reports.storage.text import metric_name
 from reports.tables import boards as tables
 
 TAGS = {"floor": "baseline", "auxiliary": "auxiliary objective", "proxy": "proxy loss", "ranking": "ranking loss",
@@ -106,7 +107,8 @@ def _split_dots(site: Site, label: str, dataset: str) -> list[dict[str, Any]]:
     name = f"{site.slug(label)}-{site.slug(dataset)}"
     svg = method_curve.part_dots([scores[label][metric] for metric in metrics],
                                  [(100 * rest.loc[rest["metric"] == metric, "score"]).tolist() for metric in metrics],
-                                 [base.get(metric) for metric in metrics], metrics, label, site.look[label], name,
+                                 [base.get(metric) for metric in metrics], list(map(metric_name, metrics)), label,
+                                 site.look[label], name,
                                  f"{label} among others on {dataset}", f"{dataset}, {where}")
     return [site.figure(svg, name) | {"board": dataset, "href": f"dataset/{site.slug(dataset)}.html", "union": True,
                                       "frozen": bool(base), "banded": False}]

@@ -24,6 +24,7 @@ from reports.html.extras import Extras
 from reports.html.markup import slug
 from reports.html.rendering import Site
 from reports.selection import ROW
+from reports.storage.text import metric_name
 from reports.tables import boards as tables
 
 
@@ -154,7 +155,7 @@ def _curves(site: Site, dataset: str, metric: str, kind: str = "score") -> list[
         if kind != "score" and without_gaps(cells[(kind != "gain") | cells["gain"].notna()]).empty:
             continue
         name = f"{site.slug(dataset)}-{slug(metric)}-{ending}" + (f"-{slug(backbone)}" if number else "")
-        title = f"{metric} along the ladder of {dataset}{said}, {backbone}"
+        title = f"{metric_name(metric)} along the ladder of {dataset}{said}, {backbone}"
         draw = partial(ladders.ladder_curve, cells, site.look, name, title, metric, kind)
         alone = cells.loc[ladders.single(cells), "label"].nunique()
         drawn.append(site.once(name, draw) | {
@@ -226,7 +227,8 @@ def _fixed_test(site: Site, dataset: str, metric: str) -> list[dict[str, Any]]:
     for number, (backbone, rows) in enumerate(_by_backbone(cells) if len(cells) else ()):
         name = f"{site.slug(dataset)}-{slug(metric)}-fixed-test" + (f"-{slug(backbone)}" if number else "")
         drawn = ladders.fixed_test_curve(rows, control, site.look, name,
-                                         f"{metric} on {dataset} with fixed test classes, {backbone}", metric)
+                                         f"{metric_name(metric)} on {dataset} with fixed test classes, {backbone}",
+                                         metric)
         made.append(site.figure(drawn, name) | {"backbone": backbone})
     return made
 
@@ -291,4 +293,4 @@ def _bias_table(board: pd.DataFrame, sizes: dict[str, int]) -> tables.Table:
                  for part, count in largest_first))
     keep = [*ROW, *(column.key for column in columns), *(f"{key}:std" for key in keys), "baseline"]
     frame = biased[list(dict.fromkeys(keep))]
-    return tables.Table("bias", "recall@1 by training size of the part, largest first", columns, frame, marked=False)
+    return tables.Table("bias", "Recall@1 by training size of the part, largest first", columns, frame, marked=False)

@@ -20,7 +20,7 @@ from reports.html.cells import ROOT, Head, cell, swatch
 from reports.html.markup import dense, distinct_regions, slug, slugs, with_permalinks
 from reports.selection import ROW, in_words
 from reports.storage.row import LEVELS
-from reports.storage.text import decimal, probability
+from reports.storage.text import decimal, metric_name, probability
 from reports.tables import formats
 from reports.tables.boards import Column, Table, level_of
 
@@ -52,7 +52,7 @@ class Site:
         self.environment.globals |= {
             "datasets": self.datasets, "members": results.members, "unions": self.unions, "slug": self.slug,
             "metrics": self.metrics, "facts": self.facts, "levels": LEVELS,
-            "title_of": lambda name: named.get(name, name), "level": results.level,
+            "title_of": lambda name: named.get(name, name), "metric_name": metric_name, "level": results.level,
             "percent": lambda value: decimal(100 * value, 1), "decimal": decimal, "probability": probability,
             "in_words": in_words,
             "sections": self.sections, "swatch": lambda hue, baseline: Markup(swatch(hue, baseline)),

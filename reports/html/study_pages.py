@@ -30,6 +30,7 @@ from reports.html.markup import slug
 from reports.html.rendering import Site
 from reports.html.threshold_pages import drift
 from reports.selection import ROW, in_words
+from reports.storage.text import metric_name
 from reports.tables import boards as tabular
 from reports.tables.boards import Column, Table
 from reports.tables.formats import to_csv
@@ -50,14 +51,14 @@ def structural(site: Site) -> None:
     for side, named in sides.items():
         if named:
             fitted = correlations.normalised(points, [metric, *named]).rename(columns=named)
-            title = f"{metric} against the structure of the {correlations.SIDE_WORDS[side]} embeddings"
+            title = f"{metric_name(metric)} against the structure of the {correlations.SIDE_WORDS[side]} embeddings"
             panels.append({"side": side} | site.figure(studies.scatters(
                 fitted, list(named.values()), metric, f"scatter-{side}", title), f"scatter-{side}"))
     cells = None
     if panels:
         measured = [key for named in sides.values() for key in named]
         columns = (Column("dataset", "Dataset"), Column("split", "Split"), *tabular.row_columns(points),
-                   Column(metric, metric, "score"), *correlations.measure_columns(measured, 3))
+                   Column(metric, metric_name(metric), "score"), *correlations.measure_columns(measured, 3))
         cells = _beginning(site, Table("structure-cells", "Structure of the embeddings and score of each cell", columns,
                                        points[["dataset", "split", *ROW, metric, *measured]], marked=False))
     by_split = correlations.split_table(points, metric)
@@ -102,7 +103,8 @@ def few_shot(site: Site) -> None:
         columns = (method, Column("dataset", "Dataset"), Column("split", "Split"),
                    Column("frd", tabular.DISTANCE, "number", digits=1), Column("zero", "Zero-shot", "score"),
                    Column("few", "Few-shot", "score"), Column("gain", "Gain", "gain"), *rest)
-        table = Table(f"fewshot-{shots}", f"{metric} before and after {shots} shots a class", columns, cells,
+        table = Table(f"fewshot-{shots}", f"{metric_name(metric)} before and after {shots} shots a class", columns,
+                      cells,
                       tabular.bar_note(cells, ["few"]), marked=False)
         parts.append((int(shots), site.table(table)))
     if parts:

@@ -196,6 +196,21 @@ def number(value: float) -> str:
     return exact if float(exact) == value else f"{value:.4g}"
 
 
+METRICS = {"recall": "Recall", "map": "mAP", "map@r": "MAP@R", "r-precision": "R-precision", "nmi": "NMI", "f1": "F1"}
+"""What papers call them; MAP@R is Musgrave et al.'s."""
+
+
+def metric_name(metric: str) -> str:
+    """A metric as papers write it.
+
+    >>> [metric_name(one) for one in ("recall@1", "map@1000_released", "map@r", "nmi", "accuracy")]
+    ['Recall@1', 'mAP@1000, released code', 'MAP@R', 'NMI', 'accuracy']
+    """
+    name = metric.removesuffix("_released")
+    kind, at, k = name.partition("@")
+    return (METRICS.get(name) or METRICS.get(kind, kind) + at + k) + (", released code" if name != metric else "")
+
+
 def near(name: str, options: Iterable[str]) -> str:
     """A hint at the names that were probably meant, ready to stand behind the wrong one.
 

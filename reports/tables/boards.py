@@ -15,7 +15,7 @@ from scipy import special
 from reports.board import Board, fractions, key_of
 from reports.selection import ROW, in_words
 from reports.storage.row import selected_level
-from reports.storage.text import decimal, duration, minus
+from reports.storage.text import decimal, duration, metric_name, minus
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,8 @@ class Table:
         value = row.get(column.key)
         if column.kind == "text":
             said = level_of(row) if column.key == "source" else value
-            return "" if missing(said) else in_words(str(said)) if column.key == "protocol" else str(said)
+            words = {"protocol": in_words, "metric": metric_name}.get(column.key, str)
+            return "" if missing(said) else words(str(said))
         if column.kind == "rank":
             return rank_text(row)
         if missing(value):
@@ -174,7 +175,8 @@ def ags_table(board: Board, metric: str = "recall@1") -> Table:
     """The table of an `aggregate.ags_board`."""
     frame, datasets = board.wide(), board.parts("ags")
     about = "AGS of {} on {}: the area under the score over the normalised distance"
-    scores = [Column(key_of("ags", name), name if len(datasets) > 1 else "AGS", "score", about.format(metric, name),
+    scores = [Column(key_of("ags", name), name if len(datasets) > 1 else "AGS", "score",
+                     about.format(metric_name(metric), name),
                      role="part") for name in datasets]
     if len(datasets) > 1:
         about = "Mean AGS over the datasets; only where all are complete"
@@ -187,7 +189,7 @@ def ags_table(board: Board, metric: str = "recall@1") -> Table:
     ends = [column for column in extra if column.kind == "percent"]
     columns = (Column("rank", "Rank", "rank"), method, *shown, *ends, *regime_column(frame), *rest,
                *(column for column in extra if column not in ends))
-    return Table("ags", f"AGS of {metric}{differing(board)}", columns, frame,
+    return Table("ags", f"AGS of {metric_name(metric)}{differing(board)}", columns, frame,
                  bar_note(frame, [column.key for column in scores]) + overrides_note(board), grouped=by_network(frame))
 
 
@@ -254,22 +256,25 @@ def union_table(board: Board, metric: str = "recall@1") -> Table:
     parts = [part for part in board.parts("recall") if (frame[f"{key_of('recall', part)}:n"] > 0).any()]
     method, *rest = row_columns(frame)
     columns = [Column("rank", "Rank", "rank"), method]
-    means = [Column("harmonic", "Harmonic mean", "score", f"Harmonic mean of {metric} over the parts",
+    means = [Column("harmonic", "Harmonic mean", "score", f"Harmonic mean of {metric_name(metric)} over the parts",
                        role="harmonic"),
-                Column("unified", "Unified", "score", f"{metric} with all parts in one gallery", role="whole"),
-                Column("arithmetic", "Arithmetic mean", "score", f"Arithmetic mean of {metric} over the parts",
+                Column("unified", "Unified", "score", f"{metric_name(metric)} with all parts in one gallery",
+                       role="whole"),
+                Column("arithmetic", "Arithmetic mean", "score",
+                       f"Arithmetic mean of {metric_name(metric)} over the parts",
                        role="arithmetic")]
     columns += [replace(column, spare=mean.key == "arithmetic" or (column.kind == "gain" and mean.key != "harmonic"))
                 for mean in means for column in (mean, *gain_column(frame, mean))]
     families = {name.partition("-")[0] for name in parts if "-" in name}
     family = f"{families.pop()}-" if len(families) == 1 and all("-" in name for name in parts) else ""
-    columns += [Column(key_of("recall", name), name.removeprefix(family), "score", f"{metric} on {name} alone",
+    columns += [Column(key_of("recall", name), name.removeprefix(family), "score",
+                       f"{metric_name(metric)} on {name} alone",
                        role="part") for name in parts]  # glyphs-latin is headed latin among others of glyphs
     columns += [Column("weakest", "Weakest", "text", "The part with the lowest score", role="weakest"),
                 *regime_column(frame, always=True),
                 Column("parameters", "Trained parameters", "number", "Parameters that training changes", -1), *rest]
     scores = [column.key for column in columns if column.kind == "score"]
-    return Table("union", f"{metric} on the union{differing(board)}", tuple(columns), frame,
+    return Table("union", f"{metric_name(metric)} on the union{differing(board)}", tuple(columns), frame,
                  bar_note(frame, scores) + overrides_note(board), grouped=by_network(frame))
 
 

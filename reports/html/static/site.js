@@ -98,7 +98,7 @@ const oodml = (() => {
         const there = parts.some((tab) => tab.dataset.tab === metric) ? metric : parts[0] && parts[0].dataset.tab;
         parts.forEach((tab) => { tab.hidden = tab.dataset.tab !== there; });
         all(":scope > .tabs button", group).forEach((button) =>
-          button.setAttribute("aria-pressed", String(button.textContent === there)));
+          button.setAttribute("aria-pressed", String(button.dataset.tab === there)));
       }
     };
     for (const group of groups) {
@@ -107,10 +107,10 @@ const oodml = (() => {
       const press = (tab) => () => {
         choose(tab.dataset.tab);
         remember("metric", tab === parts[0] ? "" : tab.dataset.tab);
-        announce("Metric " + tab.dataset.tab);
+        announce("Metric " + tab.dataset.name);
       };
       group.prepend(make("div", { class: "tabs", role: "group", "aria-label": "Metric" },
-        ...parts.map((tab) => make("button", { type: "button", onclick: press(tab) }, tab.dataset.tab))));
+        ...parts.map((tab) => make("button", { type: "button", "data-tab": tab.dataset.tab, onclick: press(tab) }, tab.dataset.name))));
     }
     choose(state.get("metric"));
     listen(() => choose(state.get("metric")));
