@@ -205,7 +205,7 @@ def test_a_run_is_done_once_and_reported(work: Path, capsys: pytest.CaptureFixtu
     main(["report", "--work", str(work)])
     assert (work / "leaderboard" / "index.html").exists()
     told = capsys.readouterr().out
-    assert "recall@1 of each method on the default split of glyphs-mini" in told, "one rung is no ladder"
+    assert "Recall@1 of each method on the default split of glyphs-mini" in told, "one rung is no ladder"
 
 
 @pytest.mark.skipif(not hasattr(os, "pipe2"), reason="needs a pipe that nobody reads")

@@ -85,7 +85,7 @@ def cell_table(differing: pd.DataFrame, metric: str) -> Table:
     names += [Column(key, key) for key in ROW[1:] if differing[key].nunique() > 1]
     columns = (*names, Column("state", "state"), Column("a", "A", "score"), Column("b", "B", "score"),
                Column("difference", "B - A", "gain", digits=2), Column("causes", "what differs"))
-    return Table("diff", f"{metric} of cells that differ", columns, differing, marked=False)
+    return Table("diff", f"{metric_name(metric)} of cells that differ", columns, differing, marked=False)
 
 
 def board_table(differing: pd.DataFrame, metric: str) -> Table:

@@ -118,12 +118,13 @@ def relative(results: Results, metric: str) -> list[Table]:
                     file = json.dumps(some["overrides"].iloc[0][key][0]).strip('"')
                     rows.setdefault(str(dataset), []).append({"key": key, "value": value, "file": file, "change": mean,
                                                               "change:std": std, "change:n": n, "methods": n})
+    said = metric_name(metric)
     columns = (Column("key", "Key"), Column("value", "Value"), Column("file", "In the protocol"),
-               Column("change", "Change", "gain", f"Relative change of {metric} in percent, mean over methods"),
+               Column("change", "Change", "gain", f"Relative change of {said} in percent, mean over methods"),
                Column("methods", "Methods", "number", "Run with both values", 0))
     ordered = {dataset: sorted(made, key=lambda row: (row["key"], _by_size(row["value"])))
                for dataset, made in rows.items()}
-    return [Table(f"{dataset}-settings", f"Settings on {dataset}: change of {metric} against the protocol's value",
+    return [Table(f"{dataset}-settings", f"Settings on {dataset}: change of {said} against the protocol's value",
                   columns, pd.DataFrame(made), marked=False) for dataset, made in ordered.items()]
 
 

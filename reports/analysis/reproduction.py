@@ -11,6 +11,7 @@ from reports.analysis import paper_catalogue, paper_tables
 from reports.analysis.papers import STAND_INS
 from reports.analysis.statistics import kendall
 from reports.selection import ROW, is_union
+from reports.storage.text import metric_name
 from reports.tables.boards import Column, Table
 
 METRIC = "recall@1"
@@ -103,5 +104,5 @@ def _table(dataset: str, paper: str, rows: list[dict[str, object]]) -> Table:
                Column("detail", "Printed as"), Column("protocol", "Protocol"), Column("backbone", "Backbone"))
     alike = {key for key in ("protocol", "backbone", "dim") if frame[key].nunique() < 2}
     shown = tuple(column for column in columns if column.key not in alike and frame[column.key].notna().any())
-    caption = f"{METRIC} on the default split of {dataset}, {paper_tables.PAPERS[paper].venue}"
+    caption = f"{metric_name(METRIC)} on the default split of {dataset}, {paper_tables.PAPERS[paper].venue}"
     return Table(f"{dataset}-{paper}", caption, shown, frame.reset_index(drop=True), marked=False)

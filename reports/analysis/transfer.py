@@ -80,8 +80,8 @@ def table(evaluated: pd.DataFrame, runs: pd.DataFrame, trained: str, metric: str
         if frame[f"{name}:gain"].notna().any():
             columns.append(Column(f"{name}:gain", "vs frozen", "gain", f"Less the frozen backbone on {target}"))
     note = bar_note(frame, ["own", *(key_of("target", target) for target in targets)])
-    return Table(f"cross-{trained}-{metric}", f"{metric} of networks trained on {trained}", (*columns, *rest),
-                 frame.reset_index(drop=True), note)
+    return Table(f"cross-{trained}-{metric}", f"{metric_name(metric)} of networks trained on {trained}",
+                 (*columns, *rest), frame.reset_index(drop=True), note)
 
 
 def matrix(evaluated: pd.DataFrame, runs: pd.DataFrame, metric: str) -> Table:
@@ -114,5 +114,6 @@ def matrix(evaluated: pd.DataFrame, runs: pd.DataFrame, metric: str) -> Table:
                  for name in names),
                Column("above", "Above frozen", "text", "Pairs of a method and another dataset on which it beats the "
                       "frozen backbone"))
-    return Table(f"cross-{metric}", f"{metric} by the dataset that was trained on, mean over methods", columns,
-                 pd.DataFrame(rows).reindex(columns=[*(column.key for column in columns), "baseline"]), marked=False)
+    return Table(f"cross-{metric}", f"{metric_name(metric)} by the dataset that was trained on, mean over methods",
+                 columns, pd.DataFrame(rows).reindex(columns=[*(column.key for column in columns), "baseline"]),
+                 marked=False)

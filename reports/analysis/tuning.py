@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 from reports import ReportError
 from reports.aggregate import spread
 from reports.storage import paths
-from reports.storage.text import decimal, from_json, one_line
+from reports.storage.text import decimal, from_json, metric_name, one_line
 from reports.tables.boards import Column, Table
 
 FOLDER = "tune"
@@ -175,11 +175,11 @@ def board(searches: Sequence[Search]) -> Table:
                Column("budget", "Budget", "number", "Configurations tried, the default among them", 0),
                Column("diverged", "Diverged", "number", "Trials whose loss diverged; they count as the worst", 0),
                Column("choice", "Choice"),
-               Column("default", "Default", "score", f"Validation {metric} of the default configuration"),
-               Column("chosen", "Chosen", "score", f"Validation {metric} of the choice; the best of several is "
-                                                   "flattered by the choosing itself"),
+               Column("default", "Default", "score", f"Validation {metric_name(metric)} of the default configuration"),
+               Column("chosen", "Chosen", "score", f"Validation {metric_name(metric)} of the choice; the best of "
+                                                   "several is flattered by the choosing itself"),
                Column("gain", "Gain", "gain", "Chosen less default, on validation"),
-               Column("test", "Test", "score", f"Test {metric} of the choice, mean over rungs and seeds"),
+               Column("test", "Test", "score", f"Test {metric_name(metric)} of the choice, mean over rungs and seeds"),
                Column("test_gain", "Test gain", "gain", "Chosen less default on the test ladder, where both were run"),
                Column("spread", "Sensitivity", "score", "Standard deviation of validation scores over the trials"),
                Column("worst", "Worst", "score", "The lowest validation score of a trial that finished"))
