@@ -38,9 +38,8 @@ def remove(folders: Iterable[Path], name: str = "") -> list[Path]:
 
 def _alive(pid: int) -> bool:
     try:
-        os.kill(pid, 0)
+        with suppress(PermissionError):  # it is there, of another user
+            os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except PermissionError:  # of another user
-        return True
     return True
