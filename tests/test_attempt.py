@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from benchmark.runs import attempt, status, worker
+from benchmark.runs import attempt, failures, status, worker
 from benchmark.runs.job import SweepResult
 from benchmark.training.meter import Diverged
 from benchmark.training.train import Interrupted
@@ -24,7 +24,7 @@ def test_the_cause_of_a_users_mistake_is_its_text_alone(kind: type[Exception]) -
 
 def test_a_new_attempt_takes_the_failure_of_the_last_one_away(tiny: Workspace) -> None:
     (job,) = tiny_sweep.jobs(tiny, "margin", seeds=1)
-    attempt.write_failure(job, "the disk is full", passing=True)
+    failures.write_failure(job, "the disk is full", passing=True)
     with pytest.raises(Interrupted):
         worker.run(job.spec, job.context, should_stop=lambda: True)
     assert status.look(job.folder) == status.RunState("missing", begun=True)

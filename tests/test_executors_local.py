@@ -17,9 +17,8 @@ import pytest
 import torch
 
 from benchmark import cli
-from benchmark.runs import attempt, locks, status, sweep
+from benchmark.runs import failures, locks, status, sweep
 from benchmark.runs.executors import local
-from benchmark.runs.executors import server as server_module
 from benchmark.runs.interrupt import StopRequest
 from benchmark.runs.job import Resources, SweepOptions, SweepResult
 from benchmark.runs.locks import Lock
@@ -134,10 +133,10 @@ def test_ctrl_c_saves_and_the_same_command_resumes(tiny: Workspace, times: int, 
 
 def test_what_failed_elsewhere_meanwhile_is_not_tried_again(tiny: Workspace) -> None:
     before, meanwhile, full, fresh = tiny_sweep.jobs(tiny, "margin", seeds=4)
-    attempt.write_failure(before, "before the sweep, so that --retry-failed was given")
+    failures.write_failure(before, "before the sweep, so that --retry-failed was given")
     pool = local.WorkerPool(["cpu"], Progress(4, 8), StopRequest(), deque([before, meanwhile, full, fresh]))
-    attempt.write_failure(meanwhile, "it broke there")
-    attempt.write_failure(full, "the disk is full", passing=True)
+    failures.write_failure(meanwhile, "it broke there")
+    failures.write_failure(full, "the disk is full", passing=True)
     taken = []
     while (job := pool._next()) is not None:
         taken.append(job.spec)
@@ -156,31 +155,6 @@ def test_the_users_folder_does_not_matter_and_the_command_is_written_down(tiny: 
     assert runner.returncode == 0, runner.stdout + runner.stderr
     (path,) = tiny.runs.rglob("record.json")
     assert json.loads(path.read_text())["provenance"]["command"] == shlex.join(["oodml", *words])
-
-
-def server(session: int) -> bool:
-    """Whether the process that workers are forked from runs in this session."""
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            own = int((path / "stat").read_text().rpartition(")")[2].split()[3]) == session
-            if own and "forkserver" in (path / "cmdline").read_text():
-                return True
-        except OSError:  # it is gone by now
-            continue
-    return False
-
-
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the test finds processes in /proc")
-def test_ctrl_c_while_workers_are_made_leaves_no_traceback(tiny: Workspace) -> None:
-    runner = tiny_sweep.oodml(tiny, *WORDS)
-    deadline = time.monotonic() + 60
-    while not server(runner.pid) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    time.sleep(0.3)  # so that it is in the middle of its imports
-    os.killpg(runner.pid, signal.SIGINT)
-    out, _ = runner.communicate(timeout=90)
-    assert runner.returncode == 130, out
-    assert "Traceback" not in out
 
 
 SLOW = '''
@@ -211,24 +185,3 @@ def test_a_signal_to_all_processes_at_once_lets_workers_save(tiny: Workspace, tm
     assert "died" not in out
     (kept,) = tiny.runs.rglob("slow/*/checkpoint-*")
     assert int(kept.name[-5:]) >= 2, "the epoch that it was in was finished and saved"
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no server to fork from")
-def test_a_stopped_server_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a debugger or a memory-short machine leaves it: neither a start nor an end may wait for it for ever."""
-    from multiprocessing.forkserver import _forkserver
-
-    with StopRequest() as stop:
-        pool = local.WorkerPool(["cpu", "cpu"], Progress(0, 0, terminal=False), stop, deque())
-        pool.workers[0] = pool._spawn()
-        first = _forkserver._forkserver_pid
-        os.kill(first, signal.SIGSTOP)
-        monkeypatch.setattr(server_module, "STARTING", 1.0)
-        with pytest.raises((EOFError, ConnectionError)):
-            server_module.start(pool.processes.Process(target=os.getpid))
-        monkeypatch.undo()
-        pool.workers[1] = pool._spawn()
-        assert _forkserver._forkserver_pid != first
-        os.kill(_forkserver._forkserver_pid, signal.SIGSTOP)
-        pool.close()
-        assert [worker.process.is_alive() for worker in pool.workers if worker] == [False, False]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import json
 import time
 import traceback
 from collections.abc import Callable
@@ -16,6 +14,7 @@ import torch
 
 from benchmark.runs import worker
 from benchmark.runs.evaluation import HEADLINE
+from benchmark.runs.failures import write_failure
 from benchmark.runs.job import Job
 from benchmark.runs.locks import Heartbeat, Lock, Watch
 from benchmark.training.meter import Diverged
@@ -102,26 +101,6 @@ def score_text(path: Path) -> str:
         return f"{HEADLINE} {100 * records.read(path)['scores']['last'][HEADLINE]:.1f} %"
     except (ReportError, KeyError, TypeError, OSError):
         return ""
-
-
-def write_failure(job: Job, cause: str, **facts: Any) -> None:
-    """Put `failure.json` with what is known of the run into its folder, if there is room for it."""
-    spec = job.spec
-    with contextlib.suppress(OSError):
-        records.write_failure(job.folder, {
-            "cause": cause, "dataset": spec.dataset, "split": spec.split, "method": spec.method, "seed": spec.seed,
-            "protocol": spec.protocol.name, "backbone": spec.protocol.backbone, "identity": spec.identity,
-            "label": spec.label(), **facts})
-
-
-def last_failure(folder: Path) -> tuple[int, str] | None:
-    """When and why the last attempt at a run failed; None if it did not, or if the cause passes by itself."""
-    path = folder / records.FAILURE
-    try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
-        return None if facts.get("passing") else (path.stat().st_mtime_ns, str(facts["cause"]).splitlines()[0])
-    except (OSError, ValueError, LookupError, AttributeError):
-        return None
 
 
 def failure_of(error: BaseException) -> dict[str, Any]:

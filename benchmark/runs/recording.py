@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from benchmark.config import overrides
 from benchmark.data.task import Task
-from benchmark.runs.scoring import Score
 from benchmark.utils import provenance
 from benchmark.utils.files import whole
 from methods.registry import code as source_code
 from reports import records
 from reports.storage import queries
 from splits.manifest import Ladder, Split
+
+if TYPE_CHECKING:  # it brings torch along, and a sweep that finds finished runs needs none
+    from benchmark.runs.scoring import Score
 
 
 def write(folder: Path, result: Score, facts: dict[str, Any], *, command: str = "", **origin: Any) -> Path:

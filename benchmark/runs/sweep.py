@@ -14,7 +14,8 @@ import click
 from benchmark.config.study import Study
 from benchmark.data import weights
 from benchmark.data.store import open_store
-from benchmark.runs import cost, executors, status
+from benchmark.runs import cost, executors, recording, status
+from benchmark.runs.executors import server
 from benchmark.runs.job import Job, Resources, SweepOptions, SweepResult
 from benchmark.runs.matrix import Matrix, gather
 from benchmark.runs.progress import Progress
@@ -173,6 +174,8 @@ def run(study: Study, options: SweepOptions, echo: Echo = click.echo) -> SweepRe
     if counts["failed"] and not options.retry_failed:
         echo(f"{counted(counts['failed'], 'run that failed earlier is', 'runs that failed earlier are')} left alone; "
              "--retry-failed tries again, `oodml status` shows why")
+    if todo and options.executor == "local":
+        server.warm()  # it imports torch while weights and images are made ready, and GPUs are counted
     todo, lacking = _with_weights(todo, options.weights_file, echo)
     result = SweepResult()
     if todo:
@@ -190,8 +193,6 @@ def run(study: Study, options: SweepOptions, echo: Echo = click.echo) -> SweepRe
 
 def _refresh(matrix: Matrix, echo: Echo) -> None:
     """Update the split in finished records to the ladder as it is now: same classes, but distances may have changed."""
-    from benchmark.runs import recording  # brings torch along, which a plan does not need
-
     stale = [job for job in matrix.of("done") if recording.refresh(job.folder, matrix.ladders[job.spec.dataset])]
     if stale:
         echo(f"{len(stale)} finished runs are of an older ladder, and the new one has their rung too: their records "

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
-import pkgutil
 import signal
 import time
 from collections import deque
@@ -13,11 +12,10 @@ from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-import methods
 from benchmark.runs import cost
-from benchmark.runs.attempt import last_failure, write_failure
 from benchmark.runs.executors import mps, server
 from benchmark.runs.executors.gpus import Sharing, devices, group
+from benchmark.runs.failures import last_failure, write_failure
 from benchmark.runs.interrupt import StopRequest
 from benchmark.runs.job import Job, Resources, SweepResult
 from benchmark.runs.locks import LOST, Heartbeat, Watch
@@ -70,13 +68,7 @@ class WorkerPool:
     def __post_init__(self) -> None:
         self.failures = {job.spec.identity: last_failure(job.folder) for job in self.waiting}
         # A server that has imported torch and all methods once forks workers at no cost, also to replace dead ones.
-        kinds = multiprocessing.get_all_start_methods()
-        self.processes: Any = multiprocessing.get_context("forkserver" if "forkserver" in kinds else "spawn")
-        if "forkserver" in kinds:
-            own = [module.name for module in pkgutil.iter_modules(methods.__path__)]
-            # optimisers import torch._dynamo at their first step, which takes seconds
-            self.processes.set_forkserver_preload(["oodml", __name__, "benchmark.runs.attempt", "torch._dynamo",
-                                                   *(f"methods.{name}" for name in own)])
+        self.processes: Any = multiprocessing.get_context("forkserver" if server.AVAILABLE else "spawn")
         # no lock around it: a process killed while it holds one would stop all others
         self.stopping = self.processes.RawValue("b", 0)
         self.threads = processors.threads(len(self.devices))
@@ -170,12 +162,10 @@ class WorkerPool:
         for attempt in range(ATTEMPTS):
             process = self.processes.Process(
                 target=_serve, daemon=True,
-                args=(theirs, self.threads, self.stopping, heartbeats, self.watch.stale / 12))
+                args=(theirs, self.threads, self.stopping, heartbeats, self.watch.stale / 12,
+                      os.environ.get(mps.PIPES)))
             try:
-                if self.processes.get_start_method() == "forkserver":
-                    server.start(process)
-                else:
-                    process.start()
+                server.start(process)
                 break
             except (EOFError, ConnectionError) as error:  # the server was killed, or stopped, before it had forked
                 server.end()  # waits for its last moment, in which it would still be taken for alive
@@ -276,7 +266,7 @@ def execute(jobs: list[Job], resources: Resources, progress: Progress) -> SweepR
         return result
 
 
-def _serve(pipe: Connection, threads: int, stopping: Any, heartbeats: Any, beat: float) -> None:
+def _serve(pipe: Connection, threads: int, stopping: Any, heartbeats: Any, beat: float, daemon: str | None) -> None:
     """What a worker process does: the runs that come through the pipe, until None comes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the runner decides what Ctrl-C means
     leaving: list[int] = []
@@ -284,6 +274,7 @@ def _serve(pipe: Connection, threads: int, stopping: Any, heartbeats: Any, beat:
     unblock_signals(signal.SIGTERM)
     heartbeat = Heartbeat(heartbeats, watch_parent=True, beat=beat)
     heartbeat.start()
+    mps.join(daemon)
     import torch
 
     from benchmark.runs.attempt import attempt_run

@@ -43,6 +43,13 @@ def running(wanted: bool) -> Iterator[bool]:
                 os.environ.pop(name, None)
 
 
+def join(folder: str | None) -> None:
+    """Have this process compute under the daemon of this folder, if any: what it was forked from may be older."""
+    os.environ.pop(PIPES, None)
+    if folder is not None:
+        os.environ[PIPES] = folder
+
+
 def _control(*arguments: str, text: str = "") -> bool:
     """Whether a call of the daemon's control program went well."""
     try:

@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from benchmark.runs import cost
-from benchmark.runs.attempt import AttemptResult, attempt_alone, write_failure
+from benchmark.runs.attempt import AttemptResult, attempt_alone
+from benchmark.runs.failures import write_failure
 from benchmark.runs.interrupt import StopRequest
 from benchmark.runs.job import Job, Resources, SweepResult
 from benchmark.runs.progress import Progress

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import multiprocessing
 import os
+import pkgutil
 import signal
 import threading
 from pathlib import Path
@@ -15,10 +18,13 @@ from benchmark.utils.signals import block_signals
 STARTING = 120.0
 """Seconds that a worker may take to start: the server has torch to import first, maybe from a busy disk."""
 
+AVAILABLE = "forkserver" in multiprocessing.get_all_start_methods()
+"""Whether this system has such a process."""
+
 
 def start(process: Any) -> None:
     """Start a worker; an EOFError or ConnectionError where its server died, or stood still and was ended."""
-    _ensure_running()
+    warm()
     limit = threading.Timer(STARTING, end)
     limit.daemon = True
     limit.start()
@@ -37,6 +43,7 @@ def kill(process: Any, seconds: float) -> None:
         process.join(seconds)
 
 
+@atexit.register  # by itself it would notice our end only after all its imports, and hold our output open till then
 def end() -> None:
     """Kill the server, if there is one: what waits for an answer of it gets an end of file."""
     try:
@@ -50,16 +57,23 @@ def end() -> None:
             os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # multiprocessing reaps it when it makes the next
 
 
-def _ensure_running() -> None:
-    """Start the server that workers are forked from, with Ctrl-C and SIGTERM blocked from its first moment.
+def warm() -> None:
+    """Start the server that workers are forked from, if none runs; it then imports torch and all methods by itself.
 
-    Either may go to all processes at once, and workers, which end when the server does, have an epoch to save.
+    Ctrl-C and SIGTERM are blocked from its first moment: either may go to all processes at once, and workers, which
+    end when the server does, have an epoch to save.
 
     It imports from its current folder, so that must be the parent of our own packages: in the user's folder a
     `splits` or `methods` may mean something else. Workers go back to that folder by themselves.
     """
+    if not AVAILABLE:
+        return
     from multiprocessing import forkserver
 
+    own = [module.name for module in pkgutil.iter_modules(methods.__path__)]
+    # optimisers import torch._dynamo at their first step, which takes seconds
+    forkserver.set_forkserver_preload(["oodml", "benchmark.runs.executors.local", "benchmark.runs.attempt",
+                                       "torch._dynamo", *(f"methods.{name}" for name in own)])
     here = os.getcwd()
     with block_signals(signal.SIGINT, signal.SIGTERM):
         try:

@@ -1,0 +1,150 @@
+"""The process that workers are forked from: begun early, ended with the command, replaced where it stands still."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from pathlib import Path
+
+import pytest
+
+from benchmark import cli
+from benchmark.runs import sweep
+from benchmark.runs.executors import local, mps, server
+from benchmark.runs.interrupt import StopRequest
+from benchmark.runs.progress import Progress
+from benchmark.utils.workspace import Workspace
+from tests import tiny_sweep
+
+WORDS = ["run", *tiny_sweep.WORDS, "--methods", "margin", "--splits", "1", "--seeds", "1"]
+
+
+def runs_in(session: int) -> bool:
+    """Whether the process that workers are forked from runs in this session."""
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            own = int((path / "stat").read_text().rpartition(")")[2].split()[3]) == session
+            if own and "forkserver" in (path / "cmdline").read_text():
+                return True
+        except OSError:  # it is gone by now
+            continue
+    return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the test finds processes in /proc")
+def test_ctrl_c_while_workers_are_made_leaves_no_traceback(tiny: Workspace) -> None:
+    runner = tiny_sweep.oodml(tiny, *WORDS)
+    deadline = time.monotonic() + 60
+    while not runs_in(runner.pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.3)  # so that it is in the middle of its imports
+    os.killpg(runner.pid, signal.SIGINT)
+    out, _ = runner.communicate(timeout=90)
+    assert runner.returncode == 130, out
+    assert "Traceback" not in out
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the test finds processes in /proc")
+def test_a_killed_runner_leaves_no_server_behind(tiny: Workspace) -> None:
+    runner = tiny_sweep.oodml(tiny, *WORDS)
+    deadline = time.monotonic() + 60
+    while not runs_in(runner.pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    runner.kill()
+    runner.communicate(timeout=90)  # the server has the same output, and keeps it open to its end
+    assert not runs_in(runner.pid)
+
+
+def test_the_server_is_warm_before_images_are_made_ready_and_only_where_runs_are_to_do(
+        tiny: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+    warm, prepare = server.warm, sweep._prepare
+    monkeypatch.setattr(server, "warm", lambda: (order.append("warm"), warm())[1])
+    monkeypatch.setattr(sweep, "_prepare", lambda *words: (order.append("prepare"), prepare(*words))[1])
+    words = [*WORDS, "--work", str(tiny.root)]
+    cli.main([*words, "--dry-run"])
+    with pytest.raises(SystemExit):
+        cli.main([*words, "--methods", "margni"])
+    assert not order
+    cli.main(words)
+    assert order[:2] == ["warm", "prepare"]
+    order.clear()
+    cli.main(words)
+    assert not order, "all is done"
+
+
+IN_VAIN = """
+from benchmark import cli
+from benchmark.runs import sweep
+from benchmark.utils.errors import UserError
+
+def fail(*_):
+    raise UserError("no images")
+
+sweep._prepare = fail
+cli.main()
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the test finds processes in /proc")
+def test_an_error_before_the_first_worker_ends_the_server(tiny: Workspace) -> None:
+    """In the middle of its imports: it would keep the output open till their end."""
+    runner = subprocess.Popen([sys.executable, "-c", IN_VAIN, *WORDS, "--work", str(tiny.root)], text=True,
+                              stderr=subprocess.PIPE, start_new_session=True)
+    assert runner.wait(90) == 2
+    assert not runs_in(runner.pid)
+    assert runner.communicate()[1] == "oodml: no images\n"
+
+
+def test_a_runner_without_gpus_imports_no_torch(tiny: Workspace) -> None:
+    """Its server does so for all workers: twice would take seconds of the same cores."""
+    at = WORDS.index("dim=16")  # a dim of one's own is tried on the network before any run
+    words = WORDS[:at - 1] + WORDS[at + 1:]
+    code = ("import sys; from benchmark import cli; from benchmark.runs.executors import gpus\n"
+            "gpus.may_have_gpu = lambda: False\n"
+            f"words = {[*words, '--work', str(tiny.root)]!r}\n"
+            "for _ in range(2):\n"
+            "    cli.main(words)\n"
+            "    loaded = {'torch', 'timm', 'pandas', 'scipy'} & set(sys.modules)\n"
+            "    assert not loaded, loaded")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=90)
+    assert done.returncode == 0, done.stderr
+    assert "1 done" in done.stdout
+
+
+def test_workers_are_told_of_a_daemon_that_is_younger_than_their_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = []
+    monkeypatch.setattr(server, "start", started.append)
+    monkeypatch.setenv(mps.PIPES, "/of-this-sweep")
+    pool = local.WorkerPool(["cpu"], Progress(0, 0, terminal=False), StopRequest(), deque())
+    pool._spawn()
+    assert started[0]._args[-1] == "/of-this-sweep"
+    mps.join("/of-another")
+    assert os.environ[mps.PIPES] == "/of-another"
+    mps.join(None)
+    assert mps.PIPES not in os.environ
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no server to fork from")
+def test_a_stopped_server_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a debugger or a memory-short machine leaves it: neither a start nor an end may wait for it for ever."""
+    from multiprocessing.forkserver import _forkserver
+
+    with StopRequest() as stop:
+        pool = local.WorkerPool(["cpu", "cpu"], Progress(0, 0, terminal=False), stop, deque())
+        pool.workers[0] = pool._spawn()
+        first = _forkserver._forkserver_pid
+        os.kill(first, signal.SIGSTOP)
+        monkeypatch.setattr(server, "STARTING", 1.0)
+        with pytest.raises((EOFError, ConnectionError)):
+            server.start(pool.processes.Process(target=os.getpid))
+        monkeypatch.undo()
+        pool.workers[1] = pool._spawn()
+        assert _forkserver._forkserver_pid != first
+        os.kill(_forkserver._forkserver_pid, signal.SIGSTOP)
+        pool.close()
+        assert [worker.process.is_alive() for worker in pool.workers if worker] == [False, False]
