@@ -99,6 +99,39 @@ def test_what_needs_no_torch_imports_none(tiny: Workspace) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_refusals_need_no_torch_and_leave_no_folder(tmp_path: Path) -> None:
+    """A mistyped name, a file that is not there: told at once, a method before a ladder that is missing too."""
+    margni, glyfs = ["--dataset", "glyphs", "--methods", "margni"], ["--dataset", "glyfs", "--methods", "margin"]
+    commands = {(name, *words): f"'{wrong}'"
+                for name in ("run", "tune", "fewshot", "wise", "ensemble")
+                for words, wrong in ((margni, "margni"), (glyfs, "glyfs"))}
+    commands |= {("run", "--study", "demmo"): "'demmo'",
+                 ("run", "--dataset", "glyphs", "--methods", "margin", "--work", "a/b"): "glyphs has no ladder",
+                 ("evaluate", "--embeddings", "no.npz", "--dataset", "glyfs"): "'glyfs'",
+                 ("evaluate", "--embeddings", "no.npz", "--dataset", "glyphs", "--card", "no.toml"): "no.toml",
+                 ("submit", "mine"): "no results of 'mine'", ("inspect", "nowhere"): "nowhere is not the folder",
+                 ("inspect",): "there is no folder"}
+    code = ("import sys; from benchmark.cli import main\n"
+            f"for words in {list(commands)!r}:\n"
+            "    try: main(list(words))\n"
+            "    except SystemExit as done: assert done.code == 2, words\n"
+            "    assert not {'torch', 'timm'} & set(sys.modules), words")
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120,
+                          env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert done.returncode == 0, done.stderr
+    for line, (words, said) in zip(done.stderr.splitlines(), commands.items(), strict=True):
+        assert said in line, words
+    assert not list(tmp_path.iterdir())
+
+
+def test_embeddings_that_are_not_there_are_told_before_torch_is_imported(work: Path) -> None:
+    code = ("import sys; from benchmark.cli import main\n"
+            f"try: main(['evaluate', '--embeddings', 'no.npz', '--dataset', 'glyphs-mini', '--work', {str(work)!r}])\n"
+            "except SystemExit: print('torch' in sys.modules)")
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.stderr) == ("False\n", "oodml: there is no file no.npz\n")
+
+
 def test_the_leaderboard_imports_no_more_than_it_needs() -> None:
     """scipy.stats alone takes most of a second, as long as pandas or matplotlib, which pages are made with."""
     code = ("import sys, benchmark.posthoc.leaderboard, reports.terminal\n"

@@ -35,6 +35,15 @@ def own_names(text: str | None, workspace: Workspace) -> list[str] | None:
     return [datasets.load(name, workspace.data).name if ":" in name else name for name in listed(text)]
 
 
+def check_names(chosen: str, dataset: str) -> None:
+    """A UserError where a method or the dataset is not known: told before torch is imported or a ladder asked for."""
+    import methods
+    from benchmark import datasets
+
+    methods.select(chosen)
+    datasets.get(dataset)
+
+
 def columns_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """Adds `--columns` to a command, which then gets the names of its datasets with the columns in them.
 

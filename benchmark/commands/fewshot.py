@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from benchmark.commands import check_names
 from benchmark.utils.wording import counted
 from benchmark.utils.workspace import Workspace, workspace_options
 
@@ -32,14 +33,16 @@ def command(workspace: Workspace, chosen: str, dataset: str, shots: str, splits:
     record; what is there already is kept.
     """
     import methods
-    from benchmark.posthoc import fewshot
     from benchmark.utils.errors import UserError
 
     for plugin in plugins:
         methods.load_plugin(plugin)
+    check_names(chosen, dataset)
     counts = [part.strip() for part in shots.split(",")]
     if not all(part.isdigit() and int(part) for part in counts):
         raise UserError(f"--shots {shots}: write numbers such as 2,5")
+    from benchmark.posthoc import fewshot  # with torch, which takes seconds
+
     adaptation = fewshot.Adaptation(lr=lr, iterations=iterations or 0, episodes=episodes)
     written = fewshot.run(workspace.writable(), dataset=dataset, chosen=chosen, shots=tuple(map(int, counts)),
                           splits=splits, adaptation=adaptation, device=device,

@@ -33,16 +33,21 @@ def command(workspace: Workspace, runs: tuple[Path, ...], queries: int, no_umap:
     """
     import methods
     from benchmark.posthoc import leaderboard
-    from benchmark.posthoc.inspect import inspect, inspect_all, typical
+    from benchmark.runs import status
 
+    for run in runs:
+        status.check_finished(run)
+    results = None if runs else leaderboard.collect(workspace).results
     for plugin in plugins:
         methods.load_plugin(plugin)
+    from benchmark.posthoc.inspect import inspect, inspect_all, typical  # with torch, which takes seconds
+
     how: dict[str, Any] = {"queries": queries, "plane": not no_umap, "dataset": dataset, "device": device}
     for run in runs:
         for path in inspect(workspace, run, ends=not only, **how):
             click.echo(f"looked into {path.parent.parent}")
-    if not runs:
-        chosen = typical(leaderboard.collect(workspace).results)
+    if results is not None:
+        chosen = typical(results)
         if not chosen:
             raise UserError(f"no finished run in {workspace.runs} kept its weights; run again what is to be looked "
                             "into")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from benchmark.commands import check_names
 from benchmark.utils.wording import counted
 from benchmark.utils.workspace import Workspace, workspace_options
 
@@ -27,17 +28,19 @@ def command(workspace: Workspace, chosen: str, dataset: str, splits: str, alphas
     method shows a curve for each split.
     """
     import methods
-    from benchmark.posthoc import interpolate
     from benchmark.utils.errors import UserError
 
     for plugin in plugins:
         methods.load_plugin(plugin)
+    check_names(chosen, dataset)
     try:
         values = [float(part) for part in alphas.split(",")]
         if not all(0 <= value <= 1 for value in values):
             raise ValueError
     except ValueError:
         raise UserError(f"--alphas {alphas}: write numbers from 0 to 1, such as 0,0.5,1") from None
+    from benchmark.posthoc import interpolate  # with torch, which takes seconds
+
     written = interpolate.run(workspace.writable(), dataset=dataset, chosen=chosen, splits=splits, alphas=values,
                               device=device, tell=click.echo)
     click.echo(f"{counted(len(written), 'run')} interpolated; `oodml report` shows what came of it")

@@ -29,6 +29,7 @@ from benchmark.metrics import search
 from benchmark.metrics.retrieval import by_role
 from benchmark.posthoc import embedding_figures
 from benchmark.posthoc.finished import Finished
+from benchmark.runs import status
 from benchmark.training import train
 from benchmark.utils.errors import UserError
 from benchmark.utils.files import write_json
@@ -63,8 +64,7 @@ class Retrieved:
 
 def opened(folder: Path) -> Finished:
     """The run in a folder; a UserError where it is none, is not finished or kept no weights."""
-    if not (folder / "record.json").is_file():
-        raise UserError(f"{folder} is not the folder of a finished run, such as WORK/runs/DATASET/SPLIT/METHOD/s0-HASH")
+    status.check_finished(folder)
     run = Finished.at(folder)
     if not (folder / weights.RUN).is_file() and not run.untrained:
         raise UserError(f"{folder} kept no weights (nothing was trained, or they were deleted): nothing to look into")

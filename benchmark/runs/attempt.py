@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 import torch
 
 from benchmark.runs import worker
-from benchmark.runs.evaluation import HEADLINE
 from benchmark.runs.failures import write_failure
-from benchmark.runs.job import Job
+from benchmark.runs.job import HEADLINE, Job
 from benchmark.runs.locks import Heartbeat, Lock, Watch
 from benchmark.training.meter import Diverged
 from benchmark.training.train import Interrupted

@@ -12,12 +12,10 @@ from benchmark.config.protocol import Protocol
 from benchmark.data.task import Side, Task
 from benchmark.metrics import operating_points, structure
 from benchmark.metrics.clustering import nmi_f1
+from benchmark.runs.job import HEADLINE
 from benchmark.runs.scoring import Score, score
 from benchmark.training.resuming import History
 from methods import Method
-
-HEADLINE = "recall@1"
-"""The measure by which the rules other than `last` choose an epoch."""
 
 
 class Evaluation:

@@ -11,6 +11,9 @@ from typing import Any
 from benchmark.config.spec import RunSpec
 from benchmark.utils.workspace import Workspace
 
+HEADLINE = "recall@1"
+"""The measure by which the rules other than `last` choose an epoch, and `oodml tune` a configuration."""
+
 
 @dataclass(frozen=True)
 class RunContext:

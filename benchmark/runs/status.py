@@ -47,6 +47,12 @@ class RunState:
     """The commit that made it; empty where files differed from that."""
 
 
+def check_finished(folder: Path) -> None:
+    """A UserError where this is not the folder of a finished run."""
+    if not (folder / records.RECORD).is_file():
+        raise UserError(f"{folder} is not the folder of a finished run, such as WORK/runs/DATASET/SPLIT/METHOD/s0-HASH")
+
+
 def look(folder: Path) -> RunState:
     """The state of the run in this folder."""
     if (folder / records.RECORD).exists():

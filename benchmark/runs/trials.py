@@ -13,8 +13,7 @@ from benchmark.config.plan import Overrides, plan
 from benchmark.config.spec import RunSpec
 from benchmark.config.study import Part
 from benchmark.runs import status
-from benchmark.runs.evaluation import HEADLINE
-from benchmark.training.meter import Diverged
+from benchmark.runs.job import HEADLINE
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from reports import records
@@ -118,6 +117,8 @@ def read_scores(searches: list[Search], inner: Workspace) -> None:
 
 
 def _diverged(folder: Path) -> bool:
+    from benchmark.training.meter import Diverged  # with torch, which refusals need not wait for
+
     try:
         return json.loads((folder / records.FAILURE).read_text(encoding="utf-8")).get("kind") == Diverged.__name__
     except (OSError, ValueError, AttributeError):

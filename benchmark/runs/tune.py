@@ -25,8 +25,7 @@ from benchmark.config.study import Study
 from benchmark.data import ladders
 from benchmark.data.task import learnt
 from benchmark.runs import sweep
-from benchmark.runs.evaluation import HEADLINE
-from benchmark.runs.job import SweepOptions, SweepResult
+from benchmark.runs.job import HEADLINE, SweepOptions, SweepResult
 from benchmark.runs.matrix import run_contents
 from benchmark.runs.trials import Search, TuneOptions, read_scores
 from benchmark.utils.errors import UserError
@@ -100,6 +99,8 @@ def trial_workspace(workspace: Workspace) -> Workspace:
 def _searches(study: Study, tuned: TuneOptions, options: SweepOptions, echo: Echo) -> list[Search]:
     for plugin in options.plugins:
         methods.load_plugin(plugin)
+    for part in study.parts:
+        methods.select(part.methods)  # a mistyped name is told before a ladder is asked for
     searches: dict[tuple[Any, ...], Search] = {}
     for part in study.parts:
         chosen = backbones.select(part.backbones) if part.backbones else []

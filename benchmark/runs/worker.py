@@ -29,8 +29,8 @@ from benchmark.data.task import Side, Task
 from benchmark.datasets import DatasetIndex
 from benchmark.metrics.clustering import KMEANS
 from benchmark.runs import multi_gpu, recording
-from benchmark.runs.evaluation import HEADLINE, Evaluation, choose
-from benchmark.runs.job import RunContext
+from benchmark.runs.evaluation import Evaluation, choose
+from benchmark.runs.job import HEADLINE, RunContext
 from benchmark.runs.occupancy import Occupancy
 from benchmark.training import checkpoint, precision, train
 from benchmark.training.distributed import World

@@ -8,18 +8,15 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from benchmark import datasets
 from benchmark.data import ladders
 from benchmark.data.task import Side
 from benchmark.datasets import DatasetIndex
-from benchmark.metrics import clustering, operating_points, structure, union
 from benchmark.runs import recording
-from benchmark.runs.scoring import Score, score
 from benchmark.submissions import card as cards
 from benchmark.submissions import reading
 from benchmark.submissions.reading import Submission
@@ -29,6 +26,9 @@ from benchmark.utils.files import whole
 from benchmark.utils.workspace import Workspace
 from reports import records
 from splits.manifest import Ladder, Split
+
+if TYPE_CHECKING:  # it brings torch along, which takes seconds: what is refused is refused before
+    from benchmark.runs.scoring import Score
 
 EMBEDDINGS = "embeddings.npy"
 """Those of the test images, beside a record, where they were asked to be kept."""
@@ -97,7 +97,6 @@ def evaluate_ladder(workspace: Workspace, *, embeddings: str, dataset: str, spli
         raise UserError(f"the card {card} is of '{told['method']}', not of '{name}'")
     if len(seeds) > 1 and "{seed}" not in embeddings:
         raise UserError("several seeds need a file each: write {seed} where its number stands, as in mine-{seed}.npy")
-    device = ladders.best_device(device)
     index = datasets.load(dataset, workspace.data)
     ladder = ladders.load(workspace, dataset, index, default_only=split == "default")
     rungs = ladder.splits if split == "all" else (ladders.rung(ladder, split),)
@@ -111,7 +110,9 @@ def evaluate_ladder(workspace: Workspace, *, embeddings: str, dataset: str, spli
                 read = {key: reading.read(Path(key[0]), Path(key[1]) if ids else None)}
             scored.append(_score(workspace, index, ladder, rung, read[key], name=name, seed=seed, cluster=cluster,
                                  backbone=backbone or (told["backbone"] if told else "not stated"), device=device))
-    return [_written(one, keep, **told_facts, kmeans=clustering.KMEANS if cluster else None) for one in scored]
+    from benchmark.metrics.clustering import KMEANS
+
+    return [_written(one, keep, **told_facts, kmeans=KMEANS if cluster else None) for one in scored]
 
 
 def _filled(text: str, split: int, seed: int) -> str:
@@ -119,8 +120,14 @@ def _filled(text: str, split: int, seed: int) -> str:
 
 
 def _score(workspace: Workspace, index: DatasetIndex, ladder: Ladder, rung: Split, sent: Submission, *, name: str,
-           seed: int, backbone: str, cluster: bool, device: str) -> _Scored:
+           seed: int, backbone: str, cluster: bool, device: str | None) -> _Scored:
     """The scores of one split and the facts of its record."""
+    import torch
+
+    from benchmark.metrics import clustering, operating_points, structure
+    from benchmark.runs.scoring import score
+
+    device = ladders.best_device(device)
     began = time.perf_counter()
     sides = {part: Side.of(index, classes) for part, classes in (("train", rung.train), ("test", rung.test))}
     paths = {part: [index.paths[i] for i in side.ids] for part, side in sides.items()}
@@ -163,6 +170,8 @@ def _score(workspace: Workspace, index: DatasetIndex, ladder: Ladder, rung: Spli
 
 
 def _written(one: _Scored, keep: bool, **origin: Any) -> Evaluation:
+    from benchmark.metrics import union
+
     one.folder.mkdir(parents=True, exist_ok=True)
     if keep:
         with whole(one.folder / EMBEDDINGS) as part, open(part, "wb") as file:

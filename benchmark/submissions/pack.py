@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from benchmark.metrics.retrieval import KS
 from benchmark.runs import recording
 from benchmark.submissions import card as cards
 from benchmark.submissions.evaluate import EMBEDDINGS
@@ -49,6 +48,8 @@ def scores_of(results: QueryResults) -> tuple[dict[str, float], dict[str, dict[s
 
 
 def _means(first: np.ndarray, precision: dict[str, np.ndarray], here: np.ndarray) -> dict[str, float]:
+    from benchmark.metrics.retrieval import KS  # with torch, which takes seconds: what is refused is refused before
+
     hits = {f"recall@{k}": float(((first > 0) & (first <= k))[here].mean()) for k in KS}
     return hits | {measure: float(values[here].mean()) for measure, values in precision.items()}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -92,7 +93,10 @@ class Workspace:
 
 
 def workspace_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds `--work` and `--data` to a click command, which gets them as one `workspace`."""
+    """Adds `--work` and `--data` to a click command, which gets them as one `workspace`.
+
+    A command that is refused leaves no empty working folder behind.
+    """
 
     @click.option("--work", type=click.Path(file_okay=False), help="Working folder [OODML_WORK, default: work].")
     @click.option("--data", type=click.Path(file_okay=False), 
@@ -104,7 +108,14 @@ def workspace_options(command: Callable[..., Any]) -> Callable[..., Any]:
             facts["work"] = workspace.root
         if isinstance(arguments.get("dataset"), str):
             arguments["dataset"] = workspace.dataset(arguments["dataset"])
-        return command(workspace=workspace, **arguments)
+        made = [folder for folder in (workspace.root, *workspace.root.parents) if not folder.exists()]
+        try:
+            return command(workspace=workspace, **arguments)
+        except BaseException:
+            with contextlib.suppress(OSError):  # the first that was not made, or holds something, ends it
+                for folder in made:
+                    folder.rmdir()
+            raise
 
     wrapped.__name__ = command.__name__
     wrapped.__doc__ = command.__doc__
