@@ -28,7 +28,7 @@ from benchmark.utils.files import write_json
 from benchmark.utils.workspace import Workspace
 from methods.layers.prompts import PromptPool
 from reports import ReportError, packing, records
-from reports.analysis import galleries
+from reports.analysis import galleries, standings
 from reports.analysis.results import Results
 from reports.html import study_pages
 from tests.sample_records import make_record, some_pages
@@ -201,6 +201,30 @@ def test_of_a_ladder_run_at_its_ends_alone_these_are_looked_into(tmp_path: Path)
     found = inspect.typical(Results(records.collect(tmp_path)))
     assert [path.relative_to(tmp_path).parts for path in found] == [
         ("margin", "2"), ("margin", "5"), ("angular", "2"), ("angular", "5")]
+
+
+def test_best_and_median_are_of_the_ladder_where_others_have_its_default_split_alone(tmp_path: Path) -> None:
+    """Scores on the nearest split lie above the areas under whole ladders, and other protocols rank by themselves."""
+    whole = {"margin": 0.6, "angular": 0.5, "arcface": 0.45}
+    alone = {"contrastive": 0.9, "npair": 0.85, "snr": 0.8, "cosface": 0.75}
+    protocol = {"name": "demo[epochs=2]", "epochs": 2, "batch": 112, "lr": 0.001}
+    for method, score in (whole | alone).items():
+        for split in range(1, 6) if method in whole else (1,):
+            run = tmp_path / method / str(split)
+            records.write(run, make_record("glyphs", split, method, 0, score - 0.05 * split))
+            (run / weights.RUN).touch()
+            records.write(tmp_path / "short" / method / str(split),
+                          make_record("glyphs", split, method, 1, score - 0.06 * split, protocol=protocol))
+    results = Results(records.collect(tmp_path))
+    middle = sorted(whole, key=lambda name: whole[name])[1]  # each falls alike, so that its first score tells its place
+    found = inspect.typical(results)
+    assert [path.relative_to(tmp_path).parts for path in found] == [
+        (method, split) for method in ("margin", middle) for split in ("1", "5")]
+    of_first = standings.of(results).query("board == 'glyphs' and metric == @results.metrics[0]")
+    assert [label.split(" ")[0] for label in standings.in_order(of_first)] == list(whole)
+    (split,) = {line["kind"] for line in of_first.to_dict("records")} - {"ladder"}
+    assert [label.split(" ")[0] for label in standings.in_order(of_first[of_first["kind"] == split])] == sorted(
+        whole | alone, key=lambda name: -(whole | alone)[name])
 
 
 def test_a_frozen_network_without_pretraining_cannot_be_made_again(workspace: Workspace) -> None:

@@ -91,6 +91,19 @@ def test_rivals_are_of_the_same_backbone_and_next_in_the_ranking(results: Result
     assert all(other["difference"] == pytest.approx(other["score"] - line["score"]) for other in near)
 
 
+def test_rivals_of_what_was_submitted_are_the_methods_it_is_ranked_among(tmp_path: Path) -> None:
+    scores = {"margin": 0.6, "angular": 0.5, "arcface": 0.4}
+    for split in range(1, 6):
+        for method, score in scores.items():
+            records.write(tmp_path / method / str(split), make_record("glyphs", split, method, 0, score))
+        records.write(tmp_path / "mine" / str(split), make_record(
+            "glyphs", split, "mine", 0, 0.55, source="submitted", protocol={"name": "submitted"}))
+    known = standings.of(Results(records.collect(tmp_path)))
+    (line,) = standings.headline(known, "mine · submitted")
+    assert [(near["label"], near["rank"]) for near in standings.rivals(known, line)] == [
+        ("margin", 1), ("angular", 3), ("arcface", 4)]
+
+
 def texts(page: Path, path: str) -> list[str]:
     tree = html5lib.parse(page.read_text(), namespaceHTMLElements=False)
     return [" ".join("".join(each.itertext()).split()) for each in tree.iterfind(path)]

@@ -24,6 +24,7 @@ def of(results: Results) -> pd.DataFrame:
 def standings(results: Results) -> pd.DataFrame:
     """One line a row and board: `label`, `board`, `kind` (ladder, mean, split, union), `metric`, score, rank.
 
+    Rows are ranked among those of the same `protocol` and `network`; what was submitted stands with a protocol's rows.
     `nearest` and `farthest` are the scores at the ends of the ladder, `kept` the second over the first; `of` counts
     the rows that are ranked in the same network.
     """
@@ -68,8 +69,8 @@ def _lines(results: Results, board: Board, by: tuple[str, str], metric: str, nam
     column, rows = board.column(*by), board.rows
     known = {f"score:{key}": column[key] for key in ("std", "n", "low", "high", "gain") if key in column}
     of = rows["rank"].notna().groupby([rows["board"], rows["network"]]).transform("sum")
-    frame = rows.assign(label=results.label(rows), board=name, kind=kind, metric=metric, score=column["score"], of=of,
-                        coverage=column["coverage"], **known)
+    frame = rows.assign(label=results.label(rows), board=name, kind=kind, metric=metric, protocol=rows["board"],
+                        score=column["score"], of=of, coverage=column["coverage"], **known)
     frame = frame[(frame["source"] != "published") & (frame["score"].notna() | frame["coverage"].notna())]
     return frame.reindex(columns=COLUMNS).to_dict("records")
 
@@ -111,12 +112,17 @@ def headline(known: pd.DataFrame, label: str) -> list[dict[Any, Any]]:
 
 
 def in_order(lines: pd.DataFrame) -> list[str]:
-    """The labels of one board, best first: those with a rank, or by the farthest split where no ladder is whole.
+    """The labels of one dataset's rows that are ranked together, best first; `lines` are of one metric.
 
-    Of several networks, which are not ranked against each other, the one with most of them.
+    Its ladder's, where rows of it are ranked, and else its split's; of several protocols and networks, which are not
+    ranked against each other, those with the most rows. Where none is ranked, all by the farthest split.
     """
     ranked = lines[lines["rank"].notna()].sort_values(["score", "label"], ascending=[False, True])
-    ranked = ranked[ranked["network"].isin(ranked["network"].mode()[:1])]
+    if "ladder" in set(ranked["kind"]):
+        ranked = ranked[ranked["kind"] == "ladder"]
+    together = ranked.groupby(["protocol", "network"])["label"].transform("size")
+    most = ranked[together == together.max()].sort_values(["protocol", "network"])[["protocol", "network"]][:1]
+    ranked = ranked.merge(most)  # keeps the order
     if ranked.empty:
         trained = lines[~lines["baseline"].astype(bool) & lines["farthest"].notna()]
         ranked = trained.sort_values(["farthest", "label"], ascending=[False, True])
