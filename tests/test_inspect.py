@@ -170,11 +170,16 @@ def test_the_best_the_median_and_the_frozen_network_stand_side_by_side(workspace
     assert CliRunner().invoke(report, ["--records", str(tmp_path / "packed"), "--out", str(tmp_path / "site"),
                                        "--work", str(tmp_path / "none")], catch_exceptions=False).exit_code == 0
     again = (tmp_path / "site" / "gallery.html").read_text()
-    pictures = re.findall(r"data:image/png;base64,([^\"]+)", shown)
-    assert pictures == re.findall(r"data:image/png;base64,([^\"]+)", again)
+    pictures = re.findall(r'<img src="([^"]+)', shown)
+    assert pictures == re.findall(r'<img src="([^"]+)', again)
     assert len(pictures) >= 2 * (1 + inspect.NEIGHBOURS)
-    for text in pictures:
-        with Image.open(io.BytesIO(base64.b64decode(text))) as picture:
+    found = {base64.b64decode(image) for path in workspace.runs.rglob(galleries.NAME)
+             for image in json.loads(path.read_text())["images"].values()}
+    files = [tmp_path / "site" / name for name in sorted(set(pictures))]
+    assert sorted(path.name for path in (tmp_path / "site" / "gallery").iterdir()) == [path.name for path in files]
+    assert len({path.read_bytes() for path in files} & found) == len(files)  # each once, as a run left it
+    for path in files:
+        with Image.open(path) as picture:
             assert max(picture.size) <= inspect.THUMBNAIL
     run = folder_of(workspace, "margin")
     content = json.loads((run / galleries.NAME).read_text())

@@ -29,6 +29,10 @@ class Gallery:
     again: str = ""
     """The device on which the cell was trained again for the gallery, where it is not of the record's own network."""
 
+    @property
+    def images(self) -> set[str]:
+        return {image for query, _, found in self.rows for image in (query, *(one[0] for one in found))}
+
 
 def collect(runs: pd.DataFrame) -> pd.DataFrame:
     """One row a run that has a gallery: its label, dataset, split, distance and seed; `gallery`."""

@@ -16,6 +16,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from reports.figures.compact import compact
+
 # Okabe and Ito's hues, distinct for colour-blind readers; black and yellow last, they are weak on one background each.
 # Not quite black: matplotlib leaves pure black out of the SVG, and a page could not recolour it.
 HUES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#101010", "#F0E442")
@@ -95,15 +97,12 @@ def svg(figure: Figure, name: str, title: str, description: str) -> str:
     text = io.StringIO()
     figure.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     body = text.getvalue()
-    body = body[body.index("<svg"):]
-    body = re.sub(r"<metadata>.*?</metadata>\s*", "", body, flags=re.S)
-    body = re.sub(r"<[^>]*>", lambda tag: _rounded(tag[0]), body)  # in tags alone: names have digits of their own
-    body = re.sub(r'\b(id="|xlink:href="#|url\(#)', rf"\g<1>{name}-", body)
-    start, rest = body.split(">", 1)
+    body = re.sub(r"<metadata>.*?</metadata>\s*", "", body[body.index("<svg"):], flags=re.S)
+    start, rest = compact(body, name).split(">", 1)
     start = re.sub(r' (width|height)="[^"]*"', "", start)
     head = f'<title id="{name}-title">{_escape(title)}</title><desc id="{name}-desc">{_escape(description)}</desc>'
-    body = f'{start} role="img" aria-labelledby="{name}-title {name}-desc">{head}{rest}'
-    return _hoisted("\n".join(line.strip() for line in body.splitlines()) + "\n")
+    return (f'{start} stroke-linejoin="round" font-family="{matplotlib.rcParams["font.family"][0]}" role="img" '
+            f'aria-labelledby="{name}-title {name}-desc">{head}{rest}\n')
 
 
 def short(number: float, digits: int = 1) -> str:
@@ -115,24 +114,6 @@ def short(number: float, digits: int = 1) -> str:
     return f"{round(number, digits) + 0.0:.{digits}f}".rstrip("0").rstrip(".")
 
 
-def _rounded(tag: str) -> str:
-    """Coordinates to a hundredth of a point, which is finer than any screen."""
-    return re.sub(r"(\d\.\d\d)\d+", r"\1", tag)
-
-
-def _hoisted(body: str) -> str:
-    """Marks that follow each other and look alike get their looks from a group: half the size where there are many.
-
-    >>> _hoisted('<use x="1" style="fill: red"/>\\n<use x="2" style="fill: red"/>\\n').replace("\\n", "")
-    '<g style="fill: red"><use x="1"/><use x="2"/></g>'
-    """
-    def group(marks: re.Match[str]) -> str:
-        style = marks[1]
-        return f"<g{style}>\n{marks[0].replace(style, '')}</g>\n"
-
-    return re.sub(r'<use [^>]*( style="[^"]*")/>\n(?:<use [^>]*\1/>\n)+', group, body)
-
-
 def _escape(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
@@ -140,8 +121,6 @@ def _escape(text: str) -> str:
 def for_page(figure: str) -> str:
     """An SVG whose colours are the page's custom properties, so that it follows light and dark."""
     figure = re.sub("#[0-9A-Fa-f]{6}", lambda colour: _PROPERTIES.get(colour[0].lower(), colour[0]), figure)
-    # matplotlib's style element says `* {...}`, which inside a page would mean the whole page
-    figure = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", figure, count=1, flags=re.S)
     # the script of the page makes them of what the group carries
     figure = re.sub(r'(<g class="line[^>]*>)<title>.*?</title>', r"\1", figure, flags=re.S)
     figure = figure.replace("<svg", '<svg style="stroke-linejoin:round;stroke-linecap:butt"', 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from dataclasses import replace
 from typing import Any
 
@@ -152,7 +154,12 @@ def retrieved(site: Site) -> None:
         board = standings.of(site.results)
         panels = galleries.chosen(known, board[board["metric"] == site.metrics[0]])
         if panels:
-            site.later("gallery.html", "Retrieval", panels=panels)
+            images = sorted({image for panel in panels for _, gallery in panel["rows"] for image in gallery.images})
+            contents = [base64.b64decode(image) for image in images]
+            # each once, however often it is found
+            names = [f"gallery/{hashlib.sha256(content).hexdigest()[:12]}.png" for content in contents]
+            site.files |= dict(zip(names, contents))
+            site.later("gallery.html", "Retrieval", panels=panels, files=dict(zip(images, names)))
 
 
 def papers(site: Site) -> None:
