@@ -13,21 +13,20 @@ Overrides = dict[str, list[Any]]
 
 
 def with_overrides(frame: pd.DataFrame, derive: Callable[..., Overrides | None] | None = None) -> pd.DataFrame:
-    """The runs with `overrides` where their records do not say them but `derive` can.
+    """The runs with `overrides` as they are against the files of today, which `derive` looks into.
 
-    `derive(protocol_settings, method, dataset, settings)` looks into the file of a protocol, which this package does
-    not know; it returns None where there is no such file.
+    `derive(protocol_settings, method, dataset, settings)` knows the file of a protocol, which this package does not; it
+    returns None where there is no such file, and then what a record says of its own time stays.
     """
-    if derive is None or frame["overrides"].notna().all():
+    if derive is None:
         return frame
     derived: dict[str, Overrides | None] = {}
     overrides = []
     for old, *facts in frame[["overrides", "protocol_settings", "method", "dataset", "settings"]].itertuples(
             index=False, name=None):
-        if old is None:
-            key = json.dumps(facts, sort_keys=True, default=str)
-            old = derived[key] = derived[key] if key in derived else derive(*facts)
-        overrides.append(old)
+        key = json.dumps(facts, sort_keys=True, default=str)
+        now = derived[key] = derived[key] if key in derived else derive(*facts)
+        overrides.append(old if now is None else now)
     return frame.assign(overrides=pd.Series(overrides, index=frame.index, dtype=object))
 
 

@@ -19,7 +19,7 @@ from reports.analysis.results import Results
 from reports.analysis.rung_board import beside_ladder, rung_board
 from reports.board import Board
 from reports.html import pages
-from reports.overrides import overrides_text
+from reports.overrides import overrides_text, with_overrides
 from reports.tables import boards as tables
 from reports.tables import formats
 from tests.sample_records import LADDERS, make_record, some_pages
@@ -165,6 +165,14 @@ def test_records_of_before_say_what_their_command_and_the_file_of_their_protocol
     assert plain.ags("recall@1", "oodml").overrides == ""
 
 
+def test_a_run_is_held_against_the_file_of_its_protocol_as_it_is_now() -> None:
+    runs = pd.DataFrame({"overrides": [{"epochs": [4, 60]}, {"epochs": [4, 60]}], "protocol_settings": [{}, {}],
+                         "method": ["margin", "elsewhere"], "dataset": "glyphs", "settings": [{}, {}]})
+    now = with_overrides(runs, lambda settings, method, dataset, own: {} if method == "margin" else None)
+    assert now["overrides"].tolist() == [{}, {"epochs": [4, 60]}]
+    assert with_overrides(runs)["overrides"].tolist() == runs["overrides"].tolist()
+
+
 def test_some_changed_runs_are_counted() -> None:
     assert overrides_text([{"a": [1, 2]}, {"a": [1, 3]}, {}]) == "a in 2 of 3 runs"
     assert overrides_text([{}, {}]) == ""
@@ -176,6 +184,7 @@ def test_a_protocol_of_ones_own_cannot_be_compared() -> None:
     assert overrides.of_run(settings, "no-such-method", "cub", {}) is None
     through_json = json.loads(json.dumps(settings))
     assert overrides.of_run(through_json, "margin", "cub", {}) == {}
+    assert overrides.of_run(through_json, "ensemble:margin", "cub", {}) == {}
 
 
 @pytest.mark.parametrize(("name", "dataset", "method"), [

@@ -28,7 +28,7 @@ def of_run(protocol: dict[str, Any], method: str, dataset: str,
     if name not in protocols.names():
         return None
     try:
-        entry = methods.get(method)
+        entry = methods.get(method.removeprefix("ensemble:"))  # of models that this method trained
         file = protocols.load(name, dataset=dataset, method=method, tags=entry.kinds).identity()
         below = protocols.base_settings_of(name, entry, dataset)
         own = {key: value for one, changes in ((entry, {}), (entry.base, below)) if one is not None for key, value in

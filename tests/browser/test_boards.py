@@ -58,7 +58,7 @@ def test_figures_of_the_documentation_are_those_of_the_published_records(publish
 
 
 def test_every_number_of_the_published_boards_is_in_its_csv(published: Path) -> None:
-    names = ["index.html", "thresholds.html", "dataset/glyphs.html", "dataset/cub.html", "union/glyphs-union.html"]
+    names = ["index.html", "thresholds.html", "dataset/glyphs.html", "dataset/cub.html", "union/glyphs-uneven.html"]
     assert all(numbers_in_csv(Page(published / name), published) > 50 for name in names)
 
 
@@ -194,7 +194,7 @@ def test_figures_show_the_best_or_a_family_and_zoom(page: Any, published: Path) 
 
 def test_a_method_has_one_colour(page: Any, published: Path) -> None:
     colours: dict[str, set[str]] = {}
-    for path in ("index.html", "dataset/glyphs.html", "union/glyphs-union.html"):
+    for path in ("index.html", "dataset/glyphs.html", "union/glyphs-uneven.html"):
         visit(page, published, path)
         for name, colour in page.evaluate("""() => [
             ...[...document.querySelectorAll("g.line:not(.baseline)")].map(
@@ -248,8 +248,8 @@ def test_all_backbones_stand_together_without_ranks(page: Any, published: Path) 
 
 
 def test_sorting_a_union_leads_with_the_better_group(page: Any, published: Path) -> None:
-    visit(page, published, "union/glyphs-union.html")
-    board = "[data-board='glyphs-union']"
+    visit(page, published, "union/glyphs-uneven.html")
+    board = "[data-board='glyphs-uneven']"
     page.locator(f"{board} th[data-key=harmonic] button").click()
     scores = [float(text.split(" ")[0]) for text in column(page, "harmonic", board) if text[:1].isdigit()]
     assert scores[0] == max(scores)
@@ -351,7 +351,7 @@ def test_the_header_stays_and_nothing_is_cut_on_a_phone(page: Any, published: Pa
     page.wait_for_timeout(200)
     assert 0 <= page.locator(f"{AGS} thead th").first.bounding_box()["y"] < 100
     page.set_viewport_size({"width": 390, "height": 844})
-    for path in ("index.html", "dataset/glyphs.html", "union/glyphs-union.html"):
+    for path in ("index.html", "dataset/glyphs.html", "union/glyphs-uneven.html"):
         visit(page, published, path)
         for width, inner, right in page.locator("svg.lines:visible").evaluate_all("""all => all.map(svg => {
             const box = svg.getBoundingClientRect();
@@ -364,7 +364,7 @@ def test_the_header_stays_and_nothing_is_cut_on_a_phone(page: Any, published: Pa
             assert right < 8, path
 
 
-@pytest.mark.parametrize("path", ["index.html", "dataset/glyphs.html", "union/glyphs-union.html"])
+@pytest.mark.parametrize("path", ["index.html", "dataset/glyphs.html", "union/glyphs-uneven.html"])
 def test_print_holds_every_column_and_starts_on_the_first_page(page: Any, published: Path, path: str) -> None:
     visit(page, published, path)
     page.emulate_media(media="print")

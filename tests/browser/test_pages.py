@@ -292,7 +292,7 @@ def test_pages_read_without_scripts(browser: Any, built: Path) -> None:
 
 def test_menus_open_on_the_page(page: Any, built: Path, published: Path) -> None:
     boards = ((built, BOARD), (published, "[data-board='ags-glyphs-recall-1']"),
-              (published, "[data-board='home-glyphs-union']"))
+              (published, "[data-board='home-glyphs-uneven']"))
     for (where, board), width in product(boards, (1400, 800, 390)):
         if width == 1400:
             visit(page, where, "index.html")
