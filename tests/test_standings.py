@@ -18,7 +18,7 @@ from reports.analysis import comparison, standings
 from reports.analysis.results import Results
 from reports.figures import method_curve
 from reports.figures.drawing import styles
-from tests.sample_records import make_record, write_sample
+from tests.sample_records import LADDERS, make_record, write_sample
 
 METHODS = {"frozen": 0.23, "margin": 0.66, "s2sd": 0.73, "proxyanchor": 0.70}
 
@@ -141,6 +141,21 @@ def test_rows_of_a_union_alone_are_compared(results: Results, built: Path) -> No
     table = comparison.versus(data["cells"], data["labels"])
     for column in table.columns[1:]:
         assert table.frame[column.key].ne("").any()
+
+
+def test_a_union_counts_once_among_wins(results: Results, built: Path) -> None:
+    """Five splits of glyphs, eight of cars and the union by its harmonic mean, which its own board ranks by."""
+    tree = html5lib.parse((built / "compare.html").read_text(), namespaceHTMLElements=False)
+    heads = ["".join(head.itertext()).strip() for head in tree.iterfind(".//*[@id='table-compare']/thead/tr/th")]
+    lines = [["".join(cell.itertext()).strip() for cell in line]
+             for line in tree.iterfind(".//*[@id='table-compare']/tbody/tr")]
+    counts = [told for line in lines for told in line[1:] if told != "–"]
+    assert len(heads) == len(lines) + 1 > 3
+    assert {sum(map(int, told.split("/"))) for told in counts} == {len(LADDERS["glyphs"]) + len(LADDERS["cars"]) + 1}
+    scores = results.universal("glyphs-union", "demo").wide().set_index("method")["harmonic"]
+    parts = [cell for cell in comparison.cells(results, ["s2sd", "margin"], "recall@1") if cell.get("union")]
+    (counted,) = [cell for cell in parts if not cell["part"]]
+    assert counted["scores"] == pytest.approx([scores["s2sd"], scores["margin"]], abs=1e-5)
 
 
 def test_a_link_to_compare_names_rows_by_their_pages(built: Path) -> None:

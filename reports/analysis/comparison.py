@@ -51,8 +51,9 @@ def _unions(results: Results) -> list[tuple[str, Board]]:
 def cells(results: Results, labels: list[str], metric: str) -> list[dict[str, Any]]:
     """For each rung of each dataset the scores of the labels and half of the interval of each difference.
 
-    Of a union there is one for each part, then `unified` and `harmonic`; they have no distance. `half` is the upper
-    triangle over the labels that have a score, row by row, in hundredths of a point; None where no error is known.
+    Of a union there is one for each part, then `unified` and `harmonic`; they have no distance, and all but the last,
+    by which its board ranks, are a `part`: a union is one test set, which counts once. `half` is the upper triangle
+    over the labels that have a score, row by row, in hundredths of a point; None where no error is known.
     """
     found = []
     for dataset in results.datasets:
@@ -68,7 +69,8 @@ def cells(results: Results, labels: list[str], metric: str) -> list[dict[str, An
         drawn, classes, _ = results.draws(board, metric, dataset)
         for key in (*(("recall", part) for part in union_parts(board)), ("unified", ""), ("harmonic", "")):
             errors = significance.column_errors(board, key, drawn, classes)
-            facts = {"dataset": dataset, "split": key[1] or key[0], "frd": None, "default": False, "union": True}
+            facts = {"dataset": dataset, "split": key[1] or key[0], "frd": None, "default": False, "union": True,
+                     "part": key[0] != "harmonic"}
             found.append(facts | _paired(labels, named, board.column(*key)["score"].to_numpy(float), errors))
     return found
 
@@ -113,8 +115,15 @@ def alike(found: list[dict[str, Any]], rows: int, most: int) -> tuple[list[int],
 
 
 def versus(found: list[dict[str, Any]], labels: Sequence[str], name: str = "compare", shown: int = 20) -> Table:
-    """Wins, ties and losses of the first labels against each other over the cells that both have, as `5/2/1`."""
-    rows = []
+    """Wins, ties and losses of the first labels against each other over the cells that both have, as `5/2/1`.
+
+    Parts of unions are not counted.
+
+    >>> cells = [{"scores": [0.5, 0.4], "half": [10]}, {"scores": [0.5, 0.4], "half": [10], "part": True}]
+    >>> versus(cells, ["a", "b"]).frame.loc[0, "against1"]
+    '1/0/0'
+    """
+    rows, found = [], [cell for cell in found if not cell.get("part")]
     for i, a in enumerate(labels[:shown]):
         row: dict[str, Any] = {"label": a}
         for j in range(len(labels[:shown])):

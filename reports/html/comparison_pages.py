@@ -49,6 +49,7 @@ def _groups(site: Site, labels: list[str], cells: list[dict[str, Any]]) -> list[
     for place, label in enumerate(labels):
         places.setdefault((named[label]["protocol"], named[label]["backbone"]), []).append(place)
     made: list[dict[str, Any]] = []
+    cells = [cell for cell in cells if not cell.get("part")]
     for (protocol, backbone), group in places.items():
         kept, shared = comparison.alike(comparison.of_rows(cells, group), len(group), WINS_SHOWN)
         if len(shared) > 1:  # of a single split the board tells as much

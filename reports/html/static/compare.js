@@ -150,8 +150,10 @@ document.addEventListener("DOMContentLoaded", () => {
         const difference = score - own;
         const width = half(cell, base, other);
         const result = outcome(difference, width);
-        tallies[i][result] += 1;
-        tallies[i].total += difference;
+        if (!cell.part) {
+          tallies[i][result] += 1;
+          tallies[i].total += difference;
+        }
         const told = number(signed(difference) + (width === null ? "" : " ± " + percent(width)) + " ", difference);
         told.append(make("span", { class: "sign", title: words[result] }, signs[result]));
         line.push(told);
@@ -175,7 +177,7 @@ document.addEventListener("DOMContentLoaded", () => {
       const count = t[1] + t[0] + t[-1] + t.untested;
       const counted = (number_, one, many) => number_ + " " + (number_ === 1 ? one : many);
       return name(other) + " against " + name(base) + (i ? "" : common) + ": " + counted(t[1], "win", "wins") + ", " + counted(t[0], "tie", "ties") + ", " +
-        counted(t[-1], "loss", "losses") + (t.untested ? ", " + t.untested + " not tested" : "") + ", mean difference " + signed(t.total / count) + " points.";
+        counted(t[-1], "loss", "losses") + (t.untested ? ", " + t.untested + " not tested" : "") + (count ? ", mean difference " + signed(t.total / count) + " points." : ".");
     }).join(" ") + apart.join("") + (networks.size > 1 ? " They have different backbones, which no board ranks together." : "");
   };
 
