@@ -276,7 +276,7 @@ DATASETS = (
     _dataset("glyphs-latin-many", "the Latin letters of glyphs, six drawings a face", _latin_many, drawings=MANY),
     _dataset("glyphs-union", "eight datasets of drawn letters and symbols",
              partial(_union, "glyphs-union", MEMBERS), members=MEMBERS),
-    _dataset("glyphs-uneven", "the same with three times the Latin letters: 17 times the images of the arrows",
+    _dataset("glyphs-uneven", "eight datasets of drawn letters and symbols, the largest 17 times the smallest",
              partial(_union, "glyphs-uneven", UNEVEN), members=UNEVEN, counts=_uneven_counts()),
     _dataset("glyphs-others", "characters that are not in glyphs, to pretrain a backbone on", _others,
              protocol="pretrain", ladder=False),
