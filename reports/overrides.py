@@ -22,8 +22,11 @@ def with_overrides(frame: pd.DataFrame, derive: Callable[..., Overrides | None] 
         return frame
     derived: dict[str, Overrides | None] = {}
     overrides = []
-    for old, *facts in frame[["overrides", "protocol_settings", "method", "dataset", "settings"]].itertuples(
-            index=False, name=None):
+    for source, old, *facts in frame[["source", "overrides", "protocol_settings", "method", "dataset",
+                                      "settings"]].itertuples(index=False, name=None):
+        if source == "submitted":  # trained by code of its own, whose settings are none of a protocol's
+            overrides.append(old)
+            continue
         key = json.dumps(facts, sort_keys=True, default=str)
         now = derived[key] = derived[key] if key in derived else derive(*facts)
         overrides.append(old if now is None else now)

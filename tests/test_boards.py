@@ -167,7 +167,7 @@ def test_records_of_before_say_what_their_command_and_the_file_of_their_protocol
 
 def test_a_run_is_held_against_the_file_of_its_protocol_as_it_is_now() -> None:
     runs = pd.DataFrame({"overrides": [{"epochs": [4, 60]}, {"epochs": [4, 60]}], "protocol_settings": [{}, {}],
-                         "method": ["margin", "elsewhere"], "dataset": "glyphs", "settings": [{}, {}]})
+                         "method": ["margin", "elsewhere"], "dataset": "glyphs", "settings": [{}, {}], "source": "run"})
     now = with_overrides(runs, lambda settings, method, dataset, own: {} if method == "margin" else None)
     assert now["overrides"].tolist() == [{}, {"epochs": [4, 60]}]
     assert with_overrides(runs)["overrides"].tolist() == runs["overrides"].tolist()

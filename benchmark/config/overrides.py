@@ -16,16 +16,17 @@ def of_run(protocol: dict[str, Any], method: str, dataset: str,
            settings: dict[str, Any]) -> dict[str, list[Any]] | None:
     """{key: [value in the file, value in the run]} of all keys of the protocol and settings of the method that differ.
 
-    None where the file is not one of the suite's, or the method is not known here: then nothing can be said. Keys that
-    a record does not have came after it and are not compared; absolute rates of older records count as multiples of lr.
+    None where the file is not one of the suite's, the method is not known here or the record tells no rate: then
+    nothing can be said. Keys that a record does not have came after it and are not compared; absolute rates of older
+    records count as multiples of lr.
 
     >>> plain = protocols.load("oodml", dataset="cub", method="margin", tags=methods.get("margin").kinds).identity()
     >>> own = dataclasses.asdict(methods.get("margin").settings("cub"))
     >>> of_run({**plain, "epochs": 30}, "margin", "cub", {**own, "beta": 0.9})
     {'epochs': [200, 30], 'margin.beta': [1.2, 0.9]}
     """
-    name = protocol["name"]
-    if name not in protocols.names():
+    name = protocol.get("name")
+    if name not in protocols.names() or "lr" not in protocol:
         return None
     try:
         entry = methods.get(method.removeprefix("ensemble:"))  # of models that this method trained

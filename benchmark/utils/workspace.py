@@ -108,7 +108,7 @@ def workspace_options(command: Callable[..., Any]) -> Callable[..., Any]:
             facts["work"] = workspace.root
         if isinstance(arguments.get("dataset"), str):
             arguments["dataset"] = workspace.dataset(arguments["dataset"])
-        made = [folder for folder in (workspace.root, *workspace.root.parents) if not folder.exists()]
+        made = [folder for folder in (workspace.root, *workspace.root.parents) if not os.path.lexists(folder)]
         try:
             return command(workspace=workspace, **arguments)
         except BaseException:
