@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from html import escape
 from typing import Any
 
+import numpy as np
 from matplotlib.ticker import MaxNLocator
 
 from reports.figures.drawing import GRID, HUES, INK, STROKES, short
@@ -24,8 +26,22 @@ def sparkline(xs: Sequence[float], ys: Sequence[float], across: tuple[float, flo
     return f'<svg class="spark" viewBox="0 0 82 24" aria-hidden="true"><polyline points="{line}"/>{end}</svg>'
 
 
+def usual(values: Sequence[float]) -> tuple[float, float]:
+    """The range of values but for those far outside, which would flatten all others: a method that collapsed.
+
+        [q_1 - 1.5 (q_3 - q_1), q_3 + 1.5 (q_3 - q_1)]   (Tukey 1977)
+
+    >>> usual([0.5, 0.6, 0.7]), usual([0.02, 0.7, 0.71, 0.72, 0.73, 0.75])
+    ((0.5, 0.7), (0.7, 0.75))
+    """
+    values = [value for value in values if math.isfinite(value)] or [0.0]
+    first, third = np.quantile(values, [0.25, 0.75])
+    near = [value for value in values if abs(value - (first + third) / 2) <= 2 * (third - first)]
+    return min(near), max(near)
+
+
 def interval(value: float, low: float, high: float, left: float, right: float) -> str:
-    """A score as a dot on the bar of its interval, on a scale common to all rows; empty where it lies outside."""
+    """A score as a dot on the bar of its interval, on a scale common to several rows; empty where it lies outside."""
     if not left <= value <= right or right <= left:
         return ""
     dot, start, end = (3 + 104 * (min(max(at, left), right) - left) / (right - left) for at in (value, low, high))

@@ -140,7 +140,8 @@ class Site:
         bars = self._intervals(table) if labelled else {}
         if bars:
             place = 1 + next(i for i, column in enumerate(columns) if column.kind == "score")
-            about = "The score with its 95 % interval, on a scale common to all rows; what lies outside has no dot"
+            about = ("The score with its 95 % interval, on a scale common to rows ranked together; what lies far outside "
+                     "has no dot")
             columns.insert(place, Column("interval", "95 %", "html", about))
         methods = [row for row in table.rows if row.get("baseline") is not True] or table.rows
         heat = [float(row[c.key]) for c in columns if c.heat for row in methods if pd.notna(row[c.key])]
@@ -201,11 +202,16 @@ class Site:
             return {}
         known = {index: (float(row[key]), float(row[f"{key}:low"]), float(row[f"{key}:high"]))
                  for index, row in enumerate(table.rows) if pd.notna(row[f"{key}:low"]) and pd.notna(row[key])}
-        ranked = [known[index] for index in known if pd.notna(table.rows[index]["rank"])]
-        if 2 * len(ranked) < table.frame["rank"].notna().sum():
+        groups: dict[str, list[tuple[float, float, float]]] = {}
+        for index in known:
+            if pd.notna(table.rows[index]["rank"]):
+                groups.setdefault(_group(table.rows[index], {}), []).append(known[index])
+        if 2 * sum(map(len, groups.values())) < table.frame["rank"].notna().sum():
             return {}
-        left, right = min((low for _, low, _ in ranked), default=0.0), max((high for *_, high in ranked), default=0.0)
-        return {index: inline.interval(*one, left, right) for index, one in known.items()} if ranked else {}
+        scales = {group: (inline.usual([low for _, low, _ in rows])[0], inline.usual([high for *_, high in rows])[1])
+                  for group, rows in groups.items()}
+        return {index: inline.interval(*one, *scales[group]) for index, one in known.items()
+                if (group := _group(table.rows[index], {})) in scales}
 
     def figure(self, drawn: str, name: str) -> dict[str, Any]:
         """A figure for the page, and the same as a file of its own with fixed colours, which are made for white."""
@@ -243,7 +249,7 @@ class Site:
             nearest = cells[cells["frd"] == across[0]].drop_duplicates("label").set_index("label")["score"]
             cells = cells.assign(kept=cells["score"] / cells["label"].map(nearest))
             methods = cells.loc[~cells["baseline"], "kept"] if not cells["baseline"].all() else cells["kept"]
-            up = float(methods.min()), float(methods.max())
+            up = inline.usual(methods.dropna().tolist())
             cells = cells.assign(kept=cells["kept"].clip(*up))[cells["kept"].notna()]
             for label, curve in cells.groupby("label", sort=False):
                 drawn = inline.sparkline(curve["frd"].tolist(), curve["kept"].tolist(), across, up)
