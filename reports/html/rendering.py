@@ -140,8 +140,8 @@ class Site:
         bars = self._intervals(table) if labelled else {}
         if bars:
             place = 1 + next(i for i, column in enumerate(columns) if column.kind == "score")
-            about = ("The score with its 95 % interval, on a scale common to rows ranked together; what lies far outside "
-                     "has no dot")
+            about = ("The score with its 95 % interval, on a scale common to rows ranked together; "
+                     "what lies far outside has no dot")
             columns.insert(place, Column("interval", "95 %", "html", about))
         methods = [row for row in table.rows if row.get("baseline") is not True] or table.rows
         heat = [float(row[c.key]) for c in columns if c.heat for row in methods if pd.notna(row[c.key])]
