@@ -35,12 +35,16 @@ def runs_in(session: int) -> bool:
     return False
 
 
+def wait_for_server(session: int) -> None:
+    deadline = time.monotonic() + 60
+    while not runs_in(session) and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the test finds processes in /proc")
 def test_ctrl_c_while_workers_are_made_leaves_no_traceback(tiny: Workspace) -> None:
     runner = tiny_sweep.oodml(tiny, *WORDS)
-    deadline = time.monotonic() + 60
-    while not runs_in(runner.pid) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_for_server(runner.pid)
     time.sleep(0.3)  # so that it is in the middle of its imports
     os.killpg(runner.pid, signal.SIGINT)
     out, _ = runner.communicate(timeout=90)
@@ -51,9 +55,7 @@ def test_ctrl_c_while_workers_are_made_leaves_no_traceback(tiny: Workspace) -> N
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the test finds processes in /proc")
 def test_a_killed_runner_leaves_no_server_behind(tiny: Workspace) -> None:
     runner = tiny_sweep.oodml(tiny, *WORDS)
-    deadline = time.monotonic() + 60
-    while not runs_in(runner.pid) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_for_server(runner.pid)
     runner.kill()
     runner.communicate(timeout=90)  # the server has the same output, and keeps it open to its end
     assert not runs_in(runner.pid)

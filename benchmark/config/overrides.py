@@ -25,11 +25,11 @@ def of_run(protocol: dict[str, Any], method: str, dataset: str,
     >>> of_run({**plain, "epochs": 30}, "margin", "cub", {**own, "beta": 0.9})
     {'epochs': [200, 30], 'margin.beta': [1.2, 0.9]}
     """
-    name = protocol.get("name")
+    name, method = protocol.get("name"), method.removeprefix("ensemble:")  # which is of models that a method trained
     if name not in protocols.names() or "lr" not in protocol:
         return None
     try:
-        entry = methods.get(method.removeprefix("ensemble:"))  # of models that this method trained
+        entry = methods.get(method)
         file = protocols.load(name, dataset=dataset, method=method, tags=entry.kinds).identity()
         below = protocols.base_settings_of(name, entry, dataset)
         own = {key: value for one, changes in ((entry, {}), (entry.base, below)) if one is not None for key, value in

@@ -24,7 +24,7 @@ METRICS = ("recall@1", "map@1000", "map@r")
 class Results:
     """Collected runs, one for each cell; boards with ties, gains and costs, made once and kept.
 
-    `derive` finds out in what a run differs from the file of its protocol where its record does not say so, see
+    `derive` finds out in what a run differs from the file of its protocol as it is now, see
     `overrides.with_overrides`; `pinned` are the ladders that have names, `ladders` the names of those to show. Rows
     below `level` take no rank.
     """
