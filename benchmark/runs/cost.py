@@ -183,7 +183,7 @@ def network(protocol: Protocol) -> tuple[Any, ...]:
 def compile_of(protocol: Protocol, train_images: int) -> str:
     """How a run makes its network fast on a GPU, where `auto` goes by its length."""
     steps = (protocol.epochs - protocol.warmup) * steps_an_epoch(protocol, train_images)
-    return compile_when.wanted(protocol.compile, steps)
+    return compile_when.wanted(protocol, steps)
 
 
 def images_used(protocol: Protocol, train_images: int, train_classes: int) -> int:

@@ -142,15 +142,14 @@ def mode_of(protocol: Protocol, method: Method, device: str, steps: int, ready: 
     """How the backbone is made fast: 'reduce-overhead' (compiled, with CUDA graphs), 'plain' (compiled), 'graphs'
     (recorded, not compiled), or '' for not at all.
 
-    `auto` does so on CUDA only: it compiles where enough steps are ahead or the compiled form is `ready`, and records
-    where there are fewer, unless the method says that its network does not compile. A step in pieces counts as many.
+    `auto` does so on CUDA only: it compiles where enough work is ahead or the compiled form is `ready`, and records
+    where there is less, unless the method says that its network does not compile.
     """
     cuda = device.startswith("cuda")
     small = protocol.batch_size * method.views * (protocol.size or 224) ** 2 <= GRAPHED
     if protocol.micro_batch:
         small = False  # a step that calls it more than once needs what a replay overwrites
-        steps *= -(-protocol.batch_size // protocol.micro_batch)
-    how = wanted(protocol.compile, steps) if cuda or protocol.compile != "auto" else "no"
+    how = wanted(protocol, steps) if cuda or protocol.compile != "auto" else "no"
     if protocol.compile == "auto" and cuda and ready:
         how = "yes"
     if how == "no" or not method.compiles:
