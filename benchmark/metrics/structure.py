@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -91,8 +92,22 @@ def singular_values(x: Tensor) -> np.ndarray:
     else:
         gram = x.double() @ x.double().mT
     # many small matrices are quicker on the CPU, one large matrix where it is
-    values = torch.linalg.eigvalsh(gram.cpu() if gram.ndim > 2 else gram).flip(-1).clamp(min=0).sqrt()
+    with one_thread() if gram.ndim > 2 else nullcontext():
+        values = torch.linalg.eigvalsh(gram.cpu() if gram.ndim > 2 else gram)
+    values = values.flip(-1).clamp(min=0).sqrt()
     return torch.maximum(values, values[..., :1] * 2.0**-23).cpu().numpy()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Small matrices gain nothing from threads, and where runners share a machine, theirs wait for one another: minutes
+    for what takes a second."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def decay(singular: np.ndarray, k: int = 2) -> float:
