@@ -125,7 +125,7 @@ def against_rule(ladder: Ladder) -> dict[str, Any]:
     usual = {"swaps_per_iteration": swaps_for(ladder.dataset, len(default.train) + len(default.test)),
              "rungs": 9 if parameters["reverse"] else 8, "removal": True, "rerank": False, "iterations": None,
              "rung_iterations": None, "guard": 2, "patience": 5, "remaining": 0.5, "seed": 0}
-    if iid is not None and default.frd is not None and ladder.progression:  # a pinned ladder keeps no progression
+    if iid is not None and default.frd is not None and ladder.progression:  # not every pinned ladder has one
         usual["reverse"] = _far_from_iid(iid, default.frd, [step.frd for step in ladder.progression
                                                             if step.kind == "swap" and step.kept])
     return {key: parameters[key] for key, value in usual.items() if key in parameters and parameters[key] != value}

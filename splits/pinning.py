@@ -3,7 +3,8 @@
 A file holds no pixels: for each class its name, how many images it has and their ids, and for each rung its classes,
 both distances and a hash of its queries' classes, against which outcomes can be checked without the photographs. Ids
 are written as what those of a class begin and end with and what is between (or the place of an earlier class that has
-the same between); classes of a rung as ranges of their places.
+the same between); classes of a rung as ranges of their places. `progression`, if there, holds the steps of the builder
+in the order of the fields of `Iteration`; it has a hash of its own and no part in that of the ladder.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
@@ -22,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from splits import SplitError
-from splits.manifest import Ladder, Split, check, digest, plain_file
+from splits.manifest import Iteration, Ladder, Split, check, digest, plain_file
 
 FOLDER = Path(__file__).parent / "pinned"
 SCHEMA = 1
@@ -51,10 +52,12 @@ class Pinned:
     made: dict[str, Any] = field(default_factory=dict)
     card: dict[str, Any] = field(default_factory=dict)
     """For readers: title, source, licence, date, duplicates, note."""
+    progression: tuple[Iteration, ...] = ()
+    """The swaps and removals that led to the rungs, where they were pinned as well."""
 
     @cached_property
     def hash(self) -> str:
-        """Of what makes results comparable: images, classes of the rungs, distances; neither card nor name."""
+        """Of what makes results comparable: images, classes of the rungs, distances; not card, name or progression."""
         ids = self.images or self.counts
         return digest({"dataset": self.dataset, "images": dict(zip(self.classes, ids)),
                        "splits": [[split.id, split.hash, split.frd, split.frd_class_means_released]
@@ -77,8 +80,8 @@ class Pinned:
                 "pinned": {"name": self.name, "hash": self.hash}}
         # what the files of one copy contained says nothing of another
         features = {key: value for key, value in self.features.items() if key != "contents"}
-        return check(Ladder(self.dataset, "", features, self.parameters, self.splits, iid=self.iid, made=made),
-                     self.name)
+        return check(Ladder(self.dataset, "", features, self.parameters, self.splits, self.progression, self.iid,
+                            made=made), self.name)
 
 
 def test_digest(classes: Sequence[str], labels: np.ndarray, counted: np.ndarray) -> str:
@@ -176,6 +179,9 @@ def save(pinned: Pinned, path: str | Path) -> None:
         classes[i]["ids"] = [*ends, between if earlier == i else earlier]
     facts = {"schema": SCHEMA, "name": pinned.name, "hash": pinned.hash,
              **{key: getattr(pinned, key) for key in PLAIN}, "splits": rungs, "classes": classes}
+    if pinned.progression:
+        steps = [_stored(step, place) for step in pinned.progression]
+        facts |= {"progression_hash": digest(steps), "progression": steps}
     lines = []
     for key, value in facts.items():
         listed = isinstance(value, list) and value
@@ -193,6 +199,7 @@ def save(pinned: Pinned, path: str | Path) -> None:
 
 PLAIN = ("dataset", "dataset_hash", "features", "parameters", "iid", "made", "card")
 SIDES = ("train", "test", "validation")
+MOVED = ("moved_train", "moved_test")
 
 
 def load(path: str | Path) -> Pinned:
@@ -209,11 +216,13 @@ def load(path: str | Path) -> Pinned:
                            | {side: tuple(names[i] for i in _positions(rung[side])) for side in SIDES}))
                   for rung in facts["splits"]]
         images = tuple(_ids(one["ids"], classes) for one in classes) if listed else None
+        stored = facts.get("progression", [])
         pinned = Pinned(facts["name"], classes=names, counts=tuple(one["images"] for one in classes),
                         images=images, splits=tuple(splits),
                         queries=tuple(rung["queries"] for rung in facts["splits"]),
-                        **{key: facts[key] for key in PLAIN})
-        sound = pinned.hash == facts["hash"] and pinned.name == path.stem
+                        progression=tuple(_step(one, names) for one in stored), **{key: facts[key] for key in PLAIN})
+        sound = (pinned.hash == facts["hash"] and pinned.name == path.stem
+                 and (not stored or digest(stored) == facts["progression_hash"]))
         counted = pinned.images is None or pinned.counts == tuple(map(len, pinned.images))
     except OSError as error:
         raise SplitError(f"cannot read {path}: {error.strerror or error}") from None
@@ -225,6 +234,18 @@ def load(path: str | Path) -> Pinned:
         raise SplitError(f"{path} was changed after it was pinned: its name, hash or counts do not match")
     check(pinned.ladder, str(path))
     return pinned
+
+
+def _stored(step: Iteration, place: dict[str, int]) -> list[Any]:
+    """A step as the values of its fields in their order, classes as ranges of their places."""
+    moved = {side: _ranges([place[name] for name in getattr(step, side)]) for side in MOVED}
+    return [*(asdict(step) | moved).values()]
+
+
+def _step(stored: list[Any], names: Sequence[str]) -> Iteration:
+    step = Iteration(*stored)
+    left, right = (tuple(names[i] for i in _positions(getattr(step, side))) for side in MOVED)
+    return replace(step, moved_train=left, moved_test=right)
 
 
 def _compact(value: Any) -> str:

@@ -106,7 +106,10 @@ def test_refusals_need_no_torch_and_leave_no_folder(tmp_path: Path) -> None:
                 for name in ("run", "tune", "fewshot", "wise", "ensemble")
                 for words, wrong in ((margni, "margni"), (glyfs, "glyfs"))}
     commands |= {("run", "--study", "demmo"): "'demmo'",
-                 ("run", "--dataset", "glyphs", "--methods", "margin", "--work", "a/b"): "glyphs has no ladder",
+                 **{(name, "--dataset", "glyphs", "--methods", "margin", "--work", "a/b"): "glyphs has no ladder"
+                    for name in ("run", "fewshot", "wise")},
+                 ("ensemble", "--dataset", "glyphs", "--methods", "margin"): "glyphs is not a union",
+                 ("ensemble", "--dataset", "glyphs-union", "--methods", "margin"): "no method of 'margin'",
                  ("evaluate", "--embeddings", "no.npz", "--dataset", "glyfs"): "'glyfs'",
                  ("evaluate", "--embeddings", "no.npz", "--dataset", "glyphs", "--card", "no.toml"): "no.toml",
                  ("submit", "mine"): "no results of 'mine'", ("inspect", "nowhere"): "nowhere is not the folder",
@@ -130,6 +133,22 @@ def test_embeddings_that_are_not_there_are_told_before_torch_is_imported(work: P
             "except SystemExit: print('torch' in sys.modules)")
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert (done.stdout, done.stderr) == ("False\n", "oodml: there is no file no.npz\n")
+
+
+def test_what_follows_runs_is_refused_before_torch_where_there_are_none(work: Path) -> None:
+    """The ladder is there; a split that it lacks, and runs that were never made, are told at once."""
+    commands = {(name, "--dataset", "glyphs-mini", "--methods", "margin", "--splits", splits, "--work", str(work)): said
+                for name in ("fewshot", "wise")
+                for splits, said in (("all", "no finished run of margin on glyphs-mini (splits: all)"), ("99", "99"))}
+    code = ("import sys; from benchmark.cli import main\n"
+            f"for words in {list(commands)!r}:\n"
+            "    try: main(list(words))\n"
+            "    except SystemExit as done: assert done.code == 2, words\n"
+            "    assert not {'torch', 'timm'} & set(sys.modules), words")
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    for line, (words, said) in zip(done.stderr.splitlines(), commands.items(), strict=True):
+        assert said in line, words
 
 
 def test_the_leaderboard_imports_no_more_than_it_needs() -> None:

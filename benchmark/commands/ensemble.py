@@ -27,12 +27,11 @@ def command(workspace: Workspace, chosen: str, dataset: str, seeds: int | None, 
     for each. The record stands among the union's runs as the method ensemble:M, as where a study asks for it.
     """
     import methods
+    from benchmark.posthoc import ensemble
 
     for plugin in plugins:
         methods.load_plugin(plugin)
     check_names(chosen, dataset)
-    from benchmark.posthoc import ensemble  # with torch, which takes seconds
-
     runs = ensemble.find(workspace.writable(), dataset, chosen, seeds)
     if not ensemble.run(workspace, dataset, runs, device=device, tell=click.echo):
         raise UserError(f"no method of '{chosen}' has finished runs of one kind on the default split of every dataset "

@@ -41,10 +41,12 @@ def command(workspace: Workspace, chosen: str, dataset: str, shots: str, splits:
     counts = [part.strip() for part in shots.split(",")]
     if not all(part.isdigit() and int(part) for part in counts):
         raise UserError(f"--shots {shots}: write numbers such as 2,5")
+    from benchmark.posthoc import finished
+
+    runs = finished.asked(workspace.writable(), dataset, chosen, splits, untrained=True)
     from benchmark.posthoc import fewshot  # with torch, which takes seconds
 
     adaptation = fewshot.Adaptation(lr=lr, iterations=iterations or 0, episodes=episodes)
-    written = fewshot.run(workspace.writable(), dataset=dataset, chosen=chosen, shots=tuple(map(int, counts)),
-                          splits=splits, adaptation=adaptation, device=device,
-                          tell=click.echo)
+    written = fewshot.run(workspace, dataset=dataset, shots=tuple(map(int, counts)), runs=runs, adaptation=adaptation,
+                          device=device, tell=click.echo)
     click.echo(f"{counted(len(written), 'run')} adapted; `oodml report` shows what came of it")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from benchmark.data import ladders
+from benchmark.data import ladders, pinned
 from benchmark.utils.files import whole
 from benchmark.utils.workspace import Workspace
 from reports.figures.drawing import GREY, HUES, MARKERS
@@ -24,7 +24,7 @@ NEIGHBOURS = 15
 def draw(dataset: str, workspace: Workspace, folder: Path, umap: bool, seed: int, **options: Any) -> list[Path]:
     """The progression figure and, if wanted, the UMAPs of a dataset's saved ladder."""
     folder.mkdir(parents=True, exist_ok=True)
-    ladder = ladders.load(workspace, dataset)
+    ladder = pinned.with_progression(ladders.load(workspace, dataset))
     written = []
     if ladder.progression:
         written.append(_save(progression(ladder), below(folder, f"{plain(ladder.dataset, 'dataset')}-progression.svg")))

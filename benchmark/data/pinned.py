@@ -59,7 +59,7 @@ def pin(name: str, workspace: Workspace, out: Path, *, dataset: str | None = Non
                     None if lists_only else tuple(map(tuple, ids)), ladder.splits,
                     tuple(queries_of(index, split) for split in ladder.splits), ladder.features, ladder.parameters,
                     ladder.iid, ladders.published(ladder).made or {"command": ladders.made_by(ladder)},
-                    card | ({"note": note} if note else {}))
+                    card | ({"note": note} if note else {}), ladder.progression)
     out.mkdir(parents=True, exist_ok=True)
     pinning.save(pinned, target)
     return pinned, [target, *croissant.write(pinned, out)]
@@ -145,6 +145,15 @@ def use(name: str, workspace: Workspace, replace_other: bool = False) -> tuple[D
                         "puts this one in its place (runs on the other no longer count with it), --work DIR keeps both")
     ladders.save(ladder, workspace)
     return index, ladder
+
+
+def with_progression(ladder: Ladder) -> Ladder:
+    """The ladder with the steps of the pinned one that it is: manifests from before these were pinned lack them."""
+    told = ladder.made.get("pinned")  # no hash guards it: it may be anything
+    if ladder.progression or not isinstance(told, dict) or told.get("name") not in pinning.names():
+        return ladder
+    fixed = pinning.get(told["name"])
+    return replace(ladder, progression=fixed.progression) if fixed.hash == told.get("hash") else ladder
 
 
 def known(names: Iterable[str]) -> list[Known]:

@@ -12,10 +12,7 @@ import json
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from benchmark import datasets
 from benchmark.config import overrides
@@ -24,18 +21,18 @@ from benchmark.data import ladders
 from benchmark.data.store import open_store
 from benchmark.data.task import Side, Task
 from benchmark.datasets import DatasetIndex
-from benchmark.metrics import operating_points, structure
-from benchmark.metrics.union import ensemble
 from benchmark.posthoc import finished
 from benchmark.posthoc.finished import Finished
 from benchmark.runs import recording
-from benchmark.runs.scoring import score
 from benchmark.utils import provenance
 from benchmark.utils.errors import UserError
 from benchmark.utils.wording import counted
 from benchmark.utils.workspace import Workspace
 from reports import records
 from splits.manifest import Ladder
+
+if TYPE_CHECKING:  # torch takes seconds: what is refused is refused before
+    from torch import Tensor
 
 NAME = "ensemble:{}"
 """How an ensemble of a method's dataset-specific models is called."""
@@ -57,7 +54,6 @@ def run(workspace: Workspace, union: str, runs: Iterable[Finished], *, device: s
         tell: Tell = lambda line: None) -> list[Path]:
     """One record for each method and seed whose dataset-specific models are all among these runs; made once."""
     index = _union(workspace, union)
-    ladder = ladders.load(workspace, union, index)
     written = []
     for (method, seed, *_), family in _families(runs, index.domain_names, workspace).items():
         name = f"{NAME.format(method)} seed {seed}"
@@ -65,6 +61,7 @@ def run(workspace: Workspace, union: str, runs: Iterable[Finished], *, device: s
         if left:
             tell(f"{name}: {_why_none(method, family, left, index.domain_names)}")
         for members in whole:
+            ladder = ladders.load(workspace, union, index)  # not before: it may be made here
             path = _made(members, index, ladder, workspace, ladders.best_device(device))
             recall = records.read(path)["scores"]["last"]["recall@1"]
             tell(f"{name}: recall@1 {100 * recall:.2f} % over {index.name}")
@@ -153,6 +150,10 @@ def _made(runs: list[Finished], index: DatasetIndex, ladder: Ladder, workspace: 
     folder = records.run_folder(workspace.runs, index.name, split.id, name, spec.seed, identity)
     if (folder / records.RECORD).exists() and records.read(folder)["provenance"].get("domains") == OWN:
         return folder / records.RECORD
+    from benchmark.metrics import operating_points, structure
+    from benchmark.metrics.union import ensemble
+    from benchmark.runs.scoring import score
+
     began = time.perf_counter()
     task = Task.of(index, split)
     store = open_store(index, workspace.cache, progress=False)
@@ -175,6 +176,8 @@ def _made(runs: list[Finished], index: DatasetIndex, ladder: Ladder, workspace: 
 
 def _own(embeddings: list[Tensor], side: Side) -> Tensor:
     """Each image's embedding by the model of its own dataset; models are in the order of the union's members."""
+    import torch
+
     own = torch.empty_like(embeddings[0])
     for number, embedded in enumerate(embeddings):
         inside = torch.from_numpy(side.domains == number).to(own.device)

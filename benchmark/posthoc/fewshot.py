@@ -23,8 +23,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from benchmark import datasets
-from benchmark.config.plan import rungs
-from benchmark.data import contents, ladders, store
+from benchmark.data import ladders, store
 from benchmark.data.features import extract
 from benchmark.data.store import open_store
 from benchmark.data.task import Side, Task
@@ -81,17 +80,9 @@ def run(workspace: Workspace, *, dataset: str, shots: tuple[int, ...], chosen: s
         The path of `fewshot.json` of each run, whether written now or before.
     """
     adaptation = adaptation or Adaptation()
+    runs = finished.asked(workspace, dataset, chosen, splits, runs, untrained=True)
     index = datasets.load(dataset, workspace.data)
     ladder = ladders.load(workspace, dataset, index)
-    wanted = rungs(splits, ladder)
-    candidates = finished.find(workspace, index.name, chosen, wanted, untrained=True) if runs is None else runs
-    content = contents.contents(index, workspace.cache)
-    runs = [one for one in candidates if one.fits(index, ladder, content)]
-    if not runs:
-        command = f"oodml run --dataset {dataset} --methods {chosen} --splits {splits}"
-        _refuse_without_weights(finished.without_weights(workspace, index.name, chosen, wanted), command)
-        raise UserError(f"no finished run of {chosen} on {dataset} (splits: {splits}) with kept weights in "
-                        f"{workspace.runs}: `{command}` makes them")
     store = open_store(index, workspace.cache, progress=False)
     device = ladders.best_device(device)
     written = []
@@ -139,17 +130,6 @@ def official(ladder: Ladder, split: int, test: Side, paths: Sequence[str], shots
     """The released episodes of a split, if the ladder came with some; a SplitError where their files are not here."""
     episodes = ladder.episodes.get(str(split), {}).get(str(shots))
     return episodes and released_episodes(episodes, [paths[i] for i in test.ids], test.labels, test.classes, shots)
-
-
-def _refuse_without_weights(bare: dict[Path, str], command: str) -> None:
-    """A UserError if there are finished runs without weights, by folder and protocol: they must be run elsewhere."""
-    if not bare:
-        return
-    protocols = sorted(set(bare.values()))
-    why = "" if any((folder / "spec.json").exists() for folder in bare) else ", since only records were unpacked"
-    again = " and ".join(f"`{command} --protocol {name} --work DIR`" for name in protocols)
-    raise UserError(f"{len(bare)} finished run{'s have' if len(bare) > 1 else ' has'} no kept weights{why}; run "
-                    f"{'them' if len(bare) > 1 else 'it'} again in a new folder: {again}")
 
 
 def restore(one: Finished, task: Task, store: store.ImageStore, device: str, index: DatasetIndex | None = None,

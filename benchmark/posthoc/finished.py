@@ -6,29 +6,28 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-
-import torch
-from safetensors.torch import load_file
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 import methods
-from benchmark.config.plan import split_of
+from benchmark import datasets
+from benchmark.config.plan import rungs, split_of
 from benchmark.config.protocol import Protocol
 from benchmark.config.spec import RunSpec
-from benchmark.data import ladders, weights
-from benchmark.data.loader import Loader
+from benchmark.data import contents, ladders, weights
 from benchmark.data.store import ImageStore
 from benchmark.data.task import Side, Task, learnt
 from benchmark.datasets import DatasetIndex
-from benchmark.runs import worker
-from benchmark.runs.worker import transform_of
-from benchmark.training import train
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
-from methods import Method
-from methods.backbones import create
+from methods import backbones
 from reports import records
 from splits.manifest import Ladder
+
+if TYPE_CHECKING:  # torch takes seconds: what is refused is refused before
+    from torch import Tensor
+
+    from benchmark.data.loader import Loader
+    from methods import Method
 
 UNTRAINED = ("frozen",)
 """Methods that need no kept weights: they are their backbone."""
@@ -91,9 +90,11 @@ class Finished:
 
     def rebuild(self, classes: int) -> Method:
         """The trained method, which saw this many classes, in evaluation mode on the CPU; nothing in it trains."""
+        from safetensors.torch import load_file
+
         if not (self.folder / weights.RUN).is_file():
             return self.start(classes)
-        backbone = create(self.protocol.backbone, frozen_norm=self.protocol.frozen_norm)
+        backbone = backbones.create(self.protocol.backbone, frozen_norm=self.protocol.frozen_norm)
         method = self.spec.build(backbone, classes)
         try:
             method.load_state_dict(load_file(self.folder / weights.RUN))
@@ -104,6 +105,10 @@ class Finished:
 
     def start(self, classes: int) -> Method:
         """The method as it was before its first step, if the weights of its backbone are still those."""
+        import torch
+
+        from benchmark.runs import worker
+
         file, name = weights_file(self.folder), self.protocol.backbone
         if weights.identify(name, file) != self.spec.weights:
             raise UserError(f"{self.folder} began with other weights of {name} than there are here; give those, or run "
@@ -113,11 +118,16 @@ class Finished:
 
     def ready(self, classes: int, store: ImageStore, device: str) -> tuple[Method, Loader]:
         """The trained method on a device, and what brings it the images of any store as its protocol wants them."""
+        from benchmark.data.loader import Loader
+        from benchmark.runs.worker import transform_of
+
         method = self.rebuild(classes).to(device)
         return method, Loader(store, transform_of(self.protocol, method), device)
 
     def embed(self, side: Side, store: ImageStore, workspace: Workspace, device: str) -> Tensor:
         """What the trained method makes of any images, of its own dataset or of another."""
+        from benchmark.training import train
+
         split = split_of(ladders.load(workspace, self.spec.dataset), self.spec)
         method, loader = self.ready(len(learnt(split, self.protocol.validation)), store, device)
         return train.embed(method, loader, side.ids, self.protocol, device)
@@ -158,6 +168,28 @@ def find(workspace: Workspace, dataset: str, chosen: str = "all", splits: list[i
             yield run
 
 
+def asked(workspace: Workspace, dataset: str, chosen: str = "all", splits: str = "all",
+          runs: Iterable[Finished] | None = None, untrained: bool = False) -> list[Finished]:
+    """The finished runs of these methods and splits, or of `runs`, that the dataset and its ladder still fit.
+
+    A UserError where there is no ladder, no such split or no such run. Without `untrained` those alone that kept their
+    weights. `dataset` is as the user names it, `splits` as for `oodml run`.
+    """
+    index = datasets.load(dataset, workspace.data)
+    ladder = ladders.load(workspace, dataset, index)
+    wanted = rungs(splits, ladder)
+    able = [run for run in (find(workspace, index.name, chosen, wanted, untrained=untrained) if runs is None else runs)
+            if untrained or (run.folder / weights.RUN).is_file()]
+    content = contents.contents(index, workspace.cache) if able else ""  # it may read every file
+    if fitting := [run for run in able if run.fits(index, ladder, content)]:
+        return fitting
+    command = f"oodml run --dataset {dataset} --methods {chosen} --splits {splits}"
+    if untrained:
+        _refuse_without_weights(without_weights(workspace, index.name, chosen, wanted), command)
+    raise UserError(f"no finished run of {chosen} on {dataset} (splits: {splits}) with kept weights in "
+                    f"{workspace.runs}: `{command}` makes them")
+
+
 def without_weights(workspace: Workspace, dataset: str, chosen: str = "all",
                     splits: list[int] | None = None) -> dict[Path, str]:
     """The finished runs that `find` leaves out: their folders, each with the name of its protocol."""
@@ -170,6 +202,17 @@ def without_weights(workspace: Workspace, dataset: str, chosen: str = "all",
         if (names is None or record["method"]["name"] in names) and (splits is None or record["split"]["id"] in splits):
             protocols[folder] = str(record["protocol"]["name"])
     return protocols
+
+
+def _refuse_without_weights(bare: dict[Path, str], command: str) -> None:
+    """A UserError if there are finished runs without weights, by folder and protocol: they must be run elsewhere."""
+    if not bare:
+        return
+    protocols = sorted(set(bare.values()))
+    why = "" if any((folder / "spec.json").exists() for folder in bare) else ", since only records were unpacked"
+    again = " and ".join(f"`{command} --protocol {name} --work DIR`" for name in protocols)
+    raise UserError(f"{len(bare)} finished run{'s have' if len(bare) > 1 else ' has'} no kept weights{why}; run "
+                    f"{'them' if len(bare) > 1 else 'it'} again in a new folder: {again}")
 
 
 def _folders(workspace: Workspace, dataset: str) -> list[Path]:

@@ -16,14 +16,12 @@ from typing import Any
 from torch import Tensor
 
 from benchmark import datasets
-from benchmark.config.plan import rungs
-from benchmark.data import contents, ladders, weights
+from benchmark.data import ladders
 from benchmark.data.store import open_store
 from benchmark.posthoc import finished
 from benchmark.posthoc.finished import Finished
 from benchmark.runs.scoring import score
 from benchmark.training import train
-from benchmark.utils.errors import UserError
 from benchmark.utils.files import write_json
 from benchmark.utils.workspace import Workspace
 from reports.analysis.wise import NAME, SCHEMA
@@ -49,22 +47,16 @@ def run(workspace: Workspace, *, dataset: str, chosen: str = "all", splits: str 
     Returns:
         The path of `wise.json` of each run.
     """
+    able = finished.asked(workspace, dataset, chosen, splits, runs)
     index = datasets.load(dataset, workspace.data)
     ladder = ladders.load(workspace, dataset, index)
-    candidates = finished.find(workspace, index.name, chosen, rungs(splits, ladder)) if runs is None else runs
-    content = contents.contents(index, workspace.cache)
-    able = [one for one in candidates if (one.folder / weights.RUN).is_file() and one.fits(index, ladder, content)]
-    if not able:
-        raise UserError(f"no finished run of {chosen} on {dataset} (splits: {splits}) with kept weights in "
-                        f"{workspace.runs}: `oodml run --dataset {dataset} --methods {chosen} --splits {splits}` makes "
-                        "them")
     store, device = open_store(index, workspace.cache, progress=False), ladders.best_device(device)
     written = []
     for one in able:
         known = _read(one.folder / NAME, one.spec.identity)
         missing = [alpha for alpha in alphas if f"{alpha:g}" not in known]
         if missing:
-            task = one.task(index, ladder, content)
+            task = one.task(index, ladder)
             method, loader = one.ready(len(task.train.classes), store, device)
             end = {name: value.cpu().clone() for name, value in method.state_dict().items()}
             start = one.start(len(task.train.classes)).state_dict()

@@ -55,7 +55,7 @@ def with_gap(board: Board, frame: pd.DataFrame, metric: str = "recall@1") -> Boa
 
 
 def with_ends(board: Board, frame: pd.DataFrame, metric: str = "recall@1") -> Board:
-    """An `ags_board` with the score at both ends of the ladder, mean over datasets: `nearest`, `farthest`, and `kept`.
+    """An `ags_board` with the score at both ends of the ladder, mean over datasets, and what is kept: `with_kept`.
 
     Missing where a dataset is.
     """
@@ -69,17 +69,44 @@ def with_ends(board: Board, frame: pd.DataFrame, metric: str = "recall@1") -> Bo
             ends[end].append(here[here["split"] == split].groupby(ROW)[metric].mean().reindex(keys))
     near, far = (np.mean([series.to_numpy(float) for series in ends[end]], axis=0) if datasets
                  else np.full(len(board), np.nan) for end in ends)
-    return board.assign(nearest=near, farthest=far, kept=kept(near, far))
+    return with_kept(board, near, far)
 
 
-def kept(near: Any, far: Any) -> np.ndarray:
-    """What is left at the far end of a ladder of the score at its near end: far / near, where that is above zero.
+def with_kept(board: Board, near: Any, far: Any) -> Board:
+    """A board with its scores at the ends of a ladder, `nearest` and `farthest`, and the share that is `kept`.
 
-    >>> kept([0.8, 0.0], [0.6, 0.1])
-    array([0.75,  nan])
+    `kept:why` says why a row has no share though it has both scores, and is empty elsewhere. A row is held against the
+    frozen network of its own backbone alone: a weaker backbone that learned something may stay below another's.
     """
-    near, far = np.asarray(near, dtype=float), np.asarray(far, dtype=float)
-    return np.divide(far, near, out=np.full(near.shape, np.nan), where=near > 0)
+    board = board.assign(nearest=near, farthest=far)
+    rows = board.rows
+    known = set(rows.loc[rows["base_method"] == "frozen", "backbone"])
+    own = rows["backbone"].isin(known) & (rows["source"] != "published")
+    frozen = np.where(own, frozen_score(rows, "nearest", ["protocol"]), np.nan)
+    told = [kept(*ends) for ends in zip(rows["nearest"].astype(float), rows["farthest"].astype(float), frozen,
+                                        rows["baseline"].astype(bool))]
+    return board.assign(**{"kept": [share for share, _ in told], "kept:why": [why for _, why in told]})
+
+
+def kept(near: float, far: float, frozen: float = math.nan, baseline: bool = False) -> tuple[float, str]:
+    """What is left at the far end of a ladder of the score at its near end, far / near, or why that says nothing.
+
+    A method that is below the frozen network at the near end failed there: a share of what it did not learn can be any
+    number. Without a frozen network (nan) a score that rises along the ladder may be such a failure. Baselines are not
+    held against it.
+
+    >>> kept(0.8, 0.4, frozen=0.3), kept(0.01, 0.31, frozen=0.3)
+    ((0.5, ''), (nan, 'below the frozen network on the nearest split'))
+    """
+    if math.isnan(near) or math.isnan(far):
+        return math.nan, ""
+    if near <= 0:
+        return math.nan, "at zero on the nearest split"
+    if not baseline and near < frozen:
+        return math.nan, "below the frozen network on the nearest split"
+    if not baseline and math.isnan(frozen) and far > near:
+        return math.nan, "higher on the farthest split than on the nearest, without a frozen network to compare with"
+    return far / near, ""
 
 
 def with_gains(board: Board) -> Board:

@@ -24,8 +24,8 @@ def rung_board(results: Results, dataset: str, metric: str, default: bool = Fals
 
     Ranked by AGS, or by the score on the default split in a protocol of which no trained row has a whole ladder (by
     the split that most of its rows have, where that was not run: the fact `ranked_by`); with intervals, rank
-    ranges and tie groups. The facts `nearest`, `farthest` and `kept` are of the ends of its ladder. With `default` the
-    board of the default split alone.
+    ranges and tie groups. The facts `nearest`, `farthest` and `kept` are of the ends of its ladder, see
+    `baselines.with_kept`. With `default` the board of the default split alone.
     """
     return results.once(("rungs", dataset, metric, default), lambda: _rung_board(results, dataset, metric, default))
 
@@ -67,7 +67,7 @@ def _rung_board(results: Results, dataset: str, metric: str, default: bool) -> B
     ladder = sorted(results.ladders[dataset] or (), key=lambda rung: rung[1])
     if len(ladder) > 1 and not default:
         near, far = (board.column("rung", str(split))["score"].astype(float) for split, _ in (ladder[0], ladder[-1]))
-        board = board.assign(nearest=near, farthest=far, kept=baselines.kept(near, far))
+        board = baselines.with_kept(board, near, far)
     resamples = results.resamples(metric)
     classes = min((resamples.classes.get((dataset, split), 2) for split in splits), default=2)
     parts = []

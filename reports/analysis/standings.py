@@ -10,7 +10,7 @@ import pandas as pd
 from reports.analysis.results import Results
 from reports.analysis.rung_board import beside_ladder, rung_board
 from reports.board import Board
-from reports.tables.boards import KEPT, Column, Table, rank_text
+from reports.tables.boards import KEPT, Column, Table, missing, rank_text
 
 RIVALS = 2
 """Rows shown above and below a row as its nearest rivals."""
@@ -25,8 +25,8 @@ def standings(results: Results) -> pd.DataFrame:
     """One line a row and board: `label`, `board`, `kind` (ladder, mean, split, union), `metric`, score, rank.
 
     Rows are ranked among those of the same `protocol` and `network`; what was submitted stands with a protocol's rows.
-    `nearest` and `farthest` are the scores at the ends of the ladder, `kept` the second over the first; `of` counts
-    the rows that are ranked in the same network.
+    `nearest` and `farthest` are the scores at the ends of the ladder, `kept` the second over the first where that says
+    something, else `kept:why` says why not; `of` counts the rows that are ranked in the same network.
     """
     lines: list[dict[Any, Any]] = []
     for metric in results.metrics:
@@ -36,10 +36,6 @@ def standings(results: Results) -> pd.DataFrame:
                 lines += _lines(results, board, ("mean", ""), metric, "all ladders", "mean")
         for dataset in results.datasets:
             board = rung_board(results, dataset, metric)
-            rungs = sorted(results.ladders[dataset] or (), key=lambda rung: rung[1])
-            if len(rungs) > 1:
-                nearest, farthest = (board.column("rung", str(split))["score"] for split, _ in (rungs[0], rungs[-1]))
-                board = board.assign(nearest=nearest, farthest=farthest, kept=farthest / nearest)
             if board.parts("ags"):
                 lines += _lines(results, board.where(board.rows["ranked_by"] == ""), ("ags", dataset), metric, dataset,
                                 "ladder")
@@ -58,8 +54,8 @@ def standings(results: Results) -> pd.DataFrame:
 
 
 COLUMNS = ["label", "board", "kind", "metric", "protocol", "network", "score", "score:std", "score:n", "score:low",
-           "score:high", "score:gain", "nearest", "farthest", "kept", "rank", "rank:low", "rank:high", "of", "baseline",
-           "coverage"]
+           "score:high", "score:gain", "nearest", "farthest", "kept", "kept:why", "rank", "rank:low", "rank:high", "of",
+           "baseline", "coverage"]
 
 
 def _lines(results: Results, board: Board, by: tuple[str, str], metric: str, name: str,
@@ -107,7 +103,8 @@ def headline(known: pd.DataFrame, label: str) -> list[dict[Any, Any]]:
     here = known[(known["label"] == label) & (known["metric"] == known["metric"].iloc[0])] if len(known) else known
     here = _told(here)
     first = here[here["kind"] != "split"]
-    return [line | {"rank_text": rank_text(line), "what": WORDS[line["kind"]]}
+    return [line | {"rank_text": rank_text(line), "what": WORDS[line["kind"]],
+                    "why_not_kept": "" if missing(line["kept:why"]) else line["kept:why"]}
             for line in (first if len(first) else here).to_dict("records")]
 
 

@@ -10,7 +10,8 @@ import pandas as pd
 from reports.aggregate import spread
 from reports.selection import ROW, is_union
 from reports.storage.operating_points import LEVELS, RATES, rate_at
-from reports.tables.boards import Column, Table, bar_note, row_columns
+from reports.tables.boards import Column, Table, row_columns
+from reports.tables.notes import bar_note
 
 NEAREST, VALIDATION = "nearest split", "validation classes"
 KEYS = ["dataset", "split", "kind", "frd", *ROW, "seed"]

@@ -14,7 +14,8 @@ from reports.board import key_of
 from reports.selection import ROW
 from reports.storage import packed
 from reports.storage.text import metric_name
-from reports.tables.boards import Column, Table, bar_note, row_columns
+from reports.tables.boards import Column, Table, row_columns
+from reports.tables.notes import bar_note
 
 NAME = "cross.json"
 SCHEMA = 1

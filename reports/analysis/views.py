@@ -23,12 +23,11 @@ from reports.tables.boards import (
     KEPT,
     Column,
     Table,
-    bar_note,
     gain_column,
-    overrides_note,
     regime_column,
     row_columns,
 )
+from reports.tables.notes import bar_note, kept_note, overrides_note
 
 OBJECTS = ("ladder", "papers", "tags", "cite", "summary", "settings", "protocol_settings", "curve", "chosen_epochs",
            "path", "parts", "members", "overrides", "spectra", "thresholds",
@@ -101,7 +100,8 @@ def heat_table(results: Results, dataset: str, metric: str, trained: bool = Fals
         frame = frame[frame[[f"rung:{split}" for split in rungs["split"]]].notna().any(axis=1)]
     columns += [*regime_column(frame), *rest]
     note += "Ranks and bold are within a protocol. " if _protocols(frame) > 1 else ""
-    note += bar_note(frame, [column.key for column in columns if column.kind == "score"]) + overrides_note(board)
+    note += bar_note(frame, [column.key for column in columns if column.kind == "score"])
+    note += kept_note(frame, [column.key for column in columns]) + overrides_note(board)
     where = (f"{len(rungs)} of the {len(ladder)} splits" if trained and 1 < len(rungs) < len(ladder) else
              "each split" if several else f"the {' '.join(rungs['kind'])} split")
     caption = f"{metric_name(metric)} of each method on {where} of {dataset}"

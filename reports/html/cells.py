@@ -51,5 +51,7 @@ def cell(table: Table, row: dict[str, Any], column: Column, mark: str, heat: lis
             share = max(0.0, (float(value) - heat[0]) / (heat[1] - heat[0]))
             attributes += f' style="--h:{100 * share:.0f}%"'
             classes += " heat"
+    elif why := table.reason(row, column):
+        attributes = f' title="{escape(why)}"'
     shown = f'<span class="pm"> ± {escape(bar)}</span>' if bar else '<span class="pm"></span>' if barred else ""
     return f'<td class="{classes}"{attributes}>{escape(text)}{shown}{drawn}</td>'

@@ -13,6 +13,7 @@ from markupsafe import Markup, escape
 
 from reports.analysis import paper_tables, pretraining, views
 from reports.analysis.results import Results
+from reports.analysis.rung_board import rung_board
 from reports.analysis.tuning import Search
 from reports.board import key_of
 from reports.figures import drawing, inline, ladders
@@ -247,6 +248,9 @@ class Site:
                 continue
             across = float(cells["frd"].min()), float(cells["frd"].max())
             nearest = cells[cells["frd"] == across[0]].drop_duplicates("label").set_index("label")["score"]
+            rows = rung_board(self.results, dataset, metric).rows
+            if "kept:why" in rows:  # of what failed on the nearest split no share is told, and none drawn
+                nearest = nearest.drop(self.results.label(rows[rows["kept:why"] != ""]), errors="ignore")
             cells = cells.assign(kept=cells["score"] / cells["label"].map(nearest))
             methods = cells.loc[~cells["baseline"], "kept"] if not cells["baseline"].all() else cells["kept"]
             up = inline.usual(methods.dropna().tolist())

@@ -36,6 +36,7 @@ from reports.storage.text import metric_name
 from reports.tables import boards as tabular
 from reports.tables.boards import Column, Table
 from reports.tables.formats import to_csv
+from reports.tables.notes import bar_note
 
 CELLS_SHOWN = 100
 
@@ -107,7 +108,7 @@ def few_shot(site: Site) -> None:
                    Column("few", "Few-shot", "score"), Column("gain", "Gain", "gain"), *rest)
         table = Table(f"fewshot-{shots}", f"{metric_name(metric)} before and after {shots} shots a class", columns,
                       cells,
-                      tabular.bar_note(cells, ["few"]), marked=False)
+                      bar_note(cells, ["few"]), marked=False)
         parts.append((int(shots), site.table(table)))
     if parts:
         site.later("fewshot.html", "Few-shot", parts=parts, metric=metric)

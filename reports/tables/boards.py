@@ -8,14 +8,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import pandas as pd
-from scipy import special
 
-from reports.board import Board, fractions, key_of
+from reports.board import Board, key_of
 from reports.selection import ROW, in_words
 from reports.storage.row import selected_level
 from reports.storage.text import decimal, duration, metric_name, minus
+from reports.tables.notes import bar_note, kept_note, overrides_note
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,8 @@ class Table:
     """A frame with the columns to be shown; `KEY:std`, `KEY:n` and `KEY:coverage` beside a score tell its bar.
 
     Scores are fractions in the frame (and in CSV and JSON) and percent with one decimal wherever they are shown.
-    `KEY:group` says which rows stand together as best (1) and second (2); `KEY:low` and `KEY:high` bound a score.
+    `KEY:group` says which rows stand together as best (1) and second (2); `KEY:low` and `KEY:high` bound a score,
+    `KEY:why` says why there is none.
     Rows are printed in groups of equal `grouped`, if that names a column.
     """
 
@@ -118,6 +118,11 @@ class Table:
         bounds = " to ".join(decimal(100 * float(bound), column.digits) for bound in (low, high))  # type: ignore[arg-type]
         return f"95 % interval {bounds}" + ("" if missing(n) else f", n = {int(n)}")  # type: ignore[arg-type]
 
+    def reason(self, row: dict[str, Any], column: Column) -> str:
+        """Why a cell holds a dash though there are runs, where the frame says it in `KEY:why`; empty elsewhere."""
+        why = row.get(f"{column.key}:why")
+        return "" if missing(why) or not missing(row.get(column.key)) else f"Not defined: {why}" if why else ""
+
 
 def level_of(row: Mapping[Any, Any]) -> str:
     """How far the result of a row was followed here, one of `row.LEVELS`."""
@@ -190,7 +195,9 @@ def ags_table(board: Board, metric: str = "recall@1") -> Table:
     columns = (Column("rank", "Rank", "rank"), method, *shown, *ends, *regime_column(frame), *rest,
                *(column for column in extra if column not in ends))
     return Table("ags", f"AGS of {metric_name(metric)}{differing(board)}", columns, frame,
-                 bar_note(frame, [column.key for column in scores]) + overrides_note(board), grouped=by_network(frame))
+                 bar_note(frame, [column.key for column in scores])
+                 + kept_note(frame, [column.key for column in ends]) + overrides_note(board),
+                 grouped=by_network(frame))
 
 
 def by_network(frame: pd.DataFrame) -> str:
@@ -219,23 +226,18 @@ def differing(board: Board) -> str:
     return f", differing from the protocol's file: {board.overrides}" if board.overrides else ""
 
 
-def overrides_note(board: Board) -> str:
-    """In what the runs of a board differ from the file of their protocol, and that published rows do not."""
-    if not board.overrides:
-        return ""
-    beside = " Published rows are by the paper's own protocol." if board.rows["source"].eq("published").any() else ""
-    return f" Differs from the protocol's file: {board.overrides}.{beside}"
-
-
 DISTANCE = "Fréchet distance"
 BEST_LAST = "Best − last epoch, points"
 """The selection gap: what is gained by choosing the epoch on the test classes."""
-KEPT = "Share of the score on the nearest split that is left on the farthest"
+_SHARE = "Share of the score on the nearest split that is left on the farthest"
+_UNDEFINED = ("Not defined, –, for a method that is below the frozen network of its backbone on the nearest split, or, "
+              "where that was not run, scores higher on the farthest: it has failed there, and any share says nothing")
+KEPT = f"{_SHARE}. {_UNDEFINED}"
 EXTRA = (
     ("nearest", "Nearest", "percent", "Score on the split whose test classes are nearest to the training classes", 1,
      False),
     ("farthest", "Farthest", "percent", "Score on the split whose test classes are farthest from them", 1, False),
-    ("kept", "Kept, %", "percent", KEPT + "; the line is the way there", 0, False),
+    ("kept", "Kept, %", "percent", f"{_SHARE}; the line is the way there. {_UNDEFINED}", 0, False),
     ("gain", "vs frozen", "gain", "Points by which AGS lies above that of the frozen network, mean over datasets", 1,
      False),
     ("gap", BEST_LAST, "gain", "Points by which AGS at the epoch that is best on the test classes, which papers "
@@ -283,39 +285,3 @@ def without_parts(table: Table) -> Table:
     few = ("rank", *ROW, "overrides", "harmonic", "harmonic:gain", "unified", "unified:gain", "arithmetic", "weakest",
            "group", "parameters")
     return replace(table, columns=tuple(column for column in table.columns if column.key in few))
-
-
-TIE = ("Rows tie when their difference may be chance: a tied row has a range of ranks, and all that tie with the best "
-       "of their backbone are bold")
-
-
-def bar_note(board: pd.DataFrame, keys: list[str]) -> str:
-    """What ± means in a board, and what its ranks say of ties, in a sentence each."""
-    counts = sorted({int(n) for key in keys if f"{key}:n" in board for n in board[f"{key}:n"].dropna() if n > 1})
-    ends = "–".join(str(n) for n in dict.fromkeys((counts[0], counts[-1]))) if counts else ""
-    bars = f"mean ± std over seeds (n = {ends}, ddof = 1)." if counts else "One seed each, so no deviations."
-    if "rank:tested" not in board or board["rank"].notna().sum() < 2:
-        return bars
-    if bool(board["rank:tested"].all()) and not counts:
-        return (f"{bars} {TIE} (test classes resampled; paired tests, Holm, 5 %); a single seed says nothing of the "
-                "chance of training.")
-    if not bool(board["rank:tested"].all()):
-        return (f"{bars} Ranks are the order of the scores and not tested: with a single seed that takes results of "
-                "single queries, which some of these runs or this measure lack.")
-    drawn = [key for key in keys if f"{key}:high" in board and _by_classes(board, key)]
-    how = "classes resampled, seeds; paired tests" if keys[0] in drawn else "tests over seeds alone"
-    if drawn and keys[0] not in drawn:
-        names = [f"split {part}" if statistic == "rung" else part or statistic
-                 for statistic, _, part in (key.partition(":") for key in drawn)]
-        how += f", in {', '.join(names)} with classes resampled as well"
-    return f"{bars} {TIE} ({how}, Holm, 5 %)."
-
-
-def _by_classes(board: pd.DataFrame, key: str) -> bool:
-    """Whether test classes count in the intervals of a column; of seeds alone they are t_{n-1} s / sqrt(n)."""
-    rows = board[board["rank"].notna() & board[f"{key}:high"].notna()]
-    n = rows[f"{key}:n"].to_numpy(float)
-    seeds = special.stdtrit(n - 1, 0.975) * rows[f"{key}:std"] / np.sqrt(n)
-    alike = [np.isclose(rows[f"{key}:{end}"], fractions(rows[key], rows[key] + sign * seeds), rtol=1e-6, atol=1e-12)
-             for end, sign in (("low", -1), ("high", 1))]
-    return not np.all(alike)

@@ -1,0 +1,62 @@
+"""What stands below a table in sentences: bars and ties, what differs from the protocol, what a dash says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from scipy import special
+
+from reports.board import Board, fractions
+
+TIE = ("Rows tie when their difference may be chance: a tied row has a range of ranks, and all that tie with the best "
+       "of their backbone are bold")
+
+
+def bar_note(board: pd.DataFrame, keys: list[str]) -> str:
+    """What ± means in a board, and what its ranks say of ties, in a sentence each."""
+    counts = sorted({int(n) for key in keys if f"{key}:n" in board for n in board[f"{key}:n"].dropna() if n > 1})
+    ends = "–".join(str(n) for n in dict.fromkeys((counts[0], counts[-1]))) if counts else ""
+    bars = f"mean ± std over seeds (n = {ends}, ddof = 1)." if counts else "One seed each, so no deviations."
+    if "rank:tested" not in board or board["rank"].notna().sum() < 2:
+        return bars
+    if bool(board["rank:tested"].all()) and not counts:
+        return (f"{bars} {TIE} (test classes resampled; paired tests, Holm, 5 %); a single seed says nothing of the "
+                "chance of training.")
+    if not bool(board["rank:tested"].all()):
+        return (f"{bars} Ranks are the order of the scores and not tested: with a single seed that takes results of "
+                "single queries, which some of these runs or this measure lack.")
+    drawn = [key for key in keys if f"{key}:high" in board and _by_classes(board, key)]
+    how = "classes resampled, seeds; paired tests" if keys[0] in drawn else "tests over seeds alone"
+    if drawn and keys[0] not in drawn:
+        names = [f"split {part}" if statistic == "rung" else part or statistic
+                 for statistic, _, part in (key.partition(":") for key in drawn)]
+        how += f", in {', '.join(names)} with classes resampled as well"
+    return f"{bars} {TIE} ({how}, Holm, 5 %)."
+
+
+def _by_classes(board: pd.DataFrame, key: str) -> bool:
+    """Whether test classes count in the intervals of a column; of seeds alone they are t_{n-1} s / sqrt(n)."""
+    rows = board[board["rank"].notna() & board[f"{key}:high"].notna()]
+    n = rows[f"{key}:n"].to_numpy(float)
+    seeds = special.stdtrit(n - 1, 0.975) * rows[f"{key}:std"] / np.sqrt(n)
+    alike = [np.isclose(rows[f"{key}:{end}"], fractions(rows[key], rows[key] + sign * seeds), rtol=1e-6, atol=1e-12)
+             for end, sign in (("low", -1), ("high", 1))]
+    return not np.all(alike)
+
+
+def overrides_note(board: Board) -> str:
+    """In what the runs of a board differ from the file of their protocol, and that published rows do not."""
+    if not board.overrides:
+        return ""
+    beside = " Published rows are by the paper's own protocol." if board.rows["source"].eq("published").any() else ""
+    return f" Differs from the protocol's file: {board.overrides}.{beside}"
+
+
+def kept_note(frame: pd.DataFrame, keys: list[str]) -> str:
+    """What a dash among the shares kept says, if the table shows these, where it is not that of a missing run.
+
+    >>> kept_note(pd.DataFrame({"kept": [0.7, None], "kept:why": ["", "below the frozen network"]}), ["kept"])
+    ' Kept is – where a row is below the frozen network.'
+    """
+    found = sorted(set(frame["kept:why"].dropna()) - {""}) if "kept" in keys and "kept:why" in frame else []
+    return "".join(f" Kept is – where a row is {why}." for why in found)
