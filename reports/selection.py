@@ -89,6 +89,23 @@ def _given_differently(frame: pd.DataFrame) -> dict[Any, dict[str, str]]:
     return own
 
 
+def _as_long(frame: pd.DataFrame, settings: pd.Series) -> pd.Series:
+    """The settings of protocols by row, those of dataset-specific models as of a network of the union with equal steps.
+
+    The same steps are other epochs of each dataset, and the two are there to be compared.
+    """
+    settings, whole = settings.copy(), ["dataset", "protocol", "backbone"]
+    joined = frame["tags"].map(lambda tags: "ensemble" in (tags or ())).astype(bool)
+    steps = frame["cost:steps"] if "cost:steps" in frame else pd.Series(float("nan"), frame.index)
+    for row in frame.index[joined]:
+        own = frame.at[row, "protocol_settings"] or {}
+        beside = ((frame[whole] == frame.loc[row, whole]).all(axis=1) & ~joined
+                  & steps.eq(own.get("epochs", 0) * own.get("steps_per_epoch", 0)) & steps.gt(0))
+        if beside.any():
+            settings[row] = settings[beside].iloc[0]
+    return settings
+
+
 def _of_file(key: str, overrides: Iterable[dict[str, list[Any]]]) -> str | None:
     """What the file of the protocol has, if the runs that were given another value agree on it."""
     values = {json.dumps(changed[key][0], sort_keys=True) for changed in overrides if key in changed}
@@ -189,6 +206,7 @@ def select(frame: pd.DataFrame, ladders: Iterable[str] = ()) -> tuple[pd.DataFra
     settings = {"method": _settings_of_rows(frame, "method", "settings"),
                 "protocol": _settings_of_rows(frame, "protocol", "protocol_settings"),
                 "backbone": _settings_of_rows(weights, "backbone", "weights")}
+    settings["protocol"] = _as_long(frame, settings["protocol"])
     parts = {f"base_{name}": frame[name] for name in NAMED} | {f"{name}_setting": settings[name] for name in NAMED}
     names = {name: [with_setting(*pair) for pair in zip(frame[name], settings[name])] for name in NAMED}
     frame = typed(frame).assign(**parts, **names)

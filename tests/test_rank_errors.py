@@ -10,6 +10,7 @@ import pytest
 import torch
 from scipy import stats
 
+from benchmark.config import overrides
 from benchmark.data.task import Side
 from benchmark.runs import scoring
 from reports import packing, records
@@ -28,7 +29,7 @@ PUBLISHED = Path(__file__).parent.parent / "reports" / "data" / "records" / "gly
 
 @pytest.fixture(scope="module")
 def study() -> Results:
-    return Results(packing.scan(PUBLISHED)[0])
+    return Results(packing.scan(PUBLISHED)[0], derive=overrides.of_run)
 
 
 def test_equal_rows_of_simulated_boards_are_told_apart_in_six_of_a_hundred_at_most() -> None:

@@ -269,6 +269,25 @@ def test_equal_methods_of_three_seeds_are_seldom_told_apart(spread: float) -> No
     assert wrong / 300 < 0.08
 
 
+@pytest.mark.parametrize(("several", "spread"), [(12, 0.0), (12, 0.5), (30, 0.5)])
+def test_equal_methods_of_one_and_of_three_seeds_are_seldom_told_apart(several: int, spread: float) -> None:
+    """A method trained once is no surer than one trained three times: it has the variance of those that tell theirs."""
+    rng = np.random.default_rng(5)
+    counts = np.repeat([3.0, 1.0], [several, 40 - several])
+    wrong = {True: 0, False: 0}
+    for _ in range(300):
+        test = rng.normal(0, 0.002, (40, 200))  # what test classes add, resampled
+        scores = rng.normal(0.5, 0.01 * np.exp(rng.normal(0, spread, (40, 1))), (40, 3))
+        means = np.where(counts > 1, scores.mean(axis=1), scores[:, 0]) + rng.normal(0, 0.002, 40)
+        stds = np.where(counts > 1, scores.std(axis=1, ddof=1), np.nan)
+        for trained in wrong:
+            found = significance.errors(test, stds, counts, 100, trained=np.full(40, trained))
+            p = significance.p_values(means, found)
+            wrong[trained] += bool((p[np.triu_indices(40, 1)] < 0.05).any())
+    assert wrong[True] / 300 < 0.2
+    assert wrong[False] / 300 > 0.9  # taken as exact, they are told apart on nearly every board
+
+
 def test_three_seeds_of_many_methods_tell_far_ones_apart() -> None:
     rng = np.random.default_rng(4)
     truth = np.repeat([0.9, 0.5], 15)

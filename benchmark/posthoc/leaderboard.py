@@ -53,9 +53,13 @@ class Leaderboard:
                               study.filled_by(), self.searches, url, self._titles())
 
     def _titles(self) -> dict[str, str]:
-        """What the images of each dataset are, of those that are known here."""
-        found = [*self.results.datasets, *self.results.unions]
-        return {name: known_datasets.get(name).title for name in found if name in known_datasets.names()}
+        """What the images of each dataset are, of those that are known here; unions are called by their members."""
+        known, found = known_datasets.names(), [*self.results.datasets, *self.results.unions]
+        members = self.results.runs.groupby("dataset")["members"].first()
+        united = {name: [known_datasets.get(member).title.partition(",")[0] for member in members[name]]
+                  for name in self.results.unions if name not in known and set(members[name]) <= set(known)}
+        return {name: known_datasets.get(name).title for name in found if name in known} | {
+            name: f"{', '.join(titles[:-1])} and {titles[-1]} as one" for name, titles in united.items()}
 
     def _draw(self, out: Path) -> None:
         """Puts the figures of the ladders that the runs were made on into a folder: those there are, or drawn now."""

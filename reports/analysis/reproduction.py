@@ -59,7 +59,8 @@ def default_split(runs: pd.DataFrame, dataset: str) -> list[Reproduction]:
     """For each paper that prints scores of methods on the default split with a network that was run here, both.
 
     The dataset must have as many images as the papers'. Both numbers are of the epoch that the paper prints, which may
-    be the best one on the test classes; methods with changed settings take no part.
+    be the best one on the test classes; methods with changed settings take no part, nor runs by the protocol of a paper
+    on another network.
     """
     here = runs[(runs["dataset"] == dataset) & runs["kind"].eq("default") & runs["source"].eq("run") & ~is_union(runs)
                 & runs["method"].eq(runs["base_method"])]
@@ -71,7 +72,9 @@ def default_split(runs: pd.DataFrame, dataset: str) -> list[Reproduction]:
         said = said[said["dataset"].eq(dataset) & said["what"].eq("default split") & said["metric"].eq(METRIC)]
         for row in said.to_dict("records"):
             network = paper_catalogue.load(row["paper"]).backbone
-            if group["base_backbone"].iloc[0] in (network, *STAND_INS.get(network, ())):
+            by = str(group["base_protocol"].iloc[0])
+            meant = paper_catalogue.load(by).backbone if by in paper_catalogue.PAPERS else network
+            if meant == network and group["base_backbone"].iloc[0] in (network, *STAND_INS.get(network, ())):
                 papers.setdefault(row["paper"], []).append(
                     {"method": method, "protocol": protocol, "backbone": backbone, "source": source,
                      "printed": row["value"], "printed:std": row["std"], "detail": row["detail"],

@@ -212,7 +212,8 @@ class Results:
         resamples = self.resamples(metric)
         errors = significance.errors(resamples.scores(dataset, split, rows), here["std"].to_numpy(float),
                                      here["n"].to_numpy(float), resamples.classes.get((dataset, split), 2),
-                                     here["score"].to_numpy(float), here["backbone"].tolist())
+                                     here["score"].to_numpy(float), here["backbone"].tolist(),
+                                     trained=~here["baseline"].to_numpy(bool))
         return here, errors
 
     def classes(self, metric: str, datasets: list[str]) -> int:
@@ -233,8 +234,8 @@ class Results:
     @cached_property
     def members(self) -> list[str]:
         """The datasets that are there as a part of a union alone, with one split."""
-        parts = set().union(*self.runs["members"])
-        return [name for name in self.datasets if name in parts and name not in self.laddered]
+        parts, splits = set().union(*self.runs["members"]), self.runs.groupby("dataset")["split"].nunique()
+        return [name for name in self.datasets if name in parts and name not in self.laddered and splits[name] == 1]
 
     @cached_property
     def all_cells(self) -> pd.DataFrame:

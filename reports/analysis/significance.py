@@ -5,7 +5,8 @@ resampled classes, the same draw for both. Training is random: each row adds s^2
 the weighted sum of the rungs' own variances (`seeds`). Three seeds hardly tell s^2, so it is drawn towards that of the
 other rows of its backbone, on the logit scale where scores lie in [0, 1]: near 1 all rows are steady. The two sources
 are added and tested by Student's t with Welch's degrees of freedom; p-values are corrected by Holm over all pairs of a
-column in one ranking. A row with one seed adds no second part, and one without results of its queries no first.
+column in one ranking. A row with one seed takes the variance that rows of its backbone with several have on average,
+or else all rows; where no row has several seeds there is no second part, and without results of queries no first.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from scipy import special
 
 from reports.analysis.resampling import Resamples, ags_weights
 from reports.analysis.seeds import SeedErrors, SeedScores
-from reports.analysis.statistics import ALPHA, holm, moderated
+from reports.analysis.statistics import ALPHA, holm, moderated, pooled
 from reports.board import Board, fractions, in_unit
 
 SLOPE = 1e-3
@@ -62,7 +63,8 @@ class Errors:
 
 
 def errors(drawn: np.ndarray, stds: np.ndarray, counts: np.ndarray, classes: int, values: np.ndarray | None = None,
-           groups: Sequence[str] | None = None, over_seeds: SeedErrors | None = None) -> Errors:
+           groups: Sequence[str] | None = None, over_seeds: SeedErrors | None = None,
+           trained: np.ndarray | None = None) -> Errors:
     """The errors of rows from their scores under resampled classes and their deviations over seeds.
 
     Args:
@@ -73,6 +75,8 @@ def errors(drawn: np.ndarray, stds: np.ndarray, counts: np.ndarray, classes: int
         values: the scores; where all lie in [0, 1] variances are compared on the logit scale.
         groups: the backbone of each row, within which variances are compared [default: all are alike].
         over_seeds: variances of the means over seeds, if known better than by `stds`.
+        trained: the rows that owe something to the chance of training [default: all]; with one seed they take the
+            variance of the others.
 
     Returns:
         Variances and degrees of freedom of all rows and pairs.
@@ -89,7 +93,9 @@ def errors(drawn: np.ndarray, stds: np.ndarray, counts: np.ndarray, classes: int
     square = np.ones((m, m))
     slopes = _slopes(values) if values is not None else np.ones(m)
     used = over_seeds or plain
-    variances, freedoms = moderated(used.variance * counts / slopes**2, used.freedom, groups)
+    alone = (counts == 1) & (True if trained is None else np.asarray(trained, bool))
+    known = used.variance * counts / slopes**2
+    variances, freedoms = pooled(*moderated(known, used.freedom, groups), known, used.freedom, alone, groups)
     seeds = variances * slopes**2 / np.maximum(1, counts)
     ours, ours_freedom = seeds[:, None] * square, freedoms[:, None] * square
     pair, freedom = _combined([(by_class, square * max(1, classes - 1)), (ours, ours_freedom),
@@ -217,7 +223,7 @@ def _column_errors(board: Board, column: pd.DataFrame, key: Key, drawn: Mapping[
     empty = np.full((len(board), 2), np.nan)
     return errors(drawn.get(key, empty), column["std"].to_numpy(float), column["n"].fillna(0).to_numpy(float), classes,
                   column["score"].to_numpy(float), board.rows["backbone"].astype(str).tolist(),
-                  (over_seeds or {}).get(key))
+                  (over_seeds or {}).get(key), ~board.rows["baseline"].to_numpy(bool))
 
 
 def with_ties(board: Board, by: Key, drawn: Mapping[Key, np.ndarray], classes: int,

@@ -19,6 +19,8 @@ from reports.selection import ROW
 ALPHA = 0.05
 FEW = 20
 """Rows below which their variances over seeds say too little of each other."""
+SOME = 3
+"""Rows below which their mean variance says too little of a row that has none."""
 
 
 def t_interval(values: Iterable[float], level: float = 0.95) -> tuple[float, float, float]:
@@ -77,6 +79,35 @@ def moderated(variances: np.ndarray, freedom: np.ndarray,
         drawn = (degrees_0 * common + degrees[here] * own[here]) / (degrees_0 + degrees[here])
         variances[here] = np.maximum(own[here], drawn)
         freedom[here] += degrees_0 * drawn / variances[here]
+    return variances, freedom
+
+
+def pooled(variances: np.ndarray, freedom: np.ndarray, known: np.ndarray, degrees: np.ndarray, alone: np.ndarray,
+           groups: Sequence[str] | np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Variances and degrees of freedom in which the rows that stand `alone`, with one value, have those of the others:
+
+        s^2 = sum_r d_r s_r^2 / D,   1/d = 1/D + tau^2 / (2 s^4),   D = sum_r d_r
+        tau^2 = [var_r(s_r^2) - mean_r(2 s^4 / d_r)]_+
+
+    over the rows of the same group with `known` variances s_r^2 of `degrees` d_r, or of all groups where it has fewer
+    than `SOME`. tau^2 is how much the rows' true variances differ beyond the chance of few values: the more they do,
+    the less their mean says of another row.
+
+    >>> known, degrees = np.array([1.0, 3.0, 2.0, np.nan]), np.array([2.0, 2.0, 4.0, 0.0])
+    >>> pooled(known, degrees, known, degrees, np.isnan(known))
+    (array([1., 3., 2., 2.]), array([2., 2., 4., 8.]))
+    """
+    variances, freedom = np.array(variances, float), np.array(freedom, float)
+    names = np.zeros(len(variances)) if groups is None else np.asarray(groups)
+    several = np.isfinite(known) & (degrees > 0)
+    for name in np.unique(names[alone]) if several.sum() >= SOME else ():
+        here = several & (names == name)
+        of = here if here.sum() >= SOME else several
+        mean = np.average(known[of], weights=degrees[of])
+        beyond = max(0.0, known[of].var(ddof=1) - (2 * mean**2 / degrees[of]).mean())
+        less = beyond / (2 * mean**2) if mean > 0 else 0.0
+        variances[alone & (names == name)] = mean
+        freedom[alone & (names == name)] = 1 / (1 / degrees[of].sum() + less)
     return variances, freedom
 
 

@@ -44,8 +44,9 @@ def home(site: Site, studies: Sequence[StudyProgress] = ()) -> None:
         sections += [{"kind": "union", "id": f"union-{number + 1}-{site.slug(dataset)}", "datasets": [dataset],
                       "tables": [("", table)], "protocol": protocol, "of": _extent(site, dataset), "curves": []}
                      for number, (protocol, _, table) in enumerate(_union_tables(site, dataset, "home-"))]
-    sections.sort(key=lambda one: (one["datasets"] != lead, not any(map(paper_tables.reported, one["datasets"])),
-                                   one["kind"] == "union"))
+    parts = site.runs.groupby("dataset")["members"].first()
+    sections.sort(key=lambda one: (one["datasets"] != lead, not any(
+        map(paper_tables.reported, [*one["datasets"], *parts[one["datasets"][0]]])), one["kind"] == "union"))
     first: list[Any] = next((one["curves"] for one in sections if one["datasets"] == lead and one["curves"]), [])
     leader = site.results.labels.get(found.best, "") if found else ""
     covered = [shown | {"table": site.table(shown["table"])} for study in studies
@@ -125,7 +126,8 @@ def _extent(site: Site, dataset: str, default: bool = False) -> dict[str, Any]:
     along = each[each > 1]
     return {"methods": int(trained["base_method"].nunique()), "splits": splits, "rungs": len(ladder),
             "along": along.index.get_level_values("base_method").nunique(), "alike": bool(along.eq(splits).all()),
-            "seeds": int(trained["seed"].nunique())}
+            "seeds": int(trained["seed"].nunique()),
+            "fewest": int(trained.groupby(["base_method", "protocol", "backbone"])["seed"].nunique().min())}
 
 
 def _has_ladder(cells: pd.DataFrame) -> bool:

@@ -15,7 +15,6 @@ from reports.analysis import paper_tables, pretraining, views
 from reports.analysis.results import Results
 from reports.analysis.rung_board import rung_board
 from reports.analysis.tuning import Search
-from reports.board import key_of
 from reports.figures import drawing, inline, ladders
 from reports.html.cells import ROOT, Head, cell, swatch
 from reports.html.markup import dense, distinct_regions, slug, slugs, with_permalinks
@@ -187,9 +186,9 @@ class Site:
         """For each network of a board its name with what it was pretrained on, a reason to take care told once."""
         said: dict[str, str] = {}
         told: set[str] = set()
-        laddered = [name for name in self.datasets if key_of("ags", name) in table.frame]
+        tested = [key.partition(":")[2] for key in table.frame if key.startswith(("ags:", "recall:"))]
         for row in table.rows if "network" in table.frame and "weights" in table.frame else ():
-            text = pretraining.told(str(row["weights"] or ""), [*laddered, str(row.get("dataset", ""))])
+            text = pretraining.told(str(row["weights"] or ""), [*tested, str(row.get("dataset", ""))])
             if text and row["network"] not in said:
                 words, mark, reason = text.partition(" ⚠")
                 said[row["network"]] = f"{row['network']}, {words}{mark}" + ("" if reason in told else reason)
