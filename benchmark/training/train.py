@@ -132,7 +132,7 @@ def train(method: Method, context: TrainContext) -> History:
             stopped = context.should_stop() and epoch < protocol.epochs
             if world.leads:
                 with context.phases("checkpoint"):
-                    loop.save(saver, epoch, whole=stopped or epoch == protocol.epochs)
+                    loop.save(saver, epoch, whole=stopped)
             context.report({**entry, "images": gauge.unreported, "memory": peak_memory(device)})
             if stopped:
                 raise Interrupted(f"stopped after epoch {epoch} of {protocol.epochs}")
