@@ -58,12 +58,12 @@ def test_a_dataset_with_several_splits_is_more_than_a_part_of_a_union(results: R
 def test_the_union_is_called_by_its_members(tmp_path: Path) -> None:
     built = leaderboard.collect(Workspace.at(tmp_path), [PHOTOS]).build(tmp_path / "site")
     page = (built.parent / "union" / f"{UNION}.html").read_text(encoding="utf-8")
-    assert "<title>Cars-196, CUB-200-2011, Stanford Dogs and Oxford Flowers-102 as one" in page
+    assert "<title>Union of cars, cub, dogs, flowers" in page
     assert "dogs: Stanford Dogs was built from ImageNet&#39;s images" in page
     for name in MEMBERS:
         assert f'href="../dataset/{name}.html"' in page
     home = (built.parent / "index.html").read_text(encoding="utf-8")
-    assert home.index("Cars-196, photographs of cars") < home.index("as one</a>")
+    assert home.index("Cars-196, photographs of cars") < home.index("Union of cars, cub, dogs, flowers</a>")
 
 
 def test_no_loss_beats_the_frozen_network_on_dogs(results: Results) -> None:

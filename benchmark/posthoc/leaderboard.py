@@ -56,10 +56,8 @@ class Leaderboard:
         """What the images of each dataset are, of those that are known here; unions are called by their members."""
         known, found = known_datasets.names(), [*self.results.datasets, *self.results.unions]
         members = self.results.runs.groupby("dataset")["members"].first()
-        united = {name: [known_datasets.get(member).title.partition(",")[0] for member in members[name]]
-                  for name in self.results.unions if name not in known and set(members[name]) <= set(known)}
-        return {name: known_datasets.get(name).title for name in found if name in known} | {
-            name: f"{', '.join(titles[:-1])} and {titles[-1]} as one" for name, titles in united.items()}
+        return {name: known_datasets.get(name).title if name in known else f"Union of {', '.join(members[name])}"
+                for name in found if name in known or name in self.results.unions}
 
     def _draw(self, out: Path) -> None:
         """Puts the figures of the ladders that the runs were made on into a folder: those there are, or drawn now."""
