@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -94,16 +95,19 @@ def _as_long(frame: pd.DataFrame, settings: pd.Series) -> pd.Series:
 
     The same steps are other epochs of each dataset, and the two are there to be compared.
     """
-    settings, whole = settings.copy(), ["dataset", "protocol", "backbone"]
-    joined = frame["tags"].map(lambda tags: "ensemble" in (tags or ())).astype(bool)
-    steps = frame["cost:steps"] if "cost:steps" in frame else pd.Series(float("nan"), frame.index)
-    for row in frame.index[joined]:
-        own = frame.at[row, "protocol_settings"] or {}
-        beside = ((frame[whole] == frame.loc[row, whole]).all(axis=1) & ~joined
-                  & steps.eq(own.get("epochs", 0) * own.get("steps_per_epoch", 0)) & steps.gt(0))
-        if beside.any():
-            settings[row] = settings[beside].iloc[0]
-    return settings
+    joined = ["ensemble" in (tags or ()) for tags in frame["tags"]]
+    lengths = [_steps(own or {}) if one else steps for one, own, steps in zip(
+        joined, frame["protocol_settings"], frame.get("cost:steps", pd.Series(float("nan"), frame.index)))]
+    rows = list(zip(frame["dataset"], frame["protocol"], frame["backbone"], lengths))
+    whole = {row: own for row, one, own in zip(rows, joined, settings) if not one and row[-1] > 0}
+    return pd.Series([whole.get(row, own) if one else own for row, one, own in zip(rows, joined, settings)],
+                     index=frame.index, dtype=object)
+
+
+def _steps(protocol: dict[str, Any]) -> int:
+    """The steps of a run, where its protocol tells them; else 0, also of a record that has anything there."""
+    told = [protocol.get(key) for key in ("epochs", "steps_per_epoch")]
+    return math.prod(value if isinstance(value, int) else 0 for value in told)
 
 
 def _of_file(key: str, overrides: Iterable[dict[str, list[Any]]]) -> str | None:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:  # they bring torch along, and help must be quick
 def sweep_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds the options that `run` and `plan` have in common: which runs, and what they may use."""
     for option in reversed((
-        click.option("--study", metavar="NAME", help="A study of the suite, or the path of a .toml file; the other "
-                                                     "options change it."),
+        click.option("--study", metavar="NAME", help="A study of the suite, or the path of a .toml file. Methods, "
+                     "datasets and backbones of its own that are named narrow it to them; other options change it."),
         click.option("--methods", metavar="LIST",
                      help="Names, globs, tag:NAME, all; a leading minus takes away. See `oodml methods`."),
         click.option("--dataset", "datasets", multiple=True, metavar="LIST",

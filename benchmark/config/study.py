@@ -10,9 +10,11 @@ from typing import Annotated, Any
 
 from annotated_types import Ge, Le, MinLen
 
+import methods
 from benchmark.config import protocol as protocols
 from benchmark.config import toml
 from benchmark.utils.errors import UserError, near
+from methods import backbones
 from reports.analysis import paper_catalogue
 
 FOLDER = Path(__file__).parent / "studies"
@@ -76,10 +78,48 @@ class Study:
     """The tables and figures of papers whose numbers its runs give, as `PAPER: Table N`."""
 
     def changed(self, *, set: dict[str, Any] | None = None, **changes: Any) -> Study:
-        """The study with what the command line says instead of its own; None leaves things as they are."""
+        """The study with what the command line says instead of its own; None leaves things as they are.
+
+        Where it names methods, datasets or backbones that the study has, it is narrowed to them: a part keeps its own
+        among them, and one that has none is left out. Others take the place of the study's.
+
+        >>> [part.datasets for part in load("photos-union").changed(datasets=("cub", "dogs")).parts]
+        [('cub',), ('dogs',)]
+        """
         changes = {key: value for key, value in changes.items() if value is not None}
-        parts = tuple(dataclasses.replace(part, **changes, set={**part.set, **(set or {})}) for part in self.parts)
-        return dataclasses.replace(self, parts=parts)
+        parts = [dataclasses.replace(part, set={**part.set, **(set or {})}) for part in self.parts]
+        for key in ("datasets", "methods", "backbones"):
+            given, own = _named(key, changes.get(key)), [_named(key, _of(part, key)) for part in parts]
+            if given and all(own) and all(any(name in names for names in own) for name in given):
+                del changes[key]
+                parts = [_narrowed(part, key, names, given) for part, names in zip(parts, own)
+                         if any(name in names for name in given)]
+        return dataclasses.replace(self, parts=tuple(dataclasses.replace(part, **changes) for part in parts))
+
+
+def _of(part: Part, key: str) -> Any:
+    """What a part says of its datasets, methods or backbones; the backbone of its protocol where it names none."""
+    value = getattr(part, key)
+    return protocols.load(part.protocol).backbone if value is None and part.protocol else value
+
+
+def _named(key: str, value: Any) -> list[str]:
+    """The names that such a value stands for; none where they are not known here, as those of a plug-in."""
+    if value is None or key == "datasets":
+        return list(value or ())
+    try:
+        return methods.select(value) if key == "methods" else backbones.select(value)
+    except methods.MethodError:
+        return []
+
+
+def _narrowed(part: Part, key: str, own: list[str], given: list[str]) -> Part:
+    """The part with those names of its own that are given."""
+    kept = [name for name in own if name in given]
+    if kept == own:
+        return part
+    change: dict[str, Any] = {key: tuple(kept) if key == "datasets" else ",".join(kept)}
+    return dataclasses.replace(part, **change)
 
 
 def names() -> list[str]:
