@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, TypeVar
 
@@ -43,13 +44,24 @@ def in_parallel(work: Iterable[Callable[[], Result]], device: str | None) -> Ite
         pool.shutdown(cancel_futures=True)
 
 
-def in_one_thread() -> AbstractContextManager[Any]:
+@contextmanager
+def in_one_thread() -> Iterator[None]:
     """In here linear algebra on the CPU uses one thread; not to be entered by two threads at a time.
 
     Of matrices with a few hundred rows every step is so short that threads mostly wait for each other, and they wait by
-    computing: eigenvalues of a 200 x 200 matrix cost 20 times as much on 2 cores, and worse on 16.
+    computing: eigenvalues of a 200 x 200 matrix cost 20 times as much on 2 cores, and worse on 16; two runners on
+    one machine took minutes for the spectra of a few hundred classes.
     """
-    return _libraries().limit(limits=1, user_api="blas")
+    torch = sys.modules.get("torch")  # it has threads of its own
+    before = torch.get_num_threads() if torch else 0
+    with _libraries().limit(limits=1, user_api="blas"):
+        try:
+            if torch:
+                torch.set_num_threads(1)
+            yield
+        finally:
+            if torch:
+                torch.set_num_threads(before)
 
 
 @cache

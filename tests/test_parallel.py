@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from splits import parallel
 from splits.ladder import build_ladder
@@ -78,7 +79,8 @@ def test_small_matrices_use_one_thread_and_large_ones_all_of_them() -> None:
     def threads() -> set[int]:
         return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
 
-    before = threads()
+    before, own = threads(), torch.get_num_threads()
     with parallel.in_one_thread():
         assert threads() == {1}
-    assert threads() == before
+        assert torch.get_num_threads() == 1
+    assert (threads(), torch.get_num_threads()) == (before, own)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -90,10 +91,9 @@ class Study:
         parts = [dataclasses.replace(part, set={**part.set, **(set or {})}) for part in self.parts]
         for key in ("datasets", "methods", "backbones"):
             given, own = _named(key, changes.get(key)), [_named(key, _of(part, key)) for part in parts]
-            if given and all(own) and all(any(name in names for names in own) for name in given):
+            if given and all(own) and {*given} <= {*chain(*own)}:
                 del changes[key]
-                parts = [_narrowed(part, key, names, given) for part, names in zip(parts, own)
-                         if any(name in names for name in given)]
+                parts = [_narrowed(part, key, names, given) for part, names in zip(parts, own) if {*names} & {*given}]
         return dataclasses.replace(self, parts=tuple(dataclasses.replace(part, **changes) for part in parts))
 
 

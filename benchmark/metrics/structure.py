@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from benchmark.metrics.retrieval import as_embeddings, as_labels, same_length, unit
+from splits.parallel import in_one_thread
 
 RELEASED = (-1, 1, 2, 10)
 """The offsets k of `rho_spectrum@k` that Revisiting DML logs."""
@@ -92,22 +93,10 @@ def singular_values(x: Tensor) -> np.ndarray:
     else:
         gram = x.double() @ x.double().mT
     # many small matrices are quicker on the CPU, one large matrix where it is
-    with one_thread() if gram.ndim > 2 else nullcontext():
+    with in_one_thread() if gram.ndim > 2 else nullcontext():
         values = torch.linalg.eigvalsh(gram.cpu() if gram.ndim > 2 else gram)
     values = values.flip(-1).clamp(min=0).sqrt()
     return torch.maximum(values, values[..., :1] * 2.0**-23).cpu().numpy()
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Small matrices gain nothing from threads, and where runners share a machine, theirs wait for one another: minutes
-    for what takes a second."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def decay(singular: np.ndarray, k: int = 2) -> float:

@@ -55,8 +55,8 @@ class Leaderboard:
     def _titles(self) -> dict[str, str]:
         """What the images of each dataset are, of those that are known here; unions are called by their members."""
         known, found = known_datasets.names(), [*self.results.datasets, *self.results.unions]
-        members = self.results.runs.groupby("dataset")["members"].first()
-        return {name: known_datasets.get(name).title if name in known else f"Union of {', '.join(members[name])}"
+        return {name: known_datasets.get(name).title if name in known else
+                f"Union of {', '.join(self.results.parts[name])}"
                 for name in found if name in known or name in self.results.unions}
 
     def _draw(self, out: Path) -> None:

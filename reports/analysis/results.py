@@ -232,9 +232,14 @@ class Results:
         return [name for name in self.datasets if name not in self.laddered and name not in self.members]
 
     @cached_property
+    def parts(self) -> dict[str, tuple[str, ...]]:
+        """The members of each union; of a single dataset none."""
+        return dict(self.runs.groupby("dataset")["members"].first())
+
+    @cached_property
     def members(self) -> list[str]:
         """The datasets that are there as a part of a union alone, with one split."""
-        parts, splits = set().union(*self.runs["members"]), self.runs.groupby("dataset")["split"].nunique()
+        parts, splits = set().union(*self.parts.values()), self.runs.groupby("dataset")["split"].nunique()
         return [name for name in self.datasets if name in parts and name not in self.laddered and splits[name] == 1]
 
     @cached_property

@@ -44,9 +44,8 @@ def home(site: Site, studies: Sequence[StudyProgress] = ()) -> None:
         sections += [{"kind": "union", "id": f"union-{number + 1}-{site.slug(dataset)}", "datasets": [dataset],
                       "tables": [("", table)], "protocol": protocol, "of": _extent(site, dataset), "curves": []}
                      for number, (protocol, _, table) in enumerate(_union_tables(site, dataset, "home-"))]
-    parts = site.runs.groupby("dataset")["members"].first()
     sections.sort(key=lambda one: (one["datasets"] != lead, not any(
-        map(paper_tables.reported, [*one["datasets"], *parts[one["datasets"][0]]])), one["kind"] == "union"))
+        map(paper_tables.reported, [*one["datasets"], *results.parts[one["datasets"][0]]])), one["kind"] == "union"))
     first: list[Any] = next((one["curves"] for one in sections if one["datasets"] == lead and one["curves"]), [])
     leader = site.results.labels.get(found.best, "") if found else ""
     covered = [shown | {"table": site.table(shown["table"])} for study in studies

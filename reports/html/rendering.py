@@ -186,7 +186,7 @@ class Site:
         """For each network of a board its name with what it was pretrained on, a reason to take care told once."""
         said: dict[str, str] = {}
         told: set[str] = set()
-        tested = [key.partition(":")[2] for key in map(str, table.frame) if key.startswith(("ags:", "recall:"))]
+        tested = [key.split(":")[1] for key in map(str, table.frame) if key.startswith(("ags:", "recall:"))]
         for row in table.rows if "network" in table.frame and "weights" in table.frame else ():
             text = pretraining.told(str(row["weights"] or ""), [*tested, str(row.get("dataset", ""))])
             if text and row["network"] not in said:

@@ -17,9 +17,8 @@ def bar_note(board: pd.DataFrame, keys: list[str]) -> str:
     counts = sorted({int(n) for key in keys if f"{key}:n" in board for n in board[f"{key}:n"].dropna() if n > 1})
     ends = "–".join(str(n) for n in dict.fromkeys((counts[0], counts[-1]))) if counts else ""
     bars = f"mean ± std over seeds (n = {ends}, ddof = 1)." if counts else "One seed each, so no deviations."
-    if counts and any((board.loc[board["rank"].notna(), f"{key}:n"] == 1).any() for key in keys[:1]
-                      if "rank" in board and f"{key}:n" in board):
-        bars += " Rows without ± have one seed; tests give them the deviation that the others have on average."
+    if counts and {"rank", f"{keys[0]}:n"} <= {*board} and (board[f"{keys[0]}:n"].eq(1) & board["rank"].notna()).any():
+        bars += " Rows without ± have one seed; tests give them the mean deviation of the others, if these are three."
     if "rank:tested" not in board or board["rank"].notna().sum() < 2:
         return bars
     if bool(board["rank:tested"].all()) and not counts:

@@ -117,11 +117,11 @@ def test_the_published_study_shows_what_is_there_and_what_is_not(page: Any, publ
         for width in (1280, 360):
             page.set_viewport_size({"width": width, "height": 900})
             assert page.evaluate("() => document.documentElement.scrollWidth") <= width, path.name
-    visit(page, published, "dataset/cub.html")
-    picture = page.locator("figure.picture img").first
-    picture.scroll_into_view_if_needed()
-    page.wait_for_function("image => image.complete && image.naturalWidth > 0", arg=picture.element_handle())
-    visit(page, published, "dataset/glyphs.html")
+    for name in ("cub", "glyphs"):
+        visit(page, published, f"dataset/{name}.html")
+        picture = page.locator("figure.picture img").first
+        picture.scroll_into_view_if_needed()
+        page.wait_for_function("image => image.complete && image.naturalWidth > 0", arg=picture.element_handle())
     ranks = page.locator("[data-board='glyphs-recall-1'] tbody tr.incomplete td.rank").all_inner_texts()
     assert set(ranks) <= {"–"}
 
