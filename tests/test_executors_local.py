@@ -12,7 +12,6 @@ import threading
 import time
 from collections import deque
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 import torch
@@ -20,7 +19,6 @@ import torch
 from benchmark import cli
 from benchmark.runs import failures, locks, status, sweep
 from benchmark.runs.executors import local
-from benchmark.runs.executors.gpus import APART
 from benchmark.runs.interrupt import StopRequest
 from benchmark.runs.job import Resources, SweepOptions, SweepResult
 from benchmark.runs.locks import Lock
@@ -144,27 +142,6 @@ def test_what_failed_elsewhere_meanwhile_is_not_tried_again(tiny: Workspace) -> 
         taken.append(job.spec)
     assert taken == [before.spec, full.spec, fresh.spec]
     assert pool.result.failed == [(meanwhile.spec, "it broke there")]
-
-
-def test_workers_on_one_gpu_start_apart_and_those_on_two_at_once(tiny: Workspace,
-                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
-    """A clock that stands still lets one worker start on each GPU; on the CPU all do."""
-    jobs = tiny_sweep.jobs(tiny, "margin", seeds=4)
-    moments = {"now": 100.0}
-    monkeypatch.setattr(local.time, "monotonic", lambda: moments["now"])
-    monkeypatch.setattr(local.WorkerPool, "_spawn", lambda pool: Mock())
-
-    def begun(places: list[str], *at: float) -> list[bool]:
-        pool = local.WorkerPool(places, Mock(), StopRequest(), deque(jobs))
-        for moments["now"] in at:
-            for slot in range(len(places)):
-                pool._assign(slot)
-        return [worker is not None for worker in pool.workers]
-
-    gpus = ["cuda:0", "cuda:1"] * 2
-    assert begun(["cpu"] * 4, 100.0) == [True] * 4
-    assert begun(gpus, 100.0) == begun(gpus, 100.0, 100.0 + APART / 2) == [True, True, False, False]
-    assert begun(gpus, 100.0, 100.0 + APART) == [True] * 4
 
 
 def test_the_users_folder_does_not_matter_and_the_command_is_written_down(tiny: Workspace, tmp_path: Path) -> None:

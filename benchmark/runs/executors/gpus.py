@@ -22,9 +22,6 @@ ROOM = 0.9
 """Share of a GPU's memory that runs may take; a process needs more than the tensors that it reports."""
 PROCESS = 1e9
 """Bytes of GPU memory that a process takes beside its tensors."""
-APART = 2.0
-"""Seconds between the starts of two workers on one GPU: runs of one length that began together would stay together, and
-leave the GPU idle whenever all of them are evaluated, saved and followed by the next."""
 
 
 def gpus() -> int:

@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmark.runs import cost
 from benchmark.runs.executors import mps, server
-from benchmark.runs.executors.gpus import APART, Sharing, devices, group
+from benchmark.runs.executors.gpus import Sharing, devices, group
 from benchmark.runs.failures import last_failure, write_failure
 from benchmark.runs.interrupt import StopRequest
 from benchmark.runs.job import Job, Resources, SweepResult
@@ -64,8 +64,6 @@ class WorkerPool:
     gpus_per_run: int = 1
     sharing: Sharing | None = None
     """Under `--per-gpu auto`: how many of the workers may work."""
-    started: dict[str, float] = field(default_factory=dict)
-    """When the last worker of each device was started."""
 
     def __post_init__(self) -> None:
         self.failures = {job.spec.identity: last_failure(job.folder) for job in self.waiting}
@@ -122,20 +120,16 @@ class WorkerPool:
             return
         if self.sharing is not None and slot >= self.sharing.allowed * self.sharing.gpus:
             return
-        device = self.devices[slot]
-        apart = APART if device.startswith("cuda") else 0.0
-        if worker is None and time.monotonic() < self.started.get(device, -apart) + apart:
-            return
         job = self._next()
         if job is None:
             return
         if worker is None:
             worker = self.workers[slot] = self._spawn()
-            self.started[device] = time.monotonic()
         worker.job = job
         self.watch.forget(worker.process.pid)
         self.progress.start(job.spec.identity, job.spec.label(), cost.epochs(job.spec))
         with contextlib.suppress(OSError):  # it died while idle: its end of the pipe is closed
+            device = self.devices[slot]
             worker.pipe.send(replace(job, context=replace(job.context, device=device,
                                                           devices=group(device, self.gpus_per_run))))
 
