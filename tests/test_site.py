@@ -18,6 +18,7 @@ from benchmark.commands.report import command
 from reports import ReportError, records, site
 from reports.analysis.results import Results
 from reports.figures import drawing
+from reports.html import pages as html_pages
 from tests.sample_records import DOMAINS, make_record, write_sample
 
 VOID = {"meta", "link", "input", "br", "img", "hr", "mspace"}
@@ -276,6 +277,16 @@ def test_parts_of_a_union_alone_stand_on_its_page_and_not_among_the_ladders(tmp_
     link = f'dataset/{part}.html"'
     assert link in (tmp_path / "out" / "union" / "glyphs-union.html").read_text()
     assert link not in (tmp_path / "out" / "about.html").read_text()
+
+
+def test_a_network_trained_on_one_split_alone_has_no_figure_of_a_ladder() -> None:
+    """Its frozen features, along the whole ladder, are drawn beside the methods that follow it."""
+    rows = pd.DataFrame([("margin", "large", 1, False), ("margin", "large", 2, False), ("frozen", "small", 1, True),
+                         ("frozen", "small", 2, True), ("s2sd", "small", 1, False)],
+                        columns=["label", "backbone", "split", "baseline"])
+    assert [name for name, _ in html_pages._by_backbone(rows)] == ["large"]
+    alone = rows[rows["split"] == 1]
+    assert [name for name, _ in html_pages._by_backbone(alone)] == ["large", "small"]
 
 
 def test_what_was_submitted_is_called_so_on_every_page(tmp_path: Path) -> None:

@@ -136,10 +136,12 @@ def _has_ladder(cells: pd.DataFrame) -> bool:
 def _by_backbone(rows: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     """The rows of each backbone that was trained, that of most rows first; they are not held against each other.
 
-    Baselines of a backbone that nothing was trained with stand beside the first one.
+    Baselines of a backbone with which nothing was trained, or on one split of a ladder alone, stand beside the first.
     """
-    trained = rows[~rows["baseline"].astype(bool)].drop_duplicates("label")["backbone"].value_counts(sort=False)
-    names = sorted(trained.index, key=lambda name: (-trained[name], name)) or [""]
+    trained = rows[~rows["baseline"].astype(bool)]
+    trained = trained[~ladders.single(rows).reindex(trained.index)] if "split" in rows else trained
+    count = trained.drop_duplicates("label")["backbone"].value_counts(sort=False)
+    names = sorted(count.index, key=lambda name: (-count[name], name)) or [""]
     groups = rows["backbone"].where(rows["backbone"].isin(names), names[0])
     return [(name, rows[groups == name]) for name in names]
 

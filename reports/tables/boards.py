@@ -272,7 +272,7 @@ def union_table(board: Board, metric: str = "recall@1") -> Table:
     columns += [Column(key_of("recall", name), name.removeprefix(family), "score",
                        f"{metric_name(metric)} on {name} alone",
                        role="part") for name in parts]  # glyphs-latin is headed latin among others of glyphs
-    columns += [Column("weakest", "Weakest", "text", "The part with the lowest score", role="weakest"),
+    columns += [Column("weakest", "Weakest", "text", "The part with the lowest score", role="weakest", spare=True),
                 *regime_column(frame, always=True),
                 Column("parameters", "Trained parameters", "number", "Parameters that training changes", -1), *rest]
     scores = [column.key for column in columns if column.kind == "score"]
@@ -284,4 +284,5 @@ def without_parts(table: Table) -> Table:
     """A union's table with its aggregates alone, where there is no room for the parts."""
     few = ("rank", *ROW, "overrides", "harmonic", "harmonic:gain", "unified", "unified:gain", "arithmetic", "weakest",
            "group", "parameters")
-    return replace(table, columns=tuple(column for column in table.columns if column.key in few))
+    return replace(table, columns=tuple(replace(column, spare=column.spare and column.key != "weakest")
+                                        for column in table.columns if column.key in few))
