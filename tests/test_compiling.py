@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounter
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import methods
 from benchmark.config import protocol
@@ -94,6 +95,34 @@ def test_a_recorded_backbone_learns_the_same(kind: type[Method]) -> None:
     assert "forward" not in vars(recorded.backbone)
     for name, value in plain.state_dict().items():
         torch.testing.assert_close(recorded.state_dict()[name], value, msg=name)
+
+
+class Copies(TorchDispatchMode):
+    """Counts the copies of tensors that a passage makes."""
+
+    count = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += function is torch.ops.aten.clone.default
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("activation", [nn.ReLU6, nn.Hardtanh, nn.Hardswish, nn.SiLU])
+def test_what_is_recorded_keeps_no_copy_of_what_an_activation_overwrites(activation: type[nn.Module]) -> None:
+    images = torch.randn(2, 3, 8, 8)
+
+    def learnt(record: bool) -> tuple[int, Tensor]:
+        torch.manual_seed(0)
+        network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), activation(inplace=True), nn.Conv2d(4, 4, 3))
+        if record:
+            compiling.Recorded(network)
+        with Copies() as copies:
+            network(images).sum().backward()
+        return copies.count, network[0].weight.grad
+
+    (copied, expected), (left, got) = learnt(False), learnt(True)
+    assert (copied, left) == (1, 0)
+    assert torch.equal(got, expected)
 
 
 @pytest.mark.usefixtures("recorder")

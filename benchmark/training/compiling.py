@@ -34,6 +34,9 @@ ROOM = 0.4
 NOISE = {"TensorFloat32 tensor cores": UserWarning, r"`torch\._prims_common\.check` is deprecated": FutureWarning}
 """What the compiler says to others than our users: --precision chooses TF32, and the call is torch's own."""
 
+COPYING = (nn.Hardtanh, nn.Hardswish, nn.SiLU)
+"""Activations (ReLU6 is the first of them) whose gradient needs their input: in place, each keeps a copy of it."""
+
 Kind = tuple[object, ...]
 _ready: set[Kind] = set()
 """What is compiled in this process: runs of the same kind need not compile again, whatever their weights."""
@@ -86,6 +89,9 @@ class Recorded:
 
     def __init__(self, backbone: nn.Module) -> None:
         self.backbone = backbone
+        for module in backbone.modules():
+            if isinstance(module, COPYING):
+                module.inplace = False  # 33 copies of maps fewer a step of EfficientNet-Lite0
         self.called = False
         self._graphs: dict[tuple[torch.Size, bool], Callable[[Tensor], object]] = {}
 
