@@ -133,6 +133,15 @@ class Finished:
         return train.embed(method, loader, side.ids, self.protocol, device)
 
 
+@dataclass(frozen=True)
+class FinishedRuns:
+    """Finished runs on one dataset, with its images and its ladder, both of which they fit."""
+
+    index: DatasetIndex
+    ladder: Ladder
+    runs: list[Finished]
+
+
 def weights_file(folder: Path) -> str | None:
     """The file of one's own weights that a run began with, if it had one."""
     try:
@@ -169,7 +178,7 @@ def find(workspace: Workspace, dataset: str, chosen: str = "all", splits: list[i
 
 
 def asked(workspace: Workspace, dataset: str, chosen: str = "all", splits: str = "all",
-          runs: Iterable[Finished] | None = None, untrained: bool = False) -> list[Finished]:
+          runs: Iterable[Finished] | None = None, untrained: bool = False) -> FinishedRuns:
     """The finished runs of these methods and splits, or of `runs`, that the dataset and its ladder still fit.
 
     A UserError where there is no ladder, no such split or no such run. Without `untrained` those alone that kept their
@@ -182,7 +191,7 @@ def asked(workspace: Workspace, dataset: str, chosen: str = "all", splits: str =
             if untrained or (run.folder / weights.RUN).is_file()]
     content = contents.contents(index, workspace.cache) if able else ""  # it may read every file
     if fitting := [run for run in able if run.fits(index, ladder, content)]:
-        return fitting
+        return FinishedRuns(index, ladder, fitting)
     command = f"oodml run --dataset {dataset} --methods {chosen} --splits {splits}"
     if untrained:
         _refuse_without_weights(without_weights(workspace, index.name, chosen, wanted), command)

@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmark.config.study import Study
 from benchmark.data import weights
-from benchmark.posthoc import ensemble, fewshot, inspect, interpolate, leaderboard, transfer
+from benchmark.posthoc import ensemble, fewshot, finished, inspect, interpolate, leaderboard, transfer
 from benchmark.posthoc.finished import Finished
 from benchmark.runs.job import Job, SweepResult
 from benchmark.utils.workspace import Workspace
@@ -30,13 +30,14 @@ def follow(step: dict[str, Any], jobs: list[Job], workspace: Workspace, say: Cal
         for name in step["datasets"]:
             here = [runs[job.folder] for job in done if job.context.dataset == name and runs[job.folder].kept]
             if here:
-                fewshot.run(workspace, dataset=name, shots=tuple(step["shots"]), runs=here, tell=say)
+                asked = finished.asked(workspace, name, runs=here, untrained=True)
+                fewshot.run(workspace, asked, shots=tuple(step["shots"]), tell=say)
         return
     if step["step"] == "wise":
         for name in step["datasets"]:
             here = [trained[job.folder] for job in done if job.context.dataset == name and job.folder in trained]
             if here:
-                interpolate.run(workspace, dataset=name, runs=here, tell=say)
+                interpolate.run(workspace, finished.asked(workspace, name, runs=here), tell=say)
         return
     if step["step"] == "cross":
         transfer.run(workspace, done, tell=say)

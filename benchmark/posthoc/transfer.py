@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmark import datasets
-from benchmark.data import ladders, store, weights
-from benchmark.data.store import open_store
+from benchmark.data import ladders, weights
+from benchmark.data.store import ImageStore, open_store
 from benchmark.data.task import Side, Task
 from benchmark.posthoc.finished import Finished, on_default
 from benchmark.runs.job import Job
@@ -39,7 +39,7 @@ class Target:
 
     name: str
     side: Side
-    store: store.ImageStore
+    store: ImageStore
     hash: str
     domain_names: tuple[str, ...] = ()
     """The members of a union."""
