@@ -66,7 +66,7 @@ def opened(folder: Path) -> Finished:
     """The run in a folder; a UserError where it is none, is not finished or kept no weights."""
     status.check_finished(folder)
     run = Finished.at(folder)
-    if not (folder / weights.RUN).is_file() and not run.untrained:
+    if not run.has_weights and not run.frozen_at_hand:
         raise UserError(f"{folder} kept no weights (nothing was trained, or they were deleted): nothing to look into")
     return run
 
@@ -93,7 +93,7 @@ def with_ends(run: Finished, index: DatasetIndex, ladder: Ladder, workspace: Wor
     for split in sorted(wanted):
         home = workspace.runs / run.spec.dataset / str(split) / run.folder.parent.name
         for folder in sorted(home.glob(f"s{run.spec.seed}-*")):
-            if (folder / "record.json").is_file() and (run.untrained or (folder / weights.RUN).is_file()):
+            if (folder / "record.json").is_file() and (run.frozen_at_hand or (folder / weights.RUN).is_file()):
                 other = opened(folder)
                 if kind(other.spec) == kind(run.spec) and other.fits(index, ladder, run.spec.contents):
                     by_split[split] = other
@@ -183,7 +183,7 @@ def typical(results: Results) -> list[Path]:
             for split in dict.fromkeys([splits.iloc[0], splits.iloc[-1]]):
                 runs = here[(here["label"] == label) & (here["split"] == split)]
                 found += [Path(path) for path in runs.sort_values("seed")["path"][:1]]
-    return [run for run in found if (run / weights.RUN).is_file() or Finished.at(run).untrained]
+    return [run for run in found if (run / weights.RUN).is_file() or Finished.at(run).frozen_at_hand]
 
 
 def retrieve(side: Side, embeddings: Tensor) -> Retrieved:

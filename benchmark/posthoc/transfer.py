@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmark import datasets
-from benchmark.data import ladders, weights
+from benchmark.data import ladders
 from benchmark.data.store import ImageStore, open_store
 from benchmark.data.task import Side, Task
 from benchmark.posthoc.finished import Finished, on_default
@@ -66,7 +66,7 @@ def run(workspace: Workspace, jobs: Iterable[Job], *, device: str | None = None,
               for one in runs if one.spec.method == "frozen"}
     written = []
     for one in runs:
-        if not (one.folder / weights.RUN).is_file():
+        if not one.has_weights:
             continue
         measured = _read(one.folder / NAME)
         for target in targets:
