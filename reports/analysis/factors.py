@@ -49,7 +49,7 @@ def _side_by_side(runs: pd.DataFrame, rest: list[str], what: str, caption: str, 
         columns = (Column("method", "Method"), *(Column(key, _HEADS[key]) for key in rest if here[key].nunique() > 1),
                    *(Column(key_of("variant", name), name, "score") for name in variants))
         made.append(Table(f"{dataset}-{what}", f"{caption} on {dataset}: {what_is_shown}", columns,
-                           pd.DataFrame(list(rows.values())), marked=False))
+                          pd.DataFrame(list(rows.values())), marked=False))
     return made
 
 

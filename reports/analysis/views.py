@@ -230,7 +230,7 @@ def failure_table(failures: pd.DataFrame) -> Table:
 
 
 def curve_table(curves: list[tuple[str, list[dict[str, Any]]]], metric: str, name: str, caption: str) -> Table:
-    """The numbers behind `small_figures.training_curves`: run, epoch, loss and score."""
+    """The numbers behind `figures.inline.training_curves`: run, epoch, loss and score."""
     keys = ("epoch", "loss", metric)
     rows = [(label, *(point.get(key) for key in keys)) for label, curve in curves for point in curve]
     frame = pd.DataFrame(rows, columns=["run", *keys])

@@ -54,7 +54,7 @@ class WorkerPool:
     stop: StopRequest
     waiting: deque[Job]
     held_elsewhere: list[Job] = field(default_factory=list)
-    """Cells whose lock another runner holds: looked at again until they are done or released."""
+    """Runs whose lock another runner holds: looked at again until they are done or released."""
     attempts: dict[str, int] = field(default_factory=dict)
     result: SweepResult = field(default_factory=SweepResult)
     watch: Watch = field(default_factory=Watch)
