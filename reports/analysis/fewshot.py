@@ -49,4 +49,4 @@ def with_gain(board: Board, adapted: pd.DataFrame, metric: str) -> Board:
         return board
     here = here[here["shots"] == here["shots"].min()]
     gain = (here["few"] - here["zero"]).groupby([here[key] for key in ROW]).mean()
-    return board.assign(fewshot=gain.reindex(pd.MultiIndex.from_frame(board.rows[ROW])).to_numpy(dtype=float))
+    return board.assign(fewshot=board.aligned(gain))
