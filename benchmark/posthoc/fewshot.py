@@ -32,7 +32,6 @@ from benchmark.posthoc.finished import UNTRAINED, Finished, FinishedRuns
 from benchmark.runs.scoring import score
 from benchmark.training import precision
 from benchmark.utils.errors import UserError
-from benchmark.utils.files import write_json
 from benchmark.utils.wording import decimal
 from benchmark.utils.workspace import Workspace
 from methods import Method, MethodError
@@ -241,7 +240,4 @@ def _merge(one: Finished, shots: int, measured: dict[str, Any], adaptation: Adap
     """Add these shots to the run's file; what was adapted in another way is dropped."""
     old = _read(one.folder)
     kept = old["shots"] if old and old["adaptation"] == asdict(adaptation) else {}
-    write_json(one.folder / NAME, {
-        "schema": SCHEMA, "run": one.spec.identity, "dataset": one.spec.dataset, "split": one.spec.split,
-        "method": one.spec.method, "seed": one.spec.seed, "adaptation": asdict(adaptation),
-        "shots": {**kept, str(shots): measured}})
+    one.write_beside(NAME, SCHEMA, adaptation=asdict(adaptation), shots={**kept, str(shots): measured})

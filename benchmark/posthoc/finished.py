@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import methods
 from benchmark import datasets
@@ -18,6 +18,7 @@ from benchmark.data.store import ImageStore
 from benchmark.data.task import Side, Task, learnt
 from benchmark.datasets import DatasetIndex
 from benchmark.utils.errors import UserError
+from benchmark.utils.files import write_json
 from benchmark.utils.workspace import Workspace
 from methods import backbones
 from reports import records
@@ -136,6 +137,12 @@ class Finished:
         split = split_of(ladders.load(workspace, self.spec.dataset), self.spec)
         method, loader = self.ready(len(learnt(split, self.protocol.validation)), store, device)
         return train.embed(method, loader, side.ids, self.protocol, device)
+
+    def write_beside(self, name: str, schema: int, **content: Any) -> None:
+        """Write a JSON file beside the record: of which run it is, and then its content."""
+        spec = self.spec
+        write_json(self.folder / name, {"schema": schema, "run": spec.identity, "dataset": spec.dataset,
+                                        "split": spec.split, "method": spec.method, "seed": spec.seed, **content})
 
 
 @dataclass(frozen=True)

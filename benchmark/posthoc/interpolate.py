@@ -20,7 +20,6 @@ from benchmark.data.store import open_store
 from benchmark.posthoc.finished import FinishedRuns
 from benchmark.runs.scoring import score
 from benchmark.training import train
-from benchmark.utils.files import write_json
 from benchmark.utils.workspace import Workspace
 from reports.analysis.wise import NAME, SCHEMA
 
@@ -58,10 +57,7 @@ def run(workspace: Workspace, asked: FinishedRuns, *, alphas: Sequence[float] = 
                 method.load_state_dict(mixed(start, end, alpha))
                 embeddings = train.embed(method, loader, task.test.ids, one.protocol, device)
                 known[f"{alpha:g}"] = score(task.test, embeddings, task.domain_names).scores
-            write_json(one.folder / NAME, {
-                "schema": SCHEMA, "run": one.spec.identity, "dataset": one.spec.dataset, "split": one.spec.split,
-                "method": one.spec.method, "seed": one.spec.seed,
-                "alphas": {key: known[key] for key in sorted(known, key=float)}})
+            one.write_beside(NAME, SCHEMA, alphas={key: known[key] for key in sorted(known, key=float)})
             best = max(known, key=lambda key: known[key]["recall@1"])
             tell(f"{one.spec.label()}: recall@1 {100 * known[best]['recall@1']:.2f} % at alpha {best}"
                  + (f", {100 * known['1']['recall@1']:.2f} % at the end" if "1" in known else ""))

@@ -27,7 +27,6 @@ from benchmark.posthoc.finished import Finished, on_default
 from benchmark.runs.job import Job
 from benchmark.runs.scoring import score
 from benchmark.utils.errors import UserError
-from benchmark.utils.files import write_json
 from benchmark.utils.workspace import Workspace
 from reports import records
 from reports.analysis.transfer import NAME, SCHEMA
@@ -81,10 +80,7 @@ def run(workspace: Workspace, jobs: Iterable[Job], *, device: str | None = None,
             beside = f" (frozen {100 * baseline['scores']['recall@1']:.2f} %)" if baseline else ""
             if before.get("test") != target.hash:
                 tell(f"{one.spec.label()} on {target.name}: recall@1 {100 * scores['recall@1']:.2f} %{beside}")
-        spec = one.spec
-        write_json(one.folder / NAME, {"schema": SCHEMA, "run": spec.identity, "dataset": spec.dataset,
-                                       "split": spec.split, "method": spec.method, "seed": spec.seed,
-                                       "targets": measured})
+        one.write_beside(NAME, SCHEMA, targets=measured)
         written.append(one.folder / NAME)
     return written
 
