@@ -153,7 +153,7 @@ class Results:
         """What errors of a board are made of: scores under resampled classes, their number, variances over seeds."""
         if union:
             runs = self.runs[self.runs["dataset"] == union]
-            splits = selection.usual(runs)["split"].unique()
+            splits = selection.on_default(runs)["split"].unique()
             drawn = self.resamples(metric).union(union, int(splits[0]), union_parts(board), board.keys) if len(
                 splits) == 1 else {}
             return drawn, self.classes(metric, [union]), None
