@@ -14,7 +14,7 @@ from reports import ReportError
 from reports.board import Board
 from reports.overrides import overrides_text
 from reports.records import metrics
-from reports.selection import BASELINES, ROW, evaluated_as, is_union, on_ladder, typed, usual
+from reports.selection import BASELINES, ROW, evaluated_as, is_union, on_default, on_ladder, typed
 from reports.storage.row import selected_level
 from reports.storage.text import near
 
@@ -190,7 +190,7 @@ def union_board(frame: pd.DataFrame, metric: str = "recall@1") -> Board:
     the harmonic mean within a dataset, protocol and network.
     """
     runs = having(frame, metric)
-    runs = usual(runs[is_union(runs)])
+    runs = on_default(runs[is_union(runs)])
     rows: list[dict[str, Any]] = []
     scores: list[tuple[Any, ...]] = []
     for dataset, of_dataset in runs.groupby("dataset", sort=True):

@@ -47,6 +47,10 @@ class Board:
         """(method, protocol, backbone, source) of each row."""
         return list(self.rows[ROW].itertuples(index=False, name=None))
 
+    def aligned(self, values: pd.Series) -> np.ndarray:
+        """Values by the `keys` of rows, in the order of this board's; NaN where a row has none."""
+        return values.reindex(pd.MultiIndex.from_frame(self.rows[ROW])).to_numpy(dtype=float)
+
     def where(self, rows: pd.Series) -> Board:
         """The board of some of its rows alone."""
         kept = self.rows[rows]

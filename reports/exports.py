@@ -40,7 +40,7 @@ from reports.analysis.results import Results
 from reports.analysis.rung_board import rung_board, rungs_of
 from reports.board import Board
 from reports.records import metrics
-from reports.selection import ROW, USUAL, on_ladder
+from reports.selection import DEFAULT_KINDS, ROW, on_ladder
 from reports.sharing import outcomes
 from reports.storage.text import one_line
 from reports.tables import boards as tables
@@ -93,7 +93,7 @@ def _union_boards(results: Results, metric: str) -> list[Board]:
 
 
 def _recall(results: Results, metric: str) -> pd.DataFrame:
-    here = results.runs[results.runs["kind"].isin(USUAL)]
+    here = results.runs[results.runs["kind"].isin(DEFAULT_KINDS)]
     if here.empty:
         return here
     grouped = here.groupby(["dataset", *ROW])[metrics(here)]

@@ -18,13 +18,13 @@ NAMED = ROW[:3]
 """Parts of a row's name that tell settings: `margin[beta=0.6]`; `base_method` and so on have the name alone."""
 BASELINES = ("frozen", "random")
 """They learn nothing from the training classes: a pretrained network's features, and a random projection of them."""
-USUAL = ("default", "union")
+DEFAULT_KINDS = ("default", "union")
+"""Kinds of the splits that papers use: the default one of a dataset, the only one of a union."""
 KINDS = {"default": "default", "union": "union", "swap": "swapped apart", "reverse": "swapped together",
          "removal": "classes removed", "fixed-test": "test classes fixed", "imported": "imported"}
 """How a split was made, in words."""
 ABOUT_KINDS = ("How the split was made: the default one, which papers use; classes swapped between both sides, apart "
                "or together, or removed, until the distance is what was asked for; imported from a file")
-"""Kinds of the splits that papers use: the default one of a dataset, the only one of a union."""
 FIXED_TEST = "fixed-test"
 """The kind of the splits of a control: every one has the test classes of a ladder's hardest split."""
 EQUAL = ("epochs", "steps_per_epoch", "batch_size", "train_shots", "dim", "augmentation", "size", "resize")
@@ -275,9 +275,9 @@ def labels(frame: pd.DataFrame) -> dict[tuple[str, ...], str]:
     return named
 
 
-def usual(runs: pd.DataFrame) -> pd.DataFrame:
-    """The runs on a usual split; all where none is such."""
-    here = runs["kind"].isin(USUAL)
+def on_default(runs: pd.DataFrame) -> pd.DataFrame:
+    """The runs on default splits, of unions on their only one; all where none is on such."""
+    here = runs["kind"].isin(DEFAULT_KINDS)
     return runs[here] if here.any() else runs
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -44,7 +45,14 @@ def restored(workspace: Workspace, name: str) -> tuple[Method, torch.Tensor, Tas
     index = datasets.load("glyphs-mini", workspace.data)
     ladder = ladders.load(workspace, "glyphs-mini", index)
     task = Task.of(index, ladder.split(one.spec.split))
-    return *fewshot.restore(one, task, open_store(index, workspace.cache), "cpu"), task
+    return *fewshot.restore(one, task, open_store(index, workspace.cache), "cpu", index, workspace), task
+
+
+def adapt(workspace: Workspace, chosen: str, *shots: int, splits: str = "all", adaptation: Adaptation = QUICK,
+          tell: Callable[[str], None] = lambda line: None) -> list[Path]:
+    """Adapts the finished runs of these methods and splits to each number of shots."""
+    asked = finished.asked(workspace, "glyphs-mini", chosen, splits, untrained=True)
+    return fewshot.run(workspace, asked, shots=shots, adaptation=adaptation, device="cpu", tell=tell)
 
 
 def test_zero_and_few_shot_on_the_same_queries(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,13 +94,11 @@ def test_released_episodes_are_the_support_where_the_ladder_came_with_them(
     episodes = {str(n): {name: some[n:n + 2] for name, some in files.items()} for n in range(3)}
     lines: list[str] = []
     ladders.save(replace(ladder, episodes={str(one.spec.split): {"2": episodes}}), other)
-    adapt = lambda: fewshot.run(other, dataset="glyphs-mini", chosen="margin", shots=(2, 5), adaptation=QUICK,  # noqa: E731
-                                device="cpu", tell=lines.append)
     shown = []
     teach = fewshot.teach
     monkeypatch.setattr(fewshot, "teach", lambda m, layer, features, labels, *rest: (
         shown.append((features, labels)), teach(m, layer, features, labels, *rest)))
-    (path,) = adapt()
+    (path,) = adapt(other, "margin", 2, 5, tell=lines.append)
     entries = json.loads(path.read_text())["shots"]
     assert {k: entries[k]["source"] for k in ("2", "5")} == {"2": "released", "5": "drawn"}
     assert entries["2"]["episodes"] == QUICK.episodes
@@ -103,11 +109,11 @@ def test_released_episodes_are_the_support_where_the_ladder_came_with_them(
         torch.testing.assert_close(rows, features[support])
         assert labels.tolist() == task.test.labels[support].tolist()
     count = len(shown)
-    adapt()
+    adapt(other, "margin", 2, 5, tell=lines.append)
     assert len(shown) == count, "adapted in the same way already"
     episodes["1"][next(iter(files))] = ["no such file.png", "none.png"]
     ladders.save(replace(ladder, episodes={str(one.spec.split): {"2": episodes}}), other)
-    adapt()
+    adapt(other, "margin", 2, 5, tell=lines.append)
     assert any("drawn by a seed, since 2 of" in line for line in lines)
     assert json.loads(path.read_text())["shots"]["2"]["source"] == "drawn"
 
@@ -130,7 +136,7 @@ def test_models_for_the_adaptation_train_on_three_quarters_of_the_classes_and_um
 
 
 def test_the_reports_wing_reads_it(workspace: Workspace) -> None:
-    fewshot.run(workspace, dataset="glyphs-mini", chosen="margin", shots=(2,), adaptation=QUICK, device="cpu")
+    adapt(workspace, "margin", 2)
     measured = collect(records.collect(workspace.runs))
     here = measured[(measured["method"] == "margin") & (measured["metric"] == "recall@1") & (measured["shots"] == 2)]
     assert list(here["episodes"]) == [2]
@@ -209,15 +215,14 @@ def test_the_boundary_is_not_trained_and_steps_follow_the_shots() -> None:
 
 def test_mistakes_are_one_line(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UserError, match="no finished run of triplet on glyphs-mini"):
-        fewshot.run(workspace, dataset="glyphs-mini", chosen="triplet", shots=(2,))
+        adapt(workspace, "triplet", 2)
     with pytest.raises(UserError, match="such as 1,3-5, below 10000, or default, or all"):
-        fewshot.run(workspace, dataset="glyphs-mini", chosen="margin", shots=(2,), splits="first")
+        adapt(workspace, "margin", 2, splits="first")
     with pytest.raises(UserError, match="ask for fewer --shots"):
-        fewshot.run(workspace, dataset="glyphs-mini", chosen="margin", shots=(40,), adaptation=QUICK, device="cpu")
+        adapt(workspace, "margin", 40)
     told: list[str] = []
     with pytest.raises(UserError, match="beside 41 for the support"):
-        fewshot.run(workspace, dataset="glyphs-mini", chosen="margin", shots=(3, 41), adaptation=QUICK, device="cpu",
-                    tell=told.append)
+        adapt(workspace, "margin", 3, 41, tell=told.append)
     assert not told, "nothing is adapted before"
     with pytest.raises(SystemExit) as ended:
         cli.main(["fewshot", "--dataset", "glyphs-mini", "--shots", "two", "--work", str(workspace.root)])
@@ -231,23 +236,21 @@ def test_records_without_weights_are_told_apart_from_none(workspace: Workspace, 
     packing.pack([workspace.runs], tmp_path / "packed")
     packing.unpack(tmp_path / "packed", bare.runs)
     shutil.copytree(workspace.splits, bare.splits)
-    adapt = lambda chosen, splits="all": fewshot.run(bare, dataset="glyphs-mini", chosen=chosen, shots=(2,),  # noqa: E731
-                                                     splits=splits)
     with pytest.raises(UserError, match=r"^1 finished run .*weights.*--dataset glyphs-mini --methods margin "
                                         "--splits all --protocol demo --work DIR"):
-        adapt("margin")
+        adapt(bare, "margin", 2)
     with pytest.raises(UserError, match=f"^{len(NAMES)} finished runs .*weights"):
-        adapt("all")
+        adapt(bare, "all", 2)
     with pytest.raises(UserError, match="no finished run of triplet"):
-        adapt("triplet")
+        adapt(bare, "triplet", 2)
     (folder,) = (path.parent for path in bare.runs.glob("*/*/margin/*/record.json"))
     (folder / "spec.json").touch()
     with pytest.raises(UserError, match="no kept weights; run it again"):
-        adapt("margin")
+        adapt(bare, "margin", 2)
     (rung,) = {path.parts[-3] for path in bare.runs.glob("*/*/*/*")}
     other = next(one.id for one in ladders.load(bare, "glyphs-mini").splits if str(one.id) != rung)
     with pytest.raises(UserError, match="no finished run of margin"):
-        adapt("margin", str(other))
+        adapt(bare, "margin", 2, splits=str(other))
 
 
 def test_rungs_are_named_as_for_a_run(tmp_path: Path) -> None:
@@ -260,8 +263,7 @@ def test_rungs_are_named_as_for_a_run(tmp_path: Path) -> None:
         worker.run(tiny_runs.spec(made, "margin", "backbone=conv4", "epochs=1", split=i), tiny_runs.context(made))
 
     def adapted(splits: str) -> set[int]:
-        return {int(path.parts[-4]) for path in fewshot.run(made, dataset="glyphs-mini", chosen="all", shots=(2,),
-                                                            splits=splits, adaptation=QUICK, device="cpu")}
+        return {int(path.parts[-4]) for path in adapt(made, "all", 2, splits=splits)}
 
     assert adapted("default") == {default}
     assert adapted(f"{other},{other}") == {other}
@@ -270,10 +272,10 @@ def test_rungs_are_named_as_for_a_run(tmp_path: Path) -> None:
 
 def test_another_adaptation_replaces_the_old(workspace: Workspace) -> None:
     (one,) = finished.find(workspace, "glyphs-mini", "margin")
-    fewshot.run(workspace, dataset="glyphs-mini", chosen="margin", shots=(2,), adaptation=QUICK, device="cpu")
+    adapt(workspace, "margin", 2)
     other = Adaptation(iterations=2, episodes=2)
     assert fewshot.done(one.folder, other) == set()
-    fewshot.run(workspace, dataset="glyphs-mini", chosen="margin", shots=(3,), adaptation=other, device="cpu")
+    adapt(workspace, "margin", 3, adaptation=other)
     measured = json.loads((one.folder / "fewshot.json").read_text())
     assert set(measured["shots"]) == {"3"}
     assert measured["adaptation"] == asdict(other)

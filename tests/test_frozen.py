@@ -40,7 +40,7 @@ from reports.analysis import frozen, pretraining
 from reports.analysis.results import Results
 from reports.html.frozen_pages import untrained
 from reports.html.rendering import Site
-from reports.selection import USUAL
+from reports.selection import DEFAULT_KINDS
 from tests import tiny_sweep
 from tests.pictures import Drawing
 from tests.sample_records import make_record
@@ -255,7 +255,7 @@ def test_the_board_of_frozen_networks(results: Results) -> None:
 
 
 def test_what_training_adds_is_told_on_the_default_split_where_no_ladder_is_trained(results: Results) -> None:
-    runs = results.runs[(results.runs["base_method"] == "frozen") | results.runs["kind"].isin(USUAL)]
+    runs = results.runs[(results.runs["base_method"] == "frozen") | results.runs["kind"].isin(DEFAULT_KINDS)]
     rows = frozen.collect(Results(runs, with_published=False), "recall@1").set_index("backbone")
     assert rows["what"].unique().tolist() == ["AGS of Recall@1"]
     assert rows["gain"].dropna().to_dict() == pytest.approx({"small": 0.4})

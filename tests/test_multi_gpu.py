@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 import methods
-from benchmark.config.plan import RunSpec
+from benchmark.config.spec import RunSpec
 from benchmark.data import weights
 from benchmark.runs import worker
 from benchmark.runs.executors import gpus, local

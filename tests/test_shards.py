@@ -205,7 +205,7 @@ def test_labels_of_a_key_and_shards_that_are_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("kind", "link", "pax", "why"), [
     (tarfile.LNKTYPE, "0000.png", {}, "is a link"), (tarfile.SYMTYPE, "/etc/passwd", {}, "is a link"),
     (tarfile.REGTYPE, "", {"GNU.sparse.map": "0,0", "GNU.sparse.size": "0"}, "has holes"),
-    (tarfile.REGTYPE, "", {"size": "-512"}, "negative size"), 
+    (tarfile.REGTYPE, "", {"size": "-512"}, "negative size"),
     (tarfile.REGTYPE, "", {"path": "a\nb.png"}, r"a\\nb\.png"),
 ])
 def test_odd_members_of_tar_shards_are_named(tmp_path: Path, kind: bytes, link: str, pax: dict[str, str],

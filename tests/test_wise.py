@@ -61,9 +61,22 @@ def test_the_start_is_the_same_each_time(made: Workspace) -> None:
 def test_what_is_known_is_kept(made: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     monkeypatch.setattr(interpolate, "mixed", lambda start, end, alpha: (asked.append(alpha), end)[1])
-    interpolate.run(made, dataset="glyphs-mini", alphas=(0.5, 0.75), device="cpu")
+    interpolate.run(made, finished.asked(made, "glyphs-mini"), alphas=(0.5, 0.75), device="cpu")
     assert asked == [0.75, 0.75]
     steps.follow({"step": "wise", "datasets": ["glyphs-mini"]}, [], made)
+
+
+@pytest.mark.parametrize("words", [["wise", "--alphas", "0,1"], ["fewshot", "--shots", "2", "--episodes", "1",
+                                                                   "--iterations", "1", "--methods", "margin"]])
+def test_a_command_reads_the_dataset_and_its_ladder_once(made: Workspace, words: list[str],
+                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    read = []
+    for module in (datasets, ladders):
+        load = module.load
+        monkeypatch.setattr(module, "load", lambda *given, load=load, module=module, **options: (
+            read.append(module.__name__), load(*given, **options))[1])
+    cli.main([*words, "--dataset", "glyphs-mini", "--work", str(made.root)])
+    assert sorted(read) == ["benchmark.data.ladders", "benchmark.datasets"]
 
 
 def test_page_export_and_packs_have_the_curves(made: Workspace, tmp_path: Path) -> None:

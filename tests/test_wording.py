@@ -15,7 +15,7 @@ from benchmark import datasets
 from benchmark.cli import main
 from benchmark.config import protocol, study
 from benchmark.data import ladders
-from benchmark.utils import wording
+from benchmark.utils import errors
 from benchmark.utils.workspace import Workspace
 from reports.tables.boards import Column, Table
 from splits import pinning
@@ -84,7 +84,7 @@ def test_versions_of_the_board_are_listed(tmp_path: Path, monkeypatch: pytest.Mo
 def test_both_libraries_hint_alike() -> None:
     known = [*methods.names(), *datasets.names(), *protocol.names(), *study.names()]
     for name in ("margn", "Proxy_Anchor", "cubb", "odml", "x", "", "glyphs-mni", "uml5"):
-        assert methods.near(name, known) == wording.near(name, known)
+        assert methods.near(name, known) == errors.near(name, known)
 
 
 @pytest.mark.parametrize(("words", "meant"), [

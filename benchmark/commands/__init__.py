@@ -35,11 +35,21 @@ def own_names(text: str | None, workspace: Workspace) -> list[str] | None:
     return [datasets.load(name, workspace.data).name if ":" in name else name for name in listed(text)]
 
 
-def check_names(chosen: str, dataset: str) -> None:
-    """A UserError where a method or the dataset is not known: told before torch is imported or a ladder asked for."""
+device_option = click.option("--device", help="cpu, cuda or cuda:N [default: the GPU where there is one].")
+plugin_option = click.option("--plugin", "plugins", multiple=True,
+                             help="A Python file that registers methods; it is run. May be repeated.")
+
+
+def check_names(chosen: str, dataset: str, plugins: tuple[str, ...]) -> None:
+    """A UserError where a method, of the suite or of plug-ins, or the dataset is not known.
+
+    So it is told before torch is imported or a ladder asked for.
+    """
     import methods
     from benchmark import datasets
 
+    for plugin in plugins:
+        methods.load_plugin(plugin)
     methods.select(chosen)
     datasets.get(dataset)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from benchmark.commands import check_names
+from benchmark.commands import check_names, device_option, plugin_option
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace, workspace_options
 
@@ -14,9 +14,8 @@ from benchmark.utils.workspace import Workspace, workspace_options
               help="Methods that have a finished run on every member's default split.")
 @click.option("--dataset", required=True, help="The union, such as uml or glyphs-union.")
 @click.option("--seeds", type=click.IntRange(1), help="Number of seeds [default: all that were run].")
-@click.option("--device", help="cpu, cuda or cuda:N [default: the GPU where there is one].")
-@click.option("--plugin", "plugins", multiple=True,
-              help="A Python file that registers methods; it is run. May be repeated.")
+@device_option
+@plugin_option
 @workspace_options
 def command(workspace: Workspace, chosen: str, dataset: str, seeds: int | None, device: str | None,
             plugins: tuple[str, ...]) -> None:
@@ -26,12 +25,9 @@ def command(workspace: Workspace, chosen: str, dataset: str, seeds: int | None, 
     models' embeddings. First run the method on the members: `oodml run --methods M --dataset NAME --splits default`
     for each. The record stands among the union's runs as the method ensemble:M, as where a study asks for it.
     """
-    import methods
     from benchmark.posthoc import ensemble
 
-    for plugin in plugins:
-        methods.load_plugin(plugin)
-    check_names(chosen, dataset)
+    check_names(chosen, dataset, plugins)
     runs = ensemble.find(workspace.writable(), dataset, chosen, seeds)
     if not ensemble.run(workspace, dataset, runs, device=device, tell=click.echo):
         raise UserError(f"no method of '{chosen}' has finished runs of one kind on the default split of every dataset "

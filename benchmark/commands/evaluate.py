@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from benchmark.commands import device_option
 from benchmark.utils.terminal import columns
 from benchmark.utils.wording import counted
 from benchmark.utils.workspace import Workspace, workspace_options
@@ -37,7 +38,7 @@ MEASURES = (*RETRIEVAL, "nmi", "f1")
 @click.option("--keep", is_flag=True, help="Keep the embeddings of test images beside each record, for `oodml submit`.")
 @click.option("--clusters", "cluster", is_flag=True,
               help="Also NMI and F1 of a k-means clustering (slow on many classes).")
-@click.option("--device", help="cpu, cuda or cuda:N [default: the GPU where there is one].")
+@device_option
 @workspace_options
 def command(workspace: Workspace, dataset: str | None, ladder: str | None, seeds: str, **arguments: Any) -> None:
     """Score embeddings made by any code on the splits of a ladder, and record them as submitted.

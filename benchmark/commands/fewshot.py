@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from benchmark.commands import check_names
+from benchmark.commands import check_names, device_option, plugin_option
+from benchmark.utils.errors import UserError
 from benchmark.utils.wording import counted
 from benchmark.utils.workspace import Workspace, workspace_options
 
@@ -20,9 +21,8 @@ from benchmark.utils.workspace import Workspace, workspace_options
 @click.option("--iterations", type=click.IntRange(1),
               help="Steps of adaptation [default: 1000 for 2 shots, 1500 for more].")
 @click.option("--lr", type=float, default=1e-4, show_default=True, help="Learning rate of the last layer.")
-@click.option("--device", help="cpu, cuda or cuda:N [default: the GPU where there is one].")
-@click.option("--plugin", "plugins", multiple=True,
-              help="A Python file that registers methods; it is run. May be repeated.")
+@device_option
+@plugin_option
 @workspace_options
 def command(workspace: Workspace, chosen: str, dataset: str, shots: str, splits: str, episodes: int,
             iterations: int | None, lr: float, device: str | None, plugins: tuple[str, ...]) -> None:
@@ -32,21 +32,16 @@ def command(workspace: Workspace, chosen: str, dataset: str, shots: str, splits:
     has their files, else drawn. Zero-shot and few-shot measures of the same queries go to `fewshot.json` beside each
     record; what is there already is kept.
     """
-    import methods
-    from benchmark.utils.errors import UserError
-
-    for plugin in plugins:
-        methods.load_plugin(plugin)
-    check_names(chosen, dataset)
+    check_names(chosen, dataset, plugins)
     counts = [part.strip() for part in shots.split(",")]
     if not all(part.isdigit() and int(part) for part in counts):
         raise UserError(f"--shots {shots}: write numbers such as 2,5")
     from benchmark.posthoc import finished
 
-    runs = finished.asked(workspace.writable(), dataset, chosen, splits, untrained=True)
+    asked = finished.asked(workspace.writable(), dataset, chosen, splits, untrained=True)
     from benchmark.posthoc import fewshot  # with torch, which takes seconds
 
     adaptation = fewshot.Adaptation(lr=lr, iterations=iterations or 0, episodes=episodes)
-    written = fewshot.run(workspace, dataset=dataset, shots=tuple(map(int, counts)), runs=runs, adaptation=adaptation,
-                          device=device, tell=click.echo)
+    written = fewshot.run(workspace, asked, shots=tuple(map(int, counts)), adaptation=adaptation, device=device,
+                          tell=click.echo)
     click.echo(f"{counted(len(written), 'run')} adapted; `oodml report` shows what came of it")

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from benchmark.commands import device_option, plugin_option
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace, workspace_options
 
@@ -18,9 +19,8 @@ from benchmark.utils.workspace import Workspace, workspace_options
 @click.option("--only", is_flag=True, help="Not also the same method on the splits of least and greatest distance.")
 @click.option("--dataset", metavar="NAME",
               help="Where the images are, such as folder:PATH [default: as they were named for `oodml run`].")
-@click.option("--device", help="cpu, cuda or cuda:N [default: the GPU where there is one].")
-@click.option("--plugin", "plugins", multiple=True,
-              help="A Python file that registers methods; it is run. May be repeated.")
+@device_option
+@plugin_option
 @workspace_options
 def command(workspace: Workspace, runs: tuple[Path, ...], queries: int, no_umap: bool, only: bool, dataset: str | None,
             device: str | None, plugins: tuple[str, ...]) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from benchmark.commands import check_names
+from benchmark.commands import check_names, device_option, plugin_option
+from benchmark.utils.errors import UserError
 from benchmark.utils.wording import counted
 from benchmark.utils.workspace import Workspace, workspace_options
 
@@ -16,9 +17,8 @@ from benchmark.utils.workspace import Workspace, workspace_options
 @click.option("--splits", default="all", show_default=True, metavar="IDS", help="Rungs, such as 1,3-5, or `default`.")
 @click.option("--alphas", default="0,0.1,0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9,1", show_default=True, metavar="LIST",
               help="0 is the start of a run, 1 its end.")
-@click.option("--device", help="cpu, cuda or cuda:N [default: the GPU where there is one].")
-@click.option("--plugin", "plugins", multiple=True,
-              help="A Python file that registers methods; it is run. May be repeated.")
+@device_option
+@plugin_option
 @workspace_options
 def command(workspace: Workspace, chosen: str, dataset: str, splits: str, alphas: str, device: str | None,
             plugins: tuple[str, ...]) -> None:
@@ -27,12 +27,7 @@ def command(workspace: Workspace, chosen: str, dataset: str, splits: str, alphas
     Scores for every alpha go to `wise.json` beside each record, what is there already is kept, and the page of the
     method shows a curve for each split.
     """
-    import methods
-    from benchmark.utils.errors import UserError
-
-    for plugin in plugins:
-        methods.load_plugin(plugin)
-    check_names(chosen, dataset)
+    check_names(chosen, dataset, plugins)
     try:
         values = [float(part) for part in alphas.split(",")]
         if not all(0 <= value <= 1 for value in values):
@@ -41,8 +36,8 @@ def command(workspace: Workspace, chosen: str, dataset: str, splits: str, alphas
         raise UserError(f"--alphas {alphas}: write numbers from 0 to 1, such as 0,0.5,1") from None
     from benchmark.posthoc import finished
 
-    runs = finished.asked(workspace.writable(), dataset, chosen, splits)
+    asked = finished.asked(workspace.writable(), dataset, chosen, splits)
     from benchmark.posthoc import interpolate  # with torch, which takes seconds
 
-    written = interpolate.run(workspace, dataset=dataset, runs=runs, alphas=values, device=device, tell=click.echo)
+    written = interpolate.run(workspace, asked, alphas=values, device=device, tell=click.echo)
     click.echo(f"{counted(len(written), 'run')} interpolated; `oodml report` shows what came of it")

@@ -170,7 +170,7 @@ def images_under(folder: Path, onerror: Callable[[OSError], object] | None = Non
         folders[:] = [f for f in folders if not f.startswith(".") and f != "__MACOSX"]
         inner = Path(here).relative_to(folder).as_posix()
         images += [f if inner == "." else f"{inner}/{f}" for f in files
-                  if not f.startswith(".") and os.path.splitext(f)[1].lower() in SUFFIXES]
+                   if not f.startswith(".") and os.path.splitext(f)[1].lower() in SUFFIXES]
     return sorted(images)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,19 +22,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from benchmark import datasets
-from benchmark.data import ladders, store
+from benchmark.data import ladders
 from benchmark.data.features import extract
-from benchmark.data.store import open_store
+from benchmark.data.store import ImageStore, open_store
 from benchmark.data.task import Side, Task
 from benchmark.data.weights import SCRATCH
 from benchmark.datasets import DatasetIndex
-from benchmark.posthoc import finished
-from benchmark.posthoc.finished import UNTRAINED, Finished
+from benchmark.posthoc.finished import UNTRAINED, Finished, FinishedRuns
 from benchmark.runs.scoring import score
 from benchmark.training import precision
 from benchmark.utils.errors import UserError
-from benchmark.utils.files import write_json
 from benchmark.utils.wording import decimal
 from benchmark.utils.workspace import Workspace
 from methods import Method, MethodError
@@ -64,30 +61,23 @@ class Adaptation:
         return self.iterations or (1000 if shots <= 2 else 1500)
 
 
-def run(workspace: Workspace, *, dataset: str, shots: tuple[int, ...], chosen: str = "all", splits: str = "all",
-        runs: Iterable[Finished] | None = None, adaptation: Adaptation | None = None, device: str | None = None,
-        tell: Callable[[str], None] = lambda line: None) -> list[Path]:
-    """Adapt every finished run of these methods and splits, or these `runs`.
+def run(workspace: Workspace, asked: FinishedRuns, *, shots: tuple[int, ...], adaptation: Adaptation | None = None,
+        device: str | None = None, tell: Callable[[str], None] = lambda line: None) -> list[Path]:
+    """Adapt finished runs, as `finished.asked` finds them with `untrained`.
 
     Args:
-        dataset: as the user names it.
         shots: support images of each test class, one adaptation for each number.
-        chosen: methods, written as for `oodml run`.
-        splits: numbers and ranges, `default` or `all`, as for `oodml run`.
-        runs: these finished runs instead; those of other files or of another ladder are passed over.
 
     Returns:
         The path of `fewshot.json` of each run, whether written now or before.
     """
     adaptation = adaptation or Adaptation()
-    runs = finished.asked(workspace, dataset, chosen, splits, runs, untrained=True)
-    index = datasets.load(dataset, workspace.data)
-    ladder = ladders.load(workspace, dataset, index)
+    index, ladder = asked.index, asked.ladder
     store = open_store(index, workspace.cache, progress=False)
     device = ladders.best_device(device)
     written = []
     unusable: set[str] = set()
-    for one in runs:
+    for one in asked.runs:
         task = one.task(index, ladder)
         released = {}
         for k in shots:
@@ -132,11 +122,11 @@ def official(ladder: Ladder, split: int, test: Side, paths: Sequence[str], shots
     return episodes and released_episodes(episodes, [paths[i] for i in test.ids], test.labels, test.classes, shots)
 
 
-def restore(one: Finished, task: Task, store: store.ImageStore, device: str, index: DatasetIndex | None = None,
-            workspace: Workspace | None = None) -> tuple[Method, Tensor]:
+def restore(one: Finished, task: Task, store: ImageStore, device: str, index: DatasetIndex,
+            workspace: Workspace) -> tuple[Method, Tensor]:
     """The method of a run, and what its last layer sees of every test image; of a frozen network its kept features."""
     method, loader = one.ready(len(task.train.classes), store, device)
-    if index is not None and workspace is not None and one.spec.weights != SCRATCH and one.spec.method in UNTRAINED:
+    if one.spec.weights != SCRATCH and one.spec.method in UNTRAINED:
         vectors = extract(index, store, method.backbone, name=one.protocol.backbone, weights_hash=one.spec.weights,
                           transform=loader.transform, folder=workspace.cache, device=device, progress=False)
         return method, torch.from_numpy(vectors[task.test.ids]).to(device)
@@ -250,7 +240,4 @@ def _merge(one: Finished, shots: int, measured: dict[str, Any], adaptation: Adap
     """Add these shots to the run's file; what was adapted in another way is dropped."""
     old = _read(one.folder)
     kept = old["shots"] if old and old["adaptation"] == asdict(adaptation) else {}
-    write_json(one.folder / NAME, {
-        "schema": SCHEMA, "run": one.spec.identity, "dataset": one.spec.dataset, "split": one.spec.split,
-        "method": one.spec.method, "seed": one.spec.seed, "adaptation": asdict(adaptation),
-        "shots": {**kept, str(shots): measured}})
+    one.write_beside(NAME, SCHEMA, adaptation=asdict(adaptation), shots={**kept, str(shots): measured})

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import methods
 from benchmark import datasets
@@ -18,6 +18,7 @@ from benchmark.data.store import ImageStore
 from benchmark.data.task import Side, Task, learnt
 from benchmark.datasets import DatasetIndex
 from benchmark.utils.errors import UserError
+from benchmark.utils.files import write_json
 from benchmark.utils.workspace import Workspace
 from methods import backbones
 from reports import records
@@ -35,7 +36,7 @@ UNTRAINED = ("frozen",)
 
 @dataclass(frozen=True)
 class Finished:
-    """A run with a record and the trained method's weights beside it."""
+    """A run with a record, and with the trained method's weights beside it where these were kept."""
 
     folder: Path
     spec: RunSpec
@@ -50,9 +51,14 @@ class Finished:
         return cls(folder, spec)
 
     @property
+    def has_weights(self) -> bool:
+        """Whether the trained method's weights lie beside the record."""
+        return (self.folder / weights.RUN).is_file()
+
+    @property
     def kept(self) -> bool:
         """Whether the method is there as it was: its weights were kept, or nothing in it was trained."""
-        return (self.folder / weights.RUN).is_file() or self.spec.method in UNTRAINED
+        return self.has_weights or self.spec.method in UNTRAINED
 
     @property
     def protocol(self) -> Protocol:
@@ -67,10 +73,10 @@ class Finished:
             return self.spec.dataset
 
     @property
-    def untrained(self) -> bool:
+    def frozen_at_hand(self) -> bool:
         """Whether it is the frozen backbone and its pretrained weights are at hand, from which it is made again."""
         return (self.spec.method == "frozen" and self.spec.weights != weights.SCRATCH
-                and not (self.folder / weights.RUN).is_file()
+                and not self.has_weights
                 and weights.identify(self.protocol.backbone, None) == self.spec.weights)
 
     def _same_files(self, index: DatasetIndex, contents: str) -> bool:
@@ -92,7 +98,7 @@ class Finished:
         """The trained method, which saw this many classes, in evaluation mode on the CPU; nothing in it trains."""
         from safetensors.torch import load_file
 
-        if not (self.folder / weights.RUN).is_file():
+        if not self.has_weights:
             return self.start(classes)
         backbone = backbones.create(self.protocol.backbone, frozen_norm=self.protocol.frozen_norm)
         method = self.spec.build(backbone, classes)
@@ -132,6 +138,21 @@ class Finished:
         method, loader = self.ready(len(learnt(split, self.protocol.validation)), store, device)
         return train.embed(method, loader, side.ids, self.protocol, device)
 
+    def write_beside(self, name: str, schema: int, **content: Any) -> None:
+        """Write a JSON file beside the record: of which run it is, and then its content."""
+        spec = self.spec
+        write_json(self.folder / name, {"schema": schema, "run": spec.identity, "dataset": spec.dataset,
+                                        "split": spec.split, "method": spec.method, "seed": spec.seed, **content})
+
+
+@dataclass(frozen=True)
+class FinishedRuns:
+    """Finished runs on one dataset, with its images and its ladder, both of which they fit."""
+
+    index: DatasetIndex
+    ladder: Ladder
+    runs: list[Finished]
+
 
 def weights_file(folder: Path) -> str | None:
     """The file of one's own weights that a run began with, if it had one."""
@@ -169,20 +190,19 @@ def find(workspace: Workspace, dataset: str, chosen: str = "all", splits: list[i
 
 
 def asked(workspace: Workspace, dataset: str, chosen: str = "all", splits: str = "all",
-          runs: Iterable[Finished] | None = None, untrained: bool = False) -> list[Finished]:
+          runs: Iterable[Finished] | None = None, untrained: bool = False) -> FinishedRuns:
     """The finished runs of these methods and splits, or of `runs`, that the dataset and its ladder still fit.
 
-    A UserError where there is no ladder, no such split or no such run. Without `untrained` those alone that kept their
-    weights. `dataset` is as the user names it, `splits` as for `oodml run`.
+    A UserError where there is no ladder, no such split or no such run. `dataset` is as the user names it, `splits` as
+    for `oodml run`, `untrained` as for `find`.
     """
     index = datasets.load(dataset, workspace.data)
     ladder = ladders.load(workspace, dataset, index)
     wanted = rungs(splits, ladder)
-    able = [run for run in (find(workspace, index.name, chosen, wanted, untrained=untrained) if runs is None else runs)
-            if untrained or (run.folder / weights.RUN).is_file()]
+    able = list(find(workspace, index.name, chosen, wanted, untrained=untrained) if runs is None else runs)
     content = contents.contents(index, workspace.cache) if able else ""  # it may read every file
     if fitting := [run for run in able if run.fits(index, ladder, content)]:
-        return fitting
+        return FinishedRuns(index, ladder, fitting)
     command = f"oodml run --dataset {dataset} --methods {chosen} --splits {splits}"
     if untrained:
         _refuse_without_weights(without_weights(workspace, index.name, chosen, wanted), command)

@@ -23,7 +23,7 @@ from benchmark import datasets
 from benchmark.config.spec import RunSpec
 from benchmark.data import ladders, weights
 from benchmark.data.store import ImageStore, open_store
-from benchmark.data.task import Side
+from benchmark.data.task import Side, Task
 from benchmark.datasets import DatasetIndex
 from benchmark.metrics import search
 from benchmark.metrics.retrieval import by_role
@@ -66,7 +66,7 @@ def opened(folder: Path) -> Finished:
     """The run in a folder; a UserError where it is none, is not finished or kept no weights."""
     status.check_finished(folder)
     run = Finished.at(folder)
-    if not (folder / weights.RUN).is_file() and not run.untrained:
+    if not run.has_weights and not run.frozen_at_hand:
         raise UserError(f"{folder} kept no weights (nothing was trained, or they were deleted): nothing to look into")
     return run
 
@@ -93,7 +93,7 @@ def with_ends(run: Finished, index: DatasetIndex, ladder: Ladder, workspace: Wor
     for split in sorted(wanted):
         home = workspace.runs / run.spec.dataset / str(split) / run.folder.parent.name
         for folder in sorted(home.glob(f"s{run.spec.seed}-*")):
-            if (folder / "record.json").is_file() and (run.untrained or (folder / weights.RUN).is_file()):
+            if (folder / "record.json").is_file() and (run.frozen_at_hand or (folder / weights.RUN).is_file()):
                 other = opened(folder)
                 if kind(other.spec) == kind(run.spec) and other.fits(index, ladder, run.spec.contents):
                     by_split[split] = other
@@ -119,37 +119,38 @@ def inspect(workspace: Workspace, folder: Path, *, queries: int = 8, plane: bool
     index = indexed(run, workspace, dataset)
     ladder = ladders.load(workspace, dataset or run.dataset, index)
     store = open_store(index, workspace.cache, progress=False)
-    written = []
-    for one in with_ends(run, index, ladder, workspace) if ends else [run]:
-        task = one.task(index, ladder, store.contents)
-        method, loader = one.ready(len(task.train.classes), store, device)
-        watched = embedding_figures.watch(method)
-        embeddings = train.embed(method, loader, task.test.ids, one.protocol, device)
-        home = one.folder / INSPECTION.rpartition("/")[0]
-        shutil.rmtree(home, ignore_errors=True)
-        home.mkdir()
-        retrieved = retrieve(task.test, embeddings)
-        galleries_made = [gallery(task.test, retrieved, kind, queries, seed) for kind in ("sampled", "worst")]
-        shown = sorted({image for part in galleries_made for row in part["rows"]
-                        for image in (row["query"]["id"], *(each["id"] for each in row["neighbours"]))})
-        for image in shown:
-            picture(store.image(image)).save(home / _name(image))
-        figures = []
-        if plane:
-            named = _first_classes(galleries_made[0])
-            figures.append(embedding_figures.plane(task, embeddings, home, named, MOST_POINTS, seed))
-        figures += embedding_figures.figures(watched, task, store, loader, home, seed)
-        names = sorted(path.name for path in home.iterdir())
-        right = float((task.test.labels[retrieved.neighbours[:, 0]] == task.test.labels[retrieved.queries]).mean())
-        if datasets.get(dataset or one.dataset).embedded:  # drawn here: everybody may have the pictures
-            write_json(one.folder / galleries.NAME, compact(galleries_made[0], store, right))
-        write_json(one.folder / INSPECTION, {
-            "schema": SCHEMA, "run": one.spec.identity, "side": SIDE, "galleries": galleries_made, "figures": figures,
-            "files": names, "lead": f"{len(retrieved.queries):,} queries among {len(task.test):,} images of "
-                                    f"{len(task.test.classes):,} classes that were not trained on; the first answer is "
-                                    f"right for {100 * right:.1f} % of them."})
-        written.append(one.folder / INSPECTION)
-    return written
+    return [_look_into(one, one.task(index, ladder, store.contents), store, device, queries, plane, seed,
+                       dataset or one.dataset) for one in (with_ends(run, index, ladder, workspace) if ends else [run])]
+
+
+def _look_into(one: Finished, task: Task, store: ImageStore, device: str, queries: int, plane: bool, seed: int,
+               dataset: str) -> Path:
+    """Write `inspect/` of one run, and its gallery to be packed where the images of the dataset are drawn here."""
+    method, loader = one.ready(len(task.train.classes), store, device)
+    watched = embedding_figures.watch(method)
+    embeddings = train.embed(method, loader, task.test.ids, one.protocol, device)
+    home = one.folder / INSPECTION.rpartition("/")[0]
+    shutil.rmtree(home, ignore_errors=True)
+    home.mkdir()
+    retrieved = retrieve(task.test, embeddings)
+    sampled, worst = (gallery(task.test, retrieved, kind, queries, seed) for kind in ("sampled", "worst"))
+    for image in sorted({shot["id"] for shot in (*_shots(sampled), *_shots(worst))}):
+        picture(store.image(image)).save(home / _name(image))
+    figures = []
+    if plane:
+        named = _first_classes(sampled)
+        figures.append(embedding_figures.plane(task, embeddings, home, named, MOST_POINTS, seed))
+    figures += embedding_figures.figures(watched, task, store, loader, home, seed)
+    names = sorted(path.name for path in home.iterdir())
+    right = float((task.test.labels[retrieved.neighbours[:, 0]] == task.test.labels[retrieved.queries]).mean())
+    if datasets.get(dataset).embedded:  # drawn here: everybody may have the pictures
+        write_json(one.folder / galleries.NAME, compact(sampled, store, right))
+    write_json(one.folder / INSPECTION, {
+        "schema": SCHEMA, "run": one.spec.identity, "side": SIDE, "galleries": [sampled, worst], "figures": figures,
+        "files": names, "lead": f"{len(retrieved.queries):,} queries among {len(task.test):,} images of "
+                                f"{len(task.test.classes):,} classes that were not trained on; the first answer is "
+                                f"right for {100 * right:.1f} % of them."})
+    return one.folder / INSPECTION
 
 
 def inspect_all(workspace: Workspace, runs: Sequence[Path], tell: Callable[[str], None], **how: Any) -> None:
@@ -183,7 +184,7 @@ def typical(results: Results) -> list[Path]:
             for split in dict.fromkeys([splits.iloc[0], splits.iloc[-1]]):
                 runs = here[(here["label"] == label) & (here["split"] == split)]
                 found += [Path(path) for path in runs.sort_values("seed")["path"][:1]]
-    return [run for run in found if (run / weights.RUN).is_file() or Finished.at(run).untrained]
+    return [run for run in found if (run / weights.RUN).is_file() or Finished.at(run).frozen_at_hand]
 
 
 def retrieve(side: Side, embeddings: Tensor) -> Retrieved:
@@ -238,7 +239,7 @@ def gallery(side: Side, retrieved: Retrieved, kind: str, count: int, seed: int) 
 
 def compact(shown: dict[str, Any], store: ImageStore, right: float) -> dict[str, Any]:
     """A gallery with its pictures in one object, small enough to be packed with a record, see `galleries.collect`."""
-    shots = [shot for row in shown["rows"] for shot in (row["query"], *row["neighbours"])]
+    shots = _shots(shown)
     images = {}
     for image in sorted({shot["id"] for shot in shots}):
         content = io.BytesIO()
@@ -250,6 +251,11 @@ def compact(shown: dict[str, Any], store: ImageStore, right: float) -> dict[str,
             "classes": {str(shot["id"]): shot["class"] for shot in shots},
             "rows": [[str(row["query"]["id"]), [[str(one["id"]), round(one["similarity"], 3)]
                                                 for one in row["neighbours"]]] for row in shown["rows"]]}
+
+
+def _shots(shown: dict[str, Any]) -> list[dict[str, Any]]:
+    """Every image of a gallery: each query and its neighbours."""
+    return [shot for row in shown["rows"] for shot in (row["query"], *row["neighbours"])]
 
 
 def _shot(side: Side, row: int) -> dict[str, Any]:

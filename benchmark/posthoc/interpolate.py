@@ -9,20 +9,17 @@ The start is the pretrained backbone with what the seed drew on top of it, so th
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from benchmark import datasets
 from benchmark.data import ladders
 from benchmark.data.store import open_store
-from benchmark.posthoc import finished
-from benchmark.posthoc.finished import Finished
+from benchmark.posthoc.finished import FinishedRuns
 from benchmark.runs.scoring import score
 from benchmark.training import train
-from benchmark.utils.files import write_json
 from benchmark.utils.workspace import Workspace
 from reports.analysis.wise import NAME, SCHEMA
 
@@ -39,24 +36,20 @@ def mixed(start: Mapping[str, Tensor], end: Mapping[str, Tensor], alpha: float) 
     return {name: start[name].lerp(value, alpha) if value.is_floating_point() else value for name, value in end.items()}
 
 
-def run(workspace: Workspace, *, dataset: str, chosen: str = "all", splits: str = "all",
-        runs: Iterable[Finished] | None = None, alphas: Sequence[float] = ALPHAS, device: str | None = None,
+def run(workspace: Workspace, asked: FinishedRuns, *, alphas: Sequence[float] = ALPHAS, device: str | None = None,
         tell: Callable[[str], None] = lambda line: None) -> list[Path]:
-    """Score finished runs of these methods and splits, or these `runs`, at every alpha; what is known is kept.
+    """Score finished runs, as `finished.asked` finds them, at every alpha; what is known is kept.
 
     Returns:
         The path of `wise.json` of each run.
     """
-    able = finished.asked(workspace, dataset, chosen, splits, runs)
-    index = datasets.load(dataset, workspace.data)
-    ladder = ladders.load(workspace, dataset, index)
-    store, device = open_store(index, workspace.cache, progress=False), ladders.best_device(device)
+    store, device = open_store(asked.index, workspace.cache, progress=False), ladders.best_device(device)
     written = []
-    for one in able:
+    for one in asked.runs:
         known = _read(one.folder / NAME, one.spec.identity)
         missing = [alpha for alpha in alphas if f"{alpha:g}" not in known]
         if missing:
-            task = one.task(index, ladder)
+            task = one.task(asked.index, asked.ladder)
             method, loader = one.ready(len(task.train.classes), store, device)
             end = {name: value.cpu().clone() for name, value in method.state_dict().items()}
             start = one.start(len(task.train.classes)).state_dict()
@@ -64,10 +57,7 @@ def run(workspace: Workspace, *, dataset: str, chosen: str = "all", splits: str 
                 method.load_state_dict(mixed(start, end, alpha))
                 embeddings = train.embed(method, loader, task.test.ids, one.protocol, device)
                 known[f"{alpha:g}"] = score(task.test, embeddings, task.domain_names).scores
-            write_json(one.folder / NAME, {
-                "schema": SCHEMA, "run": one.spec.identity, "dataset": one.spec.dataset, "split": one.spec.split,
-                "method": one.spec.method, "seed": one.spec.seed,
-                "alphas": {key: known[key] for key in sorted(known, key=float)}})
+            one.write_beside(NAME, SCHEMA, alphas={key: known[key] for key in sorted(known, key=float)})
             best = max(known, key=lambda key: known[key]["recall@1"])
             tell(f"{one.spec.label()}: recall@1 {100 * known[best]['recall@1']:.2f} % at alpha {best}"
                  + (f", {100 * known['1']['recall@1']:.2f} % at the end" if "1" in known else ""))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from benchmark.config.study import Study
-from benchmark.data import weights
-from benchmark.posthoc import ensemble, fewshot, inspect, interpolate, leaderboard, transfer
-from benchmark.posthoc.finished import Finished
+from benchmark.posthoc import ensemble, fewshot, finished, inspect, interpolate, leaderboard, transfer
+from benchmark.posthoc.finished import Finished, FinishedRuns
 from benchmark.runs.job import Job, SweepResult
 from benchmark.utils.workspace import Workspace
 from reports.html.extras import INSPECTION
@@ -23,27 +22,27 @@ def follow_all(study: Study, result: SweepResult, workspace: Workspace, say: Cal
 
 def follow(step: dict[str, Any], jobs: list[Job], workspace: Workspace, say: Callable[[str], None] = print) -> None:
     """Do one step of a study on those of its runs that are finished; what was done already is kept."""
-    done = [job for job in jobs if job.done]
-    runs = {job.folder: Finished(job.folder, job.spec) for job in done}
-    trained = {folder: run for folder, run in runs.items() if (folder / weights.RUN).is_file()}
-    if step["step"] == "fewshot":
-        for name in step["datasets"]:
-            here = [runs[job.folder] for job in done if job.context.dataset == name and runs[job.folder].kept]
-            if here:
-                fewshot.run(workspace, dataset=name, shots=tuple(step["shots"]), runs=here, tell=say)
-        return
-    if step["step"] == "wise":
-        for name in step["datasets"]:
-            here = [trained[job.folder] for job in done if job.context.dataset == name and job.folder in trained]
-            if here:
-                interpolate.run(workspace, dataset=name, runs=here, tell=say)
-        return
-    if step["step"] == "cross":
+    done, kind = [job for job in jobs if job.done], step["step"]
+    if kind == "fewshot":
+        for asked in _asked(step["datasets"], done, workspace, untrained=True):
+            fewshot.run(workspace, asked, shots=tuple(step["shots"]), tell=say)
+    elif kind == "wise":
+        for asked in _asked(step["datasets"], done, workspace):
+            interpolate.run(workspace, asked, tell=say)
+    elif kind == "cross":
         transfer.run(workspace, done, tell=say)
-        return
-    if step["step"] == "inspect":
+    elif kind == "inspect":
         names = sorted({job.spec.dataset for job in done if job.context.dataset in step["datasets"]})
         chosen = inspect.typical(leaderboard.collect(workspace, datasets=names).results) if names else []
         inspect.inspect_all(workspace, [run for run in chosen if not (run / INSPECTION).exists()], say, plane=False)
-        return
-    ensemble.run(workspace, step["union"], trained.values(), tell=say)
+    elif kind == "ensemble":
+        runs = [Finished(job.folder, job.spec) for job in done]
+        ensemble.run(workspace, step["union"], [run for run in runs if run.has_weights], tell=say)
+
+
+def _asked(names: list[str], done: list[Job], workspace: Workspace, untrained: bool = False) -> Iterator[FinishedRuns]:
+    """The runs on each of these datasets whose methods were kept; a dataset without any is passed over."""
+    for name in names:
+        runs = [Finished(job.folder, job.spec) for job in done if job.context.dataset == name]
+        if here := [run for run in runs if run.has_weights or (untrained and run.kept)]:
+            yield finished.asked(workspace, name, runs=here, untrained=untrained)

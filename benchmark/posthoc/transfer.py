@@ -20,14 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmark import datasets
-from benchmark.data import ladders, store, weights
-from benchmark.data.store import open_store
+from benchmark.data import ladders
+from benchmark.data.store import ImageStore, open_store
 from benchmark.data.task import Side, Task
 from benchmark.posthoc.finished import Finished, on_default
 from benchmark.runs.job import Job
 from benchmark.runs.scoring import score
 from benchmark.utils.errors import UserError
-from benchmark.utils.files import write_json
 from benchmark.utils.workspace import Workspace
 from reports import records
 from reports.analysis.transfer import NAME, SCHEMA
@@ -39,7 +38,7 @@ class Target:
 
     name: str
     side: Side
-    store: store.ImageStore
+    store: ImageStore
     hash: str
     domain_names: tuple[str, ...] = ()
     """The members of a union."""
@@ -66,7 +65,7 @@ def run(workspace: Workspace, jobs: Iterable[Job], *, device: str | None = None,
               for one in runs if one.spec.method == "frozen"}
     written = []
     for one in runs:
-        if not (one.folder / weights.RUN).is_file():
+        if not one.has_weights:
             continue
         measured = _read(one.folder / NAME)
         for target in targets:
@@ -81,10 +80,7 @@ def run(workspace: Workspace, jobs: Iterable[Job], *, device: str | None = None,
             beside = f" (frozen {100 * baseline['scores']['recall@1']:.2f} %)" if baseline else ""
             if before.get("test") != target.hash:
                 tell(f"{one.spec.label()} on {target.name}: recall@1 {100 * scores['recall@1']:.2f} %{beside}")
-        spec = one.spec
-        write_json(one.folder / NAME, {"schema": SCHEMA, "run": spec.identity, "dataset": spec.dataset,
-                                       "split": spec.split, "method": spec.method, "seed": spec.seed,
-                                       "targets": measured})
+        one.write_beside(NAME, SCHEMA, targets=measured)
         written.append(one.folder / NAME)
     return written
 

@@ -89,7 +89,7 @@ def gather(study: Study, options: SweepOptions) -> Matrix:
     if problems:
         raise UserError("\n".join(problems))
     matrix.skipped += [f"left out on {dataset}: {', '.join(names)}: {reason}"
-                      for (dataset, reason), names in unfit.items()]
+                       for (dataset, reason), names in unfit.items()]
     matrix.jobs = list(runs.values())
     if options.resources.seconds is not None:
         matrix.jobs.sort(key=lambda job: job.spec.seed)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import methods
-from benchmark.config.plan import RunSpec
+from benchmark.config.spec import RunSpec
 from benchmark.runs.locks import LOST
 from benchmark.training.distributed import World
 

@@ -10,7 +10,7 @@ import threading
 
 import torch
 
-from benchmark.config.plan import RunSpec
+from benchmark.config.spec import RunSpec
 from benchmark.runs import multi_gpu, worker
 from benchmark.training.distributed import World
 from benchmark.utils.errors import is_user_error

@@ -65,7 +65,7 @@ def look(folder: Path) -> RunState:
         failure = json.loads((folder / records.FAILURE).read_text(encoding="utf-8"))
         cause = one_line(str(failure.get("cause", "?")).partition("\n")[0])
         return RunState("missing" if failure.get("passing") else "failed", cause, begun,
-                         str(failure.get("remedy") or ""))
+                        str(failure.get("remedy") or ""))
     except FileNotFoundError:
         return RunState("missing", begun=begun)
     except (OSError, ValueError, AttributeError, RecursionError):
@@ -87,7 +87,7 @@ def _recorded(folder: Path) -> RunState:
     except ReportError as error:
         return RunState("damaged", str(error))
     return RunState("done", code=str(made.get("code") or ""),
-                     commit="" if made.get("dirty") else str(made.get("commit") or ""))
+                    commit="" if made.get("dirty") else str(made.get("commit") or ""))
 
 
 def set_aside(folder: Path) -> Path | None:
@@ -171,7 +171,7 @@ def save_plan(workspace: Workspace, jobs: Iterable[Job], command: str) -> Path:
         The path of the plan. An earlier one of the same runs is replaced.
     """
     runs = [{"spec": job.spec.facts(), "dataset": job.context.dataset,
-              "weights_file": job.context.weights_file, "plugins": list(job.context.plugins)} for job in jobs]
+             "weights_file": job.context.weights_file, "plugins": list(job.context.plugins)} for job in jobs]
     folder = workspace.plans
     folder.mkdir(parents=True, exist_ok=True)
     name = hashlib.sha256("".join(sorted(job.spec.identity for job in jobs)).encode()).hexdigest()[:12]
@@ -193,8 +193,8 @@ def plans(workspace: Workspace, damaged: list[str] | None = None) -> Iterator[Pl
                                 f"{SCHEMA}): use that version, or move the file away and start the sweep again")
             yield Planned(content["command"], tuple(
                 Job(RunSpec.of(run["spec"]), RunContext(run["dataset"], workspace.root.absolute(),
-                                                         workspace.data.absolute(), weights_file=run["weights_file"],
-                                                         plugins=tuple(run["plugins"]))) for run in content["cells"]))
+                                                        workspace.data.absolute(), weights_file=run["weights_file"],
+                                                        plugins=tuple(run["plugins"]))) for run in content["cells"]))
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             # cut while it was written, or of a version with other specs: the runs themselves remain
             if damaged is not None:

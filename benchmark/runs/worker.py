@@ -21,10 +21,10 @@ from benchmark import datasets
 from benchmark.config.plan import split_of
 from benchmark.config.protocol import Protocol
 from benchmark.config.spec import RunSpec
-from benchmark.data import features, ladders, store, weights
+from benchmark.data import features, ladders, weights
 from benchmark.data.augment import Transform
 from benchmark.data.loader import Loader
-from benchmark.data.store import open_store
+from benchmark.data.store import ImageStore, open_store
 from benchmark.data.task import Side, Task
 from benchmark.datasets import DatasetIndex
 from benchmark.metrics.clustering import KMEANS
@@ -71,7 +71,7 @@ def run(spec: RunSpec, context: RunContext, *, should_stop: Callable[[], bool] =
     (folder / records.FAILURE).unlink(missing_ok=True)  # what an earlier attempt met
     write_json(folder / "spec.json", spec.facts())
     write_json(folder / "env.json", {**provenance.facts(context.command), "dataset": context.dataset,
-                                    "weights_file": context.weights_file})
+                                     "weights_file": context.weights_file})
     began, phases = time.perf_counter(), Phases()
     with Occupancy(context.devices or (context.device,)) as occupancy, multi_gpu.joined(spec, context) as world:
         return _run(spec, context, folder, _prepare(spec, context, world, phases), began, occupancy, should_stop,
@@ -91,7 +91,7 @@ class _Ready:
     """What a run has before it begins to train."""
 
     index: DatasetIndex
-    store: store.ImageStore
+    store: ImageStore
     ladder: Ladder
     split: Split
     task: Task
@@ -209,7 +209,7 @@ def subsample(side: Side, index: DatasetIndex, shots: int) -> Side:
 
 
 @cache
-def _opened(dataset: str, work: Path, data: Path) -> tuple[DatasetIndex, store.ImageStore, Ladder]:
+def _opened(dataset: str, work: Path, data: Path) -> tuple[DatasetIndex, ImageStore, Ladder]:
     """Index, pixels and ladder of a dataset, opened once in each worker process."""
     workspace = Workspace(work, data)
     index = datasets.load(dataset, data)

@@ -32,7 +32,7 @@ class History:
 
 
 def resume(folder: Path, method: Method, optimiser: torch.optim.Optimizer, sampler: BatchSampler,
-            history: History) -> int:
+           history: History) -> int:
     """Resume the last checkpoint that fits if there is one; returns the number of finished epochs."""
     while (saved := checkpoint.load(folder)) is not None:
         tensors, state = saved

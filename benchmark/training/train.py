@@ -264,7 +264,7 @@ def _generators(seed: int, epoch: int) -> Callable[[int], torch.Generator]:
 
 
 def _batches(loader: Loader, ids: Tensor, batches: Iterator[Tensor], seed: int, epoch: int,
-            views: int, share: slice) -> Generator[tuple[Tensor, Tensor], None, None]:
+             views: int, share: slice) -> Generator[tuple[Tensor, Tensor], None, None]:
     """Each batch's positions in the training set, and the augmented images of a share of it.
 
     Where the pixels lie on the GPU itself their kernels queue up behind the step's; otherwise a thread fetches them.

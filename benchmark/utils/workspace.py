@@ -99,7 +99,7 @@ def workspace_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @click.option("--work", type=click.Path(file_okay=False), help="Working folder [OODML_WORK, default: work].")
-    @click.option("--data", type=click.Path(file_okay=False), 
+    @click.option("--data", type=click.Path(file_okay=False),
                   help="Folder of datasets [OODML_DATA, default: WORK/data].")
     def wrapped(work: str | None, data: str | None, **arguments: Any) -> Any:
         workspace = Workspace.at(work, data)

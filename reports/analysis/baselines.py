@@ -24,7 +24,6 @@ def with_costs(board: Board, frame: pd.DataFrame, metric: str = "recall@1") -> B
     """
     if not len(board):
         return board
-    keys = pd.MultiIndex.from_frame(board.rows[ROW])
     mean = board.column("mean")["score"]
     gain = mean - frozen_score(board.rows.assign(mean=mean), "mean", ["protocol"])
     board = board.assign(gain=gain.where(board.rows["method"] != "frozen"))
@@ -34,12 +33,11 @@ def with_costs(board: Board, frame: pd.DataFrame, metric: str = "recall@1") -> B
             board = board.assign(**{name: [chosen.get(key, math.nan) for key in board.keys] - mean.to_numpy(float)})
     costs = [name for name in ("cost:seconds", "cost:shared") if name in frame]
     runs = on_ladder(frame, [*ROW, "trainable_parameters", *costs])
-    rows = runs.groupby(ROW)
-    board = board.assign(parameters=rows["trainable_parameters"].max().reindex(keys).to_numpy(dtype=float))
+    board = board.assign(parameters=board.aligned(runs.groupby(ROW)["trainable_parameters"].max()))
     if "cost:seconds" in frame:
         sharing = runs["cost:shared"].fillna(1) if "cost:shared" in runs else 1
         seconds = (runs["cost:seconds"] / sharing).groupby([runs[key] for key in ROW]).sum(min_count=1)
-        board = board.assign(seconds=seconds.reindex(keys).to_numpy(dtype=float))
+        board = board.assign(seconds=board.aligned(seconds))
     return board
 
 
@@ -51,7 +49,7 @@ def with_gap(board: Board, frame: pd.DataFrame, metric: str = "recall@1") -> Boa
     if (best := f"best-test:{metric}") not in frame:
         return board
     gaps = (frame[best] - frame[metric]).groupby([frame[key] for key in ROW]).mean()
-    return board.assign(gap=gaps.reindex(pd.MultiIndex.from_frame(board.rows[ROW])).to_numpy(dtype=float))
+    return board.assign(gap=board.aligned(gaps))
 
 
 def with_ends(board: Board, frame: pd.DataFrame, metric: str = "recall@1") -> Board:
@@ -60,15 +58,13 @@ def with_ends(board: Board, frame: pd.DataFrame, metric: str = "recall@1") -> Bo
     Missing where a dataset is.
     """
     runs, datasets = on_ladder(frame, ["dataset", "ladder", "split", *ROW, metric]), board.parts("ags")
-    keys = pd.MultiIndex.from_frame(board.rows[ROW])
-    ends: dict[str, list[pd.Series]] = {"nearest": [], "farthest": []}
+    ends: dict[str, list[np.ndarray]] = {"nearest": [], "farthest": []}
     for dataset in datasets:
         here = runs[runs["dataset"] == dataset]
         ladder = sorted(here["ladder"].iloc[0], key=lambda rung: rung[1])
         for end, split in (("nearest", ladder[0][0]), ("farthest", ladder[-1][0])):
-            ends[end].append(here[here["split"] == split].groupby(ROW)[metric].mean().reindex(keys))
-    near, far = (np.mean([series.to_numpy(float) for series in ends[end]], axis=0) if datasets
-                 else np.full(len(board), np.nan) for end in ends)
+            ends[end].append(board.aligned(here[here["split"] == split].groupby(ROW)[metric].mean()))
+    near, far = (np.mean(scores, axis=0) if datasets else np.full(len(board), np.nan) for scores in ends.values())
     return with_kept(board, near, far)
 
 

@@ -11,7 +11,7 @@ from reports import aggregate
 from reports.analysis.results import Results
 from reports.board import key_of
 from reports.overrides import overrides_text
-from reports.selection import USUAL, is_union, with_setting
+from reports.selection import DEFAULT_KINDS, is_union, with_setting
 from reports.storage.text import metric_name
 from reports.tables.boards import Column, Table
 
@@ -40,7 +40,7 @@ def _side_by_side(runs: pd.DataFrame, rest: list[str], what: str, caption: str, 
         rows: dict[tuple[Any, ...], dict[str, Any]] = {}
         for (*key, variant), group in here.groupby([*keys, "variant"], sort=True):
             values = (aggregate.ags_per_seed(group, metric)["ags"] if laddered else
-                      group.loc[group["kind"].isin(USUAL), metric])
+                      group.loc[group["kind"].isin(DEFAULT_KINDS), metric])
             row, name = rows.setdefault(tuple(key), dict(zip(keys, key))), key_of("variant", str(variant))
             row[name], row[f"{name}:std"], row[f"{name}:n"] = aggregate.spread(values)
         variants = sorted(here["variant"].unique(), key=_by_size)
@@ -49,7 +49,7 @@ def _side_by_side(runs: pd.DataFrame, rest: list[str], what: str, caption: str, 
         columns = (Column("method", "Method"), *(Column(key, _HEADS[key]) for key in rest if here[key].nunique() > 1),
                    *(Column(key_of("variant", name), name, "score") for name in variants))
         made.append(Table(f"{dataset}-{what}", f"{caption} on {dataset}: {what_is_shown}", columns,
-                           pd.DataFrame(list(rows.values())), marked=False))
+                          pd.DataFrame(list(rows.values())), marked=False))
     return made
 
 

@@ -18,16 +18,13 @@ COLUMNS = ["dataset", "split", "frd", *ROW, "seed", "shots", "metric", "zero", "
 
 def collect(runs: pd.DataFrame) -> pd.DataFrame:
     """One row a run, number of shots and metric: zero-shot and few-shot mean over episodes; see COLUMNS."""
-    rows: list[tuple[Any, ...]] = []
-    for *key, path in runs[["dataset", "split", "frd", *ROW, "seed", "path"]].itertuples(index=False, name=None):
-        rows += [(*key, *row) for row in packed.rows_beside(path, NAME, _rows, "run `oodml fewshot` again")]
+    rows = packed.rows_beside(runs[["dataset", "split", "frd", *ROW, "seed", "path"]], NAME, SCHEMA, _rows,
+                              "run `oodml fewshot` again")
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
 def _rows(content: Any) -> list[tuple[Any, ...]]:
     """(shots, metric, zero-shot, few-shot, episodes) of one file."""
-    if content["schema"] != SCHEMA:
-        raise ValueError(f"not of schema {SCHEMA}")
     return [(int(shots), str(metric), float(entry["zero"][metric]["mean"]), float(few["mean"]), int(entry["episodes"]))
             for shots, entry in sorted(content["shots"].items(), key=lambda item: int(item[0]))
             for metric, few in entry["few"].items() if entry["zero"].get(metric) is not None]
@@ -52,4 +49,4 @@ def with_gain(board: Board, adapted: pd.DataFrame, metric: str) -> Board:
         return board
     here = here[here["shots"] == here["shots"].min()]
     gain = (here["few"] - here["zero"]).groupby([here[key] for key in ROW]).mean()
-    return board.assign(fewshot=gain.reindex(pd.MultiIndex.from_frame(board.rows[ROW])).to_numpy(dtype=float))
+    return board.assign(fewshot=board.aligned(gain))

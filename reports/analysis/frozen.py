@@ -10,7 +10,7 @@ import pandas as pd
 from reports import aggregate
 from reports.analysis.pretraining import contamination
 from reports.analysis.results import Results
-from reports.selection import ROW, USUAL
+from reports.selection import DEFAULT_KINDS, ROW
 from reports.storage.text import metric_name
 from reports.tables.boards import Column, Table
 
@@ -53,7 +53,7 @@ def collect(results: Results, metric: str) -> pd.DataFrame:
         what, scored = _scored(here, metric)
         compared, where = scored, ""
         if not _trained(scored):
-            compared, where = _usual(here, metric), DEFAULT
+            compared, where = _default_split(here, metric), DEFAULT
         trained, own = _trained(compared), []
         for key, group in frozen.groupby(["method", "protocol", "backbone", "source"], sort=True):
             score = scored.get(tuple(map(str, key)), float("nan"))
@@ -86,10 +86,10 @@ def _groups(here: pd.DataFrame) -> dict[tuple[str, ...], pd.DataFrame]:
     return {tuple(map(str, key)): group for key, group in here.groupby(ROW, sort=True)}
 
 
-def _usual(here: pd.DataFrame, metric: str) -> Scores:
+def _default_split(here: pd.DataFrame, metric: str) -> Scores:
     """The score of each row on the default split: mean over seeds."""
-    here = here[[*ROW, "kind", metric]]
-    scores = {key: group.loc[group["kind"].isin(USUAL), metric].dropna() for key, group in _groups(here).items()}
+    here = here.loc[here["kind"].isin(DEFAULT_KINDS), [*ROW, metric]]
+    scores = {key: group[metric].dropna() for key, group in _groups(here).items()}
     return {key: float(values.mean()) for key, values in scores.items() if len(values)}
 
 
@@ -102,9 +102,9 @@ def _scored(here: pd.DataFrame, metric: str) -> tuple[str, Scores]:
     if any(len(values) for values in whole.values()):
         means = {key: float(values.mean()) for key, values in whole.items() if len(values)}
         return f"AGS of {metric_name(metric)}", means
-    usual = _usual(here, metric)
-    if usual:
-        return f"{metric_name(metric)} on the default split", usual
+    default = _default_split(here, metric)
+    if default:
+        return f"{metric_name(metric)} on the default split", default
     return f"mean {metric_name(metric)}", {key: float(group[metric].mean()) for key, group in groups.items()}
 
 

@@ -37,16 +37,12 @@ class Gallery:
 def collect(runs: pd.DataFrame) -> pd.DataFrame:
     """One row a run that has a gallery: its label, dataset, split, distance and seed; `gallery`."""
     keys = ["label", "dataset", "split", "frd", "seed", "baseline", "base_method"]
-    rows: list[tuple[Any, ...]] = []
-    for *key, path in runs[[*keys, "path"]].itertuples(index=False, name=None):
-        rows += [(*key, *row) for row in packed.rows_beside(path, NAME, _rows, "run `oodml inspect` again")]
+    rows = packed.rows_beside(runs[[*keys, "path"]], NAME, SCHEMA, _rows, "run `oodml inspect` again")
     return pd.DataFrame(rows, columns=[*keys, "gallery"])
 
 
 def _rows(content: Any) -> list[tuple[Any, ...]]:
     """The gallery of one file."""
-    if content["schema"] != SCHEMA:
-        raise ValueError(f"not of schema {SCHEMA}")
     classes = TypeAdapter(dict[str, str]).validate_python(content["classes"])
     images = TypeAdapter(dict[str, str]).validate_python(content["images"])
     for text in images.values():

@@ -55,8 +55,9 @@ class Results:
         self.unions = sorted(self.runs.loc[self.union, "dataset"].unique())
         self.level = level
         run = self.runs["source"] != "submitted"
-        self._alone = ~run & ~self.runs["dataset"].isin(self.runs.loc[run, "dataset"])
-        self.protocols = sorted(self.runs.loc[run | self._alone, "protocol"].unique())
+        # what was submitted on a dataset that nothing was run on stands by itself, under its own protocol
+        self._submitted_alone = ~run & ~self.runs["dataset"].isin(self.runs.loc[run, "dataset"])
+        self.protocols = sorted(self.runs.loc[run | self._submitted_alone, "protocol"].unique())
         self.ladders = dict(zip(self.runs["dataset"], self.runs["ladder"]))
         # a paper's number beside data or a ladder that are not the paper's would be taken for a comparison
         reasons = {name: paper_tables.differs(self.runs, name) for name in self.datasets}
@@ -114,8 +115,8 @@ class Results:
         evaluates alike, and with their own one only where there is none.
         """
         runs = self.runs
-        own = runs["protocol"].eq(protocol) & (self._alone | (runs["source"] != "submitted"))
-        sent = (runs["source"] == "submitted") & ~self._alone
+        own = runs["protocol"].eq(protocol) & (self._submitted_alone | (runs["source"] != "submitted"))
+        sent = (runs["source"] == "submitted") & ~self._submitted_alone
         alike = runs["protocol"].map(selection.evaluated_as).eq(selection.evaluated_as(protocol))
         baseline = runs["baseline"].astype(bool) & (runs["source"] == "run")
         trained = alike & ~runs["baseline"].astype(bool) & (runs["source"] == "run")
@@ -153,7 +154,7 @@ class Results:
         """What errors of a board are made of: scores under resampled classes, their number, variances over seeds."""
         if union:
             runs = self.runs[self.runs["dataset"] == union]
-            splits = selection.usual(runs)["split"].unique()
+            splits = selection.on_default(runs)["split"].unique()
             drawn = self.resamples(metric).union(union, int(splits[0]), union_parts(board), board.keys) if len(
                 splits) == 1 else {}
             return drawn, self.classes(metric, [union]), None

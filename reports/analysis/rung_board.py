@@ -37,25 +37,25 @@ def beside_ladder(results: Results, dataset: str, metric: str) -> bool:
 
 def _beside_ladder(results: Results, dataset: str, metric: str) -> bool:
     board = rung_board(results, dataset, metric)
-    usual = selection.usual(rungs_of(results.cells(dataset, metric)))
-    if not board.parts("ags") or len(usual) != 1:
+    default_rung = selection.on_default(rungs_of(results.cells(dataset, metric)))
+    if not board.parts("ags") or len(default_rung) != 1:
         return False
     short = board.column("ags", dataset)["score"].isna() & ~board.rows["baseline"].astype(bool)
-    return bool((short & board.column("rung", str(usual["split"].iloc[0]))["score"].notna()).any())
+    return bool((short & board.column("rung", str(default_rung["split"].iloc[0]))["score"].notna()).any())
 
 
 def _rung_board(results: Results, dataset: str, metric: str, default: bool) -> Board:
     cells, runs = results.cells(dataset, metric), results.runs[results.runs["dataset"] == dataset]
     board = aggregate.ags_board(runs, metric)
     if default:
-        cells, runs = selection.usual(cells), selection.usual(runs)
+        cells, runs = selection.on_default(cells), selection.on_default(runs)
     by, splits = ("ags", dataset), rungs_of(cells)["split"].tolist()
-    usual = ("rung", str(selection.usual(rungs_of(cells))["split"].iloc[0])) if splits else by
+    default_rung = ("rung", str(selection.on_default(rungs_of(cells))["split"].iloc[0])) if splits else by
     if default or not _trained(board, by):
         facts = aggregate.facts_of_rows(runs)
         rows = [facts[key] | {"covered": 1, "cells": 1} for key in
                 cells[ROW].drop_duplicates().itertuples(index=False, name=None)]
-        board, by = Board.of(rows, [], overrides_text(runs["overrides"], most=3)), usual
+        board, by = Board.of(rows, [], overrides_text(runs["overrides"], most=3)), default_rung
     numbers = {key: number for number, key in zip(board.rows.index, board.keys)}
     scores = cells.assign(row=[numbers[key] for key in cells[ROW].itertuples(index=False, name=None)],
                           statistic="rung", part=cells["split"].astype(str), coverage=None)[SCORE]
@@ -74,7 +74,7 @@ def _rung_board(results: Results, dataset: str, metric: str, default: bool) -> B
     trained = board.rows.loc[~board.rows["baseline"].astype(bool), "board"].value_counts()
     for protocol in sorted(board.rows["board"].unique(), key=lambda name: (-trained.get(name, 0), name)):
         part = board.where(board.rows["board"] == protocol)
-        others = [usual, *(("rung", str(split)) for split in splits)]
+        others = [default_rung, *(("rung", str(split)) for split in splits)]
         own_by = by if _trained(part, by) else max(others, key=lambda one: _trained(part, one))
         split_of = own_by[1] if own_by[0] == "rung" else ""
         part = part.assign(ranked_by=split_of).ranked(own_by, ("board",), level=results.level)

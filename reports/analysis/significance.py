@@ -101,8 +101,8 @@ def errors(drawn: np.ndarray, stds: np.ndarray, counts: np.ndarray, classes: int
     pair, freedom = _combined([(by_class, square * max(1, classes - 1)), (ours, ours_freedom),
                                (ours.T, ours_freedom.T)])
     # seeds of one row alone do not bound a difference
-    known = ~np.isnan(by_class) | ~(np.isnan(seeds)[:, None] | np.isnan(seeds)[None, :])
-    return Errors(own, own_freedom, seeds, freedoms, np.where(known, pair, np.nan), freedom)
+    bounded = ~np.isnan(by_class) | ~(np.isnan(seeds)[:, None] | np.isnan(seeds)[None, :])
+    return Errors(own, own_freedom, seeds, freedoms, np.where(bounded, pair, np.nan), freedom)
 
 
 def _slopes(values: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from reports.selection import BASELINES, in_words, is_union, usual
+from reports.selection import BASELINES, in_words, is_union, on_default
 from reports.storage.row import SPECTRA
 
 VARIANTS = ("r-", "manifold-mixup-")
@@ -55,7 +55,7 @@ def panels(runs: pd.DataFrame, metric: str) -> list[Panel]:
     """
     here = runs[~is_union(runs) & runs["spectra"].map(lambda sides: any(sides.values()) if sides else False)]
     made: list[Panel] = []
-    for (dataset, backbone, protocol), cells in usual(here).groupby(KEYS[:3], sort=True) if len(here) else ():
+    for (dataset, backbone, protocol), cells in on_default(here).groupby(KEYS[:3], sort=True) if len(here) else ():
         if cells["method"].isin(BASELINES).all() and not here["method"].isin(BASELINES).all():
             continue  # a network that nobody trained has nothing to be compared with
         averages = {str(method): tuple(_averaged(str(method), group["spectra"]))

@@ -88,11 +88,11 @@ def table(found: pd.DataFrame, runs: pd.DataFrame, dataset: str, rate: float) ->
     trained = trained[trained.groupby(ROW)["split"].transform("nunique") > 1]
     splits = set((trained if len(trained) else here)["split"])
     here = here[here["split"].isin(splits)]
-    usual = here[here["fixed_on"] == NEAREST]
-    ends = usual.sort_values(["frd", "split"])["split"].iloc[[0, -1]].tolist()
+    carried = here[here["fixed_on"] == NEAREST]
+    ends = carried.sort_values(["frd", "split"])["split"].iloc[[0, -1]].tolist()
     validated = dict(iter(here[here["fixed_on"] == VALIDATION].groupby(ROW)))
     rows = []
-    for key, group in usual.groupby(ROW, sort=True):
+    for key, group in carried.groupby(ROW, sort=True):
         row: dict[str, Any] = dict(zip(ROW, key)) | {"baseline": tuple(key) in baselines}
         near, far = (group[group["split"] == split] for split in ends)
         whole = group if group["split"].nunique() == len(splits) else group[:0]

@@ -24,16 +24,13 @@ COLUMNS = ["trained", *ROW, "label", "seed", "evaluated", "metric", "score", "fr
 
 def collect(runs: pd.DataFrame) -> pd.DataFrame:
     """One row a run, dataset that it was evaluated on, and metric: its score and that of the frozen network there."""
-    rows: list[tuple[Any, ...]] = []
-    for *key, path in runs[["dataset", *ROW, "label", "seed", "path"]].itertuples(index=False, name=None):
-        rows += [(*key, *row) for row in packed.rows_beside(path, NAME, _rows, "run the study again")]
+    rows = packed.rows_beside(runs[["dataset", *ROW, "label", "seed", "path"]], NAME, SCHEMA, _rows,
+                              "run the study again")
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
 def _rows(content: Any) -> list[tuple[Any, ...]]:
     """(evaluated, metric, score, score of the frozen network, its backbone) of one file."""
-    if content["schema"] != SCHEMA:
-        raise ValueError(f"not of schema {SCHEMA}")
     rows: list[tuple[Any, ...]] = []
     for target, result in sorted(content["targets"].items()):
         frozen = result.get("floor") or {}

@@ -54,7 +54,7 @@ def heat_table(results: Results, dataset: str, metric: str, trained: bool = Fals
     """
     board = rung_board(results, dataset, metric, default)
     cells = results.cells(dataset, metric)
-    cells = selection.usual(cells) if default else cells
+    cells = selection.on_default(cells) if default else cells
     methods = cells[~cells["baseline"]]
     frame, rungs = board.wide(), rungs_of(methods if trained and len(methods) else cells)
     several = len(rungs) > 1
@@ -62,7 +62,7 @@ def heat_table(results: Results, dataset: str, metric: str, trained: bool = Fals
     whole = trained and several and len(ladder) > 1
     ends = dict(zip((ladder[0], ladder[-1]), ("nearest", "farthest"))) if whole else {}
     if trained and len(rungs) > FEW and ends.keys() <= set(rungs["split"]):
-        rungs = rungs[rungs["split"].isin(ends) | rungs["kind"].isin(selection.USUAL)]
+        rungs = rungs[rungs["split"].isin(ends) | rungs["kind"].isin(selection.DEFAULT_KINDS)]
     note = ("Columns are headed by the Fréchet distance of their split. " if several and rungs["frd"].notna().any()
             else "")
     frame = frame.assign(ranking=_rankings(frame), dataset=dataset)
@@ -125,8 +125,8 @@ def _ranked_by(frame: pd.DataFrame, rungs: pd.DataFrame) -> str:
     """By what rows are ranked where that is not the AGS of all."""
     splits = frame.loc[frame["rank"].notna(), "ranked_by"].drop_duplicates().tolist()
     heads = {str(split): distance(frd, split) for split, frd in zip(rungs["split"], rungs["frd"])}
-    usual = set(selection.usual(rungs)["split"].astype(str))
-    said = [f"the {'default ' if split in usual and len(usual) == 1 else ''}split at {heads.get(split, split)}"
+    default = set(selection.on_default(rungs)["split"].astype(str))
+    said = [f"the {'default ' if split in default and len(default) == 1 else ''}split at {heads.get(split, split)}"
             for split in splits if split]
     if not said:
         return ""
@@ -230,7 +230,7 @@ def failure_table(failures: pd.DataFrame) -> Table:
 
 
 def curve_table(curves: list[tuple[str, list[dict[str, Any]]]], metric: str, name: str, caption: str) -> Table:
-    """The numbers behind `small_figures.training_curves`: run, epoch, loss and score."""
+    """The numbers behind `figures.inline.training_curves`: run, epoch, loss and score."""
     keys = ("epoch", "loss", metric)
     rows = [(label, *(point.get(key) for key in keys)) for label, curve in curves for point in curve]
     frame = pd.DataFrame(rows, columns=["run", *keys])

@@ -18,16 +18,13 @@ COLUMNS = ["dataset", "split", "frd", *ROW, "seed", "alpha", "metric", "score"]
 
 def collect(runs: pd.DataFrame) -> pd.DataFrame:
     """One row a run, alpha (0: the start, 1: the end) and metric; see COLUMNS."""
-    rows: list[tuple[Any, ...]] = []
-    for *key, path in runs[["dataset", "split", "frd", *ROW, "seed", "path"]].itertuples(index=False, name=None):
-        rows += [(*key, *row) for row in packed.rows_beside(path, NAME, _rows, "run `oodml wise` again")]
+    rows = packed.rows_beside(runs[["dataset", "split", "frd", *ROW, "seed", "path"]], NAME, SCHEMA, _rows,
+                              "run `oodml wise` again")
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
 def _rows(content: Any) -> list[tuple[Any, ...]]:
     """(alpha, metric, score) of one file."""
-    if content["schema"] != SCHEMA:
-        raise ValueError(f"not of schema {SCHEMA}")
     return [(float(alpha), str(metric), float(score)) for alpha, scores in content["alphas"].items()
             for metric, score in scores.items() if score is not None]
 

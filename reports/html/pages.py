@@ -117,7 +117,7 @@ def _extent(site: Site, dataset: str, default: bool = False) -> dict[str, Any]:
     """How much was run on a dataset: methods that train, those with several splits and whether all have the same,
     splits, and seeds."""
     runs = site.runs[site.runs["dataset"] == dataset]
-    runs = selection.usual(runs) if default else runs
+    runs = selection.on_default(runs) if default else runs
     trained = runs[~runs["baseline"].astype(bool)]
     trained = trained if len(trained) else runs
     ladder, splits = site.results.ladders.get(dataset) or (), int(trained["split"].nunique())

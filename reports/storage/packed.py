@@ -19,11 +19,14 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from json.encoder import encode_basestring
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reports import ReportError
 from reports.storage import paths
 from reports.storage.text import from_json, one_line
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FORMAT = 1
 ENDING = ".runs.jsonl"
@@ -180,15 +183,25 @@ def beside(run: Path | str, name: str) -> Any:
         raise ReportError(f"{path} is damaged ({error}); delete it and make it again") from None
 
 
-def rows_beside(run: Path | str, name: str, rows: Callable[[Any], list[tuple[Any, ...]]],
+def rows_beside(runs: pd.DataFrame, name: str, schema: int, rows: Callable[[Any], list[tuple[Any, ...]]],
                 remedy: str) -> list[tuple[Any, ...]]:
-    """The rows of a JSON file beside a record; none where there is none, or with a warning where it is damaged."""
-    try:
-        content = beside(run, name)
-        return [] if content is None else rows(content)
-    except (ReportError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-        warnings.warn(f"{run}/{name} is left out ({one_line(repr(error), 300)}); delete it and {remedy}", stacklevel=3)
-        return []
+    """The rows of a JSON file beside each record, after what `runs` says of the run; its last column is the path.
+
+    A run without the file has none; one whose file is damaged or of another schema has none, with a warning.
+    """
+    found: list[tuple[Any, ...]] = []
+    for *key, run in runs.itertuples(index=False, name=None):
+        try:
+            content = beside(run, name)
+            if content is None:
+                continue
+            if content["schema"] != schema:
+                raise ValueError(f"not of schema {schema}")
+            found += [(*key, *row) for row in rows(content)]
+        except (ReportError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+            warnings.warn(f"{run}/{name} is left out ({one_line(repr(error), 300)}); delete it and {remedy}",
+                          stacklevel=3)
+    return found
 
 
 def record(run: Path | str) -> Entry:

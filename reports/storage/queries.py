@@ -26,6 +26,9 @@ NAME = "queries.npz"
 PRECISION = {"map@r": "ap_r", "map@1000": "ap_1000"}
 """Measures that average the precision of queries, and the arrays that hold it."""
 FULL = 65535
+"""What stands for a precision of 1: sixteen bits a query are kept."""
+
+
 @dataclass(frozen=True)
 class PartResults:
     """For each query of a union its part (a place in `names`) and its results in the gallery of that part alone."""

@@ -15,6 +15,7 @@ from typing import Any
 from benchmark.runs import cost
 from benchmark.runs.executors import mps, server
 from benchmark.runs.executors.gpus import Sharing, devices, group
+from benchmark.runs.executors.outcomes import ELSEWHERE, settle, stopped
 from benchmark.runs.failures import last_failure, write_failure
 from benchmark.runs.interrupt import StopRequest
 from benchmark.runs.job import Job, Resources, SweepResult
@@ -29,7 +30,6 @@ from reports.records import FAILURE
 ATTEMPTS = 2
 """How often a run is tried whose worker died or hung under it."""
 
-ELSEWHERE = "done elsewhere:"
 STOPPING = "stopping: epochs that are nearly over are finished first; Ctrl-C again ends at once"
 
 
@@ -54,7 +54,7 @@ class WorkerPool:
     stop: StopRequest
     waiting: deque[Job]
     held_elsewhere: list[Job] = field(default_factory=list)
-    """Cells whose lock another runner holds: looked at again until they are done or released."""
+    """Runs whose lock another runner holds: looked at again until they are done or released."""
     attempts: dict[str, int] = field(default_factory=dict)
     result: SweepResult = field(default_factory=SweepResult)
     watch: Watch = field(default_factory=Watch)
@@ -180,41 +180,27 @@ class WorkerPool:
         assert worker is not None
         job = worker.job
         assert job is not None
-        key = job.spec.identity
         try:
             kind, content = worker.pipe.recv()
         except (EOFError, OSError):
             self._lost(slot, worker, job)
             return
         if kind == "epoch":
-            self.progress.epoch(key, content)
+            self.progress.epoch(job.spec.identity, content)
             if self.sharing is not None:
                 self.sharing.note(slot, content, time.monotonic())
             return
         if self.sharing is not None:
             self.sharing.ended(slot)
         worker.job = None
-        if kind == "done":
-            self.result.done.append(job.spec)
-            self.progress.done(key, score=content)
-        elif kind == "exists":
-            self.progress.done(key, ELSEWHERE)
-        elif kind == "busy":
+        settle(job, kind, content, self.result, self.progress)
+        if kind == "busy":
             self.held_elsewhere.append(job)
-            self.progress.paused(key, note="")
-        elif kind == "failed":
-            self.result.failed.append((job.spec, content))
-            self.progress.failed(key, content, job.folder / FAILURE)
-            if self.devices[slot].startswith("cuda"):  # after an error a process cannot trust its GPU any more
-                self._stop(slot, worker)
-        elif kind == "stopped":
-            self.progress.paused(key)
-            if not self.stopping.value:  # a signal went to this worker alone
-                self.waiting.append(job)
-                self._stop(slot, worker)
-        elif kind == "full":
-            self.progress.paused(key, note="no room")
-            self.result.ended = f"{content}: free some space (or give another folder with --work), then run again"
+        elif kind == "failed" and self.devices[slot].startswith("cuda"):
+            self._stop(slot, worker)  # after an error a process cannot trust its GPU any more
+        elif kind == "stopped" and not self.stopping.value:  # a signal went to this worker alone
+            self.waiting.append(job)
+            self._stop(slot, worker)
 
     def _lost(self, slot: int, worker: Worker, job: Job) -> None:
         """The process is gone: out of memory, a crash in native code, a kill from outside, or ours because it hung."""
@@ -260,10 +246,7 @@ def execute(jobs: list[Job], resources: Resources, progress: Progress) -> SweepR
             result = pool.run()
         finally:
             pool.close()
-        result.interrupted = stop.exit_code
-        if stop.out_of_time and not result.interrupted and result.unfinished(jobs):
-            result.ended = result.ended or "the time of --budget is over"
-        return result
+        return stopped(result, stop, jobs)
 
 
 def _serve(pipe: Connection, threads: int, stopping: Any, heartbeats: Any, beat: float, daemon: str | None) -> None:

@@ -11,12 +11,12 @@ from typing import Any
 
 from benchmark.runs import cost
 from benchmark.runs.attempt import AttemptResult, attempt_alone
+from benchmark.runs.executors.outcomes import settle, stopped
 from benchmark.runs.failures import write_failure
 from benchmark.runs.interrupt import StopRequest
 from benchmark.runs.job import Job, Resources, SweepResult
 from benchmark.runs.progress import Progress
 from benchmark.utils.errors import UserError
-from reports.records import FAILURE
 
 RETRIES = 3
 """How often Ray restarts a task whose node or process was lost."""
@@ -122,10 +122,7 @@ def _drive(ray: Any, jobs: list[Job], resources: Resources, progress: Progress, 
             if _settle(ray, reference, job, result, progress) == "busy":
                 waiting.insert(0, job)
         progress.tick()
-    result.interrupted = stop.exit_code
-    if stop.out_of_time and not result.interrupted and result.unfinished(jobs):
-        result.ended = result.ended or "the time of --budget is over"
-    return result
+    return stopped(result, stop, jobs)
 
 
 def _variables() -> dict[str, str]:
@@ -150,25 +147,13 @@ def _room(ray: Any, gpus: float) -> int:
 
 def _settle(ray: Any, reference: Any, job: Job, result: SweepResult, progress: Progress) -> str:
     """Note how a task ended; returns the kind of its result."""
-    key = job.spec.identity
     try:
         outcome = AttemptResult(*ray.get(reference))
     except ray.exceptions.RayError as error:
         cause = f"the cluster lost the run {1 + RETRIES} times ({type(error).__name__})"
         write_failure(job, cause, kind=type(error).__name__)
         outcome = AttemptResult("failed", cause)
-    if outcome.kind == "done":
-        result.done.append(job.spec)
-        progress.done(key, score=outcome.text)
-    elif outcome.kind == "exists":
-        progress.done(key, "done elsewhere:")
-    elif outcome.kind == "failed":
-        result.failed.append((job.spec, outcome.text))
-        progress.failed(key, outcome.text, job.folder / FAILURE)
-    else:
-        progress.paused(key, note={"busy": "", "full": "no room"}.get(outcome.kind, "saved"))
-        if outcome.kind == "full":
-            result.ended = f"{outcome.text}: free some space (or give another folder with --work), then run again"
+    settle(job, *outcome, result, progress)
     return outcome.kind
 
 
