@@ -72,6 +72,47 @@ def test_runs_are_let_in_while_all_of_them_get_faster() -> None:
     assert (full.allowed, full.settled) == (4, True), "eight are not faster"
 
 
+def short_runs(sharing: gpus.Sharing, steps: float, around: float, together: float, seconds: float) -> gpus.Sharing:
+    """Runs of so many steps, `around` seconds between two of a worker, on a GPU that makes `together` steps a second.
+
+    Those that train share it alike, none makes more than half of it, and workers begin a second apart.
+    """
+    tick = 0.1
+    left: dict[int, float] = {}
+    resumes: dict[int, float] = {}
+    for now in (tick * i for i in range(round(seconds / tick))):
+        for slot in range(sharing.allowed):
+            resumes.setdefault(slot, now + slot)
+        training = [slot for slot in range(sharing.allowed) if resumes[slot] <= now]
+        done = tick * min(together / 2, together / max(1, len(training)))
+        for slot in training:
+            left[slot] = left.get(slot, steps) - done
+            sharing.note(slot, {"images": done, "memory": 1e9}, now)
+            if left[slot] <= 0:
+                sharing.ended(slot)
+                left[slot], resumes[slot] = steps, now + around
+    return sharing
+
+
+def test_short_runs_are_let_in_until_the_time_between_them_is_filled() -> None:
+    """The GPU makes 200 steps a second with two runs or more; on an H200 some 2 s lie between two runs of 420 steps."""
+    for around, allowed in ((6.0, 8), (2.0, 4), (0.2, 4)):
+        sharing = short_runs(gpus.Sharing(gpus=1, memory=80e9), 420, around, together=200, seconds=200)
+        assert (sharing.allowed, sharing.settled) == (allowed, True), around
+
+
+def test_a_run_that_compiles_in_between_does_not_decide_for_all() -> None:
+    sharing = gpus.Sharing(gpus=1, memory=80e9)
+    for tick in range(400):
+        for slot in range(sharing.allowed):
+            if slot == 0 and 20 <= tick < 60:  # its second run, which compiles
+                continue
+            if slot == 0 and tick == 19:
+                sharing.ended(slot)
+            sharing.note(slot, {"images": 500.0, "memory": 1e9}, tick / 2)
+    assert (sharing.allowed, sharing.settled) == (8, True)
+
+
 def test_runs_of_a_few_seconds_count_though_none_lasts_long() -> None:
     """Each reports for two seconds, then three pass until the next run of its worker begins to train."""
     sharing = gpus.Sharing(gpus=1, memory=80e9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import sys
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +18,9 @@ FIRST = 4
 GAIN = 1.1
 """How much faster all runs together must become for twice as many to be worth their memory and their later ends."""
 SECONDS = 3.0
-"""Of training that a worker must have reported before its speed counts."""
+"""Between reports of a worker, at least, before its speed counts."""
+LONG = 20.0
+"""Seconds after which it counts though no run of the worker has ended: what lies between long runs hardly matters."""
 ROOM = 0.9
 """Share of a GPU's memory that runs may take; a process needs more than the tensors that it reports."""
 PROCESS = 1e9
@@ -63,8 +66,9 @@ def group(device: str, size: int) -> tuple[str, ...]:
 class Sharing:
     """Watches the speed and memory of the runs on the GPUs, and says how many each GPU may have at a time.
 
-    A run counts by the images that it trains on between two of its reports, evaluation included; what it needs before
-    its first one, such as compiling, comes once and does not count.
+    A worker counts by the images that it trains on between its reports: evaluation is in it, and so is what lies
+    between two runs, where one is over within `LONG` seconds, since several runs are there to fill that too. What the
+    first run of a process needs before its first report, such as compiling, comes once and does not count.
 
     >>> sharing = Sharing(gpus=1, memory=100e9)
     >>> sharing.note(0, {"images": 0, "memory": 2e9}, now=0.0)
@@ -74,8 +78,7 @@ class Sharing:
     ...     for slot in range(sharing.allowed):
     ...         sharing.note(slot, {"images": 0, "memory": 2e9}, now)
     ...     for slot in range(sharing.allowed):
-    ...         sharing.note(slot, {"images": total / sharing.allowed * SECONDS, "memory": 2e9}, now + SECONDS)
-    ...         sharing.ended(slot)
+    ...         sharing.note(slot, {"images": total / sharing.allowed * LONG, "memory": 2e9}, now + LONG)
     ...     sharing.allowed
     8
     4
@@ -90,9 +93,13 @@ class Sharing:
     _best: float = 0.0
     _largest: float = 0.0
     _reported: dict[int, float] = field(default_factory=dict)
-    """When the run of a worker last reported."""
+    """When each worker last reported."""
     _seen: dict[int, tuple[float, float]] = field(default_factory=dict)
     """Images and seconds of each worker since the last decision."""
+    _between: set[int] = field(default_factory=set)
+    """Workers whose run is over and whose next one has not reported yet."""
+    _whole: set[int] = field(default_factory=set)
+    """Workers whose seconds hold the time between two runs."""
 
     @classmethod
     def of(cls, devices: list[str]) -> Sharing:
@@ -115,16 +122,21 @@ class Sharing:
             images, seconds = self._seen.get(slot, (0.0, 0.0))
             self._seen[slot] = images + event["images"], seconds + now - self._reported[slot]
         self._reported[slot] = now
-        enough = {slot: images / seconds for slot, (images, seconds) in self._seen.items() if seconds >= SECONDS}
+        if slot in self._between:
+            self._between.remove(slot)
+            self._whole.add(slot)
+        enough = [images / seconds for slot, (images, seconds) in self._seen.items()
+                  if seconds >= (SECONDS if slot in self._whole else LONG)]
         if len(enough) >= self.allowed * self.gpus:
-            self._decide(sum(enough.values()))
+            self._decide(len(enough) * statistics.median(enough))  # one of them may have compiled meanwhile
 
     def ended(self, slot: int) -> None:
-        """The worker's run is over: the time until the next one reports is not that of training."""
-        self._reported.pop(slot, None)
+        """The worker's run is over."""
+        self._between.add(slot)
 
     def _decide(self, total: float) -> None:
         self._seen.clear()
+        self._whole.clear()
         if total < GAIN * self._best:
             self.allowed, self.settled = self.allowed // 2, True
             return
