@@ -17,7 +17,7 @@ import click
 from benchmark import __version__, commands
 from benchmark.utils import bugs
 from benchmark.utils.children import own_children
-from benchmark.utils.errors import is_user_error, near
+from benchmark.utils.errors import NO_ROOM, is_user_error, near
 from benchmark.utils.terminal import end_bars, harmless_output
 from reports.storage.text import cut
 
@@ -126,7 +126,7 @@ def _run(arguments: list[str] | None, facts: dict[str, Path]) -> None:
 
 def _remedy(error: OSError) -> str:
     """What helps where a disk cannot be written; '' for other errors."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+    if error.errno in NO_ROOM:
         return ": free some space, or write to another disk (--work DIR, --out), then give the same command again"
     if error.errno == errno.EROFS:
         return ": write to another folder (--work DIR, --out)"

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
 
@@ -12,7 +16,7 @@ from benchmark.training.train import Interrupted
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from methods import MethodError
-from reports import ReportError
+from reports import ReportError, records
 from splits import SplitError
 from tests import tiny_sweep
 
@@ -28,6 +32,26 @@ def test_a_new_attempt_takes_the_failure_of_the_last_one_away(tiny: Workspace) -
     with pytest.raises(Interrupted):
         worker.run(job.spec, job.context, should_stop=lambda: True)
     assert status.look(job.folder) == status.RunState("missing", begun=True)
+
+
+@pytest.mark.parametrize(("number", "tries"), [(errno.ENOSPC, failures.PATIENCE), (errno.EROFS, 1)])
+def test_a_failure_waits_for_room_and_for_nothing_else(tiny: Workspace, monkeypatch: pytest.MonkeyPatch, number: int,
+                                                      tries: int) -> None:
+    """What fills the disk may be the checkpoint of another run, which takes it away; a lock on it stays."""
+    (job,) = tiny_sweep.jobs(tiny, "margin", seeds=1)
+    write, missing, tried = records.write_failure, failures.PATIENCE - 1, []
+
+    def full(folder: Path, content: dict[str, Any]) -> None:
+        tried.append(content["cause"])
+        if len(tried) <= missing:
+            raise OSError(number, "no")
+        write(folder, content)
+
+    monkeypatch.setattr(records, "write_failure", full)
+    monkeypatch.setattr(failures.time, "sleep", lambda seconds: None)
+    failures.write_failure(job, "the disk is full")
+    assert tried == ["the disk is full"] * tries
+    assert (job.folder / records.FAILURE).exists() == (tries > 1)
 
 
 def test_a_failed_cell_is_not_unfinished(tiny: Workspace) -> None:

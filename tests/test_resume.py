@@ -74,7 +74,7 @@ def test_a_run_goes_on_with_the_threads_that_it_began_with(made: Workspace) -> N
     spec = tiny_runs.spec(made, "margin", seed=2)
     folder = spec.folder(made)
     found = []
-    for attempts in ([{"threads": 2}], [{"threads": 2, "die_at": 5}, {"threads": 1}]):
+    for attempts in ([{"threads": 2}], [{"threads": 2, "die_at": 5, "saved": True}, {"threads": 1}]):
         for how in attempts:
             child = tiny_runs.process(spec, made, **how)
             child.join()

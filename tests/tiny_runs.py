@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -79,8 +80,11 @@ def context(made: Workspace) -> RunContext:
 
 
 def attempt(run: RunSpec, made: Workspace, die_at: int | None = None, terminate_at: int | None = None,
-            threads: int = 1) -> None:
-    """What another process does: the run, with SIGKILL or SIGTERM to itself at a step; exits as a worker does."""
+            threads: int = 1, saved: bool = False) -> None:
+    """What another process does: the run, with SIGKILL or SIGTERM to itself at a step; exits as a worker does.
+
+    `saved`: it dies once a checkpoint lies there, which a thread writes.
+    """
     import torch
 
     torch.set_num_threads(threads)
@@ -90,6 +94,8 @@ def attempt(run: RunSpec, made: Workspace, die_at: int | None = None, terminate_
         def should_stop() -> bool:
             step = next(steps)
             if step == die_at:
+                while saved and not list(run.folder(made).glob("checkpoint-*")):
+                    time.sleep(0.01)
                 os.kill(os.getpid(), signal.SIGKILL)
             if step == terminate_at:
                 os.kill(os.getpid(), signal.SIGTERM)

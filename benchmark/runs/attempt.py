@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import time
 import traceback
 from collections.abc import Callable
@@ -18,11 +17,10 @@ from benchmark.runs.job import HEADLINE, Job
 from benchmark.runs.locks import Heartbeat, Lock, Watch
 from benchmark.training.meter import Diverged
 from benchmark.training.train import Interrupted
-from benchmark.utils.errors import is_user_error
+from benchmark.utils.errors import NO_ROOM, is_user_error
 from reports import ReportError, records
 
 FULL = "the disk is full"
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class AttemptResult(NamedTuple):

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+
 from reports.storage.text import near
 
-__all__ = ["UserError", "is_user_error", "near"]
+__all__ = ["NO_ROOM", "UserError", "is_user_error", "near"]
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Numbers of the system's errors that say that a disk, or the user's part of it, is full."""
 
 
 class UserError(Exception):

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from benchmark.utils.errors import UserError
+from benchmark.utils.errors import NO_ROOM, UserError
 
 _BLOCK = 1 << 24
 
@@ -25,7 +25,7 @@ def disk_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        if error.errno in NO_ROOM:
             raise UserError(f"the disk is full while writing {path}: free some space or give another folder with "
                             "--work DIR, then run again; what is already there is kept") from None
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
