@@ -188,7 +188,8 @@ def check(workspace: Workspace, name: str, jobs: int | None) -> None:
 
     from benchmark import datasets
     from benchmark.data.contents import changed_silently, contents
-    from benchmark.data.dataset_check import count, describe, examine, first
+    from benchmark.data.dataset_check import count, describe, examine
+    from benchmark.data.dataset_report import first
     from benchmark.data.store import kept
     from benchmark.utils.errors import UserError
 
