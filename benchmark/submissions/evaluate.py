@@ -21,6 +21,7 @@ from benchmark.submissions import card as cards
 from benchmark.submissions import reading
 from benchmark.submissions.reading import Submission
 from benchmark.utils import provenance
+from benchmark.utils.devices import best_device
 from benchmark.utils.errors import UserError
 from benchmark.utils.files import whole
 from benchmark.utils.workspace import Workspace
@@ -127,7 +128,7 @@ def _score(workspace: Workspace, index: DatasetIndex, ladder: Ladder, rung: Spli
     from benchmark.metrics import clustering, operating_points, structure
     from benchmark.runs.scoring import score
 
-    device = ladders.best_device(device)
+    device = best_device(device)
     began = time.perf_counter()
     sides = {part: Side.of(index, classes) for part, classes in (("train", rung.train), ("test", rung.test))}
     paths = {part: [index.paths[i] for i in side.ids] for part, side in sides.items()}
