@@ -40,7 +40,8 @@ def build(name: str, workspace: Workspace, *, backbone: str | None = None, weigh
     index, typed, name = datasets.load(name, workspace.data), name, datasets.located(name)
     if fixed_test is not None and (default_only or index.domains is not None or not datasets.get(name).ladder):
         raise UserError(f"--fixed-test needs a ladder of several splits, and {typed} "
-                        f"{'gets its default split alone' if default_only else 'has one split'}")
+                        + ("gets its default split alone; leave --default-only out" if default_only else
+                           "has one split; leave --fixed-test out"))
     if index.domains is not None:
         return _signed(of_union(index, options.get("seed", 0)), command(name, **_seed(options)))
     if default_only or not datasets.get(name).ladder:

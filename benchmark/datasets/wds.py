@@ -97,7 +97,8 @@ def _scan(file: str, size: int, changed: int, image: str, label: str) -> tuple[t
         raise UserError(f"{file} cannot be read as a tar file ({error}); fetch it again, and unpack it to .tar where "
                         "it is compressed") from None
     if not pictures:
-        raise UserError(f"{file} has no image in it" + (f" that ends in .{image}" if image else ""))
+        raise UserError(f"{file} has no image in it" + (f" that ends in .{image}" if image else "")
+                        + "; take the shard away, or say what images end in with --columns image=ENDING")
     for row, (key, (name, *_)) in enumerate(pictures.items()):
         if key not in labels:
             raise UserError(f"{file}, sample {row} ({repr(name[:100])[1:-1]}): it has no label, neither a .cls file "

@@ -133,7 +133,8 @@ def encode(encoder: Encoder, index: DatasetIndex, store: ImageStore, ids: np.nda
             raise UserError(f"encode gave {made.dtype} of shape {made.shape} for {len(some)} images; one row of "
                             "numbers an image is wanted")
         if parts and made.shape[1] != parts[0].shape[1]:
-            raise UserError(f"encode gave {made.shape[1]} numbers an image, for the first images {parts[0].shape[1]}")
+            raise UserError(f"encode gave {made.shape[1]} numbers an image, for the first images "
+                            f"{parts[0].shape[1]}; all must have as many")
         bad = np.flatnonzero(~np.isfinite(made).all(axis=1))
         if len(bad):
             raise UserError(f"encode gave NaN or infinite numbers for image {index.paths[some[bad[0]]]} of "

@@ -95,7 +95,8 @@ def evaluate_ladder(workspace: Workspace, *, embeddings: str, dataset: str, spli
     plain = Path(embeddings.replace("{split}", "").replace("{seed}", "")).stem.strip("-_.")
     name = cards.name(name or (told["method"] if told else plain))
     if told and told["method"] != name:
-        raise UserError(f"the card {card} is of '{told['method']}', not of '{name}'")
+        raise UserError(f"the card {card} is of '{told['method']}', not of '{name}'; leave --name out, or give the "
+                        "card of this method")
     if len(seeds) > 1 and "{seed}" not in embeddings:
         raise UserError("several seeds need a file each: write {seed} where its number stands, as in mine-{seed}.npy")
     index = datasets.load(dataset, workspace.data)
