@@ -21,7 +21,7 @@ from benchmark.data.store import ImageStore
 from benchmark.datasets import Counts, DatasetIndex, csv_list, folder, known_split
 from benchmark.datasets.index import upright
 from benchmark.datasets.reading import images_under
-from benchmark.datasets.union import Members
+from benchmark.datasets.union import Members, members
 from benchmark.utils.processors import cores
 from benchmark.utils.signals import block_signals
 from benchmark.utils.wording import counted
@@ -77,7 +77,7 @@ def examine(index: DatasetIndex, official: Counts | None = None, jobs: int | Non
     report.extra = _of_members(index, extra_images)
     report.loose = _of_members(index, loose_images)
     report.empty = _of_members(index, lambda one: _of_folder(one, folder.empty_classes))
-    report.unread = [ending for one in _members(index) for ending in _of_folder(one, folder.other_endings)]
+    report.unread = [ending for one in members(index) or (index,) for ending in _of_folder(one, folder.other_endings)]
     report.duplicates = _across(index, digests)
     return report
 
@@ -165,14 +165,11 @@ def _family(index: DatasetIndex) -> str:
     return index.reference.partition(":")[0]
 
 
-def _members(index: DatasetIndex) -> tuple[DatasetIndex, ...]:
-    return index.opener.indexes if isinstance(index.opener, Members) else (index,)
-
-
 def _of_members(index: DatasetIndex, look: Callable[[DatasetIndex], list[str]]) -> list[str]:
-    if not isinstance(index.opener, Members):
+    """What a look at a dataset finds, or one at each member of a union."""
+    if not members(index):
         return look(index)
-    return [f"{member.name}/{path}" for member in index.opener.indexes for path in look(member)]
+    return [f"{member.name}/{path}" for member in members(index) for path in look(member)]
 
 
 def _of_folder(index: DatasetIndex, look: Callable[[Path], list[str]]) -> list[str]:

@@ -24,7 +24,7 @@ KEYS = ("label", "cls", "class", "class_name")
 
 
 @dataclass(frozen=True)
-class Members:
+class Samples:
     """Opens image i: the bytes of a tar file from `offsets[i]` on."""
 
     files: tuple[str, ...]
@@ -60,7 +60,7 @@ def read(data: Path, rest: str) -> DatasetIndex:
     offsets, sizes = (np.array([one[k] for part in parts for one in part], np.int64) for k in (2, 3))
     return shards.indexed(place, folder, files,
                           [[int(label) if numbers else label for label in part] for part in labels], ids,
-                          Members(tuple(map(str, files)), starts, offsets, sizes))
+                          Samples(tuple(map(str, files)), starts, offsets, sizes))
 
 
 @lru_cache(maxsize=1024)
