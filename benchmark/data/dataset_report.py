@@ -10,6 +10,8 @@ PUT_BACK = {"": "unpack the archive again", "csv": "put back what is missing or 
             "folder": "put back what is missing", "parquet": "fetch the shard again", "wds": "fetch the shard again",
             "union": "put back what is missing, or unpack the archive it comes from again"}
 """What mends a missing image, by the family of the dataset."""
+NAMED = 5
+"""Files or classes of one kind that a line names."""
 
 
 @dataclass
@@ -47,7 +49,7 @@ class Report:
     def sound(self) -> bool:
         return not self.problems()
 
-    def problems(self, most: int = 5) -> list[str]:
+    def problems(self) -> list[str]:
         """One line for each kind of finding, naming the first few."""
         problems = []
         if self.counts:
@@ -55,42 +57,42 @@ class Report:
         if self.missing:
             missing = [f"{path} (line {self.lines[path]})" if path in self.lines else path for path in self.missing]
             listed = counted(len(missing), "listed image is", "listed images are")
-            problems.append(f"missing: {listed} not there: {first(missing, most)}; {PUT_BACK[self.family]}")
+            problems.append(f"missing: {listed} not there: {first(missing)}; {PUT_BACK[self.family]}")
         if self.unreadable:
             causes = [f"{path} ({cause})" for path, cause in sorted(self.unreadable.items())]
-            problems.append(f"unreadable: {counted(len(causes), 'image')} cannot be decoded: {first(causes, most)}; "
+            problems.append(f"unreadable: {counted(len(causes), 'image')} cannot be decoded: {first(causes)}; "
                             f"replace {_them(causes)}")
         if self.extra:
             problems.append(f"extra: {counted(len(self.extra), 'image is', 'images are')} on no list: "
-                            f"{first(self.extra, most)}; remove {_them(self.extra)}")
+                            f"{first(self.extra)}; remove {_them(self.extra)}")
         if self.empty:
             folders = counted(len(self.empty), "class folder has no image and is no class",
                               "class folders have no image and are no classes")
-            problems.append(f"empty: {folders}: {first(self.empty, most)}; put images there (JPEG, PNG, ...) or take "
+            problems.append(f"empty: {folders}: {first(self.empty)}; put images there (JPEG, PNG, ...) or take "
                             "the folder away")
         if self.duplicates:
             pairs = [f"{one} = {other}" for one, other in self.duplicates]
             twice = counted(len(pairs), "test image is a training image", "test images are training images")
-            problems.append(f"duplicates: {twice} too: {first(pairs, most)}; scores on {_them(pairs)} measure memory")
+            problems.append(f"duplicates: {twice} too: {first(pairs)}; scores on {_them(pairs)} measure memory")
         if self.changed:
             other = counted(len(self.changed), "image is not that which was", "images are not those that were")
-            problems.append(f"changed: {other} decoded for training: {first(self.changed, most)}; put "
+            problems.append(f"changed: {other} decoded for training: {first(self.changed)}; put "
                             f"{_them(self.changed)} back, or decode anew (`oodml datasets prepare`) and make ladders "
                             "and runs of that")
         if self.single:
             problems.append(f"single: {counted(len(self.single), 'class has', 'classes have')} one image, which has "
-                            f"nothing to be matched with: {first(self.single, most)}; add images or remove the class")
+                            f"nothing to be matched with: {first(self.single)}; add images or remove the class")
         return problems
 
-    def notes(self, most: int = 5) -> list[str]:
+    def notes(self) -> list[str]:
         """What is no fault, but should be known: files that play no part."""
         notes = [f"these are the numbers of images of {self.split}"] if self.split else []
         if self.loose:
             loose = counted(len(self.loose), "image lies in no class folder and plays",
                             "images lie in no class folder and play")
-            notes.append(f"{loose} no part: {first(self.loose, most)}")
+            notes.append(f"{loose} no part: {first(self.loose)}")
         if self.unread:
-            notes.append(f"files with these endings are not read as images: {first(self.unread, most)}")
+            notes.append(f"files with these endings are not read as images: {first(self.unread)}")
         return notes
 
 
@@ -98,6 +100,10 @@ def _them(items: list[str]) -> str:
     return "it" if len(items) == 1 else "them"
 
 
-def first(items: list[str], most: int) -> str:
-    """The first few of them, and how many more there are."""
-    return ", ".join(items[:most]) + (f" and {len(items) - most:,} more" if len(items) > most else "")
+def first(items: list[str]) -> str:
+    """The first few of them, and how many more there are.
+
+    >>> first(["a", "b"]), first(list("abcdefg"))
+    ('a, b', 'a, b, c, d, e and 2 more')
+    """
+    return ", ".join(items[:NAMED]) + (f" and {len(items) - NAMED:,} more" if len(items) > NAMED else "")
