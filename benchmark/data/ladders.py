@@ -22,7 +22,7 @@ from reports.records import RECORD
 from reports.storage import paths
 from reports.storage.text import without_folders
 from splits import SplitError, manifest, official, union
-from splits.fixed_test import KIND, fixed_test_ladder, named_ladder
+from splits.fixed_test import fixed_test_ladder, is_control, named_ladder
 from splits.ladder import against_rule, build_ladder, default_rung
 from splits.manifest import Ladder, Split
 from splits.rungs import check_rungs
@@ -130,8 +130,7 @@ def path_of(workspace: Workspace, name: str) -> Path:
 
 
 def save(ladder: Ladder, workspace: Workspace) -> Path:
-    """Write the ladder to its file, WORK/splits/NAME.json; one that runs stand on is kept as replaced/NAME-HASH8.json.
-    """
+    """Write the ladder to WORK/splits/NAME.json; one there that runs stand on is kept as replaced/NAME-HASH8.json."""
     path = path_of(workspace, ladder.dataset)
     path.parent.mkdir(parents=True, exist_ok=True)
     before = present(path)
@@ -147,7 +146,7 @@ def refuse_to_replace(dataset: str, ladder: Ladder | None, workspace: Workspace)
     """A UserError where runs stand on splits of the ladder that is there which this one, if any, does not have."""
     path = path_of(workspace, dataset)
     before = present(path)
-    if before is not None and ladder is not None and (before.splits[0].kind == KIND) != (ladder.splits[0].kind == KIND):
+    if before is not None and ladder is not None and is_control(before) != is_control(ladder):
         raise UserError(f"{path} is left as it is: a ladder and its control with fixed test classes are two ladders of "
                         "one dataset; build this one in a working folder of its own (--work DIR), and show the runs of "
                         "both with `oodml report --records`")
@@ -213,7 +212,7 @@ def load(workspace: Workspace, name: str, index: DatasetIndex | None = None, def
     return ladder
 
 
-def replaced(name: str, workspace: Workspace, replace: bool = False) -> str:
+def of_other_files(name: str, workspace: Workspace, replace_it: bool = False) -> str:
     """What to know before the ladder of one's own dataset replaces one from other files; '' if none is there.
 
     A UserError where runs stand on that one, unless it shall be replaced all the same. Whether the files changed or two
@@ -226,7 +225,7 @@ def replaced(name: str, workspace: Workspace, replace: bool = False) -> str:
     before = present(path)
     if before is None or before.dataset_hash == index.hash:
         return ""
-    if not replace:
+    if not replace_it:
         refuse_to_replace(index.name, None, workspace)
     return (f"{path} was built from other files and will be replaced; if that is another dataset which is named "
             f"'{index.name}' too, stop here and rename one of the two, or give each a working folder of its own "

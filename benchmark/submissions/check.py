@@ -50,6 +50,7 @@ def problems(folder: Path, name: str | None = None) -> list[str]:
 
 
 def _ladder(facts: dict[str, Any]) -> Pinned:
+    """The pinned ladder that a pack is of; refuses one that is not here, is another or cannot be checked."""
     name, hash = facts["ladder"].get("name"), facts["ladder"].get("hash")
     if name not in pinning.names():
         raise Refused(f"its ladder '{one_line(str(name), 60)}' is not pinned here; there are: "
@@ -85,9 +86,10 @@ def _cells(facts: dict[str, Any], pinned: Pinned) -> dict[tuple[int, int], set[s
 
 
 def _cell(folder: Path, facts: dict[str, Any], pinned: Pinned, split: int, seed: int, files: set[str]) -> None:
+    """Refuses a split and seed whose record does not follow from the outcomes, or these from the embeddings."""
     home = folder / f"{split}-s{seed}"
     rung = pinned.ladder.split(split)
-    _sizes(home / queries.NAME, rung.test_images)
+    _refuse_swollen(home / queries.NAME, rung.test_images)
     raw = (home / queries.NAME).read_bytes()
     results = queries.load(home / queries.NAME)
     place = next(i for i, one in enumerate(pinned.splits) if one.id == split)
@@ -95,7 +97,7 @@ def _cell(folder: Path, facts: dict[str, Any], pinned: Pinned, split: int, seed:
                                                       results.counted) != pinned.queries[place]:
         raise Refused(f"the queries are not those of {pinned.name}: their classes, their order or which of them count "
                       "are others")
-    possible(results, rung.test_images)
+    _refuse_impossible(results, rung.test_images)
     made = {key: facts[key] for key in ("version", "date")}
     follows = pack.record_of(pinned, split, seed, facts["card"], results, raw, facts["level"], made)
     stored = records.read(home)
@@ -103,10 +105,10 @@ def _cell(folder: Path, facts: dict[str, Any], pinned: Pinned, split: int, seed:
         raise Refused(f"its record says {path} = {one_line(repr(one), 60)}, from the outcomes follows "
                       f"{one_line(repr(other), 60)}")
     if EMBEDDINGS in files:
-        _searched_again(home / EMBEDDINGS, results, rung.test_images, pinned)
+        _refuse_other_embeddings(home / EMBEDDINGS, results, rung.test_images, pinned)
 
 
-def _sizes(path: Path, images: int) -> None:
+def _refuse_swollen(path: Path, images: int) -> None:
     """Refuses an archive that would not be small once it is unpacked."""
     try:
         with zipfile.ZipFile(path) as file:
@@ -124,7 +126,7 @@ def _sizes(path: Path, images: int) -> None:
         raise Refused(f"{queries.NAME} holds an array twice")
 
 
-def possible(results: QueryResults, images: int) -> None:
+def _refuse_impossible(results: QueryResults, images: int) -> None:
     """Refuses outcomes that no search can have: ranks beyond the gallery, precision that the first hit forbids.
 
     With the first hit at rank f and R images to be found, sum_{r<=R} P_r h_r / R lies between 1 / (f R) and what it is
@@ -170,7 +172,7 @@ def _unlike(one: Any, other: Any, path: str = "") -> Any:
         yield path, one, other
 
 
-def _searched_again(path: Path, results: QueryResults, images: int, pinned: Pinned) -> None:
+def _refuse_other_embeddings(path: Path, results: QueryResults, images: int, pinned: Pinned) -> None:
     """Refuses outcomes that do not follow from the embeddings of the test images."""
     from benchmark.runs.scoring import score
 
