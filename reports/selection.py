@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import math
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pandas as pd
 
+from reports import row_settings
+from reports.row_settings import NAMED
 from reports.storage.text import counted
 
-ROW = ["method", "protocol", "backbone", "source"]
-NAMED = ROW[:3]
-"""Parts of a row's name that tell settings: `margin[beta=0.6]`; `base_method` and so on have the name alone."""
+ROW = [*NAMED, "source"]
 BASELINES = ("frozen", "random")
 """They learn nothing from the training classes: a pretrained network's features, and a random projection of them."""
 DEFAULT_KINDS = ("default", "union")
@@ -27,99 +24,10 @@ ABOUT_KINDS = ("How the split was made: the default one, which papers use; class
                "or together, or removed, until the distance is what was asked for; imported from a file")
 FIXED_TEST = "fixed-test"
 """The kind of the splits of a control: every one has the test classes of a ladder's hardest split."""
-EQUAL = ("epochs", "steps_per_epoch", "batch_size", "train_shots", "dim", "augmentation", "size", "resize")
-"""Keys of a protocol that methods must agree in to be ranked together; a learning rate may be a method's own."""
 AGAIN = "Give their `oodml run` commands again"
 """What brings runs that are set aside back to the board."""
 TYPED = (*(f"base_{name}" for name in NAMED), *(f"{name}_setting" for name in NAMED), "baseline", "label")
 """The columns that this module adds to those of the records."""
-
-
-def _settings_of_rows(frame: pd.DataFrame, name: str, settings: str) -> pd.Series:
-    """For each run the settings, as texts, in which it differs from the usual ones of its method, protocol or backbone.
-
-    Usual is what more than half of the runs of that name have, or else what the file of the protocol has, as far as
-    their overrides tell; without it all runs say theirs. Where a method was run with several values of a key of the
-    protocol, others that were given one on the same dataset say it as well: they belong to the rows of its protocol.
-    So do methods of which some were given one value and some another: they are not ranked against each other.
-    """
-    within = [*NAMED, "dataset"]
-    texts: dict[int, dict[str, str]] = {}
-    for each in frame[settings]:
-        if id(each) not in texts:
-            texts[id(each)] = {key: json.dumps(value, sort_keys=True, default=str) for key, value in
-                               sorted((each or {}).items())}
-    parts = frame[settings].map(lambda each: texts[id(each)])
-    own: dict[Any, dict[str, str]] = {}
-    by_file = name == "protocol" and "overrides" in frame
-    mixed = frame[within].assign(key=parts.map(str)).groupby(within, dropna=False)["key"].transform("nunique") > 1
-    for _, group in frame[mixed].groupby(within, dropna=False, sort=True):
-        here = parts[group.index]
-        differing = sorted(key for key in set().union(*here) if len({part.get(key) for part in here}) > 1)
-        alike = parts[frame[name] == group[name].iloc[0]]
-        changes: dict[Any, Any] = {row: frame.at[row, "overrides"] or {} for row in group.index} if by_file else {}
-        common = {key: _majority([part.get(key, "-") for part in alike]) or _of_file(key, changes.values())
-                  for key in differing}
-        beside = frame[(frame[within[1:]] == group[within[1:]].iloc[0]).all(axis=1) & ~mixed] if by_file else group[:0]
-        changes |= {row: frame.at[row, "overrides"] or {} for row in beside.index}
-        for row in [*group.index, *beside.index]:
-            told = {key: parts[row].get(key, "-") for key in differing if mixed[row] or key in changes[row]}
-            own.setdefault(row, {}).update({key: value.replace('"', "") for key, value in told.items()
-                                            if value != common[key]})
-    if by_file:
-        for row, told in _given_differently(frame).items():
-            own.setdefault(row, {}).update(told)
-    return pd.Series([dict(sorted(own.get(row, {}).items())) for row in frame.index], index=frame.index, dtype=object)
-
-
-def _given_differently(frame: pd.DataFrame) -> dict[Any, dict[str, str]]:
-    """For each run the keys of EQUAL that it was given, where other methods on the same data were given other values.
-
-    What the protocol's file says of a single method is no matter of this, and a baseline does not train.
-    """
-    own: dict[Any, dict[str, str]] = {}
-    trained = typed(frame)
-    trained = trained[~trained["baseline"] & trained["source"].ne("submitted")]
-    for _, group in trained.groupby(["protocol", "backbone", "dataset"], dropna=False, sort=True):
-        given = {row: {key: json.dumps(changed[key][1]).replace('"', "") for key in EQUAL if key in (changed or {})}
-                 for row, changed in group["overrides"].items()}
-        for key in EQUAL:
-            if len({told.get(key) for told in given.values()}) > 1:
-                for row, told in given.items():
-                    own.setdefault(row, {}).update({key: told[key]} if key in told else {})
-    return own
-
-
-def _as_long(frame: pd.DataFrame, settings: pd.Series) -> pd.Series:
-    """The settings of protocols by row, those of dataset-specific models as of a network of the union with equal steps.
-
-    The same steps are other epochs of each dataset, and the two are there to be compared.
-    """
-    joined = ["ensemble" in (tags or ()) for tags in frame["tags"]]
-    lengths = [_steps(own or {}) if one else steps for one, own, steps in zip(
-        joined, frame["protocol_settings"], frame.get("cost:steps", pd.Series(float("nan"), frame.index)))]
-    rows = list(zip(frame["dataset"], frame["protocol"], frame["backbone"], lengths))
-    whole = {row: own for row, one, own in zip(rows, joined, settings) if not one and row[-1] > 0}
-    return pd.Series([whole.get(row, own) if one else own for row, one, own in zip(rows, joined, settings)],
-                     index=frame.index, dtype=object)
-
-
-def _steps(protocol: dict[str, Any]) -> int:
-    """The steps of a run, where its protocol tells them; else 0, also of a record that has anything there."""
-    told = [protocol.get(key) for key in ("epochs", "steps_per_epoch")]
-    return math.prod(value if isinstance(value, int) else 0 for value in told)
-
-
-def _of_file(key: str, overrides: Iterable[dict[str, list[Any]]]) -> str | None:
-    """What the file of the protocol has, if the runs that were given another value agree on it."""
-    values = {json.dumps(changed[key][0], sort_keys=True) for changed in overrides if key in changed}
-    return values.pop() if len(values) == 1 and "null" not in values else None
-
-
-def _majority(values: list[str]) -> str | None:
-    """What more than half of them are, if anything."""
-    value, count = Counter(values).most_common(1)[0]
-    return value if 2 * count > len(values) else None
 
 
 def with_setting(name: str, setting: dict[str, str]) -> str:
@@ -183,37 +91,15 @@ def select(frame: pd.DataFrame, ladders: Iterable[str] = ()) -> tuple[pd.DataFra
     """
     if frame.empty:
         return frame, []
-    notes = []
     frame = frame.sort_values(["date", "identity"], kind="stable", na_position="first").reset_index(drop=True)
-    pinned = frame["ladder_name"] if "ladder_name" in frame else pd.Series(None, frame.index, dtype=object)
-    unnamed = frame["dataset_hash"].astype(str) + frame["ladder"].map(str)
-    on = frame["ladder_hash"].where(pinned.notna(), unnamed) if "ladder_hash" in frame else unnamed
-    keyed = frame.assign(on=on, ladder_name=pinned)
-    current = frame["dataset"].map({name: _ladder(runs, ladders) for name, runs in keyed.groupby("dataset")})
-    # a run whose rung has another number on a new ladder lies there, too
-    aside = keyed[(on != current) & ~frame["identity"].isin(frame.loc[on == current, "identity"])].assign(
-        ladder_name=pinned.fillna(""))
-    for (dataset, name), runs in aside.groupby(["dataset", "ladder_name"], sort=True):
-        notes.append(f"{_set_aside(len(runs), f'on the ladder {name}')}; `oodml report --ladder {name}` shows them."
-                     if name else f"{_set_aside(len(runs), f'on another ladder of {dataset}')}. {AGAIN}, and those "
-                     f"whose classes the ladder of {dataset} has now are kept, the others trained on it.")
-    frame = frame[on == current].reset_index(drop=True)
-    if "contents" in frame:  # which records of earlier versions, and those of drawn images, do not say
-        ours = frame["contents"].where(frame["source"] != "submitted")
-        newest = ours.groupby(frame["dataset"]).transform("last").fillna(frame["contents"])
-        other = frame["contents"].notna() & (frame["contents"] != newest)
-        for dataset, count in frame.loc[other, "dataset"].value_counts(sort=False).sort_index().items():
-            notes.append(f"{_set_aside(count, f'on other files of {dataset} than the newest')}. {AGAIN}, and they are "
-                         "trained on the files that are there now.")
-        frame = frame[~other].reset_index(drop=True)
-    weights = frame.assign(weights=frame["weights"].map(lambda value: {"weights": value}))
-    settings = {"method": _settings_of_rows(frame, "method", "settings"),
-                "protocol": _settings_of_rows(frame, "protocol", "protocol_settings"),
-                "backbone": _settings_of_rows(weights, "backbone", "weights")}
-    settings["protocol"] = _as_long(frame, settings["protocol"])
+    frame, notes = _on_one_ladder(frame, ladders)
+    frame, other_files = _on_newest_files(frame)
+    notes += other_files
+    frame = typed(frame)
+    settings = row_settings.of_runs(frame)
     parts = {f"base_{name}": frame[name] for name in NAMED} | {f"{name}_setting": settings[name] for name in NAMED}
     names = {name: [with_setting(*pair) for pair in zip(frame[name], settings[name])] for name in NAMED}
-    frame = typed(frame).assign(**parts, **names)
+    frame = frame.assign(**parts, **names)
     cell = ["dataset", "split", *ROW, "seed"]
     repeated = int(frame.duplicated(cell, keep="last").sum())
     if repeated:
@@ -224,6 +110,37 @@ def select(frame: pd.DataFrame, ladders: Iterable[str] = ()) -> tuple[pd.DataFra
                      f"{'has' if older == 1 else 'have'} the ensemble's accuracy on each dataset and not that of its "
                      "own model; `oodml ensemble` computes it anew.")
     return frame, notes
+
+
+def _on_one_ladder(frame: pd.DataFrame, wanted: Iterable[str]) -> tuple[pd.DataFrame, list[str]]:
+    """The runs on the ladder of each dataset that counts, and notes on the others."""
+    notes = []
+    pinned = frame["ladder_name"] if "ladder_name" in frame else pd.Series(None, frame.index, dtype=object)
+    unnamed = frame["dataset_hash"].astype(str) + frame["ladder"].map(str)
+    on = frame["ladder_hash"].where(pinned.notna(), unnamed) if "ladder_hash" in frame else unnamed
+    keyed = frame.assign(on=on, ladder_name=pinned)
+    current = frame["dataset"].map({name: _ladder(runs, wanted) for name, runs in keyed.groupby("dataset")})
+    # a run whose rung has another number on a new ladder lies there, too
+    aside = keyed[(on != current) & ~frame["identity"].isin(frame.loc[on == current, "identity"])].assign(
+        ladder_name=pinned.fillna(""))
+    for (dataset, name), runs in aside.groupby(["dataset", "ladder_name"], sort=True):
+        notes.append(f"{_set_aside(len(runs), f'on the ladder {name}')}; `oodml report --ladder {name}` shows them."
+                     if name else f"{_set_aside(len(runs), f'on another ladder of {dataset}')}. {AGAIN}, and those "
+                     f"whose classes the ladder of {dataset} has now are kept, the others trained on it.")
+    return frame[on == current].reset_index(drop=True), notes
+
+
+def _on_newest_files(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """The runs on the same files of each dataset as the newest, and notes on the others."""
+    if "contents" not in frame:  # which records of earlier versions, and those of drawn images, do not say
+        return frame, []
+    ours = frame["contents"].where(frame["source"] != "submitted")
+    newest = ours.groupby(frame["dataset"]).transform("last").fillna(frame["contents"])
+    other = frame["contents"].notna() & (frame["contents"] != newest)
+    notes = [f"{_set_aside(count, f'on other files of {dataset} than the newest')}. {AGAIN}, and they are trained on "
+             "the files that are there now."
+             for dataset, count in frame.loc[other, "dataset"].value_counts(sort=False).sort_index().items()]
+    return frame[~other].reset_index(drop=True), notes
 
 
 def _set_aside(count: int, which: str = "") -> str:

@@ -14,7 +14,14 @@ from splits.rungs import choose_rungs, rising
 from splits.sides import Sides, State, Vectors, class_means
 
 KIND = "fixed-test"
+"""The kind of the splits of a control."""
 RUNGS = 8
+"""As many as a ladder has that begins at its default split."""
+
+
+def is_control(ladder: Ladder) -> bool:
+    """Whether all splits of a ladder have the test classes of another one's hardest split."""
+    return ladder.splits[0].kind == KIND
 
 
 def fixed_test_ladder(ladder: Ladder, features: Any, labels: Any, classes: Sequence[str], *, rungs: int | None = None,

@@ -208,7 +208,8 @@ def load(path: str | Path) -> Pinned:
     try:
         facts = json.loads(plain_file(path).read_text(encoding="utf-8"))
         if facts["schema"] != SCHEMA:
-            raise SplitError(f"{path} is of schema {facts['schema']}, this version of oodml reads {SCHEMA}")
+            raise SplitError(f"{path} is of schema {facts['schema']}, this version of oodml reads {SCHEMA}; update "
+                             "oodml")
         classes = facts["classes"]
         names = tuple(one["name"] for one in classes)
         listed = all("ids" in one for one in classes)
@@ -231,7 +232,8 @@ def load(path: str | Path) -> Pinned:
             raise
         raise SplitError(f"{path} is not a pinned ladder ({type(error).__name__}: {error})") from None
     if not sound or not counted:
-        raise SplitError(f"{path} was changed after it was pinned: its name, hash or counts do not match")
+        raise SplitError(f"{path} was changed after it was pinned: its name, hash or counts do not match; "
+                         "fetch it again")
     check(pinned.ladder, str(path))
     return pinned
 

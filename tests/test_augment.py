@@ -15,7 +15,7 @@ from torch import Tensor
 from torchvision import transforms as T
 from torchvision.transforms import functional as F
 
-from benchmark.data import color, resample
+from benchmark.data import colour, resample
 from benchmark.data import loader as loading
 from benchmark.data.augment import (
     DRAWS,
@@ -243,9 +243,9 @@ def test_training_without_opencv(store: ImageStore, monkeypatch: pytest.MonkeyPa
     assert (fast - slow).abs().mean() < 3
 
 
-CHANGES = [(color.brightness, F.adjust_brightness, 0.4), (color.contrast, F.adjust_contrast, 1.7),
-           (color.saturation, F.adjust_saturation, 1.9), (color.saturation, F.adjust_saturation, 0.0),
-           (color.hue, F.adjust_hue, 0.3), (color.hue, F.adjust_hue, -0.45)]
+CHANGES = [(colour.brightness, F.adjust_brightness, 0.4), (colour.contrast, F.adjust_contrast, 1.7),
+           (colour.saturation, F.adjust_saturation, 1.9), (colour.saturation, F.adjust_saturation, 0.0),
+           (colour.hue, F.adjust_hue, 0.3), (colour.hue, F.adjust_hue, -0.45)]
 
 
 @pytest.mark.parametrize(("ours", "theirs", "factor"), CHANGES)
@@ -261,7 +261,7 @@ def test_jitter_in_the_order_drawn() -> None:
     transform = Transform.named("adv_released")
     batch = torch.rand(40, 3, 6, 6, generator=seeded(0))
     draws = uniforms(40, seeded(1))
-    ours = color.colour(batch.clone(), transform, draws)
+    ours = colour.colour(batch.clone(), transform, draws)
     steps = (F.adjust_brightness, F.adjust_contrast, F.adjust_saturation, F.adjust_hue)
     grey = draws[:, DRAWS - 9] < 0.2
     assert 0 < grey.sum() < 40

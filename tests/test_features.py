@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torchvision import transforms as T
 
 from benchmark import datasets
-from benchmark.data import features, ladders
+from benchmark.data import features, ladder_features, ladders
 from benchmark.data.augment import IMAGENET_MEAN, IMAGENET_STD, Transform
 from benchmark.data.store import ImageStore, open_store
 from benchmark.datasets.index import DatasetIndex
@@ -154,7 +154,8 @@ def test_distances_are_computed_where_features_are(typed: str | None, used: str,
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(ladders, "build_ladder", build_ladder)
-    monkeypatch.setattr(ladders, "frozen_features", lambda name, *given: (datasets.load(name, None), np.zeros(1), {}))
+    monkeypatch.setattr(ladder_features, "frozen_features",
+                        lambda name, *given: (datasets.load(name, None), np.zeros(1), {}))
     with pytest.raises(KeyboardInterrupt):
         ladders.build("glyphs-mini", Workspace.at(Path("nowhere")), device=typed)
     assert asked == [used]

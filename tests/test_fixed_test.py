@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from benchmark import cli, datasets
-from benchmark.data import ladders
+from benchmark.data import ladder_features, ladders
 from benchmark.utils.workspace import Workspace
 from reports import records
 from reports.analysis.results import Results
@@ -89,7 +89,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
         features = np.random.default_rng(0).normal(size=(len(index), 6)) + index.labels[:, None] % 9
         return index, features, {"backbone": backbone or "efficientnet_lite0"}
 
-    monkeypatch.setattr(ladders, "frozen_features", frozen)
+    monkeypatch.setattr(ladder_features, "frozen_features", frozen)
 
     def build(work: str, *options: str) -> Ladder:
         cli.main(["splits", "build", "--dataset", "glyphs-mini", *options, "--work", str(tmp_path / work)])

@@ -188,7 +188,8 @@ def check(workspace: Workspace, name: str, jobs: int | None) -> None:
 
     from benchmark import datasets
     from benchmark.data.contents import changed_silently, contents
-    from benchmark.data.dataset_check import count, describe, examine, first
+    from benchmark.data.dataset_check import count, describe, examine
+    from benchmark.data.dataset_report import first
     from benchmark.data.store import kept
     from benchmark.utils.errors import UserError
 
@@ -206,7 +207,7 @@ def check(workspace: Workspace, name: str, jobs: int | None) -> None:
     problems = report.problems()
     if silently:
         problems.append(f"changed: {counted(len(silently), 'file has', 'files have')} other bytes than before, though "
-                        f"size and time of change are the same: {first(silently, 5)}; put back what was there, or make "
+                        f"size and time of change are the same: {first(silently)}; put back what was there, or make "
                         "ladders and runs anew")
     where = "" if index.root is None else f" in {index.root}"
     for problem in problems:

@@ -85,7 +85,8 @@ def plan(ladder: Ladder, index_hash: str, names: Iterable[str], *, protocol: str
     bases = {entry.base.name for entry in map(methods.get, names) if entry.base is not None}
     unused = set(overrides.methods) - set(names) - bases
     if unused:
-        raise UserError(f"--set names {', '.join(sorted(unused))}, which is not among the methods to run")
+        raise UserError(f"--set names {', '.join(sorted(unused))}, which is not among the methods to run; name it "
+                        "under --methods, or leave its settings out")
     made = []
     for name in names:
         entry = methods.get(name)

@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from annotated_types import Ge, Le
 
-from benchmark.config import toml
-from benchmark.utils.errors import UserError, near
+from benchmark.config import protocol_file, toml
+from benchmark.config.protocol_file import BASE, EVERY, FOLDER, KINDS, SETTINGS
+from benchmark.utils.errors import UserError
 
 if TYPE_CHECKING:
     from benchmark.data.augment import Transform
     from methods import Entry
 
-FOLDER = Path(__file__).parent / "protocols"
-KINDS = ("dataset", "tag", "method", "both")
-"""Tables of a file whose keys replace the general ones, in this order."""
-SETTINGS = "settings"
-"""The table that changes methods' own settings: [settings.margin]."""
-BASE = "base"
-"""The table that changes settings of the objective under a method on a dataset: [base.cars.s2sd]."""
-EVERY = "all"
-"""In place of the dataset of a BASE table: on every dataset, below what a table of the dataset says."""
-EXTENDS = "extends"
-"""The key that names another protocol, whose file this one changes."""
-PAIRS = ("both", BASE)
-"""Tables with two owners, a dataset and a method."""
 SIZES = {"big": 256}
 """Image sizes of augmentations that have one of their own; of all others it is 224."""
 FROZEN_NORM = {True: "statistics", False: "no"}
@@ -158,8 +146,8 @@ def load(name: str, *, dataset: str = "", method: str = "", tags: tuple[str, ...
     (200, 150)
     """
     path, overrides = path_of(name), overrides or {}
-    tables = _tables(path)
-    _check_owners(path, _own_tables(path), dataset, method)
+    tables = protocol_file.tables(path, FIELDS)
+    protocol_file.check_owners(path, dataset, method)
     if "name" in overrides:
         raise UserError("a protocol is called by its file: --protocol NAME, or copy the file under another name")
     head = method.partition(":")[0]
@@ -180,7 +168,7 @@ def settings_of(name: str, entry: Entry) -> dict[str, Any]:
     >>> settings_of("oodml", methods.get("margin")), settings_of("uml", methods.get("hyp"))
     ({}, {'temperature': 0.1})
     """
-    tables = _tables(path_of(name))
+    tables = protocol_file.tables(path_of(name), FIELDS)
     known = {field.name for field in dataclasses.fields(entry.declared.Settings)}  # type: ignore[attr-defined]
     tagged = {key: line for tag in (entry.family, *entry.tags)
               for key, line in tables.get((SETTINGS, tag), {}).items() if key in known}
@@ -197,7 +185,7 @@ def base_settings_of(name: str, entry: Entry, dataset: str) -> dict[str, Any]:
     """
     if entry.base is None or entry.base.name != entry.default_base:
         return {}
-    tables, head = _tables(path_of(name)), entry.name.partition(":")[0]
+    tables, head = protocol_file.tables(path_of(name), FIELDS), entry.name.partition(":")[0]
     changes = tables.get((BASE, EVERY, head), {}) | tables.get((BASE, dataset, head), {})
     return {key: line.value for key, line in changes.items()}
 
@@ -219,7 +207,7 @@ def explain(name: str) -> Iterator[Explained]:
     Explained(table='', key='lr', value=1e-05, meaning='learning rate of the network; the method has those of \
 proxies and the like, as multiples of it', source='supplement B')
     """
-    general, tables = load(name), _tables(path_of(name))
+    general, tables = load(name), protocol_file.tables(path_of(name), FIELDS)
     for key, field in FIELDS.items():
         if key != "name":
             source = tables[()][key].source if key in tables[()] else "default"
@@ -233,83 +221,3 @@ proxies and the like, as multiples of it', source='supplement B')
 def summary(name: str) -> str:
     """What a protocol's file says of itself in one line."""
     return str(toml.table(path_of(name)).get("summary", ""))
-
-
-class Sourced(NamedTuple):
-    """A value in a file, and where it comes from."""
-
-    value: Any
-    source: str = ""
-
-
-def _tables(path: Path, inner: tuple[Path, ...] = ()) -> dict[tuple[str, ...], dict[str, Sourced]]:
-    """The tables of a file, each key over that of the same table in the file which it `extends`."""
-    tables = _own_tables(path)
-    parent = toml.table(path).get(EXTENDS)
-    if parent is None:
-        return tables
-    if not isinstance(parent, str):
-        raise UserError(f"protocol {path}: {EXTENDS} = {parent!r} is no name; write {EXTENDS} = \"demo\"")
-    other = path_of(str(path.parent / parent) if parent.endswith(".toml") else parent)
-    if other.resolve() in (*inner, path.resolve()):
-        raise UserError(f"protocol {path}: {EXTENDS} = {parent!r} leads back to this file")
-    inherited = _tables(other, (*inner, path.resolve()))
-    return {place: {**inherited.get(place, {}), **tables.get(place, {})} for place in {**inherited, **tables}}
-
-
-def _own_tables(path: Path) -> dict[tuple[str, ...], dict[str, Sourced]]:
-    """The tables of a file by their kind and whom they are for, such as ("dataset", "sop"); () has the general keys."""
-    file = toml.table(path)
-    kinds = (*KINDS, SETTINGS, BASE)
-    general = {key: value for key, value in file.items() if key not in (*kinds, EXTENDS, "summary")}
-    tables: dict[tuple[str, ...], Any] = {(): general}
-    for kind in kinds:
-        form = f"write [{kind}.{'DATASET.METHOD' if kind in PAIRS else 'NAME'}] above its keys"
-        if not isinstance(file.get(kind, {}), dict):
-            raise UserError(f"protocol {path}: {kind} = {file[kind]!r} is no table; {form}")
-        for owner, entries in file.get(kind, {}).items():
-            inner = entries.items() if kind in PAIRS and isinstance(entries, dict) else [("", entries)]
-            tables |= {(kind, owner, method) if kind in PAIRS else (kind, owner): keys for method, keys in inner}
-        for place, keys in tables.items():
-            if not isinstance(keys, dict) or (place[:1] == (BASE,) and "value" in keys):  # a key with its source
-                raise UserError(f"protocol {path}: {'.'.join(place)} is no table; {form}")
-    return {place: {key: _sourced(path, place, key, value) for key, value in keys.items()}
-            for place, keys in tables.items()}
-
-
-def _sourced(path: Path, place: tuple[str, ...], key: str, value: Any) -> Sourced:
-    if key not in FIELDS and place[:1] not in ((SETTINGS,), (BASE,)):
-        meant = near(key, (*FIELDS, *KINDS, SETTINGS, BASE, EXTENDS))
-        raise UserError(f"protocol {path.stem} has no key '{key}'{meant}; "
-                        "`oodml protocols show oodml` lists them all")
-    if not isinstance(value, dict):
-        return Sourced(value)
-    if not {"value"} <= {*value} <= {*Sourced._fields}:
-        raise UserError(f"protocol {path}: {'.'.join((*place, key))} has {', '.join(value)}; write a value alone, or "
-                        f'{key} = {{ value = ..., source = "..." }}')
-    return Sourced(**value)
-
-
-def _check_owners(path: Path, places: Iterable[tuple[str, ...]], dataset: str, method: str) -> None:
-    """A UserError for a table whose name is a misspelling: it would change nothing.
-
-    Other unknown names are left alone: they may be a plug-in's, or a dataset of one's own. Names are looked at only
-    when the protocol is read for a method.
-    """
-    if not method or path.parent == FOLDER:  # these a test holds; methods would bring torch, and lack plug-ins
-        return
-    import methods
-
-    names = methods.names()
-    tags = sorted({tag for name in names for tag in methods.get(name).kinds})
-    known = {"dataset": [dataset] if dataset else [], "method": names, "tag": tags, SETTINGS: [*names, *tags]}
-    for kind, *owners in filter(None, places):
-        for what, owner in zip(("dataset", "method") if kind in PAIRS else (kind,), owners):
-            if meant := toml.misspelt(owner, [*known[what], *([EVERY] if kind == BASE else [])]):
-                remedy = "give it a name less like that" if what == "dataset" else "load it with --plugin FILE"
-                raise UserError(f"protocol {path}: [{'.'.join((kind, *owners))}] changes nothing: there is no "
-                                f"{'method or tag' if what == SETTINGS else what} '{owner}' (did you mean '{meant}'?); "
-                                f"if it is your own, {remedy}")
-        if kind == BASE and owners[1] in names and not methods.get(owners[1]).default_base:
-            raise UserError(f"protocol {path}: [{'.'.join((kind, *owners))}] changes nothing: {owners[1]} stands on no "
-                            f"other objective; write its own settings under [{SETTINGS}.{owners[1]}]")

@@ -36,10 +36,10 @@ def raw_pixel_recall(index: DatasetIndex, store: ImageStore, queries: int = QUER
 
 def frozen_recall(index: DatasetIndex, store: ImageStore, workspace: Workspace) -> float:
     """Recall@1 of the default test split by the cosine of the features that its ladder is built from."""
-    from benchmark.data import ladders
+    from benchmark.data.ladder_features import frozen_features
     from benchmark.metrics.retrieval import retrieval
 
-    _, features, made_with = ladders.frozen_features(index.name, workspace)
+    _, features, made_with = frozen_features(index.name, workspace)
     assert made_with["images"] == store.hash
     test = index.of_classes(index.test_classes)
     return retrieval(np.asarray(features[test]), np.asarray(index.labels)[test], ks=(1,))["recall@1"]

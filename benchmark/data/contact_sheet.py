@@ -11,16 +11,19 @@ from benchmark.data.decoding import opened
 from benchmark.datasets.index import DatasetIndex, upright
 from benchmark.utils.files import whole
 
+ROWS, COLUMNS = 16, 8
+"""Classes, half of them from each side, and images of each."""
 TILE, GAP, CAPTION = 96, 4, 18
+"""Pixels."""
 
 
-def contact_sheet(index: DatasetIndex, path: Path, columns: int = 8, rows: int = 16) -> Path:
-    """Writes a PNG: `rows` classes, half of them from each side, evenly spaced in order, `columns` images of each."""
-    chosen = [*_spread(index.train_classes, rows - rows // 2), *_spread(index.test_classes, rows // 2)]
+def contact_sheet(index: DatasetIndex, path: Path) -> Path:
+    """Writes a PNG of some classes of each side and some images of each class, evenly spaced in their order."""
+    chosen = [*_spread(index.train_classes, ROWS // 2), *_spread(index.test_classes, ROWS // 2)]
     train = set(index.train_classes)
     font = ImageFont.load_default(size=12)
     high = TILE + CAPTION + GAP
-    sheet = Image.new("RGB", (columns * (TILE + GAP) + GAP, len(chosen) * high + GAP), "white")
+    sheet = Image.new("RGB", (COLUMNS * (TILE + GAP) + GAP, len(chosen) * high + GAP), "white")
     pen = ImageDraw.Draw(sheet)
     for row, name in enumerate(chosen):
         images = index.of_classes((name,))
@@ -28,7 +31,7 @@ def contact_sheet(index: DatasetIndex, path: Path, columns: int = 8, rows: int =
         # the default font is Latin alone
         caption = f"{'train' if name in train else 'test'} · {_latin(name)} · {len(images)} images"
         pen.text((GAP, top), caption, fill="black", font=font)
-        for column, i in enumerate(_spread(images.tolist(), columns)):
+        for column, i in enumerate(_spread(images.tolist(), COLUMNS)):
             with opened(index, i) as image:
                 tile = ImageOps.pad(upright(image), (TILE, TILE), color="lightgray")
             sheet.paste(tile, (GAP + column * (TILE + GAP), top + CAPTION))

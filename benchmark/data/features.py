@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from benchmark.data.augment import Transform
 from benchmark.data.loader import Loader
 from benchmark.data.store import ImageStore, kept
 from benchmark.datasets.index import DatasetIndex
-from benchmark.datasets.union import Members
+from benchmark.datasets.union import members
 from benchmark.utils import provenance
 from benchmark.utils.errors import UserError
 from benchmark.utils.files import GrowingFile, alone, disk_errors, write_json
@@ -51,7 +52,7 @@ def extract(index: DatasetIndex, store: ImageStore, backbone: nn.Module, *, name
     """
     if len(store) != len(index):
         raise UserError(f"there are {len(store)} decoded images in {store.folder} but {len(index)} in dataset "
-                        f"'{index.name}': run `oodml datasets prepare {index.name}` again")
+                        f"'{index.name}': run `oodml datasets prepare {index.typed}` again")
     facts = {"images": store.hash, "backbone": name, "weights": weights_hash, "transform": transform.evaluation}
     key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
     home = folder / re.sub(r"[^A-Za-z0-9_.-]+", "_", f"features-{index.name}-{name}-{key[:8]}")
@@ -66,20 +67,22 @@ def extract(index: DatasetIndex, store: ImageStore, backbone: nn.Module, *, name
                 facts = {"dataset": index.name, "key": key, "precision": precision, **facts}
                 write_json(home / "features.json", facts)
                 batch = batch or (512 if loader.device.type == "cuda" else 256)
-                members = index.opener.indexes if isinstance(index.opener, Members) else ()
-                decoded = [kept(one, folder) for one in members]
-                if members and _same_images(store, decoded):
-                    _unite(index, [extract(one, own, backbone, name=name, weights_hash=weights_hash, folder=folder,
-                                           transform=transform, device=device, batch=batch, progress=progress,
-                                           between=between)
-                                   for one, own in zip(members, decoded) if own is not None], final, precision)
+                same = partial(extract, backbone=backbone, name=name, weights_hash=weights_hash, transform=transform,
+                               folder=folder, device=device, batch=batch, progress=progress, between=between)
+                if parts := _of_members(index, store, folder, same):
+                    _unite(index, parts, final, precision)
                 else:
                     _compute(index, loader, backbone, final, precision, batch, progress, facts, between)
+    return _opened(final, len(index))
+
+
+def _opened(final: Path, count: int) -> np.ndarray:
+    """Features that were made before, of so many images."""
     try:
         vectors = np.load(final, mmap_mode="r")
     except Exception as error:  # numpy answers damaged bytes with a dozen kinds of errors, EOFError among them
         raise UserError(f"{final} is damaged ({error}): delete it and run again") from None
-    if vectors.ndim != 2 or len(vectors) != len(index) or vectors.dtype != np.float32:
+    if vectors.ndim != 2 or len(vectors) != count or vectors.dtype != np.float32:
         raise UserError(f"{final} is damaged ({vectors.dtype} of shape {vectors.shape}): delete it and run again")
     return vectors
 
@@ -100,10 +103,19 @@ def speed(vectors: np.ndarray | None) -> dict[str, Any]:
     return {f"embed_{key}": facts[key] for key in ("images_per_second", "device") if key in facts}
 
 
-def _same_images(union: ImageStore, members: Sequence[ImageStore | None]) -> bool:
+def _of_members(index: DatasetIndex, store: ImageStore, folder: Path,
+                same: Callable[[DatasetIndex, ImageStore], np.ndarray]) -> list[np.ndarray]:
+    """What the `same` extraction gives for each member of a union; nothing unless all are decoded as the union is."""
+    decoded = [kept(one, folder) for one in members(index)]
+    if not _same_images(store, decoded):
+        return []
+    return [same(one, own) for one, own in zip(members(index), decoded) if own is not None]
+
+
+def _same_images(union: ImageStore, parts: Sequence[ImageStore | None]) -> bool:
     """Whether the decoded images of the members are those of the union: every size, and the pixels of some of each."""
     first = 0
-    for own in members:
+    for own in parts:
         if own is None or not np.array_equal(union.geometry[first:first + len(own)], own.geometry):
             return False
         some = np.unique(np.linspace(0, len(own) - 1, 64).astype(int))

@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmark import datasets
 from benchmark.datasets import DatasetIndex
-from benchmark.utils.errors import UserError
+from benchmark.utils.devices import best_device
 from benchmark.utils.phases import timed
 from benchmark.utils.workspace import Workspace
 from splits.frechet import frechet_distance
@@ -96,17 +96,6 @@ def _start(device: str) -> None:
         with timed(f"start {device}"):
             vectors = torch.randn(256, 64, device=device, generator=torch.Generator(device).manual_seed(0))
             frechet_distance(vectors[:128], vectors[128:])
-
-
-def best_device(wanted: str | None = None) -> str:
-    """The device that is wanted, if it is here; without a wish the GPU where there is one."""
-    import torch
-
-    gpus = [f"cuda:{i}" for i in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
-    known = ["cpu", *(["cuda", *gpus] if gpus else [])]
-    if wanted is not None and wanted not in known:
-        raise UserError(f"there is no device '{wanted}' here; --device may be {' or '.join(known)}")
-    return wanted or ("cuda" if gpus else "cpu")
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from benchmark.data import ladders, pinned
+from benchmark.data import ladder_features, ladders, pinned
 from benchmark.utils.files import whole
 from benchmark.utils.workspace import Workspace
 from reports.figures.drawing import GREY, HUES, MARKERS
@@ -31,7 +31,7 @@ def draw(dataset: str, workspace: Workspace, folder: Path, umap: bool, seed: int
     if umap:
         if not options.get("backbone"):  # that of the distances
             options["backbone"] = ladder.features.get("backbone")
-        index, vectors, _ = ladders.frozen_features(dataset, workspace, **options)
+        index, vectors, _ = ladder_features.frozen_features(dataset, workspace, **options)
         figure = umaps(ladder, vectors, index.labels, index.classes, seed)
         written.append(_save(figure, below(folder, f"{plain(ladder.dataset, 'dataset')}-umap.png")))
     return written

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from benchmark import datasets
-from benchmark.data import contents
-from benchmark.data.ladder_features import best_device, frozen_features
+from benchmark.data import contents, ladder_features
 from benchmark.datasets import DatasetIndex
 from benchmark.utils import provenance
+from benchmark.utils.devices import best_device
 from benchmark.utils.errors import UserError
 from benchmark.utils.phases import timed
 from benchmark.utils.terminal import columns
@@ -22,10 +21,9 @@ from benchmark.utils.workspace import Workspace
 from reports.records import RECORD
 from reports.storage import paths
 from reports.storage.text import without_folders
-from splits import SplitError, compare, manifest, official, union
-from splits.compare import Comparison, CrossDistances
-from splits.fixed_test import KIND, fixed_test_ladder, named_ladder
-from splits.ladder import against_rule, build_ladder, default_rung, measure
+from splits import SplitError, manifest, official, union
+from splits.fixed_test import fixed_test_ladder, is_control, named_ladder
+from splits.ladder import against_rule, build_ladder, default_rung
 from splits.manifest import Ladder, Split
 from splits.rungs import check_rungs
 
@@ -42,7 +40,8 @@ def build(name: str, workspace: Workspace, *, backbone: str | None = None, weigh
     index, typed, name = datasets.load(name, workspace.data), name, datasets.located(name)
     if fixed_test is not None and (default_only or index.domains is not None or not datasets.get(name).ladder):
         raise UserError(f"--fixed-test needs a ladder of several splits, and {typed} "
-                        f"{'gets its default split alone' if default_only else 'has one split'}")
+                        + ("gets its default split alone; leave --default-only out" if default_only else
+                           "has one split; leave --fixed-test out"))
     if index.domains is not None:
         return _signed(of_union(index, options.get("seed", 0)), command(name, **_seed(options)))
     if default_only or not datasets.get(name).ladder:
@@ -52,7 +51,7 @@ def build(name: str, workspace: Workspace, *, backbone: str | None = None, weigh
     known = named_ladder(fixed_test, index.classes, index.labels) if fixed_test else None
     if known is None and options.get("rung_iterations") is None:
         check_rungs(options.get("rungs"), options.get("reverse"))  # before minutes of features
-    index, vectors, made_with = frozen_features(typed, workspace, backbone, weights_file, device)
+    index, vectors, made_with = ladder_features.frozen_features(typed, workspace, backbone, weights_file, device)
     with timed("ladder"):
         ladder = known or build_ladder(vectors, index.labels, index.train_classes, index.test_classes,
                                        classes=index.classes, dataset=index.name, dataset_hash=index.hash,
@@ -131,8 +130,7 @@ def path_of(workspace: Workspace, name: str) -> Path:
 
 
 def save(ladder: Ladder, workspace: Workspace) -> Path:
-    """Write the ladder to its file, WORK/splits/NAME.json; one that runs stand on is kept as replaced/NAME-HASH8.json.
-    """
+    """Write the ladder to WORK/splits/NAME.json; one there that runs stand on is kept as replaced/NAME-HASH8.json."""
     path = path_of(workspace, ladder.dataset)
     path.parent.mkdir(parents=True, exist_ok=True)
     before = present(path)
@@ -148,7 +146,7 @@ def refuse_to_replace(dataset: str, ladder: Ladder | None, workspace: Workspace)
     """A UserError where runs stand on splits of the ladder that is there which this one, if any, does not have."""
     path = path_of(workspace, dataset)
     before = present(path)
-    if before is not None and ladder is not None and (before.splits[0].kind == KIND) != (ladder.splits[0].kind == KIND):
+    if before is not None and ladder is not None and is_control(before) != is_control(ladder):
         raise UserError(f"{path} is left as it is: a ladder and its control with fixed test classes are two ladders of "
                         "one dataset; build this one in a working folder of its own (--work DIR), and show the runs of "
                         "both with `oodml report --records`")
@@ -214,7 +212,7 @@ def load(workspace: Workspace, name: str, index: DatasetIndex | None = None, def
     return ladder
 
 
-def replaced(name: str, workspace: Workspace, replace: bool = False) -> str:
+def of_other_files(name: str, workspace: Workspace, replace_it: bool = False) -> str:
     """What to know before the ladder of one's own dataset replaces one from other files; '' if none is there.
 
     A UserError where runs stand on that one, unless it shall be replaced all the same. Whether the files changed or two
@@ -227,7 +225,7 @@ def replaced(name: str, workspace: Workspace, replace: bool = False) -> str:
     before = present(path)
     if before is None or before.dataset_hash == index.hash:
         return ""
-    if not replace:
+    if not replace_it:
         refuse_to_replace(index.name, None, workspace)
     return (f"{path} was built from other files and will be replaced; if that is another dataset which is named "
             f"'{index.name}' too, stop here and rename one of the two, or give each a working folder of its own "
@@ -270,33 +268,6 @@ def import_released(path: Path, name: str, workspace: Workspace) -> official.Imp
                                         test_classes=index.test_classes)
     line = shlex.join(["oodml", "splits", "import", path.name, "--dataset", datasets.located(name)])
     return replace(imported, ladder=_signed(imported.ladder, line))
-
-
-def cross(names: Sequence[str], workspace: Workspace, **options: Any) -> CrossDistances:
-    """Distances of each dataset's default train set to each one's default test set, all with one backbone."""
-    sets = {}
-    for name in names:
-        index, vectors, _ = frozen_features(name, workspace, **options)
-        sets[index.name] = tuple(vectors[index.of_classes(side)] for side in (index.train_classes, index.test_classes))
-    return compare.cross_distances(sets)
-
-
-def compare_backbones(name: str, backbones: Sequence[str], workspace: Workspace, **options: Any) -> Comparison:
-    """Ladders of one dataset from several backbones, side by side; none of them is saved."""
-    different = list(dict.fromkeys(backbones))
-    compare.check_count(different)
-    return compare.compare_ladders({b: build(name, workspace, backbone=b, **options) for b in different})
-
-
-def measured(ladder: Ladder, name: str, workspace: Workspace, **options: Any) -> Ladder:
-    """The ladder with its distances measured anew, with this copy of the dataset and another network."""
-    index, vectors, made_with = frozen_features(name, workspace, **options)
-    if problems := manifest.verify(ladder, index.classes, index.labels):
-        raise UserError(f"the ladder is not one of this copy of {name}: {problems[0]}")
-    distances = measure(ladder, vectors, index.labels, index.classes, device=options.get("device"))
-    rungs = tuple(replace(split, frd=frd, frd_equal_n=equal, frd_class_means_released=None)
-                  for split, (frd, equal) in zip(ladder.splits, distances))
-    return replace(ladder, features=made_with, iid=None, progression=(), splits=rungs)
 
 
 def table(ladder: Ladder) -> str:

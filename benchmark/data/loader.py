@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from benchmark.data.augment import Crops, Transform, center_crops, random_crops, uniforms
-from benchmark.data.color import colour, normalise
+from benchmark.data.colour import colour, normalise
 from benchmark.data.resample import by_matrix, one_by_one, slack
 from benchmark.data.store import ImageStore
 from benchmark.utils.errors import UserError
@@ -25,7 +25,9 @@ from benchmark.utils.wording import byte_size, counted
 log = logging.getLogger(__name__)
 
 _BLOCK = 1 << 28
+"""Bytes that go from the memory map to a GPU, or into pinned memory, in one go."""
 WHOLE = slice(None)
+"""Every image of a batch: the share of a run on one device."""
 KEPT = 1 << 28
 """Bytes of small evaluation images that a process on the CPU keeps after resizing them once."""
 _resident: dict[tuple[str, str, str], Tensor] = {}

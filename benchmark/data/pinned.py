@@ -131,7 +131,8 @@ def use(name: str, workspace: Workspace, replace_other: bool = False) -> tuple[D
     if found:
         more = f"\n... and {len(found) - SHOWN:,} more" if len(found) > SHOWN else ""
         raise UserError("\n".join([f"the local copy of {pinned.dataset} is not that of {pinned.name}, {len(found):,} "
-                                   f"differences; nothing was written", *found[:SHOWN]]) + more)
+                                   "differences; nothing was written. Unpack its archive again, or put back what is "
+                                   "named here:", *found[:SHOWN]]) + more)
     ladder = replace(pinned.ladder, dataset_hash=index.hash)
     if pinned.open:
         ladder = replace(ladder, splits=ladders.of_union(index, pinned.parameters["seed"]).splits)

@@ -31,6 +31,9 @@ from benchmark.utils.processors import cores
 from benchmark.utils.wording import byte_size
 
 VERSION = 1
+"""Of the files of a store; one of another version is not read."""
+SAMPLE = 32
+"""Images that are held against those of an earlier version."""
 
 
 class ImageStore:
@@ -129,7 +132,7 @@ def _home(index: DatasetIndex, folder: Path, content: str) -> Path:
     return folder / f"images-{contents.slug(index)}-{key[:8]}"
 
 
-def fits_earlier(index: DatasetIndex, folder: Path, most: int = 32) -> bool:
+def fits_earlier(index: DatasetIndex, folder: Path) -> bool:
     """Whether the files are those that an earlier version, which knew them by their names, decoded into `folder`.
 
     A few images are held against theirs. True as well where nothing of it is left.
@@ -138,7 +141,7 @@ def fits_earlier(index: DatasetIndex, folder: Path, most: int = 32) -> bool:
     if not (home / "pixels.bin").is_file():
         return True
     store = ImageStore(home)
-    sample = np.unique(np.linspace(0, len(index) - 1, most).astype(int)).tolist()
+    sample = np.unique(np.linspace(0, len(index) - 1, SAMPLE).astype(int)).tolist()
     return len(store) == len(index) and all(np.array_equal(decode(index, i)[0], store.image(i)) for i in sample)
 
 

@@ -164,7 +164,7 @@ def read(path: Path) -> dict[str, Tensor]:
             return load_file(path)
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # the readers raise many kinds; all of them mean that this file is no checkpoint
-        why = [*str(error).splitlines(), type(error).__name__][0]
+        why = f"{[*str(error).splitlines(), type(error).__name__][0]}; fetch or save it again"
         if isinstance(error, (pickle.UnpicklingError, KeyError)):  # torch's own words advise to let it run code
             why = "it is none of torch.save's, or holds more than tensors, which may be code; save model.state_dict()"
         raise UserError(f"weights {path} cannot be read: {why}") from None

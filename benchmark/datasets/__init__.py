@@ -21,7 +21,7 @@ __all__ = ["Counts", "Dataset", "DatasetIndex", "get", "has_images", "known_spli
 
 @dataclass(frozen=True)
 class Counts:
-    """The official size of a dataset's default split."""
+    """The size of a default split: images and classes of its two sides."""
 
     train_images: int
     train_classes: int
@@ -44,11 +44,13 @@ class Dataset:
     source: str = ""
     tree: str = ""
     counts: Counts | None = None
+    """The official size of its default split."""
     size: tuple[int, int] | None = None
     """The official numbers of images and classes, where those of the two sides are printed nowhere."""
     classification: tuple[int, int] | None = None
     """Images to train and to test on of its split for classification, which has the same classes on both sides."""
     embedded: bool = False
+    """Whether it comes with the suite, drawn and not read: small images, for which a small network is used."""
     protocol: str = "oodml"
     """The protocol that `oodml run` uses where none is named."""
     folders: tuple[str, ...] = ()

@@ -28,7 +28,8 @@ def read(data: Path) -> DatasetIndex:
     except csv.Error as error:
         raise UserError(f"{path} cannot be read as CSV ({error}); fetch it again") from None
     if not lines or not {"landmark_id", "images"} <= lines[0].keys():
-        raise UserError(f"{path} lacks the columns landmark_id and images; it is not the official file")
+        raise UserError(f"{path} lacks the columns landmark_id and images; it is not the official file, "
+                        "fetch it again")
     found = [(image, key) for line, key in zip(lines, numbers([line["landmark_id"] or "" for line in lines], path))
              for image in (line["images"] or "").split()]
     short = next((image for image, _ in found if len(image) < 3), None)

@@ -65,7 +65,6 @@ class DatasetIndex:
     """How image i is made where it is no file under `root`; must pickle, as images are read in parallel."""
     reference: str = field(default="", compare=False)
     """What a dataset of one's own was asked for as, such as folder:PATH; `name` alone does not lead back to it."""
-
     note: str = field(default="", compare=False)
     """What was taken for a class or a side, where a user's own folders do not say it plainly."""
 
@@ -102,7 +101,7 @@ class DatasetIndex:
 
     @cached_property
     def hash(self) -> str:
-        """SHA-256 over everything above but the folder on disk."""
+        """SHA-256 over images, classes and the default split, wherever the files lie and however they are opened."""
         facts = {"name": self.name, "paths": self.paths, "classes": self.classes, "labels": self.labels.tolist(),
                  "train": self.train_classes, "test": self.test_classes,
                  "roles": None if self.roles is None else self.roles.tolist(),

@@ -27,7 +27,7 @@ def with_columns(name: str, columns: str | None) -> str:
     if not columns:
         return name
     if name.partition(":")[0] not in ("parquet", "wds"):
-        raise UserError(f"--columns is for parquet:PATH and wds:PATH, not for '{name}'")
+        raise UserError(f"--columns is for parquet:PATH and wds:PATH, not for '{name}'; leave it out")
     return f"{name}@{'+'.join(part.strip() for part in columns.split(','))}"
 
 
@@ -47,7 +47,8 @@ def located(rest: str, family: str, ending: str) -> tuple[Path, Path, list[Path]
     shards = sorted(file for file in path.rglob(f"*{ending}") if file.is_file() and not file.name.startswith("."))
     if not shards:
         packed = next(path.rglob(f"*{ending}.*"), None)
-        raise UserError(f"{path} has no {ending} file" + (f"; unpack {packed.name} first" if packed else ""))
+        remedy = f"unpack {packed.name} first" if packed else f"give the folder that has them, {family}:PATH"
+        raise UserError(f"{path} has no {ending} file; {remedy}")
     return path, path, shards, columns
 
 

@@ -55,6 +55,11 @@ class Members:
         return index.open(inner)
 
 
+def members(index: DatasetIndex) -> tuple[DatasetIndex, ...]:
+    """The datasets that a union is made of; none of another dataset."""
+    return index.opener.indexes if isinstance(index.opener, Members) else ()
+
+
 def unite_indexes(name: str, indexes: Sequence[DatasetIndex]) -> DatasetIndex:
     """One index of several: images, classes and split sides one after another, each marked with its dataset."""
     united = unite([Member(i.name, i.classes, i.labels, i.train_classes, i.test_classes, i.roles) for i in indexes])

@@ -24,7 +24,7 @@ KEYS = ("label", "cls", "class", "class_name")
 
 
 @dataclass(frozen=True)
-class Members:
+class Samples:
     """Opens image i: the bytes of a tar file from `offsets[i]` on."""
 
     files: tuple[str, ...]
@@ -60,7 +60,7 @@ def read(data: Path, rest: str) -> DatasetIndex:
     offsets, sizes = (np.array([one[k] for part in parts for one in part], np.int64) for k in (2, 3))
     return shards.indexed(place, folder, files,
                           [[int(label) if numbers else label for label in part] for part in labels], ids,
-                          Members(tuple(map(str, files)), starts, offsets, sizes))
+                          Samples(tuple(map(str, files)), starts, offsets, sizes))
 
 
 @lru_cache(maxsize=1024)
@@ -97,7 +97,8 @@ def _scan(file: str, size: int, changed: int, image: str, label: str) -> tuple[t
         raise UserError(f"{file} cannot be read as a tar file ({error}); fetch it again, and unpack it to .tar where "
                         "it is compressed") from None
     if not pictures:
-        raise UserError(f"{file} has no image in it" + (f" that ends in .{image}" if image else ""))
+        raise UserError(f"{file} has no image in it" + (f" that ends in .{image}" if image else "")
+                        + "; take the shard away, or say what images end in with --columns image=ENDING")
     for row, (key, (name, *_)) in enumerate(pictures.items()):
         if key not in labels:
             raise UserError(f"{file}, sample {row} ({repr(name[:100])[1:-1]}): it has no label, neither a .cls file "

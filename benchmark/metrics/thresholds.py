@@ -21,6 +21,8 @@ from reports.storage.operating_points import RATES
 
 HALF = 2**16
 """Bins of the upper and of the lower half of a similarity's 32 bits."""
+SAMPLE = 2**18
+"""Pairs from which a similarity is guessed that so many of all reach."""
 
 
 class Rates(NamedTuple):
@@ -112,13 +114,13 @@ class Pairs:
             values.append(similarity_of(key))
         return values
 
-    def _guess(self, count: int, sample: int = 2**18) -> float:
+    def _guess(self, count: int) -> float:
         """A similarity that about `count` of all pairs reach, from a sample of them."""
-        wanted = count * sample // max(1, self.negatives + self.positives) + 64
-        if wanted >= sample:
+        wanted = count * SAMPLE // max(1, self.negatives + self.positives) + 64
+        if wanted >= SAMPLE:
             return -math.inf
         random = torch.Generator().manual_seed(0)
-        first, second = torch.randint(len(self.x), (2, sample), generator=random).to(self.x.device)
+        first, second = torch.randint(len(self.x), (2, SAMPLE), generator=random).to(self.x.device)
         return float((self.x[first] * self.x[second]).sum(1).topk(wanted).values[-1])
 
 

@@ -57,7 +57,8 @@ def member_outcomes(embeddings: Any, labels: Any, domains: Any, domain_names: Se
     same_length(x, y)
     same_length(x, member)
     if len(member) and not 0 <= member.min() <= member.max() < len(domain_names):
-        raise UserError(f"domains run from {member.min()} to {member.max()}, but there are {len(domain_names)} names")
+        raise UserError(f"domains run from {member.min()} to {member.max()}, but there are {len(domain_names)} names; "
+                        "number them from 0 and name each")
     by_dataset: dict[str, Retrieval | None] = {}
     for number, name in enumerate(domain_names):
         inside = np.flatnonzero(member == number)

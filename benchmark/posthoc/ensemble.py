@@ -25,6 +25,7 @@ from benchmark.posthoc import finished
 from benchmark.posthoc.finished import Finished
 from benchmark.runs import recording
 from benchmark.utils import provenance
+from benchmark.utils.devices import best_device
 from benchmark.utils.errors import UserError
 from benchmark.utils.wording import counted
 from benchmark.utils.workspace import Workspace
@@ -62,7 +63,7 @@ def run(workspace: Workspace, union: str, runs: Iterable[Finished], *, device: s
             tell(f"{name}: {_why_none(method, family, left, index.domain_names)}")
         for members in whole:
             ladder = ladders.load(workspace, union, index)  # not before: it may be made here
-            path = _made(members, index, ladder, workspace, ladders.best_device(device))
+            path = _made(members, index, ladder, workspace, best_device(device))
             recall = records.read(path)["scores"]["last"]["recall@1"]
             tell(f"{name}: recall@1 {100 * recall:.2f} % over {index.name}")
             written.append(path)

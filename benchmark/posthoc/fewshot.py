@@ -22,7 +22,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from benchmark.data import ladders
 from benchmark.data.features import extract
 from benchmark.data.store import ImageStore, open_store
 from benchmark.data.task import Side, Task
@@ -31,6 +30,7 @@ from benchmark.datasets import DatasetIndex
 from benchmark.posthoc.finished import UNTRAINED, Finished, FinishedRuns
 from benchmark.runs.scoring import score
 from benchmark.training import precision
+from benchmark.utils.devices import best_device
 from benchmark.utils.errors import UserError
 from benchmark.utils.wording import decimal
 from benchmark.utils.workspace import Workspace
@@ -74,7 +74,7 @@ def run(workspace: Workspace, asked: FinishedRuns, *, shots: tuple[int, ...], ad
     adaptation = adaptation or Adaptation()
     index, ladder = asked.index, asked.ladder
     store = open_store(index, workspace.cache, progress=False)
-    device = ladders.best_device(device)
+    device = best_device(device)
     written = []
     unusable: set[str] = set()
     for one in asked.runs:

@@ -31,6 +31,7 @@ from benchmark.posthoc import embedding_figures
 from benchmark.posthoc.finished import Finished
 from benchmark.runs import status
 from benchmark.training import train
+from benchmark.utils.devices import best_device
 from benchmark.utils.errors import UserError
 from benchmark.utils.files import write_json
 from benchmark.utils.workspace import Workspace
@@ -115,7 +116,7 @@ def inspect(workspace: Workspace, folder: Path, *, queries: int = 8, plane: bool
         The paths of the files written, one a run.
     """
     run = opened(folder)
-    device = ladders.best_device(device)
+    device = best_device(device)
     index = indexed(run, workspace, dataset)
     ladder = ladders.load(workspace, dataset or run.dataset, index)
     store = open_store(index, workspace.cache, progress=False)

@@ -15,11 +15,11 @@ from typing import Any
 
 from torch import Tensor
 
-from benchmark.data import ladders
 from benchmark.data.store import open_store
 from benchmark.posthoc.finished import FinishedRuns
 from benchmark.runs.scoring import score
 from benchmark.training import train
+from benchmark.utils.devices import best_device
 from benchmark.utils.workspace import Workspace
 from reports.analysis.wise import NAME, SCHEMA
 
@@ -43,7 +43,7 @@ def run(workspace: Workspace, asked: FinishedRuns, *, alphas: Sequence[float] = 
     Returns:
         The path of `wise.json` of each run.
     """
-    store, device = open_store(asked.index, workspace.cache, progress=False), ladders.best_device(device)
+    store, device = open_store(asked.index, workspace.cache, progress=False), best_device(device)
     written = []
     for one in asked.runs:
         known = _read(one.folder / NAME, one.spec.identity)

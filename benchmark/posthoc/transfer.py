@@ -26,6 +26,7 @@ from benchmark.data.task import Side, Task
 from benchmark.posthoc.finished import Finished, on_default
 from benchmark.runs.job import Job
 from benchmark.runs.scoring import score
+from benchmark.utils.devices import best_device
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from reports import records
@@ -58,7 +59,7 @@ def run(workspace: Workspace, jobs: Iterable[Job], *, device: str | None = None,
         tell: Callable[[str], None] = lambda line: None) -> list[Path]:
     """Measure every trained network of these finished runs on the other datasets among them; the paths of the files."""
     jobs = list(jobs)
-    device = ladders.best_device(device)
+    device = best_device(device)
     targets = [Target.of(name, workspace) for name in dict.fromkeys(job.context.dataset for job in jobs)]
     runs = on_default((Finished(job.folder, job.spec) for job in jobs), workspace)
     frozen = {(one.spec.dataset, one.spec.protocol.backbone): records.read(one.folder)["scores"]["last"]

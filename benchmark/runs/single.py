@@ -9,12 +9,12 @@ from typing import Any
 import methods
 from benchmark.config import protocol as protocols
 from benchmark.config.study import Part, Study
-from benchmark.data import ladders
 from benchmark.data.store import open_store
 from benchmark.runs import attempt, status
 from benchmark.runs.job import SweepOptions
 from benchmark.runs.matrix import gather
 from benchmark.utils.children import own_children
+from benchmark.utils.devices import best_device
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from reports import records
@@ -54,7 +54,7 @@ def run(method: str, dataset: str, split: int | str = "default", *, seed: int = 
     unknown = entry.declared.__module__.partition(".")[0] != "methods" and not job.spec.code
     if redo or unknown:
         status.keep_before(job.folder)
-    device = ladders.best_device(device)
+    device = best_device(device)
     with own_children():
         open_store(next(iter(matrix.indexes.values())), workspace.cache)
         context = dataclasses.replace(job.context, device="cuda:0" if device == "cuda" else device)

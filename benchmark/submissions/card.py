@@ -29,7 +29,7 @@ def read(path: Path) -> dict[str, str]:
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from None
     except ValueError:
-        raise UserError(f"{path} is not UTF-8") from None
+        raise UserError(f"{path} is not UTF-8; save it so") from None
     return check(_parsed(path, text), str(path))
 
 
@@ -65,9 +65,9 @@ def check(card: Any, where: str) -> dict[str, str]:
         if not isinstance(value, str) or not value.strip() or len(value) > LONGEST:
             raise UserError(f"{where}: '{key}' must be a text of 1 to {LONGEST} characters ({KEYS[key]})")
         if value != printable(value) or "\n" in value or "\t" in value:
-            raise UserError(f"{where}: '{key}' holds control characters or more than one line")
+            raise UserError(f"{where}: '{key}' holds control characters or more than one line; write plain text")
         if re.match(r"\s*[a-z][a-z0-9+.-]*:", value, re.I) and not re.match(r"https?://|mailto:|[\w .-]+: ", value):
-            raise UserError(f"{where}: '{key}' is an address of another kind than https://")
+            raise UserError(f"{where}: '{key}' is an address of another kind than https://; give such a one")
     missing = [key for key in KEYS if key not in card]
     if missing:
         raise UserError(f"{where} lacks '{missing[0]}' ({KEYS[missing[0]]}); a card has all of {', '.join(KEYS)}")

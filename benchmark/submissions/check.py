@@ -6,10 +6,7 @@ and a record must be, key by key, the one that follows from the ladder, the card
 
 from __future__ import annotations
 
-import hashlib
-import os
-import re
-import stat
+import io
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -17,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from benchmark.data.task import Side
-from benchmark.submissions import card as cards
-from benchmark.submissions import pack, reading
+from benchmark.submissions import pack, pack_folder, reading
 from benchmark.submissions.evaluate import EMBEDDINGS
-from benchmark.submissions.pack import PACK, RE_EMBEDDED, RECOMPUTED
+from benchmark.submissions.pack import PACK, RE_EMBEDDED
+from benchmark.submissions.pack_folder import FILE, LARGEST, Refused
 from benchmark.utils.errors import is_user_error
 from reports import records
 from reports.storage import queries
@@ -29,25 +26,16 @@ from reports.storage.text import from_json, one_line
 from splits import pinning
 from splits.pinning import Pinned
 
-FILE = re.compile(r"([1-9]\d{0,3})-s(\d{1,4})/(record\.json|queries\.npz|embeddings\.npy)")
-LARGEST = {PACK: 1 << 20, records.RECORD: 1 << 18, queries.NAME: 1 << 24, EMBEDDINGS: 1 << 31}
-"""Bytes of each kind of file."""
-MOST = 2000
-"""Files of a pack."""
 CHANGED = 0.001
 """The share of queries whose first hit may differ when embeddings are searched again: ties at the last bit."""
-
-
-class Refused(Exception):
-    """What is wrong with a pack, in one line."""
 
 
 def problems(folder: Path, name: str | None = None) -> list[str]:
     """What of a pack does not hold, one line each; empty where all follows. Nothing is written."""
     try:
-        facts = _facts(folder, name or folder.resolve().name)
+        facts = pack_folder.facts(folder, name or folder.resolve().name)
         pinned = _ladder(facts)
-        cells = _cells(folder, facts, pinned)
+        cells = _cells(facts, pinned)
     except Refused as error:
         return [one_line(f"{folder.name}: {error}")]
     found = []
@@ -61,75 +49,8 @@ def problems(folder: Path, name: str | None = None) -> list[str]:
     return found + _twins(folder, facts)
 
 
-def _facts(folder: Path, name: str) -> dict[str, Any]:
-    """What pack.json says, after a look at what lies in the folder."""
-    if not folder.is_dir() or folder.is_symlink():
-        raise Refused(f"there is no folder {folder}; give that which `oodml submit` wrote")
-    there: dict[str, int] = {}
-    for root, folders, files in os.walk(folder):
-        for entry in (*folders, *files):
-            path = os.path.join(root, entry)
-            facts, inside = os.lstat(path), os.path.relpath(path, folder).replace(os.sep, "/")
-            if stat.S_ISDIR(facts.st_mode):
-                continue
-            if not stat.S_ISREG(facts.st_mode):
-                raise Refused(f"'{inside}' is no plain file")
-            if inside != PACK and not FILE.fullmatch(inside):
-                raise Refused(f"'{inside}' does not belong into a pack")
-            if facts.st_size > LARGEST[os.path.basename(inside)]:
-                raise Refused(f"'{inside}' has {facts.st_size:,} bytes; at most {LARGEST[os.path.basename(inside)]:,} "
-                              "are taken")
-            there[inside] = facts.st_size
-            if len(there) > MOST:
-                raise Refused(f"more than {MOST} files")
-    if PACK not in there:
-        raise Refused(f"there is no {PACK}")
-    try:
-        facts = from_json((folder / PACK).read_bytes())
-    except ValueError as error:
-        raise Refused(f"{PACK} is damaged ({error})") from None
-    kinds: dict[str, Any] = {"schema": int, "name": str, "ladder": dict, "level": str, "version": str, "date": str,
-                             "card": dict, "files": dict}
-    if not isinstance(facts, dict) or set(facts) != set(kinds) or not all(
-            isinstance(facts[key], kind) for key, kind in kinds.items()):
-        raise Refused(f"{PACK} must have just the keys {', '.join(kinds)}, each of its kind")
-    if facts["schema"] != pack.SCHEMA:
-        raise Refused(f"{PACK} is of schema {facts['schema']}, this version reads {pack.SCHEMA}: update oodml")
-    try:
-        cards.check(facts["card"], f"card in {PACK}")
-    except Exception as error:
-        if not is_user_error(error):
-            raise
-        raise Refused(str(error)) from None
-    if not facts["name"] == facts["card"]["method"] == name:
-        raise Refused(f"folder, {PACK} and card name it '{name}', '{facts['name']}' and '{facts['card']['method']}'")
-    if facts["level"] not in (RECOMPUTED, RE_EMBEDDED):
-        raise Refused(f"its level is '{facts['level']}'; there are {RECOMPUTED} and {RE_EMBEDDED}")
-    if not re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", facts["date"]) or not re.fullmatch(
-            r"[\w.+-]{1,40}", facts["version"]):
-        raise Refused("its date or its version is none")
-    odd = [entry for entry in facts["files"] if not FILE.fullmatch(entry)]
-    if odd:
-        raise Refused(f"{PACK} lists '{odd[0]}', which does not lie in the pack")
-    listed = {PACK, *facts["files"]}
-    if listed != set(there):
-        unlike = sorted(listed ^ set(there))[0]
-        raise Refused(f"'{unlike}' is {'listed but not there' if unlike in listed else 'there but not listed'}")
-    for entry, wanted in facts["files"].items():
-        if _sha256(folder / entry) != wanted:
-            raise Refused(f"'{entry}' is not the file whose hash is listed")
-    return facts
-
-
-def _sha256(path: Path) -> str:
-    content = hashlib.sha256()
-    with open(path, "rb") as file:
-        while block := file.read(1 << 22):
-            content.update(block)
-    return content.hexdigest()
-
-
 def _ladder(facts: dict[str, Any]) -> Pinned:
+    """The pinned ladder that a pack is of; refuses one that is not here, is another or cannot be checked."""
     name, hash = facts["ladder"].get("name"), facts["ladder"].get("hash")
     if name not in pinning.names():
         raise Refused(f"its ladder '{one_line(str(name), 60)}' is not pinned here; there are: "
@@ -143,7 +64,7 @@ def _ladder(facts: dict[str, Any]) -> Pinned:
     return pinned
 
 
-def _cells(folder: Path, facts: dict[str, Any], pinned: Pinned) -> dict[tuple[int, int], set[str]]:
+def _cells(facts: dict[str, Any], pinned: Pinned) -> dict[tuple[int, int], set[str]]:
     """The files of every split and seed; refuses what is not complete."""
     cells: dict[tuple[int, int], set[str]] = {}
     for entry in facts["files"]:
@@ -165,9 +86,10 @@ def _cells(folder: Path, facts: dict[str, Any], pinned: Pinned) -> dict[tuple[in
 
 
 def _cell(folder: Path, facts: dict[str, Any], pinned: Pinned, split: int, seed: int, files: set[str]) -> None:
+    """Refuses a split and seed whose record does not follow from the outcomes, or these from the embeddings."""
     home = folder / f"{split}-s{seed}"
     rung = pinned.ladder.split(split)
-    _sizes(home / queries.NAME, rung.test_images)
+    _refuse_swollen(home / queries.NAME, rung.test_images)
     raw = (home / queries.NAME).read_bytes()
     results = queries.load(home / queries.NAME)
     place = next(i for i, one in enumerate(pinned.splits) if one.id == split)
@@ -175,7 +97,7 @@ def _cell(folder: Path, facts: dict[str, Any], pinned: Pinned, split: int, seed:
                                                       results.counted) != pinned.queries[place]:
         raise Refused(f"the queries are not those of {pinned.name}: their classes, their order or which of them count "
                       "are others")
-    possible(results, rung.test_images)
+    _refuse_impossible(results, rung.test_images)
     made = {key: facts[key] for key in ("version", "date")}
     follows = pack.record_of(pinned, split, seed, facts["card"], results, raw, facts["level"], made)
     stored = records.read(home)
@@ -183,10 +105,10 @@ def _cell(folder: Path, facts: dict[str, Any], pinned: Pinned, split: int, seed:
         raise Refused(f"its record says {path} = {one_line(repr(one), 60)}, from the outcomes follows "
                       f"{one_line(repr(other), 60)}")
     if EMBEDDINGS in files:
-        _searched_again(home / EMBEDDINGS, results, rung.test_images, pinned)
+        _refuse_other_embeddings(home / EMBEDDINGS, results, rung.test_images, pinned)
 
 
-def _sizes(path: Path, images: int) -> None:
+def _refuse_swollen(path: Path, images: int) -> None:
     """Refuses an archive that would not be small once it is unpacked."""
     try:
         with zipfile.ZipFile(path) as file:
@@ -204,7 +126,7 @@ def _sizes(path: Path, images: int) -> None:
         raise Refused(f"{queries.NAME} holds an array twice")
 
 
-def possible(results: QueryResults, images: int) -> None:
+def _refuse_impossible(results: QueryResults, images: int) -> None:
     """Refuses outcomes that no search can have: ranks beyond the gallery, precision that the first hit forbids.
 
     With the first hit at rank f and R images to be found, sum_{r<=R} P_r h_r / R lies between 1 / (f R) and what it is
@@ -250,11 +172,11 @@ def _unlike(one: Any, other: Any, path: str = "") -> Any:
         yield path, one, other
 
 
-def _searched_again(path: Path, results: QueryResults, images: int, pinned: Pinned) -> None:
+def _refuse_other_embeddings(path: Path, results: QueryResults, images: int, pinned: Pinned) -> None:
     """Refuses outcomes that do not follow from the embeddings of the test images."""
     from benchmark.runs.scoring import score
 
-    shape, dtype, start = pack.header(path)
+    shape, dtype, start = _header(path)
     if len(shape) != 2 or shape[0] != images or not 1 <= shape[1] <= 16384:
         raise Refused(f"{EMBEDDINGS} has the shape {shape}; the test side has {images:,} images")
     if path.stat().st_size != start + shape[0] * shape[1] * dtype.itemsize:
@@ -279,6 +201,20 @@ def _searched_again(path: Path, results: QueryResults, images: int, pinned: Pinn
     if abs(ours[apart] - theirs[apart]) > CHANGED:
         raise Refused(f"the outcomes do not follow from the embeddings: {apart} is {100 * ours[apart]:.2f} from these "
                       f"and {100 * theirs[apart]:.2f} from the outcomes")
+
+
+def _header(path: Path) -> tuple[tuple[int, ...], np.dtype[Any], int]:
+    """(shape, kind, bytes before the numbers) of an .npy file, from its head alone; a ValueError where it is none."""
+    with open(path, "rb") as file:
+        head = io.BytesIO(file.read(4096))
+    version = np.lib.format.read_magic(head)
+    if version not in ((1, 0), (2, 0)):
+        raise ValueError("not an array of numpy's format")
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = read(head)
+    if dtype.hasobject or dtype.kind != "f" or fortran:
+        raise ValueError(f"holds {dtype}{' by column' if fortran else ''}, not numbers row by row")
+    return shape, dtype, head.tell()
 
 
 def _tensor(table: np.ndarray) -> Any:

@@ -28,6 +28,7 @@ from benchmark.datasets import DatasetIndex
 from benchmark.metrics import operating_points
 from benchmark.runs.scoring import score
 from benchmark.submissions import evaluate as submitted
+from benchmark.utils.devices import best_device
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from reports.aggregate import ags
@@ -102,7 +103,7 @@ def evaluate(encoder: Encoder, ladder: str, *, splits: str = "all", batch: int =
     sides = {split.id: Side.of(index, split.test) for split in chosen}
     ids = np.unique(np.concatenate([side.ids for side in sides.values()]))
     table = encode(encoder, index, open_store(index, workspace.cache), ids, batch)
-    where = torch.from_numpy(table).to(ladders.best_device(device))
+    where = torch.from_numpy(table).to(best_device(device))
     scores, kept = {}, {}
     for number, side in sides.items():
         embeddings = where[torch.from_numpy(np.searchsorted(ids, side.ids)).to(where.device)]
@@ -132,7 +133,8 @@ def encode(encoder: Encoder, index: DatasetIndex, store: ImageStore, ids: np.nda
             raise UserError(f"encode gave {made.dtype} of shape {made.shape} for {len(some)} images; one row of "
                             "numbers an image is wanted")
         if parts and made.shape[1] != parts[0].shape[1]:
-            raise UserError(f"encode gave {made.shape[1]} numbers an image, for the first images {parts[0].shape[1]}")
+            raise UserError(f"encode gave {made.shape[1]} numbers an image, for the first images "
+                            f"{parts[0].shape[1]}; all must have as many")
         bad = np.flatnonzero(~np.isfinite(made).all(axis=1))
         if len(bad):
             raise UserError(f"encode gave NaN or infinite numbers for image {index.paths[some[bad[0]]]} of "

@@ -21,6 +21,7 @@ from benchmark.submissions import card as cards
 from benchmark.submissions import reading
 from benchmark.submissions.reading import Submission
 from benchmark.utils import provenance
+from benchmark.utils.devices import best_device
 from benchmark.utils.errors import UserError
 from benchmark.utils.files import whole
 from benchmark.utils.workspace import Workspace
@@ -94,7 +95,8 @@ def evaluate_ladder(workspace: Workspace, *, embeddings: str, dataset: str, spli
     plain = Path(embeddings.replace("{split}", "").replace("{seed}", "")).stem.strip("-_.")
     name = cards.name(name or (told["method"] if told else plain))
     if told and told["method"] != name:
-        raise UserError(f"the card {card} is of '{told['method']}', not of '{name}'")
+        raise UserError(f"the card {card} is of '{told['method']}', not of '{name}'; leave --name out, or give the "
+                        "card of this method")
     if len(seeds) > 1 and "{seed}" not in embeddings:
         raise UserError("several seeds need a file each: write {seed} where its number stands, as in mine-{seed}.npy")
     index = datasets.load(dataset, workspace.data)
@@ -127,7 +129,7 @@ def _score(workspace: Workspace, index: DatasetIndex, ladder: Ladder, rung: Spli
     from benchmark.metrics import clustering, operating_points, structure
     from benchmark.runs.scoring import score
 
-    device = ladders.best_device(device)
+    device = best_device(device)
     began = time.perf_counter()
     sides = {part: Side.of(index, classes) for part, classes in (("train", rung.train), ("test", rung.test))}
     paths = {part: [index.paths[i] for i in side.ids] for part, side in sides.items()}

@@ -8,7 +8,6 @@ that whoever has the pack can make every number of it again.
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import shutil
@@ -90,17 +89,20 @@ def write(out: Path, runs: Path, *, name: str, ladder: str | None = None, card: 
                         f"{runs}; `oodml evaluate --ladder NAME@VERSION --name {name}` makes them")
     pinned = pinning.get(str(frame["ladder_name"].iloc[0]))
     if set(frame["ladder_hash"]) != {pinned.hash}:
-        raise UserError(f"the results of '{name}' are on another {pinned.name} than this version has; evaluate again")
+        raise UserError(f"the results of '{name}' are on another {pinned.name} than this version has; "
+                        f"`oodml evaluate --ladder {pinned.name} --name {name}` evaluates again")
     told = cards.read(card) if card is not None else _card(frame["path"].tolist())
     if told["method"] != name:
-        raise UserError(f"the card is of '{told['method']}', not of '{name}'")
+        raise UserError(f"{card or 'the card of the results'} is of '{told['method']}', not of '{name}'; give "
+                        "the card of this method with --card FILE")
     cards.name(name)
     frame = frame.sort_values("date", kind="stable").drop_duplicates(["split", "seed"], keep="last")
     missing = [f"{split.id} (seed {seed})" for seed in sorted(set(frame["seed"])) for split in pinned.splits
                if not ((frame["split"] == split.id) & (frame["seed"] == seed)).any()]
     if missing:
         raise UserError(f"a pack has every split of {pinned.name} for every seed; '{name}' lacks split "
-                        f"{', '.join(missing[:5])}{' ...' if missing[5:] else ''}")
+                        f"{', '.join(missing[:5])}{' ...' if missing[5:] else ''}; `oodml evaluate --ladder "
+                        f"{pinned.name} --name {name}` scores them")
     if out.exists():
         raise UserError(f"{out} is there already; give another folder, or delete it")
     if out.resolve().name != name:
@@ -136,7 +138,8 @@ def _fill(folder: Path, pinned: Pinned, card: dict[str, str], runs: list[list[An
         (folder / home).mkdir()
         source = Path(path)
         if not (source / queries.NAME).is_file():
-            raise UserError(f"{source} holds no {queries.NAME}; a pack needs the outcome of every query")
+            raise UserError(f"{source} holds no {queries.NAME}; a pack needs the outcome of every query: "
+                            "evaluate again")
         contents = {queries.NAME: (source / queries.NAME).read_bytes()}
         if level == RE_EMBEDDED:
             if not (source / EMBEDDINGS).is_file():
@@ -152,17 +155,3 @@ def _fill(folder: Path, pinned: Pinned, card: dict[str, str], runs: list[list[An
     facts = {"schema": SCHEMA, "name": card["method"], "ladder": {"name": pinned.name, "hash": pinned.hash},
              "level": level, **made, "card": card, "files": dict(sorted(files.items()))}
     (folder / PACK).write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def header(path: Path) -> tuple[tuple[int, ...], np.dtype[Any], int]:
-    """(shape, kind, bytes before the numbers) of an .npy file, from its head alone; a ValueError where it is none."""
-    with open(path, "rb") as file:
-        head = io.BytesIO(file.read(4096))
-    version = np.lib.format.read_magic(head)
-    if version not in ((1, 0), (2, 0)):
-        raise ValueError("not an array of numpy's format")
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, fortran, dtype = read(head)
-    if dtype.hasobject or dtype.kind != "f" or fortran:
-        raise ValueError(f"holds {dtype}{' by column' if fortran else ''}, not numbers row by row")
-    return shape, dtype, head.tell()

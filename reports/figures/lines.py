@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from reports.figures.drawing import GREY, GRID, INK, Style, short, spread_out
+from reports.figures.drawing import GREY, GRID, HUES, INK, Style, short, spread_out
 from reports.storage.text import minus
 
 NAMED = 16
@@ -73,9 +73,9 @@ def bounds(lines: Sequence[Line], downwards: bool) -> tuple[float, float]:
     return min(ys) - room, max(ys) + room
 
 
-def in_colour(lines: Sequence[Line], most: int = 8) -> list[bool]:
-    """Which lines are drawn in their colour: the first of those that are no baselines."""
-    own = list(dict.fromkeys(line.label for line in lines if line.style.number >= 0))[:most]
+def in_colour(lines: Sequence[Line]) -> list[bool]:
+    """Which lines are drawn in their colour: the first of those that are no baselines, as many as there are hues."""
+    own = list(dict.fromkeys(line.label for line in lines if line.style.number >= 0))[:len(HUES)]
     return [line.label in own for line in lines]
 
 

@@ -114,8 +114,7 @@ def _lead(site: Site, boards: list[tuple[str, list[str]]]) -> tuple[list[str], F
 
 
 def _extent(site: Site, dataset: str, default: bool = False) -> dict[str, Any]:
-    """How much was run on a dataset: methods that train, those with several splits and whether all have the same,
-    splits, and seeds."""
+    """How much was run on a dataset: methods that train, how many of them on several splits, splits, and seeds."""
     runs = site.runs[site.runs["dataset"] == dataset]
     runs = selection.on_default(runs) if default else runs
     trained = runs[~runs["baseline"].astype(bool)]
@@ -189,9 +188,8 @@ def ladder(site: Site, dataset: str, extras: Extras) -> None:
         if cells.empty:
             continue
         heat = site.table(replace(views.heat_table(results, dataset, metric), name=f"{short}-{metric}"))
-        part: dict[str, Any] = {"metric": metric, "heat": heat, "curves": [], "differences": [], "flips": [],
-                                "default": None,
-                                "gain": None, "gains": [], "fixed_test": []}
+        part: dict[str, Any] = {"metric": metric, "heat": heat, "default": None, "curves": [], "differences": [],
+                                "flips": [], "gain": None, "gains": [], "fixed_test": []}
         if beside_ladder(results, dataset, metric):
             table = views.heat_table(results, dataset, metric, trained=True, default=True)
             part["default"] = site.table(replace(table, name=f"{short}-default-{metric}"))
@@ -209,9 +207,8 @@ def ladder(site: Site, dataset: str, extras: Extras) -> None:
     papers = [(one, site.table(replace(one.table, name=f"{short}-{one.paper.key}")), _printed(site, short, one))
               for one in reproduction.default_split(site.runs, dataset)]
     site.page(f"dataset/{short}.html", "dataset.html", dataset=dataset, parts=parts, splits=splits, papers=papers,
-              close=reproduction.CLOSE,
-              extent=_extent(site, dataset), laddered=any(part["curves"] for part in parts),
-              pictures=extras.of_splits(site, dataset))
+              close=reproduction.CLOSE, extent=_extent(site, dataset), pictures=extras.of_splits(site, dataset),
+              laddered=any(part["curves"] for part in parts))
 
 
 def _printed(site: Site, short: str, one: reproduction.Reproduction) -> dict[str, Any]:

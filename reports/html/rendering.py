@@ -135,52 +135,42 @@ class Site:
         """A table as its template wants it: linked and marked rows, and its CSV among the files."""
         name = slug(table.name)
         self.files[f"data/{name}.csv"] = formats.to_csv(table)
-        columns = list(table.columns)
         labelled = all(key in table.frame for key in ROW)
         bars = self._intervals(table) if labelled else {}
-        if bars:
-            place = 1 + next(i for i, column in enumerate(columns) if column.kind == "score")
-            about = ("The score with its 95 % interval, on a scale common to rows ranked together; "
-                     "what lies far outside has no dot")
-            columns.insert(place, Column("interval", "95 %", "html", about))
-        methods = [row for row in table.rows if row.get("baseline") is not True] or table.rows
-        heat = [float(row[c.key]) for c in columns if c.heat for row in methods if pd.notna(row[c.key])]
-        heat = [min(heat), max(heat)] if heat else []
-        marks = [table.marks(column) for column in columns]
-        rows: list[dict[str, Any]] = []
-        seen = self._pretraining(table)
-        names = [column.key for column in columns].index("method") if labelled else 0
-        ours = {row["backbone"] for row in table.rows if row["source"] != "published"} if labelled else set()
-        several = len(ours) > 1
-        levels = {level_of(row) for row in table.rows} if labelled else set()
+        columns = _with_intervals(table.columns) if bars else table.columns
+        heat, marks = _heat(table), [table.marks(column) for column in columns]
         barred = [any(pd.notna(row.get(f"{column.key}:std")) and pd.notna(row.get(column.key)) for row in table.rows)
                   if column.kind in ("score", "gain") else False for column in columns]
+        names = [column.key for column in columns].index("method") if labelled else 0
+        ours = {row["backbone"] for row in table.rows if row["source"] != "published"} if labelled else set()
+        levels = {level_of(row) for row in table.rows} if labelled else set()
+        seen = self._pretraining(table)
+        rows: list[dict[str, Any]] = []
         for index, row in enumerate(table.rows):
-            key = tuple(row[part] for part in ROW) if labelled else ()
-            label = self.results.labels.get(key, "")
-            style = self.look.get(label)
-            source = row.get("source", "") if labelled else ""
-            level = level_of(row) if labelled else ""
-            baseline = row.get("baseline") is True
-            href = f"method/{self.slug(label)}.html" if label else "published.html" if source == "published" else ""
-            head = Head(href, style.number if style else -1, level, baseline)
+            label = self.results.labels.get(tuple(row[part] for part in ROW), "") if labelled else ""
+            head = self._head(row, label, labelled)
             drawn = {"kept": (spark or {}).get(label, ""), "interval": bars.get(index, "")}
             cells = [cell(table, row, column, mark.get(index, ""), heat, bar, head, drawn.get(column.key, ""))
                      for column, mark, bar in zip(columns, marks, barred)]
             if cells[names].startswith("<td>"):
                 cells[names] = f'<th scope="row">{cells[names][4:-5]}</th>'
-            kinds = {"backbone": row["backbone"] if several else None, "family": row.get("family"),
-                     "training": row.get("group"), "level": level if len(levels) > 1 else None,
-                     "method": label or None} if labelled else {}
-            facets = (f' data-{kind}="{escape(str(value))}"' for kind, value in kinds.items()
-                      if value and not pd.isna(value))
-            rows.append({"cells": Markup("".join(cells)), "baseline": baseline, "facets": Markup("".join(facets)),
+            facets = {"backbone": row["backbone"] if len(ours) > 1 else None, "family": row.get("family"),
+                      "training": row.get("group"), "level": head.level if len(levels) > 1 else None,
+                      "method": label} if labelled else {}
+            rows.append({"cells": Markup("".join(cells)), "baseline": head.baseline, "facets": _attributes(facets),
                          "group": _group(row, seen),
-                         "incomplete": "rank" in row and pd.isna(row["rank"]) and not baseline})
+                         "incomplete": "rank" in row and pd.isna(row["rank"]) and not head.baseline})
         grouped = bool(seen) or len({row["group"] for row in rows}) > 1
         return {"name": name, "caption": table.caption, "note": table.note, "columns": columns, "rows": rows,
                 "meanings": [c for c in columns if c.about and not c.heat], "grouped": grouped,
                 "csv": f"data/{name}.csv", "names": formats.headers(column.key for column in columns)}
+
+    def _head(self, row: Mapping[str, Any], label: str, labelled: bool) -> Head:
+        """The head of a row that has this label, '' if none; published rows have one page in common."""
+        published = labelled and row["source"] == "published"
+        href = f"method/{self.slug(label)}.html" if label else "published.html" if published else ""
+        style = self.look.get(label)
+        return Head(href, style.number if style else -1, level_of(row) if labelled else "", row.get("baseline") is True)
 
     def _pretraining(self, table: Table) -> dict[str, str]:
         """For each network of a board its name with what it was pretrained on, a reason to take care told once."""
@@ -266,3 +256,24 @@ def _group(row: Mapping[str, Any], seen: Mapping[str, str]) -> str:
         return ""
     network = str(row["network"])
     return in_words(str(row.get("ranking", network))) + seen.get(network, network).removeprefix(network)
+
+
+def _with_intervals(columns: Sequence[Column]) -> list[Column]:
+    """The columns of a table with one for the intervals of the first score behind it."""
+    place = 1 + next(i for i, column in enumerate(columns) if column.kind == "score")
+    about = ("The score with its 95 % interval, on a scale common to rows ranked together; "
+             "what lies far outside has no dot")
+    return [*columns[:place], Column("interval", "95 %", "html", about), *columns[place:]]
+
+
+def _heat(table: Table) -> list[float]:
+    """The ends of the scale by which cells are shaded: the lowest and the highest of methods; none where none are."""
+    methods = [row for row in table.rows if row.get("baseline") is not True] or table.rows
+    values = [float(row[c.key]) for c in table.columns if c.heat for row in methods if pd.notna(row[c.key])]
+    return [min(values), max(values)] if values else []
+
+
+def _attributes(facets: Mapping[str, Any]) -> Markup:
+    """What rows can be filtered by, as attributes of the row."""
+    return Markup("".join(f' data-{kind}="{escape(str(value))}"' for kind, value in facets.items()
+                          if value and not pd.isna(value)))

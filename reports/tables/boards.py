@@ -258,25 +258,23 @@ def union_table(board: Board, metric: str = "recall@1") -> Table:
     parts = [part for part in board.parts("recall") if (frame[f"{key_of('recall', part)}:n"] > 0).any()]
     method, *rest = row_columns(frame)
     columns = [Column("rank", "Rank", "rank"), method]
-    means = [Column("harmonic", "Harmonic mean", "score", f"Harmonic mean of {metric_name(metric)} over the parts",
-                       role="harmonic"),
-                Column("unified", "Unified", "score", f"{metric_name(metric)} with all parts in one gallery",
-                       role="whole"),
-                Column("arithmetic", "Arithmetic mean", "score",
-                       f"Arithmetic mean of {metric_name(metric)} over the parts",
-                       role="arithmetic")]
+    score = metric_name(metric)
+    means = [Column("harmonic", "Harmonic mean", "score", f"Harmonic mean of {score} over the parts", role="harmonic"),
+             Column("unified", "Unified", "score", f"{score} with all parts in one gallery", role="whole"),
+             Column("arithmetic", "Arithmetic mean", "score", f"Arithmetic mean of {score} over the parts",
+                    role="arithmetic")]
     columns += [replace(column, spare=mean.key == "arithmetic" or (column.kind == "gain" and mean.key != "harmonic"))
                 for mean in means for column in (mean, *gain_column(frame, mean))]
     families = {name.partition("-")[0] for name in parts if "-" in name}
     family = f"{families.pop()}-" if len(families) == 1 and all("-" in name for name in parts) else ""
-    columns += [Column(key_of("recall", name), name.removeprefix(family), "score",
-                       f"{metric_name(metric)} on {name} alone",
-                       role="part") for name in parts]  # glyphs-latin is headed latin among others of glyphs
+    # glyphs-latin is headed latin among others of glyphs
+    columns += [Column(key_of("recall", name), name.removeprefix(family), "score", f"{score} on {name} alone",
+                       role="part") for name in parts]
     columns += [Column("weakest", "Weakest", "text", "The part with the lowest score", role="weakest", spare=True),
                 *regime_column(frame, always=True),
                 Column("parameters", "Trained parameters", "number", "Parameters that training changes", -1), *rest]
     scores = [column.key for column in columns if column.kind == "score"]
-    return Table("union", f"{metric_name(metric)} on the union{differing(board)}", tuple(columns), frame,
+    return Table("union", f"{score} on the union{differing(board)}", tuple(columns), frame,
                  bar_note(frame, scores) + overrides_note(board), grouped=by_network(frame))
 
 

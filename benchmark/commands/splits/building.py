@@ -67,7 +67,7 @@ def build(workspace: Workspace, names: tuple[str, ...], dataset: tuple[str, ...]
         try:
             if ":" in name and (note := datasets.load(name, workspace.data).note):
                 click.echo(f"{name}: note: {note}")
-            if warning := ladders.replaced(name, workspace, replace):
+            if warning := ladders.of_other_files(name, workspace, replace):
                 click.echo(f"{name}: warning: {warning}", err=True)
             ladder = ladders.build(name, workspace, rung_iterations=chosen, progress=_tell, **options)
             if not replace:

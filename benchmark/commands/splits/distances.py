@@ -20,13 +20,13 @@ from benchmark.utils.workspace import Workspace, workspace_options
 @workspace_options
 def measure(workspace: Workspace, dataset: str, against: Path | None, **options: Any) -> None:
     """The distances of a ladder, of a released one above all, with this copy of the dataset and another network."""
-    from benchmark.data import ladders
+    from benchmark.data import ladder_distances, ladders
     from splits import manifest
     from splits.compare import overlap
 
     ladder = ladders.load(workspace, dataset)
     other = manifest.load(against) if against else None
-    click.echo(ladders.table(ladders.measured(ladder, dataset, workspace.writable(), **options)))
+    click.echo(ladders.table(ladder_distances.measured(ladder, dataset, workspace.writable(), **options)))
     if other:
         alike = overlap(ladder, other)
         click.echo(f"\noverlap of the classes of each rung (rows) with the rungs of {against} (Jaccard):")
@@ -43,9 +43,9 @@ def measure(workspace: Workspace, dataset: str, against: Path | None, **options:
 @workspace_options
 def cross(workspace: Workspace, names: str, **options: Any) -> None:
     """Distance of each dataset's train set (rows) to each one's test set (columns)."""
-    from benchmark.data import ladders
+    from benchmark.data import ladder_distances
 
-    distances = ladders.cross(names.split(","), workspace.writable(), **options)
+    distances = ladder_distances.cross(names.split(","), workspace.writable(), **options)
     rows = [("train \\ test", *distances.names)]
     rows += [(name, *(f"{value:.2f}" for value in row)) for name, row in zip(distances.names, distances.matrix)]
     for line in columns(rows, left=0):
@@ -61,8 +61,8 @@ def cross(workspace: Workspace, names: str, **options: Any) -> None:
 @workspace_options
 def compare(workspace: Workspace, dataset: str, backbones: str, out: Path | None, **options: Any) -> None:
     """Does the ladder depend on the backbone? Distances over iterations, order of moves and overlap of splits."""
-    from benchmark.data import ladder_figures, ladders
+    from benchmark.data import ladder_distances, ladder_figures
 
-    compared = ladders.compare_backbones(dataset, backbones.split(","), workspace.writable(), **options)
+    compared = ladder_distances.compare_backbones(dataset, backbones.split(","), workspace.writable(), **options)
     click.echo(ladder_figures.comparison_text(compared))
     click.echo(f"wrote {ladder_figures.comparison(compared, dataset, out or workspace.splits)}")

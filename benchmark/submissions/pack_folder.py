@@ -1,0 +1,116 @@
+"""What lies in the folder of a pack, looked at before any of it is believed: its files, pack.json, their hashes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+from pathlib import Path
+from typing import Any
+
+from benchmark.submissions import card as cards
+from benchmark.submissions import pack
+from benchmark.submissions.evaluate import EMBEDDINGS
+from benchmark.submissions.pack import PACK, RE_EMBEDDED, RECOMPUTED
+from benchmark.utils.errors import is_user_error
+from reports import records
+from reports.storage import queries
+from reports.storage.text import from_json, one_line
+
+FILE = re.compile(r"([1-9]\d{0,3})-s(\d{1,4})/(record\.json|queries\.npz|embeddings\.npy)")
+LARGEST = {PACK: 1 << 20, records.RECORD: 1 << 18, queries.NAME: 1 << 24, EMBEDDINGS: 1 << 31}
+"""Bytes of each kind of file."""
+MOST = 2000
+"""Files of a pack."""
+KEYS: dict[str, Any] = {"schema": int, "name": str, "ladder": dict, "level": str, "version": str, "date": str,
+                        "card": dict, "files": dict}
+"""The keys of pack.json, and of what kind each is."""
+
+
+class Refused(Exception):
+    """What is wrong with a pack, in one line."""
+
+
+def facts(folder: Path, name: str) -> dict[str, Any]:
+    """What pack.json says, once it is known to tell of just the files that are there."""
+    there = _files(folder)
+    if PACK not in there:
+        raise Refused(f"there is no {PACK}; give the folder that `oodml submit` wrote, whole")
+    told = _told(folder / PACK)
+    _check(told, name)
+    odd = [entry for entry in told["files"] if not FILE.fullmatch(entry)]
+    if odd:
+        raise Refused(f"{PACK} lists '{odd[0]}', which does not lie in the pack")
+    listed = {PACK, *told["files"]}
+    if listed != there:
+        unlike = sorted(listed ^ there)[0]
+        raise Refused(f"'{unlike}' is {'listed but not there' if unlike in listed else 'there but not listed'}")
+    for entry, wanted in told["files"].items():
+        if _sha256(folder / entry) != wanted:
+            raise Refused(f"'{entry}' is not the file whose hash is listed; make the pack again with `oodml submit`")
+    return told
+
+
+def _files(folder: Path) -> set[str]:
+    """The files of a pack, all of them plain, of a name that packs have and no larger than such are."""
+    if not folder.is_dir() or folder.is_symlink():
+        raise Refused(f"there is no folder {folder}; give that which `oodml submit` wrote")
+    there: set[str] = set()
+    for root, folders, files in os.walk(folder):
+        for entry in (*folders, *files):
+            path = os.path.join(root, entry)
+            found, inside = os.lstat(path), os.path.relpath(path, folder).replace(os.sep, "/")
+            if stat.S_ISDIR(found.st_mode):
+                continue
+            if not stat.S_ISREG(found.st_mode):
+                raise Refused(f"'{inside}' is no plain file; put the file itself there")
+            if inside != PACK and not FILE.fullmatch(inside):
+                raise Refused(f"'{inside}' does not belong into a pack; take it out")
+            most = LARGEST[os.path.basename(inside)]
+            if found.st_size > most:
+                raise Refused(f"'{inside}' has {found.st_size:,} bytes; at most {most:,} are taken")
+            there.add(inside)
+            if len(there) > MOST:
+                raise Refused(f"it has more than {MOST:,} files, which no pack has; `oodml submit` makes one")
+    return there
+
+
+def _told(path: Path) -> dict[str, Any]:
+    """What stands in pack.json: the keys of this version, each of its kind."""
+    try:
+        told = from_json(path.read_bytes())
+    except ValueError as error:
+        raise Refused(f"{PACK} is damaged ({error})") from None
+    if not isinstance(told, dict) or set(told) != set(KEYS) or not all(
+            isinstance(told[key], kind) for key, kind in KEYS.items()):
+        raise Refused(f"{PACK} must have just the keys {', '.join(KEYS)}, each of its kind")
+    if told["schema"] != pack.SCHEMA:
+        raise Refused(f"{PACK} is of schema {told['schema']}, this version reads {pack.SCHEMA}: update oodml")
+    return told
+
+
+def _check(told: dict[str, Any], name: str) -> None:
+    """Refuses a card that is none, another name than the folder's, a level, date or version that cannot be."""
+    try:
+        cards.check(told["card"], f"card in {PACK}")
+    except Exception as error:
+        if not is_user_error(error):
+            raise
+        raise Refused(str(error)) from None
+    if not told["name"] == told["card"]["method"] == name:
+        raise Refused(f"folder, {PACK} and card name it '{name}', '{told['name']}' and '{told['card']['method']}'")
+    if told["level"] not in (RECOMPUTED, RE_EMBEDDED):
+        raise Refused(f"its level is '{told['level']}'; there are {RECOMPUTED} and {RE_EMBEDDED}")
+    if not re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", told["date"]) or not re.fullmatch(
+            r"[\w.+-]{1,40}", told["version"]):
+        raise Refused(f"its date '{one_line(told['date'], 40)}' or its version '{one_line(told['version'], 40)}' is "
+                      "none that `oodml submit` writes")
+
+
+def _sha256(path: Path) -> str:
+    content = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(1 << 22):
+            content.update(block)
+    return content.hexdigest()

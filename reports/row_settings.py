@@ -1,0 +1,113 @@
+"""In which settings runs differ from the usual ones of their method, protocol or backbone: that makes rows of them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import pandas as pd
+
+NAMED = ["method", "protocol", "backbone"]
+"""Parts of a row's name that tell settings: `margin[beta=0.6]`; `base_method` and so on have the name alone."""
+EQUAL = ("epochs", "steps_per_epoch", "batch_size", "train_shots", "dim", "augmentation", "size", "resize")
+"""Keys of a protocol that methods must agree in to be ranked together; a learning rate may be a method's own."""
+
+
+def of_runs(frame: pd.DataFrame) -> dict[str, pd.Series]:
+    """For each part of a row's name the settings, as texts, that every run adds to it.
+
+    The runs must tell which of them are of a `baseline`.
+    """
+    weights = frame.assign(weights=frame["weights"].map(lambda value: {"weights": value}))
+    return {"method": _unusual(frame, "method", "settings"),
+            "protocol": _as_long(frame, _unusual(frame, "protocol", "protocol_settings")),
+            "backbone": _unusual(weights, "backbone", "weights")}
+
+
+def _unusual(frame: pd.DataFrame, name: str, settings: str) -> pd.Series:
+    """For each run the settings, as texts, in which it differs from the usual ones of its method, protocol or backbone.
+
+    Usual is what more than half of the runs of that name have, or else what the file of the protocol has, as far as
+    their overrides tell; without it all runs say theirs. Where a method was run with several values of a key of the
+    protocol, others that were given one on the same dataset say it as well: they belong to the rows of its protocol.
+    So do methods of which some were given one value and some another: they are not ranked against each other.
+    """
+    within = [*NAMED, "dataset"]
+    texts: dict[int, dict[str, str]] = {}
+    for each in frame[settings]:
+        if id(each) not in texts:
+            texts[id(each)] = {key: json.dumps(value, sort_keys=True, default=str) for key, value in
+                               sorted((each or {}).items())}
+    parts = frame[settings].map(lambda each: texts[id(each)])
+    own: dict[Any, dict[str, str]] = {}
+    by_file = name == "protocol" and "overrides" in frame
+    mixed = frame[within].assign(key=parts.map(str)).groupby(within, dropna=False)["key"].transform("nunique") > 1
+    for _, group in frame[mixed].groupby(within, dropna=False, sort=True):
+        here = parts[group.index]
+        differing = sorted(key for key in set().union(*here) if len({part.get(key) for part in here}) > 1)
+        alike = parts[frame[name] == group[name].iloc[0]]
+        changes: dict[Any, Any] = {row: frame.at[row, "overrides"] or {} for row in group.index} if by_file else {}
+        common = {key: _majority([part.get(key, "-") for part in alike]) or _of_file(key, changes.values())
+                  for key in differing}
+        beside = frame[(frame[within[1:]] == group[within[1:]].iloc[0]).all(axis=1) & ~mixed] if by_file else group[:0]
+        changes |= {row: frame.at[row, "overrides"] or {} for row in beside.index}
+        for row in [*group.index, *beside.index]:
+            told = {key: parts[row].get(key, "-") for key in differing if mixed[row] or key in changes[row]}
+            own.setdefault(row, {}).update({key: value.replace('"', "") for key, value in told.items()
+                                            if value != common[key]})
+    if by_file:
+        for row, told in _given_differently(frame).items():
+            own.setdefault(row, {}).update(told)
+    return pd.Series([dict(sorted(own.get(row, {}).items())) for row in frame.index], index=frame.index, dtype=object)
+
+
+def _given_differently(frame: pd.DataFrame) -> dict[Any, dict[str, str]]:
+    """For each run the keys of EQUAL that it was given, where other methods on the same data were given other values.
+
+    What the protocol's file says of a single method is no matter of this, and a baseline does not train.
+    """
+    own: dict[Any, dict[str, str]] = {}
+    trained = frame[~frame["baseline"] & frame["source"].ne("submitted")]
+    for _, group in trained.groupby(["protocol", "backbone", "dataset"], dropna=False, sort=True):
+        given = {row: {key: json.dumps(changed[key][1]).replace('"', "") for key in EQUAL if key in (changed or {})}
+                 for row, changed in group["overrides"].items()}
+        for key in EQUAL:
+            if len({told.get(key) for told in given.values()}) > 1:
+                for row, told in given.items():
+                    own.setdefault(row, {}).update({key: told[key]} if key in told else {})
+    return own
+
+
+def _as_long(frame: pd.DataFrame, settings: pd.Series) -> pd.Series:
+    """The settings of protocols by row, those of dataset-specific models as of a network of the union with equal steps.
+
+    The same steps are other epochs of each dataset, and the two are there to be compared.
+    """
+    joined = ["ensemble" in (tags or ()) for tags in frame["tags"]]
+    lengths = [_steps(own or {}) if one else steps for one, own, steps in zip(
+        joined, frame["protocol_settings"], frame.get("cost:steps", pd.Series(float("nan"), frame.index)))]
+    rows = list(zip(frame["dataset"], frame["protocol"], frame["backbone"], lengths))
+    whole = {row: own for row, one, own in zip(rows, joined, settings) if not one and row[-1] > 0}
+    return pd.Series([whole.get(row, own) if one else own for row, one, own in zip(rows, joined, settings)],
+                     index=frame.index, dtype=object)
+
+
+def _steps(protocol: dict[str, Any]) -> int:
+    """The steps of a run, where its protocol tells them; else 0, also of a record that has anything there."""
+    told = [protocol.get(key) for key in ("epochs", "steps_per_epoch")]
+    return math.prod(value if isinstance(value, int) else 0 for value in told)
+
+
+def _of_file(key: str, overrides: Iterable[dict[str, list[Any]]]) -> str | None:
+    """What the file of the protocol has, if the runs that were given another value agree on it."""
+    values = {json.dumps(changed[key][0], sort_keys=True) for changed in overrides if key in changed}
+    return values.pop() if len(values) == 1 and "null" not in values else None
+
+
+def _majority(values: list[str]) -> str | None:
+    """What more than half of them are, if anything."""
+    value, count = Counter(values).most_common(1)[0]
+    return value if 2 * count > len(values) else None
