@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from benchmark import datasets
 from benchmark.data import ladders
 from benchmark.data.store import open_store
 from benchmark.metrics import thresholds
+from benchmark.submissions import evaluate as submitted
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from reports import records
@@ -67,6 +69,18 @@ def test_scores_are_those_of_the_nearest_image(made: Workspace, result: Any) -> 
     assert result.ags["recall@1"] == pytest.approx(oodml.ags(frd, [s["recall@1"] for s in result.scores.values()]))
     assert "AGS" in str(result)
     assert f"{100 * result.ags['recall@1']:.2f}" in str(result)
+
+
+def test_records_are_made_on_the_device_that_was_asked_for(made: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def evaluate(*arguments: Any, device: str | None, **named: Any) -> Any:
+        asked.append(device)
+        return Mock()
+
+    monkeypatch.setattr(submitted, "evaluate", evaluate)
+    result = oodml.evaluate(Pixels(), "glyphs-mini", work=made.root, record="on-a-device", device="cpu")
+    assert asked == ["cpu"] * len(result.scores)
 
 
 def test_drift_and_records(made: Workspace, result: Any) -> None:

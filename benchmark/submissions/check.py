@@ -89,7 +89,7 @@ def _cell(folder: Path, facts: dict[str, Any], pinned: Pinned, split: int, seed:
     """Refuses a split and seed whose record does not follow from the outcomes, or these from the embeddings."""
     home = folder / f"{split}-s{seed}"
     rung = pinned.ladder.split(split)
-    _refuse_swollen(home / queries.NAME, rung.test_images)
+    _refuse_oversized(home / queries.NAME, rung.test_images)
     raw = (home / queries.NAME).read_bytes()
     results = queries.load(home / queries.NAME)
     place = next(i for i, one in enumerate(pinned.splits) if one.id == split)
@@ -108,7 +108,7 @@ def _cell(folder: Path, facts: dict[str, Any], pinned: Pinned, split: int, seed:
         _refuse_other_embeddings(home / EMBEDDINGS, results, rung.test_images, pinned)
 
 
-def _refuse_swollen(path: Path, images: int) -> None:
+def _refuse_oversized(path: Path, images: int) -> None:
     """Refuses an archive that would not be small once it is unpacked."""
     try:
         with zipfile.ZipFile(path) as file:

@@ -115,7 +115,7 @@ def evaluate(encoder: Encoder, ladder: str, *, splits: str = "all", batch: int =
     means = {metric: ags(known, [scores[i][metric] for i in distances]) for metric in next(iter(scores.values()))
              } if whole else {}
     return LadderScores(index.name, distances, scores, means, kept,
-                        _recorded(record, table, [index.paths[i] for i in ids], index, sides, workspace))
+                        _recorded(record, table, [index.paths[i] for i in ids], index, sides, workspace, device))
 
 
 def encode(encoder: Encoder, index: DatasetIndex, store: ImageStore, ids: np.ndarray, batch: int) -> np.ndarray:
@@ -153,12 +153,12 @@ def _opened(name: str, workspace: Workspace) -> tuple[DatasetIndex, Ladder]:
 
 
 def _recorded(name: str | None, table: np.ndarray, paths: list[str], index: DatasetIndex, sides: Mapping[int, Side],
-              workspace: Workspace) -> tuple[Path, ...]:
+              workspace: Workspace, device: str | None) -> tuple[Path, ...]:
     """The records of a submission of these embeddings, one a rung."""
     if name is None:
         return ()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "embeddings.npz"
         np.savez(file, embeddings=table, ids=np.array(paths))
-        return tuple(submitted.evaluate(workspace, embeddings=file, dataset=index.typed, split=number, name=name).path
-                     for number in sides)
+        return tuple(submitted.evaluate(workspace, embeddings=file, dataset=index.typed, split=number, name=name,
+                                        device=device).path for number in sides)
