@@ -6,6 +6,8 @@ import pytest
 import timm
 import torch
 import torch.nn.functional as F
+from timm.layers import Conv2dSame
+from torch import nn
 
 from methods.backbones import convolutions, create
 from methods.backbones.convolutions import Depthwise, Padded3x3, centred, depthwise
@@ -63,6 +65,23 @@ def test_filters_beyond_a_small_map_are_left_out_exactly(size: tuple[int, int], 
     if kernel == 2 * padding + 1:
         middle, _ = centred(weight, (padding, padding), images.shape[2:])
         assert tuple(middle.shape[2:]) == tuple(min(kernel, 2 * length - 1) for length in size)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (2, 2), (3, 8), (7, 4), (8, 8), (13, 16)])
+@pytest.mark.parametrize(("kernel", "stride", "dilation"), [
+    (3, 2, 1), (5, 2, 1), (3, 1, 1), (1, 2, 1), (3, 3, 1), (5, 4, 1), (7, 3, 1), (3, 2, 2), (3, 4, 1)])
+def test_tensorflows_padding_is_a_choice_of_places(size: tuple[int, int], kernel: int, stride: int,
+                                                   dilation: int) -> None:
+    torch.manual_seed(kernel)
+    network = nn.Sequential(Conv2dSame(6, 6, kernel, stride, 0, dilation, groups=6)).double()
+    images = torch.randn(2, 6, *size, dtype=torch.float64)
+    expected = network(images)
+    convolutions.replace_depthwise(network)
+    layer = network[0]
+    torch.testing.assert_close(layer(images), expected)
+    padding, start = layer.places(images.shape[2:])
+    found = depthwise(images, layer.weight, layer.bias, layer.stride, padding, layer.dilation, start)
+    torch.testing.assert_close(found, expected)
 
 
 @pytest.mark.parametrize(("name", "count"), [("efficientnet_lite0", 16), ("efficientnet_b0", 16), ("resnet50_gn", 0)])

@@ -208,6 +208,14 @@ def test_of_a_ladder_run_at_its_ends_alone_these_are_looked_into(tmp_path: Path)
         ("margin", "2"), ("margin", "5"), ("angular", "2"), ("angular", "5")]
 
 
+def test_of_unpacked_records_nothing_is_looked_into(tmp_path: Path) -> None:
+    for method in ("margin", "frozen"):
+        records.write(tmp_path / method, make_record("glyphs", 1, method, 0, 0.5))
+    assert inspect.typical(Results(records.collect(tmp_path))) == []
+    with pytest.raises(UserError, match="a record alone, unpacked or copied"):
+        inspect.opened(tmp_path / "margin")
+
+
 def test_best_and_median_are_of_the_ladder_where_others_have_its_default_split_alone(tmp_path: Path) -> None:
     """Scores on the nearest split lie above the areas under whole ladders, and other protocols rank by themselves."""
     whole = {"margin": 0.6, "angular": 0.5, "arcface": 0.45}

@@ -45,6 +45,9 @@ class Finished:
     def at(cls, folder: Path) -> Finished:
         """The run in a folder."""
         spec = RunSpec.read(folder)
+        if spec is None and not (folder / "spec.json").exists():
+            raise UserError(f"{folder} has a record alone, unpacked or copied, and no weights: nothing can be computed "
+                            "from it; run it again in a new folder (--work DIR)")
         if spec is None:
             raise UserError(f"{folder / 'spec.json'} cannot be read: it is damaged or of another version of oodml; use "
                             "that version, or move the folder away")

@@ -169,7 +169,7 @@ def inspect_all(workspace: Workspace, runs: Sequence[Path], tell: Callable[[str]
 def typical(results: Results) -> list[Path]:
     """Of each dataset the runs of the best, the median and the frozen row on the nearest and the farthest split run.
 
-    Those that kept no weights are left out, and so are unions.
+    Those that kept no weights are left out, as unpacked records are, and so are unions.
     """
     board, found = standings.of(results), []
     board = board[board["kind"].isin(["ladder", "split"]) & (board["metric"] == results.metrics[0])]
@@ -185,7 +185,8 @@ def typical(results: Results) -> list[Path]:
             for split in dict.fromkeys([splits.iloc[0], splits.iloc[-1]]):
                 runs = here[(here["label"] == label) & (here["split"] == split)]
                 found += [Path(path) for path in runs.sort_values("seed")["path"][:1]]
-    return [run for run in found if (run / weights.RUN).is_file() or Finished.at(run).frozen_at_hand]
+    return [run for run in found if (run / weights.RUN).is_file()
+            or ((spec := RunSpec.read(run)) is not None and Finished(run, spec).frozen_at_hand)]
 
 
 def retrieve(side: Side, embeddings: Tensor) -> Retrieved:

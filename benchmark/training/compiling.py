@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -111,10 +111,20 @@ class Recorded:
             # gradients are recorded on a stream of their own by design
             torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
         # what autocast keeps between calls would be recorded as it is now
-        with torch.cuda.device(images.device), torch.autocast(
-                "cuda", torch.get_autocast_dtype("cuda"), torch.is_autocast_enabled("cuda"), cache_enabled=False):
+        kind, mixed = torch.get_autocast_dtype("cuda"), torch.is_autocast_enabled("cuda")
+        norms = _own_norms(self.backbone, images.device, kind if mixed else images.dtype)
+        with torch.cuda.device(images.device), norms, torch.autocast("cuda", kind, mixed, cache_enabled=False):
             return torch.cuda.make_graphed_callables(_Plain(self.backbone, local), (images.clone(),),
                                                      allow_unused_input=True)
+
+
+def _own_norms(backbone: nn.Module, device: torch.device, kind: torch.dtype) -> AbstractContextManager[None]:
+    """Inside it the frozen norms of the backbone run in kernels of our own, where these can be had."""
+    try:
+        from benchmark.training import frozen_norm
+    except ImportError:  # Triton is not made for every system
+        return nullcontext()
+    return frozen_norm.fused(backbone) if frozen_norm.works(device, kind) else nullcontext()
 
 
 class _Plain(nn.Module):

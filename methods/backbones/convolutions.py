@@ -26,24 +26,37 @@ class Depthwise(nn.Conv2d):
     """TensorFlow's padding, which depends on the size of the image."""
 
     def forward(self, images: Tensor) -> Tensor:
+        if images.is_cuda:
+            padding, start = self.places(images.shape[2:])
+            return depthwise(images, self.weight, self.bias, self.stride, padding, self.dilation, start)
         if self.same:
             from timm.layers import pad_same
 
             images = pad_same(images, list(self.kernel_size), list(self.stride), list(self.dilation))
-        if not images.is_cuda:
-            return self._conv_forward(images, self.weight, self.bias)
-        return depthwise(images, self.weight, self.bias, self.stride, self.padding, self.dilation)
+        return self._conv_forward(images, self.weight, self.bias)
+
+    def places(self, size: torch.Size) -> tuple[str | tuple[int, ...], tuple[int, ...]]:
+        """The padding with which a map of this size has all of its places, and the first of those that are kept.
+
+        TensorFlow pads n places by l before and r behind them, so that a stride s leaves ceil(n / s). With p = (k - 1)
+        / 2 on both sides, which takes no copy of the map, these are the places p - l, p - l + s, ...
+        """
+        if not self.same:
+            return self.padding, (0, 0)
+        half = tuple((kernel - 1) * apart // 2 for kernel, apart in zip(self.kernel_size, self.dilation))
+        added = (max(0, (-(-n // s) - 1) * s + 2 * p + 1 - n) for n, s, p in zip(size, self.stride, half))
+        return half, tuple(p - both // 2 for p, both in zip(half, added))
 
 
 def depthwise(images: Tensor, weight: Tensor, bias: Tensor | None, stride: tuple[int, ...],
-              padding: str | tuple[int, ...], dilation: tuple[int, ...]) -> Tensor:
+              padding: str | tuple[int, ...], dilation: tuple[int, ...], start: tuple[int, ...] = (0, 0)) -> Tensor:
     """A depthwise convolution at every place, of which every `stride`-th is kept, with as small a filter as will do."""
     if not isinstance(padding, str) and dilation == (1, 1):
         weight, padding = centred(weight, padding, images.shape[2:])
     maps = F.conv2d(images, weight, bias, 1, padding, dilation, groups=len(weight))
     if stride == (1, 1):
         return maps
-    return maps[:, :, ::stride[0], ::stride[1]].contiguous(memory_format=torch.channels_last)
+    return maps[:, :, start[0]::stride[0], start[1]::stride[1]].contiguous(memory_format=torch.channels_last)
 
 
 def centred(weight: Tensor, padding: tuple[int, ...], size: torch.Size) -> tuple[Tensor, tuple[int, ...]]:
@@ -127,5 +140,7 @@ def replace_depthwise(network: nn.Module) -> None:
         assert isinstance(conv, nn.Conv2d)
         if conv.groups == conv.in_channels == conv.out_channels > 1 and conv.padding_mode == "zeros":
             same = isinstance(conv, Conv2dSame)
+            if same and not all(kernel % 2 for kernel in conv.kernel_size):
+                continue  # has no middle
             conv.__class__ = Depthwise
             conv.same = same  # type: ignore[assignment]
