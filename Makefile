@@ -11,7 +11,7 @@ LOWEST := .venv-lowest
 OODML := $(VENV)/bin/oodml
 READY := $(VENV)/.ready
 export OODML_WORK := $(WORK)
-PUBLISHED := --records reports/data/records/glyphs --records reports/data/records/photos --records reports/data/records/frozen --records reports/data/submissions
+PUBLISHED := --records reports/data/records/glyphs --records reports/data/records/photos --records reports/data/records/frozen --records reports/data/records/fixed-test --records reports/data/submissions
 AGAINST := $(subst --records,--against,$(PUBLISHED))
 
 .DEFAULT_GOAL := help

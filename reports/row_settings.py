@@ -16,6 +16,10 @@ EQUAL = ("epochs", "steps_per_epoch", "batch_size", "train_shots", "dim", "augme
 """Keys of a protocol that methods must agree in to be ranked together; a learning rate may be a method's own."""
 
 
+SEEN = ("augmentation", "size", "resize")
+"""Those of them that say what a network sees of an image when it is evaluated."""
+
+
 def of_runs(frame: pd.DataFrame) -> dict[str, pd.Series]:
     """For each part of a row's name the settings, as texts, that every run adds to it.
 
@@ -62,6 +66,17 @@ def _unusual(frame: pd.DataFrame, name: str, settings: str) -> pd.Series:
         for row, told in _given_differently(frame).items():
             own.setdefault(row, {}).update(told)
     return pd.Series([dict(sorted(own.get(row, {}).items())) for row in frame.index], index=frame.index, dtype=object)
+
+
+def alike(frame: pd.DataFrame) -> list[tuple[Any, ...]]:
+    """For each run what must be the same in two of them to be of one row, though they were named apart.
+
+    Of a `baseline`, which does not train, that is what it sees of an image alone.
+    """
+    names = frame[["dataset", "source", *(f"base_{name}" for name in NAMED), "settings", "weights"]]
+    compared = [SEEN if baseline else EQUAL for baseline in frame["baseline"]]
+    return [(*map(str, row), *(str((own or {}).get(key)) for key in keys)) for row, own, keys in
+            zip(names.itertuples(index=False, name=None), frame["protocol_settings"], compared)]
 
 
 def _given_differently(frame: pd.DataFrame) -> dict[Any, dict[str, str]]:

@@ -70,6 +70,22 @@ def controls(frame: pd.DataFrame) -> pd.Series:
     return fixed & frame["dataset"].isin(frame.loc[~fixed, "dataset"])
 
 
+def named_as(control: pd.DataFrame, runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """(the runs of controls under the names that runs of the same settings have on the ladder, notes on the others).
+
+    Each side is named by what differs within it, so that the same name may mean two lengths of training.
+    """
+    if control.empty:
+        return control, []
+    names = dict(zip(row_settings.alike(runs), runs[NAMED].itertuples(index=False, name=None)))
+    found = [names.get(key) for key in row_settings.alike(control)]
+    here = pd.Series([name is not None for name in found], control.index)
+    named = pd.DataFrame([name for name in found if name is not None], control.index[here], NAMED)
+    notes = [f"{_set_aside(int((~here).sum()), 'with fixed test classes')}: nothing was run with their settings on the "
+             "ladder."] if not here.all() else []
+    return control[here].assign(**{name: named[name] for name in NAMED}), notes
+
+
 def _ladder(runs: pd.DataFrame, wanted: Iterable[str]) -> str:
     """The ladder of one dataset that counts: the one asked for, or else the newest; what was submitted comes last."""
     if "ladder_since" in runs:  # a run that was put on a ladder in the second of another's end was so after it
@@ -160,10 +176,6 @@ def typed(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(base_method=frame["method"], baseline=baseline, family=family)
 
 
-SEEN = ("augmentation", "resize", "size")
-"""Keys of a protocol that say what a network sees of an image when it is evaluated."""
-
-
 def evaluated_as(protocol: str) -> str:
     """A protocol's name with those of its settings alone that the score of an untrained network depends on.
 
@@ -172,7 +184,7 @@ def evaluated_as(protocol: str) -> str:
     """
     name, _, settings = protocol.rstrip("]").partition("[")
     told = (setting.split("=", 1) for setting in settings.split(",") if "=" in setting)
-    return with_setting(name, {key: value for key, value in told if key in SEEN})
+    return with_setting(name, {key: value for key, value in told if key in row_settings.SEEN})
 
 
 def labels(frame: pd.DataFrame) -> dict[tuple[str, ...], str]:

@@ -140,5 +140,29 @@ def test_the_page_shows_both_curves(tmp_path: Path) -> None:
     assert fixed.ladders == {"glyphs": tuple((i, frd) for i, frd in rungs)}
 
 
+def test_a_row_of_the_control_is_the_ladders_of_the_same_length(tmp_path: Path) -> None:
+    """Named by itself, a control of 40 epochs alone would be called as the ladder's row of 200 is."""
+    long, short = ({"name": "demo", "epochs": epochs, "batch": 112, "lr": 0.001} for epochs in (200, 40))
+    given = {"provenance": make_record()["provenance"] | {"overrides": {"epochs": [200, 40]}}}
+    for split in (1, 2):
+        for protocol, score, changed in ((long, 0.8, {}), (short, 0.7, given)):
+            record = make_record("glyphs", split, "margin", 0, score, protocol=protocol, **changed)
+            records.write(tmp_path / f"{split}-{protocol['epochs']}", record)
+        record = make_record("glyphs", split, "frozen", 0, 0.2, protocol=long)
+        records.write(tmp_path / f"{split}-frozen", record)
+        for method, epochs, score in (("margin", 40, 0.6), ("margin", 20, 0.5), ("frozen", 20, 0.1)):
+            fixed = make_record("glyphs", split, method, 0, score, protocol=short | {"epochs": epochs}, **given)
+            fixed["split"] |= {"kind": "fixed-test", "frd": 100.0 * split, "ladder": [[1, 100.0], [2, 200.0]],
+                               "hash": f"{split + 8:x}" * 64}
+            fixed |= {"identity": f"{split}{method}{epochs}".ljust(64, "0")}
+            records.write(tmp_path / "fixed" / f"{split}-{method}-{epochs}", fixed)
+    results = Results(records.collect(tmp_path))
+    assert sorted(results.labels.values()) == ["frozen", "margin · demo", "margin · demo, 40 epochs"]
+    control = results.fixed_test_cells("glyphs", "recall@1")
+    assert dict(zip(control["label"], control["score"])) == {"frozen": 0.1, "margin · demo, 40 epochs": 0.6}
+    assert "2 runs with fixed test classes are set aside: nothing was run with their settings on the ladder." in \
+        results.notes
+
+
 def _page(results: Results) -> str:
     return str(some_pages(results, lambda site: pages.ladder(site, "glyphs", Extras()))["dataset/glyphs.html"])

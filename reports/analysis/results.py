@@ -42,8 +42,9 @@ class Results:
                               f"{', '.join(known) or 'none is pinned'}")
         apart = selection.controls(frame)
         self.runs, self.notes = selection.select(frame[~apart], ladders)
-        self.fixed_test, aside = selection.select(frame[apart])
-        self.notes += aside
+        control, aside = selection.select(frame[apart])
+        self.fixed_test, unlike = selection.named_as(control, self.runs)
+        self.notes += [*aside, *unlike]
         self.with_published = with_published
         self.rank_published = rank_published
         self.labels = selection.labels(self.runs)

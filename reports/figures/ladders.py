@@ -71,8 +71,9 @@ def fixed_test_curve(cells: pd.DataFrame, control: pd.DataFrame, look: dict[str,
     both = [label for label in cells["label"].unique() if label in set(control["label"])]
     near, far = (getattr(pd.concat([cells["frd"], control["frd"]]), end)() for end in ("min", "max"))
     lines = []
-    for label in both:
-        for rows, ending, dash in ((cells, "", ""), (control, ", fixed test", "5 3")):
+    # the first are drawn last: the names of dashed lines, which end within the figure, lie above the others
+    for rows, ending, dash in ((control, ", fixed test", "5 3"), (cells, "", "")):
+        for label in both:
             curve = rows[rows["label"] == label].sort_values("frd")
             line = _line(curve, label, look, ((curve["frd"] - near) / (far - near)).tolist(),
                          (100 * curve["score"]).tolist(), (100 * curve["std"].fillna(0)).tolist())
