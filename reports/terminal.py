@@ -39,7 +39,7 @@ def summary(results: Results, lost: pd.DataFrame, metric: str = "recall@1",
         blocks.append(f"{table.caption} (percent)\n\n{formats.to_text(table)}")
     lines = [*results.notes]
     for study in studies:
-        shown = progress.shown(study, results.runs)
+        shown = progress.shown(study, results.with_controls())
         if shown and shown["done"] < shown["runs"]:
             parts = ", ".join(f"{part['dataset']} on {part['backbone']} {part['done']}/{part['runs']}"
                               for part in shown["parts"])

@@ -171,6 +171,18 @@ def test_a_study_is_held_against_the_runs_that_are_there(runs: Path, built: Path
         progress.read([tmp_path])
 
 
+def test_a_run_on_another_ladder_is_not_the_studys(tmp_path: Path) -> None:
+    for split in (1, 2):
+        records.write(tmp_path / str(split), make_record("glyphs", split, "margin", 0, 0.5))
+    runs = records.collect(tmp_path)
+    row = {"dataset": "glyphs", "method": "margin", "protocol": "demo", "backbone": runs["backbone"].iloc[0], "runs": 2}
+    hashes = runs["split_hash"].str[:progress.DIGITS].tolist()
+    for splits, done in ((" ".join(hashes), 2), (f"{hashes[0]} {'f' * progress.DIGITS}", 1), ("f" * progress.DIGITS, 0)):
+        progress.write(tmp_path, progress.StudyProgress("try", "", "", pd.DataFrame([row | {"splits": splits}])))
+        (asked,) = progress.read([tmp_path])
+        assert asked.held_against(runs)["done"].tolist() == [done]
+
+
 def test_the_published_records_are_whole() -> None:
     """What is committed can be read to the last line, lies on the ladder beside it, and is part of its study."""
     frame, lost = records.scan(PUBLISHED)

@@ -115,15 +115,17 @@ def _asked(name: str, workspace: Workspace) -> StudyProgress:
     from benchmark.config import study as studies
     from benchmark.runs.job import SweepOptions
     from benchmark.runs.matrix import gather
-    from reports.analysis.progress import StudyProgress
+    from reports.analysis.progress import DIGITS, StudyProgress
 
     study = studies.load(name)
-    jobs = gather(study, SweepOptions(workspace)).jobs
-    facts = [(job.spec.dataset, job.spec.method, job.spec.protocol.name, job.spec.protocol.backbone)
-             for job in jobs]
-    rows = pd.DataFrame(facts, columns=["dataset", "method", "protocol", "backbone"])
-    counted = rows.groupby(list(rows), sort=False).size().rename("runs").reset_index()
-    return StudyProgress(study.name, study.summary, f"oodml run --study {name}", counted)
+    specs = [job.spec for job in gather(study, SweepOptions(workspace)).jobs]
+    row = ["dataset", "method", "protocol", "backbone"]
+    facts = [(spec.dataset, spec.method, spec.protocol.name, spec.protocol.backbone, spec.split_hash[:DIGITS])
+             for spec in specs]
+    asked = pd.DataFrame(facts, columns=[*row, "split"])
+    rows = asked.groupby(row, sort=False)["split"].agg(
+        runs="size", splits=lambda here: " ".join(dict.fromkeys(here))).reset_index()
+    return StudyProgress(study.name, study.summary, f"oodml run --study {name}", rows)
 
 
 @command.command()

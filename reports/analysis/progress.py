@@ -1,7 +1,8 @@
 """How far a study is: the runs that it asks for, as a file beside the records says, against those that are there.
 
 `studies/NAME.json` is {"study": NAME, "summary": ..., "command": ..., "rows": [{"dataset": ..., "method": ...,
-"protocol": ..., "backbone": ..., "runs": how many}, ...]}.
+"protocol": ..., "backbone": ..., "runs": how many, "splits": the first digits of each one's hash}, ...]}. Files of
+earlier versions have no splits: there a run counts on whatever ladder it is.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ from reports.tables.boards import Column, Table
 
 FOLDER = "studies"
 _ROW = ["dataset", "method", "protocol", "backbone"]
+DIGITS = 12
+"""Of a split's hash, as many as tell all splits of a study apart."""
 
 
 @dataclass(frozen=True)
 class StudyProgress:
-    """What a study asks for: `rows` has the columns dataset, method, protocol, backbone and runs."""
+    """What a study asks for: `rows` has dataset, method, protocol, backbone, runs and, if known, splits."""
 
     name: str
     summary: str
@@ -36,6 +39,9 @@ class StudyProgress:
     def held_against(self, runs: pd.DataFrame) -> pd.DataFrame:
         """The rows with `done`, how many of their runs are among the collected ones."""
         plain = runs.assign(**{key: runs[f"base_{key}"] for key in NAMED if f"base_{key}" in runs})
+        if "splits" in self.rows:
+            asked = self.rows.assign(on=self.rows["splits"].str.split()).explode("on")[[*_ROW, "on"]]
+            plain = plain.assign(on=plain["split_hash"].str[:DIGITS]).merge(asked, on=[*_ROW, "on"])
         done = plain.groupby(_ROW)["identity"].nunique().rename("done").reset_index()
         rows = self.rows.merge(done, how="left", on=_ROW)
         return rows.assign(done=rows["done"].fillna(0).astype(int).clip(upper=rows["runs"]))
@@ -77,7 +83,9 @@ def _checked(content: Any) -> StudyProgress:
         raise ValueError("a name is no text")
     if not all(type(row["runs"]) is int and 0 <= row["runs"] < 2**31 for row in content["rows"]):
         raise ValueError("a number of runs is none")
-    rows = pd.DataFrame(content["rows"], columns=[*_ROW, "runs"])
+    told = [row.get("splits") for row in content["rows"]]
+    known = ["splits"] if told and all(isinstance(one, str) for one in told) else []
+    rows = pd.DataFrame(content["rows"], columns=[*_ROW, "runs", *known])
     return StudyProgress(content["study"], content["summary"], content["command"], rows)
 
 

@@ -69,6 +69,10 @@ class Results:
                            for reason in self.unlike_papers.values()]
         self._kept: dict[Any, Any] = {}
 
+    def with_controls(self) -> pd.DataFrame:
+        """The runs on ladders, and those of their controls."""
+        return pd.concat([self.runs, self.fixed_test], ignore_index=True) if len(self.fixed_test) else self.runs
+
     def label(self, rows: pd.DataFrame) -> list[str]:
         """The name of each row of a board; of a published one its method."""
         return [self.labels.get(key, key[0]) for key in rows[ROW].itertuples(index=False, name=None)]

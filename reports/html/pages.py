@@ -49,7 +49,7 @@ def home(site: Site, studies: Sequence[StudyProgress] = ()) -> None:
     first: list[Any] = next((one["curves"] for one in sections if one["datasets"] == lead and one["curves"]), [])
     leader = site.results.labels.get(found.best, "") if found else ""
     covered = [shown | {"table": site.table(shown["table"])} for study in studies
-               if (shown := progress.shown(study, site.runs))]
+               if (shown := progress.shown(study, results.with_controls()))]
     lost = site.table(views.failure_table(site.failures)) if len(site.failures) else None
     site.page("index.html", "index.html", parts=sections, first=first[:1], lost=lost, covered=covered, lead=lead,
               found=found, leader=leader)
