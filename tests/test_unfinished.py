@@ -177,7 +177,8 @@ def test_a_run_on_another_ladder_is_not_the_studys(tmp_path: Path) -> None:
     runs = records.collect(tmp_path)
     row = {"dataset": "glyphs", "method": "margin", "protocol": "demo", "backbone": runs["backbone"].iloc[0], "runs": 2}
     hashes = runs["split_hash"].str[:progress.DIGITS].tolist()
-    for splits, done in ((" ".join(hashes), 2), (f"{hashes[0]} {'f' * progress.DIGITS}", 1), ("f" * progress.DIGITS, 0)):
+    other = "f" * progress.DIGITS
+    for splits, done in ((" ".join(hashes), 2), (f"{hashes[0]} {other}", 1), (other, 0)):
         progress.write(tmp_path, progress.StudyProgress("try", "", "", pd.DataFrame([row | {"splits": splits}])))
         (asked,) = progress.read([tmp_path])
         assert asked.held_against(runs)["done"].tolist() == [done]
