@@ -73,10 +73,11 @@ def alike(frame: pd.DataFrame) -> list[tuple[Any, ...]]:
 
     Of a `baseline`, which does not train, that is what it sees of an image alone.
     """
-    names = frame[["dataset", "source", *(f"base_{name}" for name in NAMED), "settings", "weights"]]
-    compared = [SEEN if baseline else EQUAL for baseline in frame["baseline"]]
-    return [(*map(str, row), *(str((own or {}).get(key)) for key in keys)) for row, own, keys in
-            zip(names.itertuples(index=False, name=None), frame["protocol_settings"], compared)]
+    names = frame[["dataset", "source", *(f"base_{name}" for name in NAMED), "weights"]]
+    told = [[method or {}, *((own or {}).get(key) for key in (SEEN if baseline else EQUAL))]
+            for method, own, baseline in zip(frame["settings"], frame["protocol_settings"], frame["baseline"])]
+    return [(*map(str, row), json.dumps(settings, sort_keys=True, default=str))
+            for row, settings in zip(names.itertuples(index=False, name=None), told)]
 
 
 def _given_differently(frame: pd.DataFrame) -> dict[Any, dict[str, str]]:

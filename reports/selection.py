@@ -77,12 +77,14 @@ def named_as(control: pd.DataFrame, runs: pd.DataFrame) -> tuple[pd.DataFrame, l
     """
     if control.empty:
         return control, []
-    names = dict(zip(row_settings.alike(runs), runs[NAMED].itertuples(index=False, name=None)))
-    found = [names.get(key) for key in row_settings.alike(control)]
-    here = pd.Series([name is not None for name in found], control.index)
-    named = pd.DataFrame([name for name in found if name is not None], control.index[here], NAMED)
-    notes = [f"{_set_aside(int((~here).sum()), 'with fixed test classes')}: nothing was run with their settings on the "
-             "ladder."] if not here.all() else []
+    names: dict[Any, set[tuple[str, ...]]] = {}
+    for key, name in zip(row_settings.alike(runs), runs[NAMED].itertuples(index=False, name=None)):
+        names.setdefault(key, set()).add(name)
+    found = [names.get(key, set()) for key in row_settings.alike(control)]
+    here = pd.Series([len(name) == 1 for name in found], control.index)
+    named = pd.DataFrame([next(iter(name)) for name in found if len(name) == 1], control.index[here], NAMED)
+    notes = [f"{_set_aside(int((~here).sum()), 'with fixed test classes')}: no single row of the ladder has their "
+             "settings."] if not here.all() else []
     return control[here].assign(**{name: named[name] for name in NAMED}), notes
 
 

@@ -160,7 +160,7 @@ def test_a_row_of_the_control_is_the_ladders_of_the_same_length(tmp_path: Path) 
     assert sorted(results.labels.values()) == ["frozen", "margin · demo", "margin · demo, 40 epochs"]
     control = results.fixed_test_cells("glyphs", "recall@1")
     assert dict(zip(control["label"], control["score"])) == {"frozen": 0.1, "margin · demo, 40 epochs": 0.6}
-    assert "2 runs with fixed test classes are set aside: nothing was run with their settings on the ladder." in \
+    assert "2 runs with fixed test classes are set aside: no single row of the ladder has their settings." in \
         results.notes
 
 
