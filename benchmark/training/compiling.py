@@ -112,8 +112,9 @@ class Recorded:
             torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
         # what autocast keeps between calls would be recorded as it is now
         kind, mixed = torch.get_autocast_dtype("cuda"), torch.is_autocast_enabled("cuda")
-        norms = _own_norms(self.backbone, images.device, kind if mixed else images.dtype)
-        with torch.cuda.device(images.device), norms, torch.autocast("cuda", kind, mixed, cache_enabled=False):
+        of_maps = kind if mixed else images.dtype
+        with (torch.cuda.device(images.device), _own_norms(self.backbone, images.device, of_maps),
+              torch.autocast("cuda", kind, mixed, cache_enabled=False)):
             return torch.cuda.make_graphed_callables(_Plain(self.backbone, local), (images.clone(),),
                                                      allow_unused_input=True)
 
