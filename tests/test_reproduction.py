@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import kendalltau
 
 from benchmark.data import pinned
 from reports import records
@@ -25,6 +26,24 @@ RECORDS = ROOT / "reports/data/records"
 def runs() -> pd.DataFrame:
     frame = pd.concat([records.collect(RECORDS / name) for name in ("photos", "frozen")], ignore_index=True)
     return Results(frame, pinned=pinned.known(frame["dataset"])).runs
+
+
+def test_cars_at_both_ends_of_the_released_ladder_as_the_page_says() -> None:
+    frame = records.collect(RECORDS / "photos")
+    ours = frame[(frame["dataset"] == "cars") & (frame["protocol"] == "oodml")].pivot(
+        index="method", columns="split", values="best-test:recall@1")
+    ladder = pd.read_csv(ROOT / "reports/data/published/oodml_ladder.csv")
+    printed = ladder[(ladder["dataset"] == "cars") & (ladder["metric"] == "recall@1")].pivot(
+        index="method", columns="split", values="value")[[1, 8]]
+    ours = 100 * ours.reindex(printed.index)
+    short = printed - ours
+    assert set(short.index[short.max(axis=1) < 3]) == {"s2sd", "r-margin", "multisimilarity", "proxyanchor", "margin"}
+    gaps = short.loc[["diva", "arcface", "uniform-prior"]].round(1)
+    assert gaps.to_numpy().tolist() == [[3.1, 3.9], [6.7, 5.4], [5.9, 5.7]]
+    pairs = ((ours[1], printed[1]), (ours[8], printed[8]), (ours[1], ours[8]))
+    assert [round(kendalltau(*pair).statistic, 2) for pair in pairs] == [0.64, 0.57, 0.93]
+    for scores, least, most in ((ours, 16, 19), (printed, 15, 19)):
+        assert (round((scores[1] - scores[8]).min()), round((scores[1] - scores[8]).max())) == (least, most)
 
 
 def test_cub_is_held_against_both_papers_that_print_it_with_a_resnet50(runs: pd.DataFrame) -> None:
