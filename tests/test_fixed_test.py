@@ -11,7 +11,10 @@ import numpy as np
 import pytest
 
 from benchmark import cli, datasets
+from benchmark.config import plan
+from benchmark.config import study as studies
 from benchmark.data import ladder_features, ladders
+from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from reports import records
 from reports.analysis.results import Results
@@ -113,6 +116,14 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
             build(*options)
         assert message in capsys.readouterr().err
     assert ladders.load(Workspace.at(tmp_path / "ladder"), "glyphs-mini").hash == whole.hash
+
+
+def test_a_study_of_the_control_refuses_the_ladder(ladder: Ladder, images: tuple[np.ndarray, np.ndarray]) -> None:
+    control = fixed_test_ladder(ladder, *images, CLASSES, rungs=4)
+    assert plan.rungs("fixed-test", control) is None
+    with pytest.raises(UserError, match="--fixed-test --work DIR"):
+        plan.rungs("fixed-test", ladder)
+    assert studies.load("photos-fixed-test").parts[0].splits == "fixed-test"
 
 
 def test_the_page_shows_both_curves(tmp_path: Path) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
 
 import pytest
 import torch
-
-pytest.importorskip("triton")
 
 SCRIPT = """
 import copy, sys
@@ -53,6 +52,14 @@ EXPECTED = {"plain": "True", "none": "True", "ReLU": "True", "ReLU6": "True", "o
             "training": "False"}
 
 
+def test_without_triton_torchs_are_taken() -> None:
+    script = ("import sys; sys.modules['triton'] = None; import torch; from benchmark.training import frozen_norm; "
+              "print(frozen_norm.works(torch.device('cpu'), torch.float32))")
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stdout == "False\n", done.stderr
+
+
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs Triton")
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(
     not torch.cuda.is_available(), reason="needs a GPU"))])
 def test_they_are_torchs(device: str) -> None:

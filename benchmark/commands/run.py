@@ -34,7 +34,8 @@ def sweep_options(command: Callable[..., Any]) -> Callable[..., Any]:
                      help="A pinned ladder instead of a dataset: checks the local copy against it, image by image. May "
                           "be repeated. See `oodml splits use`."),
         click.option("--protocol", help="How to train [default: the dataset's own]. See `oodml protocols`."),
-        click.option("--splits", metavar="IDS", help="Rungs, such as 1,3-5, or `default` [default: all]."),
+        click.option("--splits", metavar="IDS", help="Rungs, such as 1,3-5, or `default`, or `fixed-test` for those "
+                     "of a control [default: all]."),
         click.option("--seeds", type=click.IntRange(1, 10_000), help="Number of seeds [default: the protocol's]."),
         click.option("--set", "changes", multiple=True, metavar="KEY=VALUE",
                      help="Change a key of the protocol or, as METHOD.KEY=VALUE, a method's setting. May be repeated."),

@@ -162,14 +162,21 @@ def parse_ids(text: str, option: str = "--splits") -> list[int]:
     for part in text.split(","):
         numbers = re.fullmatch(r"([0-9]{1,4})(?:-([0-9]{1,4}))?", part.strip())
         if not numbers or int(numbers[2] or numbers[1]) < int(numbers[1]):
-            also = ", or default, or all" if option == "--splits" else ""
+            also = ", or default, fixed-test or all" if option == "--splits" else ""
             raise UserError(f"{option} {text[:100]}: write numbers and rising ranges such as 1,3-5, below 10000{also}")
         ids += range(int(numbers[1]), int(numbers[2] or numbers[1]) + 1)
     return ids
 
 
 def rungs(text: str, ladder: Ladder) -> list[int] | None:
-    """The rungs that `--splits` means; None for all."""
-    if text == "all":
+    """The rungs that `--splits` means; None for all, which `fixed-test` means of a control and of no other ladder."""
+    if text == "fixed-test":
+        from splits.fixed_test import is_control
+
+        if not is_control(ladder):
+            raise UserError(f"--splits fixed-test: the ladder of {ladder.dataset} is not one with fixed test classes; "
+                            f"`oodml splits build --dataset {ladder.dataset} --fixed-test --work DIR` makes one, in a "
+                            "working folder of its own")
+    if text in ("all", "fixed-test"):
         return None
     return [ladder.default.id] if text == "default" else parse_ids(text)

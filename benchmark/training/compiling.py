@@ -31,8 +31,10 @@ KEPT = 4
 ROOM = 0.4
 """Share of a GPU's memory that must be free for one more kind: their CUDA graphs hold on to theirs."""
 
-NOISE = {"TensorFloat32 tensor cores": UserWarning, r"`torch\._prims_common\.check` is deprecated": FutureWarning}
-"""What the compiler says to others than our users: --precision chooses TF32, and the call is torch's own."""
+NOISE = {"TensorFloat32 tensor cores": UserWarning, r"`torch\._prims_common\.check` is deprecated": FutureWarning,
+         "TRITON_DEFAULT_FP_FUSION is unset": UserWarning}
+"""What compilers say to others than our users: --precision chooses TF32, the call is torch's own, and either way of
+rounding products that are added will do."""
 
 COPYING = (nn.Hardtanh, nn.Hardswish, nn.SiLU)
 """Activations (ReLU6 is the first of them) whose gradient needs their input: in place, each keeps a copy of it."""
@@ -121,10 +123,8 @@ class Recorded:
 
 def _own_norms(backbone: nn.Module, device: torch.device, kind: torch.dtype) -> AbstractContextManager[None]:
     """Inside it the frozen norms of the backbone run in kernels of our own, where these can be had."""
-    try:
-        from benchmark.training import frozen_norm
-    except ImportError:  # Triton is not made for every system
-        return nullcontext()
+    from benchmark.training import frozen_norm  # brings Triton along, which takes a moment
+
     return frozen_norm.fused(backbone) if frozen_norm.works(device, kind) else nullcontext()
 
 
