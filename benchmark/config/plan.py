@@ -162,7 +162,7 @@ def parse_ids(text: str, option: str = "--splits") -> list[int]:
     for part in text.split(","):
         numbers = re.fullmatch(r"([0-9]{1,4})(?:-([0-9]{1,4}))?", part.strip())
         if not numbers or int(numbers[2] or numbers[1]) < int(numbers[1]):
-            also = ", or default, fixed-test or all" if option == "--splits" else ""
+            also = ", or default, or all" if option == "--splits" else ""
             raise UserError(f"{option} {text[:100]}: write numbers and rising ranges such as 1,3-5, below 10000{also}")
         ids += range(int(numbers[1]), int(numbers[2] or numbers[1]) + 1)
     return ids
