@@ -8,8 +8,7 @@ EfficientNet-Lite0 with 224 images of 64 px, 5.5 ms in 814 kernels of an H200, t
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache, partial
 from typing import Any
@@ -18,13 +17,7 @@ import torch
 from timm.layers import BatchNormAct2d
 from torch import Tensor, nn
 
-try:
-    import triton
-    import triton.language as tl
-except ImportError:  # it is not made for every system
-    triton = None  # type: ignore[assignment]
-
-log = logging.getLogger(__name__)
+from methods.backbones.kernels import kernel, tl, triton, usable
 
 BOUNDS = {nn.Identity: (float("-inf"), float("inf")), nn.ReLU: (0.0, float("inf")), nn.ReLU6: (0.0, 6.0)}
 """What an activation behind a norm clips to."""
@@ -38,17 +31,12 @@ PROGRAMS = 1024
 
 @cache
 def works(device: torch.device, kind: torch.dtype) -> bool:
-    """Whether such kernels can be built and run here: Triton needs a C compiler."""
-    if triton is None:
-        return False
-    maps = torch.ones(1, 8, 1, 1, device=device, dtype=kind, requires_grad=True)
-    try:
-        with torch.enable_grad(), torch.autocast("cuda", enabled=False):
-            _forward(nn.BatchNorm2d(8, device=device), BOUNDS[nn.ReLU6], maps).sum().backward()
-        return True
-    except Exception as error:  # a compiler raises anything, and torch's own kernels are as right
-        log.info("frozen norms stay with torch's kernels: %s", str(error).split("\n")[0] or type(error).__name__)
-        return False
+    """Whether such kernels can be built and run here."""
+    def trial() -> None:
+        maps = torch.ones(1, 8, 1, 1, device=device, dtype=kind, requires_grad=True)
+        _forward(nn.BatchNorm2d(8, device=device), BOUNDS[nn.ReLU6], maps).sum().backward()
+
+    return usable("frozen norms", trial)
 
 
 @contextmanager
@@ -107,12 +95,7 @@ class _FrozenNorm(torch.autograd.Function):
         return of_maps, of_weight, of_bias, None, None, None, None
 
 
-def _kernel(*varying: str) -> Callable[[Any], Any]:
-    """Compiles a function with Triton, where it is there, once for all values of these arguments."""
-    return (lambda function: function) if triton is None else triton.jit(do_not_specialize=list(varying))
-
-
-@_kernel("count", "eighths", "low", "high")
+@kernel("count", "eighths", "low", "high")
 def _scale_and_clip(maps, result, weight, bias, mean, variance, count, eighths, eps, low, high, block: tl.constexpr):
     at = tl.program_id(0) * block + tl.arange(0, block)
     here = at < count
@@ -124,7 +107,7 @@ def _scale_and_clip(maps, result, weight, bias, mean, variance, count, eighths, 
     tl.store(result + at, value.to(result.dtype.element_ty), here)
 
 
-@_kernel("places", "eighths", "share", "low", "high")
+@kernel("places", "eighths", "share", "low", "high")
 def _gradients(gradient, maps, of_maps, sums, weight, bias, mean, variance, places, eighths, share, eps, low, high,
                rows: tl.constexpr, columns: tl.constexpr):
     """Those of the maps, and over `share` places the sums of g and g x^; g: the gradient where nothing was clipped."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,9 +12,9 @@ from torch import Tensor, nn
 
 
 class Depthwise(nn.Conv2d):
-    """A depthwise convolution in a form for which cuDNN has a kernel in channels-last bf16.
+    """A depthwise convolution for GPUs: in kernels of its own, or else in a form for which cuDNN has one in bf16.
 
-    With a stride it is one without whose output is thinned out,
+    In that form one with a stride is one without whose output is thinned out,
 
         y[i, j] = sum w[a, b] x[s i + a, s j + b] = (w * x)[s i, s j],
 
@@ -27,13 +28,22 @@ class Depthwise(nn.Conv2d):
 
     def forward(self, images: Tensor) -> Tensor:
         if images.is_cuda:
-            padding, start = self.places(images.shape[2:])
-            return depthwise(images, self.weight, self.bias, self.stride, padding, self.dilation, start)
+            return self.on_gpu(images)
         if self.same:
             from timm.layers import pad_same
 
             images = pad_same(images, list(self.kernel_size), list(self.stride), list(self.dilation))
         return self._conv_forward(images, self.weight, self.bias)
+
+    def on_gpu(self, images: Tensor) -> Tensor:
+        padding, start = self.places(images.shape[2:])
+        if self.bias is None and not isinstance(padding, str) and not torch.compiler.is_compiling():
+            from methods.backbones import depthwise_kernels  # brings Triton along, which takes a moment
+
+            if depthwise_kernels.suits(images, self.weight, self.stride, self.dilation):
+                before, size = windows(images.shape[2:], self.kernel_size, self.stride, padding, start)
+                return depthwise_kernels.convolve(images, self.weight, self.stride[0], before, size)
+        return depthwise(images, self.weight, self.bias, self.stride, padding, self.dilation, start)
 
     def places(self, size: torch.Size) -> tuple[str | tuple[int, ...], tuple[int, ...]]:
         """The padding with which a map of this size has all of its places, and the first of those that are kept.
@@ -46,6 +56,19 @@ class Depthwise(nn.Conv2d):
         half = tuple((kernel - 1) * apart // 2 for kernel, apart in zip(self.kernel_size, self.dilation))
         added = (max(0, (-(-n // s) - 1) * s + 2 * p + 1 - n) for n, s, p in zip(size, self.stride, half))
         return half, tuple(p - both // 2 for p, both in zip(half, added))
+
+
+def windows(size: Sequence[int], kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int],
+            start: Sequence[int]) -> tuple[tuple[int, int], tuple[int, int]]:
+    """How far before the map the first window begins that is kept, and how many are: down and across.
+
+    >>> windows((8, 7), (3, 3), (2, 2), (1, 1), (1, 0))
+    ((0, 1), (4, 4))
+    """
+    every = [n + 2 * p - k + 1 for n, p, k in zip(size, padding, kernel)]
+    (top, left), (rise, run) = ([p - first for p, first in zip(padding, start)],
+                                [-((first - n) // s) for n, first, s in zip(every, start, stride)])
+    return (top, left), (rise, run)
 
 
 def depthwise(images: Tensor, weight: Tensor, bias: Tensor | None, stride: tuple[int, ...],

@@ -1,0 +1,71 @@
+"""Depthwise convolutions in kernels of their own are torch's: maps and gradients, with every padding and stride."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+SCRIPT = """
+import copy, itertools, sys
+import torch
+from timm.layers import Conv2dSame
+from torch import nn
+from methods.backbones import depthwise_kernels
+from methods.backbones.convolutions import replace_depthwise
+
+device, calls = sys.argv[1], []
+convolve = depthwise_kernels.convolve
+depthwise_kernels.convolve = lambda *given: calls.append(given) or convolve(*given)
+torch.manual_seed(0)
+torch.backends.cudnn.allow_tf32 = False
+layers = [kind(channels, channels, kernel, stride, padding, groups=channels, bias=False)
+          for channels, kernel, stride in ((8, 1, 2), (8, 3, 1), (40, 3, 2), (24, 5, 2), (8, 5, 1), (8, 5, 4))
+          for kind, padding in ((nn.Conv2d, kernel // 2), (nn.Conv2d, kernel - 1), (Conv2dSame, 0))]
+others = [nn.Conv2d(6, 6, 3, groups=6, bias=False), nn.Conv2d(8, 8, 3, groups=8),
+          nn.Conv2d(8, 8, 3, 3, 1, groups=8, bias=False), nn.Conv2d(8, 8, 3, 1, 2, 2, groups=8, bias=False),
+          nn.Conv2d(8, 8, (3, 5), 1, (1, 2), groups=8, bias=False)]
+for layer, size in itertools.product(layers + others, ((8, 5), (5, 7))):
+    plain = copy.deepcopy(layer).to(device)
+    network = nn.Sequential(layer)
+    replace_depthwise(network)
+    network.to(device, memory_format=torch.channels_last)
+    found, before = [], len(calls)
+    maps = torch.randn(2, layer.in_channels, *size).to(device)
+    for how, given in ((plain, maps), (network[0].on_gpu, maps.to(memory_format=torch.channels_last))):
+        given = given.clone(memory_format=torch.preserve_format).requires_grad_()
+        result = how(given)
+        toward = torch.randn(result.shape, generator=torch.Generator().manual_seed(1)).to(device)
+        weight = plain.weight if how is plain else layer.weight
+        found.append((result, *torch.autograd.grad((result * toward).sum(), (given, weight))))
+    for one, other in zip(*found):
+        torch.testing.assert_close(other, one, rtol=1e-4, atol=1e-4)
+    assert (len(calls) > before) == (layer in layers), layer
+with torch.autocast("cuda", torch.bfloat16, enabled=device == "cuda"):
+    result = layers[6](torch.randn(2, 40, 6, 6, device=device)) if device == "cuda" else None
+    assert result is None or result.dtype == torch.bfloat16
+print(len(calls))
+"""
+
+
+def test_without_triton_cudnns_form_is_taken() -> None:
+    script = ("import sys; sys.modules['triton'] = None; import torch; from methods.backbones.depthwise_kernels import "
+              "works; print(works(torch.device('cpu')))")
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stdout == "False\n", done.stderr
+
+
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs Triton")
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="needs a GPU"))])
+def test_they_are_torchs(device: str) -> None:
+    """On a CPU Triton's interpreter does what the kernels say; it is chosen before Triton is imported."""
+    interpreted = {"TRITON_INTERPRET": "1"} if device == "cpu" else {}
+    done = subprocess.run([sys.executable, "-c", SCRIPT, device], env=os.environ | interpreted, capture_output=True,
+                          text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) == 36 + (device == "cuda")
