@@ -11,7 +11,7 @@ import pytest
 import torch
 
 SCRIPT = """
-import copy, itertools, sys
+import copy, sys
 import torch
 from timm.layers import Conv2dSame
 from torch import nn
@@ -29,13 +29,13 @@ layers = [kind(channels, channels, kernel, stride, padding, groups=channels, bia
 others = [nn.Conv2d(6, 6, 3, groups=6, bias=False), nn.Conv2d(8, 8, 3, groups=8),
           nn.Conv2d(8, 8, 3, 3, 1, groups=8, bias=False), nn.Conv2d(8, 8, 3, 1, 2, 2, groups=8, bias=False),
           nn.Conv2d(8, 8, (3, 5), 1, (1, 2), groups=8, bias=False)]
-for layer, size in itertools.product(layers + others, ((8, 5), (5, 7))):
+for layer in layers + others:
     plain = copy.deepcopy(layer).to(device)
     network = nn.Sequential(layer)
     replace_depthwise(network)
     network.to(device, memory_format=torch.channels_last)
     found, before = [], len(calls)
-    maps = torch.randn(2, layer.in_channels, *size).to(device)
+    maps = torch.randn(2, layer.in_channels, 6, 5).to(device)
     for how, given in ((plain, maps), (network[0].on_gpu, maps.to(memory_format=torch.channels_last))):
         given = given.clone(memory_format=torch.preserve_format).requires_grad_()
         result = how(given)
@@ -68,4 +68,4 @@ def test_they_are_torchs(device: str) -> None:
     done = subprocess.run([sys.executable, "-c", SCRIPT, device], env=os.environ | interpreted, capture_output=True,
                           text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) == 36 + (device == "cuda")
+    assert int(done.stdout) == 1 + 18 + (device == "cuda")  # with the trial
