@@ -21,12 +21,10 @@ from methods.backbones.kernels import kernel, tl, triton, usable
 
 BOUNDS = {nn.Identity: (float("-inf"), float("inf")), nn.ReLU: (0.0, float("inf")), nn.ReLU6: (0.0, 6.0)}
 """What an activation behind a norm clips to."""
-PLACES = 2048
-"""Values that a program of the forward pass takes."""
-ROWS = COLUMNS = 32
-"""A program of the backward pass takes as many places of as many channels at a time."""
-PROGRAMS = 1024
-"""About as many programs share the backward pass, so that all of a GPU works."""
+ROWS, COLUMNS, WARPS = 32, 32, 4
+"""A program takes as many places of as many channels at a time, in as many warps."""
+PROGRAMS = 2048
+"""About as many programs share a pass, so that all of a GPU works and each reads what a channel has only once."""
 
 
 @cache
@@ -73,8 +71,9 @@ class _FrozenNorm(torch.autograd.Function):
                 bounds: tuple[float, float]) -> Tensor:
         maps = maps.contiguous(memory_format=torch.channels_last)
         result = torch.empty_like(maps)
-        _scale_and_clip[(triton.cdiv(maps.numel(), PLACES),)](
-            maps, result, weight, bias, mean, variance, maps.numel(), maps.shape[1] // 8, eps, *bounds, PLACES)
+        grid, places, share = _shares(maps)
+        _scale_and_clip[grid](maps, result, weight, bias, mean, variance, places, maps.shape[1] // 8, share, eps,
+                              *bounds, ROWS, COLUMNS, num_warps=WARPS)
         context.save_for_backward(maps, weight, bias, mean, variance)
         context.eps, context.bounds = eps, bounds
         return result
@@ -84,34 +83,44 @@ class _FrozenNorm(torch.autograd.Function):
         maps, weight, bias, mean, variance = context.saved_tensors
         gradient = gradient.contiguous(memory_format=torch.channels_last)
         channels = maps.shape[1]
-        places, columns = maps.numel() // channels, triton.cdiv(channels, COLUMNS)
-        share = triton.cdiv(triton.cdiv(places, max(1, PROGRAMS // columns)), ROWS) * ROWS
-        programs = triton.cdiv(places, share)
+        grid, places, share = _shares(maps)
         of_maps = torch.empty_like(maps)
-        sums = torch.empty(programs, 2, channels, device=maps.device)
-        _gradients[(programs, columns)](gradient, maps, of_maps, sums, weight, bias, mean, variance, places,
-                                        channels // 8, share, context.eps, *context.bounds, ROWS, COLUMNS)
+        sums = torch.empty(grid[0], 2, channels, device=maps.device)
+        _gradients[grid](gradient, maps, of_maps, sums, weight, bias, mean, variance, places, channels // 8, share,
+                         context.eps, *context.bounds, ROWS, COLUMNS, num_warps=WARPS)
         of_bias, of_weight = sums.sum(0)
         return of_maps, of_weight, of_bias, None, None, None, None
 
 
-@kernel("count", "eighths", "low", "high")
-def _scale_and_clip(maps, result, weight, bias, mean, variance, count, eighths, eps, low, high, block: tl.constexpr):
-    at = tl.program_id(0) * block + tl.arange(0, block)
-    here = at < count
-    channel = at % (eighths * 8)
-    scale = tl.load(weight + channel, here) * tl.rsqrt(tl.load(variance + channel, here) + eps)
-    value = (tl.load(maps + at, here).to(tl.float32) - tl.load(mean + channel, here)) * scale
-    value += tl.load(bias + channel, here)
-    value = tl.minimum(tl.maximum(value, low), high)
-    tl.store(result + at, value.to(result.dtype.element_ty), here)
+def _shares(maps: Tensor) -> tuple[tuple[int, int], int, int]:
+    """How many programs share the places and the channels, how many places there are, and how many each takes."""
+    places, columns = maps.numel() // maps.shape[1], triton.cdiv(maps.shape[1], COLUMNS)
+    share = triton.cdiv(triton.cdiv(places, max(1, PROGRAMS // columns)), ROWS) * ROWS
+    return (triton.cdiv(places, share), columns), places, share
+
+
+@kernel("places", "eighths", "share", "low", "high")
+def _scale_and_clip(maps, result, weight, bias, mean, variance, places, eighths, share, eps, low, high,
+                    rows: tl.constexpr, columns: tl.constexpr):
+    channels = eighths * 8  # seen to be a multiple of eight, so that a thread reads eight neighbours at once
+    channel = tl.program_id(1) * columns + tl.arange(0, columns)
+    known = channel < channels
+    scale = tl.load(weight + channel, known, 0.0) * tl.rsqrt(tl.load(variance + channel, known, 1.0) + eps)
+    centre, shift = tl.load(mean + channel, known, 0.0), tl.load(bias + channel, known, 0.0)
+    first = tl.program_id(0) * share
+    for done in range(0, share, rows):
+        place = first + done + tl.arange(0, rows)
+        here = (place < places)[:, None] & known[None, :]
+        at = place[:, None] * channels + channel[None, :]
+        value = (tl.load(maps + at, here, 0.0).to(tl.float32) - centre[None, :]) * scale[None, :] + shift[None, :]
+        tl.store(result + at, tl.minimum(tl.maximum(value, low), high).to(result.dtype.element_ty), here)
 
 
 @kernel("places", "eighths", "share", "low", "high")
 def _gradients(gradient, maps, of_maps, sums, weight, bias, mean, variance, places, eighths, share, eps, low, high,
                rows: tl.constexpr, columns: tl.constexpr):
     """Those of the maps, and over `share` places the sums of g and g x^; g: the gradient where nothing was clipped."""
-    channels = eighths * 8  # seen to be a multiple of eight, so that a thread reads eight neighbours at once
+    channels = eighths * 8
     channel = tl.program_id(1) * columns + tl.arange(0, columns)
     known = channel < channels
     by_deviation = tl.rsqrt(tl.load(variance + channel, known, 1.0) + eps)

@@ -16,11 +16,11 @@ from torch.autograd.function import once_differentiable
 
 from methods.backbones.kernels import kernel, tl, triton, usable
 
-ROWS, COLUMNS, WARPS = 32, 32, 4
+ROWS, COLUMNS, WARPS = 64, 32, 4
 """A program takes as many places of as many channels at a time, in as many warps."""
-FILTER_ROWS, FILTER_WARPS = 16, 4
-"""As many places of the filter's gradient, which keeps a sum for each place of a filter's row beside them."""
-PROGRAMS = 2048
+FILTER_ROWS, FILTER_WARPS = 8, 2
+"""As many for the filter's gradient, which keeps a sum for each place of a filter's row beside them."""
+PROGRAMS = 4096
 """About as many programs share the filter's gradient, so that all of a GPU works."""
 STRIDES = {1: 0, 2: 1, 4: 2}
 """Those that kernels can divide by, with the shift that does it."""
@@ -93,14 +93,14 @@ def _gathered(source: Tensor, filters: Tensor, stride: int, before: tuple[int, i
 
 def _filter_gradient(gradient: Tensor, images: Tensor, filters: Tensor, stride: int, before: tuple[int, int]) -> Tensor:
     channels, width = images.shape[1], len(filters)
-    places, columns = gradient.numel() // channels, triton.cdiv(channels, COLUMNS)
-    share = triton.cdiv(triton.cdiv(places, max(1, PROGRAMS // (columns * width))), FILTER_ROWS) * FILTER_ROWS
-    programs = triton.cdiv(places, share)
-    sums = torch.empty(programs, channels, 1, width, width, device=images.device)
+    columns, tiles = triton.cdiv(channels, COLUMNS), triton.cdiv(gradient[0, 0].numel(), FILTER_ROWS)
+    share = triton.cdiv(len(images), max(1, PROGRAMS // (tiles * columns * width)))
+    shares = triton.cdiv(len(images), share)
+    sums = torch.empty(tiles * shares, channels, 1, width, width, device=images.device)
     with torch.cuda.device_of(images):
-        _gather_filter[programs, columns, width](
-            gradient, images, sums, places, *images.shape[2:], *gradient.shape[2:], channels // 8, share, stride,
-            *before, width, triton.next_power_of_2(width), FILTER_ROWS, COLUMNS, num_warps=FILTER_WARPS)
+        _gather_filter[tiles * shares, columns, width](
+            gradient, images, sums, len(images), *images.shape[2:], *gradient.shape[2:], channels // 8, tiles, share,
+            stride, *before, width, triton.next_power_of_2(width), FILTER_ROWS, COLUMNS, num_warps=FILTER_WARPS)
     return sums.sum(0).to(filters.dtype)
 
 
@@ -138,27 +138,29 @@ def _gather(source, filters, result, places, height, width, rise, run, eighths, 
     tl.store(result + at, total.to(result.dtype.element_ty), (place < places)[:, None] & known[None, :])
 
 
-@kernel("places", "height", "width", "rise", "run", "eighths", "share", "stride", "top", "left")
-def _gather_filter(gradient, maps, sums, places, height, width, rise, run, eighths, share, stride, top, left,
+@kernel("count", "height", "width", "rise", "run", "eighths", "tiles", "share", "stride", "top", "left")
+def _gather_filter(gradient, maps, sums, count, height, width, rise, run, eighths, tiles, share, stride, top, left,
                    size: tl.constexpr, taps: tl.constexpr, rows: tl.constexpr, columns: tl.constexpr):
-    """Over `share` places the sums of g[i, j] x[s i + a - t, s j + b - l], for one row a of the filters."""
+    """Over some places of `share` images the sums of g[i, j] x[s i + a - t, s j + b - l], for a row a of the filters."""
     channels = eighths * 8
     channel = tl.program_id(1) * columns + tl.arange(0, columns)
     known = channel < channels
     a = tl.program_id(2)
     b = tl.arange(0, taps)
+    place = tl.program_id(0) % tiles * rows + tl.arange(0, rows)
+    there = place < rise * run
+    y = place // run * stride + a - top
+    x = (place % run * stride - left)[None, :] + b[:, None]
+    here = (there & (y >= 0) & (y < height))[None, :] & (x >= 0) & (x < width) & (b < size)[:, None]
+    toward_here, value_here = there[:, None] & known[None, :], here[:, :, None] & known[None, None, :]
+    first = tl.program_id(0) // tiles * share
+    toward_at = (first * rise * run + place)[:, None] * channels + channel[None, :]
+    value_at = (((first * height + y) * width)[None, :] + x)[:, :, None] * channels + channel[None, None, :]
     total = tl.zeros((taps, rows, columns), tl.float32)
-    first = tl.program_id(0) * share
-    for done in range(0, share, rows):
-        place = first + done + tl.arange(0, rows)
-        there = place < places
-        toward = tl.load(gradient + place[:, None] * channels + channel[None, :], there[:, None] & known[None, :], 0.0)
-        y = place // run % rise * stride + a - top
-        x = (place % run * stride - left)[None, :] + b[:, None]
-        here = (there & (y >= 0) & (y < height))[None, :] & (x >= 0) & (x < width) & (b < size)[:, None]
-        at = ((place // (rise * run) * height + y) * width)[None, :] + x
-        value = tl.load(maps + at[:, :, None] * channels + channel[None, None, :],
-                        here[:, :, None] & known[None, None, :], 0.0)
-        total += value.to(tl.float32) * toward.to(tl.float32)[None, :, :]
+    for _ in range(first, tl.minimum(first + share, count)):  # where a place reads is the same in every image
+        toward = tl.load(gradient + toward_at, toward_here, 0.0).to(tl.float32)
+        total += tl.load(maps + value_at, value_here, 0.0).to(tl.float32) * toward[None, :, :]
+        toward_at += rise * run * channels
+        value_at += height * width * channels
     at = (tl.program_id(0) * channels + channel[None, :]) * size + a
     tl.store(sums + at * size + b[:, None], tl.sum(total, 1), known[None, :] & (b < size)[:, None])
