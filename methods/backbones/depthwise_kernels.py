@@ -141,7 +141,7 @@ def _gather(source, filters, result, places, height, width, rise, run, eighths, 
 @kernel("count", "height", "width", "rise", "run", "eighths", "tiles", "share", "stride", "top", "left")
 def _gather_filter(gradient, maps, sums, count, height, width, rise, run, eighths, tiles, share, stride, top, left,
                    size: tl.constexpr, taps: tl.constexpr, rows: tl.constexpr, columns: tl.constexpr):
-    """Over some places of `share` images the sums of g[i, j] x[s i + a - t, s j + b - l], for a row a of the filters."""
+    """Over some places of `share` images the sums of g[i, j] x[s i + a - t, s j + b - l], for one row a of filters."""
     channels = eighths * 8
     channel = tl.program_id(1) * columns + tl.arange(0, columns)
     known = channel < channels
