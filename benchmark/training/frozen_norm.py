@@ -23,7 +23,7 @@ BOUNDS = {nn.Identity: (float("-inf"), float("inf")), nn.ReLU: (0.0, float("inf"
 """What an activation behind a norm clips to."""
 ROWS, COLUMNS, WARPS = 32, 32, 4
 """A program takes as many places of as many channels at a time, in as many warps."""
-PROGRAMS = 2048
+PROGRAMS = 1024
 """About as many programs share a pass, so that all of a GPU works and each reads what a channel has only once."""
 
 

@@ -18,7 +18,7 @@ from methods.backbones.kernels import kernel, tl, triton, usable
 
 ROWS, COLUMNS, WARPS = 64, 32, 4
 """A program takes as many places of as many channels at a time, in as many warps."""
-FILTER_ROWS, FILTER_WARPS = 8, 2
+FILTER_ROWS, FILTER_WARPS = 8, 1
 """As many for the filter's gradient, which keeps a sum for each place of a filter's row beside them."""
 PROGRAMS = 4096
 """About as many programs share the filter's gradient, so that all of a GPU works."""
