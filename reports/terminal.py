@@ -33,9 +33,9 @@ def summary(results: Results, lost: pd.DataFrame, metric: str = "recall@1",
                 title = (f"{metric_name(metric)} on {dataset}, protocol {protocol}, ranked by the harmonic mean "
                          f"(percent){tables.differing(part)}")
                 blocks.append(f"{title}\n\n{formats.to_text(tables.without_parts(tables.union_table(part, metric)))}")
-    beside = [dataset for dataset in results.laddered if beside_ladder(results, dataset, metric)]
+    beside = {dataset: kind for dataset in results.laddered if (kind := beside_ladder(results, dataset, metric))}
     for dataset in (*results.without_ladder, *beside):
-        table = views.heat_table(results, dataset, metric, trained=True, default=dataset in beside)
+        table = views.heat_table(results, dataset, metric, trained=True, default=beside.get(dataset) == "default")
         blocks.append(f"{table.caption} (percent)\n\n{formats.to_text(table)}")
     lines = [*results.notes]
     for study in studies:

@@ -308,7 +308,7 @@ def test_a_frozen_network_stands_with_the_methods_that_train_it(partly: Results)
 
 
 def test_methods_on_the_default_split_of_a_ladder_that_others_have_whole_are_ranked_on_it(partly: Results) -> None:
-    assert beside_ladder(partly, "cars", "recall@1")
+    assert beside_ladder(partly, "cars", "recall@1") == "default"
     table = views.heat_table(partly, "cars", "recall@1", trained=True, default=True)
     ranks = table.frame.set_index(["ranking", "method"])["rank"].dropna()
     assert ranks.to_dict() == {("conv4, protocol demo[epochs=2]", "arcface"): 1,
@@ -326,3 +326,23 @@ def test_methods_on_the_default_split_of_a_ladder_that_others_have_whole_are_ran
     known = standings.of(partly)
     (line,) = standings.headline(known, partly.labels["arcface", "demo[epochs=2]", "conv4", "run"])
     assert (line["kind"], line["score"], line["rank"], line["of"]) == ("split", 0.9, 1, 4)
+
+
+def test_methods_with_some_splits_of_a_ladder_that_one_has_whole_keep_both_ends(tmp_path: Path) -> None:
+    """Otherwise the board of a single row would take the place of theirs."""
+    for split, _ in LADDERS["cars"]:
+        made = make_record("cars", split, "margin", 0, 0.8 - split / 50, protocol={"name": "demo", "epochs": 2})
+        made["provenance"]["overrides"] = {"epochs": [3, 2]}
+        records.write(tmp_path / f"margin-{split}", made | {"identity": f"margin{split}" * 4})
+    for method, split, score in (("arcface", 1, 0.9), ("arcface", 8, 0.6), ("diva", 1, 0.7), ("diva", 8, 0.5)):
+        records.write(tmp_path / f"{method}-{split}", make_record("cars", split, method, 0, score))
+    results = Results(records.collect(tmp_path), with_published=False)
+    assert beside_ladder(results, "cars", "recall@1") == "part"
+    home = some_pages(results, pages.home)["index.html"]
+    assert 'id="single-cars"' in home
+    assert 'id="ladder-' not in home
+    assert "Most methods were trained on some of the 8 splits" in home
+    table = views.heat_table(results, "cars", "recall@1", trained=True).frame.set_index("method")
+    assert table.loc["arcface", ["rank", "rung:1", "rung:8"]].tolist() == [1, 0.9, 0.6]
+    assert table.loc["margin", "ags:cars"] > 0
+    assert "of each method on 2 of the 8 splits of cars" in terminal.summary(results, LOST)

@@ -30,18 +30,24 @@ def rung_board(results: Results, dataset: str, metric: str, default: bool = Fals
     return results.once(("rungs", dataset, metric, default), lambda: _rung_board(results, dataset, metric, default))
 
 
-def beside_ladder(results: Results, dataset: str, metric: str) -> bool:
-    """Whether methods were trained on the default split of a ladder that others have whole: a board of its own."""
+def beside_ladder(results: Results, dataset: str, metric: str) -> str:
+    """What methods were trained on of a ladder that others have whole, which is a board of its own.
+
+    'part': several splits, by a protocol of which no method has the whole, 'default': its default split; '': neither.
+    """
     return results.once(("beside", dataset, metric), lambda: _beside_ladder(results, dataset, metric))
 
 
-def _beside_ladder(results: Results, dataset: str, metric: str) -> bool:
+def _beside_ladder(results: Results, dataset: str, metric: str) -> str:
     board = rung_board(results, dataset, metric)
     default_rung = selection.on_default(rungs_of(results.cells(dataset, metric)))
     if not board.parts("ags") or len(default_rung) != 1:
-        return False
+        return ""
+    rungs = pd.DataFrame({split: board.column("rung", split)["score"].notna() for split in board.parts("rung")})
     short = board.column("ags", dataset)["score"].isna() & ~board.rows["baseline"].astype(bool)
-    return bool((short & board.column("rung", str(default_rung["split"].iloc[0]))["score"].notna()).any())
+    short &= rungs[str(default_rung["split"].iloc[0])]
+    apart = short & board.rows["ranked_by"].ne("")
+    return "" if not short.any() else "part" if rungs[apart].sum(axis=1).gt(1).any() else "default"
 
 
 def _rung_board(results: Results, dataset: str, metric: str, default: bool) -> Board:

@@ -32,14 +32,14 @@ def home(site: Site, studies: Sequence[StudyProgress] = ()) -> None:
     """A finding beside the first curve, then the boards with their curves, what has no result, how far studies are."""
     results, metric = site.results, site.metrics[0]
     boards = [(protocol, results.ags(metric, protocol).parts("ags")) for protocol in results.laddering(metric)]
-    boards.sort(key=lambda board: not any(map(paper_tables.reported, board[1])))
+    boards.sort(key=lambda board: (_alone(site, *board), not any(map(paper_tables.reported, board[1]))))
     lead, found = _lead(site, boards)
     sections = [_ladder_section(site, protocol, names, len(boards) > 1, number + 1)
-                for number, (protocol, names) in enumerate(boards)]
+                for number, (protocol, names) in enumerate(boards) if not _alone(site, protocol, names)]
     for dataset in (*results.without_ladder, *results.laddered):
-        default = dataset in results.laddered
-        if not default or beside_ladder(results, dataset, metric):
-            sections.append(_part_section(site, dataset, default))
+        beside = beside_ladder(results, dataset, metric) if dataset in results.laddered else ""
+        if beside or dataset not in results.laddered:
+            sections.append(_part_section(site, dataset, beside))
     for dataset in site.unions:
         sections += [{"kind": "union", "id": f"union-{number + 1}-{site.slug(dataset)}", "datasets": [dataset],
                       "tables": [("", table)], "protocol": protocol, "of": _extent(site, dataset), "curves": []}
@@ -76,9 +76,17 @@ def _ladder_section(site: Site, protocol: str, names: list[str], several: bool, 
                        if (curves := _first_curves(site, dataset))]}
 
 
-def _part_section(site: Site, dataset: str, default: bool) -> dict[str, Any]:
-    """The board of a ladder that methods were trained on a part of, or of its default split beside the whole ladder."""
-    made = []
+def _alone(site: Site, protocol: str, names: list[str]) -> bool:
+    """Whether a single row has its ladder whole, which stands on the board of those that have a part of it as well."""
+    metric = site.metrics[0]
+    rows = site.results.ags(metric, protocol).rows
+    return (len(names) == 1 and beside_ladder(site.results, names[0], metric) == "part"
+            and int(rows["rank"].notna().sum()) == 1)
+
+
+def _part_section(site: Site, dataset: str, beside: str) -> dict[str, Any]:
+    """The board of a ladder that methods were trained on a part of; `beside`: others have it whole, `beside_ladder`."""
+    made, default = [], beside == "default"
     for metric in site.metrics:
         if len(site.cells(dataset, metric)):
             table = views.heat_table(site.results, dataset, metric, trained=True, default=default)
@@ -87,7 +95,7 @@ def _part_section(site: Site, dataset: str, default: bool) -> dict[str, Any]:
     curves = [] if default else _first_curves(site, dataset)
     kind, start = ("default", "default") if default else ("part", "single")
     return {"kind": kind, "id": f"{start}-{site.slug(dataset)}",
-            "datasets": [dataset], "tables": made, "of": _extent(site, dataset, default),
+            "datasets": [dataset], "tables": made, "of": _extent(site, dataset, default), "beside": bool(beside),
             "curves": [(dataset, curves)] if curves else []}
 
 
