@@ -70,4 +70,5 @@ def test_trials_of_what_keeps_two_methods_below_print(runs: pd.DataFrame) -> Non
     changed = runs[runs["epochs"].isin([60, 100])]
     assert changed["split"].tolist() == [8, 8]
     best = changed.set_index(changed["method"].str.partition("[")[0])["best"]
-    assert [line[2] for line in table("Cars, rung 8: best of the epochs")] == in_words(best[["arcface", "uniform-prior"]])
+    told = [line[2] for line in table("Cars, rung 8: best of the epochs")]
+    assert told == in_words(best[["arcface", "uniform-prior"]])

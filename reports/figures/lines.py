@@ -74,9 +74,10 @@ def bounds(lines: Sequence[Line], downwards: bool) -> tuple[float, float]:
 
 
 def in_colour(lines: Sequence[Line]) -> list[bool]:
-    """Which lines are drawn in their colour: the first of those that are no baselines, as many as there are hues."""
-    own = list(dict.fromkeys(line.label for line in lines if line.style.number >= 0))[:len(HUES)]
-    return [line.label in own for line in lines]
+    """Which lines are drawn in their colour: those of the first methods, as many as there are hues; no baselines."""
+    methods = [line.label.partition(" · ")[0] if line.style.number >= 0 else "" for line in lines]
+    own = list(dict.fromkeys(filter(None, methods)))[:len(HUES)]
+    return [method in own for method in methods]
 
 
 def chart(lines: Sequence[Line], axes: Axes, name: str, title: str, about: str) -> str:
