@@ -18,7 +18,7 @@ from reports.analysis.progress import StudyProgress
 from reports.analysis.results import Results
 from reports.analysis.tuning import Search
 from reports.figures.preview import preview
-from reports.html import method_pages, pages, paper_pages, study_pages
+from reports.html import dataset_pages, home_page, method_pages, paper_pages, study_pages
 from reports.html.extras import Extras, damaged
 from reports.html.rendering import Site
 from reports.storage import paths
@@ -48,10 +48,10 @@ def build(results: Results, failures: pd.DataFrame, out: Path, splits: Path | No
     for study in study_pages.STUDIES:
         study(site)
     paper_pages.write(site, fills or {})
-    pages.home(site, studies)
+    home_page.write(site, studies)
     work: list[Callable[[], None]] = [partial(_records, site)]  # the longest begins first
-    work += [partial(pages.ladder, site, dataset, extras) for dataset in site.datasets]
-    work += [partial(pages.union, site, dataset) for dataset in site.unions]
+    work += [partial(dataset_pages.ladder, site, dataset, extras) for dataset in site.datasets]
+    work += [partial(dataset_pages.union, site, dataset) for dataset in site.unions]
     work += [partial(method_pages.write, site, str(label), runs, extras)
              for label, runs in site.runs.groupby("label", sort=True)]
     _make(site, work)

@@ -18,7 +18,7 @@ from reports.analysis import standings, views
 from reports.analysis.results import Results
 from reports.analysis.rung_board import beside_ladder, rung_board
 from reports.board import Board
-from reports.html import pages
+from reports.html import home_page
 from reports.overrides import overrides_text, with_overrides
 from reports.tables import boards as tables
 from reports.tables import formats
@@ -231,7 +231,7 @@ def test_runs_on_the_default_split_alone_are_shown_and_intervals_are_fractions(t
             terminal.summary(results, LOST, "recal@1")
         assert "Recall@1 of each method on the default split of cub (percent)" in told
         assert "84.5" in told
-        assert 'id="single-cub"' in some_pages(results, pages.home)["index.html"]
+        assert 'id="single-cub"' in some_pages(results, home_page.write)["index.html"]
 
 
 def test_a_few_rungs_of_a_ladder_have_no_ags_but_their_two_ends(tmp_path: Path) -> None:
@@ -317,7 +317,7 @@ def test_methods_on_the_default_split_of_a_ladder_that_others_have_whole_are_ran
                                ("conv4, protocol demo[epochs=2]", "diva"): 4,
                                ("conv4, protocol demo[epochs=1]", "circle"): 1}
     assert table.frame["ranking"].nunique() == 2, "the frozen network heads no group of its own"
-    made = some_pages(partly, pages.home)["index.html"]
+    made = some_pages(partly, home_page.write)["index.html"]
     assert "All 2 methods lose accuracy" in made
     assert "Without training the same network has 30.0 and 30.0&nbsp;%" in made
     assert "5 methods (2 at 8 distances), 1 seed" in made
@@ -338,7 +338,7 @@ def test_methods_with_some_splits_of_a_ladder_that_one_has_whole_keep_both_ends(
         records.write(tmp_path / f"{method}-{split}", make_record("cars", split, method, 0, score))
     results = Results(records.collect(tmp_path), with_published=False)
     assert beside_ladder(results, "cars", "recall@1") == "part"
-    home = some_pages(results, pages.home)["index.html"]
+    home = some_pages(results, home_page.write)["index.html"]
     assert 'id="single-cars"' in home
     assert 'id="ladder-' not in home
     assert "Most methods were trained on some of the 8 splits" in home

@@ -18,7 +18,7 @@ from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from reports import records
 from reports.analysis.results import Results
-from reports.html import pages
+from reports.html import dataset_pages
 from reports.html.extras import Extras
 from splits import SplitError, manifest
 from splits.fixed_test import fixed_test_ladder
@@ -176,4 +176,4 @@ def test_a_row_of_the_control_is_the_ladders_of_the_same_length(tmp_path: Path) 
 
 
 def _page(results: Results) -> str:
-    return str(some_pages(results, lambda site: pages.ladder(site, "glyphs", Extras()))["dataset/glyphs.html"])
+    return str(some_pages(results, lambda site: dataset_pages.ladder(site, "glyphs", Extras()))["dataset/glyphs.html"])

@@ -13,7 +13,7 @@ from reports import exports, records, site
 from reports.analysis import comparison, correlations, factors, fewshot, spectra, transfer
 from reports.analysis.results import Results
 from reports.figures import studies
-from reports.html import markup, pages, study_pages
+from reports.html import dataset_pages, markup, study_pages
 from reports.html.extras import Extras
 from reports.tables.boards import Table
 from tests.sample_records import make_record, some_pages, write_sample
@@ -233,7 +233,7 @@ def test_figures_of_splits_are_taken_along(tmp_path: Path) -> None:
     (splits / "glyphs-progression.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
     (splits / "glyphs-umap.png").write_bytes(b"\x89PNG\r\n")
     files = some_pages(Results(records.collect(tmp_path / "runs")),
-                       lambda site: pages.ladder(site, "glyphs", Extras(splits)))
+                       lambda site: dataset_pages.ladder(site, "glyphs", Extras(splits)))
     for name in ("glyphs-progression.svg", "glyphs-umap.png"):
         assert f"../figures/{name}" in files["dataset/glyphs.html"]
         assert files[f"figures/{name}"] == (splits / name).read_bytes()

@@ -18,7 +18,7 @@ from benchmark.commands.report import command
 from reports import ReportError, records, site
 from reports.analysis.results import Results
 from reports.figures import drawing
-from reports.html import pages as html_pages
+from reports.html import dataset_pages
 from tests.sample_records import DOMAINS, make_record, write_sample
 
 VOID = {"meta", "link", "input", "br", "img", "hr", "mspace"}
@@ -284,9 +284,9 @@ def test_a_network_trained_on_one_split_alone_has_no_figure_of_a_ladder() -> Non
     rows = pd.DataFrame([("margin", "large", 1, False), ("margin", "large", 2, False), ("frozen", "small", 1, True),
                          ("frozen", "small", 2, True), ("s2sd", "small", 1, False)],
                         columns=["label", "backbone", "split", "baseline"])
-    assert [name for name, _ in html_pages._by_backbone(rows)] == ["large"]
+    assert [name for name, _ in dataset_pages.by_backbone(rows)] == ["large"]
     alone = rows[rows["split"] == 1]
-    assert [name for name, _ in html_pages._by_backbone(alone)] == ["large", "small"]
+    assert [name for name, _ in dataset_pages.by_backbone(alone)] == ["large", "small"]
 
 
 def test_what_was_submitted_is_called_so_on_every_page(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from reports import ReportError, aggregate, exports, records, terminal
 from reports.analysis import views
 from reports.analysis.results import Results
 from reports.analysis.rung_board import rung_board
-from reports.html.pages import home
+from reports.html.home_page import write as home
 from reports.html.rendering import Site
 from reports.tables import boards as tables
 from reports.tables import formats

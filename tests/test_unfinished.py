@@ -21,7 +21,7 @@ from reports import ReportError, aggregate, records, site
 from reports.analysis import baselines, progress
 from reports.analysis.results import Results
 from reports.figures import drawing, inline, ladders, studies
-from reports.html import method_pages, pages
+from reports.html import dataset_pages, method_pages
 from reports.html.extras import Extras
 from reports.html.rendering import Site
 from splits import manifest
@@ -237,7 +237,7 @@ def test_a_rung_with_floors_alone_is_no_rung_of_the_methods(tmp_path: Path) -> N
         for split, score in enumerate(scores, 1):
             records.write(tmp_path / "runs" / f"{method}{split}", record(split, method, score))
     results = Results(records.collect(tmp_path / "runs"))
-    page = some_pages(results, lambda site: pages.ladder(site, "glyphs", Extras()))["dataset/glyphs.html"]
+    page = some_pages(results, lambda site: dataset_pages.ladder(site, "glyphs", Extras()))["dataset/glyphs.html"]
     assert "margin: 1, 2, 1, 1; npair: 2, 1, 2, 2." in page
     assert "the nearest and the farthest is 1.00" in page
 

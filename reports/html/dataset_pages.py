@@ -1,8 +1,7 @@
-"""What stands on the pages of boards, datasets and unions."""
+"""The page of a dataset along its ladder, and that of a union."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -11,11 +10,9 @@ import pandas as pd
 
 from reports import selection
 from reports.aggregate import without_gaps
-from reports.analysis import baselines, correlations, paper_tables, progress, reproduction, views
-from reports.analysis.finding import Finding, finding
-from reports.analysis.progress import StudyProgress
+from reports.analysis import baselines, correlations, reproduction, views
 from reports.analysis.results import union_parts
-from reports.analysis.rung_board import beside_ladder, rung_board, rungs_of
+from reports.analysis.rung_board import beside_ladder, rungs_of
 from reports.analysis.statistics import kendall_between_rungs
 from reports.board import key_of
 from reports.figures import ladders
@@ -28,100 +25,7 @@ from reports.storage.text import metric_name
 from reports.tables import boards as tables
 
 
-def home(site: Site, studies: Sequence[StudyProgress] = ()) -> None:
-    """A finding beside the first curve, then the boards with their curves, what has no result, how far studies are."""
-    results, metric = site.results, site.metrics[0]
-    boards = [(protocol, results.ags(metric, protocol).parts("ags")) for protocol in results.laddering(metric)]
-    boards.sort(key=lambda board: (_alone(site, *board), not any(map(paper_tables.reported, board[1]))))
-    lead, found = _lead(site, boards)
-    sections = [_ladder_section(site, protocol, names, len(boards) > 1, number + 1)
-                for number, (protocol, names) in enumerate(boards) if not _alone(site, protocol, names)]
-    for dataset in (*results.without_ladder, *results.laddered):
-        beside = beside_ladder(results, dataset, metric) if dataset in results.laddered else ""
-        if beside or dataset not in results.laddered:
-            sections.append(_part_section(site, dataset, beside))
-    for dataset in site.unions:
-        sections += [{"kind": "union", "id": f"union-{number + 1}-{site.slug(dataset)}", "datasets": [dataset],
-                      "tables": [("", table)], "protocol": protocol, "of": _extent(site, dataset), "curves": []}
-                     for number, (protocol, _, table) in enumerate(_union_tables(site, dataset, "home-"))]
-    sections.sort(key=lambda one: (one["datasets"] != lead, not any(
-        map(paper_tables.reported, [*one["datasets"], *results.parts[one["datasets"][0]]])), one["kind"] == "union"))
-    first: list[Any] = next((one["curves"] for one in sections if one["datasets"] == lead and one["curves"]), [])
-    leader = site.results.labels.get(found.best, "") if found else ""
-    covered = [shown | {"table": site.table(shown["table"])} for study in studies
-               if (shown := progress.shown(study, results.with_controls()))]
-    lost = site.table(views.failure_table(site.failures)) if len(site.failures) else None
-    site.page("index.html", "index.html", parts=sections, first=first[:1], lost=lost, covered=covered, lead=lead,
-              found=found, leader=leader)
-
-
-def _ladder_section(site: Site, protocol: str, names: list[str], several: bool, number: int) -> dict[str, Any]:
-    """The AGS board of a protocol; of a single ladder without the rows that have a part of it and a board of theirs."""
-    made = []
-    for metric in site.metrics:
-        board = site.results.ags(metric, protocol)
-        if not len(board):
-            continue
-        if len(names) == 1 and beside_ladder(site.results, names[0], metric):
-            apart = set(rung_board(site.results, names[0], metric, default=True).keys)
-            whole = board.column("mean")["score"].notna()
-            board = board.where(whole | ~pd.Series([key in apart for key in board.keys], board.rows.index))
-        # by its protocol even where there is but one, so that a link stays true when another comes
-        table = replace(tables.ags_table(board, metric), name=f"ags-{protocol}-{metric}")
-        made.append((metric, site.table(table, site.sparks(metric))))
-    return {"kind": "ladder", "id": f"ladder-{number}", "datasets": names, "tables": made, "protocol": protocol,
-            "named": several, "of": _extent(site, names[0]) if len(names) == 1 else None,
-            # of several ladders the first by each metric: thousands of points weigh a page down
-            "curves": [(dataset, curves[:1] if i else curves) for i, dataset in enumerate(names[:4])
-                       if (curves := _first_curves(site, dataset))]}
-
-
-def _alone(site: Site, protocol: str, names: list[str]) -> bool:
-    """Whether a single row has its ladder whole, which stands on the board of those that have a part of it as well."""
-    metric = site.metrics[0]
-    rows = site.results.ags(metric, protocol).rows
-    return (len(names) == 1 and beside_ladder(site.results, names[0], metric) == "part"
-            and int(rows["rank"].notna().sum()) == 1)
-
-
-def _part_section(site: Site, dataset: str, beside: str) -> dict[str, Any]:
-    """The board of a ladder that methods were trained on a part of; `beside`: others have it whole, `beside_ladder`."""
-    made, default = [], beside == "default"
-    for metric in site.metrics:
-        if len(site.cells(dataset, metric)):
-            table = views.heat_table(site.results, dataset, metric, trained=True, default=default)
-            name = f"home-{site.slug(dataset)}-{'default-' if default else ''}{metric}"
-            made.append((metric, site.table(replace(table, name=name))))
-    curves = [] if default else _first_curves(site, dataset)
-    kind, start = ("default", "default") if default else ("part", "single")
-    return {"kind": kind, "id": f"{start}-{site.slug(dataset)}",
-            "datasets": [dataset], "tables": made, "of": _extent(site, dataset, default), "beside": bool(beside),
-            "curves": [(dataset, curves)] if curves else []}
-
-
-def _first_curves(site: Site, dataset: str) -> list[tuple[str, dict[str, Any]]]:
-    """For each metric the curve of the backbone with most rows, where a trained row or a frozen network has a line."""
-    return [(metric, _curves(site, dataset, metric)[0]) for metric in site.metrics
-            if _has_ladder(cells := site.cells(dataset, metric)) and not ladders.single(cells).all()]
-
-
-def _lead(site: Site, boards: list[tuple[str, list[str]]]) -> tuple[list[str], Finding | None]:
-    """The datasets that the first screen tells of, and the finding on them.
-
-    Those of the first board; where papers report on none of them, the dataset that they do report on of which both ends
-    and the most splits of a ladder were run.
-    """
-    metric, names = site.metrics[0], boards[0][1] if boards else []
-    others = [] if any(map(paper_tables.reported, names)) else site.results.without_ladder
-    for dataset in sorted(filter(paper_tables.reported, others), key=lambda name: -_extent(site, name)["splits"]):
-        board = rung_board(site.results, dataset, metric)
-        for split in sorted(set(board.rows["ranked_by"])):
-            if found := finding(board.where(board.rows["ranked_by"] == split), ("rung", split)):
-                return [dataset], found
-    return names, finding(site.results.ags(metric, boards[0][0])) if boards else None
-
-
-def _extent(site: Site, dataset: str, default: bool = False) -> dict[str, Any]:
+def extent(site: Site, dataset: str, default: bool = False) -> dict[str, Any]:
     """How much was run on a dataset: methods that train, how many of them on several splits, splits, and seeds."""
     runs = site.runs[site.runs["dataset"] == dataset]
     runs = selection.on_default(runs) if default else runs
@@ -136,11 +40,11 @@ def _extent(site: Site, dataset: str, default: bool = False) -> dict[str, Any]:
             "fewest": int(trained.groupby(["base_method", "protocol", "backbone"])["seed"].nunique().min())}
 
 
-def _has_ladder(cells: pd.DataFrame) -> bool:
+def has_ladder(cells: pd.DataFrame) -> bool:
     return cells["split"].nunique() > 1 and bool(cells["frd"].notna().all())
 
 
-def _by_backbone(rows: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+def by_backbone(rows: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     """The rows of each backbone that was trained, that of most rows first; they are not held against each other.
 
     Baselines of a backbone with which nothing was trained, or on one split of a ladder alone, stand beside the first.
@@ -157,11 +61,11 @@ _TITLES = {"score": ("curve", ""), "difference": ("difference", ", difference to
            "gain": ("gain", ", gain over the frozen backbone")}
 
 
-def _curves(site: Site, dataset: str, metric: str, kind: str = "score") -> list[dict[str, Any]]:
+def curves(site: Site, dataset: str, metric: str, kind: str = "score") -> list[dict[str, Any]]:
     """The curve of a dataset for each backbone (see `ladders.ladder_curve`), drawn once for all pages that show it."""
     ending, said = _TITLES[kind]
     drawn = []
-    for number, (backbone, cells) in enumerate(_by_backbone(baselines.gain_over_frozen(site.cells(dataset, metric)))):
+    for number, (backbone, cells) in enumerate(by_backbone(baselines.gain_over_frozen(site.cells(dataset, metric)))):
         if kind != "score" and without_gaps(cells[(kind != "gain") | cells["gain"].notna()]).empty:
             continue
         name = f"{site.slug(dataset)}-{slug(metric)}-{ending}" + (f"-{slug(backbone)}" if number else "")
@@ -173,7 +77,7 @@ def _curves(site: Site, dataset: str, metric: str, kind: str = "score") -> list[
     return drawn
 
 
-def _union_tables(site: Site, dataset: str, prefix: str = "") -> list[tuple[str, str, dict[str, Any]]]:
+def union_tables(site: Site, dataset: str, prefix: str = "") -> list[tuple[str, str, dict[str, Any]]]:
     """(protocol, in what its runs differ from it, table) of a union, one for each protocol it was run with."""
     boards = {protocol: site.results.universal(dataset, protocol) for protocol in site.results.protocols}
     boards = {protocol: board for protocol, board in boards.items() if len(board)}
@@ -201,12 +105,12 @@ def ladder(site: Site, dataset: str, extras: Extras) -> None:
         if beside_ladder(results, dataset, metric):
             table = views.heat_table(results, dataset, metric, trained=True, default=True)
             part["default"] = site.table(replace(table, name=f"{short}-default-{metric}"))
-        if _has_ladder(cells):
-            part["curves"] = _curves(site, dataset, metric)
+        if has_ladder(cells):
+            part["curves"] = curves(site, dataset, metric)
             part["fixed_test"] = _fixed_test(site, dataset, metric)
             if metric == site.metrics[0]:
-                part |= {"differences": _curves(site, dataset, metric, "difference"),
-                         "flips": _flips(site, dataset, cells), "gains": _curves(site, dataset, metric, "gain")}
+                part |= {"differences": curves(site, dataset, metric, "difference"),
+                         "flips": _flips(site, dataset, cells), "gains": curves(site, dataset, metric, "gain")}
         if metric == site.metrics[0]:
             gains = views.gain_table(results, dataset, metric)
             part["gain"] = site.table(replace(gains, name=f"{short}-gain")) if gains else None
@@ -215,7 +119,7 @@ def ladder(site: Site, dataset: str, extras: Extras) -> None:
     papers = [(one, site.table(replace(one.table, name=f"{short}-{one.paper.key}")), _printed(site, short, one))
               for one in reproduction.default_split(site.runs, dataset)]
     site.page(f"dataset/{short}.html", "dataset.html", dataset=dataset, parts=parts, splits=splits, papers=papers,
-              close=reproduction.CLOSE, extent=_extent(site, dataset), pictures=extras.of_splits(site, dataset),
+              close=reproduction.CLOSE, extent=extent(site, dataset), pictures=extras.of_splits(site, dataset),
               laddered=any(part["curves"] for part in parts))
 
 
@@ -232,7 +136,7 @@ def _fixed_test(site: Site, dataset: str, metric: str) -> list[dict[str, Any]]:
     cells = site.cells(dataset, metric)
     cells = cells[cells["label"].isin(control["label"])]
     made = []
-    for number, (backbone, rows) in enumerate(_by_backbone(cells) if len(cells) else ()):
+    for number, (backbone, rows) in enumerate(by_backbone(cells) if len(cells) else ()):
         name = f"{site.slug(dataset)}-{slug(metric)}-fixed-test" + (f"-{slug(backbone)}" if number else "")
         drawn = ladders.fixed_test_curve(rows, control, site.look, name,
                                          f"{metric_name(metric)} on {dataset} with fixed test classes, {backbone}",
@@ -244,7 +148,7 @@ def _fixed_test(site: Site, dataset: str, metric: str) -> list[dict[str, Any]]:
 def _flips(site: Site, dataset: str, every: pd.DataFrame) -> list[dict[str, Any]]:
     """For each backbone the rank-flip chart and Kendall's tau between the rungs that methods have in common."""
     made = []
-    for number, (backbone, cells) in enumerate(_by_backbone(every)):
+    for number, (backbone, cells) in enumerate(by_backbone(every)):
         cells = without_gaps(cells)
         if cells["label"].nunique() < 2:
             continue
@@ -273,7 +177,7 @@ def union(site: Site, dataset: str) -> None:
     known = site.runs.loc[(site.runs["dataset"] == dataset) & site.runs["parts"].notna(), "parts"]
     sizes = {part: int(known.iloc[-1].get(part, 0)) for part in parts} if len(known) else {}
     sized = len(sizes) > 1 and all(sizes.values())
-    for number, (backbone, rows) in enumerate(_by_backbone(board)):
+    for number, (backbone, rows) in enumerate(by_backbone(board)):
         ending = f"-{slug(backbone)}" if number else ""
         drawn = ladders.union_parts(rows, parts, site.look, f"{short}-parts{ending}",
                                     f"recall@1 on the parts of {dataset}, {backbone}", "recall@1")
@@ -284,7 +188,7 @@ def union(site: Site, dataset: str) -> None:
             bias.append(site.figure(drawn, f"{short}-size{ending}") | {"backbone": backbone})
     if sized:
         correlation = site.table(replace(_bias_table(board, sizes), name=f"{short}-bias"))
-    site.page(f"union/{short}.html", "union.html", dataset=dataset, parts=parts, boards=_union_tables(site, dataset),
+    site.page(f"union/{short}.html", "union.html", dataset=dataset, parts=parts, boards=union_tables(site, dataset),
               figures=figures, bias=bias, correlation=correlation)
 
 

@@ -1,0 +1,112 @@
+"""The home page: a finding beside the first curve, then the boards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from reports.analysis import paper_tables, progress, views
+from reports.analysis.finding import Finding, finding
+from reports.analysis.progress import StudyProgress
+from reports.analysis.rung_board import beside_ladder, rung_board
+from reports.figures import ladders
+from reports.html import dataset_pages
+from reports.html.dataset_pages import extent
+from reports.html.rendering import Site
+from reports.tables import boards as tables
+
+
+def write(site: Site, studies: Sequence[StudyProgress] = ()) -> None:
+    """A finding beside the first curve, then the boards with their curves, what has no result, how far studies are."""
+    results, metric = site.results, site.metrics[0]
+    boards = [(protocol, results.ags(metric, protocol).parts("ags")) for protocol in results.laddering(metric)]
+    boards.sort(key=lambda board: (_alone(site, *board), not any(map(paper_tables.reported, board[1]))))
+    lead, found = _lead(site, boards)
+    sections = [_ladder_section(site, protocol, names, len(boards) > 1, number + 1)
+                for number, (protocol, names) in enumerate(boards) if not _alone(site, protocol, names)]
+    for dataset in (*results.without_ladder, *results.laddered):
+        beside = beside_ladder(results, dataset, metric) if dataset in results.laddered else ""
+        if beside or dataset not in results.laddered:
+            sections.append(_part_section(site, dataset, beside))
+    for dataset in site.unions:
+        sections += [{"kind": "union", "id": f"union-{number + 1}-{site.slug(dataset)}", "datasets": [dataset],
+                      "tables": [("", table)], "protocol": protocol, "of": extent(site, dataset), "curves": []}
+                     for number, (protocol, _, table) in enumerate(dataset_pages.union_tables(site, dataset, "home-"))]
+    sections.sort(key=lambda one: (one["datasets"] != lead, not any(
+        map(paper_tables.reported, [*one["datasets"], *results.parts[one["datasets"][0]]])), one["kind"] == "union"))
+    first: list[Any] = next((one["curves"] for one in sections if one["datasets"] == lead and one["curves"]), [])
+    leader = site.results.labels.get(found.best, "") if found else ""
+    covered = [shown | {"table": site.table(shown["table"])} for study in studies
+               if (shown := progress.shown(study, results.with_controls()))]
+    lost = site.table(views.failure_table(site.failures)) if len(site.failures) else None
+    site.page("index.html", "index.html", parts=sections, first=first[:1], lost=lost, covered=covered, lead=lead,
+              found=found, leader=leader)
+
+
+def _ladder_section(site: Site, protocol: str, names: list[str], several: bool, number: int) -> dict[str, Any]:
+    """The AGS board of a protocol; of a single ladder without the rows that have a part of it and a board of theirs."""
+    made = []
+    for metric in site.metrics:
+        board = site.results.ags(metric, protocol)
+        if not len(board):
+            continue
+        if len(names) == 1 and beside_ladder(site.results, names[0], metric):
+            apart = set(rung_board(site.results, names[0], metric, default=True).keys)
+            whole = board.column("mean")["score"].notna()
+            board = board.where(whole | ~pd.Series([key in apart for key in board.keys], board.rows.index))
+        # by its protocol even where there is but one, so that a link stays true when another comes
+        table = replace(tables.ags_table(board, metric), name=f"ags-{protocol}-{metric}")
+        made.append((metric, site.table(table, site.sparks(metric))))
+    return {"kind": "ladder", "id": f"ladder-{number}", "datasets": names, "tables": made, "protocol": protocol,
+            "named": several, "of": extent(site, names[0]) if len(names) == 1 else None,
+            # of several ladders the first by each metric: thousands of points weigh a page down
+            "curves": [(dataset, curves[:1] if i else curves) for i, dataset in enumerate(names[:4])
+                       if (curves := _first_curves(site, dataset))]}
+
+
+def _alone(site: Site, protocol: str, names: list[str]) -> bool:
+    """Whether a single row has its ladder whole, which stands on the board of those that have a part of it as well."""
+    metric = site.metrics[0]
+    rows = site.results.ags(metric, protocol).rows
+    return (len(names) == 1 and beside_ladder(site.results, names[0], metric) == "part"
+            and int(rows["rank"].notna().sum()) == 1)
+
+
+def _part_section(site: Site, dataset: str, beside: str) -> dict[str, Any]:
+    """The board of a ladder that methods were trained on a part of; `beside`: others have it whole, `beside_ladder`."""
+    made, default = [], beside == "default"
+    for metric in site.metrics:
+        if len(site.cells(dataset, metric)):
+            table = views.heat_table(site.results, dataset, metric, trained=True, default=default)
+            name = f"home-{site.slug(dataset)}-{'default-' if default else ''}{metric}"
+            made.append((metric, site.table(replace(table, name=name))))
+    curves = [] if default else _first_curves(site, dataset)
+    kind, start = ("default", "default") if default else ("part", "single")
+    return {"kind": kind, "id": f"{start}-{site.slug(dataset)}",
+            "datasets": [dataset], "tables": made, "of": extent(site, dataset, default), "beside": bool(beside),
+            "curves": [(dataset, curves)] if curves else []}
+
+
+def _first_curves(site: Site, dataset: str) -> list[tuple[str, dict[str, Any]]]:
+    """For each metric the curve of the backbone with most rows, where a trained row or a frozen network has a line."""
+    return [(metric, dataset_pages.curves(site, dataset, metric)[0]) for metric in site.metrics
+            if dataset_pages.has_ladder(cells := site.cells(dataset, metric)) and not ladders.single(cells).all()]
+
+
+def _lead(site: Site, boards: list[tuple[str, list[str]]]) -> tuple[list[str], Finding | None]:
+    """The datasets that the first screen tells of, and the finding on them.
+
+    Those of the first board; where papers report on none of them, the dataset that they do report on of which both ends
+    and the most splits of a ladder were run.
+    """
+    metric, names = site.metrics[0], boards[0][1] if boards else []
+    others = [] if any(map(paper_tables.reported, names)) else site.results.without_ladder
+    for dataset in sorted(filter(paper_tables.reported, others), key=lambda name: -extent(site, name)["splits"]):
+        board = rung_board(site.results, dataset, metric)
+        for split in sorted(set(board.rows["ranked_by"])):
+            if found := finding(board.where(board.rows["ranked_by"] == split), ("rung", split)):
+                return [dataset], found
+    return names, finding(site.results.ags(metric, boards[0][0])) if boards else None
