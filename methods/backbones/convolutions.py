@@ -66,9 +66,9 @@ def windows(size: Sequence[int], kernel: Sequence[int], stride: Sequence[int], p
     ((0, 1), (4, 4))
     """
     every = [n + 2 * p - k + 1 for n, p, k in zip(size, padding, kernel)]
-    (top, left), (rise, run) = ([p - first for p, first in zip(padding, start)],
-                                [-((first - n) // s) for n, first, s in zip(every, start, stride)])
-    return (top, left), (rise, run)
+    top, left = (p - first for p, first in zip(padding, start))
+    down, across = (-((first - n) // s) for n, first, s in zip(every, start, stride))
+    return (top, left), (down, across)
 
 
 def depthwise(images: Tensor, weight: Tensor, bias: Tensor | None, stride: tuple[int, ...],

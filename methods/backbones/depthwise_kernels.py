@@ -104,15 +104,15 @@ def _filter_gradient(gradient: Tensor, images: Tensor, filters: Tensor, stride: 
     return sums.sum(0).to(filters.dtype)
 
 
-@kernel("places", "height", "width", "rise", "run", "eighths", "stride", "shift", "top", "left")
-def _gather(source, filters, result, places, height, width, rise, run, eighths, stride, shift, top, left,
+@kernel("places", "height", "width", "out_height", "out_width", "eighths", "stride", "shift", "top", "left")
+def _gather(source, filters, result, places, height, width, out_height, out_width, eighths, stride, shift, top, left,
             size: tl.constexpr, back: tl.constexpr, rows: tl.constexpr, columns: tl.constexpr):
-    """Maps of rise x run from a source of height x width: y from x, or `back` the gradient of x from that of y."""
+    """From maps of height x width those of out_height x out_width: y from x, or `back` dL/dx from dL/dy."""
     channels = eighths * 8  # seen to be a multiple of eight, so that a thread reads eight neighbours at once
     place = tl.program_id(0) * rows + tl.arange(0, rows)
     channel = tl.program_id(1) * columns + tl.arange(0, columns)
     known = channel < channels
-    image, i, j = place // (rise * run), place // run % rise, place % run
+    image, i, j = place // (out_height * out_width), place // out_width % out_height, place % out_width
     total = tl.zeros((rows, columns), tl.float32)
     for a in range(size):  # the inner loop alone is unrolled: it builds three times as fast
         if back:
@@ -138,9 +138,9 @@ def _gather(source, filters, result, places, height, width, rise, run, eighths, 
     tl.store(result + at, total.to(result.dtype.element_ty), (place < places)[:, None] & known[None, :])
 
 
-@kernel("count", "height", "width", "rise", "run", "eighths", "tiles", "share", "stride", "top", "left")
-def _gather_filter(gradient, maps, sums, count, height, width, rise, run, eighths, tiles, share, stride, top, left,
-                   size: tl.constexpr, taps: tl.constexpr, rows: tl.constexpr, columns: tl.constexpr):
+@kernel("count", "height", "width", "out_height", "out_width", "eighths", "tiles", "share", "stride", "top", "left")
+def _gather_filter(gradient, maps, sums, count, height, width, out_height, out_width, eighths, tiles, share, stride,
+                   top, left, size: tl.constexpr, taps: tl.constexpr, rows: tl.constexpr, columns: tl.constexpr):
     """Over some places of `share` images the sums of g[i, j] x[s i + a - t, s j + b - l], for one row a of filters."""
     channels = eighths * 8
     channel = tl.program_id(1) * columns + tl.arange(0, columns)
@@ -148,19 +148,19 @@ def _gather_filter(gradient, maps, sums, count, height, width, rise, run, eighth
     a = tl.program_id(2)
     b = tl.arange(0, taps)
     place = tl.program_id(0) % tiles * rows + tl.arange(0, rows)
-    there = place < rise * run
-    y = place // run * stride + a - top
-    x = (place % run * stride - left)[None, :] + b[:, None]
+    there = place < out_height * out_width
+    y = place // out_width * stride + a - top
+    x = (place % out_width * stride - left)[None, :] + b[:, None]
     here = (there & (y >= 0) & (y < height))[None, :] & (x >= 0) & (x < width) & (b < size)[:, None]
     toward_here, value_here = there[:, None] & known[None, :], here[:, :, None] & known[None, None, :]
     first = tl.program_id(0) // tiles * share
-    toward_at = (first * rise * run + place)[:, None] * channels + channel[None, :]
+    toward_at = (first * out_height * out_width + place)[:, None] * channels + channel[None, :]
     value_at = (((first * height + y) * width)[None, :] + x)[:, :, None] * channels + channel[None, None, :]
     total = tl.zeros((taps, rows, columns), tl.float32)
     for _ in range(first, tl.minimum(first + share, count)):  # where a place reads is the same in every image
         toward = tl.load(gradient + toward_at, toward_here, 0.0).to(tl.float32)
         total += tl.load(maps + value_at, value_here, 0.0).to(tl.float32) * toward[None, :, :]
-        toward_at += rise * run * channels
+        toward_at += out_height * out_width * channels
         value_at += height * width * channels
     at = (tl.program_id(0) * channels + channel[None, :]) * size + a
     tl.store(sums + at * size + b[:, None], tl.sum(total, 1), known[None, :] & (b < size)[:, None])
