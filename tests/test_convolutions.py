@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import timm
 import torch
@@ -10,7 +12,7 @@ from timm.layers import Conv2dSame
 from torch import nn
 
 from methods.backbones import convolutions, create
-from methods.backbones.convolutions import Depthwise, Padded3x3, centred, depthwise
+from methods.backbones.convolutions import Depthwise, Padded3x3, centred, depthwise, replace_depthwise
 
 
 @pytest.mark.parametrize("layout", [torch.channels_last, torch.contiguous_format])
@@ -30,6 +32,39 @@ def test_gradients_by_products_are_right(layout: torch.memory_format, monkeypatc
             assert layer(images).dtype == torch.bfloat16
     for one, other in zip(*found):
         torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("layout", [torch.channels_last, torch.contiguous_format])
+@pytest.mark.parametrize(("kernel", "stride", "padding"), [
+    (3, 1, 1), (3, 2, 0), (5, 2, 2), (5, 3, 1), ((3, 5), 1, (0, 2)), (1, 2, 0)])
+def test_depthwise_gradients_by_sums_are_right(kernel: Any, stride: int, padding: Any, layout: torch.memory_format,
+                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randn(3, 8, 10, 7, generator=generator).to(memory_format=layout).requires_grad_()
+    network = nn.Sequential(nn.Conv2d(8, 8, kernel, stride, padding, groups=8, bias=False))
+    replace_depthwise(network)
+    found = []
+    for arm in (True, False):
+        monkeypatch.setattr(convolutions, "ARM", arm)
+        maps = network(images)
+        assert ("BySums" in str(maps.grad_fn)) == arm
+        toward = torch.randn(maps.shape, generator=torch.Generator().manual_seed(1))
+        found.append((maps, *torch.autograd.grad((maps * toward).sum(), (images, network[0].weight))))
+    for one, other in zip(*found):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("layer", [nn.Conv2d(8, 8, 3, padding=1, groups=8),
+                                   nn.Conv2d(8, 8, 3, padding=3, groups=8, bias=False),
+                                   nn.Conv2d(8, 8, 3, dilation=2, groups=8, bias=False),
+                                   nn.Conv2d(8, 8, 3, padding="same", groups=8, bias=False)])
+def test_other_depthwise_convolutions_stay_as_they_are(layer: nn.Conv2d, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(convolutions, "ARM", True)
+    images = torch.randn(2, 8, 9, 9)
+    expected, network = layer(images), nn.Sequential(layer)
+    replace_depthwise(network)
+    assert "BySums" not in str(network(images).grad_fn)
+    torch.testing.assert_close(network(images), expected)
 
 
 @pytest.mark.parametrize("size", [7, 8, 13])

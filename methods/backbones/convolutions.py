@@ -10,6 +10,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+ARM = platform.machine() in ("aarch64", "arm64")
+"""Processors on which oneDNN has no fast gradient of a convolution."""
+
+
+def slow_gradient(images: Tensor) -> bool:
+    """Whether oneDNN would compute the gradient of a convolution of these, and slowly."""
+    return (ARM and torch.is_grad_enabled() and images.device.type == "cpu" and images.dtype == torch.float32
+            and not torch.is_autocast_enabled("cpu") and not torch.compiler.is_compiling())
+
 
 class Depthwise(nn.Conv2d):
     """A depthwise convolution for GPUs: in kernels of its own, or else in a form for which cuDNN has one in bf16.
@@ -33,6 +42,9 @@ class Depthwise(nn.Conv2d):
             from timm.layers import pad_same
 
             images = pad_same(images, list(self.kernel_size), list(self.stride), list(self.dilation))
+        if (slow_gradient(images) and self.bias is None and self.dilation == (1, 1)
+                and not isinstance(self.padding, str) and max(self.padding) < min(self.kernel_size)):
+            return _BySums.apply(images, self.weight, self.stride, self.padding)
         return self._conv_forward(images, self.weight, self.bias)
 
     def on_gpu(self, images: Tensor) -> Tensor:
@@ -101,8 +113,44 @@ def centred(weight: Tensor, padding: tuple[int, ...], size: torch.Size) -> tuple
     return weight, tuple(kept)
 
 
-ARM = platform.machine() in ("aarch64", "arm64")
-"""Processors on which oneDNN has no fast gradient of a convolution."""
+class _BySums(torch.autograd.Function):
+    """A depthwise convolution with padding p and stride s whose gradients are sums and a convolution.
+
+        dL/dw[a, b] = sum_{i, j} dL/dy[i, j] x[s i + a - p, s j + b - p]
+
+    That of the input is the convolution of dL/dy, its places s apart, with the filters turned by 180 degrees. A
+    training step of EfficientNet-Lite0 takes less than half of the time on ARM that it takes with oneDNN's gradients.
+    """
+
+    @staticmethod
+    def forward(context: Any, images: Tensor, weight: Tensor, stride: tuple[int, int],
+                padding: tuple[int, int]) -> Tensor:
+        context.save_for_backward(images, weight)
+        context.stride, context.padding = stride, padding
+        return F.conv2d(images, weight, None, stride, padding, groups=len(weight))
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        images, weight = context.saved_tensors
+        (down, across), (above, beside), (high, wide) = context.stride, context.padding, weight.shape[2:]
+        of_images = of_weight = None
+        if context.needs_input_grad[0]:
+            apart = gradient
+            if (down, across) != (1, 1):
+                count, channels, height, width = images.shape
+                apart = gradient.new_zeros(count, height + 2 * above - high + 1, width + 2 * beside - wide + 1,
+                                           channels).permute(0, 3, 1, 2)
+                apart[:, :, ::down, ::across] = gradient
+            of_images = F.conv2d(apart, weight.flip(2, 3), None, 1, (high - 1 - above, wide - 1 - beside),
+                                 groups=len(weight))
+        if context.needs_input_grad[1]:
+            toward = gradient.permute(0, 2, 3, 1).contiguous()
+            padded = F.pad(images.permute(0, 2, 3, 1), (0, 0, beside, beside, above, above))
+            last, end = down * (toward.shape[1] - 1) + 1, across * (toward.shape[2] - 1) + 1
+            sums = [(toward * padded[:, a:a + last:down, b:b + end:across]).sum((0, 1, 2))
+                    for a in range(high) for b in range(wide)]
+            of_weight = torch.stack(sums, 1).view_as(weight)
+        return of_images, of_weight, None, None
 
 
 class Padded3x3(nn.Conv2d):
@@ -117,8 +165,7 @@ class Padded3x3(nn.Conv2d):
         super().__init__(before, after, 3, padding=1, bias=False)
 
     def forward(self, images: Tensor) -> Tensor:
-        if (ARM and torch.is_grad_enabled() and images.device.type == "cpu" and images.dtype == torch.float32
-                and not torch.is_autocast_enabled("cpu") and not torch.compiler.is_compiling()):
+        if slow_gradient(images):
             return _ByProducts.apply(images, self.weight)
         return super().forward(images)
 
