@@ -286,6 +286,12 @@ def test_batches_depend_on_the_seed_alone(store: ImageStore) -> None:
     assert torch.equal(first, Loader(store, transform).train(ids, seeded(1)))
 
 
+def test_batches_to_embed_on_a_cpu_have_about_as_many_pixels(store: ImageStore) -> None:
+    """512 photographs at once took 8 GB."""
+    sizes = {size: Loader(store, Transform(size=size, resize=size)).at_once for size in (32, 64, 224, 2000)}
+    assert sizes == {32: 512, 64: 512, 224: 41, 2000: 1}
+
+
 def test_prefetched_batches_are_the_same(store: ImageStore) -> None:
     loader = Loader(store, Transform(size=32, resize=36))
     batches = list(torch.randint(0, len(store), (7, 4), generator=seeded(0)))

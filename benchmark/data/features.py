@@ -44,8 +44,8 @@ def extract(index: DatasetIndex, store: ImageStore, backbone: nn.Module, *, name
     """Pooled features of every image, (n, d) float32, memory-mapped; computed only where not kept already.
 
     `backbone(images)` gives (b, d). It is moved to `device` and run in evaluation mode without gradients, `batch`
-    images at a time (256, on CUDA 512), channels-last; on CUDA in bfloat16 autocast. A union takes the features of its
-    members, where those are decoded: each is embedded once for itself and for all unions. The file is
+    images at a time (at most 256, on CUDA 512), channels-last; on CUDA in bfloat16 autocast. A union takes the
+    features of its members, where those are decoded: each is embedded once for itself and for all unions. The file is
     `folder/features-NAME-BACKBONE-HASH8/features.npy` with a JSON beside it that says what it was made from. Work goes
     on where a killed call stopped. `between` is called before every batch; what it raises ends the work, and what is
     embedded is kept.
@@ -66,7 +66,7 @@ def extract(index: DatasetIndex, store: ImageStore, backbone: nn.Module, *, name
                 precision = "bfloat16" if loader.device.type == "cuda" else "float32"
                 facts = {"dataset": index.name, "key": key, "precision": precision, **facts}
                 write_json(home / "features.json", facts)
-                batch = batch or (512 if loader.device.type == "cuda" else 256)
+                batch = batch or min(loader.at_once, 512 if loader.device.type == "cuda" else 256)
                 same = partial(extract, backbone=backbone, name=name, weights_hash=weights_hash, transform=transform,
                                folder=folder, device=device, batch=batch, progress=progress, between=between)
                 if parts := _of_members(index, store, folder, same):

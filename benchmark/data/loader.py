@@ -30,6 +30,9 @@ WHOLE = slice(None)
 """Every image of a batch: the share of a run on one device."""
 KEPT = 1 << 28
 """Bytes of small evaluation images that a process on the CPU keeps after resizing them once."""
+PIXELS = 1 << 21
+"""Pixels of a batch without gradients on a CPU: two cores embed 44 images/s of 224 px by EfficientNet-Lite0 in batches
+of 32, with 1.3 GB, and 31 in batches of 512, with 7.8 GB."""
 _resident: dict[tuple[str, str, str], Tensor] = {}
 """Pixels in device or pinned memory: those of the latest store stay for the next loaders of the same."""
 
@@ -66,6 +69,13 @@ class Loader:
         gpu = f"{byte_size(self.free_device)} free on {self.device}, " if self.device.type == "cuda" else ""
         return (f"{counted(len(self.store), 'image')}, {byte_size(self.store.nbytes)}: kept on {self.placement} ({gpu}"
                 f"{byte_size(self.free_host)} free in main memory, share {self.memory_share:g})")
+
+    @property
+    def at_once(self) -> int:
+        """Images of a batch without gradients: on a GPU 512 of 224 px, or as many pixels; on a CPU fewer."""
+        if self.device.type == "cuda":
+            return 512 * max(1, (224 // self.transform.size) ** 2)
+        return min(512, max(1, PIXELS // self.transform.size**2))
 
     def train(self, ids: Tensor, generator: torch.Generator, share: slice = WHOLE) -> Tensor:
         """Augmented images, float32 (b, 3, size, size), random only through the CPU generator given.

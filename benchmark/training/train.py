@@ -236,8 +236,7 @@ class _Loop:
 def embed(method: Method, loader: Loader, ids: np.ndarray, protocol: Protocol, device: str) -> Tensor:
     """The normalised float32 embeddings of the images `ids`, (n, d), on the device."""
     method.to(device).to(memory_format=torch.channels_last).eval()
-    # 512 images of 224 px fill a GPU, and as many pixels of smaller images do
-    batch = 512 * max(1, (224 // loader.transform.size) ** 2) if device.startswith("cuda") else 512
+    batch = loader.at_once
     # the last batch is filled up: on a GPU evaluation took 3 s with a new number of images and 0.1 s with a known one
     filled = np.pad(ids, (0, -len(ids) % batch if device.startswith("cuda") else 0), mode="edge")
     parts = []
