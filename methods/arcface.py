@@ -24,9 +24,9 @@ class ArcFace(Proxied):
     Deng et al. 2019, eq. 3; Revisiting DML eq. 6. By hand: pytorch-metric-learning lets the slope of arccos grow
     without bound at +-1 and adds a second branch beyond pi - m that the paper does not have. The released ooDML code
     clamps all negative cosines to zero (`positive_cosines_released`): centres beyond a right angle push no more. Here
-    cosines are clamped symmetrically just inside (-1, 1). What those papers print may be without a margin: until
-    February 2021 their code added it to all classes. One seed on the farthest split of ooDML's Cars ladder has a
-    Recall@1 of 57.1 at best, as released with m = 0 of 60.4; printed is 62.6.
+    cosines are clamped symmetrically just inside (-1, 1). What is printed may be without a margin: until
+    February 2021 Revisiting DML's code added it to all classes. One seed on the farthest split of ooDML's Cars ladder
+    has a Recall@1 of 57.1 at best, as released with m = 0 of 60.4; printed is 62.6.
     """
 
     batches = "spc-2"

@@ -341,6 +341,7 @@ def test_methods_with_some_splits_of_a_ladder_that_one_has_whole_keep_both_ends(
     home = some_pages(results, home_page.write)["index.html"]
     assert 'id="single-cars"' in home
     assert 'id="ladder-' not in home
+    assert "All 2 methods lose accuracy" in home
     assert "Most methods were trained on some of the 8 splits" in home
     table = views.heat_table(results, "cars", "recall@1", trained=True).frame.set_index("method")
     assert table.loc["arcface", ["rank", "rung:1", "rung:8"]].tolist() == [1, 0.9, 0.6]

@@ -136,6 +136,8 @@ def train(method: Method, context: TrainContext) -> History:
             context.report({**entry, "images": gauge.unreported, "memory": peak_memory(device)})
             if stopped:
                 raise Interrupted(f"stopped after epoch {epoch} of {protocol.epochs}")
+        with context.phases("checkpoint"):
+            saver.settle()
     return history
 
 

@@ -21,9 +21,10 @@ def slow_gradient(images: Tensor) -> bool:
 
 
 class Depthwise(nn.Conv2d):
-    """A depthwise convolution for GPUs: in kernels of its own, or else in a form for which cuDNN has one in bf16.
+    """A depthwise convolution, on ARM processors with gradients of its own (`_BySums`), on a GPU in kernels of its own.
 
-    In that form one with a stride is one without whose output is thinned out,
+    Where these cannot be had it takes a form for which cuDNN has a kernel in bf16: one with a stride is one without
+    whose output is thinned out,
 
         y[i, j] = sum w[a, b] x[s i + a, s j + b] = (w * x)[s i, s j],
 

@@ -23,14 +23,14 @@ def write(site: Site, studies: Sequence[StudyProgress] = ()) -> None:
     """A finding beside the first curve, then the boards with their curves, what has no result, how far studies are."""
     results, metric = site.results, site.metrics[0]
     boards = [(protocol, results.ags(metric, protocol).parts("ags")) for protocol in results.laddering(metric)]
-    boards.sort(key=lambda board: (_alone(site, *board), not any(map(paper_tables.reported, board[1]))))
-    lead, found = _lead(site, boards)
+    boards = [board for board in boards if not _alone(site, *board)]
+    boards.sort(key=lambda board: not any(map(paper_tables.reported, board[1])))
+    partly = dict.fromkeys(results.without_ladder, "")
+    partly |= {dataset: beside for dataset in results.laddered if (beside := beside_ladder(results, dataset, metric))}
+    lead, found = _lead(site, boards, [dataset for dataset, beside in partly.items() if beside != "default"])
     sections = [_ladder_section(site, protocol, names, len(boards) > 1, number + 1)
-                for number, (protocol, names) in enumerate(boards) if not _alone(site, protocol, names)]
-    for dataset in (*results.without_ladder, *results.laddered):
-        beside = beside_ladder(results, dataset, metric) if dataset in results.laddered else ""
-        if beside or dataset not in results.laddered:
-            sections.append(_part_section(site, dataset, beside))
+                for number, (protocol, names) in enumerate(boards)]
+    sections += [_part_section(site, dataset, beside) for dataset, beside in partly.items()]
     for dataset in site.unions:
         sections += [{"kind": "union", "id": f"union-{number + 1}-{site.slug(dataset)}", "datasets": [dataset],
                       "tables": [("", table)], "protocol": protocol, "of": extent(site, dataset), "curves": []}
@@ -96,17 +96,17 @@ def _first_curves(site: Site, dataset: str) -> list[tuple[str, dict[str, Any]]]:
             if dataset_pages.has_ladder(cells := site.cells(dataset, metric)) and not ladders.single(cells).all()]
 
 
-def _lead(site: Site, boards: list[tuple[str, list[str]]]) -> tuple[list[str], Finding | None]:
+def _lead(site: Site, boards: list[tuple[str, list[str]]], partly: list[str]) -> tuple[list[str], Finding | None]:
     """The datasets that the first screen tells of, and the finding on them.
 
     Those of the first board; where papers report on none of them, the dataset that they do report on of which both ends
-    and the most splits of a ladder were run.
+    and the most splits of a ladder were run, of those that methods were trained on a part of (`partly`).
     """
     metric, names = site.metrics[0], boards[0][1] if boards else []
-    others = [] if any(map(paper_tables.reported, names)) else site.results.without_ladder
+    others = [] if any(map(paper_tables.reported, names)) else partly
     for dataset in sorted(filter(paper_tables.reported, others), key=lambda name: -extent(site, name)["splits"]):
         board = rung_board(site.results, dataset, metric)
-        for split in sorted(set(board.rows["ranked_by"])):
+        for split in sorted(set(board.rows["ranked_by"]) - {""}):
             if found := finding(board.where(board.rows["ranked_by"] == split), ("rung", split)):
                 return [dataset], found
     return names, finding(site.results.ags(metric, boards[0][0])) if boards else None
