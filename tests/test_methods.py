@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import sys
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,20 @@ def test_what_the_source_declares_is_what_importing_it_gives(monkeypatch: pytest
         for dataset in ("cub", "sop"):
             assert vars(entry.settings(dataset)) == vars(real.settings(dataset))
         assert entry.misfit("conv4") == real.misfit("conv4")
+
+
+def test_the_file_of_a_name_is_found_without_reading_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry.discover()
+    entries = {name: entry for name, entry in registry._ENTRIES.items() if registry.ours(entry)}
+    assert registry._homes() == {name: entry.declared.__module__ for name, entry in entries.items()}
+    monkeypatch.setattr(registry, "_ENTRIES", {})
+    monkeypatch.setattr(registry, "_discovered", False)
+    registry._look_up.cache_clear()
+    monkeypatch.setattr(registry, "discover", lambda: pytest.fail("every file is read"))
+    monkeypatch.delitem(sys.modules, "torch")  # what is not imported is read
+    assert registry.get("arcface").declared.__module__ == "methods.arcface"
+    assert set(registry._ENTRIES) == {"arcface"}
+    registry._look_up.cache_clear()
 
 
 @pytest.mark.parametrize("backbone", sorted(names.NOT_VIT))
