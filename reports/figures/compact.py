@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
@@ -59,6 +60,7 @@ def path(d: str) -> str:
     return written.replace(" -", "-")
 
 
+@cache
 def _short(number: str) -> str:
     return re.sub(r"^(-?)0\.", r"\1.", f"{round(float(number), 2) + 0.0:.2f}".rstrip("0").rstrip("."))
 
