@@ -14,7 +14,7 @@ from reports import ReportError
 from reports.board import Board
 from reports.overrides import overrides_text
 from reports.records import metrics
-from reports.selection import BASELINES, ROW, evaluated_as, is_union, on_default, on_ladder, typed
+from reports.selection import BASELINES, ROW, evaluated_as, is_union, on_default, on_ladder, row_keys, typed
 from reports.storage.row import selected_level
 from reports.storage.text import near
 
@@ -56,11 +56,16 @@ def harmonic_mean(values: Iterable[float]) -> float:
 
 def ags_per_seed(frame: pd.DataFrame, metric: str = "recall@1") -> pd.DataFrame:
     """AGS of each dataset, row and seed, missing unless the seed has a score on every rung; `covered` of `rungs`."""
-    keys = ["dataset", *ROW, "seed"]
-    runs = on_ladder(having(frame, metric), [*keys, "split", metric, "ladder"])
+    return _per_seed(on_ladder(having(frame, metric), [*_SEED, "split", metric, "ladder"]), metric)
+
+
+_SEED = ("dataset", *ROW, "seed")
+
+
+def _per_seed(runs: pd.DataFrame, metric: str) -> pd.DataFrame:
     by_seed: dict[tuple[Any, ...], dict[int, float]] = {}
     ladders = dict(zip(runs["dataset"], runs["ladder"]))
-    for *head, split, score in runs[[*keys, "split", metric]].itertuples(index=False, name=None):
+    for *head, split, score in zip(*(runs[name].tolist() for name in (*_SEED, "split", metric))):
         by_seed.setdefault(tuple(head), {})[split] = score
     rows = []
     for key, scores in sorted(by_seed.items()):
@@ -69,7 +74,7 @@ def ags_per_seed(frame: pd.DataFrame, metric: str = "recall@1") -> pd.DataFrame:
         covered = sum(math.isfinite(score) for score in here)
         value = ags([frd for _, frd in ladder], here) if covered == len(ladder) else math.nan
         rows.append((*key, value, covered, len(ladder)))
-    return pd.DataFrame(rows, columns=[*keys, "ags", "covered", "rungs"])
+    return pd.DataFrame(rows, columns=[*_SEED, "ags", "covered", "rungs"])
 
 
 def having(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
@@ -133,10 +138,11 @@ def mean_ags(frame: pd.DataFrame, metric: str = "recall@1") -> dict[tuple[str, .
 
 def _ags_rows(frame: pd.DataFrame, metric: str) -> Iterator[tuple[Any, str, int, int, list[tuple[Any, ...]]]]:
     """(ROW, its board, cells covered, cells, its scores as in SCORE, the mean last) of each row of an `ags_board`."""
-    seeds = ags_per_seed(frame, metric)
+    told = [*_SEED, "split", metric, "ladder", *(name for name in _TYPES if name in frame)]
+    runs = on_ladder(having(frame, metric), told)
+    seeds, boards = _per_seed(runs, metric), boards_of(runs)
     needed = {str(protocol): sorted(set(names)) for protocol, names in seeds.groupby("protocol")["dataset"]}
     rungs = dict(zip(seeds["dataset"], seeds["rungs"]))
-    boards = boards_of(on_ladder(having(frame, metric), [name for name in (*ROW, *_TYPES) if name in frame]))
     of_rows: dict[tuple[Any, ...], dict[tuple[str, int], tuple[float, int]]] = {}
     for dataset, *row, seed, value, covered, _ in seeds.itertuples(index=False, name=None):
         of_rows.setdefault(tuple(row), {})[dataset, seed] = value, covered
@@ -166,8 +172,9 @@ def boards_of(rows: pd.DataFrame) -> dict[tuple[str, ...], str]:
     What was submitted stands with the protocol that has the most rows. A network that is not trained, and whose own
     protocol trains nothing here, stands with one that evaluates alike: of several with that of the most trained rows.
     """
-    rows = typed(rows).drop_duplicates(ROW)
-    untrained = dict(zip(rows[ROW].itertuples(index=False, name=None), rows["baseline"].astype(bool)))
+    untrained: dict[tuple[str, ...], bool] = {}
+    for key, baseline in zip(row_keys(rows), typed(rows)["baseline"].tolist()):
+        untrained.setdefault(key, bool(baseline))
     most = Counter(sorted(protocol for _, protocol, _, source in untrained if source == "run"))
     trained = Counter(sorted(key[1] for key, baseline in untrained.items() if key[3] == "run" and not baseline))
     boards = {}
@@ -248,9 +255,8 @@ def rung_scores(frame: pd.DataFrame, dataset: str, metric: str = "recall@1") -> 
     told = [*ROW, "split", metric, "frd", "kind", "family", "base_method", "baseline"]
     runs = runs[[name for name in told if name in runs]][~is_union(runs)]
     cells = typed(runs).groupby([*ROW, "split"], sort=True)
-    board = cells[metric].agg(score="mean", std="std", n="count").reset_index()
-    facts = cells[["frd", "kind", "family", "base_method", "baseline"]].first().reset_index()
-    board = board.merge(facts, on=[*ROW, "split"])
+    facts = cells[["frd", "kind", "family", "base_method", "baseline"]].first()
+    board = pd.concat([cells[metric].agg(score="mean", std="std", n="count"), facts], axis=1).reset_index()
     return board.sort_values([*ROW, "frd", "split"], kind="stable").reset_index(drop=True)
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.api.extensions import take
 
-from reports.selection import ROW
+from reports.selection import ROW, row_keys
 from reports.storage.row import LEVELS
 
 SCORE = ["row", "statistic", "part", "score", "std", "n", "coverage"]
@@ -42,14 +44,38 @@ class Board:
     def __len__(self) -> int:
         return len(self.rows)
 
-    @property
+    @cached_property
     def keys(self) -> list[tuple[str, ...]]:
         """(method, protocol, backbone, source) of each row."""
-        return list(self.rows[ROW].itertuples(index=False, name=None))
+        return row_keys(self.rows)
+
+    @cached_property
+    def _lines(self) -> dict[tuple[str, str], np.ndarray]:
+        """For each (statistic, part) the line of `scores` that a row has it in, in the order of the rows; -1: in none.
+
+        Plain numbers and lists: a board has few rows, and a step in pandas takes as long for them as for thousands.
+        """
+        places = {row: place for place, row in enumerate(self.rows.index)}
+        lines: dict[tuple[str, str], np.ndarray] = {}
+        for line, (row, *key) in enumerate(zip(*(self.scores[name] for name in ("row", "statistic", "part")))):
+            lines.setdefault((key[0], key[1]), np.full(len(places), -1))[places[row]] = line
+        return lines
+
+    @cached_property
+    def _said(self) -> dict[str, np.ndarray]:
+        """What `scores` says by its name, without what it is of."""
+        return {name: self.scores[name].to_numpy() for name in self.scores.columns[3:]}
+
+    def _values(self, lines: np.ndarray) -> dict[str, Any]:
+        """What some lines of `scores` say by its name, missing where a line is -1."""
+        whole = bool((lines >= 0).all())
+        return {name: values[lines] if whole else take(values, lines, allow_fill=True)
+                for name, values in self._said.items()}
 
     def aligned(self, values: pd.Series) -> np.ndarray:
         """Values by the `keys` of rows, in the order of this board's; NaN where a row has none."""
-        return values.reindex(pd.MultiIndex.from_frame(self.rows[ROW])).to_numpy(dtype=float)
+        known: dict[Any, Any] = values.to_dict()
+        return np.array([known.get(key, math.nan) for key in self.keys], dtype=float)
 
     def where(self, rows: pd.Series) -> Board:
         """The board of some of its rows alone."""
@@ -58,18 +84,18 @@ class Board:
 
     def parts(self, statistic: str) -> list[str]:
         """The datasets, parts or splits that the board has this statistic of."""
-        return sorted(set(self.scores.loc[self.scores["statistic"] == statistic, "part"]))
+        return sorted(part for name, part in self._lines if name == statistic)
 
     def column(self, statistic: str, part: str = "") -> pd.DataFrame:
         """One score of each row, in the order of the rows; missing where a row has none."""
-        scores = self.scores
-        here = scores[(scores["statistic"].to_numpy() == statistic) & (scores["part"].to_numpy() == part)]
-        return here.set_index("row").reindex(self.rows.index)
+        lines = self._lines.get((statistic, part), np.full(len(self), -1))
+        return pd.DataFrame(self._values(lines), self.rows.index)
 
-    def columns(self) -> Iterator[tuple[tuple[str, str], pd.DataFrame]]:
-        """Every `column` of the board with its (statistic, part)."""
-        for (statistic, part), here in self.scores.set_index("row").groupby(["statistic", "part"], sort=False):
-            yield (str(statistic), str(part)), here.reindex(self.rows.index)
+    def filled(self) -> pd.DataFrame:
+        """The scores column by column, each with a line for every row, in the order of the board; missing as there."""
+        named = zip(*((row, *key) for key in self._lines for row in self.rows.index))
+        lines = np.concatenate([*self._lines.values(), np.zeros(0, int)])
+        return pd.DataFrame(dict(zip(SCORE, map(list, named))) | self._values(lines), columns=self.scores.columns)
 
     def assign(self, **facts: Any) -> Board:
         """The board with further facts of its rows."""
@@ -111,12 +137,12 @@ class Board:
 
     def wide(self) -> pd.DataFrame:
         """One line a row: its facts, then `KEY`, `KEY:std`, `KEY:n` and so on of each score, see `key_of`."""
-        columns = {}
-        for (statistic, part), cells in self.columns():
+        columns: dict[str, np.ndarray] = {}
+        for (statistic, part), lines in self._lines.items():
             key = key_of(statistic, part)
-            columns[key] = cells["score"]
-            columns |= {f"{key}:{name}": cells[name] for name in cells.columns[3:]
-                        if name != "coverage" or cells[name].notna().any()}
+            columns |= {key if name == "score" else f"{key}:{name}": values
+                        for name, values in self._values(lines).items()
+                        if name != "coverage" or pd.notna(values).any()}
         return pd.concat([self.rows, pd.DataFrame(columns, index=self.rows.index)], axis=1).reset_index(drop=True)
 
 

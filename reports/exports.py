@@ -40,7 +40,7 @@ from reports.analysis.results import Results
 from reports.analysis.rung_board import rung_board, rungs_of
 from reports.board import Board
 from reports.records import metrics
-from reports.selection import DEFAULT_KINDS, ROW, on_ladder
+from reports.selection import DEFAULT_KINDS, ROW, on_ladder, row_keys
 from reports.sharing import outcomes
 from reports.storage.text import one_line
 from reports.tables import boards as tables
@@ -141,9 +141,9 @@ def _shaped(results: Results, name: str, metric: str, tidy: pd.DataFrame) -> lis
 def _recall_tables(results: Results, tidy: pd.DataFrame) -> list[Table]:
     """A table a dataset: scores on other images are not better or worse; baselines are known, and never the best."""
     runs, made = results.runs, []
-    baselines = set(runs.loc[runs["baseline"], ROW].itertuples(index=False, name=None))
+    baselines = set(row_keys(runs[runs["baseline"]]))
     for dataset, rows in tidy.groupby("dataset", sort=True):
-        rows = rows.assign(baseline=[key in baselines for key in rows[ROW].itertuples(index=False, name=None)])
+        rows = rows.assign(baseline=[key in baselines for key in row_keys(rows)])
         scores = [metric for metric in metrics(runs) if rows[metric].notna().any()]
         columns = (*(Column(key, key) for key in ("dataset", *ROW)), *(Column(key, key, "score") for key in scores),
                    *((Column("overrides", "overrides"),) if rows["overrides"].ne("").any() else ()))
@@ -201,8 +201,7 @@ def tidy_table(results: Results, name: str, metric: str = "recall@1") -> pd.Data
         makes = {"fewshot": "oodml fewshot", "wise": "oodml wise"}.get(name, "oodml run")
         raise ReportError(f"no run has what the table '{name}' shows; `{makes}` makes it")
     if "overrides" not in tidy and name != "queries":
-        tidy = tidy.assign(overrides=[results.overrides.get(key, "") for key in
-                                      tidy[ROW].itertuples(index=False, name=None)])
+        tidy = tidy.assign(overrides=[results.overrides.get(key, "") for key in row_keys(tidy)])
     return tidy
 
 

@@ -206,6 +206,11 @@ def labels(frame: pd.DataFrame) -> dict[tuple[str, ...], str]:
     return named
 
 
+def row_keys(frame: pd.DataFrame) -> list[tuple[str, ...]]:
+    """ROW of each line, as tuples; column by column, since to cut them out of a table first takes ten times as long."""
+    return list(zip(*(frame[name].tolist() for name in ROW)))
+
+
 def on_default(runs: pd.DataFrame) -> pd.DataFrame:
     """The runs on default splits, of unions on their only one; all where none is on such."""
     here = runs["kind"].isin(DEFAULT_KINDS)
@@ -215,7 +220,7 @@ def on_default(runs: pd.DataFrame) -> pd.DataFrame:
 def is_union(frame: pd.DataFrame) -> pd.Series:
     """Which runs are of a union: those with a score for at least one of its parts."""
     parts = [column for column in frame.columns if column.startswith("domain:")]
-    return frame[parts].notna().any(axis=1) if parts else pd.Series(False, index=frame.index)
+    return pd.Series(pd.notna(frame[parts].to_numpy()).any(axis=1), frame.index)
 
 
 def on_ladder(frame: pd.DataFrame, columns: Sequence[str] | None = None) -> pd.DataFrame:

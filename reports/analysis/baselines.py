@@ -107,14 +107,13 @@ def kept(near: float, far: float, frozen: float = math.nan, baseline: bool = Fal
 
 def with_gains(board: Board) -> Board:
     """A board with each score's `gain` over the same score of the frozen network; none for published rows."""
-    facts = board.rows[["base_method", "protocol", "backbone"]]
-    counts = (facts["base_method"] != "frozen") & (board.rows["source"] != "published")
-    gains = []
-    for (statistic, part), column in board.columns():
-        column = column.assign(statistic=statistic, part=part)
-        frozen = frozen_score(facts.assign(score=column["score"].astype(float)), "score", ["protocol"])
-        gains.append(column.assign(gain=(column["score"] - frozen).where(counts)).reset_index())
-    return replace(board, scores=pd.concat(gains, ignore_index=True)) if gains else board
+    if board.scores.empty:
+        return board
+    scores = board.filled()
+    facts = board.rows[["base_method", "protocol", "backbone", "source"]].loc[scores["row"]].reset_index(drop=True)
+    frozen = frozen_score(pd.concat([scores, facts], axis=1), "score", ["protocol", "statistic", "part"])
+    counts = (facts["base_method"] != "frozen") & (facts["source"] != "published")
+    return replace(board, scores=scores.assign(gain=(scores["score"] - frozen).where(counts)))
 
 
 def frozen_score(rows: pd.DataFrame, value: str, by: list[str]) -> np.ndarray:
@@ -123,17 +122,19 @@ def frozen_score(rows: pd.DataFrame, value: str, by: list[str]) -> np.ndarray:
     A backbone that the protocol runs no frozen network of is held against the protocol's best frozen one. Settings
     that change the training alone change nothing in a network that is not trained.
     """
-    rows = rows.assign(protocol=rows["protocol"].map(evaluated_as))
-    frozen = rows[rows["base_method"] == "frozen"]
+    protocols, backbones = [evaluated_as(name) for name in rows["protocol"]], rows["backbone"].tolist()
+    keys = list(zip(*(protocols if name == "protocol" else rows[name].tolist() for name in by)))
+    frozen = rows["base_method"].eq("frozen").tolist()
     own: dict[Any, float] = {}  # dictionaries: merging tables of a few rows takes a hundred times as long
     best: dict[Any, float] = {}
-    for backbone, score, *key in zip(frozen["backbone"], frozen[value].astype(float), *(frozen[name] for name in by)):
-        for table, place in ((own, (backbone, *key)), (best, tuple(key))):
-            table[place] = np.fmax(table.get(place, np.nan), score)
-    there = set(zip(frozen["protocol"], frozen["backbone"]))
-    keys = zip(rows["protocol"], rows["backbone"], *(rows[name] for name in by))
-    return np.array([own.get((backbone, *key), np.nan) if (protocol, backbone) in there else
-                     best.get(tuple(key), np.nan) for protocol, backbone, *key in keys], dtype=float)
+    there = set()
+    for place, score in enumerate(rows[value].astype(float)):
+        if frozen[place]:
+            there.add((protocols[place], backbones[place]))
+            for table, key in ((own, (backbones[place], *keys[place])), (best, keys[place])):
+                table[key] = np.fmax(table.get(key, np.nan), score)
+    return np.array([own.get((backbone, *key), np.nan) if (protocol, backbone) in there else best.get(key, np.nan)
+                     for protocol, backbone, key in zip(protocols, backbones, keys)], dtype=float)
 
 
 def gain_over_frozen(cells: pd.DataFrame) -> pd.DataFrame:

@@ -75,7 +75,7 @@ class Results:
 
     def label(self, rows: pd.DataFrame) -> list[str]:
         """The name of each row of a board; of a published one its method."""
-        return [self.labels.get(key, key[0]) for key in rows[ROW].itertuples(index=False, name=None)]
+        return [self.labels.get(key, key[0]) for key in selection.row_keys(rows)]
 
     def resamples(self, metric: str) -> Resamples:
         """The scores of all rows under resampled classes; empty for a metric whose queries are not kept."""
@@ -214,7 +214,7 @@ class Results:
         """(the cells of one rung, their errors and those of all differences), in the order of the cells."""
         cells = self.cells(dataset, metric)
         here = cells[cells["split"] == split].reset_index(drop=True)
-        rows = list(here[ROW].itertuples(index=False, name=None))
+        rows = selection.row_keys(here)
         resamples = self.resamples(metric)
         errors = significance.errors(resamples.scores(dataset, split, rows), here["std"].to_numpy(float),
                                      here["n"].to_numpy(float), resamples.classes.get((dataset, split), 2),

@@ -11,7 +11,6 @@ from reports.analysis import baselines, significance
 from reports.analysis.results import Results
 from reports.board import SCORE, Board
 from reports.overrides import overrides_text
-from reports.selection import ROW
 
 
 def rungs_of(cells: pd.DataFrame) -> pd.DataFrame:
@@ -60,10 +59,10 @@ def _rung_board(results: Results, dataset: str, metric: str, default: bool) -> B
     if default or not _trained(board, by):
         facts = aggregate.facts_of_rows(runs)
         rows = [facts[key] | {"covered": 1, "cells": 1} for key in
-                cells[ROW].drop_duplicates().itertuples(index=False, name=None)]
+                dict.fromkeys(selection.row_keys(cells))]
         board, by = Board.of(rows, [], overrides_text(runs["overrides"], most=3)), default_rung
     numbers = {key: number for number, key in zip(board.rows.index, board.keys)}
-    scores = cells.assign(row=[numbers[key] for key in cells[ROW].itertuples(index=False, name=None)],
+    scores = cells.assign(row=[numbers[key] for key in selection.row_keys(cells)],
                           statistic="rung", part=cells["split"].astype(str), coverage=None)[SCORE]
     own = board.scores[board.scores["statistic"] == "ags"]
     board = replace(board, scores=pd.concat([own, scores], ignore_index=True) if len(own) else scores)

@@ -240,13 +240,13 @@ def with_ties(board: Board, by: Key, drawn: Mapping[Key, np.ndarray], classes: i
         over_seeds: variances over seeds, of the columns where the deviation of the score is not the best there is.
     """
     ranks, networks = board.rows["rank"].notna().to_numpy(), board.rows["network"].astype(str).to_numpy()
-    scores: list[pd.DataFrame] = []
+    filled, found = board.filled(), []
     facts: dict[str, Any] = {}
-    for key, column in board.columns():
-        column = column.assign(statistic=key[0], part=key[1])
+    for start in range(0, len(filled), len(board)):
+        column = filled[start:start + len(board)]
+        key = column["statistic"].iloc[0], column["part"].iloc[0]
         values = column["score"].to_numpy(float)
         spread = _column_errors(board, column, key, drawn, classes, over_seeds)
-        low, high = spread.bounds(values)
         groups, first, last = (np.full(len(board), np.nan) for _ in range(3))
         tested = True
         for network in dict.fromkeys(networks[ranks]):
@@ -255,7 +255,8 @@ def with_ties(board: Board, by: Key, drawn: Mapping[Key, np.ndarray], classes: i
             groups[rows] = tie_groups(values[rows], p) if len(rows) > 1 else 0
             first[rows], last[rows] = rank_ranges(values[rows], p)
             tested &= bool(len(rows) < 2 or not np.isnan(p).any())
-        scores.append(column.assign(low=low, high=high, group=groups).reset_index())
+        found.append((*spread.bounds(values), groups))
         if key == by:
             facts = {"rank:low": first, "rank:high": last, "rank:tested": tested}
-    return replace(board, rows=board.rows.assign(**facts), scores=pd.concat(scores, ignore_index=True))
+    low, high, groups = map(np.concatenate, zip(*found))
+    return replace(board, rows=board.rows.assign(**facts), scores=filled.assign(low=low, high=high, group=groups))

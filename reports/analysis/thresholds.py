@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import Any
 
 import pandas as pd
 
 from reports.aggregate import spread
-from reports.selection import ROW, is_union
+from reports.selection import ROW, is_union, row_keys
 from reports.storage.operating_points import LEVELS, RATES, rate_at
 from reports.tables.boards import Column, Table, row_columns
 from reports.tables.notes import bar_note
@@ -62,11 +63,12 @@ def cells(found: pd.DataFrame, runs: pd.DataFrame, dataset: str, rate: float, me
     """
     here = found[(found["dataset"] == dataset) & (found["rate"] == rate) & (found["fixed_on"] == NEAREST)]
     known = here[here[measure].notna()].groupby([*ROW, "split"], sort=True)
-    board = known[measure].agg(score="mean", std="std", n="count").reset_index()
+    scores = known[measure].agg(score="mean", std="std", n="count")
     told = [*ROW, "split", "frd", "kind", "label", "baseline"]
     facts = runs.loc[runs["dataset"] == dataset, told].groupby([*ROW, "split"]).first()
-    board = board.merge(facts.reset_index(), on=[*ROW, "split"])
-    board = board[board.groupby(ROW)["split"].transform("size") > 1]
+    board = pd.concat([scores, facts.loc[scores.index]], axis=1).reset_index()
+    splits = Counter(row_keys(board))
+    board = board.loc[[splits[row] > 1 for row in row_keys(board)]]
     return board.sort_values([*ROW, "frd", "split"], kind="stable").reset_index(drop=True)
 
 
@@ -83,8 +85,8 @@ def table(found: pd.DataFrame, runs: pd.DataFrame, dataset: str, rate: float) ->
     Of a ladder on which methods were trained in part, the splits that they have; means only of rows that have them all.
     """
     here = found[(found["dataset"] == dataset) & (found["rate"] == rate)]
-    baselines = set(runs.loc[runs["baseline"], ROW].itertuples(index=False, name=None))
-    trained = here[[key not in baselines for key in here[ROW].itertuples(index=False, name=None)]]
+    baselines = set(row_keys(runs[runs["baseline"]]))
+    trained = here[[key not in baselines for key in row_keys(here)]]
     trained = trained[trained.groupby(ROW)["split"].transform("nunique") > 1]
     splits = set((trained if len(trained) else here)["split"])
     here = here[here["split"].isin(splits)]

@@ -58,8 +58,11 @@ def ladder_curve(cells: pd.DataFrame, look: dict[str, Style], name: str, title: 
 
 def single(cells: pd.DataFrame) -> pd.Series:
     """Which cells are of rows that have one split, where methods have several."""
-    splits = cells.groupby("label")["split"].transform("nunique")
-    return (splits == 1) & bool((splits[~cells["baseline"]] > 1).any())
+    splits: dict[str, set[int]] = {}
+    for label, split in zip(cells["label"], cells["split"]):
+        splits.setdefault(label, set()).add(split)
+    counts = pd.Series([len(splits[label]) for label in cells["label"]], cells.index, dtype=int)
+    return (counts == 1) & bool((counts[~cells["baseline"]] > 1).any())
 
 
 def fixed_test_curve(cells: pd.DataFrame, control: pd.DataFrame, look: dict[str, Style], name: str, title: str,

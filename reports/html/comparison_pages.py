@@ -14,7 +14,7 @@ from reports.analysis import comparison, paper_tables, significance, statistics
 from reports.analysis.rung_board import rung_board, rungs_of
 from reports.figures import studies
 from reports.html.rendering import Site
-from reports.selection import ROW, in_words
+from reports.selection import ROW, in_words, row_keys
 from reports.storage import by_class
 from reports.storage.text import metric_name
 from reports.tables import boards as tabular
@@ -82,7 +82,7 @@ def statistical(site: Site) -> None:
     if cells.empty:  # of a union alone
         return
     trained, boards = cells[~cells["baseline"]], aggregate.boards_of(cells)
-    trained = trained.assign(board=[boards[key] for key in trained[ROW].itertuples(index=False, name=None)])
+    trained = trained.assign(board=[boards[key] for key in row_keys(trained)])
     groups = sorted(trained.groupby(["board", "backbone"]), key=lambda one: (-one[1]["label"].nunique(), one[0]))
     tested: list[dict[str, Any]] = []
     every: list[pd.DataFrame] = []
