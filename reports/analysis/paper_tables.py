@@ -211,7 +211,10 @@ def _wide(frame: pd.DataFrame, rows: list[str], across: list[str], digits: int, 
     """A long table of percentages as one with a column for each of its datasets or metrics, in their order."""
     lines: dict[tuple[Any, ...], dict[str, Any]] = {}
     keys: dict[str, None] = {}
-    for cell in frame.assign(method=frame["method"].map(plain_name)).to_dict("records"):
+    told = [*rows, *across, *(name for name in ("value", "std") if name in frame)]
+    for values in zip(*(frame[name].tolist() for name in told)):
+        cell: dict[str, Any] = dict(zip(told, values))
+        cell["method"] = plain_name(cell["method"])
         key = " ".join(str(cell[part]) for part in across)
         line = lines.setdefault(tuple(cell[part] for part in rows), {part: cell[part] for part in rows})
         line |= {key: cell["value"] / 100, f"{key}:std": cell.get("std", math.nan) / 100}

@@ -39,7 +39,7 @@ def to_csv(table: Table) -> str:
         keys += [key for key in (column.key, *beside) if key in table.frame and key not in keys]
     if "overrides" in table.frame and "overrides" not in keys and table.frame["overrides"].fillna("").ne("").any():
         keys.append("overrides")
-    return csv_text((name, table.frame[key].tolist()) for key, name in headers(keys).items())
+    return csv_text((name, [row[key] for row in table.rows]) for key, name in headers(keys).items())
 
 
 def csv_text(columns: Iterable[tuple[Any, Iterable[Any]]]) -> str:
