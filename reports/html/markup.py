@@ -36,7 +36,13 @@ def dense(page: str) -> str:
     '<ul>\n<li>a\n</ul><pre>a\n  b</pre>'
     """
     parts = re.split(r"(<pre\b.*?</pre>)", page, flags=re.S)
-    return "".join(part if part.startswith("<pre") else re.sub(r"[ \t]*\n\s*", "\n", part) for part in parts)
+    return "".join(part if part.startswith("<pre") else _dense(part) for part in parts)
+
+
+def _dense(part: str) -> str:
+    # what stands before the end of a line is cut off apart: an expression that begins with it tries every space
+    *lines, last = re.sub(r"\n\s*", "\n", part).split("\n")
+    return "\n".join([*(line.rstrip(" \t") for line in lines), last])
 
 
 def with_permalinks(page: str) -> str:

@@ -48,7 +48,8 @@ class Site:
         named = {name: title[:1].upper() + title[1:] for name, title in (titles or {}).items()}  # they begin a line
         self.environment = jinja2.Environment(
             loader=jinja2.PackageLoader("reports.html"), autoescape=True, trim_blocks=True, lstrip_blocks=True,
-            undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
+            undefined=jinja2.StrictUndefined, keep_trailing_newline=True,
+            optimized=False)  # there is nothing to fold, and to look for it takes a tenth of the time of compiling
         self.environment.globals |= {
             "datasets": self.datasets, "members": results.members, "unions": self.unions, "slug": self.slug,
             "metrics": self.metrics, "facts": self.facts, "levels": LEVELS,
