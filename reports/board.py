@@ -160,12 +160,15 @@ def networks(rows: pd.DataFrame) -> pd.Series:
 
     It is called by the backbone, and by the hash of its weights as well where trained rows start from several.
     """
-    weights = rows["weights"].fillna("") if "weights" in rows else pd.Series("", rows.index)
+    weights = rows["weights"].fillna("").tolist() if "weights" in rows else [""] * len(rows)
     # what was submitted does not tell its weights and is held against all of its backbone
     trained = ~rows["baseline"].astype(bool) & (rows["source"] == "run")
-    several = weights[trained].groupby(rows.loc[trained, "backbone"]).nunique() > 1
-    told = rows["backbone"].map(several).eq(True)
-    return rows["backbone"].where(~told, rows["backbone"] + " · weights " + weights.str[:8].replace("", "none"))
+    known: dict[str, set[str]] = {}
+    for backbone, weight, counts in zip(rows["backbone"], weights, trained):
+        known.setdefault(backbone, set()).update([weight] if counts else [])
+    names = [f"{backbone} · weights {weight[:8] or 'none'}" if len(known[backbone]) > 1 else backbone
+             for backbone, weight in zip(rows["backbone"], weights)]
+    return pd.Series(names, rows.index, dtype=object)
 
 
 def in_unit(scores: np.ndarray | pd.Series) -> bool:

@@ -98,8 +98,9 @@ def _named(lines: list[Line], rows: pd.DataFrame) -> list[Line]:
     if "method" not in rows:
         return lines
     others = [key for key in ROW if key in rows and key != "method"]
-    known = {label: (method, told) for label, method, *told in
-             rows.drop_duplicates("label")[["label", "method", *others]].itertuples(index=False, name=None)}
+    known: dict[str, tuple[str, list[Any]]] = {}
+    for label, method, *told in zip(*(rows[key].tolist() for key in ("label", "method", *others))):
+        known.setdefault(label, (method, told))
     values: dict[str, list[set[Any]]] = {}
     for method, told in known.values():
         for one, seen in zip(told, values.setdefault(method, [set() for _ in others])):

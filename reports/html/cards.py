@@ -134,10 +134,12 @@ def _measured(runs: pd.DataFrame, union: pd.Series, said: Mapping[Any, Any]) -> 
         return aggregate.spread(aggregate.ags_per_seed(here, metric)["ags"])
     if said["what"] == "union":
         column = metric if dataset == "unified" else f"domain:{dataset}:{metric}"
+        if column not in runs:  # of most of what a paper prints
+            return float("nan"), float("nan"), 0
         here = runs[union]
         if dataset == "unified":  # of the same datasets, or it is another measure
             parts = [f"domain:{part}:{metric}" for part in paper_tables.union_datasets()]
             here = here[here[parts].notna().all(axis=1)] if set(parts) <= set(here) else here.iloc[:0]
-        return aggregate.spread(here[column].astype(float)) if column in here else (float("nan"), float("nan"), 0)
+        return aggregate.spread(here[column].astype(float))
     here = runs[(runs["dataset"] == dataset) & ~union & (runs["kind"] == "default")]
     return aggregate.spread(here[metric].astype(float)) if metric in here else (float("nan"), float("nan"), 0)
