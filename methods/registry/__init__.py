@@ -99,8 +99,8 @@ def _homes() -> dict[str, str]:
 
 @cache
 def _look_up(name: str) -> None:
-    """Adds a method of ours without the others: a report asks for a handful, and to read them all takes ten times as
-    long."""
+    """Adds a method of ours without the others: a report asks for a handful, and reading all takes five times as long.
+    """
     if name in _homes():
         _add(_homes()[name])
 

@@ -95,7 +95,7 @@ def drawing(name: str) -> Any:
 def svg(figure: Figure, name: str, title: str, description: str) -> str:
     """The figure as an SVG element with a title and a description, ids that are its own, and no date."""
     for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis) if not axis.get_label_text()):
-        axis.set_label_coords(0, 0)  # an empty label is looked a place for as well, a fifth of the time of drawing
+        axis.set_label_coords(0, 0)  # a place is looked for also where there is nothing to be placed
     text = io.StringIO()
     figure.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     body = text.getvalue()

@@ -59,7 +59,7 @@ class Table:
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
         """The frame, row by row."""
-        # all columns at once: `to_dict` goes through them one by one, and a board has a hundred
+        # all columns at once: `to_dict` goes through them one by one, and a board has dozens
         lines, names = self.frame.to_numpy(dtype=object).tolist(), self.frame.columns.tolist()
         return [dict(zip(names, [value.item() if isinstance(value, np.generic) else value for value in line]))
                 for line in lines]
