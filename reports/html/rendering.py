@@ -17,7 +17,6 @@ from reports.analysis.rung_board import rung_board
 from reports.analysis.tuning import Search
 from reports.figures import drawing, inline, ladders
 from reports.html.cells import ROOT, Head, cell, swatch
-from reports.html.compiled import Compiled
 from reports.html.markup import dense, distinct_regions, slug, slugs, with_permalinks
 from reports.selection import ROW, in_words
 from reports.storage.row import LEVELS
@@ -49,7 +48,7 @@ class Site:
         named = {name: title[:1].upper() + title[1:] for name, title in (titles or {}).items()}  # they begin a line
         self.environment = jinja2.Environment(
             loader=jinja2.PackageLoader("reports.html"), autoescape=True, trim_blocks=True, lstrip_blocks=True,
-            undefined=jinja2.StrictUndefined, keep_trailing_newline=True, bytecode_cache=Compiled(),
+            undefined=jinja2.StrictUndefined, keep_trailing_newline=True,
             optimized=False)  # there is nothing to fold, and to look for it takes a tenth of the time of compiling
         self.environment.globals |= {
             "datasets": self.datasets, "members": results.members, "unions": self.unions, "slug": self.slug,
