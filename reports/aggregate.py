@@ -102,7 +102,7 @@ def facts_of_rows(frame: pd.DataFrame) -> dict[Any, dict[str, Any]]:
     """What is known of each row apart from its scores, by ROW."""
     facts: dict[Any, dict[str, Any]] = {}
     frame = typed(frame)
-    told = [*ROW, "family", "base_method", "baseline", "overrides", "weights", "trains", "tags", "level"]
+    told = [*ROW, "family", "base_method", "baseline", "overrides", "weights", "trains", "tags", "level", "ranked_with"]
     for key, group in frame[[name for name in told if name in frame]].groupby(ROW, sort=True):  # of hundreds of columns
         last = group.iloc[-1]
         facts[key] = {name: last[name] for name in (*ROW, "family", "base_method", "baseline")}
@@ -112,6 +112,7 @@ def facts_of_rows(frame: pd.DataFrame) -> dict[Any, dict[str, Any]]:
         facts[key]["weights"] = "" if last["weights"] is None or pd.isna(last["weights"]) else str(last["weights"])
         facts[key]["group"] = regime(last)
         facts[key]["level"] = last["level"] if "level" in last else selected_level(last["source"])
+        facts[key]["ranked_with"] = last["ranked_with"] if "ranked_with" in last else last["protocol"]
     return facts
 
 
@@ -141,14 +142,16 @@ def _ags_rows(frame: pd.DataFrame, metric: str) -> Iterator[tuple[Any, str, int,
     told = [*_SEED, "split", metric, "ladder", *(name for name in _TYPES if name in frame)]
     runs = on_ladder(having(frame, metric), told)
     seeds, boards = _per_seed(runs, metric), boards_of(runs)
-    needed = {str(protocol): sorted(set(names)) for protocol, names in seeds.groupby("protocol")["dataset"]}
+    needed: dict[str, set[str]] = {}
+    for dataset, name in zip(runs["dataset"], _ranked_with(runs)):
+        needed.setdefault(name, set()).add(dataset)
     rungs = dict(zip(seeds["dataset"], seeds["rungs"]))
     of_rows: dict[tuple[Any, ...], dict[tuple[str, int], tuple[float, int]]] = {}
     for dataset, *row, seed, value, covered, _ in seeds.itertuples(index=False, name=None):
         of_rows.setdefault(tuple(row), {})[dataset, seed] = value, covered
     for key, known in sorted(of_rows.items()):
         board = boards[key]
-        datasets, own = needed[board], sorted({seed for _, seed in known})
+        datasets, own = sorted(needed[board]), sorted({seed for _, seed in known})
         cells = [[known.get((dataset, seed), (math.nan, 0)) for seed in own] for dataset in datasets]
         means, scores, reached = [], [], 0
         for dataset, here in zip(datasets, cells):
@@ -163,30 +166,35 @@ def _ags_rows(frame: pd.DataFrame, metric: str) -> Iterator[tuple[Any, str, int,
         yield key, board, reached, whole, scores
 
 
-_TYPES = ("family", "base_method", "baseline")
+_TYPES = ("family", "base_method", "baseline", "ranked_with")
 
 
 def boards_of(rows: pd.DataFrame) -> dict[tuple[str, ...], str]:
     """The board of each row, by ROW: it is called by a protocol, among whose rows a row is ranked.
 
-    What was submitted stands with the protocol that has the most rows. A network that is not trained, and whose own
-    protocol trains nothing here, stands with one that evaluates alike: of several with that of the most trained rows.
+    That is its own, or what `ranked_with` says. What was submitted stands with the protocol that has the most rows. A
+    network that is not trained, and whose own protocol trains nothing here, stands with one that evaluates alike: of
+    several with that of the most trained rows.
     """
-    untrained: dict[tuple[str, ...], bool] = {}
-    for key, baseline in zip(row_keys(rows), typed(rows)["baseline"].tolist()):
-        untrained.setdefault(key, bool(baseline))
-    most = Counter(sorted(protocol for _, protocol, _, source in untrained if source == "run"))
-    trained = Counter(sorted(key[1] for key, baseline in untrained.items() if key[3] == "run" and not baseline))
+    known: dict[tuple[str, ...], tuple[str, bool]] = {}
+    for key, own, baseline in zip(row_keys(rows), _ranked_with(rows), typed(rows)["baseline"].tolist()):
+        known.setdefault(key, (str(own), bool(baseline)))
+    most = Counter(sorted(own for (*_, source), (own, _) in known.items() if source == "run"))
+    trained = Counter(sorted(own for (*_, source), (own, baseline) in known.items()
+                             if source == "run" and not baseline))
     boards = {}
-    for row, baseline in untrained.items():
-        key = tuple(map(str, row))
-        alike = [name for name in trained if evaluated_as(name) == evaluated_as(key[1])]
-        if key[3] == "submitted" and most:
-            boards[key] = max(most, key=lambda name: most[name])
-        else:
-            alone = baseline and key[1] not in trained and alike
-            boards[key] = max(alike, key=lambda name: trained[name]) if alone else key[1]
+    for row, (own, baseline) in known.items():
+        alike = [name for name in trained if evaluated_as(name) == evaluated_as(own)]
+        if row[3] == "submitted" and most:
+            own = max(most, key=lambda name: most[name])
+        elif baseline and own not in trained and alike:
+            own = max(alike, key=lambda name: trained[name])
+        boards[tuple(map(str, row))] = own
     return boards
+
+
+def _ranked_with(rows: pd.DataFrame) -> list[str]:
+    return (rows["ranked_with"] if "ranked_with" in rows else rows["protocol"]).tolist()
 
 
 def union_board(frame: pd.DataFrame, metric: str = "recall@1") -> Board:
@@ -252,10 +260,10 @@ def training_group(trains: str, tags: Iterable[str] | None = None) -> str:
 def rung_scores(frame: pd.DataFrame, dataset: str, metric: str = "recall@1") -> pd.DataFrame:
     """The cells of a dataset: for each row and rung the mean over seeds, its deviation and n, in order of distance."""
     runs = having(frame[frame["dataset"] == dataset], metric)
-    told = [*ROW, "split", metric, "frd", "kind", "family", "base_method", "baseline"]
-    runs = runs[[name for name in told if name in runs]][~is_union(runs)]
-    cells = typed(runs).groupby([*ROW, "split"], sort=True)
-    facts = cells[["frd", "kind", "family", "base_method", "baseline"]].first()
+    told = [*ROW, "split", metric, "frd", "kind", *_TYPES]
+    runs = typed(runs[[name for name in told if name in runs]][~is_union(runs)])
+    cells = runs.groupby([*ROW, "split"], sort=True)
+    facts = cells[["frd", "kind", *(name for name in _TYPES if name in runs)]].first()
     board = pd.concat([cells[metric].agg(score="mean", std="std", n="count"), facts], axis=1).reset_index()
     return board.sort_values([*ROW, "frd", "split"], kind="stable").reset_index(drop=True)
 

@@ -26,8 +26,9 @@ FIXED_TEST = "fixed-test"
 """The kind of the splits of a control: every one has the test classes of a ladder's hardest split."""
 AGAIN = "Give their `oodml run` commands again"
 """What brings runs that are set aside back to the board."""
-TYPED = (*(f"base_{name}" for name in NAMED), *(f"{name}_setting" for name in NAMED), "baseline", "label")
-"""The columns that this module adds to those of the records."""
+TYPED = (*(f"base_{name}" for name in NAMED), *(f"{name}_setting" for name in NAMED), "baseline", "label",
+         "ranked_with")
+"""The columns that are added to those of the records: how a row is called, what it is, and where it is ranked."""
 
 
 def with_setting(name: str, setting: dict[str, str]) -> str:
@@ -44,7 +45,10 @@ def in_words(text: str) -> str:
 
     >>> in_words("resnet50, protocol oodml[epochs=40]"), in_words("glyphs[epochs=4,steps_per_epoch=0]")
     ('resnet50, protocol oodml, 40 epochs', 'glyphs, 4 epochs, steps_per_epoch=0')
+    >>> in_words("oodml[study=photos-cars]")
+    'oodml, study photos-cars'
     """
+    text = re.sub(r"\[study=([^][]*)\]", r", study \1", text)
     return re.sub(r"\[(\w+=[^][]*)\]", lambda found: ", " + ", ".join(
         re.sub(r"^epochs=(\d+)$", r"\1 epochs", one) for one in found[1].split(",")), text)
 

@@ -41,7 +41,7 @@ def command(workspace: Workspace, name: str, form: str, place: str | None, hub: 
     from benchmark.config import overrides
     from benchmark.data import pinned
     from reports import exports, records, sharing
-    from reports.analysis import tuning
+    from reports.analysis import progress, tuning
     from reports.analysis.results import Results
 
     named = own_names(datasets, workspace)
@@ -52,7 +52,8 @@ def command(workspace: Workspace, name: str, form: str, place: str | None, hub: 
         return
     frame, _ = records.scan_checked(folders or (workspace.runs,), named)
     results = Results(frame, with_published=published != "hidden", rank_published=published == "ranked",
-                      derive=overrides.of_run, pinned=pinned.known(frame["dataset"]), ladders=ladders)
+                      derive=overrides.of_run, pinned=pinned.known(frame["dataset"]), ladders=ladders,
+                      studies=progress.read(folders or (workspace.root,), []))
     if place and out:
         rows = exports.tidy_table(results, "ags", metric)
         files = sharing.badges(rows, results.labels) if place == "badges" else \

@@ -120,11 +120,10 @@ def _asked(name: str, workspace: Workspace) -> StudyProgress:
     study = studies.load(name)
     specs = [job.spec for job in gather(study, SweepOptions(workspace)).jobs]
     row = ["dataset", "method", "protocol", "backbone"]
-    facts = [(spec.dataset, spec.method, spec.protocol.name, spec.protocol.backbone, spec.split_hash[:DIGITS])
+    facts = [(spec.dataset, spec.method, spec.protocol.name, spec.protocol.backbone, spec.identity[:DIGITS])
              for spec in specs]
-    asked = pd.DataFrame(facts, columns=[*row, "split"])
-    rows = asked.groupby(row, sort=False)["split"].agg(
-        runs="size", splits=lambda here: " ".join(dict.fromkeys(here))).reset_index()
+    asked = pd.DataFrame(facts, columns=[*row, "identity"])
+    rows = asked.groupby(row, sort=False)["identity"].agg(runs="size", identities=" ".join).reset_index()
     return StudyProgress(study.name, study.summary, f"oodml run --study {name}", rows)
 
 

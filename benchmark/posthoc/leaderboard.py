@@ -79,12 +79,12 @@ def collect(workspace: Workspace, folders: Sequence[Path] = (), datasets: list[s
             published: str = "shown", ladders: Sequence[str] = (), level: str = "") -> Leaderboard:
     """What the working folder holds, or other folders of records; `published` rows are shown, ranked or hidden."""
     frame, lost = records.scan_checked(folders or (workspace.runs,), datasets)
-    results = Results(frame, with_published=published != "hidden", rank_published=published == "ranked",
-                      derive=overrides.of_run, pinned=pinned.known(frame["dataset"]), ladders=ladders,
-                      level=level)
-    packed = [path for folder in folders for path in (folder / "splits", *sorted(folder.glob("*/splits")))]
     damaged: list[ReportError] = []
     studies = progress.read(folders or (workspace.root,), damaged)
+    results = Results(frame, with_published=published != "hidden", rank_published=published == "ranked",
+                      derive=overrides.of_run, pinned=pinned.known(frame["dataset"]), ladders=ladders,
+                      level=level, studies=studies)
+    packed = [path for folder in folders for path in (folder / "splits", *sorted(folder.glob("*/splits")))]
     searches = tuning.read(folders or (workspace.root,), damaged)
     damaged += _damaged_ladders(packed or [workspace.splits], [*results.datasets, *results.unions])
     rows = pd.DataFrame([{"state": "damaged", "kind": "ReportError", "cause": str(error)} for error in damaged],

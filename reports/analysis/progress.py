@@ -1,8 +1,8 @@
 """How far a study is: the runs that it asks for, as a file beside the records says, against those that are there.
 
 `studies/NAME.json` is {"study": NAME, "summary": ..., "command": ..., "rows": [{"dataset": ..., "method": ...,
-"protocol": ..., "backbone": ..., "runs": how many, "splits": the first digits of each one's hash}, ...]}. Files of
-earlier versions have no splits: there a run counts on whatever ladder it is.
+"protocol": ..., "backbone": ..., "runs": how many, "identities": the first digits of each one's}, ...]}. Files of
+earlier versions tell the splits alone, by their hashes, or not even these: there a run of any settings counts.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ from reports.tables.boards import Column, Table
 FOLDER = "studies"
 _ROW = ["dataset", "method", "protocol", "backbone"]
 DIGITS = 12
-"""Of a split's hash, as many as tell all splits of a study apart."""
+"""Of a run's identity or a split's hash, as many as tell all of a study apart."""
+_TOLD = ("identities", "splits")
+"""How a file may tell which runs are meant, the best first."""
 
 
 @dataclass(frozen=True)
 class StudyProgress:
-    """What a study asks for: `rows` has dataset, method, protocol, backbone, runs and, if known, splits."""
+    """What a study asks for: `rows` has dataset, method, protocol, backbone, runs and, if known, `_TOLD`."""
 
     name: str
     summary: str
@@ -39,12 +41,19 @@ class StudyProgress:
     def held_against(self, runs: pd.DataFrame) -> pd.DataFrame:
         """The rows with `done`, how many of their runs are among the collected ones."""
         plain = runs.assign(**{key: runs[f"base_{key}"] for key in NAMED if f"base_{key}" in runs})
-        if "splits" in self.rows:
+        if "identities" in self.rows:
+            plain = plain[self.asks_for(plain)]
+        elif "splits" in self.rows:
             asked = self.rows.assign(on=self.rows["splits"].str.split()).explode("on")[[*_ROW, "on"]]
             plain = plain.assign(on=plain["split_hash"].str[:DIGITS]).merge(asked, on=[*_ROW, "on"])
         done = plain.groupby(_ROW)["identity"].nunique().rename("done").reset_index()
         rows = self.rows.merge(done, how="left", on=_ROW)
         return rows.assign(done=rows["done"].fillna(0).astype(int).clip(upper=rows["runs"]))
+
+    def asks_for(self, runs: pd.DataFrame) -> pd.Series:
+        """Which runs are of the study; none where it does not tell their identities."""
+        known = " ".join(self.rows["identities"]).split() if "identities" in self.rows else []
+        return runs["identity"].str[:DIGITS].isin(known)
 
 
 def write(folder: Path, study: StudyProgress) -> Path:
@@ -83,9 +92,8 @@ def _checked(content: Any) -> StudyProgress:
         raise ValueError("a name is no text")
     if not all(type(row["runs"]) is int and 0 <= row["runs"] < 2**31 for row in content["rows"]):
         raise ValueError("a number of runs is none")
-    told = [row.get("splits") for row in content["rows"]]
-    known = ["splits"] if told and all(isinstance(one, str) for one in told) else []
-    rows = pd.DataFrame(content["rows"], columns=[*_ROW, "runs", *known])
+    known = [key for key in _TOLD if content["rows"] and all(isinstance(row.get(key), str) for row in content["rows"])]
+    rows = pd.DataFrame(content["rows"], columns=[*_ROW, "runs", *known[:1]])
     return StudyProgress(content["study"], content["summary"], content["command"], rows)
 
 

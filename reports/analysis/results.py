@@ -10,8 +10,10 @@ import pandas as pd
 
 from reports import ReportError, aggregate, selection
 from reports.analysis import baselines, fewshot, paper_tables, significance, thresholds
+from reports.analysis.progress import StudyProgress
 from reports.analysis.resampling import Resamples
 from reports.analysis.seeds import SeedScores
+from reports.analysis.study_boards import ranked_with
 from reports.board import Board
 from reports.overrides import Overrides, overrides_text, with_overrides
 from reports.records import HOW, metrics
@@ -26,12 +28,13 @@ class Results:
 
     `derive` finds out in what a run differs from the file of its protocol as it is now, see
     `overrides.with_overrides`; `pinned` are the ladders that have names, `ladders` the names of those to show. Rows
-    below `level` take no rank.
+    below `level` take no rank. `studies` may have boards of their own, see `study_boards`.
     """
 
     def __init__(self, frame: pd.DataFrame, with_published: bool = True, rank_published: bool = False,
                  derive: Callable[..., Overrides | None] | None = None,
-                 pinned: Iterable[selection.Known] = (), ladders: Sequence[str] = (), level: str = "") -> None:
+                 pinned: Iterable[selection.Known] = (), ladders: Sequence[str] = (), level: str = "",
+                 studies: Iterable[StudyProgress] = ()) -> None:
         if frame.empty:
             raise ReportError(f"there is no finished run; {HOW}")
         frame = selection.with_ladders(with_overrides(frame, derive), pinned)
@@ -49,7 +52,7 @@ class Results:
         self.rank_published = rank_published
         self.labels = selection.labels(self.runs)
         self.union = selection.is_union(self.runs)
-        self.runs = self.runs.assign(label=self.label(self.runs))
+        self.runs = self.runs.assign(label=self.label(self.runs), ranked_with=ranked_with(self.runs, studies))
         there = metrics(self.runs)
         self.metrics = [m for m in METRICS if m in there and self.runs[m].notna().any()] or there[:1]
         self.datasets = sorted(self.runs.loc[~self.union, "dataset"].unique())
@@ -58,7 +61,7 @@ class Results:
         run = self.runs["source"] != "submitted"
         # what was submitted on a dataset that nothing was run on stands by itself, under its own protocol
         self._submitted_alone = ~run & ~self.runs["dataset"].isin(self.runs.loc[run, "dataset"])
-        self.protocols = sorted(self.runs.loc[run | self._submitted_alone, "protocol"].unique())
+        self.protocols = sorted(self.runs.loc[run | self._submitted_alone, "ranked_with"].unique())
         self.ladders = dict(zip(self.runs["dataset"], self.runs["ladder"]))
         # a paper's number beside data or a ladder that are not the paper's would be taken for a comparison
         reasons = {name: paper_tables.differs(self.runs, name) for name in self.datasets}
@@ -114,15 +117,15 @@ class Results:
         return rows[~(rows["source"].eq("submitted") & rows.duplicated(ROW))].reset_index(drop=True)
 
     def of_protocol(self, protocol: str) -> pd.DataFrame:
-        """The runs of a board: those of a protocol, and what was submitted on the same datasets.
+        """The runs of a board: those ranked with a protocol, and what was submitted on the same datasets.
 
         Networks that are not trained stand where methods are: with every protocol that trains on their dataset and
         evaluates alike, and with their own one only where there is none.
         """
         runs = self.runs
-        own = runs["protocol"].eq(protocol) & (self._submitted_alone | (runs["source"] != "submitted"))
+        own = runs["ranked_with"].eq(protocol) & (self._submitted_alone | (runs["source"] != "submitted"))
         sent = (runs["source"] == "submitted") & ~self._submitted_alone
-        alike = runs["protocol"].map(selection.evaluated_as).eq(selection.evaluated_as(protocol))
+        alike = runs["ranked_with"].map(selection.evaluated_as).eq(selection.evaluated_as(protocol))
         baseline = runs["baseline"].astype(bool) & (runs["source"] == "run")
         trained = alike & ~runs["baseline"].astype(bool) & (runs["source"] == "run")
         here = runs["dataset"].isin(runs.loc[own & trained, "dataset"])

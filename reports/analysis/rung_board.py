@@ -37,6 +37,16 @@ def beside_ladder(results: Results, dataset: str, metric: str) -> str:
     return results.once(("beside", dataset, metric), lambda: _beside_ladder(results, dataset, metric))
 
 
+def apart(board: Board) -> Board:
+    """The rows of a `rung_board` but for those that stand with others on a board by AGS.
+
+    A single row with a whole ladder stays among those that have a part of it.
+    """
+    ranked = board.rows["ranked_by"].eq("") & board.rows["rank"].notna()
+    several = ranked.groupby(board.rows["board"]).transform("sum") > 1
+    return board.where(~several)
+
+
 def _beside_ladder(results: Results, dataset: str, metric: str) -> str:
     board = rung_board(results, dataset, metric)
     default_rung = selection.on_default(rungs_of(results.cells(dataset, metric)))
@@ -66,7 +76,8 @@ def _rung_board(results: Results, dataset: str, metric: str, default: bool) -> B
                           statistic="rung", part=cells["split"].astype(str), coverage=None)[SCORE]
     own = board.scores[board.scores["statistic"] == "ags"]
     board = replace(board, scores=pd.concat([own, scores], ignore_index=True) if len(own) else scores)
-    boards = aggregate.boards_of(board.rows)
+    # on the default split a row is ranked among those of its own length
+    boards = aggregate.boards_of(board.rows.drop(columns="ranked_with") if default else board.rows)
     board = board.assign(board=[boards[key] for key in board.keys])
     board = baselines.with_gap(baselines.with_gains(board), runs, metric)
     ladder = sorted(results.ladders[dataset] or (), key=lambda rung: rung[1])

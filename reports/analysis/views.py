@@ -11,11 +11,11 @@ from reports import selection
 from reports.analysis import baselines
 from reports.analysis.measures import metric_order
 from reports.analysis.results import Results
-from reports.analysis.rung_board import rung_board, rungs_of
+from reports.analysis.rung_board import apart, rung_board, rungs_of
 from reports.board import key_of
 from reports.overrides import overrides_text
 from reports.records import FACTS, metrics
-from reports.selection import ROW, TYPED
+from reports.selection import ROW, TYPED, row_keys
 from reports.storage.text import metric_name
 from reports.tables.boards import (
     BEST_LAST,
@@ -49,11 +49,14 @@ def heat_table(results: Results, dataset: str, metric: str, trained: bool = Fals
     """Method x rung with the AGS of the dataset: one row a method, one column a split, in order of distance.
 
     With `trained` only the splits that methods were trained on (of more than FEW both ends and the default one), and
-    what is kept of the score at the near end of the ladder where both ends are among them; with `default` the default
-    split alone.
+    what is kept of the score at the near end of the ladder where both ends are among them, of rows that have no board
+    by AGS; with `default` the default split alone.
     """
     board = rung_board(results, dataset, metric, default)
     cells = results.cells(dataset, metric)
+    if trained and not default:
+        board = apart(board)
+        cells = cells[[key in set(board.keys) for key in row_keys(cells)]]
     cells = selection.on_default(cells) if default else cells
     methods = cells[~cells["baseline"]]
     frame, rungs = board.wide(), rungs_of(methods if trained and len(methods) else cells)

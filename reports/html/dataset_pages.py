@@ -8,7 +8,6 @@ from typing import Any
 
 import pandas as pd
 
-from reports import selection
 from reports.aggregate import without_gaps
 from reports.analysis import baselines, correlations, reproduction, views
 from reports.analysis.results import union_parts
@@ -25,10 +24,13 @@ from reports.storage.text import metric_name
 from reports.tables import boards as tables
 
 
-def extent(site: Site, dataset: str, default: bool = False) -> dict[str, Any]:
-    """How much was run on a dataset: methods that train, how many of them on several splits, splits, and seeds."""
-    runs = site.runs[site.runs["dataset"] == dataset]
-    runs = selection.on_default(runs) if default else runs
+def extent(site: Site, dataset: str, runs: pd.DataFrame | None = None) -> dict[str, Any]:
+    """How much was run on a dataset: methods that train, how many of them on several splits, splits, and seeds.
+
+    With `runs` how much of these.
+    """
+    runs = site.runs if runs is None else runs
+    runs = runs[runs["dataset"] == dataset]
     trained = runs[~runs["baseline"].astype(bool)]
     trained = trained if len(trained) else runs
     ladder, splits = site.results.ladders.get(dataset) or (), int(trained["split"].nunique())

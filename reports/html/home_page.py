@@ -8,14 +8,16 @@ from typing import Any
 
 import pandas as pd
 
+from reports import selection
 from reports.analysis import paper_tables, progress, views
 from reports.analysis.finding import Finding, finding
 from reports.analysis.progress import StudyProgress
-from reports.analysis.rung_board import beside_ladder, rung_board
+from reports.analysis.rung_board import apart, beside_ladder, rung_board
 from reports.figures import ladders
 from reports.html import dataset_pages
 from reports.html.dataset_pages import extent
 from reports.html.rendering import Site
+from reports.selection import row_keys
 from reports.tables import boards as tables
 
 
@@ -54,14 +56,15 @@ def _ladder_section(site: Site, protocol: str, names: list[str], several: bool, 
         if not len(board):
             continue
         if len(names) == 1 and beside_ladder(site.results, names[0], metric):
-            apart = set(rung_board(site.results, names[0], metric, default=True).keys)
+            elsewhere = set(rung_board(site.results, names[0], metric, default=True).keys)
             whole = board.column("mean")["score"].notna()
-            board = board.where(whole | ~pd.Series([key in apart for key in board.keys], board.rows.index))
+            board = board.where(whole | ~pd.Series([key in elsewhere for key in board.keys], board.rows.index))
         # by its protocol even where there is but one, so that a link stays true when another comes
         table = replace(tables.ags_table(board, metric), name=f"ags-{protocol}-{metric}")
         made.append((metric, site.table(table, site.sparks(metric))))
     return {"kind": "ladder", "id": f"ladder-{number}", "datasets": names, "tables": made, "protocol": protocol,
-            "named": several, "of": extent(site, names[0]) if len(names) == 1 else None,
+            "named": several,
+            "of": extent(site, names[0], site.results.of_protocol(protocol)) if len(names) == 1 else None,
             # of several ladders the first by each metric: thousands of points weigh a page down
             "curves": [(dataset, curves[:1] if i else curves) for i, dataset in enumerate(names[:4])
                        if (curves := _first_curves(site, dataset))]}
@@ -78,15 +81,20 @@ def _alone(site: Site, protocol: str, names: list[str]) -> bool:
 def _part_section(site: Site, dataset: str, beside: str) -> dict[str, Any]:
     """The board of a ladder that methods were trained on a part of; `beside`: others have it whole, `beside_ladder`."""
     made, default = [], beside == "default"
+    runs = site.runs[site.runs["dataset"] == dataset]
+    rows = set(apart(rung_board(site.results, dataset, site.metrics[0])).keys)
+    above = not default and len(rows) < len(set(row_keys(runs)))  # others stand on a board by AGS
+    runs = selection.on_default(runs) if default else runs[[key in rows for key in row_keys(runs)]]
     for metric in site.metrics:
         if len(site.cells(dataset, metric)):
             table = views.heat_table(site.results, dataset, metric, trained=True, default=default)
             name = f"home-{site.slug(dataset)}-{'default-' if default else ''}{metric}"
             made.append((metric, site.table(replace(table, name=name))))
-    curves = [] if default else _first_curves(site, dataset)
+    curves = [] if default or above else _first_curves(site, dataset)
     kind, start = ("default", "default") if default else ("part", "single")
     return {"kind": kind, "id": f"{start}-{site.slug(dataset)}",
-            "datasets": [dataset], "tables": made, "of": extent(site, dataset, default), "beside": bool(beside),
+            "datasets": [dataset], "tables": made, "of": extent(site, dataset, runs), "beside": bool(beside),
+            "above": above,
             "curves": [(dataset, curves)] if curves else []}
 
 

@@ -1,0 +1,123 @@
+"""A study that trains each method for a length of its own has one board; else lengths are not ranked together."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from reports import exports, records, terminal
+from reports.analysis import standings
+from reports.analysis.progress import DIGITS, StudyProgress, read, shown, write
+from reports.analysis.results import Results
+from reports.analysis.rung_board import beside_ladder, rung_board
+from reports.html import home_page
+from tests.sample_records import LADDERS, make_record, some_pages
+
+LENGTHS = {"margin": 2, "s2sd": 4, "diva": 1}
+SCORES = {"margin": 0.7, "s2sd": 0.8, "diva": 0.6}
+BOARD = "demo[study=mine]"
+
+
+def identity(method: str, split: int, epochs: int, seed: int = 0) -> str:
+    return hashlib.sha256(f"{method}-{split}-{epochs}-{seed}".encode()).hexdigest()
+
+
+def put(folder: Path, method: str, split: int, epochs: int, score: float, seed: int = 0) -> None:
+    made = make_record("cars", split, method, seed, score, backbone={"name": "conv4", "weights": None},
+                       protocol={"name": "demo", "batch": 112, "lr": 0.001, "epochs": epochs})
+    made["provenance"]["overrides"] = {} if epochs == 3 else {"epochs": [3, epochs]}
+    made["identity"] = identity(method, split, epochs, seed)
+    records.write(folder / f"{method}-{split}-{epochs}-{seed}", made)
+
+
+def study(folder: Path, lengths: dict[str, int], name: str = "mine") -> list[StudyProgress]:
+    """A study that asks for these methods on the whole ladder of cars, as it is read again from its file."""
+    rows = [{"dataset": "cars", "method": method, "protocol": "demo", "backbone": "conv4", "runs": len(LADDERS["cars"]),
+             "identities": " ".join(identity(method, split, epochs)[:DIGITS] for split, _ in LADDERS["cars"])}
+            for method, epochs in lengths.items()]
+    write(folder, StudyProgress(name, "Each as long as it gains.", f"oodml run --study {name}", pd.DataFrame(rows)))
+    return read([folder])
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """Three methods with a length of their own along the ladder of cars, and on both ends of it with the usual one."""
+    for method, epochs in LENGTHS.items():
+        for split, _ in LADDERS["cars"]:
+            put(tmp_path, method, split, epochs, SCORES[method] - split / 50)
+        for split in (1, 8):
+            put(tmp_path, method, split, 3, 0.5 - split / 50 + SCORES[method] / 10)
+    for split, _ in LADDERS["cars"]:
+        put(tmp_path, "frozen", split, 3, 0.3)
+    return tmp_path
+
+
+def results(folder: Path, studies: list[StudyProgress] | None = None) -> Results:
+    return Results(records.collect(folder), with_published=False, studies=studies or [])
+
+
+def test_other_lengths_are_ranked_together_on_the_board_of_their_study_alone(runs: Path) -> None:
+    apart = results(runs)
+    assert apart.laddering("recall@1") == ["demo[epochs=1]", "demo[epochs=2]", "demo[epochs=4]"]
+    one = results(runs, study(runs / "pack", LENGTHS))
+    assert one.laddering("recall@1") == [BOARD]
+    board = one.ags("recall@1", BOARD).wide().set_index("method")
+    assert board["rank"].dropna().to_dict() == {"s2sd": 1, "margin": 2, "diva": 3}
+    assert board.loc["margin", "mean:gain"] == pytest.approx(board.loc["margin", "mean"] - 0.3)
+    assert board["protocol"].to_dict() == {"s2sd": "demo[epochs=4]", "margin": "demo[epochs=2]",
+                                           "diva": "demo[epochs=1]", "frozen": "demo"}
+    rows = rung_board(one, "cars", "recall@1").rows
+    ranks = rows[rows["rank"].notna()].set_index(["board", "method"])["rank"].to_dict()
+    assert ranks == {(BOARD, "s2sd"): 1, (BOARD, "margin"): 2, (BOARD, "diva"): 3,
+                     ("demo", "s2sd"): 1, ("demo", "margin"): 2, ("demo", "diva"): 3}
+    tidy = exports.tidy_table(one, "ags").dropna(subset=["rank"]).set_index("method")["rank"]
+    assert tidy.to_dict() == {"s2sd": 1, "margin": 2, "diva": 3}
+
+
+def test_pages_have_one_board_of_whole_ladders_and_one_of_the_rest(runs: Path) -> None:
+    studies = study(runs / "pack", LENGTHS)
+    one = results(runs, studies)
+    assert beside_ladder(one, "cars", "recall@1") == "part"
+    home = some_pages(one, lambda site: home_page.write(site, studies))["index.html"]
+    assert home.count('id="ladder-') == 1
+    assert "protocol demo, study mine" in home
+    assert "Each method was trained for a length of its own" in home
+    assert "3 methods, 8 distances, 1 seed" in home
+    assert "3 methods, 2 of 8 distances, 1 seed" in home
+    assert "Trained on 2 splits of 8 so far; those above have the whole ladder" in home
+    told = terminal.summary(one, pd.DataFrame(columns=list(records.FAILURE_FACTS)), studies=studies)
+    assert f"protocol {BOARD}" in told
+    assert "on 2 of the 8 splits of cars" in told
+    lines = standings.of(one)
+    margin = lines[(lines["label"] == one.labels["margin", "demo[epochs=2]", "conv4", "run"])
+                   & (lines["metric"] == "recall@1") & (lines["kind"] == "ladder")]
+    assert margin[["rank", "of"]].to_numpy().tolist() == [[2, 3]], "not first of one"
+
+
+def test_a_row_with_a_part_of_the_ladder_or_a_method_twice_makes_no_such_board(runs: Path) -> None:
+    put(runs, "arcface", 1, 5, 0.9)
+    one = results(runs, study(runs / "pack", LENGTHS | {"arcface": 5}))
+    assert "arcface" not in set(one.of_protocol(BOARD)["base_method"])
+    for split, _ in LADDERS["cars"]:
+        put(runs, "margin", split, 6, 0.65 - split / 50)
+    rows = [study(runs / "pack", {method: epochs}, "mine")[0].rows for method, epochs in
+            (*LENGTHS.items(), ("margin", 6))]
+    twice = StudyProgress("mine", "", "", pd.concat(rows, ignore_index=True))
+    assert BOARD not in results(runs, [twice]).protocols, "which of the two would be ranked?"
+
+
+def test_a_further_seed_of_a_row_stands_with_it(runs: Path) -> None:
+    put(runs, "margin", 1, 2, 0.72, seed=1)
+    one = results(runs, study(runs / "pack", LENGTHS))
+    assert set(one.runs.loc[one.runs["base_method"].eq("margin") & one.runs["protocol"].eq("demo[epochs=2]"),
+                            "ranked_with"]) == {BOARD}
+
+
+def test_runs_of_other_settings_are_not_counted_among_those_of_a_study(runs: Path) -> None:
+    (asked,) = study(runs / "pack", {"margin": 2, "s2sd": 3})
+    told = shown(asked, results(runs).runs)
+    assert told
+    assert (told["done"], told["runs"]) == (8 + 2, 16), "of s2sd those of three epochs alone, on two splits"
