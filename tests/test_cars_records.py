@@ -63,19 +63,57 @@ def test_both_ends_of_the_ladder(runs: pd.DataFrame, printed: pd.DataFrame) -> N
         assert (lost.min(), lost.max()) == (least, most)
 
 
-def test_proxy_anchor_along_the_whole_ladder(runs: pd.DataFrame, printed: pd.DataFrame) -> None:
-    own = runs[(runs["method"] == "proxyanchor") & (runs["epochs"] == 50)].sort_values("split")
-    best, said = table("ProxyAnchor on Cars, rung")
-    assert own["split"].tolist() == list(range(1, 9))
-    assert best[1:] == in_words([*own["best"], ags(own["frd"], own["best"])])
-    gap = printed.loc["proxyanchor"].to_numpy() - own["best"].to_numpy()
-    assert (gap.min().round(1), gap.max().round(1)) == (2.2, 4.3)
-    assert all(float(cell) == pytest.approx(value, abs=0.0501)
-               for cell, value in zip(said[1:], printed.loc["proxyanchor"]))
+@pytest.fixture(scope="module")
+def along(runs: pd.DataFrame) -> pd.DataFrame:
+    """The runs of `photos-cars` of methods that have the whole ladder, first seed."""
+    lengths = {"multisimilarity": 100, "proxyanchor": 50, "margin": 90, "arcface": 20, "frozen": 200}
+    return runs[(runs["epochs"] == runs["method"].map(lengths)) & runs["seed"].eq(0)]
+
+
+def test_the_whole_ladder(along: pd.DataFrame, printed: pd.DataFrame) -> None:
+    best = along.pivot(index="method", columns="split", values="best")
+    distances = along.drop_duplicates("split").sort_values("split")["frd"]
+    *methods, frozen = table("Cars, rung: best of the epochs")
+    order = ["multisimilarity", "proxyanchor", "margin", "arcface"]
+    assert best.shape == (5, 8)
+    for name, measured, said in zip([*order, "frozen"], [*methods[::2], frozen], [*methods[1::2], None]):
+        assert measured[1:] == in_words([*best.loc[name], ags(distances, best.loc[name])])
+        if said:
+            assert all(float(cell) == pytest.approx(value, abs=0.0501) for cell, value in zip(
+                said[1:], [*printed.loc[name], ags(distances, printed.loc[name])]))
+    best, printed = best.loc[order], printed.loc[order]
+    gaps = (printed - best).round(1)
+    assert (printed - best).mean(axis=1).round(1).tolist() == [1.6, 3.0, 2.1, 7.2]
+    assert best.T.corrwith(printed.T).round(2).isin([0.99, 1]).all()
+    assert (gaps > 3).sum(axis=1).tolist() == [0, 4, 1, 8]
+    assert gaps.loc["margin"].max() == 3.6
+    assert sorted(gaps.loc["proxyanchor"])[-4:] == [3.1, 3.1, 3.2, 4.3]
+    assert (gaps.loc["arcface"].min(), gaps.loc["arcface"].max()) == (5.4, 8.2)
+    fall = [(scores[1] - scores[8]).round(1) for scores in (best, printed)]
+    assert [(lost.min(), lost.max()) for lost in fall] == [(16.4, 19.8), (18.3, 19.2)]
+    taus = [round(kendalltau(best[split], printed[split]).statistic, 2) for split in best]
+    assert (min(taus), taus[-1], max(taus)) == (0.33, 0.33, 1)
+
+
+def test_whether_the_lengths_were_enough(along: pd.DataFrame) -> None:
+    page = (ROOT / "docs" / "pages" / "results_in_detail.md").read_text(encoding="utf-8")
+    for name, group in along[along["method"] != "frozen"].sort_values("split").groupby("method"):
+        epochs = [chosen["best-test"] for chosen in group["chosen_epochs"]]
+        assert f"\n| {name} | {' | '.join(map(str, epochs))} | {group['epochs'].iloc[0]} |\n" in page
+    arcface = along[along["method"] == "arcface"].set_index("split")["curve"].map(
+        lambda curve: [100 * point["recall@1"] for point in curve if point.get("recall@1") is not None])
+    gained = pd.Series({split: last - first for split, (first, last) in arcface.items()}).round(1)
+    assert (gained.loc[2:6] > 0).all()
+    assert gained.max() == gained[6] == 2.7
+
+
+def test_a_second_seed_of_arcface(runs: pd.DataFrame) -> None:
+    again = runs[(runs["seed"] == 1) & (runs["method"] == "arcface")].sort_values("split")
+    assert (again["split"].tolist(), in_words(again["best"])) == ([1, 8], ["76.2", "56.6"])
 
 
 def test_trials_of_what_keeps_two_methods_below_print(runs: pd.DataFrame) -> None:
-    changed = runs[runs["epochs"].isin([60, 100])]
+    changed = runs[runs["epochs"].eq(60) | runs["method"].eq("uniform-prior") & runs["epochs"].eq(100)]
     assert changed["split"].tolist() == [8, 8]
     best = changed.set_index(changed["method"].str.partition("[")[0])["best"]
     told = [line[2] for line in table("Cars, rung 8: best of the epochs")]

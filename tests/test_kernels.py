@@ -126,8 +126,7 @@ def python(script: str, *given: str, **environment: str) -> str:
 
 @pytest.fixture(scope="module")
 def interpreter(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What Triton's interpreter says of a plain loop, where it fails: that of 3.6 did in our kernels, with a newer NumPy.
-    """
+    """What Triton's interpreter says of a plain loop, where it fails; that of 3.6 did in ours, with a newer NumPy."""
     script = tmp_path_factory.mktemp("loop") / "loop.py"
     script.write_text(LOOP)  # its functions are read again from their file
     return run(str(script), TRITON_INTERPRET="1").stderr.strip().rpartition("\n")[2]

@@ -88,8 +88,9 @@ def _rung_board(results: Results, dataset: str, metric: str, default: bool) -> B
     classes = min((resamples.classes.get((dataset, split), 2) for split in splits), default=2)
     parts = []
     trained = board.rows.loc[~board.rows["baseline"].astype(bool), "board"].value_counts()
-    for protocol in sorted(board.rows["board"].unique(), key=lambda name: (-trained.get(name, 0), name)):
-        part = board.where(board.rows["board"] == protocol)
+    named = {name: board.where(board.rows["board"] == name) for name in board.rows["board"].unique()}
+    # whole ladders come first
+    for _, part in sorted(named.items(), key=lambda one: (not _trained(one[1], by), -trained.get(one[0], 0), one[0])):
         others = [default_rung, *(("rung", str(split)) for split in splits)]
         own_by = by if _trained(part, by) else max(others, key=lambda one: _trained(part, one))
         split_of = own_by[1] if own_by[0] == "rung" else ""
