@@ -39,13 +39,21 @@ def write(site: Site, studies: Sequence[StudyProgress] = ()) -> None:
                      for number, (protocol, _, table) in enumerate(dataset_pages.union_tables(site, dataset, "home-"))]
     sections.sort(key=lambda one: (one["datasets"] != lead, not any(
         map(paper_tables.reported, [*one["datasets"], *results.parts[one["datasets"][0]]])), one["kind"] == "union"))
+    for one in sections:
+        if one["datasets"] != lead:  # thousands of points weigh a page down, and its own has them by all metrics
+            one["curves"] = [(dataset, curves[:1]) for dataset, curves in one["curves"]]
     first: list[Any] = next((one["curves"] for one in sections if one["datasets"] == lead and one["curves"]), [])
     leader = site.results.labels.get(found.best, "") if found else ""
     covered = [shown | {"table": site.table(shown["table"])} for study in studies
                if (shown := progress.shown(study, results.with_controls()))]
     lost = site.table(views.failure_table(site.failures)) if len(site.failures) else None
-    site.page("index.html", "index.html", parts=sections, first=first[:1], lost=lost, covered=covered, lead=lead,
-              found=found, leader=leader)
+    # the first screen has a line for each dataset; its other boards follow the first one
+    firsts: dict[tuple[str, ...], dict[str, Any]] = {}
+    for one in sections:
+        firsts.setdefault(tuple(one["datasets"]), one)
+    measured = [(one, extent(site, names[0]) if len(names) == 1 else None) for names, one in firsts.items()]
+    site.page("index.html", "index.html", parts=sections, measured=measured, first=first[:1], lost=lost,
+              covered=covered, lead=lead, found=found, leader=leader)
 
 
 def _ladder_section(site: Site, protocol: str, names: list[str], several: bool, number: int) -> dict[str, Any]:
@@ -65,7 +73,7 @@ def _ladder_section(site: Site, protocol: str, names: list[str], several: bool, 
     return {"kind": "ladder", "id": f"ladder-{number}", "datasets": names, "tables": made, "protocol": protocol,
             "named": several,
             "of": extent(site, names[0], site.results.of_protocol(protocol)) if len(names) == 1 else None,
-            # of several ladders the first by each metric: thousands of points weigh a page down
+            # of several ladders the first by each metric
             "curves": [(dataset, curves[:1] if i else curves) for i, dataset in enumerate(names[:4])
                        if (curves := _first_curves(site, dataset))]}
 
