@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 
+from benchmark.commands import report, run
+from benchmark.utils.workspace import Workspace
 from reports import exports, records, terminal
 from reports.analysis import standings
 from reports.analysis.progress import DIGITS, StudyProgress, read, shown, write
@@ -15,6 +19,7 @@ from reports.analysis.results import Results
 from reports.analysis.rung_board import beside_ladder, rung_board
 from reports.html import home_page
 from tests.sample_records import LADDERS, make_record, some_pages
+from tests.tiny_sweep import SMALL
 
 LENGTHS = {"margin": 2, "s2sd": 4, "diva": 1}
 SCORES = {"margin": 0.7, "s2sd": 0.8, "diva": 0.6}
@@ -121,3 +126,24 @@ def test_runs_of_other_settings_are_not_counted_among_those_of_a_study(runs: Pat
     told = shown(asked, results(runs).runs)
     assert told
     assert (told["done"], told["runs"]) == (8 + 2, 16), "of s2sd those of three epochs alone, on two splits"
+
+
+def test_a_study_that_was_run_here_has_its_board(tiny: Workspace, tmp_path: Path) -> None:
+    """With a file of one's own, a part of it by each command; runs with settings of their own are not the study's."""
+    file, usual = tmp_path / "own.toml", ", ".join(f"{key} = {json.dumps(value)}" for key, value in SMALL.items()
+                                                   if key != "epochs")
+    file.write_text('summary = "Two lengths."\ndatasets = ["glyphs-mini"]\nprotocol = "demo"\nseeds = 1\n' + "".join(
+        f'[[part]]\nmethods = "{method}"\nset = {{ epochs = {epochs}, {usual} }}\n'
+        for method, epochs in (("margin", 2), ("arcface", 1))))
+    for words in (["--methods", "margin"], ["--methods", "arcface"], ["--methods", "margin", "--set", "epochs=3"]):
+        done = CliRunner().invoke(run.command, ["--study", str(file), *words, "--work", str(tiny.root)])
+        assert done.exit_code == 0, done.output
+    (asked,) = read([tiny.root])
+    assert asked.rows[["method", "runs"]].to_numpy().tolist() == [["margin", 3], ["arcface", 3]]
+    assert asked.command == f"oodml run --study {file}"
+    told = CliRunner().invoke(report.command, ["--work", str(tiny.root)])
+    assert told.exit_code == 0, told.output
+    assert "protocol demo[study=own]" in told.output
+    assert "is not finished" not in told.output
+    board = results(tiny.runs, [asked]).ags("recall@1", "demo[study=own]").rows
+    assert board.loc[board["rank"].notna(), "method"].value_counts().to_dict() == {"margin": 1, "arcface": 1}

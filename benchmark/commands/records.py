@@ -109,22 +109,14 @@ def _own_files(folder: Path, kind: str) -> list[Path]:
 
 
 def _asked(name: str, workspace: Workspace) -> StudyProgress:
-    """The runs that a study asks for, by dataset, method, protocol and backbone."""
-    import pandas as pd
-
+    """The runs that a study asks for."""
     from benchmark.config import study as studies
+    from benchmark.posthoc import asked
     from benchmark.runs.job import SweepOptions
     from benchmark.runs.matrix import gather
-    from reports.analysis.progress import DIGITS, StudyProgress
 
     study = studies.load(name)
-    specs = [job.spec for job in gather(study, SweepOptions(workspace)).jobs]
-    row = ["dataset", "method", "protocol", "backbone"]
-    facts = [(spec.dataset, spec.method, spec.protocol.name, spec.protocol.backbone, spec.identity[:DIGITS])
-             for spec in specs]
-    asked = pd.DataFrame(facts, columns=[*row, "identity"])
-    rows = asked.groupby(row, sort=False)["identity"].agg(runs="size", identities=" ".join).reset_index()
-    return StudyProgress(study.name, study.summary, f"oodml run --study {name}", rows)
+    return asked.by(study, (job.spec for job in gather(study, SweepOptions(workspace)).jobs))
 
 
 @command.command()

@@ -81,6 +81,10 @@ def sweep_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+CHANGES = ("protocol", "changes", "batches", "precision", "no_compile")
+"""Options by which runs are no longer those of their study; others choose among them, or add seeds."""
+
+
 def seconds_of(text: str | None) -> float | None:
     """Seconds of a length of time.
 
@@ -178,6 +182,10 @@ def command(workspace: Workspace, dry_run: bool, **arguments: Any) -> None:
 
     study = study_of(workspace, **arguments)
     result = sweep.run(study, options_of(workspace.writable(), **arguments))
+    if result.jobs and arguments["study"] and not any(arguments[key] for key in CHANGES):
+        from benchmark.posthoc import asked
+
+        asked.keep(study, (job.spec for job in result.jobs), arguments["study"], workspace.root)
     if study.after:
         from benchmark.posthoc import steps  # brings much along that most sweeps do not need
 
