@@ -116,7 +116,7 @@ def _asked(name: str, workspace: Workspace) -> StudyProgress:
     from benchmark.runs.matrix import gather
 
     study = studies.load(name)
-    return asked.by(study, (job.spec for job in gather(study, SweepOptions(workspace)).jobs))
+    return asked.by(study, (job.spec for job in gather(study, SweepOptions(workspace)).jobs), name)
 
 
 @command.command()

@@ -11,17 +11,15 @@ import pandas as pd
 from benchmark.config.spec import RunSpec
 from benchmark.config.study import Study
 from reports.analysis import progress
-from reports.analysis.progress import DIGITS, StudyProgress
+from reports.analysis.progress import DIGITS, KEYS, StudyProgress
 from reports.storage import paths
-
-_ROW = ["dataset", "method", "protocol", "backbone"]
 
 
 def by(study: Study, specs: Iterable[RunSpec], given: str = "") -> StudyProgress:
     """What a study asks for with these runs, by dataset, method, protocol and backbone; `given`: its name or file."""
     facts = [(spec.dataset, spec.method, spec.protocol.name, spec.protocol.backbone, spec.identity[:DIGITS])
              for spec in specs]
-    rows = pd.DataFrame(facts, columns=[*_ROW, "identities"])
+    rows = pd.DataFrame(facts, columns=[*KEYS, "identities"])
     return StudyProgress(study.name, study.summary, f"oodml run --study {given or study.name}", _counted(rows))
 
 
@@ -36,6 +34,6 @@ def keep(study: Study, specs: Iterable[RunSpec], given: str, work: Path) -> None
 
 
 def _counted(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row for each of `_ROW` with all its identities, each once, and their number."""
-    known = rows.groupby(_ROW, sort=False)["identities"].agg(" ".join).map(lambda text: dict.fromkeys(text.split()))
+    """One row for each dataset, method, protocol and backbone with all its identities, each once, and their number."""
+    known = rows.groupby(KEYS, sort=False)["identities"].agg(" ".join).map(lambda text: dict.fromkeys(text.split()))
     return pd.DataFrame({"runs": known.map(len), "identities": known.map(" ".join)}).reset_index()

@@ -22,7 +22,8 @@ from reports.storage.text import from_json
 from reports.tables.boards import Column, Table
 
 FOLDER = "studies"
-_ROW = ["dataset", "method", "protocol", "backbone"]
+KEYS = ["dataset", "method", "protocol", "backbone"]
+"""What a row of a study is called by."""
 DIGITS = 12
 """Of a run's identity or a split's hash, as many as tell all of a study apart."""
 _TOLD = ("identities", "splits")
@@ -44,10 +45,10 @@ class StudyProgress:
         if "identities" in self.rows:
             plain = plain[self.asks_for(plain)]
         elif "splits" in self.rows:
-            asked = self.rows.assign(on=self.rows["splits"].str.split()).explode("on")[[*_ROW, "on"]]
-            plain = plain.assign(on=plain["split_hash"].str[:DIGITS]).merge(asked, on=[*_ROW, "on"])
-        done = plain.groupby(_ROW)["identity"].nunique().rename("done").reset_index()
-        rows = self.rows.merge(done, how="left", on=_ROW)
+            asked = self.rows.assign(on=self.rows["splits"].str.split()).explode("on")[[*KEYS, "on"]]
+            plain = plain.assign(on=plain["split_hash"].str[:DIGITS]).merge(asked, on=[*KEYS, "on"])
+        done = plain.groupby(KEYS)["identity"].nunique().rename("done").reset_index()
+        rows = self.rows.merge(done, how="left", on=KEYS)
         return rows.assign(done=rows["done"].fillna(0).astype(int).clip(upper=rows["runs"]))
 
     def asks_for(self, runs: pd.DataFrame) -> pd.Series:
@@ -87,13 +88,13 @@ def read(folders: Iterable[Path | str], damaged: list[ReportError] | None = None
 def _checked(content: Any) -> StudyProgress:
     """What a file says; a ValueError, KeyError or TypeError where it says something else."""
     texts = [content["study"], content["summary"], content["command"],
-             *(row[key] for row in content["rows"] for key in _ROW)]
+             *(row[key] for row in content["rows"] for key in KEYS)]
     if not all(isinstance(text, str) for text in texts):
         raise ValueError("a name is no text")
     if not all(type(row["runs"]) is int and 0 <= row["runs"] < 2**31 for row in content["rows"]):
         raise ValueError("a number of runs is none")
     known = [key for key in _TOLD if content["rows"] and all(isinstance(row.get(key), str) for row in content["rows"])]
-    rows = pd.DataFrame(content["rows"], columns=[*_ROW, "runs", *known[:1]])
+    rows = pd.DataFrame(content["rows"], columns=[*KEYS, "runs", *known[:1]])
     return StudyProgress(content["study"], content["summary"], content["command"], rows)
 
 

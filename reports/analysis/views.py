@@ -56,7 +56,8 @@ def heat_table(results: Results, dataset: str, metric: str, trained: bool = Fals
     cells = results.cells(dataset, metric)
     if trained and not default:
         board = apart(board)
-        cells = cells[[key in set(board.keys) for key in row_keys(cells)]]
+        rows = set(board.keys)
+        cells = cells[[key in rows for key in row_keys(cells)]]
     cells = selection.on_default(cells) if default else cells
     methods = cells[~cells["baseline"]]
     frame, rungs = board.wide(), rungs_of(methods if trained and len(methods) else cells)
