@@ -18,9 +18,9 @@ def ranked_with(runs: pd.DataFrame, studies: Iterable[StudyProgress]) -> pd.Seri
     board, `PROTOCOL[study=NAME]`, unless it has a method twice.
     """
     named, rows = runs["protocol"].copy(), ["dataset", *ROW]
-    trained = ~runs["baseline"].astype(bool) & runs["ladder"].map(bool)
+    rungs = runs["ladder"].map(lambda known: len(known or ()))
     splits = runs.groupby(rows)["split"].transform("nunique")
-    whole = runs[trained & (splits == runs["ladder"].map(lambda known: len(known or ())))]
+    whole = runs[~runs["baseline"].astype(bool) & (rungs > 1) & (splits == rungs)]
     for study in studies:
         asked = whole[study.asks_for(whole)].drop_duplicates(rows)
         for _, here in asked.groupby(["dataset", "base_protocol", "backbone"], sort=True):
