@@ -41,8 +41,8 @@ def put(folder: Path, method: str, split: int, epochs: int, score: float, seed: 
 def study(folder: Path, lengths: dict[str, int], name: str = "mine") -> list[StudyProgress]:
     """A study that asks for these methods on the whole ladder of cars, as it is read again from its file."""
     rows = [{"dataset": "cars", "method": method, "protocol": "demo", "backbone": "conv4", "runs": len(LADDERS["cars"]),
-             "identities": " ".join(identity(method, split, epochs)[:DIGITS] for split, _ in LADDERS["cars"])}
-            for method, epochs in lengths.items()]
+             "splits": " ".join(f"{split:x}" * DIGITS for split, _ in LADDERS["cars"]),
+             "given": "{}" if epochs == 3 else json.dumps({"epochs": epochs})} for method, epochs in lengths.items()]
     write(folder, StudyProgress(name, "Each as long as it gains.", f"oodml run --study {name}", pd.DataFrame(rows)))
     return read([folder])
 

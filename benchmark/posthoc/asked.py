@@ -8,32 +8,45 @@ from pathlib import Path
 
 import pandas as pd
 
+from benchmark.config import overrides
 from benchmark.config.spec import RunSpec
 from benchmark.config.study import Study
 from reports.analysis import progress
 from reports.analysis.progress import DIGITS, KEYS, StudyProgress
 from reports.storage import paths
 
-
-def by(study: Study, specs: Iterable[RunSpec], given: str = "") -> StudyProgress:
-    """What a study asks for with these runs, by dataset, method, protocol and backbone; `given`: its name or file."""
-    facts = [(spec.dataset, spec.method, spec.protocol.name, spec.protocol.backbone, spec.identity[:DIGITS])
-             for spec in specs]
-    rows = pd.DataFrame(facts, columns=[*KEYS, "identities"])
-    return StudyProgress(study.name, study.summary, f"oodml run --study {given or study.name}", _counted(rows))
+_ROW = [*KEYS, "given"]
 
 
-def keep(study: Study, specs: Iterable[RunSpec], given: str, work: Path) -> None:
+def by(study: Study, specs: Iterable[RunSpec], named: str = "") -> StudyProgress:
+    """What a study asks for with these runs; `named`: its name or its file, as a command has it."""
+    facts = [(spec.dataset, spec.method, spec.protocol.name, spec.protocol.backbone, _given(spec),
+              spec.split_hash[:DIGITS]) for spec in specs]
+    of_splits = pd.DataFrame(facts, columns=[*_ROW, "splits"]).value_counts([*_ROW, "splits"], sort=False)
+    rows = _rows(of_splits.rename("seeds").reset_index())
+    return StudyProgress(study.name, study.summary, f"oodml run --study {named or study.name}", rows)
+
+
+def _given(spec: RunSpec) -> str:
+    settings = {**spec.settings, **spec.base_settings}  # as in a record
+    return progress.given(overrides.of_run(spec.protocol.identity(), spec.method, spec.dataset, settings))
+
+
+def _rows(of_splits: pd.DataFrame) -> pd.DataFrame:
+    """The rows of a study from the seeds that it asks for on each split."""
+    each = of_splits.groupby([*_ROW, "splits"], sort=False)["seeds"].max().reset_index()
+    rows = each.groupby(_ROW, sort=False).agg(runs=("seeds", "sum"), splits=("splits", " ".join)).reset_index()
+    return rows.astype({"runs": int})
+
+
+def keep(study: Study, specs: Iterable[RunSpec], named: str, work: Path) -> None:
     """Puts these runs of a study among those that a working folder knows of it: a command may ask for a part of it."""
     if not paths.is_plain(study.name):
         return
-    asked = by(study, specs, given)
-    before = [one.rows for one in progress.read([work], []) if one.name == study.name and "identities" in one.rows]
+    asked = by(study, specs, named)
+    before = [one.rows for one in progress.read([work], [])
+              if one.name == study.name and {"given", "splits"} <= {*one.rows}]
     rows = pd.concat([*before, asked.rows], ignore_index=True)
-    progress.write(work, replace(asked, rows=_counted(rows)))
-
-
-def _counted(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row for each dataset, method, protocol and backbone with all its identities, each once, and their number."""
-    known = rows.groupby(KEYS, sort=False)["identities"].agg(" ".join).map(lambda text: dict.fromkeys(text.split()))
-    return pd.DataFrame({"runs": known.map(len), "identities": known.map(" ".join)}).reset_index()
+    rows = rows.assign(splits=rows["splits"].str.split())
+    of_splits = rows.assign(seeds=rows["runs"] / rows["splits"].str.len()).explode("splits")
+    progress.write(work, replace(asked, rows=_rows(of_splits)))

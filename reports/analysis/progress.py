@@ -1,14 +1,15 @@
 """How far a study is: the runs that it asks for, as a file beside the records says, against those that are there.
 
 `studies/NAME.json` is {"study": NAME, "summary": ..., "command": ..., "rows": [{"dataset": ..., "method": ...,
-"protocol": ..., "backbone": ..., "runs": how many, "identities": the first digits of each one's}, ...]}. Files of
-earlier versions tell the splits alone, by their hashes, or not even these: there a run of any settings counts.
+"protocol": ..., "backbone": ..., "given": what differs from the file of the protocol, "runs": how many, "splits": the
+first digits of each one's hash}, ...]}. Files of earlier versions do not tell what was given: there a run of any
+settings counts; the earliest have no splits either: there it counts on whatever ladder it is.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,44 +24,66 @@ from reports.tables.boards import Column, Table
 
 FOLDER = "studies"
 KEYS = ["dataset", "method", "protocol", "backbone"]
-"""What a row of a study is called by."""
+"""What a row of a study is called by, beside what it was given."""
 DIGITS = 12
-"""Of a run's identity or a split's hash, as many as tell all of a study apart."""
-_TOLD = ("identities", "splits")
-"""How a file may tell which runs are meant, the best first."""
+"""Of a split's hash, as many as tell all splits of a study apart."""
+
+
+def given(overrides: Mapping[str, Sequence[Any]] | None) -> str:
+    """What a run was given that is not as in the file of its protocol, as one text.
+
+    >>> given({"epochs": [200, 50], "backbone": ["resnet50", "resnet50_v1"]}), given(None)
+    ('{"epochs": 50}', '{}')
+    """
+    changed = {key: pair[1] for key, pair in (overrides or {}).items() if key != "backbone"}  # which a row names
+    return json.dumps(changed, sort_keys=True, default=str)
 
 
 @dataclass(frozen=True)
 class StudyProgress:
-    """What a study asks for: `rows` has dataset, method, protocol, backbone, runs and, if known, `_TOLD`."""
+    """What a study asks for: `rows` has dataset, method, protocol, backbone, runs and, if known, splits and `given`."""
 
     name: str
     summary: str
     command: str
     rows: pd.DataFrame
 
+    @property
+    def keys(self) -> list[str]:
+        """What tells its rows apart."""
+        return [*KEYS, "given"] if "given" in self.rows else KEYS
+
     def held_against(self, runs: pd.DataFrame) -> pd.DataFrame:
         """The rows with `done`, how many of their runs are among the collected ones."""
-        plain = runs.assign(**{key: runs[f"base_{key}"] for key in NAMED if f"base_{key}" in runs})
-        if "identities" in self.rows:
-            plain = plain[self.asks_for(plain)]
-        elif "splits" in self.rows:
-            asked = self.rows.assign(on=self.rows["splits"].str.split()).explode("on")[[*KEYS, "on"]]
-            plain = plain.assign(on=plain["split_hash"].str[:DIGITS]).merge(asked, on=[*KEYS, "on"])
-        done = plain.groupby(KEYS)["identity"].nunique().rename("done").reset_index()
-        rows = self.rows.merge(done, how="left", on=KEYS)
+        plain = self._plain(runs)
+        done = plain[self._asked(plain)].groupby(self.keys)["identity"].nunique().rename("done").reset_index()
+        rows = self.rows.merge(done, how="left", on=self.keys)
         return rows.assign(done=rows["done"].fillna(0).astype(int).clip(upper=rows["runs"]))
 
     def asks_for(self, runs: pd.DataFrame) -> pd.Series:
-        """Which runs are of the study; none where it does not tell their identities."""
-        known = " ".join(self.rows["identities"]).split() if "identities" in self.rows else []
-        return runs["identity"].str[:DIGITS].isin(known)
+        """Which runs are of the study, with what it gives them; none where it does not tell that."""
+        here = self._asked(self._plain(runs)) if "given" in self.rows else [False] * len(runs)
+        return pd.Series(here, runs.index, dtype=bool)
+
+    def _plain(self, runs: pd.DataFrame) -> pd.DataFrame:
+        """The runs as a study calls them."""
+        named = {key: runs[f"base_{key}"] for key in NAMED if f"base_{key}" in runs}
+        return runs.assign(**named, given=[given(one) for one in runs["overrides"]],
+                           on=runs["split_hash"].str[:DIGITS])
+
+    def _asked(self, plain: pd.DataFrame) -> Any:
+        rows, by = self.rows, self.keys
+        if "splits" in rows:
+            rows, by = rows.assign(on=rows["splits"].str.split()).explode("on"), [*by, "on"]
+        return pd.MultiIndex.from_frame(plain[by]).isin(pd.MultiIndex.from_frame(rows[by]))
 
 
 def write(folder: Path, study: StudyProgress) -> Path:
     """Puts a study as `studies/NAME.json` into a folder of packed records, a row a line."""
     head = json.dumps({"study": study.name, "summary": study.summary, "command": study.command}, ensure_ascii=False)
-    rows = ",\n".join(json.dumps(row, ensure_ascii=False) for row in study.rows.to_dict("records"))
+    told = [row | ({"given": json.loads(row["given"])} if "given" in row else {})
+            for row in study.rows.to_dict("records")]
+    rows = ",\n".join(json.dumps(row, ensure_ascii=False) for row in told)
     path = paths.below(folder, FOLDER, f"{paths.plain(study.name, 'study')}.json")
     path.parent.mkdir(parents=True, exist_ok=True)
     return paths.write(path, f'{head[:-1]}, "rows": [\n{rows}\n]}}\n')
@@ -93,8 +116,11 @@ def _checked(content: Any) -> StudyProgress:
         raise ValueError("a name is no text")
     if not all(type(row["runs"]) is int and 0 <= row["runs"] < 2**31 for row in content["rows"]):
         raise ValueError("a number of runs is none")
-    known = [key for key in _TOLD if content["rows"] and all(isinstance(row.get(key), str) for row in content["rows"])]
-    rows = pd.DataFrame(content["rows"], columns=[*KEYS, "runs", *known[:1]])
+    known = [key for key, kind in (("splits", str), ("given", dict))
+             if content["rows"] and all(isinstance(row.get(key), kind) for row in content["rows"])]
+    rows = pd.DataFrame(content["rows"], columns=[*KEYS, "runs", *known])
+    if "given" in known:
+        rows["given"] = [json.dumps(one, sort_keys=True) for one in rows["given"]]
     return StudyProgress(content["study"], content["summary"], content["command"], rows)
 
 
