@@ -78,7 +78,8 @@ def _pack(folder: Path) -> None:
 
 
 def _study(folder: Path) -> None:
-    rows = pd.DataFrame([{"dataset": "glyphs", "method": "margin", "protocol": "demo", "backbone": "conv4", "runs": 3}])
+    rows = pd.DataFrame([{"dataset": "glyphs", "method": "margin", "protocol": "demo", "backbone": "conv4", "runs": 3,
+                          "splits": "0123456789ab", "given": '{"epochs": 2}'}])
     progress.write(folder, progress.StudyProgress("mine", "A study.", "oodml run", rows))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -138,6 +139,11 @@ def test_a_study_that_was_run_here_has_its_board(tiny: Workspace, tmp_path: Path
     for words in (["--methods", "margin"], ["--methods", "arcface"], ["--methods", "margin", "--set", "epochs=3"]):
         done = CliRunner().invoke(run.command, ["--study", str(file), *words, "--work", str(tiny.root)])
         assert done.exit_code == 0, done.output
+        (asked,) = read([tiny.root])
+        odd = asked.rows.iloc[:1].assign(method="odd", splits="")  # as a damaged file may have it: it stops no run
+        write(tiny.root, replace(asked, rows=pd.concat([asked.rows, odd], ignore_index=True)))
+    done = CliRunner().invoke(run.command, ["--study", str(file), "--work", str(tiny.root)])
+    assert done.exit_code == 0, done.output
     (asked,) = read([tiny.root])
     assert asked.rows[["method", "runs"]].to_numpy().tolist() == [["margin", 3], ["arcface", 3]]
     assert asked.command == f"oodml run --study {file}"

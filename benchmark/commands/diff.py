@@ -60,6 +60,7 @@ def _against(published: tuple[Path, ...], pack: Path, metric: str) -> None:
     from benchmark.submissions import check as pack_check
     from benchmark.utils.errors import UserError
     from reports import records
+    from reports.analysis import progress
     from reports.analysis.results import Results
     from reports.analysis.submission import standing
 
@@ -73,5 +74,5 @@ def _against(published: tuple[Path, ...], pack: Path, metric: str) -> None:
     frame = frame[own | (frame["method"] != name) | (frame["source"] != "submitted")].drop_duplicates("identity")
     ladders = sorted(set(frame.loc[frame["method"] == name, "ladder_name"].dropna()))
     results = Results(frame, with_published=False, derive=overrides.of_run, pinned=pinned.known(frame["dataset"]),
-                      ladders=ladders)
+                      ladders=ladders, studies=progress.read(published, []))
     click.echo(standing(results, name, metric))

@@ -12,17 +12,15 @@ from benchmark.config import overrides
 from benchmark.config.spec import RunSpec
 from benchmark.config.study import Study
 from reports.analysis import progress
-from reports.analysis.progress import DIGITS, KEYS, StudyProgress
+from reports.analysis.progress import DIGITS, GIVEN, StudyProgress
 from reports.storage import paths
-
-_ROW = [*KEYS, "given"]
 
 
 def by(study: Study, specs: Iterable[RunSpec], named: str = "") -> StudyProgress:
     """What a study asks for with these runs; `named`: its name or its file, as a command has it."""
     facts = [(spec.dataset, spec.method, spec.protocol.name, spec.protocol.backbone, _given(spec),
               spec.split_hash[:DIGITS]) for spec in specs]
-    of_splits = pd.DataFrame(facts, columns=[*_ROW, "splits"]).value_counts([*_ROW, "splits"], sort=False)
+    of_splits = pd.DataFrame(facts, columns=[*GIVEN, "splits"]).value_counts([*GIVEN, "splits"], sort=False)
     rows = _rows(of_splits.rename("seeds").reset_index())
     return StudyProgress(study.name, study.summary, f"oodml run --study {named or study.name}", rows)
 
@@ -34,8 +32,8 @@ def _given(spec: RunSpec) -> str:
 
 def _rows(of_splits: pd.DataFrame) -> pd.DataFrame:
     """The rows of a study from the seeds that it asks for on each split."""
-    each = of_splits.groupby([*_ROW, "splits"], sort=False)["seeds"].max().reset_index()
-    rows = each.groupby(_ROW, sort=False).agg(runs=("seeds", "sum"), splits=("splits", " ".join)).reset_index()
+    each = of_splits.groupby([*GIVEN, "splits"], sort=False)["seeds"].max().reset_index()
+    rows = each.groupby(GIVEN, sort=False).agg(runs=("seeds", "sum"), splits=("splits", " ".join)).reset_index()
     return rows.astype({"runs": int})
 
 
@@ -48,5 +46,6 @@ def keep(study: Study, specs: Iterable[RunSpec], named: str, work: Path) -> None
               if one.name == study.name and {"given", "splits"} <= {*one.rows}]
     rows = pd.concat([*before, asked.rows], ignore_index=True)
     rows = rows.assign(splits=rows["splits"].str.split())
+    rows = rows[rows["splits"].str.len() > 0]  # a file may have been damaged
     of_splits = rows.assign(seeds=rows["runs"] / rows["splits"].str.len()).explode("splits")
     progress.write(work, replace(asked, rows=_rows(of_splits)))

@@ -24,7 +24,9 @@ from reports.tables.boards import Column, Table
 
 FOLDER = "studies"
 KEYS = ["dataset", "method", "protocol", "backbone"]
-"""What a row of a study is called by, beside what it was given."""
+"""What a row of a study is called by."""
+GIVEN = [*KEYS, "given"]
+"""The same with what it was given, which files of earlier versions do not tell."""
 DIGITS = 12
 """Of a split's hash, as many as tell all splits of a study apart."""
 
@@ -51,7 +53,7 @@ class StudyProgress:
     @property
     def keys(self) -> list[str]:
         """What tells its rows apart."""
-        return [*KEYS, "given"] if "given" in self.rows else KEYS
+        return GIVEN if "given" in self.rows else KEYS
 
     def held_against(self, runs: pd.DataFrame) -> pd.DataFrame:
         """The rows with `done`, how many of their runs are among the collected ones."""
