@@ -297,20 +297,3 @@ def test_what_the_compiler_tells_its_own_people_is_not_shown(monkeypatch: pytest
         warnings.simplefilter("always")
         compiling.compiled(built(), "plain", (), lambda: torch.zeros(2, 3, 8, 8), step)
     assert {str(one.message) for one in heard} == {"something else"}
-
-
-@pytest.mark.parametrize(("device", "steps", "begins"), [("cuda", 2000, True), ("cuda:1", 2000, True),
-                                                         ("cuda", 100, False), ("cpu", 2000, False)])
-def test_the_compiler_is_imported_beside_other_work_where_a_run_will_want_it(
-        device: str, steps: int, begins: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiling, "COMPILER", "a_compiler_that_is_not_there")  # nor does its absence show
-    thread = compiling.import_compiler(protocol.load("oodml"), device, steps)
-    assert (thread is not None) == begins
-    if thread is not None:
-        thread.join(10)
-        assert not thread.is_alive()
-
-
-def test_the_compiler_is_imported_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiling, "COMPILER", "json")
-    assert compiling.import_compiler(protocol.load("oodml"), "cuda", 2000) is None

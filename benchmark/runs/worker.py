@@ -32,7 +32,7 @@ from benchmark.runs import multi_gpu, recording
 from benchmark.runs.evaluation import Evaluation, choose
 from benchmark.runs.job import HEADLINE, RunContext
 from benchmark.runs.occupancy import Occupancy
-from benchmark.training import checkpoint, compiling, precision, train
+from benchmark.training import checkpoint, precision, train
 from benchmark.training.distributed import World
 from benchmark.training.meter import peak_memory, write_line
 from benchmark.utils import provenance
@@ -118,9 +118,6 @@ def _prepare(spec: RunSpec, context: RunContext, world: World, phases: Phases) -
     split = split_of(ladder, spec)
     task = Task.of(index, split, hold_out=protocol.validation)
     training = subsample(task.train, index, protocol.train_shots) if protocol.train_shots else task.train
-    sampler = batches.create(protocol.batches or methods.get(spec.method).batches, torch.from_numpy(training.labels),
-                             protocol.batch_size, distance=frechet_distance)
-    compiling.import_compiler(protocol, context.device, protocol.epochs * len(sampler))
     with phases("build network"):
         method = _build(spec, context, len(task.train.classes))
     with phases("place images"):
@@ -128,6 +125,8 @@ def _prepare(spec: RunSpec, context: RunContext, world: World, phases: Phases) -
     if context.device.startswith("cuda"):
         gc.collect()  # recorded graphs of the run before refer to themselves
         torch.cuda.reset_peak_memory_stats(context.device)
+    sampler = batches.create(protocol.batches or methods.get(spec.method).batches, torch.from_numpy(training.labels),
+                             protocol.batch_size, distance=frechet_distance)
     return _Ready(index, store, ladder, split, task, training, method, loader, sampler, world, phases)
 
 

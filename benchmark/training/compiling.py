@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
-import sys
-import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -38,9 +35,6 @@ NOISE = {"TensorFloat32 tensor cores": UserWarning, r"`torch\._prims_common\.che
          "TRITON_DEFAULT_FP_FUSION is unset": UserWarning}
 """What compilers say to others than our users: --precision chooses TF32, the call is torch's own, and either way of
 rounding products that are added will do."""
-
-COMPILER = "torch._inductor.compile_fx"
-"""What `torch.compile` imports when it is first called."""
 
 COPYING = (nn.Hardtanh, nn.Hardswish, nn.SiLU)
 """Activations (ReLU6 is the first of them) whose gradient needs their input: in place, each keeps a copy of it."""
@@ -143,20 +137,6 @@ class _Plain(nn.Module):
 
     def forward(self, images: Tensor) -> object:
         return type(self.backbone).forward(self.backbone, images, self.local)
-
-
-def import_compiler(protocol: Protocol, device: str, steps: int) -> threading.Thread | None:
-    """Begin to import the compiler where a run will want it: reading weights leaves free the seconds that takes."""
-    if not device.startswith("cuda") or wanted(protocol, steps) != "yes" or COMPILER in sys.modules:
-        return None
-
-    def work() -> None:
-        with suppress(Exception):  # the run itself says why nothing can be compiled
-            importlib.import_module(COMPILER)
-
-    thread = threading.Thread(target=work, name="import compiler", daemon=True)
-    thread.start()
-    return thread
 
 
 def kind_of(protocol: Protocol, method: Method, device: str) -> Kind:
