@@ -22,7 +22,8 @@ def runs() -> pd.DataFrame:
     runs = records.collect(DATA / "records" / "photos")
     runs = runs[(runs["dataset"] == "cars") & (runs["protocol"] == "oodml")]
     return runs.assign(epochs=[settings["epochs"] for settings in runs["protocol_settings"]],
-                       best=100 * runs["best-test:recall@1"])
+                       best=100 * runs["best-test:recall@1"],
+                       changed=[any("." in key for key in overrides) for overrides in runs["overrides"]])
 
 
 @pytest.fixture(scope="module")
@@ -66,16 +67,17 @@ def test_both_ends_of_the_ladder(runs: pd.DataFrame, printed: pd.DataFrame) -> N
 @pytest.fixture(scope="module")
 def along(runs: pd.DataFrame) -> pd.DataFrame:
     """The runs of `photos-cars` of methods that have the whole ladder, first seed."""
-    lengths = {"multisimilarity": 100, "proxyanchor": 50, "margin": 90, "arcface": 20, "frozen": 200}
-    return runs[(runs["epochs"] == runs["method"].map(lengths)) & runs["seed"].eq(0)]
+    lengths = {"multisimilarity": 100, "proxyanchor": 50, "margin": 90, "uniform-prior": 100, "arcface": 20,
+               "frozen": 200}
+    return runs[(runs["epochs"] == runs["method"].map(lengths)) & runs["seed"].eq(0) & ~runs["changed"]]
 
 
 def test_the_whole_ladder(along: pd.DataFrame, printed: pd.DataFrame) -> None:
     best = along.pivot(index="method", columns="split", values="best")
     distances = along.drop_duplicates("split").sort_values("split")["frd"]
     *methods, frozen = table("Cars, rung: best of the epochs")
-    order = ["multisimilarity", "proxyanchor", "margin", "arcface"]
-    assert best.shape == (5, 8)
+    order = ["multisimilarity", "proxyanchor", "margin", "uniform-prior", "arcface"]
+    assert best.shape == (6, 8)
     for name, measured, said in zip([*order, "frozen"], [*methods[::2], frozen], [*methods[1::2], None]):
         assert measured[1:] == in_words([*best.loc[name], ags(distances, best.loc[name])])
         if said:
@@ -83,16 +85,17 @@ def test_the_whole_ladder(along: pd.DataFrame, printed: pd.DataFrame) -> None:
                 said[1:], [*printed.loc[name], ags(distances, printed.loc[name])]))
     best, printed = best.loc[order], printed.loc[order]
     gaps = (printed - best).round(1)
-    assert (printed - best).mean(axis=1).round(1).tolist() == [1.6, 3.0, 2.1, 7.2]
+    assert (printed - best).mean(axis=1).round(1).tolist() == [1.6, 3.0, 2.1, 6.1, 7.2]
     assert best.T.corrwith(printed.T).round(2).isin([0.99, 1]).all()
-    assert (gaps > 3).sum(axis=1).tolist() == [0, 4, 1, 8]
+    assert (gaps > 3).sum(axis=1).tolist() == [0, 4, 1, 8, 8]
     assert gaps.loc["margin"].max() == 3.6
     assert sorted(gaps.loc["proxyanchor"])[-4:] == [3.1, 3.1, 3.2, 4.3]
-    assert (gaps.loc["arcface"].min(), gaps.loc["arcface"].max()) == (5.4, 8.2)
+    assert [(gaps.loc[name].min(), gaps.loc[name].max()) for name in ("uniform-prior", "arcface")] == [(5.6, 7.7),
+                                                                                                     (5.4, 8.2)]
     fall = [(scores[1] - scores[8]).round(1) for scores in (best, printed)]
-    assert [(lost.min(), lost.max()) for lost in fall] == [(16.4, 19.8), (18.3, 19.2)]
+    assert [(lost.min(), lost.max()) for lost in fall] == [(16.4, 19.8), (17.9, 19.2)]
     taus = [round(kendalltau(best[split], printed[split]).statistic, 2) for split in best]
-    assert (min(taus), taus[-1], max(taus)) == (0.33, 0.33, 1)
+    assert (min(taus), taus[-1], max(taus)) == (0, 0, 0.8)
 
 
 def test_whether_the_lengths_were_enough(along: pd.DataFrame) -> None:
@@ -113,7 +116,7 @@ def test_a_second_seed_of_arcface(runs: pd.DataFrame) -> None:
 
 
 def test_trials_of_what_keeps_two_methods_below_print(runs: pd.DataFrame) -> None:
-    changed = runs[runs["epochs"].eq(60) | runs["method"].eq("uniform-prior") & runs["epochs"].eq(100)]
+    changed = runs[runs["changed"]]
     assert changed["split"].tolist() == [8, 8]
     best = changed.set_index(changed["method"].str.partition("[")[0])["best"]
     told = [line[2] for line in table("Cars, rung 8: best of the epochs")]
