@@ -18,11 +18,8 @@ from benchmark import __version__, commands
 from benchmark.utils import bugs
 from benchmark.utils.children import own_children
 from benchmark.utils.errors import NO_ROOM, is_user_error, near
-from benchmark.utils.terminal import end_bars, harmless_output
+from benchmark.utils.terminal import LONGEST, end_bars, harmless_output, plain_warning
 from reports.storage.text import cut
-
-LONGEST = 2000
-"""Characters of a message."""
 
 
 class Commands(click.Group):
@@ -59,7 +56,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Entry point: one line and exit code 2 for a user's mistake; for ours one line, a file and exit code 1."""
     facts: dict[str, Path] = {}
     with harmless_output(), warnings.catch_warnings(), own_children(), bugs.of_threads(facts):
-        warnings.formatwarning = _one_line
+        warnings.formatwarning = plain_warning
         try:
             _run(arguments, facts)
         except Exception as error:
@@ -84,11 +81,6 @@ def _end(code: int) -> None:
         with contextlib.suppress(OSError):
             stream.flush()
     os._exit(code)
-
-
-def _one_line(message: Warning | str, *where: object, **more: object) -> str:
-    """A warning as it is shown: without the line of the code that gave it."""
-    return cut(f"oodml: {message}", LONGEST) + "\n"
 
 
 def _say(text: str) -> None:

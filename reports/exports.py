@@ -2,7 +2,8 @@
 
 Scores are fractions in CSV and JSON, percent with one decimal elsewhere. The tidy columns:
 
-    ags        dataset metric method protocol backbone source rank rank:low rank:high ags std n low high coverage
+    ags        dataset metric method protocol backbone source rank rank:low rank:high rank:of ags std n low high
+               coverage   (rank:of: how many rows the rank is among)
     ladder     dataset metric method protocol backbone source split kind frd score std n low high
     uml        union metric method protocol backbone source group dataset statistic score std n   (dataset: a part or a
                mean; statistic: recall of a part, or unified, harmonic, arithmetic)
@@ -51,11 +52,20 @@ _FORMS = ("csv", "latex", "md", "json", "text", "macros")
 
 
 def _tidy_ags(results: Results, metric: str) -> pd.DataFrame:
-    boards = [_scores(rung_board(results, dataset, metric), "ags")
+    boards = [_scores(_with_others(rung_board(results, dataset, metric)), "ags")
               for dataset in sorted(on_ladder(results.runs)["dataset"].unique())]
-    columns = ["dataset", "metric", *ROW, "rank", "rank:low", "rank:high", "ags", "std", "n", "low", "high", "coverage"]
+    columns = ["dataset", "metric", *ROW, "rank", "rank:low", "rank:high", "rank:of", "ags", "std", "n", "low", "high",
+               "coverage"]
     return _joined([board.rename(columns={"part": "dataset", "score": "ags"}).assign(metric=metric)
                     for board in boards], columns)
+
+
+def _with_others(board: Board) -> Board:
+    """A `rung_board` with the fact `rank:of`: how many rows of the same board and network have a rank."""
+    if not len(board):
+        return board
+    rows = board.rows
+    return board.assign(**{"rank:of": rows.groupby(["board", "network"])["rank"].transform("count")})
 
 
 def _scores(board: Board, *statistics: str) -> pd.DataFrame:

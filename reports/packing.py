@@ -16,12 +16,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from reports import ReportError, records
 from reports.analysis import fewshot, galleries, transfer, wise
-from reports.records import FAILURES, read, scan, scan_checked
+from reports.records import FAILURES, read, scan, scan_checked, still_failed
 from reports.storage import by_class, packed, paths
 from reports.storage.text import without_folders
 
@@ -94,8 +93,8 @@ def pack(folders: Iterable[Path | str], out: Path, datasets: list[str] | None = 
         frame = pd.concat([frame, before[before["dataset"].isin(frame["dataset"])]]).drop_duplicates("identity")
         if (earlier["state"] == "damaged").any():
             raise ReportError(str(earlier.loc[earlier["state"] == "damaged", "cause"].iloc[0]))
-    lost = _open(lost, frame)
-    lost = pd.concat([lost, _open(earlier, frame, lost)])
+    lost = still_failed(lost, frame)
+    lost = pd.concat([lost, still_failed(earlier, frame, lost)])
     written: list[Path] = []
     for dataset, texts in packed_texts(frame).items():
         home = paths.below(out, paths.plain(dataset, "dataset"))
@@ -180,18 +179,6 @@ def _passes(run: str) -> bool:
     """
     failure = packed.beside(run, records.FAILURE)
     return isinstance(failure, dict) and bool(failure.get("passing"))
-
-
-def _cells(runs: pd.DataFrame) -> list[tuple[str, ...]]:
-    """The cell of each run or failure, as far as it is known: dataset, split, method, seed, protocol, backbone."""
-    rows = runs[["dataset", "split", "method", "seed", "protocol", "backbone"]].itertuples(index=False, name=None)
-    return [tuple(str(part) for part in row if pd.notna(part)) for row in rows]
-
-
-def _open(failed: pd.DataFrame, *known: pd.DataFrame) -> pd.DataFrame:
-    """The failures whose cells are not among the known ones; not every failure tells its cell beyond the seed."""
-    cells = {part for some in known for cell in _cells(some) for part in (cell, cell[:4])}
-    return failed[np.array([cell not in cells for cell in _cells(failed)], bool)]
 
 
 def _target(runs: Path, record: dict[str, Any]) -> Path:

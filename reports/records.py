@@ -19,7 +19,7 @@ from reports.storage import packed, paths
 from reports.storage.migration import SCHEMA, current
 from reports.storage.row import FACTS, row_of
 from reports.storage.schema import SOURCES, check
-from reports.storage.text import from_json, near, one_line
+from reports.storage.text import from_json, may_hold_controls, near, one_line, printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,7 +28,7 @@ DAMAGES = (ReportError, ValueError, TypeError, KeyError, AttributeError, OSError
 """What reading a damaged file may raise."""
 
 __all__ = ["FACTS", "SCHEMA", "SOURCES", "check", "collect", "failures", "metrics", "read", "run_folder", "scan",
-           "scan_checked", "write", "write_failure"]
+           "scan_checked", "still_failed", "write", "write_failure"]
 
 RECORD, FAILURE, FAILURES = "record.json", "failure.json", "failures.jsonl"
 FAILURE_FACTS = ("dataset", "split", "method", "seed", "protocol", "backbone", "kind", "cause", "remedy", "state",
@@ -67,6 +67,9 @@ def _write_json(path: Path, content: dict[str, Any]) -> Path:
 
 def write(folder: Path, record: dict[str, Any]) -> Path:
     """Checks the record and puts it as `record.json` into the folder, whole or not at all; clears an old failure."""
+    made = record.get("provenance")
+    if isinstance(made, dict) and isinstance(made.get("command"), str):  # a stray key in it must not cost a result
+        record = record | {"provenance": made | {"command": printable(made["command"])}}
     check(record)
     path = _write_json(Path(folder) / RECORD, _finite(record))
     (Path(folder) / FAILURE).unlink(missing_ok=True)
@@ -80,9 +83,11 @@ def write_failure(folder: Path, cause: dict[str, Any]) -> Path:
     return _write_json(Path(folder) / FAILURE, _finite({"schema": SCHEMA, **cause}))
 
 
-def _load(path: Path) -> Any:
+def _load(path: Path) -> tuple[Any, bool]:
+    """The content of a JSON file, and whether its texts may hold control characters."""
     try:
-        return from_json(paths.content(path))
+        raw = paths.content(path)
+        return from_json(raw), may_hold_controls(raw)
     except (ValueError, OSError) as error:
         raise ReportError(f"{path} is damaged ({error}); delete it and run again") from None
 
@@ -96,8 +101,8 @@ def read(path: Path | str) -> dict[str, Any]:
     inside = path.parent.name.endswith(packed.ENDING)
     path = path / RECORD if not inside and path.is_dir() else path
     try:
-        content = packed.record(path) if inside else _load(path)
-        return check(current(content) if isinstance(content, dict) else content)
+        content, suspect = (packed.record(path), packed.suspect(path)) if inside else _load(path)
+        return check(current(content) if isinstance(content, dict) else content, texts=suspect)
     except ReportError as error:
         message = str(error)
         raise type(error)(message if str(path) in message else f"{path}: {message}") from None
@@ -170,7 +175,7 @@ def rows(folder: Path | str | Iterable[Path | str]) -> tuple[list[dict[str, Any]
                 if mark == RECORD:
                     found.append(row_of(read(path), path.parent, shared))
                 elif mark == FAILURE:
-                    cause = _load(path)
+                    cause, _ = _load(path)
                     lost.append(_failure(top, path.parent, cause if isinstance(cause, dict) else {}, "failed"))
                 elif mark == FAILURES:
                     lost += _packed_failures(path)
@@ -232,7 +237,10 @@ def _present(folders: Iterable[Path | str]) -> list[Path]:
 
 
 def scan_checked(folder: Iterable[Path | str], datasets: list[str] | None = None) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """What `scan` finds, of some datasets only if asked; a ReportError where no finished run is among it."""
+    """What `scan` finds, of some datasets only if asked; a ReportError where no finished run is among it.
+
+    Failures are left out where another run of their cell is done by now: a plug-in that was mended has a new identity.
+    """
     folders = _present(folder)
     frame, lost = scan(folders)
     where = ", ".join(str(path) for path in folders)
@@ -244,10 +252,27 @@ def scan_checked(folder: Iterable[Path | str], datasets: list[str] | None = None
                               f"there are: {', '.join(known) or 'none'}")
         frame = frame[frame["dataset"].isin(datasets)].reset_index(drop=True)
         lost = lost[lost["dataset"].isin(datasets)].reset_index(drop=True)
+    lost = still_failed(lost, frame)
     if frame.empty:
         cause = f" ({len(lost)} without a result, the first: {lost['cause'].iloc[0]})" if len(lost) else ""
         raise ReportError(f"no finished run below {where}{cause}; {HOW}")
     return frame, lost
+
+
+def _cells(runs: pd.DataFrame) -> list[tuple[str, ...]]:
+    """The cell of each run or failure, as far as it is known: dataset, split, method, seed, protocol, backbone."""
+    rows = runs[["dataset", "split", "method", "seed", "protocol", "backbone"]].itertuples(index=False, name=None)
+    return [tuple(str(part) for part in row if part is not None and part == part) for row in rows]
+
+
+def still_failed(lost: pd.DataFrame, *known: pd.DataFrame) -> pd.DataFrame:
+    """Of runs without a result those that failed in cells that are not among the known ones, and the damaged ones.
+
+    Not every failure tells its cell beyond the seed.
+    """
+    cells = {part for some in known for cell in _cells(some) for part in (cell, cell[:4])} if len(lost) else set()
+    settled = [state == "failed" and cell in cells for state, cell in zip(lost["state"], _cells(lost))]
+    return lost.drop(lost.index[settled]) if any(settled) else lost
 
 
 def metrics(frame: pd.DataFrame) -> list[str]:

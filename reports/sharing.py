@@ -81,8 +81,7 @@ def badges(rows: pd.DataFrame, labels: dict[Any, str]) -> Iterator[tuple[str, st
     """(path, SVG) of a badge with rank and AGS for each row of the AGS table and each dataset."""
     for name, label, own in _by_row(rows, labels):
         for row in own.to_dict("records"):
-            among = int((rows["dataset"].eq(row["dataset"]) & rows["rank"].notna()).sum())
-            place = "" if pd.isna(row["rank"]) else f"#{int(row['rank'])} of {among} · "
+            place = "" if pd.isna(row["rank"]) else f"#{int(row['rank'])} of {int(row['rank:of'])} · "
             dataset = one_line(str(row["dataset"]), 60)
             score = f"{place}AGS {100 * row['ags']:.1f}"
             yield f"{name}-{_plain(dataset)}.svg", badge(f"oodml {dataset}", score, label)

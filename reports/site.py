@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from importlib import resources
 from pathlib import Path
@@ -19,11 +20,11 @@ from reports.analysis.results import Results
 from reports.analysis.tuning import Search
 from reports.figures.preview import preview
 from reports.html import dataset_pages, home_page, method_pages, paper_pages, study_pages
-from reports.html.extras import Extras, damaged
+from reports.html.extras import Extras, with_damaged
 from reports.html.rendering import Site
 from reports.storage import paths
 from reports.storage.processes import end_with_parent
-from reports.storage.text import from_json
+from reports.storage.text import counted, from_json
 from reports.tables import formats
 
 _LIST = ".oodml-site.json"
@@ -41,9 +42,7 @@ def build(results: Results, failures: pd.DataFrame, out: Path, splits: Path | No
     the pages of the papers which of them fill (`fills`) a table. `url` is where the pages will lie: previews of links
     want it; `titles` say in words what the images of a dataset are.
     """
-    spoilt = damaged(results.runs)
-    failures = pd.concat([failures, spoilt], ignore_index=True) if len(spoilt) else failures
-    site = Site(results, failures, searches, url, titles)
+    site = Site(results, with_damaged(failures, results.runs), searches, url, titles)
     extras = Extras(splits)
     for study in study_pages.STUDIES:
         study(site)
@@ -58,7 +57,7 @@ def build(results: Results, failures: pd.DataFrame, out: Path, splits: Path | No
     site.finish()
     known = sorted([*results.laddered, *results.without_ladder], key=lambda name: not paper_tables.reported(name))
     site.files["assets/preview.png"] = preview("How well does a learned metric hold up\nas the test data drift away?", (
-        f"oodml · {site.facts['runs']:,} runs · {', '.join(known + results.unions)}"),
+        f"oodml · {counted(site.facts['runs'], 'run')} · {', '.join(known + results.unions)}"),
         site.cells(known[0], site.metrics[0]) if known else pd.DataFrame(), site.look, site.metrics[0])
     for asset in resources.files("reports.html").joinpath("static").iterdir():
         site.files[f"assets/{asset.name}"] = asset.read_text(encoding="utf-8")
@@ -99,6 +98,14 @@ def _made(number: int) -> dict[str, str | bytes]:
     return _site.files
 
 
+def _remove_empty(out: Path, folder: Path) -> None:
+    """Removes a folder below another, and those above it, as far as nothing is left in them."""
+    with suppress(OSError):  # one that holds something stays, and so does a link
+        for part in (folder, *folder.parents):
+            if part != Path():
+                (out / part).rmdir()
+
+
 def _write(files: dict[str, str | bytes], out: Path) -> Path:
     out.mkdir(parents=True, exist_ok=True)
     listing = out / _LIST
@@ -111,6 +118,7 @@ def _write(files: dict[str, str | bytes], out: Path) -> Path:
     for name in sorted(ours - set(files)):
         if paths.is_own_file(out, name):  # the list may not be ours: nothing outside is deleted
             (out / name).unlink()
+            _remove_empty(out, Path(name).parent)
     for name, content in sorted(files.items()):
         path = paths.below(out, name)
         if path.exists() and not path.is_file():

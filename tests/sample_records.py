@@ -26,6 +26,11 @@ STRENGTH = {"frozen": 0.23, "random": 0.06, "margin": 0.66, "multisimilarity": 0
             "proxyanchor": 0.70, "s2sd": 0.73, "diva": 0.69, "tripletloss": 0.52}
 
 
+def identity(text: str) -> str:
+    """A text as the hex digits of a run's identity; the order of texts is that of their identities."""
+    return text.encode().hex().ljust(64, "0")
+
+
 def make_record(dataset: str = "glyphs", split: int = 1, method: str = "margin", seed: int = 0, score: float = 0.7,
                 domains: dict[str, float] | None = None, **changes: Any) -> dict[str, Any]:
     """A whole record, valid as it stands; `changes` replace its top-level keys."""

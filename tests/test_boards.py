@@ -22,7 +22,7 @@ from reports.html import home_page
 from reports.overrides import overrides_text, with_overrides
 from reports.tables import boards as tables
 from reports.tables import formats
-from tests.sample_records import LADDERS, make_record, some_pages
+from tests.sample_records import LADDERS, identity, make_record, some_pages
 
 LOST = pd.DataFrame(columns=list(records.FAILURE_FACTS))
 TAKEN = ("covered", "mean", "method", "rank", "family", "source", "backbone", "label", "frd", "baseline", "overrides",
@@ -40,13 +40,13 @@ def write_runs(folder: Path, names: list[str], union: str = "zz-union") -> Resul
                     record = make_record("glyphs", split, method, seed, score)
                     record["dataset"] = name
                     record["split"]["ladder"] = LADDERS["glyphs"][:2]
-                    record["identity"] = f"{i}{split}{method}{seed}"
+                    record["identity"] = identity(f"{i}{split}{method}{seed}")
                     records.write(folder / method / str(seed) / str(i) / str(split), record)
             parts = {name: strength - 0.003 * i + 0.001 * seed for i, name in enumerate(names)}
             whole = make_record("glyphs", 1, method, seed, strength, parts)
             whole["dataset"], whole["split"]["ladder"] = union, []
             whole["split"]["parts"] = {name: 100 + i for i, name in enumerate(names)}
-            whole["identity"] = f"u{method}{seed}"
+            whole["identity"] = identity(f"u{method}{seed}")
             records.write(folder / method / str(seed) / "union", whole)
     return Results(records.collect(folder))
 
@@ -286,7 +286,7 @@ def partly(tmp_path_factory: pytest.TempPathFactory) -> Results:
     def write(method: str, split: int, score: float, epochs: int) -> None:
         made = make_record("cars", split, method, 0, score, protocol=short | {"epochs": epochs}, backbone=network)
         made["provenance"]["overrides"] = {} if epochs == 3 else {"epochs": [3, epochs]}
-        records.write(folder / f"{method}-{split}-{epochs}", made | {"identity": f"{method}{split}{epochs}" * 4})
+        records.write(folder / f"{method}-{split}-{epochs}", made | {"identity": identity(f"{method}{split}{epochs}")})
 
     for split, _ in LADDERS["cars"]:
         write("frozen", split, 0.3, 3)
@@ -333,7 +333,7 @@ def test_methods_with_some_splits_of_a_ladder_that_one_has_whole_keep_both_ends(
     for split, _ in LADDERS["cars"]:
         made = make_record("cars", split, "margin", 0, 0.8 - split / 50, protocol={"name": "demo", "epochs": 2})
         made["provenance"]["overrides"] = {"epochs": [3, 2]}
-        records.write(tmp_path / f"margin-{split}", made | {"identity": f"margin{split}" * 4})
+        records.write(tmp_path / f"margin-{split}", made | {"identity": identity(f"margin{split}")})
     for method, split, score in (("arcface", 1, 0.9), ("arcface", 8, 0.6), ("diva", 1, 0.7), ("diva", 8, 0.5)):
         records.write(tmp_path / f"{method}-{split}", make_record("cars", split, method, 0, score))
     results = Results(records.collect(tmp_path), with_published=False)

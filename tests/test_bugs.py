@@ -14,8 +14,9 @@ import click
 import pytest
 
 from benchmark import cli
+from benchmark.commands import workspace_options
 from benchmark.utils import bugs
-from benchmark.utils.workspace import Workspace, workspace_options
+from benchmark.utils.workspace import Workspace
 
 
 @click.command(name="status")

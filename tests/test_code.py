@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import sys
 from pathlib import Path
 
@@ -79,6 +80,62 @@ def test_a_module_of_another_folder_is_not_taken_for_the_one_beside(home: Path) 
     (other / "mine.py").write_text(PLUGIN.format(name="z", factor=1.0).replace("beside_of_mine", "further_off"))
     with pytest.raises(methods.MethodError, match=r"`import further_off` gives .*rename"):
         methods.load_plugin(other / "mine.py")
+
+
+def test_a_plugin_given_by_a_link_has_the_modules_beside_the_file_itself(home: Path) -> None:
+    first = code(home)
+    (home / "links").mkdir()
+    (home / "links" / "mine_too.py").symlink_to(Path("..") / "mine.py")
+    (home / "here").symlink_to(home, target_is_directory=True)
+
+    def linked(path: str) -> str:
+        registry._ENTRIES.pop("mine-x")
+        methods.load_plugin(home / path)
+        return methods.code_of("mine-x")
+
+    assert linked("links/mine_too.py") == linked("here/mine.py") == first
+    (home / "further_off.py").write_text("x = 2\n")
+    assert linked("links/mine_too.py") == linked("here/mine.py") != first
+
+
+@pytest.mark.parametrize("call", [
+    'importlib.import_module("further_off")', 'import_module(name="further_off")', '__import__("further_off")',
+    'importlib.import_module("mine_parts.late")', 'importlib.import_module(".late", "mine_parts")',
+    'importlib.import_module("..late", package="mine_parts.inner")'])
+def test_a_module_imported_by_a_call_counts_though_it_was_not_called_so_far(home: Path, call: str) -> None:
+    (home / "beside_of_mine.py").write_text(f"import importlib\nfrom importlib import import_module\n"
+                                            f"def later():\n    return {call}\n")
+    late = home / "mine_parts" / "late.py" if "late" in call else home / "further_off.py"
+    late.write_text("x = 1\n")
+    first = code(home)
+    assert code(home) == first
+    sys.modules["beside_of_mine"].later()
+    assert Path(sys.modules["mine_parts.late" if "late" in call else "further_off"].__file__) == late
+    assert code(home) == first, "another process may not have come to the call"
+    late.write_text("x = 2\n")
+    assert code(home) != first
+    late.write_text("x = 1\n")
+    (home / "beside_of_mine.json").write_text("{}")
+    assert code(home) == first, "data do not count"
+
+
+def test_a_relative_name_in_a_call_is_from_where_the_file_lies(home: Path) -> None:
+    (home / "mine_parts" / "inner.py").write_text(
+        "import importlib\nlate = importlib.import_module('.late', __package__)\ny = 1\n"
+        "def other(name):\n    return importlib.import_module(name), __import__(name), importlib.import_module()\n")
+    (home / "mine_parts" / "late.py").write_text("x = 1\n")
+    first = code(home)
+    (home / "mine_parts" / "late.py").write_text("x = 2\n")
+    assert code(home) != first
+
+
+def test_the_identity_of_a_plugin_without_such_calls_is_as_it_was(home: Path) -> None:
+    """Records of plug-ins have it: the hash over the sorted hashes of its files."""
+    files = ["mine.py", "beside_of_mine.py", "further_off.py",
+             *(f"mine_parts/{name}.py" for name in ("__init__", "inner", "innermost"))]
+    made = code(home)
+    hashes = sorted(hashlib.sha256((home / file).read_bytes()).hexdigest() for file in files)
+    assert made == hashlib.sha256("\n".join(hashes).encode()).hexdigest()
 
 
 def test_identities_of_the_suites_own_methods_are_as_they_were() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import os
 import re
 import time
@@ -49,8 +50,11 @@ SAMPLE = {"margin": 0.6, "s2sd": 0.7}
     {"structure": {"test": [1, 2]}}, {"structure": [1]}, {"structure": {"test": "a"}}, {"dataset": "\ud800"},
     {"dataset": "a\0b"}, {"curve": ["a"]}, {"curve": [{"epoch": "x"}]}, {"seed": 10**40}, {"cost": None},
     {"provenance": {"overrides": [1]}}, {"method": {"name": "x"}}, {"split": None},
-    {"scores": {"last": {"recall@1": 7}}},
-], ids=str)
+    {"scores": {"last": {"recall@1": 7}}}, {"structure": {"test": {"rho": True}}},
+    {"structure": {"test": {"rho": 10**30}}}, {"structure": {"test": {"rho": "a"}}},
+    {"protocol": {"name": "demo", "epochs": math.nan}}, {"protocol": {"name": "x" * 240}},
+    {"backbone": {"name": "x" * 3000, "weights": None}}, {"backbone": {"name": "conv4", "weights": "x" * 3000}},
+], ids=lambda change: str(change)[:60])
 def test_an_odd_record_is_listed_and_the_others_are_shown(change: dict[str, Any], tmp_path: Path) -> None:
     runs = write_sample(tmp_path / "runs", SAMPLE, ("glyphs",), seeds=1, union=False)
     (runs / "odd").mkdir()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import itertools
+import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,10 +17,12 @@ from PIL import Image
 
 from benchmark import datasets
 from benchmark.cli import cli
+from benchmark.commands import evaluate as evaluate_command
 from benchmark.metrics.clustering import KMEANS
 from benchmark.utils.errors import UserError
 from reports import records
 from splits.manifest import Ladder, Split, save
+from tests.sample_records import make_record
 
 
 @pytest.fixture
@@ -317,6 +321,15 @@ def test_a_whole_ladder_is_cut_from_one_file_and_seeds_have_theirs(birds):
     result = run(birds, birds / "mine-{seed}.npz", "--split", "all", "--seed", "0-1")
     assert result.exit_code == 0, result.output + repr(result.exception)
     frame = records.collect(birds / "work" / "runs")
+    home = birds / "work" / "runs" / "birds"
+    assert result.output.splitlines()[-1] == f"6 records in {home} (submitted)", "such a ladder is not packed"
+    assert home.is_dir()
+    made = [path for path in home.rglob("record.json")]
+    for path in made:
+        facts = json.loads(path.read_text())
+        facts["split"]["pinned"] = {"name": "birds@v1", "hash": "0" * 64}
+        path.write_text(json.dumps(facts))
+    assert evaluate_command._written(made) == f"6 records in {home} (submitted); `oodml submit PACK` packs them"
     assert sorted(zip(frame["split"], frame["seed"])) == [(s, k) for s in (1, 2, 3) for k in (0, 1)]
     assert set(frame["method"]) == {"mine"}
     whole = frame[(frame["split"] == 3) & (frame["seed"] == 0)].iloc[0]
@@ -373,3 +386,16 @@ def test_what_a_card_may_not_say(birds, change, words):
     assert words in str(result.exception)
     assert "\n" not in str(result.exception)
     assert not (birds / "work" / "runs").exists()
+
+
+def test_what_a_record_is_compared_with_is_told_by_row(tmp_path: Path) -> None:
+    """Seeds of a row are averaged; another length, protocol or network of the method is another row."""
+    for method, seed, score, overrides in (("mine", 0, 0.9, {}), ("margin", 0, 0.3, {}), ("margin", 1, 0.5, {}),
+                                           ("margin", 2, 0.8, {"epochs": [3, 9], "backbone": ["a", "b"]})):
+        record = make_record("cars", 1, method, seed, score, backbone={"name": "conv4", "weights": None},
+                             protocol={"name": "demo"})
+        record["provenance"]["overrides"] = overrides
+        records.write(tmp_path / "1" / method / f"s{seed}-x", record)
+    assert evaluate_command._beside(tmp_path / "1" / "mine" / "s0-x" / records.RECORD) == (
+        "compared with 2 rows on split 1 of cars: recall@1 margin (demo, epochs=9, conv4) 80.00, "
+        "margin (demo, conv4) 40.00; `oodml report` ranks them")

@@ -25,7 +25,7 @@ from splits.fixed_test import fixed_test_ladder
 from splits.frechet import frechet_distance
 from splits.ladder import build_ladder, default_rung
 from splits.manifest import Ladder
-from tests.sample_records import make_record, some_pages, write_sample
+from tests.sample_records import identity, make_record, some_pages, write_sample
 
 CLASSES = [f"c{i:02d}" for i in range(24)]
 
@@ -134,7 +134,7 @@ def test_the_page_shows_both_curves(tmp_path: Path) -> None:
         for (split, frd), score in zip(rungs, falling):
             record = make_record("glyphs", split, method, 0, score)
             record["split"] |= {"kind": "fixed-test", "frd": frd, "ladder": rungs, "hash": f"{split + 8:x}" * 64}
-            record |= {"identity": f"{split}{method}".ljust(64, "0")}
+            record |= {"identity": identity(f"{split}{method}")}
             records.write(tmp_path / "fixed" / "glyphs" / str(split) / method / "s0", record)
     both = Results(records.collect([tmp_path / "runs", tmp_path / "fixed"]))
     alone = Results(records.collect(tmp_path / "runs"))
@@ -165,7 +165,7 @@ def test_a_row_of_the_control_is_the_ladders_of_the_same_length(tmp_path: Path) 
             fixed = make_record("glyphs", split, method, 0, score, protocol=short | {"epochs": epochs}, **given)
             fixed["split"] |= {"kind": "fixed-test", "frd": 100.0 * split, "ladder": [[1, 100.0], [2, 200.0]],
                                "hash": f"{split + 8:x}" * 64}
-            fixed |= {"identity": f"{split}{method}{epochs}".ljust(64, "0")}
+            fixed |= {"identity": identity(f"{split}{method}{epochs}")}
             records.write(tmp_path / "fixed" / f"{split}-{method}-{epochs}", fixed)
     results = Results(records.collect(tmp_path))
     assert sorted(results.labels.values()) == ["frozen", "margin · demo", "margin · demo, 40 epochs"]

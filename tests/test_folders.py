@@ -65,6 +65,8 @@ def test_folders_around_class_folders_are_no_classes(tmp_path, capsys):
     assert "each of the 2 outer folders" in mixed.note
     alone = filled(tmp_path / "alone", "a/pictures", "b/pictures")
     assert (alone.classes, alone.note) == (("a", "b"), "")
+    assert filled(tmp_path / "one", "bags/red", "bags/blue").note.endswith(
+        "the folder around them has no images of its own")
 
 
 def test_images_without_class_folders_are_named(tmp_path):

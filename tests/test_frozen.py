@@ -43,7 +43,7 @@ from reports.html.rendering import Site
 from reports.selection import DEFAULT_KINDS
 from tests import tiny_sweep
 from tests.pictures import Drawing
-from tests.sample_records import make_record
+from tests.sample_records import identity, make_record
 from tests.test_features import Backbone, drawn
 
 NETWORKS = ("test_vit", "test_resnet")
@@ -228,7 +228,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     for (name, (score, facts)), split in itertools.product(networks.items(), range(1, 9)):
         record = make_record("cars", split, "frozen", 0, score, backbone={
             "name": name, "weights": None, **({"facts": facts} if facts else {})})
-        record["identity"] = f"{name}-{split}"
+        record["identity"] = identity(f"{name}-{split}")
         record["cost"]["embed_images_per_second"] = 100.0 if name == "large" else 50.0
         records.write(folder / f"{name}-{split}", record)
     for split in range(1, 9):
@@ -269,7 +269,8 @@ def test_frozen_networks_are_drawn_against_the_best_and_the_worst_trained_row(tm
         for split in range(1, 6):
             made = make_record("glyphs", split, method, 0, score - split / 50,
                                backbone={"name": network, "weights": "w"})
-            records.write(tmp_path / f"{method}{network}{split}", {**made, "identity": f"{method}{network}{split}" * 4})
+            records.write(tmp_path / f"{method}{network}{split}",
+                          {**made, "identity": identity(f"{method}{network}{split}")})
     results = Results(records.collect(tmp_path), with_published=False)
     cells = frozen.with_extremes(results.cells("glyphs", "recall@1"))
     assert {label.partition(" · ")[0] for label in cells["label"]} == {

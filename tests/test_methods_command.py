@@ -172,6 +172,9 @@ def test_a_plugin_is_a_python_file(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").touch()
     with pytest.raises(methods.MethodError, match=r"must end in \.py"):
         methods.load_plugin(tmp_path / "mine.txt")
+    (tmp_path / "all_of_mine.py").mkdir()
+    with pytest.raises(methods.MethodError, match=r"all_of_mine\.py: that is a folder; give the Python file in it"):
+        methods.load_plugin(tmp_path / "all_of_mine.py")
 
 
 def outcomes(example: str, objective: str, seeds: int) -> tuple[list[toy.Outcome], list[toy.Outcome]]:

@@ -336,26 +336,6 @@ def test_an_odd_rung_iteration_is_named(tmp_path, capsys):
     assert "'b' is no iteration" in capsys.readouterr().err
 
 
-def test_two_folders_of_one_name_do_not_take_each_other_s_ladder_in_silence(tmp_path, capsys):
-    for place, names in (("pics", "abcd"), ("other/pics", "efgh")):
-        for name in names:
-            for i in range(2):
-                layouts.picture(tmp_path / place / name / f"{i}.png", f"{name}{i}")
-    one, two = f"folder:{tmp_path / 'pics'}", f"folder:{tmp_path / 'other' / 'pics'}"
-    where = ["--work", str(tmp_path / "work")]
-    for _ in range(2):
-        cli.main(["splits", "build", "--default-only", "--dataset", one, *where])
-    assert "warning" not in capsys.readouterr().err
-    cli.main(["splits", "show", "--dataset", one, *where])
-    cli.main(["splits", "build", "--default-only", "--dataset", two, *where])
-    assert "another dataset which is named 'pics' too" in capsys.readouterr().err
-    for words in (["show"], ["plot", "--no-umap"], ["export"]):
-        with pytest.raises(SystemExit) as ended:
-            cli.main(["splits", *words, "--dataset", one, *where])
-        assert ended.value.code == 2
-        assert f"from other files than {one} has now" in capsys.readouterr().err
-
-
 def test_a_dataset_of_one_s_own_knows_how_it_was_asked_for(tmp_path):
     for given in (own_folder(tmp_path), own_list(tmp_path), own_union(tmp_path)):
         assert datasets.load(given, tmp_path).typed == given
@@ -390,18 +370,3 @@ def test_an_archive_that_is_not_unpacked_is_named(tmp_path: Path) -> None:
     (tmp_path / "CUB_200_2011.tgz").touch()
     with pytest.raises(UserError, match=r"but CUB_200_2011\.tgz is: unpack it there, `tar xf"):
         datasets.load("cub", tmp_path)
-
-
-def test_a_dataset_of_ones_own_is_read_by_the_name_it_has_in_outputs(tmp_path: Path,
-                                                                     capsys: pytest.CaptureFixture[str]) -> None:
-    for name in ("a/1.jpg", "a/2.jpg", "b/1.jpg", "b/2.jpg"):
-        layouts.picture(tmp_path / "birds" / name, name)
-    cli.main(["splits", "build", "--dataset", f"folder:{tmp_path / 'birds'}", "--default-only", "--work",
-              str(tmp_path)])
-    capsys.readouterr()
-    cli.main(["splits", "export", "--dataset", "birds", "--work", str(tmp_path)])
-    assert "birds-1.csv" in capsys.readouterr().out
-    made = Workspace.at(str(tmp_path))
-    assert (made.dataset("birds"), made.dataset("cub")) == (f"folder:{tmp_path / 'birds'}", "cub")
-    (tmp_path / "splits" / "birds.json").write_text("[" * 5000)
-    assert made.dataset("birds") == "birds"

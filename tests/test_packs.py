@@ -28,6 +28,7 @@ from reports import records
 from reports.storage import queries
 from splits import pinning
 from tests import tiny_runs
+from tests.sample_records import identity
 from tests.test_evaluate import CARD
 
 HTML = "<script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -239,7 +240,7 @@ def test_a_pack_stands_among_the_runs_and_breaks_no_page(home: Path, tmp_path: P
         record = json.loads(path.read_text())
         for method, less in (("margin", -0.1), ("arcface", 0.1)):
             scores = {key: float(np.clip(value + less, 0, 1)) for key, value in record["scores"]["last"].items()}
-            facts = {"source": "run", "identity": f"{method}-{path.parent.name}", "scores": {"last": scores},
+            facts = {"source": "run", "identity": identity(f"{method}-{path.parent.name}"), "scores": {"last": scores},
                      "protocol": {"name": "demo"}, "provenance": {"date": "2026-01-01T00:00:00Z", "overrides": {}},
                      "method": record["method"] | {"name": method, "family": "f", "trains": "network", "papers": []}}
             records.write(runs / f"{method}-{path.parent.name}", record | facts)
@@ -247,7 +248,7 @@ def test_a_pack_stands_among_the_runs_and_breaks_no_page(home: Path, tmp_path: P
     said = CliRunner().invoke(cli, arguments)
     assert said.exit_code == 0, said.output + repr(said.exception)
     assert "| rank among 3 on" in said.output
-    records.write(runs / "alone", record | facts | {"identity": "alone", "protocol": {"name": "glyphs"}})
+    records.write(runs / "alone", record | facts | {"identity": identity("alone"), "protocol": {"name": "glyphs"}})
     assert CliRunner().invoke(cli, arguments).output.count("###") == 1, "a board without another rank says nothing"
     shutil.rmtree(runs / "alone")
     assert "recomputed" in said.output

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from reports import ReportError, records
+from reports import ReportError, packing, records
+from reports.storage import packed
 from tests.sample_records import make_record, write_sample
 
 
@@ -26,7 +27,9 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     ("source", "guess", "source"), ("seed", "0", "seed"), ("seed", True, "seed"), ("curve", {}, "curve"),
     ("scores", {}, "last"), ("scores", {"last": {"recall@1": 71.3}}, "recall@1"),
     ("scores", {"last": {"recall@1": math.nan}}, "recall@1"), ("domains", {"latin": {"recall@1": -0.1}}, "latin"),
-    ("schema", 99, "schema 99"), ("schema", None, "schema None"), ("protocol", {"epochs": 3}, "protocol.name"),
+    ("identity", "../../../evil", "'identity' is '../../../evil': it has 8 to 128 hex digits"),
+    ("identity", "", "identity"), ("identity", "0123456789abcdef\n", "identity"), ("schema", 99, "schema 99"),
+    ("schema", None, "schema None"), ("protocol", {"epochs": 3}, "protocol.name"),
     ("backbone", {"name": "conv4", "weights": None, "extra": 1}, "backbone.extra"),
 ])
 def test_a_wrong_value_is_named(tmp_path: Path, key: str, value: object, told: str) -> None:
@@ -46,6 +49,87 @@ def test_missing_and_unknown_keys_are_named() -> None:
     record["split"] = record["split"] | {"ladder": [[2, 10.0], [3, 20.0]]}
     with pytest.raises(ReportError, match="split 1 is not exactly once on its own ladder"):
         records.check(record)
+
+
+CONTROLLED = [(("method", "family"), "a\x1b[31m"), (("method", "settings"), {"a": ["b", {"c": "\x07"}]}),
+              (("method", "cite"), "a\r\nb"), (("provenance", "version"), "\x9b31m"), (("split", "kind"), "sw\x7fap"),
+              (("provenance", "date"), "\x00"), (("cost", "x\x1b"), 1.0)]
+
+
+@pytest.mark.parametrize(("way", "value"), CONTROLLED)
+def test_control_characters_are_refused_wherever_they_are(way: tuple[str, str], value: object, tmp_path: Path) -> None:
+    record = make_record()
+    record[way[0]] = record[way[0]] | {way[1]: value}
+    with pytest.raises(ReportError, match="holds control characters") as refused:
+        records.write(tmp_path / "run", record)
+    assert way[0] in str(refused.value)
+    assert str(refused.value).isprintable()
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "escaped"])
+@pytest.mark.parametrize(("way", "value"), CONTROLLED)
+def test_a_record_with_control_characters_is_damaged_and_the_rest_goes_on(way: tuple[str, str], value: object,
+                                                                          encoding: str, tmp_path: Path) -> None:
+    write_sample(tmp_path / "runs", {"margin": 0.6}, ("glyphs",), seeds=1, union=False)
+    packing.pack([tmp_path / "runs"], tmp_path / "pack")
+    loose = next((tmp_path / "runs").rglob("record.json"))
+    record = json.loads(loose.read_text())
+    record[way[0]] |= {way[1]: value}
+    text = json.dumps(record, ensure_ascii=encoding == "escaped")
+    loose.write_text(text, encoding="utf-8" if encoding == "escaped" else encoding)
+    (file,) = (tmp_path / "pack").rglob("*.runs.jsonl")
+    entries = [json.loads(json.dumps(entry)) for entry in packed.read(file).values()]
+    entries[1]["record"][way[0]] |= {way[1]: value}
+    file.write_text(packed.to_text(entries))
+    for folder in ("runs", "pack"):
+        frame, lost = records.scan(tmp_path / folder)
+        if "\x00" not in str(value):  # a zero spoils the whole file: nothing could write it again
+            assert (len(frame), lost["state"].tolist()) == (4, ["damaged"]), folder
+            assert "holds control characters" in lost["cause"].iloc[0]
+        assert lost["cause"].iloc[0].isprintable()
+
+
+def test_lines_tabs_and_letters_of_all_kinds_are_no_control_characters(tmp_path: Path) -> None:
+    record = make_record()
+    record["method"] |= {"summary": "caf\xe9 \xb7 \u65e5\u672c \xa0",
+                         "cite": "@a{b,\n\ttitle={{\\bfseries \\r \\u00e9}}}"}
+    assert records.read(records.write(tmp_path, record))["method"] == record["method"]
+
+
+def test_a_stray_key_in_a_command_does_not_cost_its_result(tmp_path: Path) -> None:
+    record = make_record()
+    record["provenance"] |= {"command": "oodml run \x1b[200~--methods margin"}
+    assert records.read(records.write(tmp_path, record))["provenance"]["command"] == (
+        "oodml run \\x1b[200~--methods margin")
+
+
+def test_an_identity_that_leads_elsewhere_is_damaged_loose_and_packed(tmp_path: Path) -> None:
+    write_sample(tmp_path / "runs", {"margin": 0.6}, ("glyphs",), seeds=1, union=False)
+    packing.pack([tmp_path / "runs"], tmp_path / "pack")
+    loose = next((tmp_path / "runs").rglob("record.json"))
+    loose.write_text(json.dumps(json.loads(loose.read_text()) | {"identity": "../../../evil"}))
+    (file,) = (tmp_path / "pack").rglob("*.runs.jsonl")
+    entries = [json.loads(json.dumps(entry)) for entry in packed.read(file).values()]
+    entries[1]["record"]["identity"] = "../../../evil"
+    file.write_text(packed.to_text(entries))
+    for folder in ("runs", "pack"):
+        frame, lost = records.scan(tmp_path / folder)
+        assert (len(frame), lost["state"].tolist()) == (4, ["damaged"]), folder
+        assert "'identity' is '../../../evil'" in lost["cause"].iloc[0]
+
+
+def test_a_failure_is_told_until_another_run_of_its_cell_is_done(tmp_path: Path) -> None:
+    runs = write_sample(tmp_path / "runs", {"margin": 0.6}, ("glyphs",), seeds=1, union=False)
+    cell = {"cause": "my plug-in", "dataset": "glyphs", "method": "margin", "seed": 0, "protocol": "demo",
+            "backbone": "conv4"}
+    records.write_failure(runs / "glyphs" / "1" / "margin" / "s0-00000000", cell | {"split": 1})
+    assert records.scan_checked([runs])[1].empty
+    records.write_failure(runs / "glyphs" / "2" / "margin" / "s0-00000000", cell | {"split": 2, "backbone": "resnet50"})
+    (runs / "glyphs" / "3" / "margin" / "s0-00000000").mkdir()
+    (runs / "glyphs" / "3" / "margin" / "s0-00000000" / "record.json").write_text("{")
+    _, lost = records.scan_checked([runs])
+    assert sorted(zip(lost["split"], lost["state"])) == [("2", "failed"), ("3", "damaged")]
 
 
 def test_a_diverged_loss_is_written_as_null(tmp_path: Path) -> None:

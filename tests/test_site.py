@@ -312,8 +312,20 @@ def test_what_was_submitted_is_called_so_on_every_page(tmp_path: Path) -> None:
         assert "elsewhere<" not in pages[name].text, name
     card = pages["method/elsewhere-submitted.html"].text
     assert "embeddings of 64 dimensions, submitted" in card
+    times = {row[1].split()[0]: row[-1] for row in pages["index.html"].rows["table-ags-demo-recall-1"] if len(row) > 2}
+    assert times["elsewhere"] == "–", "what its training took is not known, only what scoring took"
+    assert times["margin"] != "–"
+    assert "14 s" not in card
     assert not re.search(r"\bnan\b|\bNone\b|<dt>Trains|Cite<", card)
     assert set(pd.read_csv(out / "data" / "glyphs-union.csv")["group"]) == {"submitted", "full"}
+
+
+def test_a_single_run_is_one(tmp_path: Path) -> None:
+    records.write(tmp_path / "runs" / "one", make_record("glyphs", 1, "margin", 0, 0.6))
+    out = build(tmp_path / "runs", tmp_path / "site").parent
+    text = (out / "index.html").read_text()
+    assert not re.search(r"\b1 runs\b", text)
+    assert '<p class="told">1 run' in text
 
 
 def test_a_dataset_with_one_split_is_ranked_by_it_and_speaks_of_one(tmp_path: Path) -> None:

@@ -282,6 +282,16 @@ def test_damaged_store_is_refused(tmp_path: Path) -> None:
         ImageStore(tmp_path / "nowhere")
 
 
+@pytest.mark.parametrize(("name", "content"), [("pixels.bin", b"cut"), ("geometry.npy", b""), ("store.json", b"{")])
+def test_damaged_store_is_made_anew(name: str, content: bytes, tmp_path: Path) -> None:
+    before = open_store(drawn(3), tmp_path, progress=False)
+    (before.folder / name).write_bytes(content)
+    with pytest.warns(UserWarning, match="are damaged, and are decoded anew"):
+        after = open_store(drawn(3), tmp_path, progress=False)
+    after.verify()
+    assert after.hash == before.hash
+
+
 def test_names_that_are_no_file_names(tmp_path: Path) -> None:
     index = DatasetIndex(**{**vars(drawn(2)), "name": "folder:/some/where else"})
     store = open_store(index, tmp_path, progress=False)

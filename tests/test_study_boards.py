@@ -6,14 +6,17 @@ import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 from click.testing import CliRunner
 
 from benchmark.commands import report, run
+from benchmark.config.study import Study
+from benchmark.posthoc import asked
 from benchmark.utils.workspace import Workspace
-from reports import exports, records, terminal
+from reports import ReportError, exports, records, terminal
 from reports.analysis import standings
 from reports.analysis.progress import DIGITS, StudyProgress, read, shown, write
 from reports.analysis.results import Results
@@ -123,8 +126,8 @@ def test_a_further_seed_of_a_row_stands_with_it(runs: Path) -> None:
 
 
 def test_runs_of_other_settings_are_not_counted_among_those_of_a_study(runs: Path) -> None:
-    (asked,) = study(runs / "pack", {"margin": 2, "s2sd": 3})
-    told = shown(asked, results(runs).runs)
+    (of_study,) = study(runs / "pack", {"margin": 2, "s2sd": 3})
+    told = shown(of_study, results(runs).runs)
     assert told
     assert (told["done"], told["runs"]) == (8 + 2, 16), "of s2sd those of three epochs alone, on two splits"
 
@@ -139,17 +142,56 @@ def test_a_study_that_was_run_here_has_its_board(tiny: Workspace, tmp_path: Path
     for words in (["--methods", "margin"], ["--methods", "arcface"], ["--methods", "margin", "--set", "epochs=3"]):
         done = CliRunner().invoke(run.command, ["--study", str(file), *words, "--work", str(tiny.root)])
         assert done.exit_code == 0, done.output
-        (asked,) = read([tiny.root])
-        odd = asked.rows.iloc[:1].assign(method="odd", splits="")  # as a damaged file may have it: it stops no run
-        write(tiny.root, replace(asked, rows=pd.concat([asked.rows, odd], ignore_index=True)))
+    (of_study,) = read([tiny.root])
+    assert of_study.rows[["method", "runs"]].to_numpy().tolist() == [["margin", 3], ["arcface", 3]]
+    odd = of_study.rows.iloc[:1].assign(method="odd", splits="")  # a damaged file: it stops no run, and is written anew
+    path = write(tiny.root, replace(of_study, rows=pd.concat([of_study.rows, odd], ignore_index=True)))
+    with pytest.raises(ReportError, match="'splits' of a row"):
+        read([tiny.root])
     done = CliRunner().invoke(run.command, ["--study", str(file), "--work", str(tiny.root)])
     assert done.exit_code == 0, done.output
-    (asked,) = read([tiny.root])
-    assert asked.rows[["method", "runs"]].to_numpy().tolist() == [["margin", 3], ["arcface", 3]]
-    assert asked.command == f"oodml run --study {file}"
+    (of_study,) = read([tiny.root])
+    assert of_study.rows[["method", "runs"]].to_numpy().tolist() == [["margin", 3], ["arcface", 3]]
+    assert of_study.command == f"oodml run --study {file}"
     told = CliRunner().invoke(report.command, ["--work", str(tiny.root)])
     assert told.exit_code == 0, told.output
     assert "protocol demo[study=own]" in told.output
     assert "is not finished" not in told.output
-    board = results(tiny.runs, [asked]).ags("recall@1", "demo[study=own]").rows
+    board = results(tiny.runs, [of_study]).ags("recall@1", "demo[study=own]").rows
     assert board.loc[board["rank"].notna(), "method"].value_counts().to_dict() == {"margin": 1, "arcface": 1}
+    file.write_text(file.read_text().replace("epochs = 2", "epochs = 3"))  # those were run above
+    done = CliRunner().invoke(run.command, ["--study", str(file), "--methods", "margin", "--work", str(tiny.root)])
+    assert done.exit_code == 0, done.output
+    (of_study,) = read([tiny.root])
+    assert of_study.rows["method"].tolist() == ["arcface", "margin"], "margin as the edited study has it"
+    assert '"epochs": 3' in path.read_text()
+    assert results(tiny.runs, [of_study]).ags("recall@1", "demo[study=own]").rows["rank"].notna().sum() == 2
+
+
+def test_a_study_whose_name_no_file_may_have_is_told_so(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="name the file with letters"):
+        asked.keep(Study("a|b", ()), [], "a|b.toml", tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("wrong", [{"given": [1]}, {"given": None}, {"given": "x"}, {"splits": ["a"]}, {"splits": ""},
+                                   3])
+def test_a_row_that_no_study_writes_is_told(wrong: Any, runs: Path) -> None:
+    (of_study,) = study(runs / "pack", {"margin": 2, "s2sd": 3})
+    path = write(runs / "pack", of_study)
+    content = json.loads(path.read_text())
+    content["rows"][0] = content["rows"][0] | wrong if isinstance(wrong, dict) else wrong
+    path.write_text(json.dumps(content))
+    damaged: list[ReportError] = []
+    assert read([runs / "pack"], damaged) == []
+    assert "mine.json is damaged (" in str(damaged)
+
+
+@pytest.mark.parametrize("name", ["../../evil", "", "a\nfailed: b", "x" * 5000, "\x1b[31m"])
+def test_a_name_that_no_file_may_have_is_told(name: str, runs: Path) -> None:
+    (of_study,) = study(runs / "pack", {"margin": 2, "s2sd": 3})
+    path = write(runs / "pack", of_study)
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"study": name}))
+    damaged: list[ReportError] = []
+    assert read([runs / "pack"], damaged) == []
+    assert len(damaged) == 1

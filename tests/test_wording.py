@@ -30,6 +30,15 @@ def own(tmp_path: Path) -> str:
     return f"folder:{tmp_path / 'own'}"
 
 
+@pytest.fixture
+def splittable(own: str, tmp_path: Path) -> str:
+    """The same with two classes more: a default split has at least two test classes."""
+    for name, shade in (("three", 90), ("four", 150)):
+        (tmp_path / "own" / name).mkdir()
+        Image.new("RGB", (20, 10), (shade, 0, 0)).save(tmp_path / "own" / name / "1.png")
+    return own
+
+
 def test_a_small_dataset_is_not_said_to_take_nothing(own: str, tmp_path: Path,
                                                      capsys: pytest.CaptureFixture[str]) -> None:
     main(["datasets", "prepare", own, "--work", str(tmp_path / "work")])
@@ -108,33 +117,34 @@ def test_a_mistyped_name_is_told_with_the_nearest(words: list[str], meant: str, 
 
 
 def test_a_dataset_of_one_s_own_has_one_name_wherever_it_is_called_from(
-        own: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        splittable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Built by a relative path; then by its name, and by other spellings of the path, from elsewhere."""
     work = tmp_path / "work"
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "link").symlink_to(tmp_path / "own")
     for shade in range(2, 5):
-        for name in ("one", "two"):
-            picture = Image.new("RGB", (20, 10), (50 * shade, 0, ord(name[0])))
+        for name in ("one", "two", "three", "four"):
+            picture = Image.new("RGB", (20, 10), (50 * shade, 0, ord(name[1])))
             picture.save(tmp_path / "own" / name / f"{shade}.png")
     main(["splits", "build", "--dataset", "folder:./own/", "--default-only", "--work", str(work)])
     assert "Next: `oodml run --dataset own" in capsys.readouterr().out
     (tmp_path / "else").mkdir()
     monkeypatch.chdir(tmp_path / "else")
     shown = set()
-    for called in ("own", own, f"{own}/", "folder:~/own", "folder:../own", "folder:../else/../own/", "folder:../link"):
+    for called in ("own", splittable, f"{splittable}/", "folder:~/own", "folder:../own", "folder:../else/../own/",
+                   "folder:../link"):
         main(["splits", "show", called, "--work", str(work)])
         shown.add(capsys.readouterr().out)
     assert len(shown) == 1
-    for what, said in (("show", "4 images of 1 class"), ("check", "sound"), ("prepare", "8 images decoded")):
+    for what, said in (("show", "8 images of 2 classes"), ("check", "sound"), ("prepare", "16 images decoded")):
         main(["datasets", what, "own", "--work", str(work)])
         assert said in capsys.readouterr().out
 
 
-def test_a_ladder_that_others_get_names_no_folder_of_this_machine(own: str, tmp_path: Path) -> None:
+def test_a_ladder_that_others_get_names_no_folder_of_this_machine(splittable: str, tmp_path: Path) -> None:
     workspace = Workspace.at(tmp_path / "work")
-    ladder = ladders.build(own, workspace, default_only=True)
+    ladder = ladders.build(splittable, workspace, default_only=True)
     assert str(tmp_path) in ladder.made["command"]
     assert str(tmp_path) not in str(ladders.published(ladder).facts())
     assert "folder:own" in ladders.published(ladder).made["command"]

@@ -5,15 +5,16 @@ A command file imports nothing heavy at its top, so that `oodml --help` answers 
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import os
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-if TYPE_CHECKING:
-    from benchmark.utils.workspace import Workspace
+from benchmark.utils.workspace import Workspace
 
 
 def listed(text: str) -> list[str]:
@@ -73,3 +74,36 @@ def columns_option(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*words, **options)
 
     return with_them
+
+
+def workspace_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds `--work` and `--data` to a click command, which gets them as one `workspace`.
+
+    A command that is refused leaves no empty working folder behind.
+    """
+
+    @click.option("--work", type=click.Path(file_okay=False), help="Working folder [OODML_WORK, default: work].")
+    @click.option("--data", type=click.Path(file_okay=False),
+                  help="Folder of datasets [OODML_DATA, default: WORK/data].")
+    def wrapped(work: str | None, data: str | None, **arguments: Any) -> Any:
+        workspace = Workspace.at(work, data)
+        facts = click.get_current_context().obj
+        if isinstance(facts, dict):
+            facts["work"] = workspace.root
+        if isinstance(arguments.get("dataset"), str):
+            from benchmark import datasets
+
+            arguments["dataset"] = datasets.source(arguments["dataset"], workspace.splits)
+        made = [folder for folder in (workspace.root, *workspace.root.parents) if not os.path.lexists(folder)]
+        try:
+            return command(workspace=workspace, **arguments)
+        except BaseException:
+            with contextlib.suppress(OSError):  # the first that was not made, or holds something, ends it
+                for folder in made:
+                    folder.rmdir()
+            raise
+
+    wrapped.__name__ = command.__name__
+    wrapped.__doc__ = command.__doc__
+    wrapped.__click_params__ = getattr(command, "__click_params__", []) + wrapped.__click_params__  # type: ignore[attr-defined]
+    return wrapped

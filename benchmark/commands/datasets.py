@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from benchmark.commands import columns_option
+from benchmark.commands import columns_option, workspace_options
 from benchmark.utils.terminal import columns
 from benchmark.utils.wording import byte_size, counted
-from benchmark.utils.workspace import Workspace, workspace_options
+from benchmark.utils.workspace import Workspace
 
 if TYPE_CHECKING:
     from benchmark.datasets import Counts, Dataset, DatasetIndex
@@ -105,7 +105,7 @@ def show(workspace: Workspace, name: str, sheet: Path | None, sizes: Path | None
     from benchmark.data.dataset_check import describe
     from benchmark.datasets.reading import NotThere
 
-    name = workspace.dataset(name)
+    name = datasets.source(name, workspace.splits)
     dataset = datasets.get(name)
     click.echo(dataset.title)
     if dataset.source:
@@ -193,7 +193,7 @@ def check(workspace: Workspace, name: str, jobs: int | None) -> None:
     from benchmark.data.store import kept
     from benchmark.utils.errors import UserError
 
-    source = workspace.dataset(name)
+    source = datasets.source(name, workspace.splits)
     dataset = datasets.get(source)
     try:
         index = datasets.load(source, workspace.data)
@@ -245,7 +245,7 @@ def prepare(workspace: Workspace, name: str, jobs: int | None) -> None:
     from benchmark.data.contents import SAMPLE, changed_silently
     from benchmark.data.store import open_store
 
-    index = datasets.load(workspace.dataset(name), workspace.data)
+    index = datasets.load(datasets.source(name, workspace.splits), workspace.data)
     if changed := changed_silently(index, workspace.writable().cache, SAMPLE):
         click.echo(f"{name}: {changed[0]} has other bytes than before, though its size and time of change are the "
                    "same: all files are read anew", err=True)

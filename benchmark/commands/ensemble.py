@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from benchmark.commands import check_names, device_option, plugin_option
+from benchmark.commands import check_names, device_option, plugin_option, workspace_options
 from benchmark.utils.errors import UserError
-from benchmark.utils.workspace import Workspace, workspace_options
+from benchmark.utils.workspace import Workspace
 
 
 @click.command()

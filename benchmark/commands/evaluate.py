@@ -9,10 +9,10 @@ from typing import Any
 
 import click
 
-from benchmark.commands import device_option
+from benchmark.commands import device_option, workspace_options
 from benchmark.utils.terminal import columns
 from benchmark.utils.wording import counted
-from benchmark.utils.workspace import Workspace, workspace_options
+from benchmark.utils.workspace import Workspace
 
 RETRIEVAL = ("recall@1", "recall@2", "recall@4", "recall@8", "map@1000", "map@r", "r-precision")
 MEASURES = (*RETRIEVAL, "nmi", "f1")
@@ -58,8 +58,7 @@ def command(workspace: Workspace, dataset: str | None, ladder: str | None, seeds
             click.echo(f"note: {note}")
         for line in summary(results, MEASURES[:1] + RETRIEVAL[4:6]):
             click.echo(line)
-        click.echo(f"{counted(len(results), 'record')} in {workspace.runs / name} (submitted); "
-                   "`oodml submit PACK` packs them")
+        click.echo(_written([one.path for one in results]))
         return
     (result,) = results
     for note in result.notes:
@@ -77,6 +76,16 @@ def command(workspace: Workspace, dataset: str | None, ladder: str | None, seeds
     click.echo(_beside(result.path))
 
 
+def _written(paths: list[Path]) -> str:
+    """Where the records of several splits lie, and how they are packed, which those on a pinned ladder alone can be."""
+    from reports import records
+
+    home = paths[0].parents[3]  # below it SPLIT/METHOD/sSEED-HASH8; the name of a dataset of one's own is not its path
+    pinned = records.read(paths[0])["split"].get("pinned")
+    packs = "; `oodml submit PACK` packs them" if pinned else ""
+    return f"{counted(len(paths), 'record')} in {home} (submitted){packs}"
+
+
 def _alike(notes: list[list[str]]) -> list[str]:
     """The first of the notes that differ in their numbers alone, with how many results had one.
 
@@ -91,7 +100,7 @@ def _alike(notes: list[list[str]]) -> list[str]:
 
 
 def _beside(path: Path) -> str:
-    """What a record stands beside in the reports: the other methods on the same classes, with their mean Recall@1."""
+    """What a record stands beside: rows of other methods on the same classes, with the mean Recall@1 of their seeds."""
     from benchmark.utils.errors import is_user_error
     from reports import records
 
@@ -105,10 +114,19 @@ def _beside(path: Path) -> str:
                 raise
             continue
         if record["split"]["hash"] == own["split"]["hash"] and record["method"]["name"] != own["method"]["name"]:
-            scores.setdefault(record["method"]["name"], []).append(record["scores"]["last"]["recall@1"])
+            scores.setdefault(_row(record), []).append(record["scores"]["last"]["recall@1"])
     if not scores:
         return f"compared with nothing yet: no other method was run on split {own['split']['id']} of {own['dataset']}"
     best = sorted(((sum(values) / len(values), name) for name, values in scores.items()), reverse=True)
-    return (f"compared with {counted(len(best), 'method')} on split {own['split']['id']} of {own['dataset']}: recall@1 "
+    return (f"compared with {counted(len(best), 'row')} on split {own['split']['id']} of {own['dataset']}: recall@1 "
             + ", ".join(f"{name} {100 * score:.2f}" for score, name in best[:5])
             + (" ..." if best[5:] else "") + "; `oodml report` ranks them")
+
+
+def _row(record: dict[str, Any]) -> str:
+    """A method as it was run: by which protocol, with what changed in it, and on which backbone."""
+    changed = {key: values[-1] for key, values in (record["provenance"].get("overrides") or {}).items()
+               if key not in ("backbone", "evaluate_every")}
+    facts = [record["protocol"]["name"], *(f"{key}={value}" for key, value in sorted(changed.items())),
+             record["backbone"]["name"]]
+    return f"{record['method']['name']} ({', '.join(facts)})"

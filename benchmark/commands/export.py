@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from benchmark.commands import own_names
-from benchmark.utils.workspace import Workspace, workspace_options
+from benchmark.commands import own_names, workspace_options
+from benchmark.utils.workspace import Workspace
 
 
 @click.command(name="export")

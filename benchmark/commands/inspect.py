@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from benchmark.commands import device_option, plugin_option
+from benchmark.commands import device_option, plugin_option, workspace_options
 from benchmark.utils.errors import UserError
-from benchmark.utils.workspace import Workspace, workspace_options
+from benchmark.utils.workspace import Workspace
 
 
 @click.command(name="inspect")

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from benchmark.commands import columns_option
+from benchmark.commands import columns_option, workspace_options
 from benchmark.commands.run import show, sweep_options
-from benchmark.utils.workspace import Workspace, workspace_options
+from benchmark.utils.workspace import Workspace
 
 
 @click.command()

@@ -28,9 +28,10 @@ def show(name: str) -> None:
     """Every key of a protocol (or of a .toml file): value, meaning, source."""
     from benchmark.config import protocol
 
-    click.echo(f"{protocol.path_of(name).stem}: {protocol.summary(name)}")
+    lines, summary = list(protocol.explain(name)), protocol.summary(name)
+    click.echo(protocol.path_of(name).stem + (f": {summary}" if summary else ""))
     table = None
-    for line in protocol.explain(name):
+    for line in lines:
         if line.table != table:
             table = line.table
             kind, _, owner = table.partition(".")

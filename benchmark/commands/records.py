@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from benchmark.commands import own_names
+from benchmark.commands import own_names, workspace_options
 from benchmark.utils.wording import byte_size, counted
-from benchmark.utils.workspace import Workspace, workspace_options
+from benchmark.utils.workspace import Workspace
 
 if TYPE_CHECKING:
     from reports.analysis.progress import StudyProgress
@@ -129,8 +129,13 @@ def unpack(workspace: Workspace, folder: Path) -> None:
     """
     from reports import packing
     from reports.analysis import progress, tuning
+    from reports.storage import paths
+    from reports.storage.text import one_line
     from splits import SplitError, manifest
 
+    ladders = _own_files(folder, "splits")
+    for source in ladders:
+        paths.plain(source.name, "file")  # before anything is written
     written, there = packing.unpack(folder, workspace.writable().runs)
     click.echo(f"unpacked {counted(written, 'run')} into {workspace.runs}" + (
         f", {counted(there, 'was', 'were')} there already" if there else ""))
@@ -138,13 +143,16 @@ def unpack(workspace: Workspace, folder: Path) -> None:
         for source in _own_files(folder, kind):
             if kind == progress.FOLDER or not (workspace.root / kind / source.name).exists():
                 _copied(source, workspace.root / kind)
-    for source in _own_files(folder, "splits"):
+    for source in ladders:
         target = workspace.splits / source.name
         try:
             theirs = manifest.load(source)
             ours = manifest.load(target) if target.exists() else None
         except SplitError as error:
             click.echo(f"left out: {error}", err=True)
+            continue
+        if theirs.dataset != source.stem:
+            click.echo(f"left out: {source} is a ladder of another dataset, {one_line(theirs.dataset, 80)}", err=True)
             continue
         if ours is None:
             _copied(source, workspace.splits)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from benchmark.commands import own_names
-from benchmark.utils.workspace import Workspace, workspace_options
+from benchmark.commands import own_names, workspace_options
+from benchmark.utils.workspace import Workspace
 
 
 def _leave_all() -> None:
@@ -49,10 +49,12 @@ def command(workspace: Workspace, folders: tuple[Path, ...], out: Path | None, d
     from benchmark.posthoc import leaderboard
     from reports import terminal
     from reports.analysis import papers
+    from reports.html import extras
 
     board = leaderboard.collect(workspace, folders, own_names(datasets, workspace), published,
                                 ladders, level or "")
-    told = terminal.summary(board.results, board.lost, metric, board.studies)
+    lost = extras.with_damaged(board.lost, board.results.runs)
+    told = terminal.summary(board.results, lost, metric, board.studies)
     try:
         index = board.build(out, url).resolve()  # first: who reads the first line alone has the pages, too
     finally:

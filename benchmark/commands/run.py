@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchmark.commands import columns_option, listed
+from benchmark.commands import columns_option, listed, workspace_options
 from benchmark.utils.errors import UserError
 from benchmark.utils.wording import counted
-from benchmark.utils.workspace import Workspace, workspace_options
+from benchmark.utils.workspace import Workspace
 
 if TYPE_CHECKING:  # they bring torch along, and help must be quick
     from benchmark.config.study import Study

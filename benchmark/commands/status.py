@@ -7,7 +7,8 @@ import time
 
 import click
 
-from benchmark.utils.workspace import Workspace, workspace_options
+from benchmark.commands import workspace_options
+from benchmark.utils.workspace import Workspace
 
 
 @click.command()

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import click
 
+from benchmark.commands import workspace_options
 from benchmark.utils.wording import byte_size
-from benchmark.utils.workspace import Workspace, workspace_options
+from benchmark.utils.workspace import Workspace
 
 
 @click.command()

@@ -6,9 +6,10 @@ from typing import Any
 
 import click
 
+from benchmark.commands import workspace_options
 from benchmark.commands.run import options_of, study_of, summarise, sweep_options
 from benchmark.utils.errors import UserError
-from benchmark.utils.workspace import Workspace, workspace_options
+from benchmark.utils.workspace import Workspace
 
 
 @click.command()

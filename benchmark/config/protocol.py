@@ -157,6 +157,11 @@ def load(name: str, *, dataset: str = "", method: str = "", tags: tuple[str, ...
     for key, value in overrides.items():
         several = isinstance(value, str) and key in FIELDS and "tuple" in str(FIELDS[key].type)
         values[key] = [part for part in value.split(",") if part] if several else value
+    needed = {name for name, one in FIELDS.items()
+              if one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING}
+    if lacking := sorted(needed - {*values}):
+        raise UserError(f"protocol {path}: missing {', '.join(lacking)}; `extends = \"oodml\"` as its first line takes "
+                        "them from another protocol")
     protocol = toml.build(Protocol, values, f"protocol {path.stem}")
     return protocol if protocol.size else dataclasses.replace(protocol, size=SIZES.get(protocol.augmentation, 224))
 

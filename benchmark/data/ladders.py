@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmark import datasets
-from benchmark.data import contents, ladder_features
+from benchmark.data import ladder_features, ladder_origin
+from benchmark.data.task import one_class
 from benchmark.datasets import DatasetIndex
 from benchmark.utils import provenance
 from benchmark.utils.devices import best_device
@@ -38,6 +39,8 @@ def build(name: str, workspace: Workspace, *, backbone: str | None = None, weigh
     to `splits.ladder.build_ladder`.
     """
     index, typed, name = datasets.load(name, workspace.data), name, datasets.located(name)
+    if why := one_class(index.test_classes):
+        raise UserError(f"{typed}: in its default split {why}; add some: take at least four classes, two a side")
     if fixed_test is not None and (default_only or index.domains is not None or not datasets.get(name).ladder):
         raise UserError(f"--fixed-test needs a ladder of several splits, and {typed} "
                         + ("gets its default split alone; leave --default-only out" if default_only else
@@ -207,6 +210,8 @@ def load(workspace: Workspace, name: str, index: DatasetIndex | None = None, def
             datasets.get(name)  # a mistyped name is the likelier mistake
         raise UserError(f"{name} has no ladder yet ({path} is not there); {remedy}")
     ladder = manifest.load(path)
+    if index is not None and (other := ladder_origin.namesake(ladder, index, workspace)):
+        raise UserError(f"{path} {other}")
     if index is not None and ladder.dataset_hash != index.hash:
         raise UserError(f"{path} was built from other files than {name} has now; {remedy} again")
     return ladder
@@ -215,18 +220,22 @@ def load(workspace: Workspace, name: str, index: DatasetIndex | None = None, def
 def of_other_files(name: str, workspace: Workspace, replace_it: bool = False) -> str:
     """What to know before the ladder of one's own dataset replaces one from other files; '' if none is there.
 
-    A UserError where runs stand on that one, unless it shall be replaced all the same. Whether the files changed or two
-    datasets share a name cannot be told: a manifest does not say where they lay.
+    A UserError where runs stand on that one, or where it is of another dataset that is still there, unless it shall be
+    replaced all the same.
     """
     if ":" not in name:
         return ""
     index = datasets.load(name, workspace.data)
     path = path_of(workspace, index.name)
     before = present(path)
-    if before is None or before.dataset_hash == index.hash:
+    if before is None:
         return ""
-    if not replace_it:
+    if before.dataset_hash != index.hash and not replace_it:
         refuse_to_replace(index.name, None, workspace)
+    if not replace_it and (other := ladder_origin.namesake(before, index, workspace)):
+        raise UserError(f"{path} {other}; --replace builds this one in its place")
+    if before.dataset_hash == index.hash:
+        return ""
     return (f"{path} was built from other files and will be replaced; if that is another dataset which is named "
             f"'{index.name}' too, stop here and rename one of the two, or give each a working folder of its own "
             "(--work DIR)")
@@ -247,17 +256,8 @@ def verify(path: Path, workspace: Workspace, dataset: str | None = None) -> list
     """What is wrong with a manifest, held against the dataset on disk, its own or this one; empty if nothing is."""
     ladder = manifest.load(path)
     index = datasets.load(dataset or ladder.dataset, workspace.data)
-    stale = of_other_images(ladder, index, workspace)
+    stale = ladder_origin.of_other_images(ladder, index, workspace)
     return [*manifest.verify(ladder, index.classes, index.labels, index.hash), *([stale] if stale else [])]
-
-
-def of_other_images(ladder: Ladder, index: DatasetIndex, workspace: Workspace) -> str:
-    """What to know of a ladder whose features are of other images than the files contain now; '' if they are not."""
-    built = ladder.features.get("contents")
-    if not built or built == contents.contents(index, workspace.cache):
-        return ""
-    return (f"the distances of the ladder of {index.typed} are of other images than its files contain now; `oodml "
-            f"splits build --dataset {index.typed} --replace` builds it anew")
 
 
 def import_released(path: Path, name: str, workspace: Workspace) -> official.Imported:

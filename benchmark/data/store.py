@@ -14,6 +14,7 @@ import hashlib
 import json
 import shutil
 import sys
+import warnings
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -45,11 +46,11 @@ class ImageStore:
             self.facts: dict[str, Any] = json.loads((self.folder / "store.json").read_text())
             self.geometry: np.ndarray = np.load(self.folder / "geometry.npy")
         except Exception:  # numpy answers damaged bytes with a dozen kinds of errors, EOFError among them
-            raise UserError(f"no decoded images in {self.folder}, or damaged ones: delete that folder, then "
-                            "`oodml datasets prepare NAME` makes them") from None
+            raise UserError(f"no decoded images in {self.folder}, or damaged ones: delete that folder, and the next "
+                            "run decodes them anew") from None
         if not self._sound():
-            raise UserError(f"the decoded images in {self.folder} are damaged or of another version: "
-                            "delete that folder and run `oodml datasets prepare NAME` again")
+            raise UserError(f"the decoded images in {self.folder} are damaged or of another version: delete that "
+                            "folder, and the next run decodes them anew")
 
     def _sound(self) -> bool:
         """Whether the three files are of this version and fit together."""
@@ -114,7 +115,7 @@ class ImageStore:
             digest = hashlib.sha256(self.pixels[self.offsets[first]:self.offsets[last]].data).hexdigest()
             if digest != expected:
                 raise UserError(f"the decoded images {first} to {last - 1} in {self.folder} have changed on disk: "
-                                "delete that folder and run `oodml datasets prepare NAME` again")
+                                "delete that folder, and the next run decodes them anew")
 
 
 def kept(index: DatasetIndex, folder: Path) -> ImageStore | None:
@@ -152,7 +153,7 @@ def open_store(index: DatasetIndex, folder: Path, *, jobs: int | None = None, pr
     They are found again as long as the files contain the same (`contents`). Work goes on where a killed call stopped,
     after checking what it left by hash. A second process that asks for the same images waits for the first. `jobs`
     processes decode (default: one a core, fewer for small sets). `between` is called before the first chunk and after
-    every one; what it raises ends the work.
+    every one; what it raises ends the work. Where the files of a store are damaged, it is made anew.
     """
     if len(index) == 0:
         raise UserError(f"dataset '{index.name}' has no images: `oodml datasets check {index.typed}` shows what was "
@@ -160,16 +161,27 @@ def open_store(index: DatasetIndex, folder: Path, *, jobs: int | None = None, pr
     with timed("hash the files"):
         content = contents.contents(index, folder, progress)
     home = _home(index, folder, content)
-    if not (home / "pixels.bin").is_file():
+    if (store := _opened(home)) is None:
         # By the list alone: what was decoded before a broken file was replaced serves again.
         part = folder / f"images-{contents.slug(index)}-{index.hash[:8]}-part"
         with disk_errors(home):
             home.mkdir(parents=True, exist_ok=True)
             part.mkdir(exist_ok=True)
         with alone(part / "lock", f"the decoded images of {index.name}" if progress else ""):
-            if not (home / "pixels.bin").is_file():
+            if (store := _opened(home)) is None:
+                if (home / "pixels.bin").is_file():
+                    warnings.warn(f"the decoded images in {home} are damaged, and are decoded anew", stacklevel=2)
+                    (home / "pixels.bin").unlink()
                 _make(index, folder, part, home, jobs, progress, between)
-    return ImageStore(home)
+    return store or ImageStore(home)
+
+
+def _opened(home: Path) -> ImageStore | None:
+    """The store in a folder; None where there is none, or a damaged one."""
+    try:
+        return ImageStore(home) if (home / "pixels.bin").is_file() else None
+    except UserError:
+        return None
 
 
 def _make(index: DatasetIndex, folder: Path, part: Path, home: Path, jobs: int | None, progress: bool,

@@ -26,12 +26,12 @@ class Side:
 
     @property
     def unmatched(self) -> str:
-        """Why no image of this side can be found for another; '' where some can."""
+        """Why nothing can be measured on this side, no image found for another or none missed; '' where it can."""
         roles = np.full(len(self), "") if self.roles is None else self.roles
         both, queries, gallery = (np.bincount(self.labels[roles == role], minlength=len(self.classes))
                                   for role in ("", "query", "gallery"))
         if ((both > 1) | ((both > 0) & (gallery > 0)) | ((queries > 0) & (both + gallery > 0))).any():
-            return ""
+            return one_class(self.classes)
         return ("every test image is a query, there is no gallery" if len(self) and (roles == "query").all() else
                 "no test class has a second image to be found")
 
@@ -43,6 +43,19 @@ class Side:
         renumber = np.array([position.get(name, -1) for name in index.classes], dtype=np.int64)
         return cls(ids, renumber[index.labels[ids]], names, None if index.roles is None else index.roles[ids],
                    None if index.domains is None else index.domains[ids])
+
+
+def one_class(test: tuple[str, ...]) -> str:
+    """Why a split with these test classes measures nothing; '' where it does.
+
+    >>> one_class(("jay", "wren"))
+    ''
+    """
+    if len(test) > 1:
+        return ""
+    return (f"the only test class is '{test[0]}'" if test else "there is no test class") + (
+        ": whatever is found is of the right class and Recall@1 100 % for every network, so that at least two test "
+        "classes are needed")
 
 
 def learnt(split: Split, hold_out: bool) -> tuple[str, ...]:

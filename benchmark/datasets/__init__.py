@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import json
 import pkgutil
+import re
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
@@ -16,7 +19,7 @@ from benchmark.datasets.reading import Unreadable
 from benchmark.utils.errors import UserError, near
 
 __all__ = ["Counts", "Dataset", "DatasetIndex", "get", "has_images", "known_split", "load", "located", "names",
-           "present"]
+           "present", "source"]
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,24 @@ def load(name: str, data: Path) -> DatasetIndex:
         raise Unreadable(f"cannot read {error.filename or data}: {error.strerror or error}; see to its permissions and "
                          "its disk") from None
     return replace(index, reference=name) if rest else index
+
+
+def source(name: str, splits: Path) -> str:
+    """A dataset as it is read: one's own may be called by the name that it has in every output.
+
+    The command that built its ladder, in the folder `splits`, says where its images lie. A built-in name never means
+    another dataset, whatever a manifest there says.
+    """
+    manifest = splits / f"{name}.json"
+    if not re.fullmatch(r"[\w-]+", name) or name in _all() or not manifest.is_file():
+        return name
+    try:
+        facts = json.loads(manifest.read_bytes())
+        words = shlex.split(facts["made"]["command"])
+        found = words[words.index("--dataset") + 1]
+        return found if facts["dataset"] == name and get(found).name.endswith(":") else name
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, UserError):
+        return name
 
 
 def located(name: str) -> str:

@@ -70,7 +70,11 @@ def _located(path: Path, images: list[str]) -> tuple[Path, list[str]]:
     >>> _located(Path("/a/list.csv"), ["/b/x/1.jpg", "/b/y/2.jpg"])
     (PosixPath('/b'), ['x/1.jpg', 'y/2.jpg'])
     """
-    if not images or not all(os.path.isabs(image) for image in images):
+    absolute = [image for image in images if os.path.isabs(image)]
+    if absolute and len(absolute) < len(images):
+        raise UserError(f"{path}: some paths are absolute, such as {absolute[0]}, and some relative; write all of them "
+                        "one way")
+    if not absolute:
         return path.parent, images
     whole = [os.path.normpath(image) for image in images]
     root = os.path.commonpath([os.path.dirname(image) for image in whole])

@@ -7,6 +7,7 @@ import posixpath
 import re
 import unicodedata
 from dataclasses import replace
+from itertools import chain, islice
 from pathlib import Path
 
 from benchmark.datasets import Dataset, DatasetIndex, known_split, names
@@ -15,6 +16,9 @@ from benchmark.utils.errors import UserError
 from benchmark.utils.wording import counted
 
 TRAIN, HELD_OUT = ("train", "training"), ("test", "testing", "val", "valid", "validation")
+PLAIN = ("images", "image", "imgs", "img")
+"""Folders that say nothing of a class: what lies in one is of the class, or the side, around it."""
+REMEDY = "put the images of a class into a folder of its own, or list them in a file (csv:PATH)"
 COMMON = frozenset({"all", "annotations", "data", "dataset", "files", "images", "image", "img", "imgs", "index", "jpg",
                     "jpeg", "labels", "list", "metadata", "photos", "pictures", "png", "shards", "test", "train"})
 """Names that say nothing of a dataset: that of the folder around it is put before them."""
@@ -39,83 +43,134 @@ def read(data: Path, rest: str) -> DatasetIndex:
     """Reads PATH/CLASS/images, or PATH/train/CLASS and PATH/test/CLASS (or val) where the split is given.
 
     Without a given split the first half of the classes, sorted by the code points of their names, is trained on; so
-    too where train and test have the same classes, as for classification. Where the folders of PATH hold nothing but
-    folders, these are the classes: PATH/GROUP/CLASS.
+    too where train and test have the same classes, as for classification, or where test has no class folders and is
+    left aside. Where the folders of PATH hold nothing but folders, these are the classes: PATH/GROUP/CLASS.
     """
     root = Path(rest).expanduser()
     if not rest or not root.is_dir():
         raise NotThere(f"there is no folder '{rest}'; give folder:PATH with a folder that has one folder a class")
-    train, note = None, ""
-    if sides := _sides(root):
-        found = {side: _classes(root / side, side)[0] for side in sides}
-        first, second = (set(found[side]) for side in sides[:2])
-        empty = [side for side in sides[:2] if not found[side]]
-        if empty:
-            raise UserError(f"{root / empty[0]} has no folder with images; put one folder a class there")
-        if not first & second:
-            train, classes = first, {**found[sides[0]], **found[sides[1]]}
-        elif first <= second or second <= first:
-            # all sides, also val beside train and test
-            classes = {name: [path for side in sides for path in found[side].get(name, ())]
-                       for name in sorted(set().union(*found.values()))}
-            note = (f"{' and '.join(sides)} have the same classes, as for classification: their images are put "
-                    f"together, and the {len(classes):,} classes are halved by name")
-            sizes = [sum(map(len, found[side].values())) for side in sides]
-            if split := known_split(sizes[0], sum(sizes[1:])):
-                note = f"{' and '.join(sides)} are {split}: all are put together, and the classes halved by name"
-        else:
-            both = sorted(first & second)
-            raise UserError(f"class '{both[0]}' lies in both {root / sides[0]} and {root / sides[1]} "
-                            f"({counted(len(both), 'such class')}); the two sides need different classes: put all "
-                            f"class folders in {root} itself and they are halved by name")
-    else:
-        classes, note = _classes(root)
+    sides, aside = _sides(root)
+    train, (classes, notes) = _of_sides(root, sides) if sides else (None, _classes(root))
+    if aside:
+        has, it = ("has", "it is") if len(aside) == 1 else ("have", "they are")
+        halved = f", and the {len(classes):,} classes of {sides[0]} are halved by name" if len(sides) == 1 else ""
+        notes.append(f"{' and '.join(aside)} {has} no folder for each class: {it} left aside{halved}")
     if not classes and (loose := images_under(root)):
         raise UserError(f"{root}: {counted(len(loose), 'image')}, such as {loose[0]}, but no folder for each class; "
-                        "put the images of a class into a folder of its own, or list them in a file (csv:PATH)")
+                        f"{REMEDY}")
     index = make_index(own_name(root.resolve()), root, [path for paths in classes.values() for path in paths],
                        [name for name, paths in classes.items() for _ in paths], where=root, train=train)
-    return replace(index, note=note)
+    return replace(index, note="; ".join(notes))
 
 
-def _sides(root: Path) -> list[str]:
-    """The folders of a given split, train first; none where there is none. A side holds folders."""
+Classes = dict[str, list[str]]
+"""The images of each class."""
+
+
+def _of_sides(root: Path, sides: list[str]) -> tuple[set[str] | None, tuple[Classes, list[str]]]:
+    """The training classes where the sides tell them; all classes that are used, and what is to be known of them."""
+    if _flat(root / sides[0]):
+        raise UserError(f"{root / sides[0]} has images, but no folder for each class; {REMEDY}")
+    seen = [(side, *_classes(root / side, side)) for side in sides]
+    found = {side: classes for side, classes, _ in seen}
+    told = {side: [f"{side}: {note}" for note in notes] for side, _, notes in seen}
+    for side in sides[:2]:
+        if not found[side]:
+            raise UserError(f"{root / side} has no folder with images; put one folder a class there")
+    if len(sides) == 1:
+        return None, (found[sides[0]], told[sides[0]])
+    first, second = (set(found[side]) for side in sides[:2])
+    if not first & second:
+        unused = [f"{side} is not used, only {sides[0]} and {sides[1]} are" for side in sides[2:]]
+        return first, ({**found[sides[0]], **found[sides[1]]}, [*told[sides[0]], *told[sides[1]], *unused])
+    if not (first <= second or second <= first):
+        both = sorted(first & second)
+        raise UserError(f"class '{both[0]}' lies in both {root / sides[0]} and {root / sides[1]} "
+                        f"({counted(len(both), 'such class')}); the two sides need different classes: put all "
+                        f"class folders in {root} itself and they are halved by name")
+    # all sides, also val beside train and test
+    classes = {name: [path for side in sides for path in found[side].get(name, ())]
+               for name in sorted(set().union(*found.values()))}
+    sizes = [sum(map(len, found[side].values())) for side in sides]
+    split = known_split(sizes[0], sum(sizes[1:]))
+    together = (f"{' and '.join(sides)} are {split}: all are put together, and the classes halved by name" if split else
+                f"{' and '.join(sides)} have the same classes, as for classification: their images are put together, "
+                f"and the {len(classes):,} classes are halved by name")
+    return None, (classes, [together, *chain.from_iterable(told.values())])
+
+
+def _sides(root: Path) -> tuple[list[str], list[str]]:
+    """The folders of a given split, train first, and those beside them that have no class folders; none if not given.
+
+    Train alone is a side where it holds several classes and the others hold images without any.
+    """
     called = {name.lower(): name for name in subfolders(root)}
-    train, held = ([called[side] for side in sides if side in called and subfolders(root / called[side])]
-                   for sides in (TRAIN, HELD_OUT))
-    return [*train, *held] if len(train) == 1 and held else []
+    train = [called[side] for side in TRAIN if side in called and subfolders(root / called[side])]
+    held = [called[side] for side in HELD_OUT if side in called]
+    if len(train) != 1 or not held:
+        return [], []
+    flat = [side for side in held if _flat(root / side)]
+    full = [side for side in held if side not in flat and subfolders(root / side)]
+    nested = [side for side in flat if subfolders(root / side)]
+    if full or nested or (flat and _all_in_folders(root / train[0])):
+        return [*train, *full], flat
+    return [], []
 
 
-def _classes(folder: Path, side: str = "") -> tuple[dict[str, list[str]], str]:
+def _flat(side: Path) -> bool:
+    """Whether a folder has images but none for each class: they lie loose in it, or all in one called `images`."""
+    # up to the first class: a walk through all of them takes seconds
+    if any(images_under(side / name) for name in subfolders(side) if name.lower() not in PLAIN):
+        return False
+    within = [path for paths in class_folders(side).values() for path in paths]
+    return all(path.count("/") == 1 for path in within) and bool(within or images_under(side))
+
+
+def _all_in_folders(folder: Path) -> bool:
+    """Whether a folder has several folders with images and no image beside them."""
+    with_images = (name for name in subfolders(folder) if images_under(folder / name))
+    loose = any(path.suffix.lower() in SUFFIXES and path.name[0] != "." and path.is_file()
+                for path in folder.iterdir())
+    return not loose and len(list(islice(with_images, 2))) == 2
+
+
+def _classes(folder: Path, side: str = "") -> tuple[Classes, list[str]]:
     """The images of each class, and what was taken for a class where that is not plain."""
     prefix = f"{side}/" if side else ""
     tops = class_folders(folder)
-    inner: dict[str, list[str]] = {}
+    inner: Classes = {}
     for path in (path for paths in tops.values() for path in paths):
         inner.setdefault(posixpath.dirname(path), []).append(path)
     nested = [name for name in inner if "/" in name]
-    note = ""
-    if len(nested) == len(inner) > len(tops):
-        around = f"{len(tops):,} folders around them have" if len(tops) > 1 else "folder around them has"
-        note = (f"a class is each of the {len(inner):,} inner folders, such as {nested[0]}: the {around} no images of "
-                "their own")
+    ends = sorted({posixpath.basename(name) for name in nested})
+    notes = []
+    if len(nested) == len(inner) > len(tops) and {end.lower() for end in ends} <= {*TRAIN, *HELD_OUT}:
+        tops = {}
+        for name, paths in inner.items():
+            tops.setdefault(posixpath.dirname(name), []).extend(paths)
+        notes.append(f"a class is each of the {len(tops):,} folders around {' and '.join(ends)}, such as "
+                     f"{next(iter(tops))}: the images of these are put together")
+    elif len(nested) == len(inner) > len(tops):
+        around = (f"{len(tops):,} folders around them have no images of their own" if len(tops) > 1 else
+                  "folder around them has no images of its own")
+        notes.append(f"a class is each of the {len(inner):,} inner folders, such as {nested[0]}: the {around}")
         tops = inner
     elif nested and len(nested) < len(inner):
-        note = (f"a class is each of the {len(tops):,} outer folders, with all below it, such as {nested[0]}: some of "
-                "them have images of their own")
-    return {name: [prefix + path for path in paths] for name, paths in tops.items()}, note
+        notes.append(f"a class is each of the {len(tops):,} outer folders, with all below it, such as {nested[0]}: "
+                     "some of them have images of their own")
+    return {name: [prefix + path for path in paths] for name, paths in tops.items()}, notes
 
 
 def empty_classes(root: Path) -> list[str]:
     """Folders that should be classes but hold no image, each with what it holds instead."""
-    folders = [f"{side}/{name}" for side in _sides(root)[:2] for name in subfolders(root / side)] or subfolders(root)
+    folders = [f"{side}/{name}" for side in _sides(root)[0][:2] for name in subfolders(root / side)] or subfolders(root)
     return [f"{folder} ({' '.join(_endings(root / folder)) or 'empty'})" for folder in folders
             if not images_under(root / folder)]
 
 
 def other_endings(root: Path) -> list[str]:
     """The endings of files in the class folders that are not read as images."""
-    tops = _sides(root)[:2] or subfolders(root)
+    tops = _sides(root)[0][:2] or subfolders(root)
     return sorted({ending for top in tops for ending in _endings(root / top)})
 
 
@@ -134,6 +189,7 @@ PATH/CLASS/*.jpg                   the first half of the classes, by name, is tr
 or
 PATH/train/CLASS/*.jpg
 PATH/test/CLASS/*.jpg              with other classes than train, else all are put together; or val/
+                                   (without class folders it is left aside, and the classes of train are halved)
 or
 PATH/GROUP/CLASS/*.jpg""",
 ),)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -38,14 +39,28 @@ def _rows(of_splits: pd.DataFrame) -> pd.DataFrame:
 
 
 def keep(study: Study, specs: Iterable[RunSpec], named: str, work: Path) -> None:
-    """Puts these runs of a study among those that a working folder knows of it: a command may ask for a part of it."""
+    """Puts these runs of a study among those that a working folder knows of it: a command may ask for a part of it.
+
+    A method that is asked for now has all its settings: what was asked of it before with others is no longer, as the
+    study was edited.
+    """
     if not paths.is_plain(study.name):
+        warnings.warn(f"how far {named} is cannot be kept, nor a board of its own: name the file with letters, digits, "
+                      "'-' and '_'", stacklevel=2)
         return
     asked = by(study, specs, named)
     before = [one.rows for one in progress.read([work], [])
               if one.name == study.name and {"given", "splits"} <= {*one.rows}]
+    before = [rows[~_changed(rows, asked.rows)] for rows in before]
     rows = pd.concat([*before, asked.rows], ignore_index=True)
     rows = rows.assign(splits=rows["splits"].str.split())
-    rows = rows[rows["splits"].str.len() > 0]  # a file may have been damaged
     of_splits = rows.assign(seeds=rows["runs"] / rows["splits"].str.len()).explode("splits")
     progress.write(work, replace(asked, rows=_rows(of_splits)))
+
+
+def _changed(before: pd.DataFrame, now: pd.DataFrame) -> pd.Series:
+    """Which rows from before have a method, dataset and backbone that are asked for now, but not as they were."""
+    which = ["dataset", "method", "backbone"]
+    again, same = (pd.MultiIndex.from_frame(before[keys]).isin(pd.MultiIndex.from_frame(now[keys]))
+                   for keys in (which, GIVEN))
+    return pd.Series(again & ~same, index=before.index)

@@ -12,7 +12,7 @@ from benchmark.config import protocol as protocols
 from benchmark.config.plan import Overrides, fitting, plan, rungs
 from benchmark.config.spec import RunSpec
 from benchmark.config.study import Part, Study
-from benchmark.data import contents, ladders
+from benchmark.data import contents, ladder_origin, ladders
 from benchmark.data.store import fits_earlier
 from benchmark.data.task import Side
 from benchmark.datasets import DatasetIndex
@@ -67,7 +67,7 @@ def gather(study: Study, options: SweepOptions) -> Matrix:
     whole = {name for part in study.parts if part.splits != "default" for name in part.datasets}
     for part in study.parts:
         for name in part.datasets:
-            dataset = datasets.located(options.workspace.dataset(name))
+            dataset = datasets.located(datasets.source(name, options.workspace.splits))
             try:
                 index, ladder = _opened(dataset, options.workspace, matrix, default_only=name not in whole)
             except (UserError, OSError) as error:
@@ -78,7 +78,7 @@ def gather(study: Study, options: SweepOptions) -> Matrix:
                                  plugins=tuple(map(_absolute, options.plugins)), command=options.command)
             if dataset not in known:
                 known[dataset] = run_contents(index, options.workspace)
-                if stale := ladders.of_other_images(ladder, index, options.workspace):
+                if stale := ladder_origin.of_other_images(ladder, index, options.workspace):
                     matrix.skipped.append(f"warning: {stale}")
             specs = _specs(part, dataset, index, ladder, context.weights_file, known[dataset], unfit)
             for spec, file in specs:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import methods
+from benchmark import datasets
 from benchmark.config import protocol as protocols
 from benchmark.config.study import Part, Study
 from benchmark.data.store import open_store
@@ -44,7 +45,7 @@ def run(method: str, dataset: str, split: int | str = "default", *, seed: int = 
     entry = methods.get(method)
     changes = {key if key in protocols.FIELDS else f"{method}.{key}": value for key, value in settings.items()}
     workspace = Workspace.at(None if work is None else str(work), None if data is None else str(data)).writable()
-    part = Part((workspace.dataset(dataset),), method, protocol, str(split), seed + 1, set=changes)
+    part = Part((datasets.source(dataset, workspace.splits),), method, protocol, str(split), seed + 1, set=changes)
     command = f"oodml.run({method!r}, {dataset!r}, {split!r})"
     matrix = gather(Study(method, (part,)), SweepOptions(workspace, weights, command=command))
     for line in matrix.skipped:

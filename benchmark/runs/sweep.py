@@ -195,8 +195,8 @@ def _refresh(matrix: Matrix, echo: Echo) -> None:
     """Update the split in finished records to the ladder as it is now: same classes, but distances may have changed."""
     stale = [job for job in matrix.of("done") if recording.refresh(job.folder, matrix.ladders[job.spec.dataset])]
     if stale:
-        echo(f"{len(stale)} finished runs are of an older ladder, and the new one has their rung too: their records "
-             "now name the new ladder")
+        echo(f"{counted(len(stale), 'finished run is', 'finished runs are')} of an older ladder, and the new one has "
+             "the same split: the records now name the new ladder")
 
 
 def _refuse_incompatible(matrix: Matrix) -> None:

@@ -140,9 +140,21 @@ def load(folder: Path) -> tuple[dict[str, Any], dict[str, Any]] | None:
                 raise ValueError(f"it says that it is of epoch {content['state']['epoch']}")
             return tensors, content["state"]
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError, SafetensorError, ValueError, KeyError,
-                TypeError, AttributeError, RecursionError) as error:
-            set_aside(folder, f"{type(error).__name__}: {error}")
+                TypeError, AttributeError, RecursionError) as error:  # another OSError may pass
+            set_aside(folder, _reason(error))
     return None
+
+
+def _reason(error: Exception) -> str:
+    """Why a checkpoint cannot be used, in words.
+
+    >>> _reason(FileNotFoundError(2, "No such file", "run/checkpoint-00003/state.json")), _reason(KeyError("plan"))
+    ('state.json is not there', 'it does not hold what runs write')
+    """
+    if isinstance(error, OSError):
+        return f"{Path(str(error.filename)).name} is not there"
+    told = isinstance(error, (SafetensorError, ValueError)) and not isinstance(error, json.JSONDecodeError)
+    return str(error) if told else "it does not hold what runs write"
 
 
 def _sum(path: Path) -> int:

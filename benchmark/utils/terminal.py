@@ -10,7 +10,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, TextIO, cast
 
-from reports.storage.text import aligned, fitted, number, printable
+from reports.storage.text import aligned, cut, fitted, number, printable
+
+LONGEST = 2000
+"""Characters of a message."""
 
 _PARTS = re.compile(r"((?:\x1b\[A)*[\r\n]*)(.*?)([\r\n]*(?:\x1b\[A)*)", re.DOTALL)
 """Around a text stands what a progress bar writes by itself: line ends and steps to the line above."""
@@ -33,6 +36,11 @@ class Harmless:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
+
+
+def plain_warning(message: Warning | str, *where: object, **more: object) -> str:
+    """A warning as it is shown, for `warnings.formatwarning`: without the line of the code that gave it."""
+    return cut(f"oodml: {message}", LONGEST) + "\n"
 
 
 def columns(rows: Sequence[Sequence[str]], left: int | None = None) -> Iterator[str]:

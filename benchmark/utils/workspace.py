@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
-import re
 import shlex
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import click
 
 from benchmark.utils import leftovers
 from benchmark.utils.errors import UserError
@@ -63,21 +56,6 @@ class Workspace:
         """
         return "" if Workspace.at(None, None).root == self.root else f" --work {shlex.quote(str(self.root))}"
 
-    def dataset(self, name: str) -> str:
-        """A dataset as it is read: one's own may be called by the name that it has in every output.
-
-        The command that built its ladder says where its images lie.
-        """
-        manifest = self.splits / f"{name}.json"
-        if not re.fullmatch(r"[\w-]+", name) or not manifest.is_file():
-            return name
-        try:
-            words = shlex.split(json.loads(manifest.read_bytes())["made"]["command"])
-            source = words[words.index("--dataset") + 1]
-        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
-            return name
-        return source if source.startswith(("folder:", "csv:", "union:", "parquet:", "wds:")) else name
-
     def writable(self) -> Workspace:
         """Itself, after making sure that something can be written here."""
         try:
@@ -90,34 +68,3 @@ class Workspace:
                             "give another with --work DIR") from None
         leftovers.remove((self.root, self.splits, self.plans))
         return self
-
-
-def workspace_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds `--work` and `--data` to a click command, which gets them as one `workspace`.
-
-    A command that is refused leaves no empty working folder behind.
-    """
-
-    @click.option("--work", type=click.Path(file_okay=False), help="Working folder [OODML_WORK, default: work].")
-    @click.option("--data", type=click.Path(file_okay=False),
-                  help="Folder of datasets [OODML_DATA, default: WORK/data].")
-    def wrapped(work: str | None, data: str | None, **arguments: Any) -> Any:
-        workspace = Workspace.at(work, data)
-        facts = click.get_current_context().obj
-        if isinstance(facts, dict):
-            facts["work"] = workspace.root
-        if isinstance(arguments.get("dataset"), str):
-            arguments["dataset"] = workspace.dataset(arguments["dataset"])
-        made = [folder for folder in (workspace.root, *workspace.root.parents) if not os.path.lexists(folder)]
-        try:
-            return command(workspace=workspace, **arguments)
-        except BaseException:
-            with contextlib.suppress(OSError):  # the first that was not made, or holds something, ends it
-                for folder in made:
-                    folder.rmdir()
-            raise
-
-    wrapped.__name__ = command.__name__
-    wrapped.__doc__ = command.__doc__
-    wrapped.__click_params__ = getattr(command, "__click_params__", []) + wrapped.__click_params__  # type: ignore[attr-defined]
-    return wrapped

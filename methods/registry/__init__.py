@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
     from methods.method import Method
 
+GIVEN = "oodml_plugin_"
+"""What the module of a plug-in that was given by its path is called, before the name of its file."""
+
 _ENTRIES: dict[str, Entry] = {}
 _discovered = False
 
@@ -109,13 +112,16 @@ def load_plugin(path: str | Path) -> list[str]:
     """Run a Python file that registers methods; returns the names it added. It is code: load only what you trust."""
     discover()
     path = Path(path)
+    if path.is_dir():
+        raise MethodError(f"plug-in {path}: that is a folder; give the Python file in it that registers the methods, "
+                          f"as in {path / 'my_method.py'}")
     if not path.is_file():
         raise MethodError(f"plug-in {path}: no such file")
     before = dict(_ENTRIES)
     home = str(path.resolve().parent)
     if home not in sys.path:  # last, so that a file there hides no package; modules beside it may be imported later
         sys.path.append(home)
-    spec = importlib.util.spec_from_file_location(f"oodml_plugin_{path.stem}", path)
+    spec = importlib.util.spec_from_file_location(f"{GIVEN}{path.stem}", path)
     if spec is None or spec.loader is None:
         raise MethodError(f"plug-in {path}: not a Python file; its name must end in .py")
     module = importlib.util.module_from_spec(spec)

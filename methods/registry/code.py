@@ -6,7 +6,7 @@ import hashlib
 import sys
 from pathlib import Path
 
-from methods.registry import get, ours
+from methods.registry import GIVEN, get, ours
 from methods.registry.sources import FOLDER, sources
 from methods.settings import MethodError
 
@@ -40,9 +40,14 @@ def source_hash(name: str) -> str:
     return hashlib.sha256("\n".join(sorted(files.values())).encode()).hexdigest() if files else ""
 
 
-def _home(module: str, file: Path) -> Path:
-    """The folder that a plug-in's absolute imports begin at: beside the file, or beside the package that it is in."""
-    return file.parents[module.count(".") + (file.stem == "__init__")]
+def _place(module: str, file: Path) -> tuple[Path, Path]:
+    """The file of a plug-in, and the folder that its absolute imports begin at: beside it, or beside its package.
+
+    Of one that was given by its path both are where the file itself lies and not a link to it, as `load_plugin` has it.
+    """
+    given = module.startswith(GIVEN)
+    file = file.resolve() if given else file
+    return file, file.parents[(0 if given else module.count(".")) + (file.stem == "__init__")]
 
 
 def code_of(name: str) -> str:
@@ -57,7 +62,8 @@ def code_of(name: str) -> str:
         module = "methods" if part is None or ours(part) else part.declared.__module__
         file = getattr(sys.modules.get(module), "__file__", None)
         if file and module != "methods":
-            sources(Path(file), _home(module, Path(file)), files, packages=True)
+            sources(*_place(module, Path(file)), files, plugin=True)
     # the suite itself may lie beside a plug-in, and is none
-    hashes = sorted(content for file, content in files.items() if FOLDER not in file.parents)
+    suite = {FOLDER, FOLDER.resolve()}
+    hashes = sorted(content for file, content in files.items() if not suite.intersection(file.parents))
     return hashlib.sha256("\n".join(hashes).encode()).hexdigest() if hashes else ""

@@ -13,23 +13,25 @@ FOLDER = Path(__file__).parents[1]
 """The folder of methods."""
 
 
-def sources(path: Path, home: Path, files: dict[Path, str], packages: bool = False) -> None:
+def sources(path: Path, home: Path, files: dict[Path, str], plugin: bool = False) -> None:
     """Adds the hash of a Python file and of the modules below `home` that it imports, directly or not.
 
-    With `packages` also the `__init__.py` of the packages on the way, which Python runs first.
+    Of a plug-in also the `__init__.py` of the packages on the way, which Python runs first, and what is imported by a
+    call, `importlib.import_module("NAME")`. Only what the source says counts, not what happens to be imported so far:
+    the process that plans a run and the one that trains it have to agree.
     """
     if path in files:
         return
     source = path.read_bytes()
     files[path] = hashlib.sha256(source).hexdigest()
-    for level, stem in _imports(source):
+    for level, stem in [*_imports(source), *(_calls(source) if plugin else ())]:
         start = path.parents[min(level, len(path.parents)) - 1] if level else home
         way = stem.split(".")
-        for end in range(1 if packages else len(way), len(way) + 1):
+        for end in range(1 if plugin else len(way), len(way) + 1):
             beside = start.joinpath(*way[:end])
             for file in (beside.with_suffix(".py"), beside / "__init__.py"):
                 if file.is_file():
-                    sources(file, home, files, packages)
+                    sources(file, home, files, plugin)
 
 
 @lru_cache(maxsize=1024)
@@ -45,10 +47,36 @@ def _imports(source: bytes) -> list[tuple[int, str]]:
     return found
 
 
+@lru_cache(maxsize=1024)
+def _calls(source: bytes) -> list[tuple[int, str]]:
+    """What some source imports by `import_module` or `__import__` with a name that is written out."""
+    found: list[tuple[int, str]] = []
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Call) or _called(node.func) not in ("import_module", "__import__"):
+            continue
+        named = {keyword.arg: keyword.value for keyword in node.keywords}
+        name, package = (_text(given) for given in (node.args[0] if node.args else named.get("name"),
+                                                    node.args[1] if node.args[1:] else named.get("package")))
+        dots = len(name) - len(name.lstrip("."))
+        if dots and package:  # from there, and not from where the file lies
+            dots, name = 0, ".".join([*package.split(".")[: 1 - dots or None], name.lstrip(".")])
+        if stem := name.lstrip("."):
+            found.append((dots, stem))
+    return found
+
+
+def _called(function: ast.expr) -> str:
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def _text(node: ast.expr | None) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
 def hidden_modules(path: Path) -> Iterator[tuple[str, str]]:
     """Modules beside a file that it imports but did not get, with the files that it got: installed, or another's."""
     files: dict[Path, str] = {}
-    sources(path, path.parent, files, packages=True)
+    sources(path, path.parent, files, plugin=True)
     for file in files:
         way = file.relative_to(path.parent).with_suffix("").parts if path.parent in file.parents else ()
         name = ".".join(way[:-1] if way[-1:] == ("__init__",) else way)

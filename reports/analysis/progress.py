@@ -19,7 +19,7 @@ import pandas as pd
 from reports import ReportError
 from reports.selection import NAMED
 from reports.storage import paths
-from reports.storage.text import from_json
+from reports.storage.text import from_json, printable
 from reports.tables.boards import Column, Table
 
 FOLDER = "studies"
@@ -103,7 +103,7 @@ def read(folders: Iterable[Path | str], damaged: list[ReportError] | None = None
                 study = _checked(from_json(paths.own_content(folder, path)))
                 studies.setdefault(study.name, study)
             except (OSError, ValueError, KeyError, TypeError) as error:
-                damage = ReportError(f"{path} is damaged ({error}); pack the study again")
+                damage = ReportError(f"{path} is damaged ({error}); run the study again, or pack it")
                 if damaged is None:
                     raise damage from None
                 damaged.append(damage)
@@ -112,14 +112,22 @@ def read(folders: Iterable[Path | str], damaged: list[ReportError] | None = None
 
 def _checked(content: Any) -> StudyProgress:
     """What a file says; a ValueError, KeyError or TypeError where it says something else."""
+    if not isinstance(content, dict) or not isinstance(content.get("rows"), list):
+        raise ValueError("it is no table of rows")
+    if not all(isinstance(row, dict) for row in content["rows"]):
+        raise ValueError("a row of it is none")
     texts = [content["study"], content["summary"], content["command"],
              *(row[key] for row in content["rows"] for key in KEYS)]
-    if not all(isinstance(text, str) for text in texts):
+    if not all(isinstance(text, str) and "\n" not in text and printable(text) == text for text in texts):
         raise ValueError("a name is no text")
+    if not paths.is_plain(content["study"]):
+        raise ValueError("its name is none that a file may have")
     if not all(type(row["runs"]) is int and 0 <= row["runs"] < 2**31 for row in content["rows"]):
         raise ValueError("a number of runs is none")
-    known = [key for key, kind in (("splits", str), ("given", dict))
-             if content["rows"] and all(isinstance(row.get(key), kind) for row in content["rows"])]
+    known = [key for key in ("splits", "given") if any(key in row for row in content["rows"])]
+    for key, kind in (("splits", str), ("given", dict)):
+        if key in known and not all(isinstance(row.get(key), kind) and row[key] != "" for row in content["rows"]):
+            raise ValueError(f"'{key}' of a row is not as studies have it")
     rows = pd.DataFrame(content["rows"], columns=[*KEYS, "runs", *known])
     if "given" in known:
         rows["given"] = [json.dumps(one, sort_keys=True) for one in rows["given"]]

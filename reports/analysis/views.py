@@ -56,8 +56,9 @@ def heat_table(results: Results, dataset: str, metric: str, trained: bool = Fals
     cells = results.cells(dataset, metric)
     if trained and not default:
         board = apart(board)
-        rows = set(board.keys)
-        cells = cells[[key in rows for key in row_keys(cells)]]
+        rows, runs = set(board.keys), results.runs[results.runs["dataset"] == dataset]
+        cells, runs = (frame[[key in rows for key in row_keys(frame)]] for frame in (cells, runs))
+        board = replace(board, overrides=overrides_text(runs["overrides"], most=3))
     cells = selection.on_default(cells) if default else cells
     methods = cells[~cells["baseline"]]
     frame, rungs = board.wide(), rungs_of(methods if trained and len(methods) else cells)
@@ -210,6 +211,8 @@ def runs_table(runs: pd.DataFrame, name: str, caption: str) -> Table:
         columns.append(Column("cost:seconds", "Time", "time", "Time of the device"))
     about = "The code that made the run; `+ changes` where the tree held more than the commit"
     columns += [Column("date", "Date"), Column("code", "Commit", "text", about), Column("identity", "Run")]
+    if "cost:seconds" in runs:
+        runs = runs.assign(**{"cost:seconds": baselines.trained_seconds(runs)})
     shown = runs.assign(identity=runs["identity"].str[:12], date=runs["date"].map(lambda d: str(d)[:10] if d else ""),
                         code=made_with(runs))
     shown = shown.sort_values(["dataset", "frd", "split", "protocol", "backbone", "seed"], kind="stable")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -14,18 +13,17 @@ from pydantic import TypeAdapter, ValidationError
 from typing_extensions import NotRequired, TypedDict
 
 from reports import ReportError
+from reports.html import drawings
 from reports.html.rendering import Site
 from reports.records import FAILURE_FACTS
 from reports.storage import paths
-from reports.storage.text import from_json
+from reports.storage.text import from_json, one_line
 
 INSPECTION = "inspect/inspection.json"
 SCHEMA = 1
 _PICTURES = (("progression.svg", "How the distance grows as classes are swapped and removed; numbers mark the splits"),
              ("umap.png", "Training and test images of an easy, a medium and a hard split in the plane (UMAP)"))
 _SUFFIXES = (".png", ".svg", ".jpg", ".webp")
-_ACTIVE = re.compile(rb"<\s*(\w+:)?(script|foreignObject)|[\s\"'/]on\w+\s*=\s*[\"']|javascript\s*:|<!ENTITY", re.I)
-"""What a drawing does not need, and what would run where someone opens it by itself."""
 
 _Shot = TypedDict("_Shot", {"image": str, "class": str})
 _Answer = TypedDict("_Answer", {"image": str, "class": str, "right": bool, "similarity": float})
@@ -72,7 +70,7 @@ class Extras:
             if paths.is_own_file(self.splits or "", f"{dataset}-{ending}"):
                 name = f"figures/{site.slug(dataset)}-{ending}"
                 content = (Path(self.splits or "") / f"{dataset}-{ending}").read_bytes()
-                if ending.endswith(".svg") and _ACTIVE.search(content):
+                if ending.endswith(".svg") and drawings.fault(content):
                     continue
                 site.files[name] = content
                 pictures.append({"file": name, "caption": caption})
@@ -115,6 +113,12 @@ def damaged(runs: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(FAILURE_FACTS))
 
 
+def with_damaged(failures: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+    """Runs without a result, and after them the inspections that cannot be shown: pages and terminal name both."""
+    spoilt = damaged(runs)
+    return pd.concat([failures, spoilt], ignore_index=True) if len(spoilt) else failures
+
+
 @lru_cache(maxsize=1)
 def _adapter() -> TypeAdapter[Any]:
     return TypeAdapter(_Inspection)
@@ -146,8 +150,10 @@ def read_inspection(path: Path) -> dict[str, Any]:
         whole = paths.is_plain(file) and file.endswith(_SUFFIXES) and paths.is_own_file(path.parent, file)
         if not whole or file not in content["files"]:
             raise ReportError(f"{path} names {file[:120]!r}, which is no picture beside it; {again}")
-        if file.endswith(".svg") and _ACTIVE.search((path.parent / file).read_bytes()):
-            raise ReportError(f"{path} names {file[:120]!r}, a drawing with a script in it; {again}")
+        fault = drawings.fault((path.parent / file).read_bytes()) if file.endswith(".svg") else ""
+        if fault:
+            raise ReportError(f"{path} names {file[:120]!r}, a drawing that may not be published: {one_line(fault)}; "
+                              f"{again}")
     if sum(os.path.getsize(path.parent / file) for file in content["files"]) > paths.LARGEST:
         raise ReportError(f"{path}: its pictures have more than {paths.LARGEST:,} bytes; {again}")
     return content

@@ -20,7 +20,7 @@ from reports.html.cells import ROOT, Head, cell, swatch
 from reports.html.markup import dense, distinct_regions, slug, slugs, with_permalinks
 from reports.selection import ROW, in_words
 from reports.storage.row import LEVELS
-from reports.storage.text import decimal, metric_name, probability
+from reports.storage.text import counted, decimal, metric_name, probability
 from reports.tables import formats
 from reports.tables.boards import Column, Table, level_of
 
@@ -55,7 +55,7 @@ class Site:
             "metrics": self.metrics, "facts": self.facts, "levels": LEVELS,
             "title_of": lambda name: named.get(name, name), "metric_name": metric_name, "level": results.level,
             "percent": lambda value: decimal(100 * value, 1), "decimal": decimal, "probability": probability,
-            "in_words": in_words,
+            "in_words": in_words, "counted": counted,
             "sections": self.sections, "swatch": lambda hue, baseline: Markup(swatch(hue, baseline)),
             "coded": lambda text: Markup(re.sub(r"`([^`]*)`", r"<code>\1</code>", str(escape(text)))),
             "compared": lambda label: label in self.compared, "url": self.url,

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from reports import ReportError
 from reports.storage import paths
-from reports.storage.text import from_json, one_line
+from reports.storage.text import from_json, may_hold_controls, one_line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -142,11 +142,21 @@ def from_text(text: str) -> Iterator[Entry]:
 
 def name_of(record: dict[str, Any]) -> str:
     """What a run is called within a file: SPLIT-sSEED-HASH8."""
-    return f"{record['split']['id']}-s{record['seed']}-{record['identity'][:8]}"
+    name = f"{record['split']['id']}-s{record['seed']}-{record['identity'][:8]}"
+    return name.replace("/", "_")  # the record is not checked yet: whatever it says, it lies within its file
 
 
 def read(path: Path | str) -> dict[str, Entry]:
     """The entries of a file by their names; read once as long as the file stays as it is."""
+    return _known(path)[0]
+
+
+def suspect(run: Path | str) -> bool:
+    """Whether the texts of a packed run may hold control characters: those of any run of its file may."""
+    return _known(os.path.dirname(run))[1]
+
+
+def _known(path: Path | str) -> tuple[dict[str, Entry], bool]:
     try:
         state = os.stat(path)
     except OSError as error:
@@ -155,13 +165,13 @@ def read(path: Path | str) -> dict[str, Entry]:
 
 
 @lru_cache(maxsize=512)
-def _read(path: str, changed: int, size: int) -> dict[str, Entry]:
+def _read(path: str, changed: int, size: int) -> tuple[dict[str, Entry], bool]:
     try:
-        text = paths.content(path).decode("utf-8")
-        entries = {name_of(entry["record"]): entry for entry in from_text(text)}
+        raw = paths.content(path)
+        entries = {name_of(entry["record"]): entry for entry in from_text(raw.decode("utf-8"))}
         if not entries:
             raise ReportError("it holds no run")
-        return entries
+        return entries, may_hold_controls(raw)
     except (ReportError, OSError, UnicodeDecodeError, KeyError, TypeError, RecursionError) as error:
         raise ReportError(f"{path}: {error}; take it from where it came, or pack the runs again") from None
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
-from benchmark.commands import columns_option
+from benchmark.commands import columns_option, workspace_options
 from benchmark.commands.splits.options import feature_options, ladder_options, replace_option
 from benchmark.utils.errors import UserError, is_user_error
 from benchmark.utils.phases import timed
 from benchmark.utils.wording import counted
-from benchmark.utils.workspace import Workspace, workspace_options
+from benchmark.utils.workspace import Workspace
 
 
 def _iterations(text: str) -> list[int | str]:
@@ -55,7 +55,7 @@ def build(workspace: Workspace, names: tuple[str, ...], dataset: tuple[str, ...]
     from benchmark.data import ladders
 
     workspace.writable()
-    names = tuple(dict.fromkeys(workspace.dataset(name) for name in (*names, *dataset)))
+    names = tuple(dict.fromkeys(datasets.source(name, workspace.splits) for name in (*names, *dataset)))
     if not names:
         names = tuple(name for name in datasets.names() if not name.endswith(":") and name != "glyphs-mini"
                       and datasets.get(name).ladder and not datasets.get(name).members

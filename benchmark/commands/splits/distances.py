@@ -7,9 +7,10 @@ from typing import Any
 
 import click
 
+from benchmark.commands import workspace_options
 from benchmark.commands.splits.options import dataset_argument, feature_options, ladder_options
 from benchmark.utils.terminal import columns
-from benchmark.utils.workspace import Workspace, workspace_options
+from benchmark.utils.workspace import Workspace
 
 
 @click.command()

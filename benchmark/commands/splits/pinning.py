@@ -7,9 +7,10 @@ from typing import Any
 
 import click
 
+from benchmark.commands import workspace_options
 from benchmark.utils.terminal import columns
 from benchmark.utils.wording import byte_size, counted
-from benchmark.utils.workspace import Workspace, workspace_options
+from benchmark.utils.workspace import Workspace
 
 
 @click.command()

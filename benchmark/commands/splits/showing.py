@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from benchmark.commands import columns_option
+from benchmark.commands import columns_option, workspace_options
 from benchmark.commands.splits.options import dataset_argument, feature_options
 from benchmark.utils.errors import UserError
-from benchmark.utils.workspace import Workspace, workspace_options
+from benchmark.utils.workspace import Workspace
 
 
 @click.command()

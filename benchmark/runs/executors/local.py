@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import signal
 import time
+import warnings
 from collections import deque
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
@@ -24,6 +25,7 @@ from benchmark.runs.progress import Progress
 from benchmark.utils import processors
 from benchmark.utils.errors import UserError
 from benchmark.utils.signals import unblock_signals
+from benchmark.utils.terminal import plain_warning
 from benchmark.utils.wording import counted
 from reports.records import FAILURE
 
@@ -252,6 +254,7 @@ def execute(jobs: list[Job], resources: Resources, progress: Progress) -> SweepR
 def _serve(pipe: Connection, threads: int, stopping: Any, heartbeats: Any, beat: float, daemon: str | None) -> None:
     """What a worker process does: the runs that come through the pipe, until None comes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the runner decides what Ctrl-C means
+    warnings.formatwarning = plain_warning
     leaving: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: leaving.append(number))
     unblock_signals(signal.SIGTERM)

@@ -1,0 +1,155 @@
+"""Folders as datasets are published: sides without class folders, classes with sides, folders called images."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmark import cli, datasets
+from benchmark.data.task import Side
+from benchmark.datasets import DatasetIndex, reading
+from benchmark.datasets.folder import empty_classes
+from benchmark.utils.errors import UserError
+from tests import layouts
+from tests.test_folders import filled
+
+ASIDE = "no folder for each class: "
+
+
+def classes_of(index: DatasetIndex) -> dict[str, set[str]]:
+    """The folders that the images of each class lie in."""
+    return {name: {path.rpartition("/")[0] for path, label in zip(index.paths, index.labels) if label == number}
+            for number, name in enumerate(index.classes)}
+
+
+@pytest.mark.parametrize("images", ["images", "Images", "img"])
+def test_tiny_imagenet_is_the_classes_of_its_training_side(tmp_path: Path, images: str) -> None:
+    index = filled(tmp_path / "tiny", *(f"train/n0{i}/{images}" for i in range(4)), f"val/{images}", f"test/{images}")
+    assert classes_of(index) == {f"n0{i}": {f"train/n0{i}/{images}"} for i in range(4)}
+    assert (index.train_classes, index.test_classes) == (("n00", "n01"), ("n02", "n03"))
+    assert index.note == (f"test and val have {ASIDE}they are left aside, and the 4 classes of train are halved by "
+                          "name")
+    assert empty_classes(tmp_path / "tiny") == []
+
+
+def test_a_side_without_class_folders_is_left_aside(tmp_path: Path) -> None:
+    """As competitions have it: the labels of the test images are not given out."""
+    index = filled(tmp_path / "kaggle", *(f"Train/{name}" for name in "abcd"), "Test")
+    assert classes_of(index) == {name: {f"Train/{name}"} for name in "abcd"}
+    assert (index.train_classes, index.test_classes) == (("a", "b"), ("c", "d"))
+    assert index.note == f"Test has {ASIDE}it is left aside, and the 4 classes of Train are halved by name"
+    grouped = filled(tmp_path / "grouped", "train/x/a", "train/x/b", "train/y/c", "train/y/d", "test")
+    assert grouped.classes == ("x/a", "x/b", "y/c", "y/d")
+    assert grouped.note.startswith("train: a class is each of the 4 inner folders, such as x/a: ")
+    assert f"test has {ASIDE}it is left aside" in grouped.note
+
+
+@pytest.mark.parametrize("test", ["test", "test/images"])
+def test_a_side_without_class_folders_takes_no_other_s_place(tmp_path: Path, test: str) -> None:
+    index = filled(tmp_path / "net", *(f"{side}/{name}" for side in ("train", "val") for name in "abcd"), test)
+    assert classes_of(index) == {name: {f"train/{name}", f"val/{name}"} for name in "abcd"}
+    assert "train and val have the same classes" in index.note
+    assert index.note.endswith(f"; test has {ASIDE}it is left aside")
+    apart = filled(tmp_path / "apart", "train/a", "train/b", "val/c", "val/d", test)
+    assert (apart.train_classes, apart.test_classes) == (("a", "b"), ("c", "d"))
+    assert apart.note == f"test has {ASIDE}it is left aside"
+
+
+def test_a_training_side_without_class_folders_is_refused(tmp_path: Path) -> None:
+    for name, test in (("yolo", "val/images"), ("other", "val/c")):
+        with pytest.raises(UserError, match=r"train has images, but no folder for each class; put .* \(csv:PATH\)"):
+            filled(tmp_path / name, "train/images", test)
+
+
+def test_folders_called_images_around_classes_and_classes_called_train_are_read_as_before(tmp_path: Path) -> None:
+    index = filled(tmp_path / "in", "train/images/a", "train/images/b", "test/images/c", "test/images/d")
+    assert (index.train_classes, index.test_classes) == (("images/a", "images/b"), ("images/c", "images/d"))
+    traffic = filled(tmp_path / "traffic", "bus", "car", "train", "train/freight", "test")
+    assert traffic.classes == ("bus", "car", "test", "train")
+
+
+def test_a_class_with_a_training_and_a_test_folder_is_one_class(tmp_path: Path) -> None:
+    index = filled(tmp_path / "mine", *(f"k{i}/{side}" for i in range(4) for side in ("train", "test")), "k4/train")
+    assert classes_of(index) == {**{f"k{i}": {f"k{i}/train", f"k{i}/test"} for i in range(4)}, "k4": {"k4/train"}}
+    assert index.note == ("a class is each of the 5 folders around test and train, such as k0: the images of these are "
+                          "put together")
+    grouped = filled(tmp_path / "grouped", *(f"g/k{i}/{side}" for i in range(4) for side in ("train", "val")))
+    assert grouped.classes == ("g/k0", "g/k1", "g/k2", "g/k3")
+    other = filled(tmp_path / "other", "rail/train", "rail/tram", "road/bus", "road/car")
+    assert other.classes == ("rail/train", "rail/tram", "road/bus", "road/car")
+
+
+def test_what_is_taken_for_a_class_on_each_side_is_told_and_what_is_not_used(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = tmp_path / "shop"
+    index = filled(root, "train/bags/a", "train/bags/b", "test/hats/c", "test/hats/d", "val/hats/e")
+    assert (index.train_classes, index.test_classes) == (("bags/a", "bags/b"), ("hats/c", "hats/d"))
+    first, second, third = index.note.split("; ")
+    assert first == ("train: a class is each of the 2 inner folders, such as bags/a: the folder around them has no "
+                     "images of its own")
+    assert second.startswith("test: a class is each of the 2 inner folders, such as hats/c: ")
+    assert third == "val is not used, only train and test are"
+    cli.main(["splits", "build", "--default-only", "--dataset", f"folder:{root}", "--work", str(tmp_path / "work")])
+    assert f"note: {index.note}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("folders", [("train/a", "train/b", "test/c"), ("a", "b", "c")])
+def test_one_test_class_is_refused_as_it_is_always_found(tmp_path: Path, capsys: pytest.CaptureFixture[str],
+                                                         folders: tuple[str, ...]) -> None:
+    root = tmp_path / "few"
+    index = filled(root, *folders)
+    where = ["--dataset", f"folder:{root}", "--work", str(tmp_path / "work")]
+    for command in (["splits", "build", "--default-only"], ["run", "--methods", "margin", "--backbone", "conv4",
+                                                            "--splits", "default"]):
+        with pytest.raises(SystemExit) as ended:
+            cli.main([*command, *where])
+        assert ended.value.code == 2
+        assert "the only test class is 'c'" in (told := capsys.readouterr().err)
+        assert "Recall@1 100 % for every network" in told
+        assert "take at least four classes, two a side" in told
+    assert not list((tmp_path / "work").glob("splits/*.json"))
+    assert "at least two test classes are needed" in Side.of(index, ("c",)).unmatched
+    assert Side.of(index, ("b", "c")).unmatched == ""
+
+
+def test_a_split_of_one_test_class_that_is_there_already_is_refused_before_training(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path / "few"
+    filled(root, "train/a", "train/b", "test/c")
+    where = ["--dataset", f"folder:{root}", "--work", str(tmp_path / "work")]
+    with monkeypatch.context() as earlier:  # built by a version that did not refuse it
+        earlier.setattr("benchmark.data.ladders.one_class", lambda test: "")
+        cli.main(["splits", "build", "--default-only", *where])
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["run", "--methods", "margin", "--backbone", "conv4", *where])
+    assert ended.value.code == 2
+    assert "split 1 of " in (told := capsys.readouterr().err)
+    assert "the only test class is 'c'" in told
+    assert not list((tmp_path / "work").glob("runs/*/*"))
+
+
+def test_a_class_folder_that_cannot_be_read_is_not_left_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a test side whose class folders are locked would pass for one without any."""
+    root = tmp_path / "mine"
+    filled(root, "train/a", "train/b", "test")
+    (root / "test" / "locked").mkdir()
+    walk = reading.os.walk
+
+    def locked(folder: Path, onerror=None):
+        if Path(folder).name == "locked" and onerror:
+            onerror(PermissionError(13, "Permission denied", str(folder)))
+        return walk(folder, onerror=onerror)
+
+    monkeypatch.setattr(reading.os, "walk", locked)
+    with pytest.raises(reading.Unreadable, match=r"cannot read .*locked"):
+        datasets.load(f"folder:{root}", tmp_path)
+
+
+def test_the_layouts_are_read_alike_whatever_stray_files_lie_beside(tmp_path: Path) -> None:
+    root = tmp_path / "kaggle"
+    index = filled(root, *(f"train/{name}" for name in "abcd"), "test")
+    (root / "sample_submission.csv").touch()
+    layouts.picture(root / "train" / "._a.png", 1)
+    (root / "valid").mkdir()
+    assert datasets.load(f"folder:{root}", root).hash == index.hash
