@@ -50,7 +50,8 @@ def in_words(text: str) -> str:
     """
     text = re.sub(r"\[study=([^][]*)\]", r", study \1", text)
     return re.sub(r"\[(\w+=[^][]*)\]", lambda found: ", " + ", ".join(
-        re.sub(r"^epochs=(\d+)$", r"\1 epochs", one) for one in found[1].split(",")), text)
+        re.sub(r"^epochs=(\d+)$", lambda length: counted(int(length[1]), "epoch"), one)
+        for one in found[1].split(",")), text)
 
 
 Known = tuple[str, str, str, str, tuple[tuple[int, float], ...], dict[int, str]]

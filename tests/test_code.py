@@ -164,3 +164,12 @@ def test_an_odd_failure_or_spec_harms_no_survey(tmp_path: Path) -> None:
         (tmp_path / "spec.json").write_text(text)
         assert status.look(tmp_path).kind == "failed"
         assert RunSpec.read(tmp_path) is None
+
+
+def test_two_plugins_of_one_file_name_are_two(home: Path, tmp_path: Path) -> None:
+    first = code(home)
+    (home / "other").mkdir()
+    (home / "other" / "mine.py").write_text(PLUGIN.format(name="y", factor=2.0).replace("import beside_of_mine", ""))
+    methods.load_plugin(home / "other" / "mine.py")
+    assert methods.code_of("mine-x") == first, "the file of the second is not its own"
+    assert methods.code_of("mine-y") != first

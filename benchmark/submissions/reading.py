@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from benchmark.utils.errors import UserError
+from benchmark.utils.wording import counted
 
 ID_COLUMNS = ("id", "ids", "image", "path", "file_name", "image_path", "filename")
 VECTOR_COLUMNS = ("embedding", "embeddings", "features", "feature", "vector")
@@ -102,13 +103,14 @@ def check(embeddings: np.ndarray, ids: Sequence[str]) -> list[str]:
     """What a user should know of the numbers, one line each; what cannot be scored is a UserError."""
     bad = np.flatnonzero(~np.isfinite(embeddings).all(axis=1))
     if len(bad):
-        raise UserError(f"{len(bad)} embeddings hold NaN or infinite values, such as that of '{ids[bad[0]]}'; "
-                        "check the network's weights and its input")
+        raise UserError(f"{counted(len(bad), 'embedding holds', 'embeddings hold')} NaN or infinite values, such as "
+                        f"that of '{ids[bad[0]]}'; check the network's weights and its input")
     largest = np.abs(embeddings).max(axis=1).astype(np.float64)
     if (largest == 0).any():
         row = int(np.flatnonzero(largest == 0)[0])
-        raise UserError(f"{int((largest == 0).sum())} embeddings are all zero, such as that of '{ids[row]}', "
-                        "and nothing is near to them; check the network's weights and its input")
+        zero = counted(int((largest == 0).sum()), "embedding is", "embeddings are")
+        raise UserError(f"{zero} all zero, such as that of '{ids[row]}', and nothing is near to them; check "
+                        "the network's weights and its input")
     # squares of what is left stay within float64, whatever the lengths
     norms = largest * np.linalg.norm(embeddings / largest[:, None], axis=1)
     notes = []

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
+import hashlib
 import importlib
 import importlib.metadata
 import importlib.util
+import os
 import pkgutil
 import re
 import sys
@@ -121,7 +123,8 @@ def load_plugin(path: str | Path) -> list[str]:
     home = str(path.resolve().parent)
     if home not in sys.path:  # last, so that a file there hides no package; modules beside it may be imported later
         sys.path.append(home)
-    spec = importlib.util.spec_from_file_location(f"{GIVEN}{path.stem}", path)
+    place = hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:8]  # two of one name are two plug-ins
+    spec = importlib.util.spec_from_file_location(f"{GIVEN}{path.stem}_{place}", path)
     if spec is None or spec.loader is None:
         raise MethodError(f"plug-in {path}: not a Python file; its name must end in .py")
     module = importlib.util.module_from_spec(spec)

@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator
 
 from reports.figures.drawing import GRID, HUES, INK, STROKES, short
-from reports.storage.text import metric_name, minus
+from reports.storage.text import counted, metric_name, minus
 
 
 def sparkline(xs: Sequence[float], ys: Sequence[float], across: tuple[float, float], up: tuple[float, float]) -> str:
@@ -60,7 +60,7 @@ def training_curves(curves: Sequence[tuple[str, list[dict[str, Any]]]], name: st
     for i, (label, _) in enumerate(curves):
         y = 36 + 15 * i
         parts.append(f'<path d="M470 {y}h16" {_stroke(i)}/>' + text_at(491, y + 3, label, 8.5))
-    about = f"Loss and {said} over epochs of {len(curves)} runs."
+    about = f"Loss and {said} over epochs of {counted(len(curves), 'run')}."
     width = max(560, 497 + 5.6 * max((len(label) for label, _ in curves), default=0))
     height = max(194, 36 + 15 * len(curves))
     return framed(parts, width, height, name, title, about)
