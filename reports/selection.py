@@ -50,7 +50,7 @@ def in_words(text: str) -> str:
     """
     text = re.sub(r"\[study=([^][]*)\]", r", study \1", text)
     return re.sub(r"\[(\w+=[^][]*)\]", lambda found: ", " + ", ".join(
-        re.sub(r"^epochs=(\d+)$", lambda length: counted(int(length[1]), "epoch"), one)
+        re.sub(r"^epochs=(\d+)$", lambda length: counted(int(length[1]), "epoch", "epochs"), one)
         for one in found[1].split(",")), text)
 
 
