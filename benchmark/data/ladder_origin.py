@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-
 from benchmark import datasets
 from benchmark.data import contents
 from benchmark.datasets import DatasetIndex
@@ -17,8 +15,7 @@ def namesake(ladder: Ladder, index: DatasetIndex, workspace: Workspace) -> str:
 
     Splits without distances fit all that have the same files by name, whatever these show.
     """
-    words = shlex.split(str(ladder.made.get("command", ""))) or [""]
-    source = words[words.index("--dataset") + 1] if "--dataset" in words[:-1] else ""
+    source = datasets.built_of(str(ladder.made.get("command", "")))
     if ":" not in index.typed or ":" not in source or source == datasets.located(index.typed):
         return ""
     built, same = ladder.features.get("contents"), ladder.dataset_hash == index.hash

@@ -18,8 +18,8 @@ from benchmark.datasets.index import DatasetIndex
 from benchmark.datasets.reading import Unreadable
 from benchmark.utils.errors import UserError, near
 
-__all__ = ["Counts", "Dataset", "DatasetIndex", "get", "has_images", "known_split", "load", "located", "names",
-           "present", "source"]
+__all__ = ["Counts", "Dataset", "DatasetIndex", "built_of", "get", "has_images", "known_split", "load", "located",
+           "names", "present", "source"]
 
 
 @dataclass(frozen=True)
@@ -99,6 +99,19 @@ def load(name: str, data: Path) -> DatasetIndex:
     return replace(index, reference=name) if rest else index
 
 
+def built_of(command: str) -> str:
+    """The dataset that a command which built a ladder names; '' where it names none.
+
+    >>> built_of("oodml splits build --dataset folder:/my/birds --default-only"), built_of("it's")
+    ('folder:/my/birds', '')
+    """
+    try:
+        words = shlex.split(command)
+        return words[words.index("--dataset") + 1]
+    except (ValueError, IndexError):  # typed by hand, or damaged
+        return ""
+
+
 def source(name: str, splits: Path) -> str:
     """A dataset as it is read: one's own may be called by the name that it has in every output.
 
@@ -110,8 +123,7 @@ def source(name: str, splits: Path) -> str:
         return name
     try:
         facts = json.loads(manifest.read_bytes())
-        words = shlex.split(facts["made"]["command"])
-        found = words[words.index("--dataset") + 1]
+        found = built_of(facts["made"]["command"])
         return found if facts["dataset"] == name and get(found).name.endswith(":") else name
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, UserError):
         return name
