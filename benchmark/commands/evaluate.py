@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -101,20 +102,14 @@ def _alike(notes: list[list[str]]) -> list[str]:
 
 def _beside(path: Path) -> str:
     """What a record stands beside: rows of other methods on the same classes, with the mean Recall@1 of their seeds."""
-    from benchmark.utils.errors import is_user_error
     from reports import records
 
     own = records.read(path)
+    runs, _ = records.scan(path.parents[2])
+    others = runs[runs["split_hash"].eq(own["split"]["hash"]) & runs["method"].ne(own["method"]["name"])]
     scores: dict[str, list[float]] = {}
-    for other in sorted(path.parents[2].glob(f"*/s*/{records.RECORD}")):
-        try:
-            record = records.read(other)
-        except ValueError as error:
-            if not is_user_error(error):
-                raise
-            continue
-        if record["split"]["hash"] == own["split"]["hash"] and record["method"]["name"] != own["method"]["name"]:
-            scores.setdefault(_row(record), []).append(record["scores"]["last"]["recall@1"])
+    for run in others.to_dict("records"):
+        scores.setdefault(_row(run), []).append(run["recall@1"])
     if not scores:
         return f"compared with nothing yet: no other method was run on split {own['split']['id']} of {own['dataset']}"
     best = sorted(((sum(values) / len(values), name) for name, values in scores.items()), reverse=True)
@@ -123,10 +118,9 @@ def _beside(path: Path) -> str:
             + (" ..." if best[5:] else "") + "; `oodml report` ranks them")
 
 
-def _row(record: dict[str, Any]) -> str:
+def _row(run: Mapping[Hashable, Any]) -> str:
     """A method as it was run: by which protocol, with what changed in it, and on which backbone."""
-    changed = {key: values[-1] for key, values in (record["provenance"].get("overrides") or {}).items()
+    changed = {key: values[-1] for key, values in (run["overrides"] or {}).items()
                if key not in ("backbone", "evaluate_every")}
-    facts = [record["protocol"]["name"], *(f"{key}={value}" for key, value in sorted(changed.items())),
-             record["backbone"]["name"]]
-    return f"{record['method']['name']} ({', '.join(facts)})"
+    facts = [run["protocol"], *(f"{key}={value}" for key, value in sorted(changed.items())), run["backbone"]]
+    return f"{run['method']} ({', '.join(facts)})"
