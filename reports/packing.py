@@ -2,7 +2,7 @@
 
 Packed records are small enough to be committed and travel with their project. What is kept is kept bit for bit; left
 out are results of single queries (summed by class instead, from which every test of recall@1 is made), the values of
-single episodes, the name of the host, and of training curves all but a few points.
+single episodes, the name of the host, and of training curves the epochs without a score.
 """
 
 from __future__ import annotations
@@ -26,19 +26,26 @@ from reports.storage.text import without_folders
 
 BESIDE = (fewshot.NAME, transfer.NAME, galleries.NAME, wise.NAME)
 """What other commands leave beside a record."""
-POINTS = 16
-"""Points of a training curve that are packed."""
+POINTS = 40
+"""Points of a training curve that are packed: 200 epochs, evaluated after every fifth."""
 
 
-def thinned(curve: list[dict[str, Any]], most: int = POINTS) -> list[dict[str, Any]]:
-    """At most so many points of a training curve, those with a score before others, numbers to five digits.
+def thinned(curve: list[dict[str, Any]], chosen: Iterable[int] = (), most: int = POINTS) -> list[dict[str, Any]]:
+    """The points of a training curve that have a score, numbers to five digits.
+
+    Of more than `most`, as many evenly over the curve and those of the epochs that were chosen, which tables name; of a
+    curve without scores as many of its losses.
 
     >>> thinned([{"epoch": 1, "loss": 2.123456}, {"epoch": 2, "loss": 1.0, "recall@1": 0.5}])
     [{'epoch': 2, 'loss': 1.0, 'recall@1': 0.5}]
+    >>> [point["epoch"] for point in thinned([{"epoch": n, "recall@1": 0.5} for n in range(1, 10)], [4], most=3)]
+    [1, 4, 5, 9]
     """
     scored = [point for point in curve if set(point) - {"epoch", "loss"}] or list(curve)
     if len(scored) > most:
-        scored = [scored[round(i * (len(scored) - 1) / (most - 1))] for i in range(most)]
+        even = {round(i * (len(scored) - 1) / (most - 1)) for i in range(most)}
+        kept = set(chosen)
+        scored = [point for i, point in enumerate(scored) if i in even or point["epoch"] in kept]
     return [{key: float(f"{value:.5g}") if isinstance(value, float) else value for key, value in point.items()}
             for point in scored]
 
@@ -46,7 +53,7 @@ def thinned(curve: list[dict[str, Any]], most: int = POINTS) -> list[dict[str, A
 def _entry(run: Path, record: dict[str, Any], sides: dict[str, Any], reader: by_class.Reader) -> packed.Entry:
     """A record with what lies beside it, as it is packed."""
     keys = sorted({key for point in record["curve"] for key in point})
-    curve = thinned(record["curve"])
+    curve = thinned(record["curve"], record["chosen_epochs"].values())
     columns: Any = {key: [point.get(key) for point in curve] for key in keys}
     made = {key: value for key, value in record["provenance"].items() if key != "host"}
     made |= {"command": without_folders(made["command"])} if isinstance(made.get("command"), str) else {}

@@ -66,9 +66,9 @@ def test_both_ends_of_the_ladder(runs: pd.DataFrame, printed: pd.DataFrame) -> N
 
 @pytest.fixture(scope="module")
 def along(runs: pd.DataFrame) -> pd.DataFrame:
-    """The runs of `photos-cars` of methods that have the whole ladder, first seed."""
+    """The runs of `photos-cars`, first seed."""
     lengths = {"multisimilarity": 100, "proxyanchor": 50, "margin": 90, "uniform-prior": 100, "arcface": 20,
-               "frozen": 200}
+               "s2sd": 200, "r-margin": 200, "frozen": 200}
     return runs[(runs["epochs"] == runs["method"].map(lengths)) & runs["seed"].eq(0) & ~runs["changed"]]
 
 
@@ -76,31 +76,42 @@ def test_the_whole_ladder(along: pd.DataFrame, printed: pd.DataFrame) -> None:
     best = along.pivot(index="method", columns="split", values="best")
     distances = along.drop_duplicates("split").sort_values("split")["frd"]
     *methods, frozen = table("Cars, rung: best of the epochs")
-    order = ["multisimilarity", "proxyanchor", "margin", "uniform-prior", "arcface"]
-    assert best.shape == (6, 8)
-    for name, measured, said in zip([*order, "frozen"], [*methods[::2], frozen], [*methods[1::2], None]):
-        assert measured[1:] == in_words([*best.loc[name], ags(distances, best.loc[name])])
+    order = ["s2sd", "multisimilarity", "proxyanchor", "margin", "uniform-prior", "arcface"]
+    names = [order[0], "r-margin", *order[1:], "frozen"]
+    assert sorted(best.index) == sorted(names)
+    for name, measured, said in zip(names, [*methods[::2], frozen], [*methods[1::2], None]):
+        whole = best.loc[name].notna().all()
+        assert [cell for cell in measured[1:] if cell] == in_words(
+            [*best.loc[name].dropna(), *([ags(distances, best.loc[name])] if whole else [])])
+        assert whole or [k for k, cell in enumerate(measured) if k and cell] == list(best.loc[name].dropna().index)
         if said:
             assert all(float(cell) == pytest.approx(value, abs=0.0501) for cell, value in zip(
                 said[1:], [*printed.loc[name], ags(distances, printed.loc[name])]))
+    assert (printed - best).loc["r-margin"].dropna().between(0, 3).all()
     best, printed = best.loc[order], printed.loc[order]
+    assert (best.idxmax() == "s2sd").all()
+    assert (printed.idxmax() == "s2sd").all()
     gaps = (printed - best).round(1)
-    assert (printed - best).mean(axis=1).round(1).tolist() == [1.6, 3.0, 2.1, 6.1, 7.2]
+    assert (printed - best).mean(axis=1).round(1).tolist() == [1.3, 1.6, 3.0, 2.1, 6.1, 7.2]
+    assert gaps.loc["s2sd"].max() == 2.3
     assert best.T.corrwith(printed.T).round(2).isin([0.99, 1]).all()
-    assert (gaps > 3).sum(axis=1).tolist() == [0, 4, 1, 8, 8]
+    assert (gaps > 3).sum(axis=1).tolist() == [0, 0, 4, 1, 8, 8]
     assert gaps.loc["margin"].max() == 3.6
     assert sorted(gaps.loc["proxyanchor"])[-4:] == [3.1, 3.1, 3.2, 4.3]
     assert [(gaps.loc[name].min(), gaps.loc[name].max()) for name in ("uniform-prior", "arcface")] == [(5.6, 7.7),
                                                                                                      (5.4, 8.2)]
     fall = [(scores[1] - scores[8]).round(1) for scores in (best, printed)]
-    assert [(lost.min(), lost.max()) for lost in fall] == [(16.4, 19.8), (17.9, 19.2)]
+    assert [(lost.min(), lost.max()) for lost in fall] == [(16.0, 19.8), (15.3, 19.2)]
     taus = [round(kendalltau(best[split], printed[split]).statistic, 2) for split in best]
-    assert (min(taus), taus[-1], max(taus)) == (0, 0, 0.8)
+    assert (min(taus), taus[-1], max(taus)) == (0.33, 0.33, 0.87)
+    areas = [[ags(distances, scores.loc[name]) for name in order] for scores in (best, printed)]
+    assert round(kendalltau(*areas).statistic, 2) == 0.73
 
 
 def test_whether_the_lengths_were_enough(along: pd.DataFrame) -> None:
     page = (ROOT / "docs" / "pages" / "results_in_detail.md").read_text(encoding="utf-8")
-    for name, group in along[along["method"] != "frozen"].sort_values("split").groupby("method"):
+    whole = along[~along["method"].isin(["frozen", "r-margin"])]
+    for name, group in whole.sort_values("split").groupby("method"):
         epochs = [chosen["best-test"] for chosen in group["chosen_epochs"]]
         assert f"\n| {name} | {' | '.join(map(str, epochs))} | {group['epochs'].iloc[0]} |\n" in page
     arcface = along[along["method"] == "arcface"].set_index("split")["curve"].map(
@@ -110,9 +121,9 @@ def test_whether_the_lengths_were_enough(along: pd.DataFrame) -> None:
     assert gained.max() == gained[6] == 2.7
 
 
-def test_a_second_seed_of_arcface(runs: pd.DataFrame) -> None:
-    again = runs[(runs["seed"] == 1) & (runs["method"] == "arcface")].sort_values("split")
-    assert (again["split"].tolist(), in_words(again["best"])) == ([1, 8], ["76.2", "56.6"])
+def test_further_seeds_of_arcface(runs: pd.DataFrame) -> None:
+    again = runs[(runs["seed"] > 0) & (runs["method"] == "arcface")].sort_values(["seed", "split"])
+    assert (again["split"].tolist(), in_words(again["best"])) == ([1, 8, 8], ["76.2", "56.6", "55.4"])
 
 
 def test_trials_of_what_keeps_two_methods_below_print(runs: pd.DataFrame) -> None:
