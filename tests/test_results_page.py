@@ -1,0 +1,99 @@
+"""What the page of results says beside its tables, from the published records by another road."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from scipy.stats import hmean, kendalltau
+
+from benchmark.data import pinned
+from reports import records
+from reports.analysis import reproduction
+from reports.analysis.results import Results
+
+ROOT = Path(__file__).parent.parent
+RECORDS = ROOT / "reports" / "data" / "records"
+UNION = ["cars", "cub", "dogs", "flowers"]
+
+
+@pytest.fixture(scope="module")
+def photos() -> pd.DataFrame:
+    runs = records.collect(RECORDS / "photos")
+    return runs.assign(epochs=[settings["epochs"] for settings in runs["protocol_settings"]], last=100 * runs["recall@1"],
+                       best=100 * runs["best-test:recall@1"])
+
+
+def test_four_networks_at_their_best_epochs_against_one(photos: pd.DataFrame) -> None:
+    told = {"resnet50_v1": [75.7, 74.0, 71.7], "efficientnet_lite0": [74.0, 72.9, 69.7]}
+    ahead = []
+    for backbone, scores in told.items():
+        for method, score in zip(("proxyanchor", "curricularface", "margin"), scores):
+            here = photos[(photos["protocol"] == "uml") & (photos["backbone"] == backbone) & (photos["method"] == method)]
+            four = here[here["dataset"].isin(UNION)]
+            one = here[~here["dataset"].isin(UNION)].iloc[0]
+            assert len(four) == 4
+            assert hmean(four["best"]) == pytest.approx(score, abs=0.051)
+            ahead.append(hmean([100 * one[f"domain:{name}:recall@1"] for name in UNION]) - hmean(four["best"]))
+    assert [round(min(ahead), 1), round(max(ahead), 1)] == [-1.9, 0.1]
+
+
+def test_the_order_along_cubs_ladder(photos: pd.DataFrame) -> None:
+    cub = photos[(photos["dataset"] == "cub") & (photos["protocol"] == "oodml") & (photos["epochs"] == 40)]
+    scores = cub.pivot(index="method", columns="split", values="last").dropna()
+    order = ["proxyanchor", "margin", "multisimilarity", "uniform-prior", "s2sd", "r-margin", "arcface", "diva"]
+    assert sorted(scores.index) == sorted(order)
+    for names, told in ((order[1:6], 0.03), (order, 0.66)):
+        taus = [kendalltau(scores.loc[names, a], scores.loc[names, b]).statistic for a, b in combinations(scores, 2)]
+        assert round(sum(taus) / len(taus), 2) == told
+    default = cub[cub["split"] == 2].set_index("method")
+    fallen = (default["best"] - default["last"])[["arcface", "proxynca", "contrastive"]]
+    assert [round(fallen.min()), round(fallen.max())] == [4, 5]
+    assert {chosen["best-test"] for chosen in default.loc[fallen.index, "chosen_epochs"]} == {10}
+    still_rising = default.loc[["s2sd", "r-margin", "diva", "crt"], "chosen_epochs"]
+    assert {chosen["best-test"] for chosen in still_rising} == {40}
+
+
+def test_other_papers_that_print_cub_with_a_resnet50(photos: pd.DataFrame) -> None:
+    here = photos[(photos["dataset"] == "cub") & (photos["split"] == 2) & (photos["epochs"] == 40)].set_index("method")
+    told = {"multisimilarity": 63.4, "crt": 62.9, "margin": 63.6, "normsoftmax": 62.5, "proxynca++": 63.0}
+    assert here.loc[list(told), "best"].round(1).to_dict() == told
+    crt = pd.read_csv(ROOT / "reports/data/published/crt_results.csv")
+    crt = crt[(crt["table"] == 5) & (crt["dataset"] == "cub") & (crt["metric"] == "recall@1")].set_index("method")["value"]
+    assert crt[["ResNet-50 MS", "ResNet-50 MS+CRT"]].round(1).tolist() == [62.6, 64.2]
+    uml = pd.read_csv(ROOT / "reports/data/published/uml_results.csv")
+    uml = uml[(uml["table"] == 10) & (uml["dataset"] == "cub") & uml["setting"].str.startswith("cnn-")].set_index("method")["value"]
+    assert uml[["margin", "normsoftmax", "proxynca++"]].tolist() == [63.9, 61.3, 69.0]
+
+
+def test_the_order_on_cubs_default_split_beside_the_printed_one() -> None:
+    frame = pd.concat([records.collect(RECORDS / name) for name in ("photos", "frozen")], ignore_index=True)
+    runs = Results(frame, pinned=pinned.known(frame["dataset"])).runs
+    taus = {one.paper.key: round(kendalltau(one.table.frame["printed"], one.table.frame["ours"]).statistic, 2)
+            for one in reproduction.default_split(runs, "cub")}
+    assert taus == {"revisiting": 0.41, "oodml": -0.36}
+
+
+def test_other_frozen_networks_lose_less_along_cubs_ladder() -> None:
+    frozen = records.collect(RECORDS / "frozen")
+    scores = 100 * frozen[frozen["dataset"] == "cub"].pivot(index="backbone", columns="split", values="recall@1")
+    lost = (scores[1] - scores[9]).round().astype(int)
+    assert lost.to_dict() == {"efficientnet_lite0": 6, "efficientnet_lite1": 7, "efficientnet_lite2": 6, "resnet50_v1": 11}
+
+
+def test_how_far_seeds_and_splits_agree_on_glyphs() -> None:
+    runs = records.collect(RECORDS / "glyphs")
+    runs = runs[(runs["dataset"] == "glyphs") & (runs["backbone"] == "efficientnet_lite0") & runs["trains"].ne("nothing")]
+    seeds = [runs[runs["seed"] == seed].pivot(index="method", columns="split", values="recall@1") for seed in range(3)]
+    several = seeds[0].loc[seeds[2].index]
+    widths = runs.drop_duplicates("split").sort_values("split")["frd"]
+    area = ((several.iloc[:, 1:].to_numpy() + several.iloc[:, :-1]) / 2 * widths.diff()[1:].to_numpy()).sum(axis=1)
+    for count, told in ((18, [0.41, 0.47, 0.58]), (12, [0.26, 0.36, 0.46])):
+        best = area.nlargest(count).index
+        one = [kendalltau(seed.loc[best, a], seed.loc[best, b]) for seed in seeds for a, b in combinations(several, 2)]
+        same = [kendalltau(a.loc[best, split], b.loc[best, split]) for a, b in combinations(seeds, 2) for split in several]
+        mean = sum(seed.loc[best] for seed in seeds)
+        three = [kendalltau(mean[a], mean[b]) for a, b in combinations(several, 2)]
+        assert [round(sum(tau.statistic for tau in taus) / len(taus), 2) for taus in (one, same, three)] == told
