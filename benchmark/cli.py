@@ -17,23 +17,21 @@ import click
 from benchmark import __version__, commands
 from benchmark.utils import bugs
 from benchmark.utils.children import own_children
-from benchmark.utils.errors import NO_ROOM, is_user_error, near
+from benchmark.utils.errors import NO_ROOM, is_user_error
 from benchmark.utils.terminal import LONGEST, end_bars, harmless_output, plain_warning
 from reports.storage.text import cut
 
 
-class Commands(click.Group):
+class Commands(commands.Group):
     """A group whose members are the files of `benchmark/commands/`."""
 
     def list_commands(self, context: click.Context) -> list[str]:
         return sorted(module.name for module in pkgutil.iter_modules(commands.__path__))
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        known = self.list_commands(context)
-        if name not in known:
-            context.fail(f"there is no command '{name}'{near(name, known)}")
+        if name not in self.list_commands(context):
+            return None
         return importlib.import_module(f"benchmark.commands.{name}").command
-
 
     def invoke(self, context: click.Context) -> object:
         try:

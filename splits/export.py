@@ -40,6 +40,9 @@ def export(split: Split, paths: Sequence[str], labels: np.ndarray, classes: Sequ
            roles: np.ndarray | None = None, hold_out: bool = False) -> Iterator[str]:
     """The image list of a split as text, line by line: csv with a header, json as an array, txt with tabs.
 
+    Paths and classes stand as they are, also where they begin with = + - @, which a spreadsheet takes for a formula:
+    training code opens the paths, and `oodml evaluate --ids` knows images by them.
+
     >>> split = Split(1, "default", 0, ("a",), ("b",), (), 1, 1, None, None)
     >>> print("".join(export(split, ["x 1.jpg", "y,2.jpg"], np.array([1, 0]), ["a", "b"], "csv")), end="")
     image,class,label,part,role

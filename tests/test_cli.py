@@ -159,10 +159,25 @@ def test_the_leaderboard_imports_no_more_than_it_needs() -> None:
     assert done.stdout.strip() == "set()", done.stderr
 
 
-def test_an_unknown_method_is_refused_with_the_near_one(refused: Callable[..., str], work: Path) -> None:
-    line = refused("run", "--methods", "margn", "--dataset", "glyphs-mini", "--work", str(work))
-    assert "unknown method 'margn'" in line
-    assert "did you mean 'margin'" in line
+@pytest.mark.parametrize(("words", "told"), [
+    ("run --methods margn --dataset glyphs-mini", "unknown method 'margn' (did you mean 'margin'"),
+    ("run --methods margin --dataset glyph", "unknown dataset 'glyph' (did you mean 'glyphs'"),
+    ("run --methods margin --dataset glyphs --protocol demmo", "unknown protocol 'demmo' (did you mean 'demo'"),
+    ("splits build --dataset glyphs-mini --backbone resnt50", "unknown backbone 'resnt50' (did you mean 'resnet50"),
+    ("protocols demo", "did you mean `oodml protocols show demo`?); `oodml protocols` lists all"),
+    ("protocols demmo", "(did you mean 'demo'?); `oodml protocols show NAME` shows one by its name, `oodml pro"),
+    ("methods margn", "did you mean 'margin' or 'r-margin'?); `oodml methods show NAME`"),
+    ("datasets cbu", "did you mean 'cub'?); `oodml datasets show NAME`"),
+    ("studies oodml-cbu", "did you mean 'oodml-cub'?); `oodml studies show NAME`"),
+    ("splits cub@v1", "did you mean `oodml splits show cub@v1`?); `oodml datasets` lists all"),
+    ("splits bild", "there is no command 'bild' (did you mean 'build'?)"),
+    ("records pak", "there is no command 'pak' (did you mean 'pack'?)"), ("datasts", "did you mean 'datasets'?)"),
+    ("splits verify cub", "there is no file cub; give a manifest by its path: "),
+])
+def test_an_unknown_name_is_refused_with_the_near_one(refused: Callable[..., str], tmp_path: Path,
+                                                      monkeypatch: pytest.MonkeyPatch, words: str, told: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert told in refused(*words.split())
 
 
 def test_a_mistake_ends_a_process_with_code_2_and_without_a_traceback(tmp_path: Path) -> None:
@@ -170,17 +185,6 @@ def test_a_mistake_ends_a_process_with_code_2_and_without_a_traceback(tmp_path: 
     assert done.returncode == 2
     assert "glyphs" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_an_unknown_dataset_is_refused_with_the_near_one(refused: Callable[..., str], tmp_path: Path) -> None:
-    line = refused("run", "--methods", "margin", "--dataset", "glyph", "--work", str(tmp_path))
-    assert "unknown dataset 'glyph'" in line
-    assert "glyphs" in line
-
-
-def test_an_unknown_backbone_is_refused_with_the_near_one(refused: Callable[..., str], tmp_path: Path) -> None:
-    line = refused("splits", "build", "--dataset", "glyphs-mini", "--backbone", "resnt50", "--work", str(tmp_path))
-    assert "unknown backbone 'resnt50' (did you mean 'resnet50" in line
 
 
 def test_a_dataset_without_a_ladder_says_which_command_makes_it(refused: Callable[..., str], tmp_path: Path) -> None:

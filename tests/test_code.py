@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from benchmark.config import protocol
 from benchmark.config.spec import RunSpec, differences
 from benchmark.runs import status
 from methods import registry
+from methods.registry import sources
 from reports import records
 from tests.sample_records import make_record
 
@@ -119,6 +121,7 @@ def test_a_module_imported_by_a_call_counts_though_it_was_not_called_so_far(home
     assert code(home) == first, "data do not count"
 
 
+@pytest.mark.filterwarnings("ignore:.*only known when it runs")
 def test_a_relative_name_in_a_call_is_from_where_the_file_lies(home: Path) -> None:
     (home / "mine_parts" / "inner.py").write_text(
         "import importlib\nlate = importlib.import_module('.late', __package__)\ny = 1\n"
@@ -127,6 +130,29 @@ def test_a_relative_name_in_a_call_is_from_where_the_file_lies(home: Path) -> No
     first = code(home)
     (home / "mine_parts" / "late.py").write_text("x = 2\n")
     assert code(home) != first
+
+
+@pytest.mark.parametrize("call", [
+    "importlib.import_module('further' + '_off')", "__import__(name)", "import_module(name=f'{name}')",
+    "importlib.util.spec_from_file_location('further_off', path)"])
+def test_an_import_that_only_running_it_tells_is_warned_of_once(home: Path, call: str) -> None:
+    (home / "beside_of_mine.py").write_text(f"import importlib\n\ndef later(name, path):\n    return {call}\n")
+    with pytest.warns(UserWarning, match=r"beside_of_mine\.py, line 4: .* not part of a run's identity"):
+        first = code(home)
+    (home / "further_off.py").write_text("x = 2\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert code(home) == first, "as the warning says"
+
+
+def test_a_name_that_is_written_out_is_not_warned_of_nor_is_the_suite_beside_a_plugin(home: Path) -> None:
+    (home / "beside_of_mine.py").write_text("import importlib\nimportlib.import_module('further_off')\n")
+    ours = Path(methods.__file__).parents[1] / "oodml.py"
+    assert sources.unfollowed(ours)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert code(home)
+        registry.code._warn_of_unfollowed(ours)
 
 
 def test_the_identity_of_a_plugin_without_such_calls_is_as_it_was(home: Path) -> None:

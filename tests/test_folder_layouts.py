@@ -146,6 +146,37 @@ def test_a_class_folder_that_cannot_be_read_is_not_left_aside(tmp_path: Path, mo
         datasets.load(f"folder:{root}", tmp_path)
 
 
+@pytest.mark.parametrize(("folders", "meant"), [
+    (("sub/train/a", "sub/train/b", "sub/test/c", "sub/test/d"), "sub"),
+    (("sub/Train/a", "sub/Train/b", "sub/Val/a", "sub/Val/b", "docs"), "sub"),
+    (("sub/train/a", "sub/train/b", "sub/test"), "sub"),
+    (("x/y/training/a", "x/y/training/b", "x/y/testing/c"), "x/y"),
+    (("p/train/a", "p/test/b", "q/train/a", "q/test/b"), "p (one of 2 such folders; union:folder:A,"),
+])
+def test_a_folder_around_the_two_sides_is_refused_with_the_one_that_has_them(
+        tmp_path: Path, folders: tuple[str, ...], meant: str) -> None:
+    """Else images of the test side would be trained on, as its classes stand first by name."""
+    root = tmp_path / "above"
+    with pytest.raises(UserError) as refused:
+        filled(root, *folders)
+    assert str(refused.value).startswith(f"{root}: the folders of the training and the test side lie further in, ")
+    assert f"; give folder:{root}/{meant}" in str(refused.value)
+
+
+def test_a_folder_around_or_inside_the_class_folders_is_refused_with_the_one_that_has_them(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"all images are of one class, 'sub' \(did you mean folder:.*/above/sub\?\)"):
+        filled(tmp_path / "above", "sub", "sub/a", "sub/b")
+    filled(tmp_path / "flat", "a", "b")
+    filled(tmp_path / "deep", "a/images", "b/images")
+    filled(tmp_path / "sides", "train/a", "train/b", "test/c", "test/d")
+    for given, meant in (("flat/a", "flat"), ("deep/a", "deep"), ("sides/train/a", "sides"), ("sides/test/c", "sides")):
+        with pytest.raises(UserError, match=rf"\(did you mean folder:.*/{meant}\?\)"):
+            datasets.load(f"folder:{tmp_path / given}", tmp_path)
+    (tmp_path / "alone").mkdir()
+    with pytest.raises(UserError, match="but no folder for each class; put"):
+        filled(tmp_path / "alone" / "flat", ".")
+
+
 def test_the_layouts_are_read_alike_whatever_stray_files_lie_beside(tmp_path: Path) -> None:
     root = tmp_path / "kaggle"
     index = filled(root, *(f"train/{name}" for name in "abcd"), "test")

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmark.submissions import reading
 from splits import SplitError
 from splits.export import export
 from splits.manifest import Iteration, Ladder, Split, check, load, save, validation_part, verify
@@ -187,6 +188,22 @@ def test_exported_lists_hold_every_image_once(form: str, hold_out: bool) -> None
         expected.add((path, name, str(side.index(name)), part, ""))
     assert len(found) == len(LABELS)
     assert set(found) == expected
+
+
+def test_exported_names_are_those_of_the_dataset_also_where_a_spreadsheet_sees_a_formula(tmp_path: Path) -> None:
+    """Images are known by them again, and opened."""
+    odd = {name: f"{mark}{name}" for name, mark in zip(CLASSES, "=+-@'\t")}
+    split = replace(HARD, **{side: tuple(map(odd.__getitem__, getattr(HARD, side)))
+                             for side in ("train", "test", "validation")})
+    images = [f"{odd[CLASSES[c]]}/{i}.jpg" for i, c in enumerate(LABELS)]
+    path = tmp_path / "ids.csv"
+    path.write_text("".join(export(split, images, LABELS, list(odd.values()), "csv")), encoding="utf-8", newline="")
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {(row["image"], row["class"]) for row in rows} == {(image, odd[CLASSES[c]]) for image, c in
+                                                              zip(images, LABELS)}
+    np.save(tmp_path / "mine.npy", np.zeros((len(rows), 2)))
+    assert set(reading.read(tmp_path / "mine.npy", path).ids) == set(images)
 
 
 def test_export_keeps_roles_and_refuses_what_it_lacks() -> None:

@@ -35,10 +35,27 @@ def test_a_run_returns_its_record_and_is_not_done_twice(tiny: Workspace) -> None
     again = run(seed=1, beta=0.6, redo=True)
     assert again["scores"] == record["scores"]
     assert (path.parent / "before-1.json").is_file()
-    with pytest.raises(MethodError, match="no setting 'betta'"):
-        run(betta=1)
     with pytest.raises(UserError, match="has no ladder yet"):
         single.run("margin", "glyphs", 2, work=tiny.root)
+
+
+@pytest.mark.parametrize(("method", "given", "meant"), [
+    ("margin", "betta", "beta"), ("margin", "epoch", "epochs"), ("margin", "divice", "device"),
+    ("s2sd", "temperatur", "temperature"), ("s2sd", "btea", "beta")])
+def test_an_unknown_setting_is_told_with_the_near_one_before_a_ladder_is_asked_for(
+        tmp_path: Path, method: str, given: str, meant: str) -> None:
+    with pytest.raises(MethodError, match=rf"neither a protocol nor method {method} has a setting '{given}' "
+                                          rf"\(did you mean .*'{meant}'.*; `oodml protocols show oodml` and "):
+        single.run(method, "glyphs-mini", 1, work=tmp_path / "work", **{given: 1})
+    assert not (tmp_path / "work").exists()
+    with pytest.raises(UserError, match=r"unknown protocol 'demmo' \(did you mean 'demo'"):
+        single.run(method, "glyphs-mini", 1, work=tmp_path / "work", protocol="demmo")
+
+
+def test_a_setting_of_the_objective_that_a_method_builds_on_goes_to_it(tiny: Workspace) -> None:
+    record = single.run("s2sd:margin", "glyphs-mini", 1, work=tiny.root, protocol="demo", device="cpu",
+                        **{**SETTINGS, "beta": 0.6})
+    assert record["method"]["settings"]["beta"] == 0.6
 
 
 def test_a_script_without_a_guard_does_not_begin_again_in_its_workers(tiny: Workspace, tmp_path: Path) -> None:

@@ -9,12 +9,41 @@ import contextlib
 import functools
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import click
 
+from benchmark.utils.errors import near
 from benchmark.utils.workspace import Workspace
+
+
+class Group(click.Group):
+    """Commands under one word; what follows it and is none of them gets a hint at what was probably meant.
+
+    `names` tells, once it is needed, what its command `show` knows by name, and `lister` the command that lists these.
+    """
+
+    def __init__(self, *words: Any, names: Callable[[], Iterable[str]] | None = None, lister: str = "",
+                 **options: Any) -> None:
+        super().__init__(*words, **options)
+        self.names, self.lister = names, lister
+
+    def resolve_command(self, ctx: click.Context,
+                        args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        word = args[0]
+        if not word.startswith("-") and not ctx.resilient_parsing and self.get_command(ctx, word) is None:
+            ctx.fail(f"there is no command '{word}'{self._hint(ctx, word)}")
+        return super().resolve_command(ctx, args)
+
+    def _hint(self, context: click.Context, word: str) -> str:
+        if self.names is None:
+            return near(word, self.list_commands(context))
+        known, show = list(self.names()), f"{context.command_path} show"
+        if word in known:
+            return f" (did you mean `{show} {word}`?); `{self.lister}` lists all"
+        return f"{near(word, [*self.list_commands(context), *known])}; `{show} NAME` shows one by its name, " \
+               f"`{self.lister}` lists all"
 
 
 def listed(text: str) -> list[str]:

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
+from benchmark.commands import Group
 from benchmark.utils.terminal import columns
 
 HOME = Path("reports/data/boards")
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Group, invoke_without_command=True)
 @click.pass_context
 def command(context: click.Context) -> None:
     """List the versions of the leaderboard that papers can cite; cut one, or check that it still follows from its

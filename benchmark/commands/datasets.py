@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from benchmark.commands import columns_option, workspace_options
+from benchmark.commands import Group, columns_option, workspace_options
 from benchmark.utils.terminal import columns
 from benchmark.utils.wording import byte_size, counted
 from benchmark.utils.workspace import Workspace
@@ -18,7 +18,13 @@ if TYPE_CHECKING:
     from benchmark.datasets import Counts, Dataset, DatasetIndex
 
 
-@click.group(invoke_without_command=True)
+def _names() -> list[str]:
+    from benchmark import datasets
+
+    return datasets.names()
+
+
+@click.group(cls=Group, names=_names, lister="oodml datasets", invoke_without_command=True)
 @workspace_options
 def command(workspace: Workspace) -> None:
     """List the datasets; show, check or prepare one.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from benchmark.commands import Group
 from benchmark.utils.terminal import columns, value_text
 from benchmark.utils.wording import counted
 
@@ -18,7 +19,13 @@ plugin_option = click.option("--plugin", "plugins", multiple=True, type=click.Pa
                              help="A Python file that registers further methods (it is run).")
 
 
-@click.group(invoke_without_command=True)
+def _names() -> list[str]:
+    import methods
+
+    return methods.names()
+
+
+@click.group(cls=Group, names=_names, lister="oodml methods", invoke_without_command=True)
 @plugin_option
 @click.option("--tag", default=None, help="Only methods with this tag, family or paper.")
 @click.pass_context

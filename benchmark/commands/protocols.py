@@ -6,10 +6,17 @@ from typing import Any
 
 import click
 
+from benchmark.commands import Group
 from benchmark.utils.terminal import columns, value_text
 
 
-@click.group(invoke_without_command=True)
+def _names() -> list[str]:
+    from benchmark.config import protocol
+
+    return protocol.names()
+
+
+@click.group(cls=Group, names=_names, lister="oodml protocols", invoke_without_command=True)
 @click.pass_context
 def command(context: click.Context) -> None:
     """List the protocols, or show one with every key, its value, its meaning and where the value comes from."""

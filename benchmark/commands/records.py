@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from benchmark.commands import own_names, workspace_options
+from benchmark.commands import Group, own_names, workspace_options
 from benchmark.utils.wording import byte_size, counted
 from benchmark.utils.workspace import Workspace
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from reports.analysis.progress import StudyProgress
 
 
-@click.group()
+@click.group(cls=Group)
 def command() -> None:
     """Pack the records of finished runs into a small folder, and unpack such a folder into a workspace."""
 

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import click
 
+from benchmark.commands import Group
 from benchmark.utils.terminal import columns
 
 
-@click.group(invoke_without_command=True)
+def _names() -> list[str]:
+    from benchmark.config import study as studies
+
+    return studies.names()
+
+
+@click.group(cls=Group, names=_names, lister="oodml studies", invoke_without_command=True)
 @click.pass_context
 def command(context: click.Context) -> None:
     """List the studies, or show the file of one."""

@@ -6,6 +6,7 @@ import os
 import posixpath
 import re
 import unicodedata
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
@@ -16,6 +17,8 @@ from benchmark.utils.errors import UserError
 from benchmark.utils.wording import counted
 
 TRAIN, HELD_OUT = ("train", "training"), ("test", "testing", "val", "valid", "validation")
+INNER_TRAIN = re.compile(rf"/(?=({'|'.join(TRAIN)})/)", re.IGNORECASE)
+"""What is before and behind it in a path: a folder around that of the training side, and a folder inside that."""
 PLAIN = ("images", "image", "imgs", "img")
 """Folders that say nothing of a class: what lies in one is of the class, or the side, around it."""
 REMEDY = "put the images of a class into a folder of its own, or list them in a file (csv:PATH)"
@@ -45,19 +48,19 @@ def read(data: Path, rest: str) -> DatasetIndex:
     Without a given split the first half of the classes, sorted by the code points of their names, is trained on; so
     too where train and test have the same classes, as for classification, or where test has no class folders and is
     left aside. Where the folders of PATH hold nothing but folders, these are the classes: PATH/GROUP/CLASS.
+    Where train and test lie further in, or PATH is the folder of one class, the folder that was meant is named.
     """
     root = Path(rest).expanduser()
     if not rest or not root.is_dir():
         raise NotThere(f"there is no folder '{rest}'; give folder:PATH with a folder that has one folder a class")
     sides, aside = _sides(root)
     train, (classes, notes) = _of_sides(root, sides) if sides else (None, _classes(root))
+    if not sides:
+        _refuse_other_level(root, classes)
     if aside:
         has, it = ("has", "it is") if len(aside) == 1 else ("have", "they are")
         halved = f", and the {len(classes):,} classes of {sides[0]} are halved by name" if len(sides) == 1 else ""
         notes.append(f"{' and '.join(aside)} {has} no folder for each class: {it} left aside{halved}")
-    if not classes and (loose := images_under(root)):
-        raise UserError(f"{root}: {counted(len(loose), 'image')}, such as {loose[0]}, but no folder for each class; "
-                        f"{REMEDY}")
     index = make_index(own_name(root.resolve()), root, [path for paths in classes.values() for path in paths],
                        [name for name, paths in classes.items() for _ in paths], where=root, train=train)
     return replace(index, note="; ".join(notes))
@@ -129,9 +132,52 @@ def _flat(side: Path) -> bool:
 def _all_in_folders(folder: Path) -> bool:
     """Whether a folder has several folders with images and no image beside them."""
     with_images = (name for name in subfolders(folder) if images_under(folder / name))
-    loose = any(path.suffix.lower() in SUFFIXES and path.name[0] != "." and path.is_file()
-                for path in folder.iterdir())
-    return not loose and len(list(islice(with_images, 2))) == 2
+    return not _loose(folder) and len(list(islice(with_images, 2))) == 2
+
+
+def _loose(folder: Path) -> bool:
+    """Whether images lie in a folder itself, and not in one below it."""
+    return any(path.suffix.lower() in SUFFIXES and path.name[0] != "." and path.is_file() for path in folder.iterdir())
+
+
+def _refuse_other_level(root: Path, classes: Classes) -> None:
+    """A UserError, with the folder that was probably meant, where PATH is one around it or one of its classes."""
+    ways = {posixpath.dirname(path) for paths in classes.values() for path in paths}
+    around = sorted({way[:found.start()] for way in ways for found in INNER_TRAIN.finditer(way)})
+    split = [root / way for way in around if (sides := _sides(root / way)[0]) and not _flat(root / way / sides[0])]
+    if split:
+        more = f" (one of {len(split):,} such folders; union:folder:A,folder:B takes several)" if split[1:] else ""
+        raise UserError(f"{root}: the folders of the training and the test side lie further in, in {split[0]}; give "
+                        f"folder:{split[0]}{more}")
+    if not classes and (loose := images_under(root)):
+        raise UserError(f"{root}: {counted(len(loose), 'image')}, such as {loose[0]}, but no folder for each class"
+                        f"{_meant(root, classes)}; {REMEDY}")
+    if len(classes) == 1 and (meant := _meant(root, classes)):
+        raise UserError(f"{root}: all images are of one class, '{next(iter(classes))}'{meant}; at least two are needed")
+
+
+def _meant(root: Path, classes: Classes) -> str:
+    """A hint at a folder with several classes: the one that was taken for a class, or the one around PATH."""
+    with suppress(OSError):  # what lies around PATH is not ours to complain of
+        outer = root.resolve().parent
+        if outer.name.lower() in (*TRAIN, *HELD_OUT) and _sides(outer.parent)[0]:
+            outer = outer.parent
+        elif not _has_classes(outer):
+            outer = root
+        inner = next((root / name for name in classes if _has_classes(root / name)), outer)
+        return f" (did you mean folder:{inner}?)" if inner != root else ""
+    return ""
+
+
+def _has_classes(folder: Path) -> bool:
+    """Whether two folders in it have images, or have a folder called `images` with some.
+
+    There is no walk through all that lies below: it may be somebody's home.
+    """
+    inside = (folder / name for name in subfolders(folder))
+    with_images = (one for one in inside if _loose(one) or any(_loose(one / name) for name in subfolders(one)
+                                                              if name.lower() in PLAIN))
+    return len(list(islice(with_images, 2))) == 2
 
 
 def _classes(folder: Path, side: str = "") -> tuple[Classes, list[str]]:

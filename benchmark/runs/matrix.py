@@ -64,6 +64,8 @@ def gather(study: Study, options: SweepOptions) -> Matrix:
     unfit: dict[tuple[str, str], dict[str, None]] = {}
     for part in study.parts:
         methods.select(part.methods)  # a mistyped name is told before a ladder is asked for
+        if part.protocol:
+            protocols.path_of(part.protocol)
     whole = {name for part in study.parts if part.splits != "default" for name in part.datasets}
     for part in study.parts:
         for name in part.datasets:

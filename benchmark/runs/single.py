@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from benchmark.runs.job import SweepOptions
 from benchmark.runs.matrix import gather
 from benchmark.utils.children import own_children
 from benchmark.utils.devices import best_device
-from benchmark.utils.errors import UserError
+from benchmark.utils.errors import UserError, near
 from benchmark.utils.workspace import Workspace
 from reports import records
 
@@ -37,13 +38,14 @@ def run(method: str, dataset: str, split: int | str = "default", *, seed: int = 
         data: the folder of datasets; OODML_DATA or `WORK/data`, if none is given.
         device: cpu, cuda or cuda:N; by default the GPU where there is one.
         redo: run it anew even if it is done; the old record is kept aside.
-        settings: keys of the protocol (`epochs=3`, `backbone="resnet50"`) and the method's own (`beta=0.6`).
+        settings: keys of the protocol (`epochs=3`, `backbone="resnet50"`), the method's own (`beta=0.6`) and those of
+            the objective that it builds on.
 
     Returns:
         What `record.json` holds: `record["scores"]["last"]["recall@1"]` is a fraction.
     """
     entry = methods.get(method)
-    changes = {key if key in protocols.FIELDS else f"{method}.{key}": value for key, value in settings.items()}
+    changes = _changes(entry, settings)
     workspace = Workspace.at(None if work is None else str(work), None if data is None else str(data)).writable()
     part = Part((datasets.source(dataset, workspace.splits),), method, protocol, str(split), seed + 1, set=changes)
     command = f"oodml.run({method!r}, {dataset!r}, {split!r})"
@@ -63,3 +65,20 @@ def run(method: str, dataset: str, split: int | str = "default", *, seed: int = 
     if result.kind not in ("done", "exists"):
         raise UserError(f"{job.spec.label()} has no result: {result.text or result.kind}; see {job.folder}")
     return records.read(job.folder)
+
+
+def _changes(entry: methods.Entry, settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings by what they change, as after `--set`; told before a ladder is asked for where there is no such one.
+
+    >>> _changes(methods.get("s2sd:margin"), {"epochs": 3, "temperature": 0.5, "beta": 0.6})
+    {'epochs': 3, 's2sd:margin.temperature': 0.5, 'margin.beta': 0.6}
+    """
+    places = {key: f"{part.name}.{key}" for part in (entry.base, entry) if part for key in vars(part.settings())}
+    places |= {key: key for key in protocols.FIELDS}
+    for key in settings:
+        if key not in places:
+            meant = near(key, [*places, *list(inspect.signature(run).parameters)[:-1]])
+            raise methods.MethodError(f"oodml.run: neither a protocol nor method {entry.name} has a setting '{key}'"
+                                      f"{meant}; `oodml protocols show oodml` and `oodml methods show {entry.name}` "
+                                      "list all")
+    return {places[key]: value for key, value in settings.items()}

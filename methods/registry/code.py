@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+import multiprocessing
 import sys
+import warnings
+from functools import cache
 from pathlib import Path
 
 from methods.registry import GIVEN, get, ours
-from methods.registry.sources import FOLDER, sources
+from methods.registry.sources import FOLDER, sources, unfollowed
 from methods.settings import MethodError
 
 SHARED = ("__init__.py", "method.py", "settings.py", "registry/*.py")
 """Files that are part of every method, and of none."""
+LIBRARIES = frozenset({"site-packages", "dist-packages"})
+"""Folders of what is installed: nobody edits a file there between two runs."""
+SUITE = frozenset(FOLDER.parent / part for part in ("oodml.py", "benchmark", "methods", "reports", "splits"))
+"""Ours, which may lie beside a plug-in."""
 
 
 def files_of(name: str) -> dict[Path, str]:
@@ -53,6 +60,8 @@ def _place(module: str, file: Path) -> tuple[Path, Path]:
 def code_of(name: str) -> str:
     """SHA-256 of the source of a plug-in's method and of what it imports from beside it; empty for the suite's own.
 
+    What it imports by a name that only running it tells is not in it; a warning says so.
+
     >>> code_of("margin")
     ''
     """
@@ -65,5 +74,20 @@ def code_of(name: str) -> str:
             sources(*_place(module, Path(file)), files, plugin=True)
     # the suite itself may lie beside a plug-in, and is none
     suite = {FOLDER, FOLDER.resolve()}
-    hashes = sorted(content for file, content in files.items() if not suite.intersection(file.parents))
+    own = {file: content for file, content in files.items() if not suite.intersection(file.parents)}
+    for file in own:
+        _warn_of_unfollowed(file)
+    hashes = sorted(own.values())
     return hashlib.sha256("\n".join(hashes).encode()).hexdigest() if hashes else ""
+
+
+@cache
+def _warn_of_unfollowed(file: Path) -> None:
+    """Once for each file of the user's, and not again in every worker of a sweep."""
+    theirs = LIBRARIES.isdisjoint(file.parts) and SUITE.isdisjoint((file, *file.parents))
+    lines = unfollowed(file) if theirs and multiprocessing.parent_process() is None else []
+    if lines:
+        warnings.warn(f"{file}, line {', '.join(map(str, lines))}: what is imported there is only known when it runs. "
+                      "If it is a file of yours, it is not part of a run's identity: after a change to it, finished "
+                      "runs are not done again. Import it by a statement, or write its name out, "
+                      '`importlib.import_module("NAME")`', stacklevel=3)

@@ -11,6 +11,8 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parents[1]
 """The folder of methods."""
+BY_NAME, BY_PATH = ("import_module", "__import__"), ("spec_from_file_location", "run_path")
+"""Functions that import what their first argument names, and those that run a file."""
 
 
 def sources(path: Path, home: Path, files: dict[Path, str], plugin: bool = False) -> None:
@@ -18,13 +20,14 @@ def sources(path: Path, home: Path, files: dict[Path, str], plugin: bool = False
 
     Of a plug-in also the `__init__.py` of the packages on the way, which Python runs first, and what is imported by a
     call, `importlib.import_module("NAME")`. Only what the source says counts, not what happens to be imported so far:
-    the process that plans a run and the one that trains it have to agree.
+    the process that plans a run and the one that trains it have to agree. `unfollowed` has the calls that it does not
+    say enough of.
     """
     if path in files:
         return
     source = path.read_bytes()
     files[path] = hashlib.sha256(source).hexdigest()
-    for level, stem in [*_imports(source), *(_calls(source) if plugin else ())]:
+    for level, stem in [*_imports(source), *(_calls(source)[0] if plugin else ())]:
         start = path.parents[min(level, len(path.parents)) - 1] if level else home
         way = stem.split(".")
         for end in range(1 if plugin else len(way), len(way) + 1):
@@ -47,22 +50,33 @@ def _imports(source: bytes) -> list[tuple[int, str]]:
     return found
 
 
+def unfollowed(path: Path) -> list[int]:
+    """The lines of a file that import what only running it tells: by a name that is computed, or from a path."""
+    return _calls(path.read_bytes())[1]
+
+
 @lru_cache(maxsize=1024)
-def _calls(source: bytes) -> list[tuple[int, str]]:
-    """What some source imports by `import_module` or `__import__` with a name that is written out."""
+def _calls(source: bytes) -> tuple[list[tuple[int, str]], list[int]]:
+    """What some source imports by `import_module` or `__import__` with a name that is written out, and the lines of
+    calls whose name or file is not.
+    """
     found: list[tuple[int, str]] = []
+    lines: list[int] = []
     for node in ast.walk(ast.parse(source)):
-        if not isinstance(node, ast.Call) or _called(node.func) not in ("import_module", "__import__"):
+        if not isinstance(node, ast.Call) or _called(node.func) not in (*BY_NAME, *BY_PATH):
             continue
         named = {keyword.arg: keyword.value for keyword in node.keywords}
-        name, package = (_text(given) for given in (node.args[0] if node.args else named.get("name"),
-                                                    node.args[1] if node.args[1:] else named.get("package")))
+        first = node.args[0] if node.args else named.get("name")
+        if _called(node.func) in BY_PATH or (first is not None and not _text(first)):
+            lines.append(node.lineno)
+            continue
+        name, package = (_text(given) for given in (first, node.args[1] if node.args[1:] else named.get("package")))
         dots = len(name) - len(name.lstrip("."))
         if dots and package:  # from there, and not from where the file lies
             dots, name = 0, ".".join([*package.split(".")[: 1 - dots or None], name.lstrip(".")])
         if stem := name.lstrip("."):
             found.append((dots, stem))
-    return found
+    return found, sorted(set(lines))
 
 
 def _called(function: ast.expr) -> str:

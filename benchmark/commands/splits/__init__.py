@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import click
 
+from benchmark.commands import Group
 from benchmark.commands.splits.building import build, import_
 from benchmark.commands.splits.distances import compare, cross, measure
 from benchmark.commands.splits.pinning import pin, use
 from benchmark.commands.splits.showing import export, plot, show, verify
 
 
-@click.group()
+def _names() -> list[str]:
+    """Datasets, whose ladders are shown, and pinned ladders."""
+    from benchmark import datasets
+    from splits import pinning
+
+    return [*datasets.names(), *pinning.names()]
+
+
+@click.group(cls=Group, names=_names, lister="oodml datasets")
 def command() -> None:
     """Build, show, plot, check, import and export ladders of splits.
 

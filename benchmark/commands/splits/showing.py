@@ -71,6 +71,10 @@ def verify(workspace: Workspace, files: tuple[Path, ...], dataset: str | None) -
     """Check manifests: hash, disjoint sides, classes and counts against the dataset on disk."""
     from benchmark.data import ladders
 
+    if absent := next((path for path in files if not path.exists()), None):
+        there = ", ".join(map(str, sorted(workspace.splits.glob("*.json"))))
+        raise UserError(f"there is no file {absent}; give a manifest by its path: "
+                        f"{there or f'there is none in {workspace.splits}, `oodml splits build` makes one'}")
     wrong = 0
     for path in files:
         problems = ladders.verify(path, workspace, dataset)
@@ -91,7 +95,10 @@ def verify(workspace: Workspace, files: tuple[Path, ...], dataset: str | None) -
 @columns_option
 def export(workspace: Workspace, dataset: str, split: str | None, form: str, hold_out: bool,
            out: Path | None) -> None:
-    """Write the images of each split as a list that any training code can read."""
+    """Write the images of each split as a list that any training code can read.
+
+    Paths and classes stand as they are, also where a spreadsheet takes one for a formula: import csv as text there.
+    """
     from benchmark import datasets
     from benchmark.data import ladders
     from benchmark.utils.files import whole
