@@ -19,7 +19,7 @@ from scipy.stats import spearmanr
 from benchmark import cli, datasets
 from benchmark.data import ladder_features, ladders
 from benchmark.utils.workspace import Workspace
-from splits import SplitError, frechet
+from splits import SplitError, frechet, manifest
 from splits.compare import compare_ladders, cross_distances, overlap
 from splits.frechet import frd_class_means_released, frechet_distance
 from splits.iid import iid_distance, random_halves
@@ -501,8 +501,17 @@ def test_a_ladder_measured_by_the_command(tmp_path: Path, monkeypatch: pytest.Mo
     where = ["--dataset", "glyphs-mini", "--work", str(tmp_path)]
     cli.main(["splits", "build", "--rungs", "3", *where])
     built = capsys.readouterr().out
-    cli.main(["splits", "measure", *where, "--against", str(tmp_path / "splits" / "glyphs-mini.json")])
+    kept, out = tmp_path / "splits" / "glyphs-mini.json", tmp_path / "measured.json"
+    cli.main(["splits", "measure", *where, "--against", str(kept), "--out", str(out)])
     measured = capsys.readouterr().out
+    written, ladder = manifest.load(out), manifest.load(kept)
+    assert written.features == {"backbone": "x"}
+    assert [(split.train, split.test, split.frd_equal_n) for split in written.splits] == [
+        (split.train, split.test, split.frd_equal_n) for split in ladder.splits]
+    assert [split.frd for split in written.splits] == pytest.approx([split.frd for split in ladder.splits])
+    with pytest.raises(SystemExit):
+        cli.main(["splits", "measure", *where, "--out", str(out)])
+    assert f"{out} is there already" in capsys.readouterr().err
     rungs = [line.split() for line in measured.splitlines()[1:4]]
     assert [row[:9] for row in rungs] == [line.split()[:9] for line in built.splitlines() if line.strip()[:2] in
                                           ("1 ", "2 ", "3 ")]

@@ -9,6 +9,7 @@ import click
 
 from benchmark.commands import workspace_options
 from benchmark.commands.splits.options import dataset_argument, feature_options, ladder_options
+from benchmark.utils.errors import UserError
 from benchmark.utils.terminal import columns
 from benchmark.utils.workspace import Workspace
 
@@ -17,9 +18,11 @@ from benchmark.utils.workspace import Workspace
 @dataset_argument()
 @click.option("--against", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="A manifest of the same dataset: also the overlap of rungs and the order of moves.")
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+              help="Also write the ladder with these distances, a manifest beside the one in WORK/splits.")
 @feature_options
 @workspace_options
-def measure(workspace: Workspace, dataset: str, against: Path | None, **options: Any) -> None:
+def measure(workspace: Workspace, dataset: str, against: Path | None, out: Path | None, **options: Any) -> None:
     """The distances of a ladder, of a released one above all, with this copy of the dataset and another network."""
     from benchmark.data import ladder_distances, ladders
     from splits import manifest
@@ -27,7 +30,13 @@ def measure(workspace: Workspace, dataset: str, against: Path | None, **options:
 
     ladder = ladders.load(workspace, dataset)
     other = manifest.load(against) if against else None
-    click.echo(ladders.table(ladder_distances.measured(ladder, dataset, workspace.writable(), **options)))
+    if out and out.exists():
+        raise UserError(f"{out} is there already; give --out another name, or remove it")
+    found = ladder_distances.measured(ladder, dataset, workspace.writable(), **options)
+    click.echo(ladders.table(found))
+    if out:
+        manifest.save(found, out)
+        click.echo(f"wrote {out}")
     if other:
         alike = overlap(ladder, other)
         click.echo(f"\noverlap of the classes of each rung (rows) with the rungs of {against} (Jaccard):")
