@@ -11,6 +11,8 @@ LOWEST := .venv-lowest
 OODML := $(VENV)/bin/oodml
 READY := $(VENV)/.ready
 export OODML_WORK := $(WORK)
+# without lengths and precision: methods of glyphs trained once more, for other lengths or in other arithmetic, would be
+# further methods wherever pages compute over all of them: rank correlations, structure, the best method of a network
 PUBLISHED := --records reports/data/records/glyphs --records reports/data/records/photos --records reports/data/records/frozen --records reports/data/records/fixed-test --records reports/data/submissions
 AGAINST := $(subst --records,--against,$(PUBLISHED))
 

@@ -18,7 +18,8 @@ Scores are fractions in CSV and JSON, percent with one decimal elsewhere. The ti
     tuning     method dataset budget diverged choice default chosen gain test test_gain spread worst, one row a search
                of `oodml tune`   (default and chosen are validation scores, spread is their deviation over the trials)
     trials     method dataset protocol backbone split number settings state score chosen run, one row a configuration
-    runs       one row a run, every plain column of the records
+    runs       one row a run, every plain column of the records; then share:seconds and share:energy_wh, the part of the
+               run (see `costs.share`) in cost:seconds and, in watt hours, in the cost:energy_joules of the whole GPU
     queries    one row a query of a run that kept them: dataset split split_hash method protocol backbone source seed
                identity query (its place on the test side) class counted first_hit (rank; 0: none looked at) map@r
                map@1000 (average precision of the query) part

@@ -106,7 +106,7 @@ def _as_long(frame: pd.DataFrame, settings: pd.Series) -> pd.Series:
     lengths = [_steps(own or {}) if one else steps for one, own, steps in zip(
         joined, frame["protocol_settings"], frame.get("cost:steps", pd.Series(float("nan"), frame.index)))]
     rows = list(zip(frame["dataset"], frame["protocol"], frame["backbone"], lengths))
-    whole = {row: own for row, one, own in zip(rows, joined, settings) if not one and row[-1] > 0}
+    whole = {row: own for row, one, own in zip(rows, joined, settings) if not one and (row[-1] or 0) > 0}
     return pd.Series([whole.get(row, own) if one else own for row, one, own in zip(rows, joined, settings)],
                      index=frame.index, dtype=object)
 

@@ -69,6 +69,20 @@ def with_ladders(frame: pd.DataFrame, pinned: Iterable[Known]) -> pd.DataFrame:
     return frame
 
 
+def pinned_ladders(runs: pd.DataFrame, pinned: Iterable[Known]) -> dict[str, tuple[str, bool]]:
+    """For each dataset whose splits are all those of a pinned ladder its name, and whether on the images pinned.
+
+    A copy that lacks images has the classes and distances of a ladder, and its runs do not count as on it.
+    """
+    found: dict[str, tuple[str, bool]] = {}
+    for name, _, dataset, _, ladder, splits in pinned:
+        here = runs[runs["dataset"].eq(dataset)]
+        same = here["split_hash"].eq(here["split"].map(splits)) & here["ladder"].map(lambda own, one=ladder: own == one)
+        if len(here) and same.all() and not found.get(dataset, ("", False))[1]:
+            found[dataset] = name, bool(here["ladder_name"].eq(name).all())
+    return found
+
+
 def controls(frame: pd.DataFrame) -> pd.Series:
     """Which runs are on splits with fixed test classes, beside others of their dataset on an ordinary ladder."""
     fixed = frame["kind"].eq(FIXED_TEST)

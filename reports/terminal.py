@@ -35,7 +35,7 @@ def summary(results: Results, lost: pd.DataFrame, metric: str = "recall@1",
                 blocks.append(f"{title}\n\n{formats.to_text(tables.without_parts(tables.union_table(part, metric)))}")
     beside = {dataset: kind for dataset in results.laddered if (kind := beside_ladder(results, dataset, metric))}
     for dataset in (*results.without_ladder, *beside):
-        table = views.heat_table(results, dataset, metric, trained=True, default=beside.get(dataset) == "default")
+        table = views.heat_table(results, dataset, metric, "default" if beside.get(dataset) == "default" else "trained")
         blocks.append(f"{table.caption} (percent)\n\n{formats.to_text(table)}")
     lines = [*results.notes]
     for study in studies:

@@ -309,7 +309,7 @@ def test_a_frozen_network_stands_with_the_methods_that_train_it(partly: Results)
 
 def test_methods_on_the_default_split_of_a_ladder_that_others_have_whole_are_ranked_on_it(partly: Results) -> None:
     assert beside_ladder(partly, "cars", "recall@1") == "default"
-    table = views.heat_table(partly, "cars", "recall@1", trained=True, default=True)
+    table = views.heat_table(partly, "cars", "recall@1", "default")
     ranks = table.frame.set_index(["ranking", "method"])["rank"].dropna()
     assert ranks.to_dict() == {("conv4, protocol demo[epochs=2]", "arcface"): 1,
                                ("conv4, protocol demo[epochs=2]", "margin"): 2,
@@ -343,7 +343,7 @@ def test_methods_with_some_splits_of_a_ladder_that_one_has_whole_keep_both_ends(
     assert 'id="ladder-' not in home
     assert "All 2 methods lose accuracy" in home
     assert "Most methods were trained on some of the 8 splits" in home
-    table = views.heat_table(results, "cars", "recall@1", trained=True).frame.set_index("method")
+    table = views.heat_table(results, "cars", "recall@1", "trained").frame.set_index("method")
     assert table.loc["arcface", ["rank", "rung:1", "rung:8"]].tolist() == [1, 0.9, 0.6]
     assert table.loc["margin", "ags:cars"] > 0
     assert "of each method on 2 of the 8 splits of cars" in terminal.summary(results, LOST)

@@ -84,6 +84,14 @@ def test_files_that_are_no_records_are_listed(raw: bytes, tmp_path: Path) -> Non
     assert "mine.json" in terminal.summary(Results(frame), lost) + str(damaged[0])
 
 
+def test_a_record_without_its_steps_is_shown(tmp_path: Path) -> None:
+    """Steps are asked for where dataset-specific models are to be compared with a network of equal length."""
+    record = make_record(score=0.5)
+    records.write(tmp_path / "only", record | {"cost": record["cost"] | {"steps": None}})
+    frame, lost = records.scan(tmp_path)
+    assert "50.0" in terminal.summary(Results(frame), lost)
+
+
 def test_damaged_queries_leave_the_report_whole(tmp_path: Path) -> None:
     """The run keeps its score; only what is made of single queries does without it, and says so."""
     runs = write_sample(tmp_path / "runs", SAMPLE, ("glyphs",), seeds=1, union=False, queries=True)
@@ -252,6 +260,7 @@ def test_a_worker_is_started_again_where_its_server_died(monkeypatch: pytest.Mon
 
 def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_it_taken(tmp_path: Path) -> None:
     for epoch in (1, 2):
+        (tmp_path / str(epoch)).mkdir()
         with closing(checkpoint.Saver(tmp_path / str(epoch))) as saver:
             saver.save({"method": {"w": torch.full((3,), float(epoch))}}, {"epoch": epoch, "history": {}}, whole=True)
     os.rename(tmp_path / "1" / "checkpoint-00001", tmp_path / "2" / "checkpoint-00001")

@@ -120,6 +120,16 @@ def test_the_export_and_packed_records_have_the_same(results: Results, folder: P
     pd.testing.assert_frame_equal(again, results.thresholds)
 
 
+@pytest.mark.parametrize("key", ["tar", "open_recall@1", "validation", "positive"])
+def test_a_record_with_a_part_of_its_thresholds_is_left_out(key: str, results: Results) -> None:
+    runs = results.runs.copy()
+    odd = (runs["split"] == 2) & (runs["seed"] == 1)
+    runs["thresholds"] = [{**kept, key: None} if out else kept for kept, out in zip(runs["thresholds"], odd)]
+    found = drifting.collect(runs)
+    whole = results.thresholds
+    pd.testing.assert_frame_equal(found, whole[(whole["split"] != 2) | (whole["seed"] != 1)].reset_index(drop=True))
+
+
 def test_records_without_thresholds_have_no_page(tmp_path: Path) -> None:
     for split in (1, 2):
         records.write(tmp_path / str(split), make_record("glyphs", split, "margin", 0, 0.5))

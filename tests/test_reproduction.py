@@ -15,6 +15,8 @@ from reports import records
 from reports.analysis import paper_tables, reproduction
 from reports.analysis.results import Results
 from reports.figures.printed import printed_and_ours
+from reports.html import dataset_pages
+from reports.html.extras import Extras
 from reports.html.rendering import Site
 
 ROOT = Path(__file__).parent.parent
@@ -97,3 +99,22 @@ def test_methods_whose_curves_share_a_figure_have_different_colours() -> None:
         colours = [{site.look[label].number for label in labels} for labels in methods]
         assert all(len(numbers) == 1 for numbers in colours), "rows of one method have one colour"
         assert len(set().union(*colours)) == len(methods)
+
+
+def test_the_page_of_a_dataset_names_the_pinned_ladder_that_its_runs_are_on() -> None:
+    """CUB's records are from before ladders had names; of Cars 15 images are missing, so its runs are not on it."""
+    frame = pd.concat([records.collect(RECORDS / name) for name in ("photos", "frozen")], ignore_index=True)
+    results = Results(frame, pinned=pinned.known(frame["dataset"]))
+    assert {name: results.pinned.get(name) for name in ("cub", "cars", "dogs")} == {
+        "cub": ("cub@v1", True), "cars": ("cars@ooDML", False), "dogs": None}
+    assert Results(frame).pinned == {}, "nothing is known of pinned ladders"
+    site = Site(results, frame.iloc[:0])
+    for dataset in ("cub", "cars"):
+        dataset_pages.ladder(site, dataset, Extras(None))
+    assert "<code>oodml splits use cub@v1</code>" in str(site.files["dataset/cub.html"])
+    assert "those of the pinned ladder <code>cars@ooDML</code>" in str(site.files["dataset/cars.html"])
+    assert "oodml splits use" not in str(site.files["dataset/cars.html"])
+    # one run on other classes, and the page names no ladder
+    other = frame.assign(split_hash=frame["split_hash"].mask(frame.index == frame.index[frame["dataset"] == "cars"][0],
+                                                             "0" * 64))
+    assert "cars" not in Results(other, pinned=pinned.known(frame["dataset"])).pinned

@@ -19,6 +19,7 @@ from benchmark.data import weights
 from benchmark.training import compile_when
 from benchmark.utils.wording import byte_size, counted
 from reports import records
+from reports.storage.row import is_gpu
 from reports.storage.text import duration
 from splits.manifest import HELD_OUT
 
@@ -239,8 +240,3 @@ def summary(estimates: list[Estimate], rates: Rates, devices: int, per_gpu: int 
     return [*lines, f"disk: {'; '.join(disk)}",
             f"memory: {byte_size(memory)} at most in one run" + (
                 f", {byte_size(per_gpu * memory)} in {per_gpu} on a GPU" if gpu and per_gpu > 1 else "")]
-
-
-def is_gpu(device: str) -> bool:
-    """Whether a device of this name, as records have it, is a GPU."""
-    return any(name in device for name in ("NVIDIA", "GeForce", "Tesla", "Quadro", "AMD Instinct", "Radeon"))

@@ -69,18 +69,18 @@ def cpu_name() -> str:
 
 
 class Energy:
-    """Joules that a GPU takes while this context is open, by its own counter.
+    """Joules that the GPUs of a run take while this context is open, by their own counters.
 
     None on a CPU, or where the driver does not say. Runs that share a GPU each count all of it.
     """
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, *devices: str) -> None:
         self.joules: float | None = None
-        self._gpu = gpu_id(device) if device.startswith("cuda") else None
-        self._before: int | None = None
+        self._gpus = [gpu_id(device) if device.startswith("cuda") else None for device in devices]
+        self._before: list[int | None] = []
 
     def __enter__(self) -> Energy:
-        self._before = _millijoules(self._gpu)
+        self._before = [_millijoules(gpu) for gpu in self._gpus]
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -88,8 +88,9 @@ class Energy:
 
     @property
     def so_far(self) -> float | None:
-        after = _millijoules(self._gpu)
-        return None if self._before is None or after is None else (after - self._before) / 1000
+        taken = [(after - before) / 1000 for before, after in zip(self._before, map(_millijoules, self._gpus))
+                 if before is not None and after is not None]
+        return sum(taken) if taken and len(taken) == len(self._gpus) else None
 
 
 @cache

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from reports.aggregate import mean_ags
+from reports.analysis import costs
 from reports.board import Board
 from reports.selection import ROW, evaluated_as, on_ladder
 
@@ -19,8 +20,8 @@ def with_costs(board: Board, frame: pd.DataFrame, metric: str = "recall@1") -> B
 
     `gain` is the mean AGS less that of the frozen network (`frozen_score`); `gap`, the selection gap, is the AGS with
     the epoch chosen on the test classes less the AGS of the last epoch, and `gap:validation` the same with the epoch
-    chosen on held-out classes; `parameters` trained; `seconds` of the device for all runs, of which those that shared
-    it each took their part; of what was submitted only the time of scoring is known, which is no cost of the method.
+    chosen on held-out classes; `parameters` trained; `seconds` of the device and `energy_wh`, the shares of all runs
+    of the row (`costs.share`).
     """
     if not len(board):
         return board
@@ -31,19 +32,9 @@ def with_costs(board: Board, frame: pd.DataFrame, metric: str = "recall@1") -> B
         if f"{rule}:{metric}" in frame and frame[f"{rule}:{metric}"].notna().any():
             chosen = mean_ags(frame, f"{rule}:{metric}")
             board = board.assign(**{name: [chosen.get(key, math.nan) for key in board.keys] - mean.to_numpy(float)})
-    costs = [name for name in ("cost:seconds", "cost:shared") if name in frame]
-    runs = on_ladder(frame, [*ROW, "trainable_parameters", *costs])
+    runs = on_ladder(frame, [*ROW, "trainable_parameters", *(key for key in costs.KEYS if key in frame)])
     board = board.assign(parameters=board.aligned(runs.groupby(ROW)["trainable_parameters"].max()))
-    if "cost:seconds" in frame:
-        sharing = runs["cost:shared"].fillna(1) if "cost:shared" in runs else 1
-        seconds = (trained_seconds(runs) / sharing).groupby([runs[key] for key in ROW]).sum(min_count=1)
-        board = board.assign(seconds=board.aligned(seconds))
-    return board
-
-
-def trained_seconds(runs: pd.DataFrame) -> pd.Series:
-    """The time that each run took; of what was submitted it is not known, and its record tells that of scoring."""
-    return runs["cost:seconds"].where(runs["source"] != "submitted")
+    return board.assign(**{str(key): board.aligned(sums) for key, sums in costs.of_rows(runs, ROW).items()})
 
 
 def with_gap(board: Board, frame: pd.DataFrame, metric: str = "recall@1") -> Board:
@@ -60,17 +51,23 @@ def with_gap(board: Board, frame: pd.DataFrame, metric: str = "recall@1") -> Boa
 def with_ends(board: Board, frame: pd.DataFrame, metric: str = "recall@1") -> Board:
     """An `ags_board` with the score at both ends of the ladder, mean over datasets, and what is kept: `with_kept`.
 
-    Missing where a dataset is.
+    Missing where a dataset is. The ends are means over all seeds that were run there, AGS over those with every split:
+    `ends:n` is the most seeds of an end of a ladder that fewer have whole, missing where all seeds have it.
     """
     runs, datasets = on_ladder(frame, ["dataset", "ladder", "split", *ROW, metric]), board.parts("ags")
     ends: dict[str, list[np.ndarray]] = {"nearest": [], "farthest": []}
+    beyond = np.full(len(board), np.nan)
     for dataset in datasets:
         here = runs[runs["dataset"] == dataset]
         ladder = sorted(here["ladder"].iloc[0], key=lambda rung: rung[1])
+        whole = board.column("ags", dataset)["n"].to_numpy(float)
         for end, split in (("nearest", ladder[0][0]), ("farthest", ladder[-1][0])):
-            ends[end].append(board.aligned(here[here["split"] == split].groupby(ROW)[metric].mean()))
+            scores = here[here["split"] == split].groupby(ROW)[metric]
+            ends[end].append(board.aligned(scores.mean()))
+            seeds = board.aligned(scores.count())
+            beyond = np.fmax(beyond, np.where((whole > 0) & (seeds > whole), seeds, np.nan))
     near, far = (np.mean(scores, axis=0) if datasets else np.full(len(board), np.nan) for scores in ends.values())
-    return with_kept(board, near, far)
+    return with_kept(board.assign(**{"ends:n": beyond}), near, far)
 
 
 def with_kept(board: Board, near: Any, far: Any) -> Board:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -12,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from reports import aggregate
-from reports.analysis import fewshot, paper_catalogue, paper_numbers
+from reports.analysis import fewshot, paper_catalogue, paper_numbers, paper_tables
 from reports.analysis.paper_catalogue import Item
 from reports.analysis.paper_numbers import PARTS, Cell, Sought
 from reports.analysis.statistics import kendall
@@ -41,10 +42,11 @@ NOTHING = Measured(math.nan, math.nan, 0)
 
 
 class Shown(NamedTuple):
-    """A printed number beside ours."""
+    """A printed number beside ours; `apart` says why none of ours could be held against it, if so."""
 
     cell: Cell
     ours: Measured
+    apart: str = ""
 
     @property
     def difference(self) -> float:
@@ -54,7 +56,7 @@ class Shown(NamedTuple):
     @property
     def missing(self) -> bool:
         """Whether a run of this suite could fill it and none has."""
-        return self.cell.sought is not None and not self.ours.n
+        return self.cell.sought is not None and not self.ours.n and not self.apart
 
 
 @dataclass(frozen=True)
@@ -79,10 +81,12 @@ class Filled:
     def status(self) -> str:
         """How far it is, in a few words."""
         sought = [one for one in self.shown if one.cell.sought is not None]
-        missing = sum(one.missing for one in sought)
+        measured = sum(one.ours.n > 0 for one in sought)
         cited = len(self.shown) - len(sought)
-        words = [f"{len(sought) - missing} of {len(sought)} numbers measured"] if self.shown else []
-        return ", ".join(words + ([f"{cited} cited from other papers"] if cited else []))
+        words = [f"{measured} of {len(sought)} numbers measured"] if self.shown else []
+        words += [f"{cited} cited from other papers"] if cited else []
+        apart = Counter(one.apart for one in sought if one.apart)
+        return ", ".join([*words, *(f"{count} not compared, because {why}" for why, count in apart.items())])
 
     @property
     def missing(self) -> bool:
@@ -122,10 +126,10 @@ class Filled:
         """The numbers in long form, for its CSV; as printed, that is scores in percent."""
         rows = [(" ".join(filter(None, one.cell.row)), " ".join(filter(None, one.cell.column)),
                  float(one.cell.printed), float(one.cell.std or "nan"), one.ours.mean, one.ours.std, one.ours.n,
-                 one.difference, one.ours.overrides, " && ".join(self.commands) if one.missing else "")
+                 one.difference, one.ours.overrides, " && ".join(self.commands) if one.missing else "", one.apart)
                 for one in self.shown]
         keys = ("row", "column", "printed", "printed_std", "ours", "ours_std", "seeds", "difference", "overrides",
-                "missing")
+                "missing", "not_compared")
         return zip(keys, zip(*rows))
 
 
@@ -146,6 +150,9 @@ class Runs:
     def __init__(self, runs: pd.DataFrame, paper: str) -> None:
         self.backbone = paper_catalogue.load(paper).backbone
         self.ladders = runs[["dataset", "split", "kind", "frd"]].drop_duplicates(["dataset", "split"])
+        known = dict(zip(runs["dataset"], runs["ladder"]))
+        self.alike = {name for name, ladder in known.items() if paper_tables.has_papers_ladder(ladder, name)}
+        self.unlike = {name: paper_tables.ladder_differs(ladder, name) for name, ladder in known.items()}
         own = runs[runs["source"].eq("run") & runs["base_protocol"].eq(paper)]
         if paper_catalogue.load(paper).epoch == "best-test":  # like with like
             best = {name.partition(":")[2]: own[name] for name in map(str, own) if name.startswith("best-test:")}
@@ -158,7 +165,7 @@ class Runs:
         """What was measured of what a paper prints; n = 0 where nothing was."""
         if sought.place == "distance":
             here = self.ladders[self.ladders["dataset"].eq(sought.dataset)]
-            here = here[here["split"].eq(sought.split) if sought.split else here["kind"].eq(sought.method)]
+            here = self._on_rung(here, sought) if sought.split else here[here["kind"].eq(sought.method)]
             return Measured(*aggregate.spread(here["frd"].astype(float)))
         if sought.place == "members":
             parts = [self.measured(sought._replace(place="default", dataset=part)) for part in PARTS[sought.dataset]]
@@ -171,17 +178,54 @@ class Runs:
         scale = 1 if sought.place in UNSCALED else 100
         return best._replace(mean=scale * best.mean, std=scale * best.std)
 
+    def apart(self, sought: Sought) -> str:
+        """Why no run here can be held against a number: it is along a ladder that is another one here."""
+        along = sought.place == "ags" or (sought.split and not _on_default(sought))
+        return self.unlike.get(sought.dataset, "") if along else ""
+
+    def _on_rung(self, runs: pd.DataFrame, sought: Sought) -> pd.DataFrame:
+        """The runs on a split of the paper's ladder; of another ladder its default split alone is the same."""
+        if sought.dataset in self.alike:
+            return runs[runs["split"].eq(sought.split)]
+        return runs[runs["kind"].eq("default") & _on_default(sought)]
+
     def _choices(self, sought: Sought) -> Iterator[tuple[Any, ...]]:
         """Every variant that was run of what is sought, last; before it what makes another one the better choice."""
         wanted = sought.backbone or self.backbone
         for backbone in (wanted, *STAND_INS.get(wanted, ())):
             for variant in self.groups.get((sought.dataset, sought.method, backbone), ()):
-                mean, std, n = aggregate.spread(_scores(variant, sought)) if _fits(variant, sought) else NOTHING[:3]
+                mean, std, n = aggregate.spread(self._scores(variant, sought) if _fits(variant, sought) else ())
                 if n:
                     own = backbone == wanted
                     text = overrides_text(_others(each, sought, own) for each in variant["overrides"])
                     epochs = (variant.iloc[0]["protocol_settings"] or {}).get("epochs", 0)
                     yield bool(text), not own, -n, -epochs, Measured(mean, std, n, text)
+
+    def _scores(self, runs: pd.DataFrame, sought: Sought) -> Iterable[float]:
+        """The number of each seed, as a fraction."""
+        place, metric = sought.place, sought.metric
+        if place == "ags":
+            known = metric in runs and sought.dataset in self.alike
+            return aggregate.ags_per_seed(runs, metric)["ags"] if known else []
+        if place == "fewshot":
+            shots, use = sought.part.split()
+            adapted = fewshot.collect(self._on_rung(runs, sought))
+            return adapted.loc[adapted["shots"].eq(int(shots)) & adapted["metric"].eq(metric), use]
+        if place == "harmonic":
+            columns = [f"domain:{part}:{metric}" for part in PARTS[sought.dataset]]
+            parts = runs.reindex(columns=columns).astype(float).dropna()
+            return [aggregate.harmonic_mean(values) for values in parts.to_numpy()]
+        column = {"part": f"domain:{sought.part}:{metric}", "structure": f"structure:test:{metric}"}.get(place, metric)
+        if place == "rung":
+            runs = self._on_rung(runs, sought)
+        elif place in ("default", "structure"):
+            runs = runs[runs["kind"].eq("default")]
+        return runs[column].astype(float) if column in runs else []
+
+
+def _on_default(sought: Sought) -> bool:
+    """Whether the split of a ladder that is sought is the default one, which has another number on other ladders."""
+    return sought.split == paper_tables.default_rungs().get(sought.dataset)
 
 
 def _fits(variant: pd.DataFrame, sought: Sought) -> bool:
@@ -202,27 +246,6 @@ def _others(overrides: Overrides | None, sought: Sought, own: bool) -> Overrides
     return overrides and {key: value for key, value in overrides.items() if key not in asked}
 
 
-def _scores(runs: pd.DataFrame, sought: Sought) -> Iterable[float]:
-    """The number of each seed, as a fraction."""
-    place, metric = sought.place, sought.metric
-    if place == "ags":
-        return aggregate.ags_per_seed(runs, metric)["ags"] if metric in runs else []
-    if place == "fewshot":
-        shots, use = sought.part.split()
-        adapted = fewshot.collect(runs[runs["split"].eq(sought.split)])
-        return adapted.loc[adapted["shots"].eq(int(shots)) & adapted["metric"].eq(metric), use]
-    if place == "harmonic":
-        columns = [f"domain:{part}:{metric}" for part in PARTS[sought.dataset]]
-        parts = runs.reindex(columns=columns).astype(float).dropna()
-        return [aggregate.harmonic_mean(values) for values in parts.to_numpy()]
-    column = {"part": f"domain:{sought.part}:{metric}", "structure": f"structure:test:{metric}"}.get(place, metric)
-    if place == "rung":
-        runs = runs[runs["split"].eq(sought.split)]
-    elif place in ("default", "structure"):
-        runs = runs[runs["kind"].eq("default")]
-    return runs[column].astype(float) if column in runs else []
-
-
 def page(paper: str, runs: pd.DataFrame, fills: Mapping[str, Sequence[str]]) -> list[Filled]:
     """The items of a paper with their numbers.
 
@@ -239,7 +262,8 @@ def page(paper: str, runs: pd.DataFrame, fills: Mapping[str, Sequence[str]]) -> 
         for cell in paper_numbers.cells(item):
             if cell.sought is not None and cell.sought not in known:
                 known[cell.sought] = lookup.measured(cell.sought)
-            shown.append(Shown(cell, known[cell.sought] if cell.sought else NOTHING))
+            shown.append(Shown(cell, known[cell.sought], lookup.apart(cell.sought)) if cell.sought else
+                         Shown(cell, NOTHING))
         commands = [f"oodml run --study {name}" for name in fills.get(item.key, ())]
         filled.append(Filled(item, shown, commands or [item.command] * bool(item.command)))
     return filled

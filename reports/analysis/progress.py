@@ -17,6 +17,7 @@ from typing import Any
 import pandas as pd
 
 from reports import ReportError
+from reports.analysis import costs
 from reports.selection import NAMED
 from reports.storage import paths
 from reports.storage.text import from_json, printable
@@ -66,6 +67,13 @@ class StudyProgress:
         """Which runs are of the study, with what it gives them; none where it does not tell that."""
         here = self._asked(self._plain(runs)) if "given" in self.rows else [False] * len(runs)
         return pd.Series(here, runs.index, dtype=bool)
+
+    def done(self, runs: pd.DataFrame) -> pd.DataFrame:
+        """The runs that count as done: where there are more seeds than a row asks for, the first."""
+        plain = self._plain(runs).reset_index(drop=True)
+        asked = plain.loc[self._asked(plain), [*self.keys, "seed"]].sort_values("seed", kind="stable")
+        most = asked.merge(self.rows.groupby(self.keys, as_index=False)["runs"].sum(), how="left", on=self.keys)["runs"]
+        return runs.iloc[sorted(asked.index[asked.groupby(self.keys).cumcount().to_numpy() < most.to_numpy()])]
 
     def _plain(self, runs: pd.DataFrame) -> pd.DataFrame:
         """The runs as a study calls them."""
@@ -135,7 +143,8 @@ def _checked(content: Any) -> StudyProgress:
 
 
 def shown(study: StudyProgress, runs: pd.DataFrame) -> dict[str, Any] | None:
-    """What a page says of a study: runs done and asked for, overall and by dataset and backbone, and a table of rows.
+    """What a page says of a study: runs done and asked for, overall and by dataset and backbone, a table of rows, and
+    what the runs took.
 
     None where no run of it is there.
     """
@@ -152,4 +161,4 @@ def shown(study: StudyProgress, runs: pd.DataFrame) -> dict[str, Any] | None:
     table = Table(f"study-{study.name}", f"Runs of the study {study.name}", columns,
                   rows[[column.key for column in columns]], marked=False)
     return {"study": study, "done": done, "runs": asked, "complete": done >= asked,
-            "parts": parts.to_dict("records"), "table": table}
+            "parts": parts.to_dict("records"), "table": table, "took": costs.told(study.done(runs))}

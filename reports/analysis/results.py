@@ -37,6 +37,7 @@ class Results:
                  studies: Iterable[StudyProgress] = ()) -> None:
         if frame.empty:
             raise ReportError(f"there is no finished run; {HOW}")
+        pinned = list(pinned)
         frame = selection.with_ladders(with_overrides(frame, derive), pinned)
         unknown = sorted(set(ladders) - set(frame["ladder_name"].dropna()))
         if unknown:
@@ -63,6 +64,7 @@ class Results:
         self._submitted_alone = ~run & ~self.runs["dataset"].isin(self.runs.loc[run, "dataset"])
         self.protocols = sorted(self.runs.loc[run | self._submitted_alone, "ranked_with"].unique())
         self.ladders = dict(zip(self.runs["dataset"], self.runs["ladder"]))
+        self.pinned = selection.pinned_ladders(self.runs, pinned)
         # a paper's number beside data or a ladder that are not the paper's would be taken for a comparison
         reasons = {name: paper_tables.differs(self.runs, name) for name in self.datasets}
         reasons |= {name: paper_tables.union_differs(self.runs[self.runs["dataset"] == name]) for name in self.unions}

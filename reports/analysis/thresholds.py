@@ -51,7 +51,8 @@ def _whole(kept: Any) -> bool:
     """Whether a record keeps thresholds at all levels; of sets without a pair it keeps a note."""
     try:
         return all(len(kept[side]) == len(LEVELS) and all(math.isfinite(value) for value in kept[side])
-                   for side in ("positive", "negative")) and isinstance(kept["tar"], dict)
+                   for side in ("positive", "negative")) and all(
+            isinstance(by_rate, dict) for by_rate in (kept["tar"], kept["open_recall@1"], kept.get("validation", {})))
     except (TypeError, KeyError):
         return False
 

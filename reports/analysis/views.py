@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 
 from reports import selection
-from reports.analysis import baselines
+from reports.analysis import baselines, costs
 from reports.analysis.measures import metric_order
 from reports.analysis.results import Results
 from reports.analysis.rung_board import apart, rung_board, rungs_of
-from reports.board import key_of
+from reports.board import Board, key_of
 from reports.overrides import overrides_text
 from reports.records import FACTS, metrics
 from reports.selection import ROW, TYPED, row_keys
@@ -33,6 +33,8 @@ OBJECTS = ("ladder", "papers", "tags", "cite", "summary", "settings", "protocol_
            "path", "parts", "members", "overrides", "spectra", "thresholds",
            "backbone_facts")
 
+Part = Literal["ladder", "trained", "default"]
+"""What a table of a ladder has of it: all splits, those that methods were trained on, or the default one alone."""
 FEW = 4
 """Splits that the board of a ladder trained in part shows on the home page; of more both ends and the default one."""
 NOTABLE = 0.01
@@ -44,74 +46,93 @@ def distance(frd: float | None, split: Any) -> str:
     return f"split {split}" if frd is None or pd.isna(frd) else f"{frd:.0f}" if frd >= 100 else f"{frd:.1f}"
 
 
-def heat_table(results: Results, dataset: str, metric: str, trained: bool = False,
-               default: bool = False) -> Table:
+def heat_table(results: Results, dataset: str, metric: str, part: Part = "ladder") -> Table:
     """Method x rung with the AGS of the dataset: one row a method, one column a split, in order of distance.
 
-    With `trained` only the splits that methods were trained on (of more than FEW both ends and the default one), and
-    what is kept of the score at the near end of the ladder where both ends are among them, of rows that have no board
-    by AGS; with `default` the default split alone.
+    Of the splits that methods were `trained` on, where they are more than FEW, both ends and the default one, and what
+    is kept of the score at the near end of the ladder where both ends are among them; rows that have no board by AGS.
     """
-    board = rung_board(results, dataset, metric, default)
-    cells = results.cells(dataset, metric)
-    if trained and not default:
-        board = apart(board)
-        rows, runs = set(board.keys), results.runs[results.runs["dataset"] == dataset]
-        cells, runs = (frame[[key in rows for key in row_keys(frame)]] for frame in (cells, runs))
-        board = replace(board, overrides=overrides_text(runs["overrides"], most=3))
-    cells = selection.on_default(cells) if default else cells
-    methods = cells[~cells["baseline"]]
-    frame, rungs = board.wide(), rungs_of(methods if trained and len(methods) else cells)
-    several = len(rungs) > 1
-    ladder = [split for split, _ in sorted(results.ladders[dataset] or (), key=lambda rung: rung[1])]
-    whole = trained and several and len(ladder) > 1
-    ends = dict(zip((ladder[0], ladder[-1]), ("nearest", "farthest"))) if whole else {}
-    if trained and len(rungs) > FEW and ends.keys() <= set(rungs["split"]):
-        rungs = rungs[rungs["split"].isin(ends) | rungs["kind"].isin(selection.DEFAULT_KINDS)]
-    note = ("Columns are headed by the Fréchet distance of their split. " if several and rungs["frd"].notna().any()
-            else "")
+    board, cells, rungs, ends = _selection(results, dataset, metric, part)
+    frame = board.wide()
     frame = frame.assign(ranking=_rankings(frame), dataset=dataset)
     alone = frame["baseline"].astype(bool).groupby(frame["ranking"]).transform("all")  # networks nothing is trained on
     frame = frame.loc[alone.sort_values(kind="stable").index].reset_index(drop=True)
     method, *rest = row_columns(frame)
-    has_frozen = frame.loc[~frame["baseline"].astype(bool), "backbone"].isin(
-        frame.loc[frame["base_method"] == "frozen", "backbone"]).any()
     columns = [Column("rank", "Rank", "rank"), method]
     if board.parts("ags"):
         area = Column(key_of("ags", dataset), "AGS", "score",
                       f"Area under {metric_name(metric)} over the normalised distance")
         columns += [area, *gain_column(frame, area)]
-    if several:
-        note += _ranked_by(frame, rungs)
-    for split, frd, kind in zip(rungs["split"], rungs["frd"], rungs["kind"]):
-        mark = " (default)" if kind == "default" else ""
-        named = ends.get(split) or ("default" if trained and kind == "default" else "")
-        head = f"{named.capitalize()}, {distance(frd, split)}" if named else distance(frd, split)
-        score = Column(f"rung:{split}", head if several else metric_name(metric), "score",
-                       f"Split {split}{mark}, {metric_name(metric)}",
-                       heat=True)
-        # what no method has waits to be asked for
-        score = replace(score, spare=len(methods) > 0 and split not in set(methods["split"]))
-        columns += [score, *(gain_column(frame, score) if trained and has_frozen else ())]
-    if ends and ends.keys() <= set(rungs["split"]):
-        columns.append(Column("kept", "Kept, %", "percent", KEPT, 0))
+    columns += _rung_columns(frame, cells, rungs, ends, metric, part)
     if "gap" in frame and frame["gap"].max() >= NOTABLE:
         frame = frame.assign(gap=frame["gap"].mask(frame["baseline"].astype(bool)))  # a frozen network has no epochs
         columns.append(Column("gap", BEST_LAST, "gain", f"Points by which {metric_name(metric)} at the epoch that is "
                               "best on the test classes, which papers print, lies above that at the last; mean over "
                               "the runs"))
-        note += "Scores are of the last epoch. "
-    if trained:
+    ranked_by = _ranked_by(frame, rungs) if len(rungs) > 1 else ""
+    if part != "ladder":
         frame = frame[frame[[f"rung:{split}" for split in rungs["split"]]].notna().any(axis=1)]
     columns += [*regime_column(frame), *rest]
+    length = len(results.ladders[dataset] or ())
+    where = (f"{len(rungs)} of the {length} splits" if part != "ladder" and 1 < len(rungs) < length else
+             "each split" if len(rungs) > 1 else f"the {' '.join(rungs['kind'])} split")
+    caption = f"{metric_name(metric)} of each method on {where} of {dataset}"
+    return Table(f"{dataset}-{metric}", caption, tuple(columns), frame, _note(board, frame, rungs, columns, ranked_by),
+                 grouped="ranking" if frame["ranking"].nunique() > 1 else "")
+
+
+def _selection(results: Results, dataset: str, metric: str,
+               part: Part) -> tuple[Board, pd.DataFrame, pd.DataFrame, dict[int, str]]:
+    """(The board, its cells, the rungs of its columns, what the ends of the ladder are called where they are told)."""
+    board = rung_board(results, dataset, metric, part == "default")
+    cells = results.cells(dataset, metric)
+    if part == "trained":
+        board = apart(board)
+        rows, runs = set(board.keys), results.runs[results.runs["dataset"] == dataset]
+        cells, runs = (frame[[key in rows for key in row_keys(frame)]] for frame in (cells, runs))
+        board = replace(board, overrides=overrides_text(runs["overrides"], most=3))
+    cells = selection.on_default(cells) if part == "default" else cells
+    methods = cells[~cells["baseline"]]
+    if part == "ladder":
+        return board, cells, rungs_of(cells), {}
+    rungs = rungs_of(methods if len(methods) else cells)
+    ladder = [split for split, _ in sorted(results.ladders[dataset] or (), key=lambda rung: rung[1])]
+    ends = dict(zip((ladder[0], ladder[-1]), ("nearest", "farthest"))) if len(rungs) > 1 and len(ladder) > 1 else {}
+    if len(rungs) > FEW and ends.keys() <= set(rungs["split"]):
+        rungs = rungs[rungs["split"].isin(ends) | rungs["kind"].isin(selection.DEFAULT_KINDS)]
+    return board, cells, rungs, ends
+
+
+def _rung_columns(frame: pd.DataFrame, cells: pd.DataFrame, rungs: pd.DataFrame, ends: dict[int, str], metric: str,
+                  part: Part) -> list[Column]:
+    """A score for each rung, beside it the gain over the frozen network where only some are shown; what is kept."""
+    trained_on = set(cells.loc[~cells["baseline"], "split"])
+    has_frozen = frame.loc[~frame["baseline"].astype(bool), "backbone"].isin(
+        frame.loc[frame["base_method"] == "frozen", "backbone"]).any()
+    columns: list[Column] = []
+    for split, frd, kind in zip(rungs["split"], rungs["frd"], rungs["kind"]):
+        mark = " (default)" if kind == "default" else ""
+        named = ends.get(split) or ("default" if part != "ladder" and kind == "default" else "")
+        head = f"{named.capitalize()}, {distance(frd, split)}" if named else distance(frd, split)
+        # what no method has waits to be asked for
+        score = Column(f"rung:{split}", head if len(rungs) > 1 else metric_name(metric), "score",
+                       f"Split {split}{mark}, {metric_name(metric)}", heat=True,
+                       spare=bool(trained_on) and split not in trained_on)
+        columns += [score, *(gain_column(frame, score) if part != "ladder" and has_frozen else ())]
+    if ends and ends.keys() <= set(rungs["split"]):
+        columns.append(Column("kept", "Kept, %", "percent", KEPT, 0))
+    return columns
+
+
+def _note(board: Board, frame: pd.DataFrame, rungs: pd.DataFrame, columns: list[Column], ranked_by: str) -> str:
+    """What stands below the table: what heads its columns, by what rows are ranked, what bars and marks mean."""
+    keys = [column.key for column in columns]
+    note = ("Columns are headed by the Fréchet distance of their split. "
+            if len(rungs) > 1 and rungs["frd"].notna().any() else "")
+    note += ranked_by + ("Scores are of the last epoch. " if "gap" in keys else "")
     note += "Ranks and bold are within a protocol. " if _protocols(frame) > 1 else ""
     note += bar_note(frame, [column.key for column in columns if column.kind == "score"])
-    note += kept_note(frame, [column.key for column in columns]) + overrides_note(board)
-    where = (f"{len(rungs)} of the {len(ladder)} splits" if trained and 1 < len(rungs) < len(ladder) else
-             "each split" if several else f"the {' '.join(rungs['kind'])} split")
-    caption = f"{metric_name(metric)} of each method on {where} of {dataset}"
-    return Table(f"{dataset}-{metric}", caption, tuple(columns), frame, note,
-                 grouped="ranking" if frame["ranking"].nunique() > 1 else "")
+    return note + kept_note(frame, keys) + overrides_note(board)
 
 
 def _protocols(frame: pd.DataFrame) -> int:
@@ -207,12 +228,10 @@ def runs_table(runs: pd.DataFrame, name: str, caption: str) -> Table:
                  if runs[key].nunique() > 1),
                Column("seed", "Seed"), *(Column(metric, metric_name(metric), "score") for metric in scores),
                *(Column(key, chosen[key][0], "score", chosen[key][1]) for key in rest)]
-    if "cost:seconds" in runs:
-        columns.append(Column("cost:seconds", "Time", "time", "Time of the device"))
+    runs = costs.with_shares(runs)
+    columns += [column for column in costs.COLUMNS if runs[column.key].notna().any()]
     about = "The code that made the run; `+ changes` where the tree held more than the commit"
     columns += [Column("date", "Date"), Column("code", "Commit", "text", about), Column("identity", "Run")]
-    if "cost:seconds" in runs:
-        runs = runs.assign(**{"cost:seconds": baselines.trained_seconds(runs)})
     shown = runs.assign(identity=runs["identity"].str[:12], date=runs["date"].map(lambda d: str(d)[:10] if d else ""),
                         code=made_with(runs))
     shown = shown.sort_values(["dataset", "frd", "split", "protocol", "backbone", "seed"], kind="stable")
@@ -220,10 +239,14 @@ def runs_table(runs: pd.DataFrame, name: str, caption: str) -> Table:
 
 
 def tidy(frame: pd.DataFrame) -> pd.DataFrame:
-    """All runs with their plain columns, for the CSV beside the site; ladders, curves and paths stay in the records."""
+    """All runs with their plain columns and shares of their devices, for the CSV beside the site.
+
+    Ladders, curves and paths stay in the records.
+    """
     plain = [key for key in FACTS if key not in OBJECTS]
     rest = [column for column in frame.columns if column not in (*FACTS, *TYPED)]
-    return frame[[*plain, *rest]].assign(overrides=[overrides_text([each]) for each in frame["overrides"]])
+    changes = [overrides_text([each]) for each in frame["overrides"]]
+    return costs.with_shares(frame[[*plain, *rest]]).assign(overrides=changes)
 
 
 def failure_table(failures: pd.DataFrame) -> Table:

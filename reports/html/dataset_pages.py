@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from reports.aggregate import without_gaps
-from reports.analysis import baselines, correlations, reproduction, views
+from reports.analysis import baselines, correlations, costs, reproduction, views
 from reports.analysis.results import union_parts
 from reports.analysis.rung_board import beside_ladder, rungs_of
 from reports.analysis.statistics import kendall_between_rungs
@@ -40,6 +40,12 @@ def extent(site: Site, dataset: str, runs: pd.DataFrame | None = None) -> dict[s
             "along": along.index.get_level_values("base_method").nunique(), "alike": bool(along.eq(splits).all()),
             "seeds": int(trained["seed"].nunique()),
             "fewest": int(trained.groupby(["base_method", "protocol", "backbone"])["seed"].nunique().min())}
+
+
+def took(site: Site, dataset: str) -> str:
+    """What the runs on a dataset took of their devices, those of its control included."""
+    runs = site.results.with_controls()
+    return costs.told(runs[runs["dataset"] == dataset])
 
 
 def has_ladder(cells: pd.DataFrame) -> bool:
@@ -105,7 +111,7 @@ def ladder(site: Site, dataset: str, extras: Extras) -> None:
         part: dict[str, Any] = {"metric": metric, "heat": heat, "default": None, "curves": [], "differences": [],
                                 "flips": [], "gain": None, "gains": [], "fixed_test": []}
         if beside_ladder(results, dataset, metric):
-            table = views.heat_table(results, dataset, metric, trained=True, default=True)
+            table = views.heat_table(results, dataset, metric, "default")
             part["default"] = site.table(replace(table, name=f"{short}-default-{metric}"))
         if has_ladder(cells):
             part["curves"] = curves(site, dataset, metric)
@@ -122,7 +128,8 @@ def ladder(site: Site, dataset: str, extras: Extras) -> None:
               for one in reproduction.default_split(site.runs, dataset)]
     site.page(f"dataset/{short}.html", "dataset.html", dataset=dataset, parts=parts, splits=splits, papers=papers,
               close=reproduction.CLOSE, extent=extent(site, dataset), pictures=extras.of_splits(site, dataset),
-              laddered=any(part["curves"] for part in parts))
+              laddered=any(part["curves"] for part in parts), took=took(site, dataset),
+              ladder=results.pinned.get(dataset))
 
 
 def _printed(site: Site, short: str, one: reproduction.Reproduction) -> dict[str, Any]:
@@ -191,7 +198,8 @@ def union(site: Site, dataset: str) -> None:
     if sized:
         correlation = site.table(replace(_bias_table(board, sizes), name=f"{short}-bias"))
     site.page(f"union/{short}.html", "union.html", dataset=dataset, parts=parts, boards=union_tables(site, dataset),
-              figures=figures, bias=bias, correlation=correlation)
+              figures=figures, bias=bias, correlation=correlation, took=took(site, dataset),
+              ladder=site.results.pinned.get(dataset))
 
 
 def _bias_table(board: pd.DataFrame, sizes: dict[str, int]) -> tables.Table:

@@ -95,7 +95,7 @@ def _part_section(site: Site, dataset: str, beside: str) -> dict[str, Any]:
     runs = selection.on_default(runs) if default else runs[[key in rows for key in row_keys(runs)]]
     for metric in site.metrics:
         if len(site.cells(dataset, metric)):
-            table = views.heat_table(site.results, dataset, metric, trained=True, default=default)
+            table = views.heat_table(site.results, dataset, metric, "default" if default else "trained")
             name = f"home-{site.slug(dataset)}-{'default-' if default else ''}{metric}"
             made.append((metric, site.table(replace(table, name=name))))
     curves = [] if default or above else _first_curves(site, dataset)

@@ -12,6 +12,7 @@ import pandas as pd
 from reports.analysis import (
     audit,
     correlations,
+    costs,
     factors,
     fewshot,
     galleries,
@@ -176,7 +177,8 @@ def about(site: Site) -> None:
         usual: dict[str, Any] = dict(cards.usual(list(runs.drop_duplicates("label")["protocol_settings"])))
         protocols.append(site.table(cards.settings_table(usual, f"protocol-{name}", f"Protocol {in_words(str(name))}")))
     site.later("about.html", "About", menu="", methods=sorted(site.look), protocols=protocols,
-               log=site.table(views.changelog(site.runs)), bibtex=cards.bibtex(site.facts),
+               log=site.table(views.changelog(site.runs)),
+               costs=site.table(costs.table(site.results.with_controls())), bibtex=cards.bibtex(site.facts),
                structure=measures.STRUCTURE)
     site.later("submit.html", "Submit", menu="")
 

@@ -92,3 +92,12 @@ def selected_level(source: str, told: Any = None) -> str:
     """
     known = {"run": "run here", "published": "reported"}
     return known.get(source) or (str(told) if told in ("recomputed", "re-embedded") else "re-embedded")
+
+
+def is_gpu(device: str) -> bool:
+    """Whether a device of this name, as records have it, is a GPU.
+
+    >>> is_gpu("NVIDIA H200"), is_gpu("AMD EPYC 9654")
+    (True, False)
+    """
+    return any(name in device for name in ("NVIDIA", "GeForce", "Tesla", "Quadro", "AMD Instinct", "Radeon"))

@@ -252,6 +252,8 @@ EXTRA = (
     ("parameters", "Trained parameters", "number", "Parameters that training changes", -1, False),
     ("seconds", "Time", "time", "Time of the device, all runs of the row; those that shared it took their part", 0,
      True),
+    ("energy_wh", "Energy, Wh", "number", "Watt hours that the GPU took, without the rest of the machine, all runs of "
+     "the row; those that shared it took their part", 1, True),
 )
 
 

@@ -13,12 +13,21 @@ TIE = ("Rows tie when their difference may be chance: a tied row has a range of 
 
 
 def bar_note(board: pd.DataFrame, keys: list[str]) -> str:
-    """What ± means in a board, and what its ranks say of ties, in a sentence each."""
+    """What ± means in a board, and what its ranks say of ties, in a sentence each.
+
+    >>> bar_note(pd.DataFrame({"ags:cub": [0.6], "ags:cub:n": [1], "ends:n": [3]}), ["ags:cub"])
+    'AGS is of the seeds with every split: one each, so no deviations. Nearest and farthest are of up to 3 seeds.'
+    """
     counts = sorted({int(n) for key in keys if f"{key}:n" in board for n in board[f"{key}:n"].dropna() if n > 1})
     ends = "–".join(str(n) for n in dict.fromkeys((counts[0], counts[-1]))) if counts else ""
     bars = f"mean ± std over seeds (n = {ends}, ddof = 1)." if counts else "One seed each, so no deviations."
+    if "ends:n" in board and board["ends:n"].notna().any():  # some seeds have single splits alone
+        whole = "AGS is of the seeds with every split"
+        bars = f"{bars} {whole}." if counts else f"{whole}: one each, so no deviations."
+        bars += f" Nearest and farthest are of up to {int(board['ends:n'].max())} seeds."
     if counts and {"rank", f"{keys[0]}:n"} <= {*board} and (board[f"{keys[0]}:n"].eq(1) & board["rank"].notna()).any():
-        bars += " Rows without ± have one seed; tests give them the mean deviation of the others, if these are three."
+        bars += (" Scores without ± are of one seed; tests give them the mean deviation of the others, if these are "
+                 "three.")
     if "rank:tested" not in board or board["rank"].notna().sum() < 2:
         return bars
     if bool(board["rank:tested"].all()) and not counts:
