@@ -34,6 +34,7 @@ def same(a, b) -> bool:
 
 
 def save(folder, tensors: dict, state: dict) -> None:
+    folder.mkdir(exist_ok=True)
     with closing(checkpoint.Saver(folder)) as saver:
         saver.save(tensors, state)
 
@@ -61,6 +62,17 @@ def test_only_the_newest_stays_and_a_half_written_one_is_never_read(tmp_path) ->
     checkpoint.remove(tmp_path)
     assert list(tmp_path.iterdir()) == []
     assert checkpoint.load(tmp_path) is None
+
+
+def test_epochs_are_ordered_as_numbers(tmp_path) -> None:
+    save(tmp_path, parts(), {"epoch": 99_999})
+    save(tmp_path / "other", parts(), {"epoch": 100_000})
+    (tmp_path / "other" / "checkpoint-100000").rename(tmp_path / "checkpoint-100000")
+    (tmp_path / "other").rmdir()
+    (tmp_path / "checkpoint-of-mine").mkdir()
+    assert checkpoint.load(tmp_path)[1]["epoch"] == 100_000
+    save(tmp_path, parts(), {"epoch": 100_001})
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-100001"]
 
 
 def test_training_goes_on_while_the_disk_is_slow(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:

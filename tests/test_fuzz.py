@@ -28,7 +28,7 @@ from safetensors.torch import save_file
 from benchmark import datasets
 from benchmark.config import protocol, study, toml
 from benchmark.config.spec import RunSpec
-from benchmark.data import store, weights
+from benchmark.data import keras_weights, store, weights
 from benchmark.runs import status
 from benchmark.submissions import reading
 from benchmark.training import checkpoint
@@ -131,6 +131,12 @@ def _embeddings(folder: Path) -> None:
     (folder / "ids.json").write_text('[{"image": "a", "class": "x"}, {"image": "b", "class": "y"}]')
     (folder / "ids.csv").write_text("image,class\na,x\nb,y\n")
     torch.save({"state_dict": {"a.weight": torch.ones(2)}}, folder / "w.pth")
+
+
+def _keras(folder: Path) -> None:
+    from tests.test_keras_weights import write_model
+
+    write_model(folder, {"conv1/kernel": np.ones((1, 1, 3, 2), np.float32), "conv1/bias": np.ones(2, np.float32)})
 
 
 def _saved(folder: Path) -> None:
@@ -246,6 +252,7 @@ READERS = {
     "safetensors": Reader("e.safetensors", _embeddings, lambda folder: reading.read(folder / "e.safetensors"),
                           damaged_bytes),
     "ids": Reader("ids.json", _embeddings, lambda folder: reading.read(folder / "e.npy", folder / "ids.json")),
+    "keras": Reader("model.json", _keras, keras_weights.read),
     "weights": Reader("w.pth", _embeddings, lambda folder: weights.read(folder / "w.pth"), damaged_bytes),
     "checkpoint state": Reader("checkpoint-00001/state.json", _unsummed, _resumed),
     "checkpoint": Reader("checkpoint-00001/tensors.safetensors", _unsummed, _resumed, damaged_bytes),

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from benchmark.utils.errors import UserError
 from methods.backbones import TIMM, names
+from reports.storage.text import one_line
 
 if TYPE_CHECKING:  # where weights come from is asked without torch
     from torch import Tensor
@@ -40,6 +41,9 @@ SCRATCH = "scratch"
 RUN = "weights.safetensors"
 """The trained network in the folder of a finished run."""
 
+BACKBONE = "oodml_backbone"
+"""The one key of such a file's metadata: the name of its backbone, which its tensors do not always tell."""
+
 PATIENCE = 20.0
 """Seconds in which the hub of timm's weights must let itself be reached; its own client tries for minutes."""
 
@@ -58,7 +62,7 @@ def pretrained(name: str, file: str | Path | None = None, *, frozen_norm: bool |
     state = None if path is not None or _from_scratch(name, file) else _download(name)
     backbone = create(name, frozen_norm=frozen_norm)
     if path is not None:
-        backbone.load(read(path), str(path), by_order=by_order)
+        backbone.load(read(path), str(path), by_order=by_order, told=bool(_said(path)))
     elif state is not None:
         backbone.load(state, f"timm's {_tag(name)}")
     return backbone
@@ -124,8 +128,9 @@ def _locate(name: str, file: str | Path | None) -> tuple[Path | None, bool]:
     if folder:
         tag = TIMM.get(network, network)
         for suffix in (".safetensors", ".pth", ".pt", ".bin"):
-            if (Path(folder) / f"{tag}{suffix}").is_file():
-                return Path(folder) / f"{tag}{suffix}", False
+            if (path := Path(folder) / f"{tag}{suffix}").is_file():
+                _refuse_another(name, path)
+                return path, False
     if network in EMBEDDED:
         module, cls = EMBEDDED[network]
         with contextlib.suppress(ImportError):
@@ -134,14 +139,24 @@ def _locate(name: str, file: str | Path | None) -> tuple[Path | None, bool]:
 
 
 def _refuse_another(name: str, path: Path) -> None:
-    """A UserError if the file lies in the folder of a run that trained another backbone."""
-    try:
-        facts = json.loads(path.with_name("spec.json").read_text(encoding="utf-8"))
-        other = str(facts["protocol"]["backbone"])
-    except (OSError, ValueError, KeyError, TypeError):  # no run's folder; what the file holds is seen when it is read
-        return
-    if _architecture(other) != _architecture(name):
+    """A UserError if the file is of a run that trained another backbone."""
+    other = _said(path)
+    if other and _architecture(other) != _architecture(name):
         raise UserError(f"weights {path}: this run trained {other}, not {name}; add --backbone {other}")
+
+
+def _said(path: Path) -> str:
+    """The backbone that a run's weights belong to, as the file says or the folder it lies in; '' for other files."""
+    if path.suffix == ".safetensors":
+        from safetensors import SafetensorError, safe_open
+
+        # a file that cannot be read is refused when it is read
+        with contextlib.suppress(OSError, SafetensorError), safe_open(path, "numpy") as file:
+            if said := (file.metadata() or {}).get(BACKBONE):
+                return one_line(said, 200)
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # no run's folder, or a damaged one
+        return str(json.loads(path.with_name("spec.json").read_text(encoding="utf-8"))["protocol"]["backbone"])
+    return ""
 
 
 def _architecture(name: str) -> str:
@@ -177,9 +192,14 @@ def read(path: Path) -> dict[str, Tensor]:
     return state
 
 
-@cache
 def file_hash(path: Path) -> str:
-    """SHA-256 of a file."""
+    """SHA-256 of a file, read once as long as it is not replaced."""
+    facts = path.stat()
+    return _file_hash(path.absolute(), facts.st_size, facts.st_mtime_ns)
+
+
+@cache
+def _file_hash(path: Path, size: int, modified: int) -> str:
     digest = hashlib.sha256()
     with path.open("rb") as stream:
         for block in iter(lambda: stream.read(1 << 20), b""):

@@ -17,6 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from benchmark.data.weights import BACKBONE
 from benchmark.utils.files import flush, whole
 from reports.storage.text import one_line
 
@@ -71,7 +72,7 @@ class Saver:
         for left in self.folder.glob(f".{NAME}-*"):
             shutil.rmtree(left, ignore_errors=True)
         fresh = self.folder / f".{NAME}-{os.getpid()}"
-        fresh.mkdir(parents=True)
+        fresh.mkdir()  # without parents: where the run's folder was removed meanwhile, it is not made again
         try:
             save_file(packed.on_host(self._pinned), fresh / "tensors.safetensors")
             (fresh / "state.json").write_text(json.dumps(content))
@@ -87,7 +88,7 @@ class Saver:
         shutil.rmtree(target, ignore_errors=True)
         fresh.rename(target)
         flush(self.folder)
-        for old in sorted(self.folder.glob(f"{NAME}-*"))[:-1]:
+        for old in _by_epoch(self.folder)[:-1]:
             shutil.rmtree(old, ignore_errors=True)
         self._next = began + (time.monotonic() - began) / SHARE
 
@@ -121,10 +122,11 @@ class Packed:
                 for name, piece in zip(names, runs[kind].split([self._shapes[name].numel() for name in names]))}
 
 
-def save_weights(path: Path, state: dict[str, Tensor]) -> None:
-    """One state dict as safetensors, all of it or nothing."""
+def save_weights(path: Path, state: dict[str, Tensor], backbone: str) -> None:
+    """A trained method as safetensors with the name of its backbone, all of it or nothing."""
     with whole(path) as part:
-        save_file({key: value.detach().cpu().contiguous().clone() for key, value in state.items()}, part)
+        save_file({key: value.detach().cpu().contiguous().clone() for key, value in state.items()}, part,
+                  {BACKBONE: backbone})
         flush(part)
 
 
@@ -176,7 +178,16 @@ def _check_sums(path: Path) -> None:
 
 
 def _newest(folder: Path) -> Path | None:
-    return max(folder.glob(f"{NAME}-*"), default=None)
+    return next(reversed(_by_epoch(folder)), None)
+
+
+def _by_epoch(folder: Path) -> list[Path]:
+    """The checkpoints of a run, newest last; what has no number for an epoch is none, and comes first."""
+    def epoch(path: Path) -> int:
+        number = path.name.removeprefix(f"{NAME}-")
+        return int(number) if number.isdecimal() else -1
+
+    return sorted(folder.glob(f"{NAME}-*"), key=epoch)
 
 
 def _name(epoch: int) -> str:

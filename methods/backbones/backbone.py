@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 from methods.backbones import names
 from methods.backbones.convolutions import Padded3x3, replace_depthwise
 from methods.backbones.resnet_v1 import NAME as RESNET_V1
-from methods.backbones.resnet_v1 import check_layout, resnet50_v1
+from methods.backbones.resnet_v1 import check_features, check_layout, resnet50_v1
 from methods.settings import MethodError, near
 
 UNTAGGED = ("resnet50.swav",)
@@ -101,20 +101,21 @@ class Backbone(nn.Module):
         """Every batch norm of the network."""
         return [module for module in self.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
 
-    def load(self, state: dict[str, Tensor], source: str, by_order: bool = False) -> None:
+    def load(self, state: dict[str, Tensor], source: str, by_order: bool = False, told: bool = False) -> None:
         """Take the weights of a checkpoint, or refuse it with the first keys that differ.
 
         Of a whole trained method's state the backbone's part is taken. With `by_order` names may differ and tensors
-        are matched one by one: same order, shape and last name.
+        are matched one by one: same order, shape and last name. `told` says that the checkpoint names its backbone,
+        and that this is one; else its numbers must tell the layouts of ResNet-50 apart.
         """
-        own = self.network.state_dict()
-        if any(key.startswith(WITHIN) for key in state):
-            state = {key.removeprefix(WITHIN): value for key, value in state.items() if key.startswith(WITHIN)}
-        else:
-            check_layout(names.parse(self.name).network, state, source)
+        own, network = self.network.state_dict(), names.parse(self.name).network
         tensors = {key.removeprefix("module."): value for key, value in state.items()}
+        if any(key.startswith(WITHIN) for key in tensors):
+            tensors = {key.removeprefix(WITHIN): value for key, value in tensors.items() if key.startswith(WITHIN)}
         tensors = {key: value for key, value in tensors.items() if not key.startswith(CLASSIFIER)
                    and not (by_order and key.startswith("_fc."))}
+        if not told:
+            check_layout(network, tensors, source)
         if by_order and len(own) == len(tensors):
             tensors = {key: value for key, (other, value) in zip(own, tensors.items())
                        if key.rsplit(".")[-1] == other.rsplit(".")[-1] and value.shape == own[key].shape}
@@ -125,6 +126,8 @@ class Backbone(nn.Module):
             raise MethodError(f"{source} does not fit {self.name}: missing or of another shape {wrong[:3]}, "
                               f"unknown {extra[:3]} ({len(wrong)} and {len(extra)} in all)")
         self.network.load_state_dict(tensors)
+        if network == RESNET_V1 and not told:
+            check_features(self.network, tensors, source)
 
 
 class Conv4(nn.Module):
