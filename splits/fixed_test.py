@@ -49,11 +49,12 @@ def fixed_test_ladder(ladder: Ladder, features: Any, labels: Any, classes: Seque
                          f"; that of {ladder.dataset or 'this dataset'} has {len(ladder.splits)}"
                          + (", whose test classes are fixed already" if hardest.kind == KIND else ""))
     names = tuple(sorted(classes))
-    order = np.array([names.index(name) for name in classes])
+    position = {name: i for i, name in enumerate(names)}
+    order = np.array([position[name] for name in classes])
     vectors = Vectors.grouped(features, order[np.asarray(labels)], len(names), device)
     means = class_means(vectors, names)
     by_class = Vectors.grouped(means, np.arange(len(names)), len(names))
-    test = np.array([names.index(name) for name in hardest.test])
+    test = np.array([position[name] for name in hardest.test])
     used = {name for split in ladder.splits for name in (*split.train, *split.test)} - set(hardest.test)
     pool = np.array([i for i, name in enumerate(names) if name in used and len(vectors.rows[i]) > 1], dtype=np.int64)
     count = len(pool) // 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,22 @@ def test_a_failure_waits_for_room_and_for_nothing_else(tiny: Workspace, monkeypa
     failures.write_failure(job, "the disk is full")
     assert tried == ["the disk is full"] * tries
     assert (job.folder / records.FAILURE).exists() == (tries > 1)
+
+
+def test_nothing_is_written_of_an_error_in_a_run_that_is_lost(tiny: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that was removed is not made again: the error is met before the heart beats for the next time."""
+    (job,) = tiny_sweep.jobs(tiny, "margin", seeds=1)
+
+    def removed(*given: Any, **named: Any) -> Path:
+        shutil.rmtree(job.folder)
+        raise FileNotFoundError(errno.ENOENT, "no such file", "log.jsonl")
+
+    monkeypatch.setattr(worker, "run", removed)
+    lost: list[str] = []
+    result = attempt.attempt_alone(job, on_lost=lambda: lost.append("lost"))
+    assert result == ("lost", attempt.TAKEN)
+    assert lost == ["lost"]
+    assert not job.folder.exists()
 
 
 def test_a_failed_cell_is_not_unfinished(tiny: Workspace) -> None:

@@ -292,6 +292,17 @@ def test_batches_to_embed_on_a_cpu_have_about_as_many_pixels(store: ImageStore) 
     assert sizes == {32: 512, 64: 512, 224: 41, 2000: 1}
 
 
+def test_batches_to_embed_on_a_gpu_are_those_of_published_runs(store: ImageStore,
+                                                              monkeypatch: pytest.MonkeyPatch) -> None:
+    """Embeddings of another batch differ in their last digits: glyphs are of 64 px, photographs of 224."""
+    found = {}
+    for size in (64, 112, 160, 224, 448, 518):
+        loader = Loader(store, Transform(size=size, resize=size))
+        monkeypatch.setattr(loader, "device", torch.device("cuda"))
+        found[size] = loader.at_once
+    assert found == {64: 4608, 112: 2048, 160: 512, 224: 512, 448: 512, 518: 512}
+
+
 def test_prefetched_batches_are_the_same(store: ImageStore) -> None:
     loader = Loader(store, Transform(size=32, resize=36))
     batches = list(torch.randint(0, len(store), (7, 4), generator=seeded(0)))

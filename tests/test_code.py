@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import importlib
 import sys
 import warnings
 from pathlib import Path
@@ -145,23 +146,51 @@ def test_an_import_that_only_running_it_tells_is_warned_of_once(home: Path, call
         assert code(home) == first, "as the warning says"
 
 
-def test_a_name_that_is_written_out_is_not_warned_of_nor_is_the_suite_beside_a_plugin(home: Path) -> None:
+def test_a_name_that_is_written_out_is_not_warned_of(home: Path) -> None:
     (home / "beside_of_mine.py").write_text("import importlib\nimportlib.import_module('further_off')\n")
-    ours = Path(methods.__file__).parents[1] / "oodml.py"
-    assert sources.unfollowed(ours)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert code(home)
-        registry.code._warn_of_unfollowed(ours)
+
+
+def hash_over(folder: Path, *files: str) -> str:
+    """The hash over the sorted hashes of these files."""
+    hashes = sorted(hashlib.sha256((folder / file).read_bytes()).hexdigest() for file in files)
+    return hashlib.sha256("\n".join(hashes).encode()).hexdigest()
+
+
+def test_the_suite_beside_a_plugin_is_no_part_of_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a plug-in lies in the root of a checkout, whose files it imports."""
+    root = Path(methods.__file__).parents[1]
+    assert {root / "oodml.py", root / "benchmark", root / "reports"} <= sources.SUITE
+    assert sources.unfollowed(root / "oodml.py"), "it would be warned of"
+    monkeypatch.setattr(sources, "SUITE", frozenset({home / "beside_of_mine.py", home / "mine_parts"}))
+    (home / "mine.py").write_text("import mine_parts.inner, further_off\n" + PLUGIN.format(name="x", factor=1))
+    methods.load_plugin(home / "mine.py")
+    assert methods.code_of("mine-x") == hash_over(home, "mine.py", "further_off.py")
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_of_an_installed_plugin_its_own_package_counts_and_no_library(home: Path, packed: bool) -> None:
+    """Torch lies beside it: it has thousands of files, and parsing them takes minutes."""
+    place, name = home / "site-packages", "mine_parts_installed"
+    files = [f"{name}/{file}.py" for file in ("loss", "inner/far", "inner/__init__", "__init__")] if packed else [
+        f"{name}.py"]
+    for file in (*files, "further_off_library/__init__.py", "further_off_library/parts.py", "beside_of_mine.py"):
+        (place / file).parent.mkdir(parents=True, exist_ok=True)
+        (place / file).write_text("import further_off_library\n")
+    inner = f"from .inner import far\nimport {name}\n" if packed else ""
+    (place / files[0]).write_text(f"{inner}from further_off_library import parts\n{PLUGIN.format(name='i', factor=1)}")
+    sys.path.insert(0, str(place))
+    importlib.import_module(f"{name}.loss" if packed else name)  # as the entry point of a distribution does
+    assert methods.code_of("mine-i") == hash_over(place, *files)
 
 
 def test_the_identity_of_a_plugin_without_such_calls_is_as_it_was(home: Path) -> None:
     """Records of plug-ins have it: the hash over the sorted hashes of its files."""
     files = ["mine.py", "beside_of_mine.py", "further_off.py",
              *(f"mine_parts/{name}.py" for name in ("__init__", "inner", "innermost"))]
-    made = code(home)
-    hashes = sorted(hashlib.sha256((home / file).read_bytes()).hexdigest() for file in files)
-    assert made == hashlib.sha256("\n".join(hashes).encode()).hexdigest()
+    assert code(home) == hash_over(home, *files)
 
 
 def test_identities_of_the_suites_own_methods_are_as_they_were() -> None:

@@ -15,7 +15,7 @@ from benchmark import datasets
 from benchmark.commands.datasets import command
 from benchmark.data import class_sizes
 from benchmark.data.contact_sheet import contact_sheet
-from benchmark.datasets.reading import NotThere, safe
+from benchmark.datasets.reading import NotThere, rows, safe
 from benchmark.utils.errors import UserError
 from tests import layouts
 
@@ -241,6 +241,13 @@ def test_bad_lines_in_an_official_list(tmp_path, file, line):
         list_file.write(line + "\n")
     with pytest.raises(UserError, match=file):
         datasets.load("sop", tmp_path)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_a_damaged_line_is_counted_as_editors_count_it(tmp_path, end):
+    (tmp_path / "images.txt").write_bytes(end.join(["1 a.jpg", "2 b.jpg", "3", ""]).encode())
+    with pytest.raises(UserError, match="line 3: expected 2 fields, found '3'"):
+        rows(tmp_path / "images.txt", 2, "cub")
 
 
 def test_products_that_share_a_number_stay_apart(tmp_path):

@@ -99,7 +99,8 @@ def reduced(study: studies.Study) -> studies.Study:
             splits="default" if part.splits == "default" or study.after else "1",
             vary={key: values[:1] for key, values in part.vary.items() if key != "backbone" and (
                 "." not in key or key.rpartition(".")[0] == name)}, set={**own, **small}))
-    after = [step for step in study.after if "glyphs" not in str(step.get("union", ""))]
+    after = [{**step, **({"datasets": ["glyphs-mini"]} if "glyphs" in str(step.get("datasets")) else {})}
+             for step in study.after if "glyphs" not in str(step.get("union", ""))]
     return dataclasses.replace(study, parts=tuple(parts), after=tuple(after))
 
 

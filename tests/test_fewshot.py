@@ -51,8 +51,8 @@ def restored(workspace: Workspace, name: str) -> tuple[Method, torch.Tensor, Tas
 def adapt(workspace: Workspace, chosen: str, *shots: int, splits: str = "all", adaptation: Adaptation = QUICK,
           tell: Callable[[str], None] = lambda line: None) -> list[Path]:
     """Adapts the finished runs of these methods and splits to each number of shots."""
-    asked = finished.asked(workspace, "glyphs-mini", chosen, splits, untrained=True)
-    return fewshot.run(workspace, asked, shots=shots, adaptation=adaptation, device="cpu", tell=tell)
+    found = finished.matching(workspace, "glyphs-mini", chosen, splits, untrained=True)
+    return fewshot.run(workspace, found, shots=shots, adaptation=adaptation, device="cpu", tell=tell)
 
 
 def test_zero_and_few_shot_on_the_same_queries(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:

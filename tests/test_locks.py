@@ -227,3 +227,34 @@ def test_a_busy_main_thread_that_does_nothing_gets_no_heartbeat() -> None:
     watcher.start()
     watcher.join()
     assert seen == [False]
+
+
+@pytest.mark.parametrize("how", ["removed", "taken over"])
+def test_who_beats_decides_what_a_lost_run_means_for_the_process(tmp_path: Path, how: str) -> None:
+    lost, lock = threading.Event(), Lock.take(tmp_path, 0)
+    heartbeat = Heartbeat(beat=0.01, on_lost=lost.set)
+    heartbeat.lock = lock
+    heartbeat.start()
+    assert not lost.wait(0.1)
+    if how == "removed":
+        (tmp_path / "lock.1").unlink()
+    else:
+        assert Lock.take(tmp_path, 1) is not None
+    assert lost.wait(10)
+    heartbeat.join(10)
+    assert not heartbeat.is_alive()
+
+
+def test_by_default_the_process_ends(tmp_path: Path) -> None:
+    child = multiprocessing.get_context("fork").Process(target=_lose, args=(tmp_path,))
+    child.start()
+    child.join(30)
+    assert child.exitcode == locks.LOST
+
+
+def _lose(folder: Path) -> None:
+    heartbeat = Heartbeat(beat=0.01)
+    heartbeat.lock = Lock.take(folder, 0)
+    heartbeat.start()
+    (folder / "lock.1").unlink()
+    time.sleep(20)

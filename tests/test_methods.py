@@ -162,6 +162,20 @@ def test_mistakes_in_settings_are_named() -> None:
         small.step(*example.glyphs())
 
 
+def test_a_count_that_is_written_as_an_amount_is_whole_and_an_amount_stays_as_it_is_written() -> None:
+    """So is a number of a protocol's file: a run with 10.0 centres failed, and an identity tells 1 from 1.0."""
+    for name in methods.names():
+        entry = methods.get(name)
+        counts = {field.name: field.default for field in dataclasses.fields(entry.declared.Settings)
+                  if type(field.default) is int}
+        typed = vars(entry.settings(**{key: float(value) for key, value in counts.items()}))
+        assert {key: repr(typed[key]) for key in counts} == {key: repr(value) for key, value in counts.items()}
+    entry = methods.get("softtriple")
+    assert [repr(entry.settings(scale=scale).scale) for scale in (20, 20.0, "20")] == ["20", "20.0", "20.0"]
+    loss, *_ = example.losses_at(example.build(entry, centres=2.0), *example.glyphs(), draws=1)
+    assert loss == example.losses_at(example.build(entry, centres=2), *example.glyphs(), draws=1)[0]
+
+
 def test_a_plugin_cannot_take_the_name_of_another_method(tmp_path: Path) -> None:
     file = tmp_path / "thief.py"
     file.write_text(PLUGIN.replace("my-pairs", "margin").replace("class Pairs", "class Margin"), encoding="utf-8")

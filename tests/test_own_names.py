@@ -5,13 +5,21 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+import oodml
 from benchmark import cli, datasets
+from benchmark.data import ladders
+from benchmark.runs import tune
+from benchmark.runs.job import SweepOptions
+from benchmark.runs.trials import TuneOptions
+from benchmark.utils.workspace import Workspace
 from reports import packing, records
 from splits import manifest
-from tests import layouts
+from tests import layouts, tiny_sweep
 from tests.sample_records import make_record
 
 BUILD = ["--backbone", "conv4", "--device", "cpu"]
@@ -53,6 +61,25 @@ def test_a_dataset_of_ones_own_is_read_by_the_name_it_has_in_outputs(tmp_path: P
     assert datasets.source("other", folder) == "other", "that is the ladder of birds"
     (folder / "birds.json").write_text("[" * 5000)
     assert datasets.source("birds", folder) == "birds"
+
+
+class Mean:
+    """The mean colour of an image."""
+
+    def encode(self, images: list[Any]) -> np.ndarray:
+        return np.stack([np.asarray(image).mean((0, 1)) for image in images])
+
+
+def test_a_search_and_an_encoder_find_it_by_any_name_as_a_run_does(tmp_path: Path,
+                                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    birds, made = pictures(tmp_path / "birds", "abcdefghijklmnop"), Workspace.at(tmp_path / "work")
+    ladders.save(ladders.build(birds, made, default_only=True), made)
+    monkeypatch.chdir(tmp_path)
+    study = tiny_sweep.study("margin", datasets=("birds", "folder:birds", birds), splits="default")
+    (search,) = tune._searches(study, TuneOptions(1), SweepOptions(made), print)
+    assert search.part.datasets == (birds,)
+    scores = [oodml.evaluate(Mean(), name, work=made.root, device="cpu").scores for name in study.parts[0].datasets]
+    assert scores[0] == scores[1] == scores[2]
 
 
 def test_a_manifest_does_not_turn_a_built_in_name_into_another_dataset(tmp_path: Path) -> None:

@@ -112,12 +112,24 @@ def test_seeds_are_the_protocols_unless_said(made: Workspace) -> None:
     assert len(specs(made, seeds=None, protocol="revisiting")) == 5
 
 
+def test_one_seed_may_be_planned_without_those_before_it(made: Workspace) -> None:
+    study = tiny_sweep.study("margin,arcface", seeds=3)
+    assert [job.spec.seed for job in gather(study, SweepOptions(made), seeds=[20_000]).jobs] == [20_000] * 2
+
+
+def test_a_step_on_a_dataset_that_the_study_does_not_run_is_told_before_any_run(made: Workspace) -> None:
+    study = tiny_sweep.study("margin", after=({"step": "wise", "datasets": ["glyphs-mini", "glyphs-mimi"]},))
+    with pytest.raises(UserError, match=r"study tiny: the step wise is on glyphs-mimi \(did you mean 'glyphs-mini'.*"
+                                        r"the runs are on glyphs-mini: name one of these"):
+        gather(study, SweepOptions(made))
+
+
 def test_methods_that_do_not_fit_the_backbone_are_listed(made: Workspace) -> None:
     study = tiny_sweep.study("margin,vpt,lora", seeds=1, backbones="conv4,efficientnet_lite0")
     found = gather(study, SweepOptions(made))
     assert {job.spec.method for job in found.jobs} == {"margin"}
-    assert len(found.skipped) == 2, "one line a reason"
-    assert all(line.startswith("left out on glyphs-mini: vpt, lora: ") for line in found.skipped)
+    assert len(found.left_out) == 2, "one line a reason"
+    assert all(line.startswith("left out on glyphs-mini: vpt, lora: ") for line in found.left_out)
 
 
 def test_variations_and_backbones_are_cells_of_their_own(made: Workspace) -> None:

@@ -59,6 +59,14 @@ def test_an_augmentation_brings_its_own_size_unless_one_is_given(name: str) -> N
     assert protocol.load("oodml", overrides={"augmentation": name, "size": "96"}).size == 96
 
 
+def test_an_augmentation_that_comes_has_its_size_from_its_own_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(NAMED, "small", {"size": 128})
+    assert protocol.load("oodml", overrides={"augmentation": "small"}).transform().size == 128
+    unknown = protocol.load("oodml", overrides={"augmentation": "bas"})
+    with pytest.raises(UserError, match="did you mean 'base'"):
+        unknown.transform()
+
+
 def test_tables_of_datasets_methods_and_tags_replace_general_keys(tmp_path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('backbone="conv4"\ndim=8\nepochs=3\nbatch_size=4\nlr=0.1\nweight_decay=0.0\n'

@@ -99,6 +99,21 @@ def test_sides_by_the_folders_of_shards(tmp_path: Path) -> None:
     assert (index.name, index.train_classes, index.test_classes) == ("web-home", ("2", "3"), ("0", "1"))
 
 
+@pytest.mark.parametrize(("columns", "classes"), [("", ("0", "1")), ("@label=kind", ("a", "b"))])
+def test_a_folder_with_an_at_in_its_name_is_found_from_every_folder(columns: str, classes: tuple[str, ...],
+                                                                    tmp_path: Path,
+                                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+    samples = [{"jpg": png(i), "cls": b"%d" % (i % 2), "kind": b"ab"[i // 2:][:1]} for i in range(4)]
+    tar(tmp_path / "set@v2" / "0.tar", samples)
+    monkeypatch.chdir(tmp_path)
+    whole = datasets.located(f"wds:set@v2{columns}")
+    assert whole == f"wds:{tmp_path / 'set@v2'}{columns}"
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert datasets.load(whole, tmp_path).classes == classes
+    assert datasets.located("wds:set@v2") == "wds:set@v2"
+
+
 def test_labels_that_only_look_like_numbers(tmp_path: Path) -> None:
     texts = ["--5", "\u00b2", "7"]
     file = tar(tmp_path / "a.tar", [{"jpg": png(i), "cls": text.encode()} for i, text in enumerate(texts)])

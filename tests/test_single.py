@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import threading
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from benchmark.runs import single
+from benchmark.data import ladders
+from benchmark.runs import evaluation, locks, single
+from benchmark.runs.matrix import gather
+from benchmark.training import optimising
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from methods import MethodError
-from tests import tiny_sweep
+from tests import layouts, tiny_sweep
 
 SETTINGS = {**tiny_sweep.SMALL, "epochs": 1}
 ROOT = Path(__file__).parent.parent
@@ -56,6 +63,90 @@ def test_a_setting_of_the_objective_that_a_method_builds_on_goes_to_it(tiny: Wor
     record = single.run("s2sd:margin", "glyphs-mini", 1, work=tiny.root, protocol="demo", device="cpu",
                         **{**SETTINGS, "beta": 0.6})
     assert record["method"]["settings"]["beta"] == 0.6
+
+
+def own_images(folder: Path, salt: str = "") -> str:
+    for name in "abcd":
+        for i in range(2):
+            layouts.picture(folder / name / f"{i}.png", f"{salt}{name}{i}")
+    return f"folder:{folder}"
+
+
+def test_in_one_process_changed_images_and_a_rebuilt_ladder_are_met_as_they_are(tmp_path: Path) -> None:
+    birds, made = own_images(tmp_path / "birds"), Workspace.at(tmp_path / "work")
+
+    def run(**changes: object) -> dict[str, object]:
+        return single.run("margin", birds, work=made.root, protocol="demo", device="cpu", **SETTINGS, **changes)
+
+    first = run()
+    own_images(tmp_path / "birds", "other")
+    second = run()
+    assert second["contents"] != first["contents"]
+    layouts.picture(tmp_path / "birds" / "e" / "0.png", "new")
+    layouts.picture(tmp_path / "birds" / "e" / "1.png", "newer")
+    ladders.save(ladders.build(birds, made, default_only=True), made)
+    third = run()
+    assert third["dataset_hash"] != second["dataset_hash"]
+    assert third["split"]["hash"] != second["split"]["hash"]
+    ladder = ladders.load(made, birds)
+    other = replace(ladder.default, train=ladder.default.train[1:])
+    ladders.save(replace(ladder, splits=(other,)), made)
+    assert run()["split"]["train_classes"] == third["split"]["train_classes"] - 1
+    shutil.rmtree(tmp_path / "birds" / "e")
+    ladders.save(ladders.build(birds, made, default_only=True), made)
+    own_images(tmp_path / "birds")
+    assert run(redo=True)["scores"] == first["scores"], "as they were at first"
+
+
+def test_what_is_to_know_of_a_ladder_is_a_warning_and_what_cannot_run_an_error(tmp_path: Path) -> None:
+    birds, made = own_images(tmp_path / "birds"), Workspace.at(tmp_path / "work")
+    ladder = ladders.build(birds, made, default_only=True)
+    ladders.save(replace(ladder, features={"contents": "0" * 64}), made)
+    with pytest.warns(UserWarning, match="of other images than its files contain now"):
+        assert single.run("margin", birds, work=made.root, protocol="demo", device="cpu", **SETTINGS)["scores"]
+    with pytest.raises(UserError, match="left out on birds: vpt: "):
+        single.run("vpt", birds, work=made.root, protocol="demo", device="cpu", **SETTINGS)
+
+
+def test_one_seed_is_planned_and_not_those_before_it(tiny: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned = []
+    monkeypatch.setattr(single, "gather", lambda *given, **named: planned.append(gather(*given, **named)) or planned[0])
+    record = single.run("margin", "glyphs-mini", 1, work=tiny.root, protocol="demo", device="cpu", seed=20_000,
+                        **SETTINGS)
+    assert record["seed"] == 20_000
+    assert len(planned[0].jobs) == 1
+    with pytest.raises(UserError, match="seed=-1: give a number from 0 on"):
+        single.run("margin", "glyphs-mini", 1, work=tiny.root, seed=-1)
+
+
+@pytest.mark.parametrize("how", ["removed", "taken over"])
+@pytest.mark.parametrize("when", ["in the first step", "after the last epoch"])
+def test_a_run_that_is_lost_ends_the_call_and_not_the_process(tiny: Workspace, monkeypatch: pytest.MonkeyPatch,
+                                                              how: str, when: str) -> None:
+    monkeypatch.setattr(locks, "BEAT", 0.01)
+    place, name = (optimising, "clip") if when == "in the first step" else (evaluation.Evaluation, "structure")
+    do = getattr(place, name)
+
+    def lose(*given: Any) -> Any:
+        result = do(*given)
+        (lock,) = tiny.runs.glob("glyphs-mini/1/margin/s0-*/lock.1")
+        if how == "removed":
+            shutil.rmtree(lock.parent)
+        else:
+            assert locks.Lock.take(lock.parent, 1) is not None
+        (heartbeat,) = (thread for thread in threading.enumerate() if isinstance(thread, locks.Heartbeat))
+        heartbeat.join(10)  # it has seen it
+        return result
+
+    monkeypatch.setattr(place, name, lose)
+    with pytest.raises(UserError, match="has no result: the run was taken over by another process, or its folder was "
+                                        "removed; see "):
+        single.run("margin", "glyphs-mini", 1, work=tiny.root, protocol="demo", device="cpu", **SETTINGS)
+    left = {path.name.partition("-")[0] for path in tiny.runs.glob("glyphs-mini/1/margin/s0-*/*")}
+    written = {"log.jsonl", "spec.json", "env.json", "lock.1", "lock.2"}
+    if when == "after the last epoch":
+        written |= {"checkpoint", "weights.safetensors"}
+    assert left == (set() if how == "removed" else written)
 
 
 def test_a_script_without_a_guard_does_not_begin_again_in_its_workers(tiny: Workspace, tmp_path: Path) -> None:

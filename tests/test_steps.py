@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -12,10 +13,11 @@ from benchmark.data import ladders
 from benchmark.posthoc import fewshot, steps, transfer
 from benchmark.runs import sweep, worker
 from benchmark.runs.job import Resources, SweepOptions
+from benchmark.runs.matrix import gather
 from benchmark.utils.workspace import Workspace
 from reports import records
 from reports.analysis import galleries
-from tests import tiny_sweep
+from tests import layouts, tiny_sweep
 
 MEMBERS = ("glyphs-georgian", "glyphs-arrows")
 UNION = f"union:{','.join(MEMBERS)}"
@@ -86,6 +88,29 @@ def test_a_union_may_be_among_the_datasets_of_a_transfer(made: Workspace) -> Non
         (target,) = json.loads((job.folder / transfer.NAME).read_text())["targets"].items()
         assert target[0] == other.spec.dataset
         assert 0 <= target[1]["scores"]["recall@1"] <= 1
+
+
+def test_a_step_finds_a_dataset_of_ones_own_by_any_of_its_names(tmp_path: Path,
+                                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    quick = fewshot.Adaptation(iterations=1, episodes=1)
+    monkeypatch.setattr(fewshot, "Adaptation", lambda: quick)
+    monkeypatch.chdir(tmp_path)
+    for name in "abcd":
+        for i in range(4):
+            layouts.picture(tmp_path / "birds" / name / f"{i}.png", f"{name}{i}")
+    made = Workspace.at("work")
+    (job,) = tiny_sweep.jobs(made, "margin", datasets=("folder:birds",), seeds=1, splits="default", set={"epochs": 1})
+    worker.run(job.spec, job.context)
+    inspected: list[list[str]] = []
+    monkeypatch.setattr(steps.leaderboard, "collect", lambda workspace, datasets: inspected.append(datasets) or Mock())
+    monkeypatch.setattr(steps.inspect, "typical", lambda results: [])
+    for name in ("folder:birds", f"folder:{tmp_path / 'birds'}", "birds"):
+        for step in ({"step": "fewshot", "datasets": [name], "shots": [2]}, {"step": "inspect", "datasets": [name]}):
+            study = tiny_sweep.study("margin", datasets=("folder:birds",), splits="default", after=(step,))
+            assert gather(study, SweepOptions(made)).jobs
+            steps.follow(step, [job], made)
+        (job.folder / "fewshot.json").unlink()
+    assert inspected == [["birds"]] * 3
 
 
 def test_few_shots_follow_on_the_rungs_of_the_study_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -176,6 +176,15 @@ def test_the_backbone_of_a_protocol_is_named_too_and_others_replace() -> None:
     assert [(part.datasets, part.methods) for part in both.parts] == [(("cub",), "puma")]
 
 
+def test_what_follows_the_runs_is_on_the_datasets_that_are_left() -> None:
+    few, cross = studies.load("fewshot"), studies.load("cross")
+    assert few.changed(seeds=1).after == few.after
+    assert few.changed(methods="puma:proxyanchor").after == (), "which no part on these datasets has"
+    assert [step["datasets"] for step in few.changed(datasets=("glyphs", "folder:mine")).after] == [
+        ["glyphs", "folder:mine"]], "they take the place of the study's"
+    assert cross.changed(datasets=("cub", "cars")).after == cross.after
+
+
 @pytest.mark.parametrize(("text", "match"), [
     ('datasets = ["cub"]\nmethods = "margin"\nseed = 3', "did you mean 'seeds'"),
     ('datasets = ["cub"]', "study mine: missing methods"),
@@ -195,6 +204,7 @@ def test_the_backbone_of_a_protocol_is_named_too_and_others_replace() -> None:
      "step, one of fewshot, cross, ensemble, wise, inspect, not 3"),
     ('datasets = ["cub"]\nmethods = "margin"\n[after]\nstep = "cross"', "two brackets"),
     ('datasets = ["cub"]\nmethods = "margin"\n[[after]]\nstep = "ensemble"', "takes union"),
+    ('datasets = ["cub"]\nmethods = "margin"\n[[after]]\nstep = "wise"\ndatasets = "cub"', "must be a list of names"),
     ("datasets = [", "mine.toml is not valid TOML"),
 ])
 def test_wrong_studies_are_told_what_is_wrong(tmp_path: Path, text: str, match: str) -> None:

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from benchmark.commands import report, run
 from benchmark.config.study import Study
-from benchmark.posthoc import asked
+from benchmark.posthoc import study_progress
 from benchmark.utils.workspace import Workspace
 from reports import ReportError, exports, records, terminal
 from reports.analysis import standings
@@ -170,7 +170,7 @@ def test_a_study_that_was_run_here_has_its_board(tiny: Workspace, tmp_path: Path
 
 def test_a_study_whose_name_no_file_may_have_is_told_so(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="name the file with letters"):
-        asked.keep(Study("a|b", ()), [], "a|b.toml", tmp_path)
+        study_progress.keep(Study("a|b", ()), [], "a|b.toml", tmp_path)
     assert not list(tmp_path.iterdir())
 
 

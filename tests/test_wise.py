@@ -61,7 +61,7 @@ def test_the_start_is_the_same_each_time(made: Workspace) -> None:
 def test_what_is_known_is_kept(made: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     monkeypatch.setattr(interpolate, "mixed", lambda start, end, alpha: (asked.append(alpha), end)[1])
-    interpolate.run(made, finished.asked(made, "glyphs-mini"), alphas=(0.5, 0.75), device="cpu")
+    interpolate.run(made, finished.matching(made, "glyphs-mini"), alphas=(0.5, 0.75), device="cpu")
     assert asked == [0.75, 0.75]
     steps.follow({"step": "wise", "datasets": ["glyphs-mini"]}, [], made)
 

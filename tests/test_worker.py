@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from dataclasses import replace
@@ -23,9 +24,10 @@ from benchmark.data.task import Side
 from benchmark.datasets.index import DatasetIndex
 from benchmark.metrics.clustering import KMEANS
 from benchmark.runs import evaluation, worker
-from benchmark.runs.job import SweepOptions
+from benchmark.runs.job import Job, SweepOptions
 from benchmark.runs.matrix import gather
 from benchmark.training.train import History
+from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from methods.backbones import create
 from reports import records
@@ -119,6 +121,37 @@ def test_cached_features_of_a_frozen_network_score_as_its_embeddings(tiny: Works
     plain = records.read(worker.run(job.spec, job.context).parent)
     assert extracted == ["conv4"]
     assert cached["scores"]["last"] == pytest.approx(plain["scores"]["last"], abs=1e-6)
+
+
+def test_weights_that_are_replaced_after_planning_are_refused_and_planned_anew(tiny: Workspace,
+                                                                             tmp_path: Path) -> None:
+    file = tmp_path / "conv4.safetensors"
+
+    def save(seed: int) -> dict[str, torch.Tensor]:
+        torch.manual_seed(seed)
+        state = create("conv4").network.state_dict()
+        save_file(state, file)
+        return state
+
+    def planned() -> Job:
+        study = tiny_sweep.study("margin", seeds=1, set={"epochs": 1, "steps_per_epoch": 1})
+        (job,) = gather(study, SweepOptions(tiny, str(file))).jobs
+        return job
+
+    save(0)
+    first, size = planned(), file.stat().st_size
+    worker.run(first.spec, first.context)
+    state = save(1)
+    assert size == file.stat().st_size
+    shutil.rmtree(first.folder)
+    with pytest.raises(UserError, match=r"was planned with other weights of conv4 than .*conv4\.safe"):
+        worker.run(first.spec, first.context)
+    assert not (first.folder / records.RECORD).exists()
+    second = planned()
+    assert second.spec.weights == hashlib.sha256(file.read_bytes()).hexdigest() != first.spec.weights
+    begun = worker.start(second.spec, str(file), 2).backbone.network.state_dict()
+    assert all(torch.equal(begun[name], value) for name, value in state.items())
+    assert records.read(worker.run(second.spec, second.context).parent)["backbone"]["weights"] == second.spec.weights
 
 
 def test_equal_scores_choose_the_earlier_epoch() -> None:

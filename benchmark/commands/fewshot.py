@@ -38,10 +38,10 @@ def command(workspace: Workspace, chosen: str, dataset: str, shots: str, splits:
         raise UserError(f"--shots {shots}: write numbers such as 2,5")
     from benchmark.posthoc import finished
 
-    asked = finished.asked(workspace.writable(), dataset, chosen, splits, untrained=True)
+    found = finished.matching(workspace.writable(), dataset, chosen, splits, untrained=True)
     from benchmark.posthoc import fewshot  # with torch, which takes seconds
 
     adaptation = fewshot.Adaptation(lr=lr, iterations=iterations or 0, episodes=episodes)
-    written = fewshot.run(workspace, asked, shots=tuple(map(int, counts)), adaptation=adaptation, device=device,
+    written = fewshot.run(workspace, found, shots=tuple(map(int, counts)), adaptation=adaptation, device=device,
                           tell=click.echo)
     click.echo(f"{counted(len(written), 'run')} adapted; `oodml report` shows what came of it")

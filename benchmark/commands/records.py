@@ -47,10 +47,10 @@ def pack(workspace: Workspace, out: Path, folders: tuple[Path, ...], datasets: s
         files, count = packing.add_galleries(folders or (workspace.runs,), out)
         click.echo(f"added {counted(count, 'gallery')} to {', '.join(str(path) for path in files)}")
         return
-    asked = [_asked(name, workspace) for name in studies]  # before anything is written: it needs the datasets
+    wanted = [_progress_of(name, workspace) for name in studies]  # before anything is written: it needs the datasets
     written, runs = packing.pack(folders or (workspace.runs,), out, own_names(datasets, workspace))
     written += _ladders(workspace, out)
-    written += [progress.write(out, one) for one in asked]
+    written += [progress.write(out, one) for one in wanted]
     written += _searches(workspace, out)
     size = sum(path.stat().st_size for path in written)
     click.echo(f"packed {counted(runs, 'run')} in {counted(len(written), 'file')}, {byte_size(size)}, into {out}")
@@ -108,15 +108,15 @@ def _own_files(folder: Path, kind: str) -> list[Path]:
     return [path for path in listed if paths.is_own_file(folder, str(path.relative_to(folder)))]
 
 
-def _asked(name: str, workspace: Workspace) -> StudyProgress:
+def _progress_of(name: str, workspace: Workspace) -> StudyProgress:
     """The runs that a study asks for."""
     from benchmark.config import study as studies
-    from benchmark.posthoc import asked
+    from benchmark.posthoc import study_progress
     from benchmark.runs.job import SweepOptions
     from benchmark.runs.matrix import gather
 
     study = studies.load(name)
-    return asked.by(study, (job.spec for job in gather(study, SweepOptions(workspace)).jobs), name)
+    return study_progress.of(study, (job.spec for job in gather(study, SweepOptions(workspace)).jobs), name)
 
 
 @command.command()

@@ -183,9 +183,9 @@ def command(workspace: Workspace, dry_run: bool, **arguments: Any) -> None:
     study = study_of(workspace, **arguments)
     result = sweep.run(study, options_of(workspace.writable(), **arguments))
     if result.jobs and arguments["study"] and not any(arguments[key] for key in CHANGES):
-        from benchmark.posthoc import asked
+        from benchmark.posthoc import study_progress
 
-        asked.keep(study, (job.spec for job in result.jobs), arguments["study"], workspace.root)
+        study_progress.keep(study, (job.spec for job in result.jobs), arguments["study"], workspace.root)
     if study.after:
         from benchmark.posthoc import steps  # brings much along that most sweeps do not need
 

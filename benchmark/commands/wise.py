@@ -36,8 +36,8 @@ def command(workspace: Workspace, chosen: str, dataset: str, splits: str, alphas
         raise UserError(f"--alphas {alphas}: write numbers from 0 to 1, such as 0,0.5,1") from None
     from benchmark.posthoc import finished
 
-    asked = finished.asked(workspace.writable(), dataset, chosen, splits)
+    found = finished.matching(workspace.writable(), dataset, chosen, splits)
     from benchmark.posthoc import interpolate  # with torch, which takes seconds
 
-    written = interpolate.run(workspace, asked, alphas=values, device=device, tell=click.echo)
+    written = interpolate.run(workspace, found, alphas=values, device=device, tell=click.echo)
     click.echo(f"{counted(len(written), 'run')} interpolated; `oodml report` shows what came of it")

@@ -12,14 +12,12 @@ from annotated_types import Ge, Le
 
 from benchmark.config import protocol_file, toml
 from benchmark.config.protocol_file import BASE, EVERY, FOLDER, KINDS, SETTINGS
+from benchmark.data.augment import NAMED, Transform
 from benchmark.utils.errors import UserError
 
 if TYPE_CHECKING:
-    from benchmark.data.augment import Transform
     from methods import Entry
 
-SIZES = {"big": 256}
-"""Image sizes of augmentations that have one of their own; of all others it is 224."""
 FROZEN_NORM = {True: "statistics", False: "no"}
 """What `frozen_norm` was called before `all` came; identities still call it so."""
 LATER = {"clustering": "no", "head_rate": 1.0, "cosine": None, "micro_batch": 0}
@@ -118,8 +116,6 @@ class Protocol:
 
     def transform(self, **pixels: Any) -> Transform:
         """How images reach a network: the augmentation as this protocol changes it; `pixels`: mean, std of weights."""
-        from benchmark.data.augment import Transform  # brings torch along, which a list of protocols does not need
-
         changes = {name: getattr(self, name) for name in ("scale", "flip") if getattr(self, name) is not None}
         return Transform.named(self.augmentation, size=self.size, resize=self.resize,
                                interpolation=self.interpolation, **changes, **pixels)
@@ -163,7 +159,10 @@ def load(name: str, *, dataset: str = "", method: str = "", tags: tuple[str, ...
         raise UserError(f"protocol {path}: missing {', '.join(lacking)}; `extends = \"oodml\"` as its first line takes "
                         "them from another protocol")
     protocol = toml.build(Protocol, values, f"protocol {path.stem}")
-    return protocol if protocol.size else dataclasses.replace(protocol, size=SIZES.get(protocol.augmentation, 224))
+    if protocol.size:
+        return protocol
+    # a plan says that an augmentation is unknown, with the names of those there are
+    return dataclasses.replace(protocol, size=NAMED.get(protocol.augmentation, {}).get("size", Transform.size))
 
 
 def settings_of(name: str, entry: Entry) -> dict[str, Any]:

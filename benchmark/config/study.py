@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -82,10 +82,13 @@ class Study:
         """The study with what the command line says instead of its own; None leaves things as they are.
 
         Where it names methods, datasets or backbones that the study has, it is narrowed to them: a part keeps its own
-        among them, and one that has none is left out. Others take the place of the study's.
+        among them, and one that has none is left out. Others take the place of the study's. What follows the runs is
+        on the datasets that are left.
 
         >>> [part.datasets for part in load("photos-union").changed(datasets=("cub", "dogs")).parts]
         [('cub',), ('dogs',)]
+        >>> load("fewshot").changed(datasets=("cub",)).after, load("fewshot").changed(datasets=("uml",)).after
+        (({'step': 'fewshot', 'datasets': ['cub'], 'shots': [2, 5]},), ())
         """
         changes = {key: value for key, value in changes.items() if value is not None}
         parts = [dataclasses.replace(part, set={**part.set, **(set or {})}) for part in self.parts]
@@ -94,7 +97,18 @@ class Study:
             if given and all(own) and {*given} <= {*chain(*own)}:
                 del changes[key]
                 parts = [_narrowed(part, key, names, given) for part, names in zip(parts, own) if {*names} & {*given}]
-        return dataclasses.replace(self, parts=tuple(dataclasses.replace(part, **changes) for part in parts))
+        parts = [dataclasses.replace(part, **changes) for part in parts]
+        return dataclasses.replace(self, parts=tuple(parts), after=tuple(self._steps(parts, changes.get("datasets"))))
+
+    def _steps(self, parts: Sequence[Part], others: Sequence[str] | None) -> Iterator[dict[str, Any]]:
+        """What follows the runs of these parts instead of its own; `others`: datasets in the place of the study's."""
+        gone = {*chain(*(part.datasets for part in self.parts))} - {*chain(*(part.datasets for part in parts))}
+        for step in self.after:
+            kept = others or [name for name in step.get("datasets", ()) if name not in gone]
+            if "datasets" not in step:
+                yield step
+            elif kept:
+                yield {**step, "datasets": [*kept]}
 
 
 def _of(part: Part, key: str) -> Any:
@@ -221,4 +235,7 @@ def _step(where: str, step: dict[str, Any]) -> dict[str, Any]:
     if keys != STEPS[kind]:
         raise UserError(f"{where}: the step {kind} takes {', '.join(sorted(STEPS[kind])) or 'no keys'}, "
                         f"not {', '.join(sorted(keys)) or 'none'}")
+    names = step.get("datasets", [])
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise UserError(f"{where}: datasets = {names!r} of the step {kind} must be a list of names, such as [\"cub\"]")
     return {**step}

@@ -19,7 +19,7 @@ from benchmark.datasets.reading import Unreadable
 from benchmark.utils.errors import UserError, near
 
 __all__ = ["Counts", "Dataset", "DatasetIndex", "built_of", "get", "has_images", "known_split", "load", "located",
-           "names", "present", "source"]
+           "names", "present", "resolved", "source"]
 
 
 @dataclass(frozen=True)
@@ -138,9 +138,22 @@ def located(name: str) -> str:
     kind, colon, rest = name.partition(":")
     if kind == "union":
         return f"union:{','.join(map(located, rest.split(',')))}"
-    path, mark, columns = rest.partition("@") if kind in ("parquet", "wds") else (rest, "", "")
+    path, columns = rest, ""
+    if kind in ("parquet", "wds"):
+        from benchmark.datasets import shards  # it imports this file
+
+        path, columns = shards.split_columns(rest)
     there = Path(path).expanduser() if path.startswith("~") else Path(path)
-    return f"{kind}:{there.absolute()}{mark}{columns}" if colon and there.exists() else name
+    return f"{kind}:{there.absolute()}{'@' * bool(columns)}{columns}" if colon and there.exists() else name
+
+
+def resolved(name: str, splits: Path) -> str:
+    """The name under which a run knows a dataset, however it was typed: `source` in the folder `splits`, by its path.
+
+    >>> resolved("cub", Path("work/splits"))
+    'cub'
+    """
+    return located(source(name, splits))
 
 
 def known_split(train: int, test: int) -> str:

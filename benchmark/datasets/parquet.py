@@ -170,7 +170,7 @@ def read(data: Path, rest: str) -> DatasetIndex:
     The columns are those of the features Image and ClassLabel that the hub's tools write down, else a column of
     structures with bytes and one called label; `--columns image=NAME,label=NAME` names others.
     """
-    place, folder, files, chosen = shards.located(rest, "parquet", ".parquet")
+    place, folder, files, chosen = shards.find(rest, "parquet", ".parquet")
     for opened in (_opened, _groups, _group):
         opened.cache_clear()  # type: ignore[attr-defined]  # a file may have been replaced since
     schema = _opened(str(files[0])).schema_arrow

@@ -113,7 +113,7 @@ def text(path: Path, name: str) -> str:
 def rows(path: Path, fields: int, name: str) -> list[list[str]]:
     """The lines of a list as exactly `fields` fields each; the last field keeps its inner spaces."""
     entries = []
-    for number, line in enumerate(text(path, name).replace("\r", "\n").split("\n"), 1):
+    for number, line in enumerate(text(path, name).replace("\r\n", "\n").replace("\r", "\n").split("\n"), 1):
         parts = line.strip().split(None, fields - 1)
         if not parts:
             continue

@@ -31,9 +31,19 @@ def with_columns(name: str, columns: str | None) -> str:
     return f"{name}@{'+'.join(part.strip() for part in columns.split(','))}"
 
 
-def located(rest: str, family: str, ending: str) -> tuple[Path, Path, list[Path], dict[str, str]]:
+def split_columns(rest: str) -> tuple[str, str]:
+    """(the path, the columns or '') of what follows the colon; the name of a folder may have an @ as well.
+
+    >>> split_columns("birds@label=species"), split_columns("birds@v2"), split_columns("birds@v2@label=species")
+    (('birds', 'label=species'), ('birds@v2', ''), ('birds@v2', 'label=species'))
+    """
+    path, at, columns = rest.rpartition("@")
+    return (path, columns) if at and "=" in columns else (rest, "")
+
+
+def find(rest: str, family: str, ending: str) -> tuple[Path, Path, list[Path], dict[str, str]]:
     """(the path given, the folder of the shards, these in order of their names, the columns chosen) after the colon."""
-    text, _, chosen = rest.rpartition("@") if "@" in rest and "=" in rest.rpartition("@")[2] else (rest, "", "")
+    text, chosen = split_columns(rest)
     columns = dict(part.partition("=")[::2] for part in chosen.split("+")) if chosen else {}
     for key, value in columns.items():
         if key not in COLUMNS or not value:

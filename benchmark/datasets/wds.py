@@ -46,7 +46,7 @@ def read(data: Path, rest: str) -> DatasetIndex:
     The label is NAME.cls, else `label` (or cls, class) in NAME.json; `--columns label=KEY` names another key or
     another ending, `image=ENDING` one of several images.
     """
-    place, folder, files, chosen = shards.located(rest, "wds", ".tar")
+    place, folder, files, chosen = shards.find(rest, "wds", ".tar")
     parts = []
     for file in files:
         found = os.stat(file)

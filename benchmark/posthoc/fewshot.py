@@ -61,9 +61,9 @@ class Adaptation:
         return self.iterations or (1000 if shots <= 2 else 1500)
 
 
-def run(workspace: Workspace, asked: FinishedRuns, *, shots: tuple[int, ...], adaptation: Adaptation | None = None,
+def run(workspace: Workspace, found: FinishedRuns, *, shots: tuple[int, ...], adaptation: Adaptation | None = None,
         device: str | None = None, tell: Callable[[str], None] = lambda line: None) -> list[Path]:
-    """Adapt finished runs, as `finished.asked` finds them with `untrained`.
+    """Adapt finished runs, as `finished.matching` finds them with `untrained`.
 
     Args:
         shots: support images of each test class, one adaptation for each number.
@@ -72,12 +72,12 @@ def run(workspace: Workspace, asked: FinishedRuns, *, shots: tuple[int, ...], ad
         The path of `fewshot.json` of each run, whether written now or before.
     """
     adaptation = adaptation or Adaptation()
-    index, ladder = asked.index, asked.ladder
+    index, ladder = found.index, found.ladder
     store = open_store(index, workspace.cache, progress=False)
     device = best_device(device)
     written = []
     unusable: set[str] = set()
-    for one in asked.runs:
+    for one in found.runs:
         task = one.task(index, ladder)
         released = {}
         for k in shots:

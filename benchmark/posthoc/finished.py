@@ -118,12 +118,8 @@ class Finished:
 
         from benchmark.runs import worker
 
-        file, name = weights_file(self.folder), self.protocol.backbone
-        if weights.identify(name, file) != self.spec.weights:
-            raise UserError(f"{self.folder} began with other weights of {name} than there are here; give those, or run "
-                            "it again")
         with torch.random.fork_rng(devices=()):
-            return worker.start(self.spec, file, classes).eval().requires_grad_(False)
+            return worker.start(self.spec, weights_file(self.folder), classes).eval().requires_grad_(False)
 
     def ready(self, classes: int, store: ImageStore, device: str) -> tuple[Method, Loader]:
         """The trained method on a device, and what brings it the images of any store as its protocol wants them."""
@@ -192,8 +188,8 @@ def find(workspace: Workspace, dataset: str, chosen: str = "all", splits: list[i
             yield run
 
 
-def asked(workspace: Workspace, dataset: str, chosen: str = "all", splits: str = "all",
-          runs: Iterable[Finished] | None = None, untrained: bool = False) -> FinishedRuns:
+def matching(workspace: Workspace, dataset: str, chosen: str = "all", splits: str = "all",
+             runs: Iterable[Finished] | None = None, untrained: bool = False) -> FinishedRuns:
     """The finished runs of these methods and splits, or of `runs`, that the dataset and its ladder still fit.
 
     A UserError where there is no ladder, no such split or no such run. `dataset` is as the user names it, `splits` as

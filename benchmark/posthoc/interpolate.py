@@ -36,20 +36,20 @@ def mixed(start: Mapping[str, Tensor], end: Mapping[str, Tensor], alpha: float) 
     return {name: start[name].lerp(value, alpha) if value.is_floating_point() else value for name, value in end.items()}
 
 
-def run(workspace: Workspace, asked: FinishedRuns, *, alphas: Sequence[float] = ALPHAS, device: str | None = None,
+def run(workspace: Workspace, found: FinishedRuns, *, alphas: Sequence[float] = ALPHAS, device: str | None = None,
         tell: Callable[[str], None] = lambda line: None) -> list[Path]:
-    """Score finished runs, as `finished.asked` finds them, at every alpha; what is known is kept.
+    """Score finished runs, as `finished.matching` finds them, at every alpha; what is known is kept.
 
     Returns:
         The path of `wise.json` of each run.
     """
-    store, device = open_store(asked.index, workspace.cache, progress=False), best_device(device)
+    store, device = open_store(found.index, workspace.cache, progress=False), best_device(device)
     written = []
-    for one in asked.runs:
+    for one in found.runs:
         known = _read(one.folder / NAME, one.spec.identity)
         missing = [alpha for alpha in alphas if f"{alpha:g}" not in known]
         if missing:
-            task = one.task(asked.index, asked.ladder)
+            task = one.task(found.index, found.ladder)
             method, loader = one.ready(len(task.train.classes), store, device)
             end = {name: value.cpu().clone() for name, value in method.state_dict().items()}
             start = one.start(len(task.train.classes)).state_dict()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from benchmark import datasets
 from benchmark.config.study import Study
 from benchmark.posthoc import ensemble, fewshot, finished, inspect, interpolate, leaderboard, transfer
 from benchmark.posthoc.finished import Finished, FinishedRuns
@@ -24,25 +25,27 @@ def follow(step: dict[str, Any], jobs: list[Job], workspace: Workspace, say: Cal
     """Do one step of a study on those of its runs that are finished; what was done already is kept."""
     done, kind = [job for job in jobs if job.done], step["step"]
     if kind == "fewshot":
-        for asked in _asked(step["datasets"], done, workspace, untrained=True):
-            fewshot.run(workspace, asked, shots=tuple(step["shots"]), tell=say)
+        for runs in _runs_on(step["datasets"], done, workspace, untrained=True):
+            fewshot.run(workspace, runs, shots=tuple(step["shots"]), tell=say)
     elif kind == "wise":
-        for asked in _asked(step["datasets"], done, workspace):
-            interpolate.run(workspace, asked, tell=say)
+        for runs in _runs_on(step["datasets"], done, workspace):
+            interpolate.run(workspace, runs, tell=say)
     elif kind == "cross":
         transfer.run(workspace, done, tell=say)
     elif kind == "inspect":
-        names = sorted({job.spec.dataset for job in done if job.context.dataset in step["datasets"]})
+        wanted = {datasets.resolved(name, workspace.splits) for name in step["datasets"]}
+        names = sorted({job.spec.dataset for job in done if job.context.dataset in wanted})
         chosen = inspect.typical(leaderboard.collect(workspace, datasets=names).results) if names else []
         inspect.inspect_all(workspace, [run for run in chosen if not (run / INSPECTION).exists()], say, plane=False)
     elif kind == "ensemble":
-        runs = [Finished(job.folder, job.spec) for job in done]
-        ensemble.run(workspace, step["union"], [run for run in runs if run.has_weights], tell=say)
+        every = [Finished(job.folder, job.spec) for job in done]
+        ensemble.run(workspace, step["union"], [run for run in every if run.has_weights], tell=say)
 
 
-def _asked(names: list[str], done: list[Job], workspace: Workspace, untrained: bool = False) -> Iterator[FinishedRuns]:
+def _runs_on(names: list[str], done: list[Job], workspace: Workspace,
+             untrained: bool = False) -> Iterator[FinishedRuns]:
     """The runs on each of these datasets whose methods were kept; a dataset without any is passed over."""
-    for name in names:
+    for name in dict.fromkeys(datasets.resolved(name, workspace.splits) for name in names):
         runs = [Finished(job.folder, job.spec) for job in done if job.context.dataset == name]
         if here := [run for run in runs if run.has_weights or (untrained and run.kept)]:
-            yield finished.asked(workspace, name, runs=here, untrained=untrained)
+            yield finished.matching(workspace, name, runs=here, untrained=untrained)

@@ -14,17 +14,20 @@ import torch
 from benchmark.runs import worker
 from benchmark.runs.failures import write_failure
 from benchmark.runs.job import HEADLINE, Job
-from benchmark.runs.locks import Heartbeat, Lock, Watch
+from benchmark.runs.locks import Heartbeat, Lock, Watch, end_process
 from benchmark.training.meter import Diverged
 from benchmark.training.train import Interrupted
 from benchmark.utils.errors import NO_ROOM, is_user_error
 from reports import ReportError, records
 
 FULL = "the disk is full"
+TAKEN = "the run was taken over by another process, or its folder was removed"
 
 
 class AttemptResult(NamedTuple):
-    """How it ended: done, exists (done by another), busy (another has it), stopped (saved), failed, full (disk)."""
+    """How it ended: done, exists (done by another), busy (another has it), stopped (saved), failed, full (disk), lost
+    (taken over by another, or its folder removed).
+    """
 
     kind: str
     text: str = ""
@@ -37,7 +40,7 @@ def attempt_run(job: Job, heartbeat: Heartbeat, *, should_stop: Callable[[], boo
     Args:
         job: the run.
         heartbeat: a started thread, which beats for the lock while it lasts.
-        should_stop: asked after every training step.
+        should_stop: asked after every training step; it may raise once the run is lost (`heartbeat.on_lost`).
         report: called with every event of the training (`train.TrainContext`).
     """
     folder = job.folder
@@ -61,7 +64,11 @@ def attempt_run(job: Job, heartbeat: Heartbeat, *, should_stop: Callable[[], boo
     except Interrupted as error:
         result = AttemptResult("stopped", str(error))
     except (Exception, SystemExit) as error:  # a plug-in may end itself
-        result = _failure(job, error)
+        if lock.beat():
+            result = _failure(job, error)
+        else:  # nothing is written down: the folder is another's, or meant to be gone
+            heartbeat.on_lost()
+            result = AttemptResult("lost", TAKEN)
     finally:
         heartbeat.lock, heartbeat.busy = None, False
         if result.kind in ("done", "exists"):
@@ -72,9 +79,10 @@ def attempt_run(job: Job, heartbeat: Heartbeat, *, should_stop: Callable[[], boo
 
 
 def attempt_alone(job: Job, *, should_stop: Callable[[], bool] = lambda: False,
-                  report: Callable[[dict[str, Any]], None] = lambda event: None) -> AttemptResult:
+                  report: Callable[[dict[str, Any]], None] = lambda event: None,
+                  on_lost: Callable[[], None] = end_process) -> AttemptResult:
     """The same where no runner watches: with a heartbeat of its own, after waiting whether the lock's owner is dead."""
-    watch, heartbeat = Watch(), Heartbeat()
+    watch, heartbeat = Watch(), Heartbeat(on_lost=on_lost)
     heartbeat.start()
     try:
         patience = 2 * watch.stale

@@ -15,7 +15,6 @@ from benchmark.metrics.clustering import nmi_f1
 from benchmark.runs.job import HEADLINE
 from benchmark.runs.scoring import Score, score
 from benchmark.training.resuming import History
-from methods import Method
 
 
 class Evaluation:
@@ -34,7 +33,7 @@ class Evaluation:
         self.validation: tuple[Tensor, np.ndarray] | None = None
         self.called = False
 
-    def __call__(self, _: Method) -> dict[str, dict[str, float]]:
+    def __call__(self) -> dict[str, dict[str, float]]:
         """Measures by side: 'test' and, if classes are held out, 'validation'."""
         test, held_out = self.task.test, self.task.validation
         self.embeddings = self.embed(test.ids)

@@ -160,17 +160,23 @@ class Lock:
         return True
 
 
+def end_process() -> None:
+    """Ends this process at once: what it does is another's by now, so that nothing of it may be written any more."""
+    os._exit(LOST)
+
+
 class Heartbeat(threading.Thread):
-    """A thread that beats for a process and for the run it holds, and ends the process once either is lost.
+    """A thread that beats for a process and for the run it holds, until either is lost: then it calls `on_lost`.
 
     `counter` is shared with a watching parent. A main thread that has used no processor time for `hung`
     seconds (waiting for a lock, a dead child, a file server) gets no heartbeat any more, so that it is replaced.
     """
 
     def __init__(self, counter: Any = None, *, watch_parent: bool = False, beat: float | None = None,
-                 hung: float = 1800) -> None:
+                 hung: float = 1800, on_lost: Callable[[], None] = end_process) -> None:
         super().__init__(daemon=True, name="heartbeat")
         self.counter = counter
+        self.on_lost = on_lost
         self.lock: Lock | None = None
         self.busy = False
         self._beat = BEAT if beat is None else beat
@@ -181,14 +187,16 @@ class Heartbeat(threading.Thread):
     def run(self) -> None:
         while not self._end.wait(self._beat):
             if self._parent is not None and os.getppid() != self._parent:
-                os._exit(LOST)
+                self.on_lost()
+                return
             if not self._moving():
                 continue
             if self.counter is not None:
                 self.counter.value += 1
             lock = self.lock
             if lock is not None and not lock.beat() and self.lock is lock:
-                os._exit(LOST)
+                self.on_lost()
+                return
 
     def stop(self) -> None:
         self._end.set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from benchmark.datasets import DatasetIndex
 from benchmark.runs import status
 from benchmark.runs.job import Job, RunContext, SweepOptions
 from benchmark.runs.status import RunState
-from benchmark.utils.errors import UserError
+from benchmark.utils.errors import UserError, near
 from benchmark.utils.files import write_json
 from benchmark.utils.workspace import Workspace
 from methods import backbones
@@ -37,8 +38,10 @@ class Matrix:
     ladders: dict[str, Ladder] = field(default_factory=dict)
     """By dataset, as they are now."""
     indexes: dict[str, DatasetIndex] = field(default_factory=dict)
-    skipped: list[str] = field(default_factory=list)
-    """Lines for the user: what is left out, and what to know of ladders."""
+    left_out: list[str] = field(default_factory=list)
+    """Lines for the user: methods that cannot be done, and why."""
+    warnings: list[str] = field(default_factory=list)
+    """Lines for the user: what to know of ladders."""
 
     def of(self, *kinds: str) -> list[Job]:
         """The runs in a state of one of these kinds."""
@@ -49,11 +52,12 @@ class Matrix:
         return self.ladders[spec.dataset].split(spec.split)
 
 
-def gather(study: Study, options: SweepOptions) -> Matrix:
-    """The runs of a study with their states.
+def gather(study: Study, options: SweepOptions, seeds: Sequence[int] | None = None) -> Matrix:
+    """The runs of a study with their states; `seeds`: these, instead of the first of each part.
 
     Dataset by dataset, so that its images stay in memory, and within one a seed of everything first; where the time is
-    limited, a seed of everything of all datasets first. A dataset that cannot be read is a UserError.
+    limited, a seed of everything of all datasets first. A dataset that cannot be read is a UserError, and so is a step
+    of the study on a dataset that it has no runs on.
     """
     for plugin in options.plugins:
         methods.load_plugin(plugin)
@@ -69,7 +73,7 @@ def gather(study: Study, options: SweepOptions) -> Matrix:
     whole = {name for part in study.parts if part.splits != "default" for name in part.datasets}
     for part in study.parts:
         for name in part.datasets:
-            dataset = datasets.located(datasets.source(name, options.workspace.splits))
+            dataset = datasets.resolved(name, options.workspace.splits)
             try:
                 index, ladder = _opened(dataset, options.workspace, matrix, default_only=name not in whole)
             except (UserError, OSError) as error:
@@ -81,8 +85,8 @@ def gather(study: Study, options: SweepOptions) -> Matrix:
             if dataset not in known:
                 known[dataset] = run_contents(index, options.workspace)
                 if stale := ladder_origin.of_other_images(ladder, index, options.workspace):
-                    matrix.skipped.append(f"warning: {stale}")
-            specs = _specs(part, dataset, index, ladder, context.weights_file, known[dataset], unfit)
+                    matrix.warnings.append(stale)
+            specs = _specs(part, dataset, index, ladder, context.weights_file, known[dataset], unfit, seeds)
             for spec, file in specs:
                 runs.setdefault(spec.identity, Job(spec, replace(context, weights_file=file)))
             for split in {spec.split for spec, _ in specs}:
@@ -90,7 +94,8 @@ def gather(study: Study, options: SweepOptions) -> Matrix:
                     problems[f"split {split} of {dataset}: {why}; nothing could be measured, add images"] = None
     if problems:
         raise UserError("\n".join(problems))
-    matrix.skipped += [f"left out on {dataset}: {', '.join(names)}: {reason}"
+    _check_steps(study, options.workspace, known)
+    matrix.left_out = [f"left out on {dataset}: {', '.join(names)}: {reason}"
                        for (dataset, reason), names in unfit.items()]
     matrix.jobs = list(runs.values())
     if options.resources.seconds is not None:
@@ -100,6 +105,16 @@ def gather(study: Study, options: SweepOptions) -> Matrix:
         matrix.jobs.sort(key=lambda job: (order.index(job.spec.dataset), job.spec.seed))
     matrix.states = {job.spec.identity: status.look(job.folder) for job in matrix.jobs}
     return matrix
+
+
+def _check_steps(study: Study, workspace: Workspace, known: Collection[str]) -> None:
+    """A UserError where a step of the study is on none of the datasets `known`: now, not after days of training."""
+    for step in study.after:
+        for name in step.get("datasets", ()):
+            if datasets.resolved(name, workspace.splits) not in known:
+                raise UserError(f"study {study.name}: the step {step['step']} is on {name}{near(name, known)}, and no "
+                                f"run is; the runs are on {', '.join(known)}: name one of these under [[after]], or "
+                                f"add {name} to the datasets of a part")
 
 
 def _opened(dataset: str, workspace: Workspace, matrix: Matrix,
@@ -135,7 +150,8 @@ def run_contents(index: DatasetIndex, workspace: Workspace) -> str:
 
 
 def _specs(part: Part, dataset: str, index: DatasetIndex, ladder: Ladder, weights_file: str | None,
-           content: str, unfit: dict[tuple[str, str], dict[str, None]]) -> list[tuple[RunSpec, str | None]]:
+           content: str, unfit: dict[tuple[str, str], dict[str, None]],
+           seeds: Sequence[int] | None) -> list[tuple[RunSpec, str | None]]:
     """The runs of a part on one dataset, each with the file of its weights if one was given.
 
     Methods that fit no backbone they would get go to `unfit`, by reason.
@@ -155,8 +171,8 @@ def _specs(part: Part, dataset: str, index: DatasetIndex, ladder: Ladder, weight
             for method, reason in reasons.items():
                 unfit.setdefault((index.name, reason), {})[method] = None
             specs += [(spec, file) for spec in plan(
-                ladder, index.hash, names, protocol=name, seeds=range(count), splits=rungs(part.splits, ladder),
-                overrides=overrides, weights_file=file, contents=content)]
+                ladder, index.hash, names, protocol=name, seeds=range(count) if seeds is None else seeds,
+                splits=rungs(part.splits, ladder), overrides=overrides, weights_file=file, contents=content)]
     return specs
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import threading
+import warnings
 from pathlib import Path
 from typing import Any
 
 import methods
-from benchmark import datasets
 from benchmark.config import protocol as protocols
 from benchmark.config.study import Part, Study
 from benchmark.data.store import open_store
 from benchmark.runs import attempt, status
-from benchmark.runs.job import SweepOptions
+from benchmark.runs.job import Job, SweepOptions
 from benchmark.runs.matrix import gather
 from benchmark.utils.children import own_children
 from benchmark.utils.devices import best_device
@@ -46,13 +47,17 @@ def run(method: str, dataset: str, split: int | str = "default", *, seed: int = 
     """
     entry = methods.get(method)
     changes = _changes(entry, settings)
+    if seed < 0:
+        raise UserError(f"oodml.run: seed={seed}: give a number from 0 on")
     workspace = Workspace.at(None if work is None else str(work), None if data is None else str(data)).writable()
-    part = Part((datasets.source(dataset, workspace.splits),), method, protocol, str(split), seed + 1, set=changes)
+    part = Part((dataset,), method, protocol, str(split), set=changes)
     command = f"oodml.run({method!r}, {dataset!r}, {split!r})"
-    matrix = gather(Study(method, (part,)), SweepOptions(workspace, weights, command=command))
-    for line in matrix.skipped:
+    matrix = gather(Study(method, (part,)), SweepOptions(workspace, weights, command=command), seeds=[seed])
+    for line in matrix.left_out:
         raise UserError(line)
-    (job,) = [job for job in matrix.jobs if job.spec.seed == seed]
+    for line in matrix.warnings:
+        warnings.warn(line, stacklevel=2)
+    (job,) = matrix.jobs
     # typed in, as in a notebook
     unknown = entry.declared.__module__.partition(".")[0] != "methods" and not job.spec.code
     if redo or unknown:
@@ -61,10 +66,22 @@ def run(method: str, dataset: str, split: int | str = "default", *, seed: int = 
     with own_children():
         open_store(next(iter(matrix.indexes.values())), workspace.cache)
         context = dataclasses.replace(job.context, device="cuda:0" if device == "cuda" else device)
-        result = attempt.attempt_alone(dataclasses.replace(job, context=context))
+        result = _attempt(dataclasses.replace(job, context=context))
     if result.kind not in ("done", "exists"):
         raise UserError(f"{job.spec.label()} has no result: {result.text or result.kind}; see {job.folder}")
     return records.read(job.folder)
+
+
+def _attempt(job: Job) -> attempt.AttemptResult:
+    """One attempt in the caller's own process, which lives on where the run is lost."""
+    lost = threading.Event()
+
+    def should_stop() -> bool:
+        if lost.is_set():  # to be saved it would have to be ours
+            raise UserError(attempt.TAKEN)
+        return False
+
+    return attempt.attempt_alone(job, should_stop=should_stop, on_lost=lost.set)
 
 
 def _changes(entry: methods.Entry, settings: dict[str, Any]) -> dict[str, Any]:

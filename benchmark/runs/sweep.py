@@ -23,6 +23,7 @@ from benchmark.utils import provenance
 from benchmark.utils.errors import UserError
 from benchmark.utils.wording import counted
 from benchmark.utils.workspace import Workspace
+from reports.storage.row import is_gpu
 
 Echo = Callable[[str], None]
 
@@ -39,7 +40,7 @@ def show(study: Study, options: SweepOptions, echo: Echo = click.echo) -> None:
             matrix.states[job.spec.identity] = status.look(other)
     runs = [status.PlannedRun(job.spec, job.folder, matrix.states[job.spec.identity], "") for job in matrix.jobs]
     echo(status.table(runs))
-    for line in (*matrix.skipped, *status.code_changes(runs)):
+    for line in (*_remarks(matrix), *status.code_changes(runs)):
         echo(line)
     again = ["failed"] if options.retry_failed or options.redo else []
     todo = matrix.of("missing", "damaged", *again, *(["done"] if options.redo else []))
@@ -56,7 +57,7 @@ def show(study: Study, options: SweepOptions, echo: Echo = click.echo) -> None:
              if run.network in networks]
     rates = cost.Rates(alike, here)
     # of a device that is not in this machine one is taken
-    devices = 1 if rates.device != here else len(set(workers)) if cost.is_gpu(here) else len(workers)
+    devices = 1 if rates.device != here else len(set(workers)) if is_gpu(here) else len(workers)
     estimates = [rates.estimate(job.spec, _images_used(job, matrix), matrix.split(job.spec).test_images)
                  for job in todo]
     for line in cost.summary(estimates, rates, devices, resources.per_gpu or 1):
@@ -67,6 +68,10 @@ def show(study: Study, options: SweepOptions, echo: Echo = click.echo) -> None:
             room -= estimate.seconds or 0.0
             affordable += room >= 0
         echo(f"budget: enough for about the first {affordable} of {counted(len(todo), 'run')}")
+
+
+def _remarks(matrix: Matrix) -> list[str]:
+    return [*(f"warning: {line}" for line in matrix.warnings), *matrix.left_out]
 
 
 def _described(todo: list[Job], matrix: Matrix, weights_file: str | None) -> list[str]:
@@ -158,7 +163,7 @@ def run(study: Study, options: SweepOptions, echo: Echo = click.echo) -> SweepRe
     kinds = [*status.KINDS, *(["damaged"] if counts["damaged"] else [])]
     echo(f"{study.name}: {counted(len(matrix.jobs), 'run')}, " + ", ".join(f"{counts[kind]} {kind}" for kind in kinds))
     runs = [status.PlannedRun(job.spec, job.folder, matrix.states[job.spec.identity], "") for job in matrix.jobs]
-    for line in (*matrix.skipped, *(() if options.redo else status.code_changes(runs))):
+    for line in (*_remarks(matrix), *(() if options.redo else status.code_changes(runs))):
         echo(line)
     if options.redo:
         for job in matrix.of("done", "failed"):

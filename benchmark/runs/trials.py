@@ -57,7 +57,7 @@ class Search:
     """The search of one method on one dataset, on the held-out classes of one split."""
 
     dataset: str
-    """As the user names it."""
+    """As runs know it (`datasets.resolved`)."""
     method: str
     part: Part
     """Of this dataset and method alone; without the configurations."""

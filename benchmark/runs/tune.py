@@ -109,7 +109,7 @@ def _searches(study: Study, tuned: TuneOptions, options: SweepOptions, echo: Ech
                             "name one backbone with --backbone")
         part = replace(part, backbones=None, set={**part.set, **({"backbone": chosen[0]} if chosen else {})})
         overrides = Overrides.of(part.set)
-        for dataset in part.datasets:
+        for dataset in (datasets.resolved(name, options.workspace.splits) for name in part.datasets):
             index = datasets.load(dataset, options.workspace.data)
             ladder = ladders.load(options.workspace, dataset, index, default_only=part.splits == "default")
             content = run_contents(index, options.workspace)

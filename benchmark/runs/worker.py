@@ -8,7 +8,7 @@ import gc
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,8 @@ def run(spec: RunSpec, context: RunContext, *, should_stop: Callable[[], bool] =
         spec: what the result depends on.
         context: folders and devices.
         should_stop: asked after every training step and before every batch of frozen features; `train.Interrupted` is
-            raised once the run is saved.
+            raised once the run is saved. Where it raises itself, nothing more is written: it is asked before
+            checkpoint, weights and record, too.
         report: called with every event of the training.
 
     Returns:
@@ -83,7 +84,7 @@ def assist(spec: RunSpec, context: RunContext, world: World) -> None:
     ready = _prepare(spec, context, world, Phases())
     train.train(ready.method, train.TrainContext(
         ready.training, ready.loader, ready.sampler, spec.protocol, seed=spec.seed, device=context.device,
-        folder=spec.folder(context.workspace), evaluate=lambda _: {}, world=world))
+        folder=spec.folder(context.workspace), evaluate=dict, world=world))
 
 
 @dataclass(frozen=True)
@@ -111,10 +112,9 @@ def _prepare(spec: RunSpec, context: RunContext, world: World, phases: Phases) -
             torch.cuda.set_device(torch.device(context.device).index or 0)
             torch.zeros(1, device=context.device)
     with phases("open dataset"):
-        index, store, ladder = _opened(context.dataset, context.work, context.data)
-    if spec.contents and store.contents != spec.contents:
-        raise UserError(f"the files of {spec.dataset} were changed after this run was planned; the same command plans "
-                        "it anew")
+        manifest = ladders.path_of(context.workspace, spec.dataset)
+        index, store, ladder = _opened(context.dataset, context.work, context.data, spec.dataset_hash, spec.contents,
+                                       manifest.stat().st_mtime_ns if manifest.is_file() else 0)
     split = split_of(ladder, spec)
     task = Task.of(index, split, hold_out=protocol.validation)
     training = subsample(task.train, index, protocol.train_shots) if protocol.train_shots else task.train
@@ -143,27 +143,29 @@ def _run(spec: RunSpec, context: RunContext, folder: Path, ready: _Ready, began:
         return normalize(method.project(torch.from_numpy(cached[ids])), dim=-1).to(context.device)
 
     evaluation = Evaluation(task, protocol, spec.seed, embed)
-    with provenance.Energy(context.device) as energy:
+    with provenance.Energy(*(context.devices or (context.device,))) as energy:
         history = train.train(method, train.TrainContext(
             training, ready.loader, ready.sampler, protocol, seed=spec.seed, device=context.device, folder=folder,
             evaluate=evaluation, should_stop=should_stop, report=report, phases=phases, world=ready.world,
             spent=lambda: {"seconds": time.perf_counter() - began, "part": occupancy.so_far(),
                            "joules": energy.so_far or 0.0}))
     if not evaluation.called:  # killed between the last checkpoint and the record
-        evaluation(method)
+        evaluation()
     if protocol.clustering == "last":
         with phases("cluster"):
             history.epochs[-1]["test"] |= evaluation.clustering()
     scores, chosen = choose(history)
+    should_stop()  # what is measured is recorded all the same, unless it raises
     if trains:
         with phases("save weights"):
-            checkpoint.save_weights(folder / weights.RUN, method.state_dict())
+            checkpoint.save_weights(folder / weights.RUN, method.state_dict(), protocol.backbone)
     with phases("structure"):
         structure = evaluation.structure(training)
     with phases("thresholds"):
         thresholds = evaluation.thresholds()
     took = {**phases.seconds, "train": history.seconds, "evaluate": history.evaluating,
             "all": time.perf_counter() - began}
+    should_stop()
     write_line(folder, {"event": "end", "chosen_epochs": chosen, "phases": took})
     path = recording.write(folder, evaluation.score, {
         "identity": spec.identity, "dataset": spec.dataset, "dataset_hash": spec.dataset_hash,
@@ -208,12 +210,20 @@ def subsample(side: Side, index: DatasetIndex, shots: int) -> Side:
                                domains=None if side.domains is None else side.domains[kept])
 
 
-@cache
-def _opened(dataset: str, work: Path, data: Path) -> tuple[DatasetIndex, ImageStore, Ladder]:
-    """Index, pixels and ladder of a dataset, opened once in each worker process."""
+@lru_cache(maxsize=16)  # runs of a sweep that is limited in time go round its datasets
+def _opened(dataset: str, work: Path, data: Path, dataset_hash: str, contents: str,
+            modified: int) -> tuple[DatasetIndex, ImageStore, Ladder]:
+    """Index, pixels and ladder of a dataset, opened once in each process for files and a manifest that do not change.
+
+    A UserError, which is not kept, where the files are not those of the run.
+    """
     workspace = Workspace(work, data)
     index = datasets.load(dataset, data)
-    return index, open_store(index, workspace.cache, progress=False), ladders.load(workspace, dataset, index)
+    store = open_store(index, workspace.cache, progress=False)
+    if index.hash != dataset_hash or (contents and store.contents != contents):
+        raise UserError(f"the files of {index.name} were changed after this run was planned; the same command plans it "
+                        "anew")
+    return index, store, ladders.load(workspace, dataset, index)
 
 
 def _build(spec: RunSpec, context: RunContext, classes: int) -> Method:
@@ -226,17 +236,25 @@ def _build(spec: RunSpec, context: RunContext, classes: int) -> Method:
 
 
 def start(spec: RunSpec, weights_file: str | None, classes: int) -> Method:
-    """The method of a run before its first step: backbone and weights, and what the seed draws on top of them."""
+    """The method of a run before its first step: backbone and weights, and what the seed draws on top of them.
+
+    A UserError where the weights are not those of the run.
+    """
+    name, frozen_norm = spec.protocol.backbone, spec.protocol.frozen_norm
+    found = weights.identify(name, weights_file)
+    if found != spec.weights:
+        raise UserError(f"{spec.label()} was planned with other weights of {name} than there are here now "
+                        f"({weights_file or found}); give those, or run it again: the same command plans it anew")
     torch.manual_seed(spec.seed)
-    make = weights.pretrained if spec.weights == weights.SCRATCH else _pretrained
-    backbone = copy.deepcopy(make(spec.protocol.backbone, weights_file, frozen_norm=spec.protocol.frozen_norm))
+    backbone = (weights.pretrained(name, weights_file, frozen_norm=frozen_norm) if found == weights.SCRATCH else
+                copy.deepcopy(_pretrained(name, weights_file, found, frozen_norm)))
     torch.manual_seed(spec.seed)  # what is built on it does not depend on whether it was made just now
     return spec.build(backbone, classes)
 
 
 @lru_cache(maxsize=1)
-def _pretrained(name: str, file: str | None, *, frozen_norm: bool | str) -> Backbone:
-    """A pretrained backbone, kept for the next run of this process."""
+def _pretrained(name: str, file: str | None, identity: str, frozen_norm: bool | str) -> Backbone:
+    """A pretrained backbone, kept for the next run of this process; `identity` says which weights the file holds."""
     return weights.pretrained(name, file, frozen_norm=frozen_norm)
 
 

@@ -148,6 +148,7 @@ def _opened(name: str, workspace: Workspace) -> tuple[DatasetIndex, Ladder]:
     """The dataset and its ladder: a pinned one by its name, else the one that lies in the working folder."""
     if "@" in name and ":" not in name:
         return pinned.use(name, workspace)
+    name = datasets.resolved(name, workspace.splits)
     index = datasets.load(name, workspace.data)
     return index, ladders.load(workspace, name, index)
 

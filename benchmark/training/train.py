@@ -34,7 +34,7 @@ from benchmark.utils.phases import Phases
 from methods import Method
 from methods.samplers.by_label import BatchSampler
 
-Evaluate = Callable[[Method], dict[str, Any]]
+Evaluate = Callable[[], dict[str, Any]]
 """Measures of the method as it is now, by side: {'test': {...}, 'validation': {...}}."""
 Report = Callable[[dict[str, Any]], None]
 
@@ -62,7 +62,7 @@ class TrainContext:
     """Keeps the checkpoint and `log.jsonl`."""
     evaluate: Evaluate
     should_stop: Callable[[], bool] = lambda: False
-    """Asked after every step."""
+    """Asked after every step, and after every epoch before it is kept; what it raises ends the run unkept."""
     report: Report = lambda event: None
     """Called with the entry of every epoch and, in between, with the number of whole epochs so far; each time with the
     images trained on since."""
@@ -88,7 +88,7 @@ def train(method: Method, context: TrainContext) -> History:
     groups = groups_of(method, protocol)
     if not groups or protocol.epochs == 0:
         began = time.perf_counter()
-        history.epochs.append({"epoch": 0, **context.evaluate(method)})
+        history.epochs.append({"epoch": 0, **context.evaluate()})
         history.evaluating = time.perf_counter() - began
         return history
 
@@ -121,7 +121,7 @@ def train(method: Method, context: TrainContext) -> History:
             history.images += gauge.images
             entry: dict[str, Any] = {"epoch": epoch, "loss": mean_loss}
             if evaluated and world.leads:
-                entry |= context.evaluate(method)
+                entry |= context.evaluate()
             evaluating = time.perf_counter() - gauge.began - seconds
             history.evaluating += evaluating
             due = evaluating if evaluated else due

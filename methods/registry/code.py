@@ -10,15 +10,11 @@ from functools import cache
 from pathlib import Path
 
 from methods.registry import GIVEN, get, ours
-from methods.registry.sources import FOLDER, sources, unfollowed
+from methods.registry.sources import FOLDER, LIBRARIES, sources, unfollowed
 from methods.settings import MethodError
 
 SHARED = ("__init__.py", "method.py", "settings.py", "registry/*.py")
 """Files that are part of every method, and of none."""
-LIBRARIES = frozenset({"site-packages", "dist-packages"})
-"""Folders of what is installed: nobody edits a file there between two runs."""
-SUITE = frozenset(FOLDER.parent / part for part in ("oodml.py", "benchmark", "methods", "reports", "splits"))
-"""Ours, which may lie beside a plug-in."""
 
 
 def files_of(name: str) -> dict[Path, str]:
@@ -72,19 +68,16 @@ def code_of(name: str) -> str:
         file = getattr(sys.modules.get(module), "__file__", None)
         if file and module != "methods":
             sources(*_place(module, Path(file)), files, plugin=True)
-    # the suite itself may lie beside a plug-in, and is none
-    suite = {FOLDER, FOLDER.resolve()}
-    own = {file: content for file, content in files.items() if not suite.intersection(file.parents)}
-    for file in own:
+    for file in files:
         _warn_of_unfollowed(file)
-    hashes = sorted(own.values())
+    hashes = sorted(files.values())
     return hashlib.sha256("\n".join(hashes).encode()).hexdigest() if hashes else ""
 
 
 @cache
 def _warn_of_unfollowed(file: Path) -> None:
     """Once for each file of the user's, and not again in every worker of a sweep."""
-    theirs = LIBRARIES.isdisjoint(file.parts) and SUITE.isdisjoint((file, *file.parents))
+    theirs = LIBRARIES.isdisjoint(file.parts)
     lines = unfollowed(file) if theirs and multiprocessing.parent_process() is None else []
     if lines:
         warnings.warn(f"{file}, line {', '.join(map(str, lines))}: what is imported there is only known when it runs. "

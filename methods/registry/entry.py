@@ -89,8 +89,9 @@ class Entry:
         for key, value in vars(typed).items():
             if isinstance(value, float) and not math.isfinite(value):
                 raise MethodError(f"{self.name}.{key} = {value}: input should be a finite number")
-        # a run's identity has a number as it was written, 1 or 1.0
-        return dataclasses.replace(typed, **{k: v for k, v in values.items() if isinstance(v, (int, float))})
+        # a run's identity has an amount as it was written, 1 or 1.0; a count is whole, also where 10.0 was written
+        return dataclasses.replace(typed, **{k: v for k, v in values.items()
+                                             if isinstance(v, (int, float)) and isinstance(getattr(typed, k), float)})
 
     def stored(self, dataset: str = "", **changes: Any) -> dict[str, Any]:
         """The same as a run's spec holds them: without what came later and is at its default."""

@@ -13,28 +13,46 @@ FOLDER = Path(__file__).parents[1]
 """The folder of methods."""
 BY_NAME, BY_PATH = ("import_module", "__import__"), ("spec_from_file_location", "run_path")
 """Functions that import what their first argument names, and those that run a file."""
+LIBRARIES = frozenset({"site-packages", "dist-packages"})
+"""Folders of what is installed: nobody edits a file there between two runs."""
+SUITE = frozenset(root / part for root in (FOLDER.parent, FOLDER.parent.resolve())
+                  for part in ("oodml.py", "benchmark", "methods", "reports", "splits"))
+"""Ours, which may lie beside a plug-in."""
 
 
 def sources(path: Path, home: Path, files: dict[Path, str], plugin: bool = False) -> None:
     """Adds the hash of a Python file and of the modules below `home` that it imports, directly or not.
 
     Of a plug-in also the `__init__.py` of the packages on the way, which Python runs first, and what is imported by a
-    call, `importlib.import_module("NAME")`. Only what the source says counts, not what happens to be imported so far:
-    the process that plans a run and the one that trains it have to agree. `unfollowed` has the calls that it does not
-    say enough of.
+    call, `importlib.import_module("NAME")`; but neither the suite nor libraries, where these lie beside it. Only what
+    the source says counts, not what happens to be imported so far: the process that plans a run and the one that trains
+    it have to agree. `unfollowed` has the calls that it does not say enough of.
     """
-    if path in files:
-        return
-    source = path.read_bytes()
-    files[path] = hashlib.sha256(source).hexdigest()
-    for level, stem in [*_imports(source), *(_calls(source)[0] if plugin else ())]:
-        start = path.parents[min(level, len(path.parents)) - 1] if level else home
-        way = stem.split(".")
-        for end in range(1 if plugin else len(way), len(way) + 1):
-            beside = start.joinpath(*way[:end])
-            for file in (beside.with_suffix(".py"), beside / "__init__.py"):
-                if file.is_file():
-                    sources(file, home, files, plugin)
+    own, waiting = {None, _installed(path)}, [path]
+    while waiting:
+        path = waiting.pop()
+        if path in files:
+            continue
+        source = path.read_bytes()
+        files[path] = hashlib.sha256(source).hexdigest()
+        for level, stem in [*_imports(source), *(_calls(source)[0] if plugin else ())]:
+            start = path.parents[min(level, len(path.parents)) - 1] if level else home
+            way = stem.split(".")
+            for end in range(1 if plugin else len(way), len(way) + 1):
+                beside = start.joinpath(*way[:end])
+                waiting += [file for file in (beside.with_suffix(".py"), beside / "__init__.py")
+                            if (not plugin or (_installed(file) in own and SUITE.isdisjoint((file, *file.parents))))
+                            and file.is_file()]
+
+
+def _installed(file: Path) -> Path | None:
+    """The package or module in a folder of libraries that a file is of; None where it lies elsewhere.
+
+    >>> _installed(Path("lib/site-packages/mine/parts/loss.py")).as_posix(), _installed(Path("mine/loss.py"))
+    ('lib/site-packages/mine', None)
+    """
+    below = [folder for folder in (file, *file.parents) if folder.parent.name in LIBRARIES]
+    return below[0] if below else None
 
 
 @lru_cache(maxsize=1024)

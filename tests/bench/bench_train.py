@@ -105,7 +105,7 @@ def loop(store: ImageStore, name: str, own: Protocol, device: str, folder: Path,
     history = train.train(method, train.TrainContext(
         Side(np.arange(len(store)), labels, tuple(map(str, range(CLASSES)))),
         Loader(store, transform_of(own, method), device, placement=placement), sampler, own, seed=0, device=device,
-        folder=place, evaluate=lambda _: {"test": {}}, report=report))
+        folder=place, evaluate=lambda: {"test": {}}, report=report))
     start = json.loads((place / "log.jsonl").read_text().splitlines()[0])
     logging.getLogger(__name__).info("%s: %s", name, start)
     return history.images / len(marks) / statistics.median(np.diff(marks))

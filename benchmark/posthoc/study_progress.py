@@ -17,7 +17,7 @@ from reports.analysis.progress import DIGITS, GIVEN, StudyProgress
 from reports.storage import paths
 
 
-def by(study: Study, specs: Iterable[RunSpec], named: str = "") -> StudyProgress:
+def of(study: Study, specs: Iterable[RunSpec], named: str = "") -> StudyProgress:
     """What a study asks for with these runs; `named`: its name or its file, as a command has it."""
     facts = [(spec.dataset, spec.method, spec.protocol.name, spec.protocol.backbone, _given(spec),
               spec.split_hash[:DIGITS]) for spec in specs]
@@ -48,14 +48,14 @@ def keep(study: Study, specs: Iterable[RunSpec], named: str, work: Path) -> None
         warnings.warn(f"how far {named} is cannot be kept, nor a board of its own: name the file with letters, digits, "
                       "'-' and '_'", stacklevel=2)
         return
-    asked = by(study, specs, named)
+    now = of(study, specs, named)
     before = [one.rows for one in progress.read([work], [])
               if one.name == study.name and {"given", "splits"} <= {*one.rows}]
-    before = [rows[~_changed(rows, asked.rows)] for rows in before]
-    rows = pd.concat([*before, asked.rows], ignore_index=True)
+    before = [rows[~_changed(rows, now.rows)] for rows in before]
+    rows = pd.concat([*before, now.rows], ignore_index=True)
     rows = rows.assign(splits=rows["splits"].str.split())
     of_splits = rows.assign(seeds=rows["runs"] / rows["splits"].str.len()).explode("splits")
-    progress.write(work, replace(asked, rows=_rows(of_splits)))
+    progress.write(work, replace(now, rows=_rows(of_splits)))
 
 
 def _changed(before: pd.DataFrame, now: pd.DataFrame) -> pd.Series:
