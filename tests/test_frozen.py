@@ -69,7 +69,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workspace, list[Job]
     for name, file in zip(NETWORKS, files):
         save_file(create(name).network.state_dict(), file)
     listed = ",".join(f"{name}={file}" for name, file in zip(NETWORKS, files))
-    changes = {key: value for key, value in SMALL.items()}
+    changes = {**SMALL, "precision": "bf16"}  # for training: features are made as the device makes them best
     study = tiny_sweep.study("frozen", backbones=listed, splits="all", seeds=1, set=changes)
     part = replace(study.parts[0], set={k: v for k, v in study.parts[0].set.items() if k != "backbone"})
     jobs = gather(replace(study, parts=(part,)), SweepOptions(made)).jobs
@@ -104,6 +104,7 @@ def test_all_rungs_of_a_network_cost_one_embedding_pass(done: tuple[Workspace, l
                          "resolution": 32}
         assert record["backbone"]["name"] in ("test_vit:mine-test_vit", "test_resnet:mine-test_resnet")
         assert record["cost"]["embed_images_per_second"] > 0
+        assert (job.spec.protocol.precision, record["cost"]["precision"]) == ("bf16", "fp32")
 
 
 def test_a_signal_stops_the_embedding_and_what_is_embedded_is_kept(

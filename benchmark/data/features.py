@@ -36,6 +36,8 @@ PIECE = 1024
 when the network is done."""
 BEHIND = 4
 """Pieces that may wait to be written."""
+SHORT = {"bfloat16": "bf16", "float32": "fp32"}
+"""Precisions of features as records call them."""
 
 
 def extract(index: DatasetIndex, store: ImageStore, backbone: nn.Module, *, name: str, weights_hash: str,
@@ -93,14 +95,18 @@ def warm_up(backbone: nn.Module, images: tuple[int, ...], device: str) -> None:
         forward(torch.zeros(images, device=device))
 
 
-def speed(vectors: np.ndarray | None) -> dict[str, Any]:
-    """How fast the features were made, where that is known: images a second and the device, for the cost of a run."""
+def cost(vectors: np.ndarray | None) -> dict[str, Any]:
+    """What is known of how features were made, for the cost of a run: images a second, the device, the precision.
+
+    The precision is that of the device: features are made once for every run, whatever its protocol would train with.
+    """
     file = getattr(vectors, "filename", None)
     try:
         facts = json.loads(Path(file).with_name("features.json").read_text()) if file else {}
     except (OSError, ValueError):
         return {}
-    return {f"embed_{key}": facts[key] for key in ("images_per_second", "device") if key in facts}
+    found = {f"embed_{key}": facts[key] for key in ("images_per_second", "device") if key in facts}
+    return found | ({"precision": SHORT[facts["precision"]]} if facts.get("precision") in SHORT else {})
 
 
 def _of_members(index: DatasetIndex, store: ImageStore, folder: Path,

@@ -32,7 +32,10 @@ def compare_backbones(name: str, backbones: Sequence[str], workspace: Workspace,
 
 
 def measured(ladder: Ladder, name: str, workspace: Workspace, **options: Any) -> Ladder:
-    """The ladder with its distances measured anew, with this copy of the dataset and another network."""
+    """The ladder with its distances measured anew, with this copy of the dataset and another network.
+
+    Its few-shot episodes, which are no distances, are left out.
+    """
     index, vectors, made_with = ladder_features.frozen_features(name, workspace, **options)
     if problems := manifest.verify(ladder, index.classes, index.labels):
         raise UserError(f"the ladder is not one of this copy of {name}: {problems[0]}; "
@@ -40,4 +43,4 @@ def measured(ladder: Ladder, name: str, workspace: Workspace, **options: Any) ->
     distances = measure(ladder, vectors, index.labels, index.classes, device=options.get("device"))
     rungs = tuple(replace(split, frd=frd, frd_equal_n=equal, frd_class_means_released=None)
                   for split, (frd, equal) in zip(ladder.splits, distances))
-    return replace(ladder, features=made_with, iid=None, progression=(), splits=rungs)
+    return replace(ladder, features=made_with, iid=None, progression=(), episodes={}, splits=rungs)

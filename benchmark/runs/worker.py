@@ -176,7 +176,7 @@ def _run(spec: RunSpec, context: RunContext, folder: Path, ready: _Ready, began:
         "scores": scores, "chosen_epochs": chosen, "curve": _curve(history),
         "structure": structure, "thresholds": thresholds,
         "cost": {**_cost(history, time.perf_counter() - began, occupancy.so_far(), energy.joules, context),
-                 "precision": precision.of(protocol, context.device), **features.speed(cached)},
+                 "precision": precision.of(protocol, context.device), **features.cost(cached)},
     }, command=context.command, kmeans=None if protocol.clustering == "no" else KMEANS,
         phases={name: round(seconds, 3) for name, seconds in took.items()},
         **({"threads": torch.get_num_threads()} if context.device == "cpu" else {}))  # the last bits follow them
