@@ -82,7 +82,9 @@ def test_a_misprinted_distance_makes_no_other_ladder() -> None:
     released = [(split, 86.12 if split == 6 else frd) for split, frd in LADDERS["cars"]]
     assert paper_tables.has_papers_ladder(released, "cars")
     assert not paper_tables.ladder_differs(released, "cars")
-    assert not paper_tables.has_papers_ladder([(split, frd + (split == 2)) for split, frd in released], "cars")
+    for split in (2, 6):
+        other = [(one, frd + 0.2 * (one == split)) for one, frd in released]
+        assert not paper_tables.has_papers_ladder(other, "cars"), "distances are printed with one digit"
     assert not paper_tables.has_papers_ladder([], "glyphs"), "of which the paper has no ladder"
     assert not paper_tables.ladder_differs([(1, 5.0), (2, 9.0)], "glyphs")
 

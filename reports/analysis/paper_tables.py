@@ -79,8 +79,8 @@ def _row(method: str, backbone: str, **more: Any) -> dict[str, Any]:
 
 ROUNDED = 0.051
 """Distances are printed with one digit."""
-AS_PRINTED = 0.4
-"""What a rung may be off the printed distance: ooDML prints 86.5 for a split of Cars that its own file has at 86.12."""
+MISPRINTED = {("cars", 86.5): 86.12}
+"""Distances that the file released with ooDML has otherwise than the paper prints them."""
 
 
 def has_papers_ladder(ladder: Ladder | None, dataset: str) -> bool:
@@ -93,7 +93,8 @@ def has_papers_ladder(ladder: Ladder | None, dataset: str) -> bool:
     (True, False)
     """
     ours, theirs = _distances(ladder), _printed_distances(dataset)
-    return len(ours) == len(theirs) > 0 and all(abs(a - b) <= AS_PRINTED for a, b in zip(ours, theirs))
+    return len(ours) == len(theirs) > 0 and all(
+        min(abs(a - b), abs(a - MISPRINTED.get((dataset, b), b))) <= ROUNDED for a, b in zip(ours, theirs))
 
 
 def ladder_differs(ladder: Ladder | None, dataset: str) -> str:
