@@ -145,6 +145,24 @@ def test_names_stay_inside_the_figure_and_at_the_end_of_their_curve(runs: Path) 
     assert set(texts(drawn)) & set(labels) == set(labels)
 
 
+def test_a_line_is_thin_over_splits_that_were_not_trained_on() -> None:
+    splits = [split for split, _ in LADDERS["glyphs"]]
+    has = {"whole": splits, "ends": [splits[0], splits[-1]], "start": splits[:2], "far": [splits[0], *splits[-2:]]}
+    cells = pd.DataFrame([(label, split, frd, 0.7 - 0.01 * split, 0.02, "swap", False) for label in has
+                          for split, frd in LADDERS["glyphs"] if split in has[label]],
+                         columns=["label", "split", "frd", "score", "std", "kind", "baseline"])
+    root = ElementTree.fromstring(ladders.ladder_curve(cells, drawing.styles(list(has)), "a", "A", "recall@1"))
+    rows = {group.get("data-method"): {part.get("class"): part.get("d", "") for part in group} | dict(group.items())
+            for group in root.iter() if group.get("data-method")}
+    corners = {label: [stretch.count("L") for stretch in row["stroke"].split("M")[1:]] for label, row in rows.items()}
+    assert corners == {"whole": [4], "ends": [0, 0], "start": [1], "far": [0, 1]}
+    assert {label: row.get("data-after-gap") for label, row in rows.items()} == {
+        "whole": None, "ends": "1", "start": None, "far": "1"}
+    assert {label for label, row in rows.items() if "gap" in row} == {"ends", "far"}
+    assert rows["far"]["gap"].startswith(rows["far"]["stroke"].split("M")[1].join(("M", "L"))), "from its first point"
+    assert [rows[label]["band"].count("z") for label in has] == [1, 2, 1, 2], "and no band lies over a gap"
+
+
 def study(tmp_path: Path) -> progress.StudyProgress:
     rows = [(method, "small", 15) for method in (*SCORES, "uniform-prior")] + [("frozen", "large", 15)]
     frame = pd.DataFrame([{"dataset": "glyphs", "method": method, "protocol": "demo", "backbone": backbone,

@@ -30,7 +30,7 @@ def ladder_curve(cells: pd.DataFrame, look: dict[str, Style], name: str, title: 
     `difference` takes off the mean over methods, on the splits that they have in common; `gain` shows the column of
     that name, see `baselines.gain_over_frozen`. The band is one standard deviation over seeds. The default split is
     marked; baselines are dashed and grey, and are left out but where scores are shown. Rows that have one split of
-    several are points in one place, and left out where others are lines.
+    several are points in one place, and left out where others are lines. Over splits that a row lacks its line is thin.
     """
     cells = cells[~single(cells)]
     if kind != "score":
@@ -40,13 +40,16 @@ def ladder_curve(cells: pd.DataFrame, look: dict[str, Style], name: str, title: 
         cells = cells.assign(score=cells["score"] - cells.groupby("split")["score"].transform("mean"))
     if kind == "gain":
         cells = cells.assign(score=cells["gain"])[cells["gain"].notna()]
-    rungs = cells.drop_duplicates("split").sort_values("frd")
+    rungs = cells.drop_duplicates("split").sort_values(["frd", "split"])
+    order = {split: i for i, split in enumerate(rungs["split"])}
     near, far = rungs["frd"].min(), rungs["frd"].max()
     share = ((cells["frd"] - near) / (far - near)).fillna(0.0)
     lines = []
     for label, curve in cells.assign(share=share).groupby("label", sort=False):
         halves = (100 * curve["std"].fillna(0)).tolist() if kind == "score" else []
-        lines.append(_line(curve, str(label), look, curve["share"].tolist(), (100 * curve["score"]).tolist(), halves))
+        line = _line(curve, str(label), look, curve["share"].tolist(), (100 * curve["score"]).tolist(), halves)
+        places = [order[split] for split in curve["split"]]
+        lines.append(replace(line, after_gap=[i for i in range(1, len(places)) if places[i] > places[i - 1] + 1]))
     rungs = rungs.assign(share=((rungs["frd"] - near) / (far - near)).fillna(0.0))
     ticks = list(zip(rungs["share"], map(_distance, rungs["frd"])))
     marks = [(place, "default split") for place in rungs.loc[rungs["kind"] == "default", "share"]]

@@ -1,8 +1,9 @@
 """A chart of lines, one SVG group a method: drawn here as it is read without a script, laid out anew by `figures.js`.
 
 A group is called by its row (`data-method`) and carries its points: `data-x`, percent of the width, where they are not
-those of the chart, `data-y`, in the unit of the axis, and `data-s`, half the band. Rows beyond the best eight are grey
-and nameless until pointed at; what the script shows of them then, it draws by itself.
+those of the chart, `data-y`, in the unit of the axis, `data-s`, half the band, and `data-after-gap`, which points come
+after a gap. Rows beyond the best eight are grey and nameless until pointed at; what the script shows of them then, it
+draws by itself.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import pairwise
 
 from reports.figures.drawing import GREY, GRID, HUES, INK, Style, short, spread_out
 from reports.storage.text import minus
@@ -29,7 +31,10 @@ SHAPES = {"o": "m-3 0a3 3 0 1 0 6 0a3 3 0 1 0-6 0z", "s": "m-2.6-2.6h5.2v5.2h-5.
 
 @dataclass(frozen=True)
 class Line:
-    """The points of a row: where they lie across the chart (0 to 1), how high, and half of the band around them."""
+    """The points of a row: where they lie across the chart (0 to 1), how high, and half of the band around them.
+
+    Points `after_gap` are joined to the one before by a thin line alone: what lies between was not measured.
+    """
 
     label: str
     name: str
@@ -38,6 +43,7 @@ class Line:
     ys: Sequence[float]
     halves: Sequence[float] = ()
     family: str = ""
+    after_gap: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -174,11 +180,11 @@ def _group(line: Line, points: list[tuple[float, float]], label: tuple[float, fl
     band = ""
     if any(line.halves):
         edge = [(x, up(y + half), up(y - half)) for (x, _), y, half in zip(points, line.ys, line.halves)]
-        outline = _path([(x, top) for x, top, _ in edge] + [(x, low) for x, _, low in edge[::-1]])
-        drawn = off if rest else f' d="{outline}z"'
+        outline = "".join(f"{_outline(edge[start:end])}z" for start, end in _stretches(line))
+        drawn = off if rest else f' d="{outline}"'
         band = f'<path class="band"{drawn} fill="{line.style.colour}" fill-opacity="0.13"/>'
     shape = SHAPES.get(line.style.marker, "")
-    hidden = rest and len(points) > 1  # a single point has no line to be seen by
+    hidden = rest and len(points) > 1 and not line.after_gap  # a single point has no line to be seen by
     marks = off if hidden else f' d="{"".join(f"M{short(x)} {short(y)}{shape}" for x, y in points)}"'
     marked = f'<path class="marks"{marks} data-shape="{shape}" fill="{colour}"/>' if shape else ""
     dash = f' stroke-dasharray="{line.style.dash}"' if line.style.dash else ""
@@ -188,11 +194,16 @@ def _group(line: Line, points: list[tuple[float, float]], label: tuple[float, fl
     places = _places(line)
     across = f' data-x="{places}"' if places != usual else ""
     halves = f' data-s="{" ".join(short(half, 2) for half in line.halves)}"' if any(line.halves) else ""
+    gaps = f' data-after-gap="{" ".join(map(str, line.after_gap))}"' if line.after_gap else ""
+    measured = "".join(_path(points[start:end]) for start, end in _stretches(line))
+    between = "".join(_path(points[i - 1:i + 1]) for i in line.after_gap)
+    thin = (f'<path class="gap" d="{between}" fill="none" stroke="{colour}" stroke-width="0.7" stroke-opacity="0.4"/>'
+            if between else "")
     return (f'<g class="line{" rest" if rest else ""}{" baseline" if baseline else ""}{"" if named else " unnamed"}" '
             f'data-method="{escape(line.label)}" data-family="{escape(line.family)}"{across} '
-            f'data-y="{" ".join(short(value, 2) for value in line.ys)}"{halves} style="--c:{line.style.colour}">'
-            f"<title>{escape(line.label)}: {told}</title>{band}"
-            f'<path class="stroke" d="{_path(points)}" fill="none" stroke="{colour}" '
+            f'data-y="{" ".join(short(value, 2) for value in line.ys)}"{halves}{gaps} style="--c:{line.style.colour}">'
+            f"<title>{escape(line.label)}: {told}</title>{band}{thin}"
+            f'<path class="stroke" d="{measured}" fill="none" stroke="{colour}" '
             f'stroke-width="{1 if rest else 1.8}"{dash}{faint}/>{marked}'
             f'<path class="tie"{tie} fill="none" stroke="{colour}" stroke-opacity="0.6"/>'
             + _text(label[0], label[1] + 4, line.name, "name", hidden=not named) + "</g>")
@@ -200,6 +211,19 @@ def _group(line: Line, points: list[tuple[float, float]], label: tuple[float, fl
 
 def _places(line: Line) -> str:
     return " ".join(short(100 * share, 2) for share in line.xs)
+
+
+def _stretches(line: Line) -> list[tuple[int, int]]:
+    """From where to where the points of a line have no gap between them."""
+    return list(pairwise([0, *line.after_gap, len(line.ys)]))
+
+
+def _outline(edge: Sequence[tuple[float, float, float]]) -> str:
+    """Around a band, from its upper and lower edges; of a single point it is a narrow bar."""
+    if len(edge) == 1:
+        (x, top, low), = edge
+        edge = [(x - 2, top, low), (x + 2, top, low)]
+    return _path([(x, top) for x, top, _ in edge] + [(x, low) for x, _, low in edge[::-1]])
 
 
 def _path(points: Sequence[tuple[float, float]]) -> str:

@@ -40,8 +40,8 @@ oodml.figures = () => {
       told.textContent = g.dataset.method + ": " + g.dataset.y.split(" ").join(", ");
       g.prepend(told);
       return { g, method: g.dataset.method, family: g.dataset.family, baseline: g.classList.contains("baseline"),
-        named: !g.classList.contains("unnamed"), x: numbers(g.dataset.x === undefined ? svg.dataset.x : g.dataset.x), y: numbers(g.dataset.y), s: numbers(g.dataset.s),
-        band: find("band"), stroke: find("stroke"), marks: find("marks"), tie: find("tie"), name: find("name"),
+        named: !g.classList.contains("unnamed"), x: numbers(g.dataset.x === undefined ? svg.dataset.x : g.dataset.x), y: numbers(g.dataset.y), s: numbers(g.dataset.s), gaps: numbers(g.dataset.afterGap),
+        band: find("band"), thin: find("gap"), stroke: find("stroke"), marks: find("marks"), tie: find("tie"), name: find("name"),
         text: find("name").textContent };
     });
     svg.insertAdjacentHTML("beforeend", '<clipPath id="clip-' + number + '"><rect/></clipPath>');
@@ -134,13 +134,19 @@ oodml.figures = () => {
       line.g.style.display = shown.includes(line) && (inside(line) || !line.baseline) ? "" : "none";
       line.g.classList.toggle("own", few);
       line.g.classList.toggle("nameless", !inside(line));
-      line.stroke.setAttribute("d", "M" + points.map((point) => point.join(" ")).join("L"));
+      const stretches = [0, ...line.gaps].map((start, i) => [start, i < line.gaps.length ? line.gaps[i] : points.length]);
+      const path = (some) => "M" + some.map((point) => point.join(" ")).join("L");
+      line.stroke.setAttribute("d", stretches.map(([start, stop]) => path(points.slice(start, stop))).join(""));
+      if (line.thin) line.thin.setAttribute("d", line.gaps.map((i) => path([points[i - 1], points[i]])).join(""));
       if (line.marks) line.marks.setAttribute("d", points.map((point) => "M" + point.join(" ") + line.marks.dataset.shape).join(""));
       if (line.band) {
-        const edge = (side) => line.x.map((share, i) => across(share) + " " + up(line.y[i] + side * line.s[i]));
-        line.band.setAttribute("d", "M" + [...edge(1), ...edge(-1).reverse()].join("L") + "z");
+        const edge = (side) => points.map(([x], i) => [x, up(line.y[i] + side * line.s[i])]);
+        const bar = (some) => (some.length > 1 ? some : [[some[0][0] - 2, some[0][1]], [some[0][0] + 2, some[0][1]]]);
+        const [above, under] = [edge(1), edge(-1)];
+        line.band.setAttribute("d", stretches.map(([start, stop]) =>
+          path([...bar(above.slice(start, stop)), ...bar(under.slice(start, stop)).reverse()]) + "z").join(""));
       }
-      for (const part of [line.stroke, line.marks, line.band]) if (part) part.setAttribute("clip-path", "url(#" + chart.clip.id + ")");
+      for (const part of [line.thin, line.stroke, line.marks, line.band]) if (part) part.setAttribute("clip-path", "url(#" + chart.clip.id + ")");
       line.tie.setAttribute("d", "M" + x + " " + y + "L" + (at[0] - 4) + " " + round(at[1]));
       const most = Math.max(4, Math.floor((width - at[0]) / LETTER)), half = Math.floor(most / 2);
       const long = line.text.length > most, alone = long && !named.includes(line);
