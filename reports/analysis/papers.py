@@ -163,6 +163,8 @@ class Runs:
 
     def measured(self, sought: Sought) -> Measured:
         """What was measured of what a paper prints; n = 0 where nothing was."""
+        if self._taken_over(sought):
+            return NOTHING
         if sought.place == "distance":
             here = self.ladders[self.ladders["dataset"].eq(sought.dataset)]
             here = self._on_rung(here, sought) if sought.split else here[here["kind"].eq(sought.method)]
@@ -179,9 +181,15 @@ class Runs:
         return best._replace(mean=scale * best.mean, std=scale * best.std)
 
     def apart(self, sought: Sought) -> str:
-        """Why no run here can be held against a number: it is along a ladder that is another one here."""
+        """Why nothing here can be held against a number: its ladder is another here, or we have the number from it."""
+        if self._taken_over(sought):
+            return f"the ladder of {sought.dataset} is the released one, with the paper's own distances"
         along = sought.place == "ags" or (sought.split and not _on_default(sought))
         return self.unlike.get(sought.dataset, "") if along else ""
+
+    def _taken_over(self, sought: Sought) -> bool:
+        """Whether it is a distance on the released ladder: records then carry the number of the paper itself."""
+        return sought.place == "distance" and sought.method != "iid" and sought.dataset in self.alike
 
     def _on_rung(self, runs: pd.DataFrame, sought: Sought) -> pd.DataFrame:
         """The runs on a split of the paper's ladder; of another ladder its default split alone is the same."""
