@@ -19,12 +19,14 @@ from reports import ReportError, aggregate, exports, records, terminal
 from reports.analysis import views
 from reports.analysis.results import Results
 from reports.analysis.rung_board import rung_board
+from reports.html import dataset_pages
+from reports.html.extras import Extras
 from reports.html.home_page import write as home
 from reports.html.rendering import Site
 from reports.tables import boards as tables
 from reports.tables import formats
 from reports.tables.boards import Column, Table
-from tests.sample_records import make_record, write_sample
+from tests.sample_records import LADDERS, make_record, some_pages, write_sample
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +104,8 @@ def test_latex_is_balanced_and_escaped(table: Table) -> None:
     assert text.count("{") == text.count("}")
     assert r"efficientnet\_lite0" in text
     assert r"\textbf{" in text
+    assert text.startswith("%")
+    assert "underlined: the next best" in text.splitlines()[0]
     assert formats.tex("50 % & a_b") == r"50 \% \& a\_b"
 
 
@@ -215,6 +219,33 @@ def test_where_the_best_epoch_is_notably_better_a_column_says_so(tmp_path: Path)
     assert "Best − last epoch, points" in [column.head for column in table.columns]
     assert dict(zip(table.frame["method"], table.frame["gap"])) == pytest.approx({"s2sd": 0.0, "margin": 0.2})
     assert "Scores are of the last epoch" in table.note
+
+
+def test_a_row_that_still_gained_over_the_last_quarter_of_training_is_said_to_rise(tmp_path: Path) -> None:
+    """Equal epochs for all are too few for some: DiVA is last on a board after 40 of the 200 that its paper has."""
+    scores = {"diva": (0.5, 0.62, 0.68, 0.7), "margin": (0.6, 0.7, 0.702, 0.7), "arcface": (0.6, 0.7, 0.7, 0.66)}
+    for method, curve in scores.items():
+        for split, _ in LADDERS["glyphs"]:
+            record = make_record("glyphs", split, method, 0, curve[-1])
+            record["curve"] = [{"epoch": epoch, "loss": 1.0, "recall@1": score - 0.1 * split}
+                               for epoch, score in zip((10, 20, 30, 40), curve)]
+            records.write(tmp_path / f"{method}{split}", record)
+    once = make_record("glyphs", 1, "npair", 0, 0.5) | {"curve": [{"epoch": 40, "loss": 1.0, "recall@1": 0.4}]}
+    records.write(tmp_path / "once", once)
+    results = Results(records.collect(tmp_path))
+    told = "Still rising, by points of Recall@1 over the last quarter of training: diva (2.0)."
+    for table in (views.heat_table(results, "glyphs", "recall@1"), tables.ags_table(results.ags("recall@1", "demo"))):
+        gains = dict(zip(table.frame["method"], table.frame["late"]))
+        known = {method: gain for method, gain in gains.items() if method in scores}
+        assert known == pytest.approx({"diva": 0.02, "margin": -0.002, "arcface": -0.04})
+        assert math.isnan(gains.get("npair", math.nan)), "evaluated once"
+        assert told in table.note
+        assert next(column for column in table.columns if column.key == "late").spare
+    page = some_pages(results, lambda site: dataset_pages.ladder(site, "glyphs", Extras()))["dataset/glyphs.html"]
+    marked = re.findall(r'<th scope="row">.*?method/([a-z]+)[^<]*</a>( <span class="badge" title="[^"]*: \+2.0">)?',
+                        page)
+    assert {method for method, badge in marked if badge} == {"diva"}
+    assert {method for method, _ in marked} == {*scores, "npair"}
 
 
 def test_a_submission_on_another_ladder_moves_no_board(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
-"""What a row gains over the frozen network and keeps along the ladder, what choosing an epoch is worth, and costs."""
+"""What a row gains over the frozen network and keeps along the ladder, what epochs are worth to it, and its costs."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -46,6 +47,27 @@ def with_gap(board: Board, frame: pd.DataFrame, metric: str = "recall@1") -> Boa
         return board
     gaps = (frame[best] - frame[metric]).groupby([frame[key] for key in ROW]).mean()
     return board.assign(gap=board.aligned(gaps))
+
+
+def with_late_gain(board: Board, frame: pd.DataFrame) -> Board:
+    """A board with `late`, what a row gained over the last quarter of its training (`late_gain`), mean over runs."""
+    gains = frame["curve"].map(late_gain).groupby([frame[key] for key in ROW]).mean()
+    return board.assign(late=board.aligned(gains))
+
+
+def late_gain(curve: Sequence[Mapping[str, float]] | None) -> float:
+    """Recall@1 at the last epoch less that at three quarters of the epochs, or at the last one evaluated before.
+
+    A run that gains much there had not ended learning: it says little of what its method reaches. NaN where no such
+    epoch was evaluated.
+
+    >>> round(late_gain([{"epoch": 10, "recall@1": 0.3}, {"epoch": 30, "recall@1": 0.4},
+    ...                  {"epoch": 40, "recall@1": 0.43}]), 3)
+    0.03
+    """
+    known = [(point["epoch"], point["recall@1"]) for point in curve or () if "recall@1" in point]
+    before = [score for epoch, score in known if epoch <= 0.75 * known[-1][0]]
+    return known[-1][1] - before[-1] if before else math.nan
 
 
 def with_ends(board: Board, frame: pd.DataFrame, metric: str = "recall@1") -> Board:
@@ -103,7 +125,8 @@ def kept(near: float, far: float, frozen: float = math.nan, baseline: bool = Fal
     if not baseline and near < frozen:
         return math.nan, "below the frozen network on the nearest split"
     if not baseline and math.isnan(frozen) and far > near:
-        return math.nan, "higher on the farthest split than on the nearest, without a frozen network to compare with"
+        return math.nan, ("higher on the farthest split than on the nearest, without a frozen network of its backbone "
+                          "to compare with")
     return far / near, ""
 
 

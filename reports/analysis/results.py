@@ -154,7 +154,7 @@ class Results:
         if not len(board):
             return board
         board = baselines.with_ends(baselines.with_costs(board, runs, metric), runs, metric)
-        board = fewshot.with_gain(board, self.fewshot, metric)
+        board = baselines.with_late_gain(fewshot.with_gain(board, self.fewshot, metric), runs)
         datasets = board.parts("ags")
         board = self._with_published(board, paper_tables.ags_rows(datasets, metric, self.unlike_papers), ("mean", ""))
         board = baselines.with_gains(board)
@@ -192,6 +192,7 @@ class Results:
         board = aggregate.union_board(runs, metric)
         if not len(board):
             return board
+        board = baselines.with_late_gain(board, runs)
         if dataset not in self.unlike_papers:
             printed = paper_tables.union_rows(union_parts(board), metric)
             board = self._with_published(board, printed.assign(dataset=dataset), ("harmonic", ""))

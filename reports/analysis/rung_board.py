@@ -79,7 +79,7 @@ def _rung_board(results: Results, dataset: str, metric: str, default: bool) -> B
     # on the default split a row is ranked among those of its own length
     boards = aggregate.boards_of(board.rows.drop(columns="ranked_with") if default else board.rows)
     board = board.assign(board=[boards[key] for key in board.keys])
-    board = baselines.with_gap(baselines.with_gains(board), runs, metric)
+    board = baselines.with_late_gain(baselines.with_gap(baselines.with_gains(board), runs, metric), runs)
     ladder = sorted(results.ladders[dataset] or (), key=lambda rung: rung[1])
     if len(ladder) > 1 and not default:
         near, far = (board.column("rung", str(split))["score"].astype(float) for split, _ in (ladder[0], ladder[-1]))

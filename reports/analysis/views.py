@@ -21,13 +21,15 @@ from reports.tables.boards import (
     BEST_LAST,
     DISTANCE,
     KEPT,
+    LATE,
+    LATE_ABOUT,
     Column,
     Table,
     gain_column,
     regime_column,
     row_columns,
 )
-from reports.tables.notes import bar_note, kept_note, overrides_note
+from reports.tables.notes import RISING, bar_note, kept_note, overrides_note, rising_note
 
 OBJECTS = ("ladder", "papers", "tags", "cite", "summary", "settings", "protocol_settings", "curve", "chosen_epochs",
            "path", "parts", "members", "overrides", "spectra", "thresholds",
@@ -69,6 +71,8 @@ def heat_table(results: Results, dataset: str, metric: str, part: Part = "ladder
         columns.append(Column("gap", BEST_LAST, "gain", f"Points by which {metric_name(metric)} at the epoch that is "
                               "best on the test classes, which papers print, lies above that at the last; mean over "
                               "the runs"))
+    if frame["late"].max() >= RISING:
+        columns.append(Column("late", LATE, "gain", LATE_ABOUT, spare=True))
     ranked_by = _ranked_by(frame, rungs) if len(rungs) > 1 else ""
     if part != "ladder":
         frame = frame[frame[[f"rung:{split}" for split in rungs["split"]]].notna().any(axis=1)]
@@ -132,7 +136,7 @@ def _note(board: Board, frame: pd.DataFrame, rungs: pd.DataFrame, columns: list[
     note += ranked_by + ("Scores are of the last epoch. " if "gap" in keys else "")
     note += "Ranks and bold are within a protocol. " if _protocols(frame) > 1 else ""
     note += bar_note(frame, [column.key for column in columns if column.kind == "score"])
-    return note + kept_note(frame, keys) + overrides_note(board)
+    return note + kept_note(frame, keys) + rising_note(frame) + overrides_note(board)
 
 
 def _protocols(frame: pd.DataFrame) -> int:

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import pandas as pd
 from markupsafe import escape
 
-from reports.tables.boards import Column, Table
+from reports.tables.boards import LATE_ABOUT, Column, Table
+from reports.tables.notes import RISING
 
 ROOT = "\x00"
 """Stands in ready-made cells for the way back to the top, which each page knows for itself."""
@@ -38,6 +39,8 @@ def cell(table: Table, row: dict[str, Any], column: Column, mark: str, heat: lis
         if column.key != "method" or not head.href:
             return f"<td>{escape(text)}</td>"
         badge = f' <span class="badge">{escape(head.level)}</span>' if head.level not in ("", "run here") else ""
+        if (row.get("late") or 0.0) >= RISING:
+            badge += f' <span class="badge" title="{LATE_ABOUT}: {100 * row["late"]:+.1f}">still rising</span>'
         link = f'<a href="{ROOT}{escape(head.href)}">{escape(text)}</a>'
         return f'<th scope="row">{swatch(head.hue, head.baseline)}{link}{badge}</th>'
     value = row.get(column.key)

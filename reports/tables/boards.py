@@ -15,7 +15,7 @@ from reports.board import Board, key_of
 from reports.selection import ROW, in_words
 from reports.storage.row import selected_level
 from reports.storage.text import decimal, duration, metric_name, minus
-from reports.tables.notes import bar_note, kept_note, overrides_note
+from reports.tables.notes import bar_note, kept_note, overrides_note, rising_note
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ def ags_table(board: Board, metric: str = "recall@1") -> Table:
                *(column for column in extra if column not in ends))
     return Table("ags", f"AGS of {metric_name(metric)}{differing(board)}", columns, frame,
                  bar_note(frame, [column.key for column in scores])
-                 + kept_note(frame, [column.key for column in ends]) + overrides_note(board),
+                 + kept_note(frame, [column.key for column in ends]) + rising_note(frame) + overrides_note(board),
                  grouped=by_network(frame))
 
 
@@ -232,6 +232,9 @@ def differing(board: Board) -> str:
 DISTANCE = "Fréchet distance"
 BEST_LAST = "Best − last epoch, points"
 """The selection gap: what is gained by choosing the epoch on the test classes."""
+LATE = "Last quarter, points"
+LATE_ABOUT = ("Points of Recall@1 gained over the last quarter of training, mean over runs; where they are many, the "
+              "method had not ended learning")
 _SHARE = "Share of the score on the nearest split that is left on the farthest"
 _UNDEFINED = ("Not defined, –, for a method that is below the frozen network of its backbone on the nearest split, or, "
               "where that was not run, scores higher on the farthest: it has failed there, and any share says nothing")
@@ -247,6 +250,7 @@ EXTRA = (
      "print, lies above that at the last epoch", 1, True),
     ("gap:validation", "Validation − last epoch, points", "gain", "Points by which AGS at the epoch that is best on "
      "held-out training classes lies above that at the last epoch", 1, True),
+    ("late", LATE, "gain", LATE_ABOUT, 1, True),
     ("fewshot", "Few-shot", "gain", "Gain of few-shot adaptation at the smallest number of shots, mean over cells", 1,
      False),
     ("parameters", "Trained parameters", "number", "Parameters that training changes", -1, False),
@@ -280,7 +284,7 @@ def union_table(board: Board, metric: str = "recall@1") -> Table:
                 Column("parameters", "Trained parameters", "number", "Parameters that training changes", -1), *rest]
     scores = [column.key for column in columns if column.kind == "score"]
     return Table("union", f"{score} on the union{differing(board)}", tuple(columns), frame,
-                 bar_note(frame, scores) + overrides_note(board), grouped=by_network(frame))
+                 bar_note(frame, scores) + rising_note(frame) + overrides_note(board), grouped=by_network(frame))
 
 
 def without_parts(table: Table) -> Table:

@@ -8,8 +8,28 @@ from scipy import special
 
 from reports.board import Board, fractions
 
+_MOST = 8
+"""Rows that a note calls by name."""
 TIE = ("Rows tie when their difference may be chance: a tied row has a range of ranks, and all that tie with the best "
        "of their backbone are bold")
+
+
+RISING = 0.01
+"""Gain over the last quarter of training from which a row still rises: a point, about what seeds differ by."""
+
+
+def rising_note(frame: pd.DataFrame) -> str:
+    """Which rows had not ended learning, and what they gained last.
+
+    >>> rising_note(pd.DataFrame({"method": ["diva", "margin", "s2sd"], "late": [0.031, -0.002, 0.017]}))
+    ' Still rising, by points of Recall@1 over the last quarter of training: diva (3.1), s2sd (1.7).'
+    """
+    rows = frame[frame["late"] >= RISING].sort_values("late", ascending=False) if "late" in frame else frame[:0]
+    gains = [(method, 100 * late) for method, late in zip(rows["method"], rows.get("late", ()))]
+    shown = ", ".join(f"{method} ({gain:.1f})" for method, gain in gains[:_MOST])
+    more = f" and {len(gains) - _MOST} more" if len(gains) > _MOST else ""
+    told = f" Still rising, by points of Recall@1 over the last quarter of training: {shown}{more}."
+    return told if gains else ""
 
 
 def bar_note(board: pd.DataFrame, keys: list[str]) -> str:
