@@ -15,6 +15,7 @@ import methods
 from benchmark.config import protocol
 from benchmark.config.spec import RunSpec, differences
 from benchmark.runs import status
+from benchmark.runs.locks import Lock
 from methods import registry
 from methods.registry import sources
 from reports import records
@@ -211,6 +212,24 @@ def test_a_run_that_is_done_anew_keeps_its_old_record(tmp_path: Path) -> None:
     assert status.keep_before(tmp_path) == tmp_path / "before-3.json"
     assert status.keep_before(tmp_path) is None
     assert len(records.scan(tmp_path)[0]) == 0
+
+
+def test_a_run_that_is_done_anew_begins_at_its_first_epoch_and_overwrites_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    (folder / "checkpoint-00003").mkdir(parents=True)
+    (folder / "before-2.json").write_text("the first was deleted")
+    records.write_failure(folder, {"cause": "x"})
+    assert status.look(folder).begun
+    assert status.keep_before(folder) == folder / "before-1.json"
+    assert not status.look(folder).begun
+    records.write_failure(folder, {"cause": "y"})
+    assert status.keep_before(folder) == folder / "before-3.json"
+    assert (folder / "before-2.json").read_text() == "the first was deleted"
+    (folder / "checkpoint-00003").mkdir()
+    lock = Lock.take(folder, 0)
+    assert lock is not None
+    assert status.keep_before(folder) is None
+    assert status.look(folder).begun, "a run that is under way keeps what it has saved"
 
 
 def test_an_odd_failure_or_spec_harms_no_survey(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import methods
 from benchmark.config import protocol
-from benchmark.training import compiling
+from benchmark.training import compiling, distributed
+from benchmark.training.distributed import World
 from benchmark.training.folding import Folded
 from methods import Method
 from methods.backbones.examples import small_cnn
@@ -95,6 +96,19 @@ def test_a_recorded_backbone_learns_the_same(kind: type[Method]) -> None:
     assert "forward" not in vars(recorded.backbone)
     for name, value in plain.state_dict().items():
         torch.testing.assert_close(recorded.state_dict()[name], value, msg=name)
+
+
+@pytest.mark.usefixtures("recorder")
+def test_a_backbone_is_recorded_on_several_devices_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of the two has half of the images, and the labels of all."""
+    monkeypatch.setattr(distributed._Gather, "apply", lambda own, world: torch.cat([own, own.detach()]))
+    method, images = built(), torch.randn(8, 3, 8, 8)
+    method.backbone.eval()
+
+    def step(batch: Tensor) -> None:
+        method.step(batch, torch.arange(8).repeat(2)).loss.backward()
+
+    assert compiling.compiled(method, "graphs", (), lambda: images, step, world=World(0, 2)).mode == "graphs"
 
 
 class Copies(TorchDispatchMode):

@@ -16,10 +16,10 @@ from PIL import Image
 from benchmark import cli, datasets
 from benchmark.commands.datasets import command
 from benchmark.config.spec import RunSpec
-from benchmark.data import contents, decoding, ladders
+from benchmark.data import contents, decoding, ladders, weights
 from benchmark.data.decoding import CHUNK
 from benchmark.data.store import open_store
-from benchmark.runs import recording, status, sweep, worker
+from benchmark.runs import recording, renumbering, status, sweep, worker
 from benchmark.runs.job import Job, SweepOptions
 from benchmark.runs.matrix import gather
 from benchmark.utils.errors import UserError
@@ -193,14 +193,17 @@ def test_a_rung_that_got_another_number_keeps_its_runs(trained: tuple[Path, Path
     sweep.show(tiny_sweep.study("margin", datasets=(f"folder:{trained[1]}",), splits="2", seeds=1),
                SweepOptions(workspace), lines.append)
     assert lines[0].splitlines()[-1].split() == ["all", "1", "0", "0", "0", "0"], "as `oodml run` will find it"
-    assert status.take_over(job)
+    assert renumbering.take_over(job)
     assert status.look(job.folder).kind == "done"
     assert recording.refresh(job.folder, ladder)
     assert records.read(job.folder)["split"]["id"] == 2
     assert (read := RunSpec.read(job.folder)) is not None
     assert (read.split, read.identity) == (2, job.spec.identity)
     assert records.read(work / trained[2].folder.relative_to(trained[0].absolute()))["split"]["id"] == 1
-    assert not status.take_over(job)
+    assert not renumbering.take_over(job)
+    earlier = work / trained[2].folder.relative_to(trained[0].absolute())
+    assert (earlier / weights.RUN).samefile(job.folder / weights.RUN)
+    assert not (earlier / "log.jsonl").samefile(job.folder / "log.jsonl"), "which a run that is done anew adds to"
 
 
 def test_a_ladder_of_other_images_is_told(trained: tuple[Path, Path, Job], tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 import methods
 from benchmark import datasets
+from benchmark.config import narrowing
 from benchmark.config import study as studies
 from benchmark.data import ladders
 from benchmark.posthoc import fewshot, steps
@@ -59,7 +60,7 @@ def test_every_study_is_planned(tiny: Workspace, name: str) -> None:
     study = studies.load(name)
     # ladders here have three rungs, whichever of the released ones a study names
     numbered = any(part.splits not in ("all", "default") for part in study.parts)
-    matrix = gather(study.changed(splits="all" if numbered else None), SweepOptions(tiny))
+    matrix = gather(narrowing.changed(study, tiny.splits, splits="all" if numbered else None), SweepOptions(tiny))
     specs = [job.spec for job in matrix.jobs]
     assert {spec.dataset for spec in specs} == {datasets.load(dataset, tiny.data).name for part in study.parts
                                                 for dataset in part.datasets}
@@ -70,6 +71,19 @@ def test_every_study_is_planned(tiny: Workspace, name: str) -> None:
         for changes in part.variations():
             for key, value in changes.items():
                 assert any(facts.get(key) == value for facts in [*protocols, *of_methods]), (key, value)
+
+
+@pytest.mark.parametrize("name", ["crt-ablation", "demo", "fewshot", "glyphs-union", "photos-union",
+                                  "revisiting-floors", "revisiting-parameters", "uml-8", "uml-backbones"])
+def test_a_study_narrowed_to_a_method_or_a_backbone_has_its_own_runs_of_it_and_no_other(tiny: Workspace,
+                                                                                        name: str) -> None:
+    study, options = studies.load(name), SweepOptions(tiny)
+    whole = gather(study, options, seeds=[0]).jobs
+    for key, value in (("backbones", lambda spec: spec.protocol.backbone), ("methods", lambda spec: spec.method)):
+        for wanted in sorted({value(job.spec) for job in whole})[:4]:
+            jobs = gather(narrowing.changed(study, tiny.splits, **{key: wanted}), options, seeds=[0]).jobs
+            assert {job.spec.identity for job in jobs} == {
+                job.spec.identity for job in whole if value(job.spec) == wanted}, wanted
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +157,8 @@ def run(tiny: Workspace, folder: Path, name: str, **changes: Any) -> tuple[Works
     """A study on a copy of the tiny datasets with a small network, to its end."""
     shutil.copytree(tiny.root, folder / "work")
     made = Workspace.at(folder / "work")
-    study = studies.load(name).changed(seeds=1, set={**SMALL, "epochs": 1, "precision": "fp32"}, **changes)
+    study = narrowing.changed(studies.load(name), made.splits, seeds=1,
+                              set={**SMALL, "epochs": 1, "precision": "fp32"}, **changes)
     options = SweepOptions(made, resources=Resources(jobs=1))
     steps.follow_all(study, sweep.run(study, options, lambda line: None), made, lambda line: None)
     return made, study

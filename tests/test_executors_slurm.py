@@ -55,6 +55,7 @@ def test_parameters_by_sbatchs_names() -> None:
     assert found == {"name": "oodml", "timeout_min": 1440 + 120 + 1, "slurm_array_parallelism": 8,
                      "slurm_account": "me", "gpus_per_node": 1}
     assert slurm.parameters(Resources(slurm={"time": "90"}))["timeout_min"] == 90
+    assert slurm.parameters(Resources(slurm={"time": "30:00"}))["timeout_min"] == 30, "minutes and seconds, as sbatch"
     with pytest.raises(UserError, match="HH:MM:SS"):
         slurm.parameters(Resources(slurm={"time": "soon"}))
 

@@ -69,15 +69,34 @@ def test_folders_called_images_around_classes_and_classes_called_train_are_read_
     assert traffic.classes == ("bus", "car", "test", "train")
 
 
-def test_a_class_with_a_training_and_a_test_folder_is_one_class(tmp_path: Path) -> None:
-    index = filled(tmp_path / "mine", *(f"k{i}/{side}" for i in range(4) for side in ("train", "test")), "k4/train")
-    assert classes_of(index) == {**{f"k{i}": {f"k{i}/train", f"k{i}/test"} for i in range(4)}, "k4": {"k4/train"}}
+@pytest.mark.parametrize("below", ["", "/images", "/Img"])
+def test_a_class_with_a_training_and_a_test_folder_is_one_class(tmp_path: Path, below: str) -> None:
+    index = filled(tmp_path / "mine", *(f"k{i}/{side}{below}" for i in range(4) for side in ("train", "test")),
+                   f"k4/train{below}")
+    assert classes_of(index) == {**{f"k{i}": {f"k{i}/train{below}", f"k{i}/test{below}"} for i in range(4)},
+                                 "k4": {f"k4/train{below}"}}
     assert index.note == ("a class is each of the 5 folders around test and train, such as k0: the images of these are "
                           "put together")
-    grouped = filled(tmp_path / "grouped", *(f"g/k{i}/{side}" for i in range(4) for side in ("train", "val")))
+    grouped = filled(tmp_path / "grouped", *(f"g/k{i}/{side}{below}" for i in range(4) for side in ("train", "val")))
     assert grouped.classes == ("g/k0", "g/k1", "g/k2", "g/k3")
-    other = filled(tmp_path / "other", "rail/train", "rail/tram", "road/bus", "road/car")
-    assert other.classes == ("rail/train", "rail/tram", "road/bus", "road/car")
+    sides = filled(tmp_path / "sides", *(f"{side}/{side}{i}/{inner}{below}" for side in ("train", "test")
+                                         for i in range(2) for inner in ("Train", "Val")))
+    assert (sides.train_classes, sides.test_classes) == (("train0", "train1"), ("test0", "test1"))
+    other = filled(tmp_path / "other", *(f"{name}{below}" for name in ("rail/train", "rail/tram", "road/bus")))
+    assert other.classes == (f"rail/train{below}", f"rail/tram{below}", f"road/bus{below}")
+
+
+def test_a_class_of_which_only_one_side_has_a_folder_called_images_is_one_class(tmp_path: Path) -> None:
+    index = filled(tmp_path / "mine", *(f"k{i}/train/images" for i in range(4)), *(f"k{i}/test" for i in range(3)))
+    assert classes_of(index) == {**{f"k{i}": {f"k{i}/train/images", f"k{i}/test"} for i in range(3)},
+                                 "k3": {"k3/train/images"}}
+
+
+@pytest.mark.parametrize("below", ["", "/images"])
+def test_the_two_sides_of_a_single_class_are_not_taken_for_classes(tmp_path: Path, below: str) -> None:
+    """Nor is its folder said to be the one that was meant."""
+    with pytest.raises(UserError, match="/one: only the class 'k0'; a dataset needs at least two classes"):
+        filled(tmp_path / "one", f"k0/train{below}", f"k0/test{below}")
 
 
 def test_what_is_taken_for_a_class_on_each_side_is_told_and_what_is_not_used(

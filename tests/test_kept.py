@@ -147,4 +147,5 @@ def test_scores_that_are_missing_or_zero_have_no_share() -> None:
         share, why = kept(near, far, 0.2)
         assert math.isnan(share)
         assert why == ""
+    assert kept(0.2, 0.4)[1].endswith("without a frozen network of its backbone to compare with")
     assert kept(0.2, 0.4, 0.2) == (2.0, "")  # as good as the frozen network, which is not below it

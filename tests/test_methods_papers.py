@@ -12,7 +12,7 @@ import methods
 from benchmark.config import overrides, plan
 from benchmark.config.plan import Overrides
 from benchmark.config.spec import RunSpec
-from benchmark.runs import worker
+from benchmark.runs import recording
 from benchmark.training import train
 from methods import Method
 from methods.checks import example
@@ -241,7 +241,7 @@ def test_the_record_of_s2sd_holds_the_rate_at_which_its_boundaries_train() -> No
     """The spec, by which a run is known, stays as it was; records of either kind do not differ from the file."""
     spec = resolved("oodml", "cub", "s2sd")
     assert spec.base_settings["beta_rate"] == 50.0
-    facts = worker._method_facts(spec, built(spec))
+    facts = recording.method_facts(spec, built(spec))
     assert facts["settings"]["beta_rate"] == 1.0
     protocol = spec.protocol.identity()
     for kept in (facts["settings"], {**spec.settings, **spec.base_settings}):

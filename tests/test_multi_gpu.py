@@ -18,7 +18,7 @@ from benchmark.data import weights
 from benchmark.runs import worker
 from benchmark.runs.executors import gpus, local
 from benchmark.runs.job import Resources
-from benchmark.training import micro_batch
+from benchmark.training import distributed, micro_batch
 from benchmark.training.distributed import World
 from benchmark.training.train import Interrupted
 from benchmark.utils.errors import UserError
@@ -60,6 +60,28 @@ def test_two_processes_learn_what_one_learns_also_after_a_stop(tiny: Workspace) 
         torch.testing.assert_close(found[name].float(), value.float(), rtol=1e-3, atol=2e-4, msg=name)
     lines = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
     assert [line["epoch"] for line in lines if line["event"] == "epoch"] == [1, 2]
+
+
+def test_dropout_differs_between_steps_processes_and_networks_and_leaves_other_draws_alone(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distributed._Gather, "apply", lambda own, world: own)
+    images, drop = torch.ones(1, 64), torch.nn.Dropout(0.5)
+
+    def epoch(rank: int, number: int = 0, seed: int = 3) -> tuple[list[torch.Tensor], torch.Tensor]:
+        forward = distributed.Gathered(drop, World(rank, 2), number)
+        torch.manual_seed(99)
+        forward(images)  # a trial before the epoch
+        torch.manual_seed(seed)
+        masks = [forward(images) for _ in range(3)]
+        return masks, torch.rand(4)
+
+    masks, drawn = epoch(0)
+    torch.manual_seed(3)
+    assert torch.equal(drawn, torch.rand(4)), "as in one process"
+    again, _ = epoch(0)
+    assert all(map(torch.equal, masks, again)), "an epoch that is done again is the same"
+    every = [*masks, *epoch(1)[0], *epoch(0, number=1)[0], *epoch(0, seed=40)[0]]
+    assert len({tuple(mask.flatten().tolist()) for mask in every}) == len(every)
 
 
 def test_what_cannot_be_shared_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

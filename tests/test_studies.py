@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -135,54 +134,6 @@ def test_the_demonstration_is_small_and_what_make_demo_runs() -> None:
     makefile = (Path(__file__).parent.parent / "Makefile").read_text()
     recipe = makefile.partition("\ndemo:")[2].partition("\n\n")[0]
     assert re.findall(r"\$\(OODML\) run (.*)", recipe) == ["--study demo"]
-
-
-def test_the_command_line_changes_a_study() -> None:
-    changed = studies.load("uml-8").changed(seeds=2, datasets=("glyphs",), methods=None, set={"epochs": "1"})
-    assert {part.seeds for part in changed.parts} == {2}
-    assert {part.datasets for part in changed.parts} == {("glyphs",)}
-    assert changed.parts[1].methods == studies.load("uml-8").parts[1].methods
-    assert all(part.set["epochs"] == "1" for part in changed.parts)
-
-
-def cells(study: studies.Study) -> set[tuple[str, str, str | None, str]]:
-    """What a study runs: dataset, method, backbone, and the settings of the part."""
-    return {(dataset, method, backbone, str(part.set)) for part in study.parts for dataset in part.datasets
-            for method in methods.select(part.methods)
-            for backbone in (backbones.select(part.backbones) if part.backbones else [None])}
-
-
-@pytest.mark.parametrize("changes", [
-    {"datasets": ("cub",)}, {"datasets": ("cub", "union:cub,cars,dogs,flowers")}, {"methods": "margin"},
-    {"methods": "margin,triplet"}, {"backbones": "resnet50_v1"},
-    {"datasets": ("dogs",), "methods": "margin", "backbones": "efficientnet_lite0"}])
-def test_naming_what_a_study_has_narrows_it(changes: dict[str, Any]) -> None:
-    """Every cell that is left is one of the study's own, and has a name that was given."""
-    whole = studies.load("photos-union")
-    named = {0: set(changes.get("datasets", ())), 1: set(filter(None, changes.get("methods", "").split(","))),
-             2: set(filter(None, changes.get("backbones", "").split(",")))}
-    expected = {cell for cell in cells(whole) if all(not names or cell[at] in names for at, names in named.items())}
-    assert cells(whole.changed(**changes)) == expected
-    assert 0 < len(expected) < len(cells(whole))
-
-
-def test_the_backbone_of_a_protocol_is_named_too_and_others_replace() -> None:
-    glyphs = studies.load("glyphs")
-    assert [part.backbones for part in glyphs.changed(backbones="efficientnet_lite0").parts] == [None, None]
-    assert [part.backbones for part in glyphs.changed(backbones="efficientnet_lite2").parts] == ["efficientnet_lite2"]
-    assert {part.backbones for part in glyphs.changed(backbones="resnet50").parts} == {"resnet50"}
-    assert {part.methods for part in glyphs.changed(methods="of-a-plugin,margin").parts} == {"of-a-plugin,margin"}
-    both = studies.load("uml-8").changed(datasets=("cub",), methods="puma")  # which the part on cub lacks
-    assert [(part.datasets, part.methods) for part in both.parts] == [(("cub",), "puma")]
-
-
-def test_what_follows_the_runs_is_on_the_datasets_that_are_left() -> None:
-    few, cross = studies.load("fewshot"), studies.load("cross")
-    assert few.changed(seeds=1).after == few.after
-    assert few.changed(methods="puma:proxyanchor").after == (), "which no part on these datasets has"
-    assert [step["datasets"] for step in few.changed(datasets=("glyphs", "folder:mine")).after] == [
-        ["glyphs", "folder:mine"]], "they take the place of the study's"
-    assert cross.changed(datasets=("cub", "cars")).after == cross.after
 
 
 @pytest.mark.parametrize(("text", "match"), [

@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from benchmark.config.study import Part, Study
 from benchmark.data import ladders
@@ -17,6 +19,7 @@ from benchmark.runs.matrix import gather
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from methods import MethodError
+from methods.backbones import create
 from reports import records, selection
 from tests import layouts, tiny_sweep
 
@@ -164,6 +167,10 @@ def test_edited_code_is_never_taken_for_the_old(tiny: Workspace, capsys: pytest.
 
     failed, text = again("embeddings.sqare().mean()")
     assert len(failed.failed) == 1
+    assert "1 run that failed earlier is left alone" in again("embeddings.sqare().mean()")[1]
+    failed, text = again("embeddings.sqare().mean()", redo=True)
+    assert len(failed.failed) == 1
+    assert "left alone" not in text
     assert f"({plugin}, line 9); see {failed.jobs[0].folder / 'failure.json'}" in text
     mended, text = again("embeddings.square().mean()")  # without --retry-failed
     assert len(mended.done) == 1
@@ -191,6 +198,18 @@ def test_edited_code_is_never_taken_for_the_old(tiny: Workspace, capsys: pytest.
     assert line.startswith("glyphs-mini, margin: code changed since 1 finished run was made")
     _, text = again("embeddings.abs().mean()", "margin")
     assert line in text
+
+
+def test_a_plan_tells_of_weights_of_one_s_own(tiny: Workspace, tmp_path: Path) -> None:
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        save_file(create("conv4").network.state_dict(), tmp_path / f"mine{seed}.safetensors")
+    files = ",".join(f"conv4={tmp_path / name}.safetensors" for name in ("mine0", "mine1"))
+    lines: list[str] = []
+    sweep.show(tiny_sweep.study("margin", seeds=1, backbones=files), SweepOptions(tiny), lines.append)
+    for name in ("mine0", "mine1"):
+        (line,) = [line for line in lines if f"backbone conv4:{name} (weights {name}.safetensors, " in line]
+        assert "1 run of 4 steps" in line
 
 
 def test_nothing_new_begins_on_a_full_disk(tiny: Workspace) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import shutil
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,9 +26,12 @@ from benchmark.data.task import Side
 from benchmark.datasets.index import DatasetIndex
 from benchmark.metrics.clustering import KMEANS
 from benchmark.runs import evaluation, worker
-from benchmark.runs.job import Job, SweepOptions
+from benchmark.runs.job import Job, RunContext, SweepOptions
 from benchmark.runs.matrix import gather
+from benchmark.runs.occupancy import Occupancy
+from benchmark.runs.spent import Spent
 from benchmark.training.train import History
+from benchmark.utils import provenance
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from methods.backbones import create
@@ -152,6 +157,47 @@ def test_weights_that_are_replaced_after_planning_are_refused_and_planned_anew(t
     begun = worker.start(second.spec, str(file), 2).backbone.network.state_dict()
     assert all(torch.equal(begun[name], value) for name, value in state.items())
     assert records.read(worker.run(second.spec, second.context).parent)["backbone"]["weights"] == second.spec.weights
+
+
+def test_a_run_that_is_lost_after_training_writes_neither_weights_nor_a_record(made: Workspace) -> None:
+    """Asked twice after the last epoch: before the weights, and before the record."""
+    class Lost(Exception):
+        pass
+
+    def attempt(seed: int, last: int) -> tuple[int, set[str]]:
+        spec, calls = tiny_runs.spec(made, "margin", seed=seed), 0
+
+        def should_stop() -> bool:
+            nonlocal calls
+            calls += 1
+            if calls == last:
+                raise Lost
+            return False
+
+        with contextlib.suppress(Lost):
+            worker.run(spec, tiny_runs.context(made), should_stop=should_stop)
+        return calls, {path.name for path in spec.folder(made).iterdir()} & {weights.RUN, records.RECORD}
+
+    whole, files = attempt(20, 0)
+    assert files == {weights.RUN, records.RECORD}
+    assert whole == 12 + 4 + 2  # steps, epochs
+    assert attempt(21, whole - 1) == (whole - 1, set())
+    assert attempt(22, whole) == (whole, {weights.RUN})
+    assert attempt(22, 0)[1] == files
+
+
+@pytest.mark.parametrize(("measured", "expected"), [(7.0, 107.0), (0.0, 100.0), (None, None)])
+def test_the_energy_of_attempts_before_counts_where_the_last_took_none(measured: float | None,
+                                                                       expected: float | None) -> None:
+    """As where a run was killed after its last checkpoint: the GPU's counter did not move, which is not unknown."""
+    energy = provenance.Energy("cpu")
+    energy.joules = measured
+    spent = Spent(time.perf_counter(), Occupancy(["cpu"]), energy)
+    history = History(earlier={"seconds": 50.0, "part": 25.0, "joules": 100.0})
+    found = spent.cost(history, RunContext("glyphs", Path(), Path()))
+    assert found["energy_joules"] == expected
+    assert found["seconds"] == pytest.approx(50, abs=1)
+    assert found["shared"] == pytest.approx(2, abs=0.1)
 
 
 def test_equal_scores_choose_the_earlier_epoch() -> None:

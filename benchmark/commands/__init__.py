@@ -49,11 +49,12 @@ class Group(click.Group):
 def listed(text: str) -> list[str]:
     """The datasets of a list; the colon of `union:a,b` begins a list of its own, and a path may have commas in it.
 
-    >>> listed("cub,cars"), listed("union:cub,folder:a"), listed("cub,folder:a,b,csv:c")
+    >>> listed("cub, cars"), listed("union:cub,folder:a"), listed("cub,folder:a,b, csv:c")
     (['cub', 'cars'], ['union:cub,folder:a'], ['cub', 'folder:a,b', 'csv:c'])
     """
-    parts = [text] if text.startswith("union:") else re.split(r",(?=(?:folder|csv|parquet|wds|union):)", text)
-    return [name for part in parts for name in ([part] if ":" in part else part.split(",")) if name]
+    parts = [text] if text.startswith("union:") else re.split(r",\s*(?=(?:folder|csv|parquet|wds|union):)", text)
+    names = (name for part in parts for name in ([part] if ":" in part else map(str.strip, part.split(","))))
+    return [name for name in names if name]
 
 
 def own_names(text: str | None, workspace: Workspace) -> list[str] | None:

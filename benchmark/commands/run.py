@@ -24,7 +24,8 @@ def sweep_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds the options that `run` and `plan` have in common: which runs, and what they may use."""
     for option in reversed((
         click.option("--study", metavar="NAME", help="A study of the suite, or the path of a .toml file. Methods, "
-                     "datasets and backbones of its own that are named narrow it to them; other options change it."),
+                     "datasets and backbones of its own that are named, in whatever way, narrow it to them; other "
+                     "options change it."),
         click.option("--methods", metavar="LIST",
                      help="Names, globs, tag:NAME, all; a leading minus takes away. See `oodml methods`."),
         click.option("--dataset", "datasets", multiple=True, metavar="LIST",
@@ -102,10 +103,12 @@ def seconds_of(text: str | None) -> float | None:
 def study_of(workspace: Workspace, *, study: str | None, methods: str | None, datasets: Iterable[str],
              ladders: Iterable[str] = (), protocol: str | None, splits: str | None, seeds: int | None,
              backbones: str | None, changes: Iterable[str], batches: str | None, precision: str | None,
-             no_compile: bool, **_: Any) -> Study:
+             no_compile: bool, plugins: Iterable[str] = (), **_: Any) -> Study:
     """The study that the options of the command line name or describe; pinned ladders are put in their place."""
+    from benchmark.config import narrowing
     from benchmark.config import study as studies
     from benchmark.data import pinned
+    from methods import load_plugin
 
     datasets = (*datasets, *(pinned.named(name, None, workspace) for name in ladders))
 
@@ -116,12 +119,14 @@ def study_of(workspace: Workspace, *, study: str | None, methods: str | None, da
     fields["set"] = {**_pairs("--set", changes, "epochs=3, or METHOD.KEY=VALUE for a method's own setting"),
                      **{key: value for key, value in own.items() if value}}
     if study is not None:
-        return studies.load(study).changed(**fields)
+        for plugin in plugins:  # the study may have methods of theirs
+            load_plugin(plugin)
+        return narrowing.changed(studies.load(study), workspace.splits, **fields)
     for key, option in (("methods", "--methods"), ("datasets", "--dataset")):
         if not fields[key]:
             raise UserError(f"say what to run: {option} is missing (or give a --study)")
-    part = studies.Part(fields["datasets"], fields["methods"])
-    return studies.Study(",".join(fields["datasets"]), (part,)).changed(**fields)
+    part = studies.Part(**{key: value for key, value in fields.items() if value is not None})
+    return studies.Study(",".join(fields["datasets"]), (part,))
 
 
 def options_of(workspace: Workspace, *, weights_file: str | None, plugins: tuple[str, ...], executor: str,

@@ -1,21 +1,21 @@
-"""Studies: which methods on which datasets, splits and seeds, by which protocol; one TOML file each in `studies/`."""
+"""Studies: which methods on which datasets, splits and seeds, by which protocol; one TOML file each in `studies/`.
+
+`narrowing.changed` is what the command line makes of one.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
 from annotated_types import Ge, Le, MinLen
 
-import methods
 from benchmark.config import protocol as protocols
 from benchmark.config import toml
 from benchmark.utils.errors import UserError, near
-from methods import backbones
 from reports.analysis import paper_catalogue
 
 FOLDER = Path(__file__).parent / "studies"
@@ -77,63 +77,6 @@ class Study:
     source: str = ""
     fills: tuple[str, ...] = ()
     """The tables and figures of papers whose numbers its runs give, as `PAPER: Table N`."""
-
-    def changed(self, *, set: dict[str, Any] | None = None, **changes: Any) -> Study:
-        """The study with what the command line says instead of its own; None leaves things as they are.
-
-        Where it names methods, datasets or backbones that the study has, it is narrowed to them: a part keeps its own
-        among them, and one that has none is left out. Others take the place of the study's. What follows the runs is
-        on the datasets that are left.
-
-        >>> [part.datasets for part in load("photos-union").changed(datasets=("cub", "dogs")).parts]
-        [('cub',), ('dogs',)]
-        >>> load("fewshot").changed(datasets=("cub",)).after, load("fewshot").changed(datasets=("uml",)).after
-        (({'step': 'fewshot', 'datasets': ['cub'], 'shots': [2, 5]},), ())
-        """
-        changes = {key: value for key, value in changes.items() if value is not None}
-        parts = [dataclasses.replace(part, set={**part.set, **(set or {})}) for part in self.parts]
-        for key in ("datasets", "methods", "backbones"):
-            given, own = _named(key, changes.get(key)), [_named(key, _of(part, key)) for part in parts]
-            if given and all(own) and {*given} <= {*chain(*own)}:
-                del changes[key]
-                parts = [_narrowed(part, key, names, given) for part, names in zip(parts, own) if {*names} & {*given}]
-        parts = [dataclasses.replace(part, **changes) for part in parts]
-        return dataclasses.replace(self, parts=tuple(parts), after=tuple(self._steps(parts, changes.get("datasets"))))
-
-    def _steps(self, parts: Sequence[Part], others: Sequence[str] | None) -> Iterator[dict[str, Any]]:
-        """What follows the runs of these parts instead of its own; `others`: datasets in the place of the study's."""
-        gone = {*chain(*(part.datasets for part in self.parts))} - {*chain(*(part.datasets for part in parts))}
-        for step in self.after:
-            kept = others or [name for name in step.get("datasets", ()) if name not in gone]
-            if "datasets" not in step:
-                yield step
-            elif kept:
-                yield {**step, "datasets": [*kept]}
-
-
-def _of(part: Part, key: str) -> Any:
-    """What a part says of its datasets, methods or backbones; the backbone of its protocol where it names none."""
-    value = getattr(part, key)
-    return protocols.load(part.protocol).backbone if value is None and part.protocol else value
-
-
-def _named(key: str, value: Any) -> list[str]:
-    """The names that such a value stands for; none where they are not known here, as those of a plug-in."""
-    if value is None or key == "datasets":
-        return list(value or ())
-    try:
-        return methods.select(value) if key == "methods" else backbones.select(value)
-    except methods.MethodError:
-        return []
-
-
-def _narrowed(part: Part, key: str, own: list[str], given: list[str]) -> Part:
-    """The part with those names of its own that are given."""
-    kept = [name for name in own if name in given]
-    if kept == own:
-        return part
-    change: dict[str, Any] = {key: tuple(kept) if key == "datasets" else ",".join(kept)}
-    return dataclasses.replace(part, **change)
 
 
 def names() -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import pkgutil
 import re
 import shlex
@@ -19,7 +20,7 @@ from benchmark.datasets.reading import Unreadable
 from benchmark.utils.errors import UserError, near
 
 __all__ = ["Counts", "Dataset", "DatasetIndex", "built_of", "get", "has_images", "known_split", "load", "located",
-           "names", "present", "resolved", "source"]
+           "meant", "names", "present", "resolved", "source"]
 
 
 @dataclass(frozen=True)
@@ -132,19 +133,14 @@ def source(name: str, splits: Path) -> str:
 def located(name: str) -> str:
     """A dataset of one's own by its whole path, so that it is found from every folder; another name as it is.
 
-    >>> located("cub"), located("union:cub,dogs")
+    >>> located("cub"), located("union:cub, dogs")
     ('cub', 'union:cub,dogs')
     """
-    kind, colon, rest = name.partition(":")
+    kind, path, columns = _parts(name)
     if kind == "union":
-        return f"union:{','.join(map(located, rest.split(',')))}"
-    path, columns = rest, ""
-    if kind in ("parquet", "wds"):
-        from benchmark.datasets import shards  # it imports this file
-
-        path, columns = shards.split_columns(rest)
+        return f"union:{','.join(located(member.strip()) for member in path.split(',') if member.strip())}"
     there = Path(path).expanduser() if path.startswith("~") else Path(path)
-    return f"{kind}:{there.absolute()}{'@' * bool(columns)}{columns}" if colon and there.exists() else name
+    return f"{kind}:{there.absolute()}{'@' * bool(columns)}{columns}" if path and there.exists() else name
 
 
 def resolved(name: str, splits: Path) -> str:
@@ -154,6 +150,35 @@ def resolved(name: str, splits: Path) -> str:
     'cub'
     """
     return located(source(name, splits))
+
+
+def meant(name: str, splits: Path) -> str:
+    """What a name stands for, to be compared with what another does: `resolved`, with dots and links followed.
+
+    Only to compare: a path without its links may not be there on another machine of a cluster.
+
+    >>> meant("union:cub, dogs", Path("work/splits")), meant("folder:/tmp/../tmp/", Path("work/splits"))
+    ('union:cub,dogs', 'folder:/tmp')
+    """
+    kind, path, columns = _parts(resolved(name, splits))
+    if kind == "union":
+        return f"union:{','.join(meant(member, splits) for member in path.split(','))}"
+    if not path:
+        return kind
+    folder, file = os.path.split(path)
+    # `folder:` is named after what a link leads to, the others after the link
+    real = os.path.realpath(path) if kind == "folder" else os.path.join(os.path.realpath(folder), file)
+    return f"{kind}:{real}@{'+'.join(sorted(columns.split('+')))}" if columns else f"{kind}:{real}"
+
+
+def _parts(name: str) -> tuple[str, str, str]:
+    """The family of a dataset, its path or members and the columns that are read; a name alone where it has none."""
+    kind, _, rest = name.partition(":")
+    if kind not in ("parquet", "wds"):
+        return kind, rest, ""
+    from benchmark.datasets import shards  # it imports this file
+
+    return kind, *shards.split_columns(rest)
 
 
 def known_split(train: int, test: int) -> str:

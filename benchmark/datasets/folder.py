@@ -21,6 +21,7 @@ INNER_TRAIN = re.compile(rf"/(?=({'|'.join(TRAIN)})/)", re.IGNORECASE)
 """What is before and behind it in a path: a folder around that of the training side, and a folder inside that."""
 PLAIN = ("images", "image", "imgs", "img")
 """Folders that say nothing of a class: what lies in one is of the class, or the side, around it."""
+LAST_PLAIN = re.compile(rf"/({'|'.join(PLAIN)})$", re.IGNORECASE)
 REMEDY = "put the images of a class into a folder of its own, or list them in a file (csv:PATH)"
 COMMON = frozenset({"all", "annotations", "data", "dataset", "files", "images", "image", "img", "imgs", "index", "jpg",
                     "jpeg", "labels", "list", "metadata", "photos", "pictures", "png", "shards", "test", "train"})
@@ -47,7 +48,8 @@ def read(data: Path, rest: str) -> DatasetIndex:
 
     Without a given split the first half of the classes, sorted by the code points of their names, is trained on; so
     too where train and test have the same classes, as for classification, or where test has no class folders and is
-    left aside. Where the folders of PATH hold nothing but folders, these are the classes: PATH/GROUP/CLASS.
+    left aside. Where the folders of PATH hold nothing but folders, these are the classes, PATH/GROUP/CLASS, unless they
+    are the two sides of each class, PATH/CLASS/train and PATH/CLASS/test: then the images of both are the class.
     Where train and test lie further in, or PATH is the folder of one class, the folder that was meant is named.
     """
     root = Path(rest).expanduser()
@@ -170,11 +172,11 @@ def _meant(root: Path, classes: Classes) -> str:
 
 
 def _has_classes(folder: Path) -> bool:
-    """Whether two folders in it have images, or have a folder called `images` with some.
+    """Whether two folders in it, other than the sides of one class, have images or a folder called `images` with some.
 
     There is no walk through all that lies below: it may be somebody's home.
     """
-    inside = (folder / name for name in subfolders(folder))
+    inside = (folder / name for name in subfolders(folder) if name.lower() not in (*TRAIN, *HELD_OUT))
     with_images = (one for one in inside if _loose(one) or any(_loose(one / name) for name in subfolders(one)
                                                               if name.lower() in PLAIN))
     return len(list(islice(with_images, 2))) == 2
@@ -188,18 +190,20 @@ def _classes(folder: Path, side: str = "") -> tuple[Classes, list[str]]:
     for path in (path for paths in tops.values() for path in paths):
         inner.setdefault(posixpath.dirname(path), []).append(path)
     nested = [name for name in inner if "/" in name]
-    ends = sorted({posixpath.basename(name) for name in nested})
+    around = {name: posixpath.split(LAST_PLAIN.sub("", name)) for name in inner}
+    ends = sorted({end for _, end in around.values()})
     notes = []
-    if len(nested) == len(inner) > len(tops) and {end.lower() for end in ends} <= {*TRAIN, *HELD_OUT}:
+    if len(nested) == len(inner) > len(tops) and all(
+            name and end.lower() in (*TRAIN, *HELD_OUT) for name, end in around.values()):
         tops = {}
         for name, paths in inner.items():
-            tops.setdefault(posixpath.dirname(name), []).extend(paths)
+            tops.setdefault(around[name][0], []).extend(paths)
         notes.append(f"a class is each of the {len(tops):,} folders around {' and '.join(ends)}, such as "
                      f"{next(iter(tops))}: the images of these are put together")
     elif len(nested) == len(inner) > len(tops):
-        around = (f"{len(tops):,} folders around them have no images of their own" if len(tops) > 1 else
-                  "folder around them has no images of its own")
-        notes.append(f"a class is each of the {len(inner):,} inner folders, such as {nested[0]}: the {around}")
+        outer = (f"{len(tops):,} folders around them have no images of their own" if len(tops) > 1 else
+                 "folder around them has no images of its own")
+        notes.append(f"a class is each of the {len(inner):,} inner folders, such as {nested[0]}: the {outer}")
         tops = inner
     elif nested and len(nested) < len(inner):
         notes.append(f"a class is each of the {len(tops):,} outer folders, with all below it, such as {nested[0]}: "
@@ -237,5 +241,8 @@ PATH/train/CLASS/*.jpg
 PATH/test/CLASS/*.jpg              with other classes than train, else all are put together; or val/
                                    (without class folders it is left aside, and the classes of train are halved)
 or
-PATH/GROUP/CLASS/*.jpg""",
+PATH/GROUP/CLASS/*.jpg
+or
+PATH/CLASS/train/*.jpg             also train/images/: both sides are the class, and the classes are halved
+PATH/CLASS/test/*.jpg""",
 ),)

@@ -33,8 +33,8 @@ def follow(step: dict[str, Any], jobs: list[Job], workspace: Workspace, say: Cal
     elif kind == "cross":
         transfer.run(workspace, done, tell=say)
     elif kind == "inspect":
-        wanted = {datasets.resolved(name, workspace.splits) for name in step["datasets"]}
-        names = sorted({job.spec.dataset for job in done if job.context.dataset in wanted})
+        wanted = {datasets.meant(name, workspace.splits) for name in step["datasets"]}
+        names = sorted({job.spec.dataset for job in done if _dataset(job, workspace) in wanted})
         chosen = inspect.typical(leaderboard.collect(workspace, datasets=names).results) if names else []
         inspect.inspect_all(workspace, [run for run in chosen if not (run / INSPECTION).exists()], say, plane=False)
     elif kind == "ensemble":
@@ -45,7 +45,13 @@ def follow(step: dict[str, Any], jobs: list[Job], workspace: Workspace, say: Cal
 def _runs_on(names: list[str], done: list[Job], workspace: Workspace,
              untrained: bool = False) -> Iterator[FinishedRuns]:
     """The runs on each of these datasets whose methods were kept; a dataset without any is passed over."""
-    for name in dict.fromkeys(datasets.resolved(name, workspace.splits) for name in names):
-        runs = [Finished(job.folder, job.spec) for job in done if job.context.dataset == name]
+    for name in dict.fromkeys(datasets.meant(name, workspace.splits) for name in names):
+        jobs = [job for job in done if _dataset(job, workspace) == name]
+        runs = [Finished(job.folder, job.spec) for job in jobs]
         if here := [run for run in runs if run.has_weights or (untrained and run.kept)]:
-            yield finished.matching(workspace, name, runs=here, untrained=untrained)
+            yield finished.matching(workspace, jobs[0].context.dataset, runs=here, untrained=untrained)
+
+
+def _dataset(job: Job, workspace: Workspace) -> str:
+    """What the dataset of a run is, to be compared with what a study names."""
+    return datasets.meant(job.context.dataset, workspace.splits)

@@ -75,3 +75,13 @@ def choose(history: History) -> tuple[dict[str, dict[str, float]], dict[str, int
         picks["validation"] = max(evaluated, key=lambda entry: entry["validation"][HEADLINE])
     return ({rule: entry["test"] for rule, entry in picks.items()},
             {rule: entry["epoch"] for rule, entry in picks.items()})
+
+
+def curve(history: History) -> list[dict[str, Any]]:
+    """Loss and headline score an epoch, for the training curve.
+
+    >>> curve(History([{"epoch": 1, "loss": 0.5}, {"epoch": 2, "loss": 0.4, "test": {"recall@1": 0.7, "map@r": 0.3}}]))
+    [{'epoch': 1, 'loss': 0.5}, {'epoch': 2, 'loss': 0.4, 'recall@1': 0.7}]
+    """
+    return [{"epoch": entry["epoch"], **({"loss": entry["loss"]} if "loss" in entry else {}),
+             **({HEADLINE: entry["test"][HEADLINE]} if "test" in entry else {})} for entry in history.epochs]

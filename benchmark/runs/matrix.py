@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import methods
 from benchmark import datasets
 from benchmark.config import protocol as protocols
+from benchmark.config.naming import backbone_with_file
 from benchmark.config.plan import Overrides, fitting, plan, rungs
 from benchmark.config.spec import RunSpec
 from benchmark.config.study import Part, Study
@@ -70,12 +72,14 @@ def gather(study: Study, options: SweepOptions, seeds: Sequence[int] | None = No
         methods.select(part.methods)  # a mistyped name is told before a ladder is asked for
         if part.protocol:
             protocols.path_of(part.protocol)
-    whole = {name for part in study.parts if part.splits != "default" for name in part.datasets}
+    whole = {datasets.meant(name, options.workspace.splits) for part in study.parts if part.splits != "default"
+             for name in part.datasets}
     for part in study.parts:
         for name in part.datasets:
             dataset = datasets.resolved(name, options.workspace.splits)
+            default_only = datasets.meant(name, options.workspace.splits) not in whole
             try:
-                index, ladder = _opened(dataset, options.workspace, matrix, default_only=name not in whole)
+                index, ladder = _opened(dataset, options.workspace, matrix, default_only)
             except (UserError, OSError) as error:
                 problems[str(error)] = None
                 continue
@@ -109,9 +113,10 @@ def gather(study: Study, options: SweepOptions, seeds: Sequence[int] | None = No
 
 def _check_steps(study: Study, workspace: Workspace, known: Collection[str]) -> None:
     """A UserError where a step of the study is on none of the datasets `known`: now, not after days of training."""
+    meant = partial(datasets.meant, splits=workspace.splits)
     for step in study.after:
         for name in step.get("datasets", ()):
-            if datasets.resolved(name, workspace.splits) not in known:
+            if meant(name) not in map(meant, known):
                 raise UserError(f"study {study.name}: the step {step['step']} is on {name}{near(name, known)}, and no "
                                 f"run is; the runs are on {', '.join(known)}: name one of these under [[after]], or "
                                 f"add {name} to the datasets of a part")
@@ -177,23 +182,19 @@ def _specs(part: Part, dataset: str, index: DatasetIndex, ladder: Ladder, weight
 
 
 def _with_files(text: str) -> dict[str | None, str | None]:
-    """The backbones of a list, each with the file of its weights where it was written NETWORK=FILE.
-
-    Such a backbone is called NETWORK:STEM, after the name of its file, so that two files are two rows.
-    """
+    """The backbones of a list, each with the file of its weights where it was written NETWORK=FILE."""
     chosen: dict[str | None, str | None] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
-        network, equals, file = entry.partition("=")
-        if not equals:
+        name, file = backbone_with_file(entry)
+        if not file:
             chosen |= dict.fromkeys(backbones.select(entry))
             continue
-        named, at, pooling = network.partition("@")
-        name = f"{named}:{Path(file).stem}{at}{pooling}"
         if not Path(file).exists():
             raise UserError(f"--backbones {entry}: there is no file {file}; write NETWORK=FILE, such as "
                             "resnet50=weights/mine.safetensors")
         if name in chosen and chosen[name] != _absolute(file):
-            raise UserError(f"--backbones: two files of {named} are called {Path(file).stem}; rename one of them")
+            raise UserError(f"--backbones: two files of {name.partition(':')[0]} are called {Path(file).stem}; rename "
+                            "one of them")
         chosen |= {one: _absolute(file) for one in backbones.select(name)}
     return chosen or dict.fromkeys(backbones.select(text))
 

@@ -38,18 +38,18 @@ class Progress:
         used = {run["line"] for run in self._running.values()}
         line = next(i for i in range(1, len(used) + 2) if i not in used)
         bar = self._new(line, bar_format="  {desc}")
-        self._running[key] = {"label": label, "epochs": epochs, "epoch": 0, "line": line, "bar": bar, "seen": False}
+        self._running[key] = {"label": label, "epochs": epochs, "epoch": 0, "line": line, "bar": bar}
         self._describe(key)
 
     def epoch(self, key: str, entry: dict[str, Any]) -> None:
-        """A run has finished an epoch (or resumes after an earlier one)."""
+        """A run has finished an epoch or, without a loss, begins after one: those before it are not of this sweep."""
         run = self._running.get(key)
         if run is None:
             return
         steps = max(0, int(entry.get("epoch", 0)) - run["epoch"])
         self.position += steps
-        self.fresh += min(steps, 1)
-        run |= {"epoch": run["epoch"] + steps, "loss": entry.get("loss"), "seen": True}
+        self.fresh += min(steps, 1) if "loss" in entry else 0
+        run |= {"epoch": run["epoch"] + steps, "loss": entry.get("loss")}
         self._describe(key)
         self._show()
         self.tick()

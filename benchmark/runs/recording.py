@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import methods
 from benchmark.config import overrides
+from benchmark.config.spec import RunSpec
 from benchmark.data.task import Task
 from benchmark.utils import provenance
 from benchmark.utils.files import whole
+from methods import backbones
 from methods.registry import code as source_code
 from reports import records
 from reports.storage import queries
@@ -18,6 +21,7 @@ from splits.manifest import Ladder, Split
 
 if TYPE_CHECKING:  # it brings torch along, and a sweep that finds finished runs needs none
     from benchmark.runs.scoring import Score
+    from methods import Method
 
 
 def write(folder: Path, result: Score, facts: dict[str, Any], *, command: str = "", **origin: Any) -> Path:
@@ -72,6 +76,23 @@ def split_facts(split: Split, ladder: Ladder, task: Task | None = None) -> dict[
         counts = np.bincount(task.train.domains, minlength=len(task.domain_names))
         facts["parts"] = dict(zip(task.domain_names, counts.tolist()))
     return facts
+
+
+def method_facts(spec: RunSpec, method: Method) -> dict[str, Any]:
+    """What a record says of its method, its settings as they were trained with."""
+    entry = methods.get(spec.method)
+    return {"name": spec.method, "family": entry.family, "papers": list(entry.papers), "tags": list(entry.tags),
+            "summary": entry.summary, "cite": entry.cite, "trains": entry.trains,
+            "settings": entry.as_trained({**spec.settings, **spec.base_settings}),
+            "trainable_parameters": sum(p.numel() for p in method.parameters() if p.requires_grad),
+            "total_parameters": sum(p.numel() for p in method.parameters())}
+
+
+def backbone_facts(spec: RunSpec, method: Method) -> dict[str, Any]:
+    """What a record says of its backbone; where it is one of ours also what tables of networks say of it."""
+    name, own = spec.protocol.backbone, method.backbone
+    facts = {"facts": {**own.facts(), "resolution": spec.protocol.size}} if isinstance(own, backbones.Backbone) else {}
+    return {"name": name, "weights": spec.weights, **facts}
 
 
 def refresh(folder: Path, ladder: Ladder) -> bool:

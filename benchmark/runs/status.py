@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
-import os
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -16,7 +16,7 @@ from typing import Any
 from benchmark.config.spec import RunSpec, differences
 from benchmark.runs import locks
 from benchmark.runs.job import Job, RunContext
-from benchmark.utils import leftovers, provenance
+from benchmark.utils import provenance
 from benchmark.utils.errors import UserError
 from benchmark.utils.files import write_json
 from benchmark.utils.terminal import columns
@@ -94,8 +94,7 @@ def set_aside(folder: Path) -> Path | None:
     """Keep a damaged record under another name, so that its run can be done again; None where another runner did."""
     if look(folder).kind != "damaged":
         return None
-    number = 1 + len(list(folder.glob("damaged-*.json")))
-    target = folder / f"damaged-{number}.json"
+    target = _unused(folder, "damaged")
     try:
         (folder / records.RECORD).rename(target)
     except FileNotFoundError:
@@ -105,55 +104,21 @@ def set_aside(folder: Path) -> Path | None:
 
 def keep_before(folder: Path) -> Path | None:
     """Keep the record or the failure of a run as `before-N.json`, so that it is done anew; None where there is none.
+
+    What an attempt has saved on its way is removed, unless one is under way: anew is from the first epoch.
     """
-    number = 1 + len(list(folder.glob("before-*.json")))
+    if look(folder).kind != "running":
+        for saved in folder.glob("checkpoint-*"):
+            shutil.rmtree(saved, ignore_errors=True)
     for name in (records.RECORD, records.FAILURE):
         if (folder / name).is_file():
-            return (folder / name).rename(folder / f"before-{number}.json")
+            return (folder / name).rename(_unused(folder, "before"))
     return None
 
 
-def take_over(job: Job) -> bool:
-    """Whether a finished run of the same identity was found on a rung with another number, and is here now, too.
-
-    A ladder that was built anew may number its rungs otherwise; the classes of a rung make the run, not its number.
-    """
-    other = renumbered(job)
-    if other is None:
-        return False
-    job.folder.parent.mkdir(parents=True, exist_ok=True)
-    leftovers.remove([job.folder.parent], job.folder.name)
-    part = job.folder.with_name(f".oodml.{job.folder.name}.{os.getpid()}")
-    shutil.copytree(other, part, copy_function=_linked, ignore=shutil.ignore_patterns("lock*", "inspect"))
-    if (part / "spec.json").exists():
-        write_json(part / "spec.json", job.spec.facts())
-    try:
-        part.rename(job.folder)  # not where another runner was faster
-    except OSError:
-        shutil.rmtree(part)
-        return False
-    return True
-
-
-def renumbered(job: Job) -> Path | None:
-    """The folder of a finished run of the same identity on a rung with another number, if there is one."""
-    folders = job.folder.parents[2].glob(f"*/{job.folder.parent.name}/{job.folder.name}")
-    return next((other for other in folders if _identity(other) == job.spec.identity), None)
-
-
-def _identity(folder: Path) -> str:
-    try:
-        return str(records.read(folder)["identity"])
-    except ReportError:
-        return ""
-
-
-def _linked(source: str, target: str) -> None:
-    """Weights need no second place on the disk; what is written later is written as a new file."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy2(source, target)
+def _unused(folder: Path, name: str) -> Path:
+    """NAME-1.json, or the next number that no file has: nothing that was kept is overwritten."""
+    return next(path for number in itertools.count(1) if not (path := folder / f"{name}-{number}.json").exists())
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import click
 from benchmark.config.study import Study
 from benchmark.data import weights
 from benchmark.data.store import open_store
-from benchmark.runs import cost, executors, recording, status
+from benchmark.runs import cost, executors, recording, renumbering, status
 from benchmark.runs.executors import server
 from benchmark.runs.job import Job, Resources, SweepOptions, SweepResult
 from benchmark.runs.matrix import Matrix, gather
@@ -36,7 +36,7 @@ def show(study: Study, options: SweepOptions, echo: Echo = click.echo) -> None:
     executors.check(options.executor)
     matrix, resources, workspace = gather(study, options), options.resources, options.workspace
     for job in matrix.of("missing"):
-        if (other := status.renumbered(job)) is not None:
+        if (other := renumbering.renumbered(job)) is not None:
             matrix.states[job.spec.identity] = status.look(other)
     runs = [status.PlannedRun(job.spec, job.folder, matrix.states[job.spec.identity], "") for job in matrix.jobs]
     echo(status.table(runs))
@@ -46,7 +46,7 @@ def show(study: Study, options: SweepOptions, echo: Echo = click.echo) -> None:
     todo = matrix.of("missing", "damaged", *again, *(["done"] if options.redo else []))
     if not todo:
         return
-    for line in _described(todo, matrix, options.weights_file):
+    for line in _described(todo, matrix):
         echo(line)
     if options.calibrate:
         _calibrate(todo, matrix, options, echo)
@@ -74,18 +74,19 @@ def _remarks(matrix: Matrix) -> list[str]:
     return [*(f"warning: {line}" for line in matrix.warnings), *matrix.left_out]
 
 
-def _described(todo: list[Job], matrix: Matrix, weights_file: str | None) -> list[str]:
+def _described(todo: list[Job], matrix: Matrix) -> list[str]:
     """Protocol, backbone, its weights and the steps of the runs that are left, one line for each kind."""
     kinds: dict[tuple[str, str, str], list[int]] = {}
     for job in todo:
-        protocol = job.spec.protocol
-        kinds.setdefault((protocol.name, protocol.backbone, job.spec.weights), []).append(
-            cost.epochs(job.spec) * cost.steps_an_epoch(protocol, _images_used(job, matrix)))
+        spec, protocol = job.spec, job.spec.protocol
+        told = weights.described(protocol.backbone, spec.weights, job.context.weights_file)
+        kinds.setdefault((protocol.name, protocol.backbone, told), []).append(
+            cost.epochs(spec) * cost.steps_an_epoch(protocol, _images_used(job, matrix)))
     lines = []
-    for (name, backbone, identity), steps in sorted(kinds.items()):
+    for (name, backbone, told), steps in sorted(kinds.items()):
         length = f"{min(steps):,}" if min(steps) == max(steps) else f"{min(steps):,} to {max(steps):,}"
-        lines.append(f"protocol {name}, backbone {backbone} ({weights.described(backbone, identity, weights_file)}): "
-                     f"{counted(len(steps), 'run')} of {length} step{'' if max(steps) == 1 else 's'}")
+        lines.append(f"protocol {name}, backbone {backbone} ({told}): {counted(len(steps), 'run')} of {length} "
+                     f"step{'' if max(steps) == 1 else 's'}")
     return lines
 
 
@@ -157,7 +158,7 @@ def run(study: Study, options: SweepOptions, echo: Echo = click.echo) -> SweepRe
     matrix = gather(study, options)
     _refuse_incompatible(matrix)
     for job in matrix.of("missing"):
-        if status.take_over(job):
+        if renumbering.take_over(job):
             matrix.states[job.spec.identity] = status.look(job.folder)
     counts = Counter(matrix.states[job.spec.identity].kind for job in matrix.jobs)
     kinds = [*status.KINDS, *(["damaged"] if counts["damaged"] else [])]
@@ -176,8 +177,8 @@ def run(study: Study, options: SweepOptions, echo: Echo = click.echo) -> SweepRe
     _refresh(matrix, echo)
     status.save_plan(workspace, matrix.jobs, options.command)
     todo = matrix.of("missing", "damaged", "running", *(["failed"] if options.retry_failed else []))
-    if counts["failed"] and not options.retry_failed:
-        echo(f"{counted(counts['failed'], 'run that failed earlier is', 'runs that failed earlier are')} left alone; "
+    if (failed := matrix.of("failed")) and not options.retry_failed:
+        echo(f"{counted(len(failed), 'run that failed earlier is', 'runs that failed earlier are')} left alone; "
              "--retry-failed tries again, `oodml status` shows why")
     if todo and options.executor == "local":
         server.warm()  # it imports torch while weights and images are made ready, and GPUs are counted

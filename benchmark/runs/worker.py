@@ -29,12 +29,14 @@ from benchmark.data.task import Side, Task
 from benchmark.datasets import DatasetIndex
 from benchmark.metrics.clustering import KMEANS
 from benchmark.runs import multi_gpu, recording
-from benchmark.runs.evaluation import Evaluation, choose
-from benchmark.runs.job import HEADLINE, RunContext
+from benchmark.runs.evaluation import Evaluation, choose, curve
+from benchmark.runs.job import RunContext
 from benchmark.runs.occupancy import Occupancy
+from benchmark.runs.scoring import Score
+from benchmark.runs.spent import Spent
 from benchmark.training import checkpoint, precision, train
 from benchmark.training.distributed import World
-from benchmark.training.meter import peak_memory, write_line
+from benchmark.training.meter import write_line
 from benchmark.utils import provenance
 from benchmark.utils.errors import UserError
 from benchmark.utils.files import write_json
@@ -73,24 +75,38 @@ def run(spec: RunSpec, context: RunContext, *, should_stop: Callable[[], bool] =
     write_json(folder / "spec.json", spec.facts())
     write_json(folder / "env.json", {**provenance.facts(context.command), "dataset": context.dataset,
                                      "weights_file": context.weights_file})
-    began, phases = time.perf_counter(), Phases()
-    with Occupancy(context.devices or (context.device,)) as occupancy, multi_gpu.joined(spec, context) as world:
-        return _run(spec, context, folder, _prepare(spec, context, world, phases), began, occupancy, should_stop,
-                    report)
+    devices = context.devices or (context.device,)
+    spent = Spent(time.perf_counter(), Occupancy(devices), provenance.Energy(*devices))
+    with spent.occupancy, multi_gpu.joined(spec, context) as world:
+        ready = _prepare(spec, context, world)
+        kept = _kept_features(ready, should_stop)
+        evaluation = _evaluation(ready, kept)
+        history = _train(ready, evaluation, spent, should_stop, report)
+        should_stop()  # what is measured is recorded all the same, unless it raises
+        _keep_weights(ready)
+        measures = _measure(ready, evaluation, history)
+        took = {**ready.phases.seconds, "train": history.seconds, "evaluate": history.evaluating,
+                "all": spent.so_far()["seconds"]}
+        should_stop()
+        cost = {**spent.cost(history, context), "precision": precision.of(spec.protocol, context.device),
+                **features.cost(kept)}
+        return _record(ready, evaluation.score, {**measures, "cost": cost}, took)
 
 
 def assist(spec: RunSpec, context: RunContext, world: World) -> None:
     """The part of a further process in a run on several devices: to train on its share of every batch."""
-    ready = _prepare(spec, context, world, Phases())
+    ready = _prepare(spec, context, world)
     train.train(ready.method, train.TrainContext(
         ready.training, ready.loader, ready.sampler, spec.protocol, seed=spec.seed, device=context.device,
-        folder=spec.folder(context.workspace), evaluate=dict, world=world))
+        folder=ready.folder, evaluate=dict, world=world))
 
 
 @dataclass(frozen=True)
 class _Ready:
     """What a run has before it begins to train."""
 
+    spec: RunSpec
+    context: RunContext
     index: DatasetIndex
     store: ImageStore
     ladder: Ladder
@@ -98,14 +114,20 @@ class _Ready:
     task: Task
     training: Side
     method: Method
+    trains: bool
+    """Whether the method has anything to train: frozen networks have not."""
     loader: Loader
     sampler: batches.BatchSampler
     world: World
     phases: Phases
 
+    @property
+    def folder(self) -> Path:
+        return self.spec.folder(self.context.workspace)
 
-def _prepare(spec: RunSpec, context: RunContext, world: World, phases: Phases) -> _Ready:
-    protocol = spec.protocol
+
+def _prepare(spec: RunSpec, context: RunContext, world: World) -> _Ready:
+    protocol, phases = spec.protocol, Phases()
     with phases("device"):
         if context.device.startswith("cuda"):
             # streams and events are those of the current device
@@ -127,65 +149,19 @@ def _prepare(spec: RunSpec, context: RunContext, world: World, phases: Phases) -
         torch.cuda.reset_peak_memory_stats(context.device)
     sampler = batches.create(protocol.batches or methods.get(spec.method).batches, torch.from_numpy(training.labels),
                              protocol.batch_size, distance=frechet_distance)
-    return _Ready(index, store, ladder, split, task, training, method, loader, sampler, world, phases)
-
-
-def _run(spec: RunSpec, context: RunContext, folder: Path, ready: _Ready, began: float, occupancy: Occupancy,
-         should_stop: Callable[[], bool], report: Callable[[dict[str, Any]], None]) -> Path:
-    protocol, task, training, method, phases = spec.protocol, ready.task, ready.training, ready.method, ready.phases
     trains = bool(method.groups(protocol.lr, protocol.weight_decay))
-
-    cached = None if trains or spec.weights == weights.SCRATCH else _kept_features(spec, context, ready, should_stop)
-
-    def embed(ids: np.ndarray) -> torch.Tensor:
-        if cached is None:
-            return train.embed(method, ready.loader, ids, protocol, context.device)
-        return normalize(method.project(torch.from_numpy(cached[ids])), dim=-1).to(context.device)
-
-    evaluation = Evaluation(task, protocol, spec.seed, embed)
-    with provenance.Energy(*(context.devices or (context.device,))) as energy:
-        history = train.train(method, train.TrainContext(
-            training, ready.loader, ready.sampler, protocol, seed=spec.seed, device=context.device, folder=folder,
-            evaluate=evaluation, should_stop=should_stop, report=report, phases=phases, world=ready.world,
-            spent=lambda: {"seconds": time.perf_counter() - began, "part": occupancy.so_far(),
-                           "joules": energy.so_far or 0.0}))
-    if not evaluation.called:  # killed between the last checkpoint and the record
-        evaluation()
-    if protocol.clustering == "last":
-        with phases("cluster"):
-            history.epochs[-1]["test"] |= evaluation.clustering()
-    scores, chosen = choose(history)
-    should_stop()  # what is measured is recorded all the same, unless it raises
-    if trains:
-        with phases("save weights"):
-            checkpoint.save_weights(folder / weights.RUN, method.state_dict(), protocol.backbone)
-    with phases("structure"):
-        structure = evaluation.structure(training)
-    with phases("thresholds"):
-        thresholds = evaluation.thresholds()
-    took = {**phases.seconds, "train": history.seconds, "evaluate": history.evaluating,
-            "all": time.perf_counter() - began}
-    should_stop()
-    write_line(folder, {"event": "end", "chosen_epochs": chosen, "phases": took})
-    path = recording.write(folder, evaluation.score, {
-        "identity": spec.identity, "dataset": spec.dataset, "dataset_hash": spec.dataset_hash,
-        **({"contents": ready.store.contents} if ready.store.contents else {}),
-        "split": recording.split_facts(ready.split, ready.ladder, task), "method": _method_facts(spec, method),
-        "protocol": protocol.identity(), "seed": spec.seed,
-        "backbone": {"name": protocol.backbone, "weights": spec.weights, **_backbone_facts(method, protocol)},
-        "scores": scores, "chosen_epochs": chosen, "curve": _curve(history),
-        "structure": structure, "thresholds": thresholds,
-        "cost": {**_cost(history, time.perf_counter() - began, occupancy.so_far(), energy.joules, context),
-                 "precision": precision.of(protocol, context.device), **features.cost(cached)},
-    }, command=context.command, kmeans=None if protocol.clustering == "no" else KMEANS,
-        phases={name: round(seconds, 3) for name, seconds in took.items()},
-        **({"threads": torch.get_num_threads()} if context.device == "cpu" else {}))  # the last bits follow them
-    checkpoint.remove(folder)
-    return path
+    return _Ready(spec, context, index, store, ladder, split, task, training, method, trains, loader, sampler, world,
+                  phases)
 
 
-def _kept_features(spec: RunSpec, context: RunContext, ready: _Ready, should_stop: Callable[[], bool]) -> np.ndarray:
-    """Features of every image: where nothing is trained, those that the ladder was built from serve every run."""
+def _kept_features(ready: _Ready, should_stop: Callable[[], bool]) -> np.ndarray | None:
+    """Features of every image: where nothing is trained, those that the ladder was built from serve every run.
+
+    None where there are none to keep: the network is trained, or its weights are drawn by the run's seed.
+    """
+    spec, context = ready.spec, ready.context
+    if ready.trains or spec.weights == weights.SCRATCH:
+        return None
 
     def stop_if_asked() -> None:
         if should_stop():
@@ -195,6 +171,70 @@ def _kept_features(spec: RunSpec, context: RunContext, ready: _Ready, should_sto
         ready.index, ready.store, ready.method.backbone, name=spec.protocol.backbone, weights_hash=spec.weights,
         transform=ready.loader.transform, folder=context.workspace.cache, device=context.device, progress=False,
         between=stop_if_asked)
+
+
+def _evaluation(ready: _Ready, kept: np.ndarray | None) -> Evaluation:
+    """What measures the network as it is when asked; on kept features where there are some."""
+    method, protocol, device = ready.method, ready.spec.protocol, ready.context.device
+
+    def embed(ids: np.ndarray) -> torch.Tensor:
+        if kept is None:
+            return train.embed(method, ready.loader, ids, protocol, device)
+        return normalize(method.project(torch.from_numpy(kept[ids])), dim=-1).to(device)
+
+    return Evaluation(ready.task, protocol, ready.spec.seed, embed)
+
+
+def _train(ready: _Ready, evaluation: Evaluation, spent: Spent, should_stop: Callable[[], bool],
+           report: Callable[[dict[str, Any]], None]) -> train.History:
+    """Trains to the last epoch; the history ends with its measures, and `evaluation` has that epoch's embeddings."""
+    spec, device = ready.spec, ready.context.device
+    with spent.energy:
+        history = train.train(ready.method, train.TrainContext(
+            ready.training, ready.loader, ready.sampler, spec.protocol, seed=spec.seed, device=device,
+            folder=ready.folder, evaluate=evaluation, should_stop=should_stop, report=report, phases=ready.phases,
+            world=ready.world, spent=spent.so_far))
+    if not evaluation.called:  # killed between the last checkpoint and the record
+        evaluation()
+    if spec.protocol.clustering == "last":
+        with ready.phases("cluster"):
+            history.epochs[-1]["test"] |= evaluation.clustering()
+    return history
+
+
+def _keep_weights(ready: _Ready) -> None:
+    """What was trained, for the commands that work with finished runs."""
+    if ready.trains:
+        with ready.phases("save weights"):
+            checkpoint.save_weights(ready.folder / weights.RUN, ready.method.state_dict(), ready.spec.protocol.backbone)
+
+
+def _measure(ready: _Ready, evaluation: Evaluation, history: train.History) -> dict[str, Any]:
+    """What the record says of the embeddings, by its keys."""
+    scores, chosen = choose(history)
+    with ready.phases("structure"):
+        structure = evaluation.structure(ready.training)
+    with ready.phases("thresholds"):
+        thresholds = evaluation.thresholds()
+    return {"scores": scores, "chosen_epochs": chosen, "curve": curve(history), "structure": structure,
+            "thresholds": thresholds}
+
+
+def _record(ready: _Ready, score: Score, found: dict[str, Any], took: dict[str, float]) -> Path:
+    """Writes the record with what was found, the run's last file; its checkpoint is needed no more."""
+    spec, context, protocol, folder = ready.spec, ready.context, ready.spec.protocol, ready.folder
+    write_line(folder, {"event": "end", "chosen_epochs": found["chosen_epochs"], "phases": took})
+    path = recording.write(folder, score, {
+        "identity": spec.identity, "dataset": spec.dataset, "dataset_hash": spec.dataset_hash,
+        **({"contents": ready.store.contents} if ready.store.contents else {}),
+        "split": recording.split_facts(ready.split, ready.ladder, ready.task),
+        "method": recording.method_facts(spec, ready.method), "protocol": protocol.identity(), "seed": spec.seed,
+        "backbone": recording.backbone_facts(spec, ready.method), **found,
+    }, command=context.command, kmeans=None if protocol.clustering == "no" else KMEANS,
+        phases={name: round(seconds, 3) for name, seconds in took.items()},
+        **({"threads": torch.get_num_threads()} if context.device == "cpu" else {}))  # the last bits follow them
+    checkpoint.remove(folder)
+    return path
 
 
 def transform_of(protocol: Protocol, method: Method) -> Transform:
@@ -256,38 +296,3 @@ def start(spec: RunSpec, weights_file: str | None, classes: int) -> Method:
 def _pretrained(name: str, file: str | None, identity: str, frozen_norm: bool | str) -> Backbone:
     """A pretrained backbone, kept for the next run of this process; `identity` says which weights the file holds."""
     return weights.pretrained(name, file, frozen_norm=frozen_norm)
-
-
-def _method_facts(spec: RunSpec, method: Method) -> dict[str, Any]:
-    entry = methods.get(spec.method)
-    return {"name": spec.method, "family": entry.family, "papers": list(entry.papers), "tags": list(entry.tags),
-            "summary": entry.summary, "cite": entry.cite, "trains": entry.trains,
-            "settings": entry.as_trained({**spec.settings, **spec.base_settings}),
-            "trainable_parameters": sum(p.numel() for p in method.parameters() if p.requires_grad),
-            "total_parameters": sum(p.numel() for p in method.parameters())}
-
-
-def _backbone_facts(method: Method, protocol: Protocol) -> dict[str, Any]:
-    """What tables of networks say of the backbone, where it is one of ours."""
-    own = method.backbone
-    return {"facts": {**own.facts(), "resolution": protocol.size}} if isinstance(own, Backbone) else {}
-
-
-def _cost(history: train.History, seconds: float, part: float, joules: float | None,
-          context: RunContext) -> dict[str, Any]:
-    """What the run took, attempts before this one included; `part` are the seconds of the device that it had alone."""
-    earlier = history.earlier.get("seconds", 0.0)
-    seconds, part = earlier + seconds, history.earlier.get("part", earlier) + part
-    return {"seconds": seconds, "train_seconds": history.seconds,
-            "evaluate_seconds": history.evaluating, "steps": history.steps,
-            "images_per_second": history.images / history.seconds if history.seconds else 0.0,
-            "peak_memory_bytes": peak_memory(context.device),
-            "energy_joules": joules and history.earlier.get("joules", 0.0) + joules,
-            "device": provenance.device_name(context.device), "shared": round(max(1.0, seconds / part), 2),
-            **({"devices": len(context.devices)} if len(context.devices) > 1 else {})}
-
-
-def _curve(history: train.History) -> list[dict[str, Any]]:
-    """Loss and headline score an epoch, for the training curve."""
-    return [{"epoch": entry["epoch"], **({"loss": entry["loss"]} if "loss" in entry else {}),
-             **({HEADLINE: entry["test"][HEADLINE]} if "test" in entry else {})} for entry in history.epochs]

@@ -56,10 +56,10 @@ class Compiled:
                  mode: str = "", micro_batch: int = 0, world: World = ALONE) -> None:
         self.mode, self._fast = mode, dict(fast or {})
         self._recorded = [function for function in self._fast.values() if isinstance(function, Recorded)]
-        for network in _networks(method) if micro_batch or world.size > 1 else ():
+        for number, network in enumerate(_networks(method) if micro_batch or world.size > 1 else ()):
             forward: Callable[..., object] = self._fast.get((network, "forward"), network.forward)
             forward = InPieces(forward, micro_batch) if micro_batch else forward
-            self._fast[network, "forward"] = Gathered(forward, world) if world.size > 1 else forward
+            self._fast[network, "forward"] = Gathered(forward, world, number) if world.size > 1 else forward
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
@@ -184,8 +184,9 @@ def compiled(method: Method, mode: str, kind: Kind, images: Callable[[], Tensor]
     that many images at a time. `images` gives a batch like those to come, and `step` does one training step with it up
     to its gradients. What it changes in the method is put back; what it draws from torch's generators is not.
     """
+    plain = Compiled(method, micro_batch=micro_batch, world=world)
     if not mode:
-        return Compiled(method, micro_batch=micro_batch, world=world)
+        return plain
     if mode != "graphs":
         _make_room(kind)
     state = {name: value.detach().clone() for name, value in method.state_dict().items()}
@@ -193,7 +194,7 @@ def compiled(method: Method, mode: str, kind: Kind, images: Callable[[], Tensor]
 
     def trial(parts: tuple[str, ...]) -> Compiled:
         fast = Compiled(method, _fast(method, mode, batch, parts), mode, micro_batch, world)
-        learning = _learning(method, lambda: step(batch)) if mode == "graphs" else set()
+        learning = _learning(method, plain, lambda: step(batch)) if mode == "graphs" else set()
         with warnings.catch_warnings():
             for message, category in NOISE.items():
                 warnings.filterwarnings("ignore", message, category)
@@ -220,7 +221,7 @@ def compiled(method: Method, mode: str, kind: Kind, images: Callable[[], Tensor]
         finally:
             method.zero_grad(set_to_none=True)
             method.load_state_dict(state)
-    return Compiled(method, micro_batch=micro_batch, world=world)
+    return plain
 
 
 def _reason(error: Exception) -> str:
@@ -244,10 +245,11 @@ def _fast(method: Method, mode: str, images: Tensor,
             for place, function in plain.items()}
 
 
-def _learning(method: Method, step: Callable[[], object]) -> set[str]:
+def _learning(method: Method, plain: Compiled, step: Callable[[], object]) -> set[str]:
     """The parameters that a plain step gives a gradient."""
     method.zero_grad(set_to_none=True)
-    step()
+    with plain():  # which on several devices gathers the shares of a batch
+        step()
     return _with_gradient(method)
 
 

@@ -57,17 +57,28 @@ class World:
 class Gathered:
     """A network's forward pass on this process's share of a batch, with the outputs of all shares."""
 
-    def __init__(self, forward: Callable[..., Any], world: World) -> None:
-        self.forward, self.world = forward, world
+    def __init__(self, forward: Callable[..., Any], world: World, number: int = 0) -> None:
+        self.forward, self.world, self.number = forward, world, number
+        self._epoch = -1
+        """The seed of the epoch."""
 
     def __call__(self, images: Tensor, *given: Any, **named: Any) -> Any:
         # Dropout differs between shares, and what is drawn after it is the same in every process.
+        seed = self._next_seed() + self.world.rank
         with torch.random.fork_rng(devices=[images.device] if images.is_cuda else []):
-            torch.manual_seed(int(torch.randint(2**62, ())) + self.world.rank)
+            torch.manual_seed(seed)
             own = self.forward(images, *given, **named)
         if isinstance(own, tuple):
             return tuple(_Gather.apply(part, self.world) for part in own)
         return _Gather.apply(own, self.world)
+
+    def _next_seed(self) -> int:
+        """Another for every call of an epoch and every network (`number`), and none drawn from torch's own generator:
+        what is drawn from that, as in mining, is what one process draws.
+        """
+        if (epoch := torch.initial_seed()) != self._epoch:
+            self._epoch, self._seeds = epoch, torch.Generator().manual_seed(epoch + self.number)
+        return int(torch.randint(2**62, (), generator=self._seeds))
 
 
 class _Gather(torch.autograd.Function):

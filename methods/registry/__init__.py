@@ -53,7 +53,8 @@ def register(name: str, *, family: str, papers: Iterable[str] = (), tags: Iterab
         known = _ENTRIES.get(name)
         here = (cls.__module__, cls.__qualname__)
         if known is not None and (known.declared.__module__, known.declared.__qualname__) != here:
-            raise MethodError(f"method '{name}' is registered twice: {known.declared.__module__} and {cls.__module__}")
+            raise MethodError(f"method '{name}' is registered twice: {known.declared.__module__} and {cls.__module__}; "
+                              "give yours another name")
         _ENTRIES[name] = Entry(name, cls, family, tuple(papers), tuple(tags), cite.strip(), trains, base,
                                defaults=tuple((defaults or {}).items()))
         return cls
@@ -164,7 +165,11 @@ def ours(entry: Entry) -> bool:
 def names(tag: str | None = None) -> list[str]:
     """All registered names in order; with `tag`, those with this tag, family or paper."""
     discover()
-    return sorted(n for n, e in _ENTRIES.items() if tag is None or tag in (*e.tags, e.family, *e.papers))
+    return sorted(name for name, entry in _ENTRIES.items() if tag is None or _has(entry, tag))
+
+
+def _has(entry: Entry, tag: str) -> bool:
+    return tag in (*entry.tags, entry.family, *entry.papers)
 
 
 def tags() -> list[str]:
@@ -191,7 +196,7 @@ def get(name: str) -> Entry:
     base = get(tail or entry.default_base)
     if not base.is_objective:
         raise MethodError(f"'{base.name}' in '{name}' is not an objective that another method can build on")
-    return dataclasses.replace(entry, name=name, base=base)
+    return dataclasses.replace(entry, name=name if tail else head, base=base)
 
 
 def create(name: str, backbone: nn.Module | str, *, classes: int, dim: int = 128, dataset: str = "",
@@ -218,28 +223,29 @@ def create(name: str, backbone: nn.Module | str, *, classes: int, dim: int = 128
     return entry.build(backbone, classes, dim, entry.settings(dataset, **settings))
 
 
-def select(text: str) -> list[str]:
+def select(text: str, also: Iterable[str] = ()) -> list[str]:
     """Names chosen by a list of names, globs, `tag:X`, `all` and exclusions.
 
-    >>> select("margin,arcface,-margin")
-    ['arcface']
+    `also` are names `a:b`, which are in no register, that globs, tags and `all` stand for as well.
+
+    >>> select("margin,arcface,-margin"), select("puma:*,-*:t*", also=["puma:triplet", "puma:margin"])
+    (['arcface'], ['puma:margin'])
     """
     chosen: list[str] = []
     for part in filter(None, (p.strip() for p in text.split(","))):
         exclude, part, hint = part.startswith("-"), part.lstrip("-"), ""
         if part == "all":
-            matches = names()
+            matches = [*names(), *also]
         elif part.startswith("tag:"):
-            matches = names(part[4:])
+            matches = [*names(part[4:]), *(name for name in also if _has(get(name), part[4:]))]
             hint = near(part[4:], tags())
         elif any(c in part for c in "*?["):
-            matches = fnmatch.filter(names(), part)
+            matches = fnmatch.filter([*names(), *also], part)
         else:
             matches = [get(part).name]
         if not matches:
             raise MethodError(f"'{part}' matches no method{hint}; `oodml methods` lists all")
-        chosen = ([n for n in chosen if n not in matches] if exclude else
-                  chosen + [n for n in matches if n not in chosen])
+        chosen = [n for n in chosen if n not in matches] if exclude else list(dict.fromkeys([*chosen, *matches]))
     if not chosen:
         raise MethodError(f"'{text}' leaves no method to run")
     return chosen

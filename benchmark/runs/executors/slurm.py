@@ -91,10 +91,15 @@ def parameters(resources: Resources, cluster: str | None = None) -> dict[str, An
 
 
 def _minutes(text: str) -> int:
+    """A time limit as sbatch reads it, begun minutes as whole ones.
+
+    >>> [_minutes(text) for text in ("90", "90:00", "1:30:00", "1-2", "1-2:30", "1-02:30:01")]
+    [90, 90, 90, 1560, 1590, 1591]
+    """
     match = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text)
     if not match:
-        raise UserError(f"--slurm time={text}: write minutes, HH:MM:SS or D-HH:MM:SS")
+        raise UserError(f"--slurm time={text}: write minutes, MM:SS, HH:MM:SS or D-HH:MM:SS")
     days, first, second, third = (int(part) if part else 0 for part in match.groups())
-    if ":" not in text and "-" not in text:
-        return first
+    if "-" not in text and text.count(":") < 2:
+        return first + (second > 0)
     return days * 1440 + first * 60 + second + (third > 0)

@@ -1,0 +1,41 @@
+"""What a run has spent: time, its share of the devices, energy, over all attempts at it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from benchmark.runs.job import RunContext
+from benchmark.runs.occupancy import Occupancy
+from benchmark.training.meter import peak_memory
+from benchmark.training.resuming import History
+from benchmark.utils.provenance import Energy, device_name
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What an attempt at a run has cost: its seconds, its part of the devices' seconds, the joules of its training."""
+
+    began: float
+    occupancy: Occupancy
+    energy: Energy
+
+    def so_far(self) -> dict[str, float]:
+        """Of this attempt until now; each checkpoint keeps it."""
+        return {"seconds": time.perf_counter() - self.began, "part": self.occupancy.so_far(),
+                "joules": self.energy.so_far or 0.0}
+
+    def cost(self, history: History, context: RunContext) -> dict[str, Any]:
+        """What the whole run took, attempts before this one included."""
+        now, earlier = self.so_far(), history.earlier
+        seconds = earlier.get("seconds", 0.0) + now["seconds"]
+        part = earlier.get("part", earlier.get("seconds", 0.0)) + now["part"]
+        joules = self.energy.joules
+        return {"seconds": seconds, "train_seconds": history.seconds, "evaluate_seconds": history.evaluating,
+                "steps": history.steps,
+                "images_per_second": history.images / history.seconds if history.seconds else 0.0,
+                "peak_memory_bytes": peak_memory(context.device),
+                "energy_joules": None if joules is None else earlier.get("joules", 0.0) + joules,
+                "device": device_name(context.device), "shared": round(max(1.0, seconds / part), 2),
+                **({"devices": len(context.devices)} if len(context.devices) > 1 else {})}
