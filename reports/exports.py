@@ -209,7 +209,8 @@ def tidy_table(results: Results, name: str, metric: str = "recall@1") -> pd.Data
         raise ReportError(f"unknown table '{name}'; there are: {', '.join(TABLES)}")
     tidy = TABLES[name](results, metric)
     if tidy.empty:
-        makes = {"fewshot": "oodml fewshot", "wise": "oodml wise"}.get(name, "oodml run")
+        makes = {"fewshot": "oodml fewshot --dataset NAME", "wise": "oodml wise --dataset NAME",
+                 "uml": "oodml run --dataset union:NAME,NAME"}.get(name, "oodml run")
         raise ReportError(f"no run has what the table '{name}' shows; `{makes}` makes it")
     if "overrides" not in tidy and name != "queries":
         tidy = tidy.assign(overrides=[results.overrides.get(key, "") for key in row_keys(tidy)])

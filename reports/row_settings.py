@@ -25,10 +25,15 @@ def of_runs(frame: pd.DataFrame) -> dict[str, pd.Series]:
 
     The runs must tell which of them are of a `baseline`.
     """
-    weights = frame.assign(weights=frame["weights"].map(lambda value: {"weights": value}))
+    weights = frame.assign(weights=frame["weights"].map(lambda value: {"weights": _short(value)}))
     return {"method": _unusual(frame, "method", "settings"),
             "protocol": _as_long(frame, _unusual(frame, "protocol", "protocol_settings")),
             "backbone": _unusual(weights, "backbone", "weights")}
+
+
+def _short(weights: Any) -> Any:
+    """The first digits of the SHA-256 of a file of weights, which tell it in a name; anything else as it is."""
+    return weights[:8] if isinstance(weights, str) and len(weights) == 64 else weights
 
 
 def _unusual(frame: pd.DataFrame, name: str, settings: str) -> pd.Series:

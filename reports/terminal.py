@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
@@ -10,7 +10,8 @@ from reports import aggregate
 from reports.analysis import progress, views
 from reports.analysis.progress import StudyProgress
 from reports.analysis.results import Results
-from reports.analysis.rung_board import beside_ladder
+from reports.analysis.rung_board import beside_ladder, rung_board
+from reports.selection import on_default, row_keys
 from reports.storage.text import metric_name, one_line, printable
 from reports.tables import boards as tables
 from reports.tables import formats
@@ -37,7 +38,7 @@ def summary(results: Results, lost: pd.DataFrame, metric: str = "recall@1",
     for dataset in (*results.without_ladder, *beside):
         table = views.heat_table(results, dataset, metric, "default" if beside.get(dataset) == "default" else "trained")
         blocks.append(f"{table.caption} (percent)\n\n{formats.to_text(table)}")
-    lines = [*results.notes]
+    lines = [*results.notes, *_on_no_board(results, metric, beside)]
     for study in studies:
         shown = progress.shown(study, results.with_controls())
         if shown and shown["done"] < shown["runs"]:
@@ -51,3 +52,16 @@ def summary(results: Results, lost: pd.DataFrame, metric: str = "recall@1",
     if len(lost) > 5:
         lines.append(f"... and {len(lost) - 5} more runs without a result")
     return printable("\n".join([*blocks, *lines]))
+
+
+def _on_no_board(results: Results, metric: str, beside: dict[str, str]) -> Iterator[str]:
+    """A line for each ladder with methods that were trained on a part of it which no board of `summary` shows."""
+    shown = {key for protocol in results.laddering(metric) for key in results.ags(metric, protocol).keys}
+    for dataset in results.laddered:
+        if beside.get(dataset) != "part":
+            default = set(row_keys(on_default(results.cells(dataset, metric)))) if dataset in beside else set()
+            board = rung_board(results, dataset, metric)
+            left = [results.labels[key] for key in board.keys if key not in shown | default]
+            if left:
+                yield (f"On no board here, but on the page of {dataset}: {', '.join(left)}, trained neither on the "
+                       "whole ladder nor on its default split.")

@@ -6,6 +6,7 @@ import hashlib
 import shutil
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 
@@ -94,3 +95,23 @@ def test_one_variant_on_each_side_has_changed(tmp_path: Path) -> None:
     assert found["state"].tolist() == ["changed"] * 5
     assert set(found["causes"]) == {"settings"}
     assert set(found["method"]) == {"margin"}
+
+
+@pytest.mark.filterwarnings("error::pandas.errors.PerformanceWarning")
+def test_folders_whose_runs_have_many_other_measures_are_compared_in_silence(folders: tuple[Path, Path]) -> None:
+    """Of a union, say, beside a ladder: pandas warned a reader of frames in pieces, sixty times over."""
+    a, b = (pd.concat([frame, pd.DataFrame({f"m{i}": 0.5 if i % 2 else "x" for i in range(250)}, frame.index)], axis=1)
+            for frame in map(records.collect, folders))
+    assert differences.cells(a.drop(columns=[f"m{i}" for i in range(0, 250, 3)]), b).empty
+
+
+def test_folders_on_two_pinned_ladders_of_a_dataset_are_compared(tmp_path: Path) -> None:
+    for version, score in (("v1", 0.6), ("v2", 0.5)):
+        for split in (1, 2):
+            record = make_record("glyphs", split, "margin", 0, score)
+            record["split"] |= {"pinned": {"name": f"glyphs@{version}", "hash": version[1] * 64},
+                                "hash": f"{version[1]}{split}" * 32}
+            records.write(tmp_path / version / str(split), record)
+    found = differences.cells(*(records.collect(tmp_path / name) for name in ("v1", "v2")))
+    assert found["state"].tolist() == ["changed"] * 2
+    assert set(found["causes"]) == {"split"}

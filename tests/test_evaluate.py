@@ -279,6 +279,9 @@ def test_what_is_wrong_is_said_in_one_line(birds, change, message):
 def test_missing_files_names_and_rungs(birds):
     ids, x = sent()
     assert "there is no file" in str(run(birds, birds / "none.npz").exception)
+    several = str(run(birds, birds / "none-{split}.npz", "--split", "all").exception)
+    assert "none-1.npz" in several
+    assert "--split ID" in several
     np.save(birds / "mine.npy", x)
     assert "--ids FILE" in str(run(birds, birds / "mine.npy").exception)
     np.savez(birds / "mine.npz", embeddings=x, ids=ids)

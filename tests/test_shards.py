@@ -147,6 +147,10 @@ def test_columns_are_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
                          ("lable=species", "did you mean 'label'")):
         with pytest.raises(UserError, match=why):
             datasets.load(f"parquet:{file}@{columns}", tmp_path)
+    with pytest.raises(SystemExit):  # `tune` takes the columns, and then wants the ladder
+        cli.main(["tune", "--methods", "margin", "--dataset", f"parquet:{file}", "--columns", "label=species",
+                  "--work", str(tmp_path / "work")])
+    assert f"parquet:{file}@label=species has no ladder yet" in capsys.readouterr().err
     cli.main(["datasets", "show", "cub", "--work", str(tmp_path / "elsewhere")])
     assert f"is not in {tmp_path / 'elsewhere' / 'data'}" in capsys.readouterr().out
     with pytest.raises(SystemExit):

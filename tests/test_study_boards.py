@@ -195,3 +195,29 @@ def test_a_name_that_no_file_may_have_is_told(name: str, runs: Path) -> None:
     damaged: list[ReportError] = []
     assert read([runs / "pack"], damaged) == []
     assert len(damaged) == 1
+
+
+def test_a_method_on_other_splits_than_the_default_one_is_named_where_no_board_has_it(tmp_path: Path) -> None:
+    ladder = LADDERS["glyphs"]
+    for split, _ in ladder:
+        records.write(tmp_path / f"margin-{split}", make_record("glyphs", split, "margin", 0, 0.8))
+    short = {"name": "demo", "epochs": 1}
+    for split in (3, len(ladder)):  # the first is the default one
+        made = make_record("glyphs", split, "mine", 0, 0.3, protocol=short)
+        made["provenance"]["overrides"] = {"epochs": [2, 1]}
+        records.write(tmp_path / f"mine-{split}", made)
+    lost = pd.DataFrame(columns=list(records.FAILURE_FACTS))
+    told = terminal.summary(Results(records.collect(tmp_path), with_published=False), lost)
+    assert "On no board here, but on the page of glyphs: mine, trained neither" in told
+    with pytest.raises(ReportError, match="`oodml run --dataset union:NAME,NAME` makes it"):
+        exports.tidy_table(Results(records.collect(tmp_path), with_published=False), "uml")
+    for split, _ in ladder:
+        records.write(tmp_path / f"mine-{split}", make_record("glyphs", split, "mine", 0, 0.3))
+    assert "On no board" not in terminal.summary(Results(records.collect(tmp_path), with_published=False), lost)
+
+
+def test_a_row_of_other_weights_is_told_by_the_first_digits_of_their_hash(tmp_path: Path) -> None:
+    for seed, weights in enumerate(("a" * 64, "b" * 64, "b" * 64)):
+        records.write(tmp_path / str(seed), make_record("glyphs", 1, "margin", seed, 0.5, backbone={
+            "name": "conv4", "weights": weights}))
+    assert set(Results(records.collect(tmp_path)).runs["backbone"]) == {"conv4[weights=aaaaaaaa]", "conv4"}

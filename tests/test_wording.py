@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -16,6 +18,7 @@ from benchmark.cli import main
 from benchmark.config import protocol, study
 from benchmark.data import ladders
 from benchmark.utils import errors
+from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from reports.tables.boards import Column, Table
 from splits import pinning
@@ -140,6 +143,18 @@ def test_a_dataset_of_one_s_own_has_one_name_wherever_it_is_called_from(
     for what, said in (("show", "8 images of 2 classes"), ("check", "sound"), ("prepare", "16 images decoded")):
         main(["datasets", what, "own", "--work", str(work)])
         assert said in capsys.readouterr().out
+    def named(what: Any, name: str = "", *_: Any, **__: Any) -> None:
+        raise UserError(f"asked for {name or what[0]}")
+
+    monkeypatch.setattr("benchmark.data.ladder_distances.cross", lambda names, *_, **__: named(names))
+    monkeypatch.setattr("benchmark.data.ladder_distances.compare_backbones", lambda *_, **__: None)
+    monkeypatch.setattr("benchmark.data.ladder_figures.comparison_text", str)
+    monkeypatch.setattr("benchmark.data.ladder_figures.comparison", named)
+    for words, meant in ((["cross", "--datasets", "own"], splittable),
+                         (["compare", "own", "--backbones", "a,b"], "own")):
+        with pytest.raises(SystemExit):
+            main(["splits", *words, "--work", str(work)])
+        assert capsys.readouterr().err.endswith(f"asked for {meant}\n")
 
 
 def test_a_ladder_that_others_get_names_no_folder_of_this_machine(splittable: str, tmp_path: Path) -> None:
@@ -148,3 +163,48 @@ def test_a_ladder_that_others_get_names_no_folder_of_this_machine(splittable: st
     assert str(tmp_path) in ladder.made["command"]
     assert str(tmp_path) not in str(ladders.published(ladder).facts())
     assert "folder:own" in ladders.published(ladder).made["command"]
+
+
+def test_a_hint_at_a_missing_ladder_names_the_working_folder_and_pinned_ladders(
+        splittable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.delenv("OODML_WORK", raising=False)
+    work = tmp_path / "elsewhere"
+    for name, hints in ((splittable, [f"`oodml splits build --dataset {splittable} --work {work}`"]),
+                        ("glyphs", [f"`oodml splits build --dataset glyphs --work {work}`",
+                                    f"`oodml splits use glyphs@v2 --work {work}`"])):
+        with pytest.raises(SystemExit) as ended:
+            main(["plan", "--methods", "margin", "--dataset", name, "--work", str(work)])
+        assert ended.value.code == 2
+        said = capsys.readouterr().err
+        assert [hint for hint in hints if hint not in said] == []
+        assert ("splits use" in said) == (name == "glyphs")
+
+
+def test_a_manifest_of_one_s_own_dataset_is_checked_without_naming_its_folder(
+        splittable: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["splits", "build", "--dataset", splittable, "--default-only", "--work", str(tmp_path / "work")])
+    with pytest.raises(SystemExit) as ended:
+        main(["splits", "verify", str(tmp_path / "work" / "splits" / "own.json"), "--work", str(tmp_path / "other")])
+    assert ended.value.code == 0
+    assert "own.json: sound" in capsys.readouterr().out
+
+
+def test_a_pinned_ladder_of_one_s_own_dataset_is_used_by_others(splittable: str, tmp_path: Path,
+                                                                capsys: pytest.CaptureFixture[str]) -> None:
+    """Pinned by its name, and taken in another working folder, where its name alone says nothing."""
+    main(["splits", "build", "--dataset", splittable, "--default-only", "--work", str(tmp_path / "work")])
+    main(["splits", "pin", "own@v1", "--out", str(tmp_path / "pins"), "--work", str(tmp_path / "work")])
+    words = ["splits", "use", str(tmp_path / "pins" / "own@v1.json"), "--work", str(tmp_path / "theirs")]
+    shutil.copytree(tmp_path / "own", tmp_path / "other")
+    for more, why in (([], "--dataset folder:PATH"), (["--dataset", f"folder:{tmp_path / 'other'}"], "called 'other'")):
+        with pytest.raises(SystemExit):
+            main([*words, *more])
+        assert why in capsys.readouterr().err
+    main([*words, "--dataset", splittable])
+    assert "all 4 images of own are those of own@v1" in capsys.readouterr().out
+    main(["splits", "show", "own", "--work", str(tmp_path / "theirs")])
+    assert f"--dataset {splittable}" in capsys.readouterr().out
+    (tmp_path / "own" / "one" / "1.png").rename(tmp_path / "own" / "one" / "2.png")
+    with pytest.raises(SystemExit):
+        main([*words, "--dataset", splittable])
+    assert "2 differences; nothing was written" in capsys.readouterr().err

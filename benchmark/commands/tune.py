@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from benchmark.commands import workspace_options
+from benchmark.commands import columns_option, workspace_options
 from benchmark.commands.run import options_of, study_of, summarise, sweep_options
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
@@ -25,6 +25,7 @@ from benchmark.utils.workspace import Workspace
 @click.option("--compare", is_flag=True, help="Run the default configuration on the test ladder as well.")
 @click.option("--choose-only", is_flag=True, help="Run nothing on the test ladder.")
 @workspace_options
+@columns_option
 def command(workspace: Workspace, trials: int, sampler: str, seed: int, choose_on: str, compare: bool,
             choose_only: bool, **arguments: Any) -> None:
     """Tune methods on held-out classes of training, the same number of trials each, and run the choices on the ladder.

@@ -98,7 +98,7 @@ def comparison(compared: Comparison, dataset: str, folder: Path) -> Path:
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False)
     folder.mkdir(parents=True, exist_ok=True)
-    return _save(figure, folder / f"{dataset.replace(':', '-').replace('/', '-')}-backbones.svg")
+    return _save(figure, folder / f"{dataset}-backbones.svg")
 
 
 def comparison_text(compared: Comparison) -> str:

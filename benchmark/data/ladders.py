@@ -22,7 +22,7 @@ from benchmark.utils.workspace import Workspace
 from reports.records import RECORD
 from reports.storage import paths
 from reports.storage.text import without_folders
-from splits import SplitError, manifest, official, union
+from splits import SplitError, manifest, official, pinning, union
 from splits.fixed_test import fixed_test_ladder, is_control, named_ladder
 from splits.ladder import against_rule, build_ladder, default_rung
 from splits.manifest import Ladder, Split
@@ -201,13 +201,15 @@ def load(workspace: Workspace, name: str, index: DatasetIndex | None = None, def
     if index is None and ":" in name:
         index = datasets.load(name, workspace.data)
     path = path_of(workspace, name if index is None else index.name)
-    remedy = f"make it with `{command(name)}`"
+    remedy = f"make it with `{command(name)}{workspace.option()}`"
     if not path.exists() and index is not None and (
             default_only or index.domains is not None or not datasets.get(name).ladder):
         save(build(name, workspace, default_only=True), workspace)
     if not path.exists():
         if index is None:
             datasets.get(name)  # a mistyped name is the likelier mistake
+        pinned = [f"`oodml splits use {one}{workspace.option()}`" for one in pinning.names([name])]
+        remedy += f", or take a pinned one, whose results can be compared: {' or '.join(pinned)}" if pinned else ""
         raise UserError(f"{name} has no ladder yet ({path} is not there); {remedy}")
     ladder = manifest.load(path)
     if index is not None and (other := ladder_origin.namesake(ladder, index, workspace)):
@@ -255,7 +257,7 @@ def rung(ladder: Ladder, split: int | str) -> Split:
 def verify(path: Path, workspace: Workspace, dataset: str | None = None) -> list[str]:
     """What is wrong with a manifest, held against the dataset on disk, its own or this one; empty if nothing is."""
     ladder = manifest.load(path)
-    index = datasets.load(dataset or ladder.dataset, workspace.data)
+    index = datasets.load(dataset or datasets.source(ladder.dataset, path.parent), workspace.data)
     stale = ladder_origin.of_other_images(ladder, index, workspace)
     return [*manifest.verify(ladder, index.classes, index.labels, index.hash), *([stale] if stale else [])]
 

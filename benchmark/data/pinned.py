@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
@@ -17,6 +18,7 @@ from benchmark.data.task import Side
 from benchmark.datasets import DatasetIndex
 from benchmark.utils import provenance
 from benchmark.utils.errors import UserError, near
+from benchmark.utils.wording import counted
 from benchmark.utils.workspace import Workspace
 from splits import croissant, pinning
 from splits.manifest import Ladder, Split
@@ -40,7 +42,7 @@ def pin(name: str, workspace: Workspace, out: Path, *, dataset: str | None = Non
     if not pinning.NAME.fullmatch(name):
         raise UserError(f"'{name[:100]}' is no name of a pinned ladder; write NAME@VERSION, such as cub@v1")
     own = name.partition("@")[0]
-    index = datasets.load(dataset or own, workspace.data)
+    index = datasets.load(dataset or datasets.source(own, workspace.splits), workspace.data)
     if index.name != own:
         raise UserError(f"a pinned ladder is called by its dataset: {index.name}@{name.partition('@')[2]}")
     ladder = ladders.load(workspace, index.typed, index)
@@ -120,20 +122,32 @@ def get(name: str) -> Pinned:
     return pinning.get(name)
 
 
-def use(name: str, workspace: Workspace, replace_other: bool = False) -> tuple[DatasetIndex, Ladder]:
+def use(name: str, workspace: Workspace, replace_other: bool = False,
+        dataset: str | None = None) -> tuple[DatasetIndex, Ladder]:
     """The pinned ladder as that of the local dataset, checked image by image and saved as WORK/splits/DATASET.json.
 
-    A `UserError` tells what differs. Another ladder that is there already stays unless `replace_other`.
+    A `UserError` tells what differs. Another ladder that is there already stays unless `replace_other`. Of a dataset
+    that is not the suite's, `dataset` says where the local copy lies, unless a ladder in the workspace does.
     """
     pinned = get(name)
-    index = datasets.load(pinned.dataset, workspace.data)
+    own = dataset or datasets.source(pinned.dataset, workspace.splits)
+    if ":" not in own and own not in datasets.names():
+        raise UserError(f"{pinned.name} is a ladder of '{own}', which is no dataset of the suite; say where your copy "
+                        f"lies: `oodml splits use {name}{workspace.option()} --dataset folder:PATH` (or csv:, union:)")
+    index = datasets.load(own, workspace.data)
+    if index.name != pinned.dataset:
+        raise UserError(f"{pinned.name} is a ladder of '{pinned.dataset}', and {own} is called '{index.name}'; give "
+                        "the folder or file that name")
     found = differences(pinned, index)
     if found:
         more = f"\n... and {len(found) - SHOWN:,} more" if len(found) > SHOWN else ""
-        raise UserError("\n".join([f"the local copy of {pinned.dataset} is not that of {pinned.name}, {len(found):,} "
-                                   "differences; nothing was written. Unpack its archive again, or put back what is "
-                                   "named here:", *found[:SHOWN]]) + more)
+        raise UserError("\n".join([f"the local copy of {pinned.dataset} is not that of {pinned.name}, "
+                                   f"{counted(len(found), 'difference')}; nothing was written. Unpack its archive "
+                                   "again, or put back what is named here:", *found[:SHOWN]]) + more)
     ladder = replace(pinned.ladder, dataset_hash=index.hash)
+    if ":" in own:  # so that other commands find it by its name
+        line = shlex.join(["oodml", "splits", "use", name, "--dataset", datasets.located(own)])
+        ladder = replace(ladder, made={**ladder.made, "command": line})
     if pinned.open:
         ladder = replace(ladder, splits=ladders.of_union(index, pinned.parameters["seed"]).splits)
     path = ladders.path_of(workspace, pinned.dataset)
@@ -142,7 +156,7 @@ def use(name: str, workspace: Workspace, replace_other: bool = False) -> tuple[D
         return index, there
     same = there is None or pinning.same(replace(pinned, splits=ladder.splits), there)
     if not same and not replace_other:
-        raise UserError(f"{path} is another ladder of {pinned.dataset}; `oodml splits use {pinned.name} --replace` "
+        raise UserError(f"{path} is another ladder of {pinned.dataset}; `oodml splits use {name} --replace` "
                         "puts this one in its place (runs on the other no longer count with it), --work DIR keeps both")
     ladders.save(ladder, workspace)
     return index, ladder

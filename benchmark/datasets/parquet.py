@@ -238,7 +238,8 @@ def _only(what: str, found: list[str], schema: Any, folder: Path) -> str:
     if len(found) != 1:
         several = f"several columns may be the {what}: {', '.join(found)}" if found else \
             f"no column is known to be the {what} among {', '.join(schema.names)}"
-        raise UserError(f"{folder}: {several}; say which with --columns {what}=NAME")
+        raise UserError(f"{folder}: {several}; say which with --columns {what}=NAME, "
+                        f"or in its name, parquet:{folder}@{what}=NAME")
     return found[0]
 
 

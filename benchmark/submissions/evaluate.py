@@ -102,12 +102,17 @@ def evaluate_ladder(workspace: Workspace, *, embeddings: str, dataset: str, spli
     index = datasets.load(dataset, workspace.data)
     ladder = ladders.load(workspace, dataset, index, default_only=split == "default")
     rungs = ladder.splits if split == "all" else (ladders.rung(ladder, split),)
+    files = {(seed, rung.id): _filled(embeddings, rung.id, seed) for seed in seeds for rung in rungs}
+    if lacking := sorted({file for file in files.values() if not Path(file).exists()}):
+        raise UserError(f"there is no file {', '.join(lacking[:3])}{' ...' * (len(lacking) > 3)}; --embeddings names a "
+                        "file, in which {split} and {seed} stand for the numbers of each split and seed; --split ID "
+                        "scores one split alone")
     told_facts = {"card": told} if told else {}
     scored = []
     read: dict[tuple[str, str], Submission] = {}
     for seed in seeds:
         for rung in rungs:
-            key = (_filled(embeddings, rung.id, seed), _filled(str(ids), rung.id, seed) if ids else "")
+            key = (files[seed, rung.id], _filled(str(ids), rung.id, seed) if ids else "")
             if key not in read:
                 read = {key: reading.read(Path(key[0]), Path(key[1]) if ids else None)}
             scored.append(_score(workspace, index, ladder, rung, read[key], name=name, seed=seed, cluster=cluster,

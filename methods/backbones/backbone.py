@@ -124,7 +124,8 @@ class Backbone(nn.Module):
         extra = [key for key in tensors if key not in own]
         if wrong or extra:
             raise MethodError(f"{source} does not fit {self.name}: missing or of another shape {wrong[:3]}, "
-                              f"unknown {extra[:3]} ({len(wrong)} and {len(extra)} in all)")
+                              f"unknown {extra[:3]} ({len(wrong)} and {len(extra)} in all); name the network that "
+                              "these weights are of, by its name in timm")
         self.network.load_state_dict(tensors)
         if network == RESNET_V1 and not told:
             check_features(self.network, tensors, source)

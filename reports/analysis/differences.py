@@ -49,10 +49,10 @@ def _sides(a: pd.DataFrame, b: pd.DataFrame) -> list[pd.DataFrame]:
     settings.
     """
     sides = [select(frame)[0] for frame in (a, b)]
-    both = pd.concat(sides, keys=range(2))
+    both = pd.concat(sides, keys=range(2)).copy()  # in one piece: pandas warns of frames in many at every new column
     plain = both[[f"base_{key}" for key in NAMED]].set_axis(NAMED, axis=1)
     # each a seed of its own, on one ladder: so `select` names them all and sets none aside
-    alone = both.assign(seed=range(len(both)), ladder="", dataset_hash="", contents=None,
+    alone = both.assign(seed=range(len(both)), ladder="", ladder_name=None, dataset_hash="", contents=None,
                         **{key: plain[key] for key in NAMED})
     together = select(alone)[0].set_index("seed")[NAMED].sort_index().set_index(both.index)
     several = (both[NAMED] != plain).groupby([both["dataset"], *(plain[key] for key in NAMED)]).transform("any")

@@ -125,7 +125,7 @@ def to_latex(table: Table) -> str:
     """A `tabular` with booktabs rules, the best group of each column bold, the second underlined."""
     marks = [table.marks(column) for column in table.shown]
     wrap = {"best": r"\textbf{%s}", "second": r"\underline{%s}"}
-    lines = [r"% needs \usepackage{booktabs}",
+    lines = [r"% needs \usepackage{booktabs}; bold: the best of a column, underlined: the next best",
              r"\begin{tabular}{" + "".join("l" if column.kind == "text" else "r" for column in table.shown) + "}",
              r"\toprule", " & ".join(tex(column.head) for column in table.shown) + r" \\", r"\midrule"]
     group = None

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from benchmark.commands import workspace_options
+from benchmark.commands import listed, workspace_options
 from benchmark.commands.splits.options import dataset_argument, feature_options, ladder_options
 from benchmark.utils.errors import UserError
 from benchmark.utils.terminal import columns
@@ -53,9 +53,11 @@ def measure(workspace: Workspace, dataset: str, against: Path | None, out: Path 
 @workspace_options
 def cross(workspace: Workspace, names: str, **options: Any) -> None:
     """Distance of each dataset's train set (rows) to each one's test set (columns)."""
+    from benchmark import datasets
     from benchmark.data import ladder_distances
 
-    distances = ladder_distances.cross(names.split(","), workspace.writable(), **options)
+    found = [datasets.source(name, workspace.splits) for name in listed(names)]
+    distances = ladder_distances.cross(found, workspace.writable(), **options)
     rows = [("train \\ test", *distances.names)]
     rows += [(name, *(f"{value:.2f}" for value in row)) for name, row in zip(distances.names, distances.matrix)]
     for line in columns(rows, left=0):
@@ -71,8 +73,10 @@ def cross(workspace: Workspace, names: str, **options: Any) -> None:
 @workspace_options
 def compare(workspace: Workspace, dataset: str, backbones: str, out: Path | None, **options: Any) -> None:
     """Does the ladder depend on the backbone? Distances over iterations, order of moves and overlap of splits."""
+    from benchmark import datasets
     from benchmark.data import ladder_distances, ladder_figures
 
     compared = ladder_distances.compare_backbones(dataset, backbones.split(","), workspace.writable(), **options)
     click.echo(ladder_figures.comparison_text(compared))
-    click.echo(f"wrote {ladder_figures.comparison(compared, dataset, out or workspace.splits)}")
+    name = datasets.load(dataset, workspace.data).name
+    click.echo(f"wrote {ladder_figures.comparison(compared, name, out or workspace.splits)}")

@@ -16,8 +16,9 @@ from benchmark.utils.workspace import Workspace
 @click.command()
 @click.argument("name", required=False)
 @click.option("--replace", "replace_other", is_flag=True, help="Put it in the place of another ladder of the dataset.")
+@click.option("--dataset", help="The local copy, if the dataset is your own: folder:PATH, csv:FILE.")
 @workspace_options
-def use(workspace: Workspace, name: str | None, replace_other: bool) -> None:
+def use(workspace: Workspace, name: str | None, replace_other: bool, dataset: str | None) -> None:
     """Take a pinned ladder, such as cub@v1, after checking the local copy of its dataset image by image.
 
     Without a NAME it lists the pinned ladders. NAME may also be the path of a pinned ladder's file.
@@ -30,7 +31,7 @@ def use(workspace: Workspace, name: str | None, replace_other: bool) -> None:
                              map(pinning.get, pinning.names())]):
             click.echo(line)
         return
-    index, ladder = pinned.use(name, workspace.writable(), replace_other)
+    index, ladder = pinned.use(name, workspace.writable(), replace_other, dataset)
     click.echo(ladders.table(ladder))
     click.echo(f"all {counted(len(index), 'image')} of {index.name} are those of {ladder.made['pinned']['name']} "
                f"({ladder.made['pinned']['hash'][:12]}); wrote {ladders.path_of(workspace, index.name)}")
