@@ -133,8 +133,8 @@ def test_embeddings_that_are_not_there_are_told_before_torch_is_imported(work: P
             "except SystemExit: print('torch' in sys.modules)")
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.stdout == "False\n"
-    assert done.stderr == ("oodml: there is no file no.npz; --embeddings names a file, in which {split} and {seed} stand "
-                           "for the numbers of each split and seed; --split ID scores one split alone\n")
+    assert done.stderr == ("oodml: there is no file no.npz; --embeddings names a file, in which {split} and {seed} "
+                           "stand for the numbers of each split and seed; --split ID scores one split alone\n")
 
 
 def test_what_follows_runs_is_refused_before_torch_where_there_are_none(work: Path) -> None:
