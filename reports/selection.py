@@ -129,6 +129,7 @@ def select(frame: pd.DataFrame, ladders: Iterable[str] = ()) -> tuple[pd.DataFra
     if frame.empty:
         return frame, []
     frame = frame.sort_values(["date", "identity"], kind="stable", na_position="first").reset_index(drop=True)
+    frame = frame.copy()  # in one piece: pandas warns of frames in many at every new column
     frame, notes = _on_one_ladder(frame, ladders)
     frame, other_files = _on_newest_files(frame)
     notes += other_files

@@ -100,7 +100,8 @@ def test_one_variant_on_each_side_has_changed(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("error::pandas.errors.PerformanceWarning")
 def test_folders_whose_runs_have_many_other_measures_are_compared_in_silence(folders: tuple[Path, Path]) -> None:
     """Of a union, say, beside a ladder: pandas warned a reader of frames in pieces, sixty times over."""
-    a, b = (pd.concat([frame, pd.DataFrame({f"m{i}": 0.5 if i % 2 else "x" for i in range(250)}, frame.index)], axis=1)
+    a, b = (pd.concat([frame, pd.DataFrame({f"m{i}": pd.Series(0.5 if i % 2 else "x", frame.index, dtype=object)
+                                            for i in range(250)})], axis=1)
             for frame in map(records.collect, folders))
     assert differences.cells(a.drop(columns=[f"m{i}" for i in range(0, 250, 3)]), b).empty
 
