@@ -161,16 +161,20 @@ def test_a_union_takes_the_features_of_its_members(tmp_path: Path) -> None:
     assert backbone.seen == 50, "nothing was embedded again"
 
 
+@pytest.mark.parametrize("norm", ["", names.LAYER_NORM])
 @pytest.mark.parametrize("pooling", names.POOLINGS)
-def test_poolings_of_the_last_map(pooling: str) -> None:
+def test_poolings_of_the_last_map(pooling: str, norm: str) -> None:
     torch.manual_seed(0)
-    backbone = create(f"test_vit@{pooling}").eval()
+    backbone = create(f"test_vit@{pooling}{norm}").eval()
     images = torch.randn(2, 3, 160, 160)
     with torch.no_grad():
         tokens = backbone.network.forward_features(images)  # type: ignore[operator]
         places = tokens[:, 1:]
-        wanted = {"token": tokens[:, 0], "mean": sum(places[:, i] for i in range(places.shape[1])) / places.shape[1],
-                  "gem": (places.clamp(min=1e-6) ** 3).mean(1) ** (1 / 3)}[pooling]
+        across = places.transpose(1, 2)
+        mean, most = (layer(1)(across)[..., 0] for layer in (torch.nn.AdaptiveAvgPool1d, torch.nn.AdaptiveMaxPool1d))
+        wanted = {"token": tokens[:, 0], "mean": mean, "gem": (places.clamp(min=1e-6) ** 3).mean(1) ** (1 / 3),
+                  "max": most, "meanmax": most + mean}[pooling]
+        wanted = torch.nn.functional.layer_norm(wanted, wanted.shape[1:]) if norm else wanted
         torch.testing.assert_close(backbone(images), wanted)
         pooled, local = backbone(images, local=True)
     torch.testing.assert_close(pooled, wanted)
@@ -181,8 +185,11 @@ def test_poolings_of_the_last_map(pooling: str) -> None:
 def test_names_that_make_no_sense_are_one_line(tmp_path: Path) -> None:
     with pytest.raises(MethodError, match=r"'gems' is no pooling \(did you mean 'gem'\?\)"):
         create("resnet18@gems")
-    with pytest.raises(MethodError, match="no class token"):
-        create("test_resnet@token")
+    with pytest.raises(MethodError, match="each also with a layer norm: gem-ln"):
+        create("resnet18@gem-bn")
+    for pooling in ("token", "token-ln"):
+        with pytest.raises(MethodError, match="no class token"):
+            create(f"test_resnet@{pooling}")
     with pytest.raises(UserError, match="give their file: --backbones resnet18=FILE"):
         weights.identify("resnet18:mine")
     made = Workspace.at(tmp_path)

@@ -328,7 +328,7 @@ def test_frozen_norm_has_three_values_and_identities_keep_the_two_old_ones(tmp_p
     """Papers and codes: FACTS.md; runs from before `all` are the same runs, and their specs are read."""
     assert {name: protocol.load(name).frozen_norm for name in protocol.names()} == {
         "oodml": "statistics", "revisiting": "all", "crt": "statistics", "uml": "statistics", "glyphs": "statistics",
-        "demo": "no", "pretrain": "no"}
+        "demo": "no", "pretrain": "no", "released": "statistics"}
     assert protocol.load("oodml").identity()["frozen_norm"] is True
     assert protocol.load("demo").identity()["frozen_norm"] is False
     assert protocol.load("revisiting").identity()["frozen_norm"] == "all"

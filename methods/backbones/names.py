@@ -2,7 +2,8 @@
 
     NETWORK            a short name or timm's, `resnet50` or `vit_small_patch14_dinov2.lvd142m`
     NETWORK:LABEL      the same with weights from a file of one's own, called LABEL
-    NETWORK@POOLING    the same with another pooling of its last map: token, mean or gem
+    NETWORK@POOLING    the same with another pooling of its last map: token, mean, gem, max or meanmax; with -ln a layer
+                       norm without scale and shift comes after it
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ NOT_VIT = frozenset({"conv4", "googlenet", "bninception", "resnet50_v1", "resnet
                      "mit_b2"})
 """Networks that are known, without making them, to have a last map and to be no plain vision transformer."""
 
-POOLINGS = ("token", "mean", "gem")
+POOLINGS = ("token", "mean", "gem", "max", "meanmax")
+LAYER_NORM = "-ln"
+"""What a pooling ends with where the pooled features are normalised."""
 OWN_POOLING = {"avg": "mean", "token": "token", "map": "attention", "max": "max", "avgmax": "mean and max"}
 """What timm calls a network's own pooling, and what we call it."""
 
@@ -74,9 +77,9 @@ def parse(name: str) -> Name:
     (Name(network='resnet50', label='', pooling=''), Name(network='resnet50', label='mine', pooling='gem'))
     """
     rest, at, pooling = name.partition("@")
-    if at and pooling not in POOLINGS:
+    if at and pooling.removesuffix(LAYER_NORM) not in POOLINGS:
         raise MethodError(f"backbone '{name}': '{pooling}' is no pooling{near(pooling, POOLINGS)}; there are "
-                          f"{', '.join(POOLINGS)}")
+                          f"{', '.join(POOLINGS)}, each also with a layer norm: gem{LAYER_NORM}")
     network, _, label = rest.partition(":")
     return Name(network, label, pooling)
 
@@ -100,17 +103,33 @@ def pool(places: Tensor, maps: Tensor, pooling: str, power: float = 3.0) -> Tens
     """A last map (b, places, c) as features (b, c).
 
         mean: 1/P sum_p x_p     gem: (1/P sum_p max(x_p, eps)^3)^(1/3)     token: the class token
+        max: max_p x_p          meanmax: the sum of both, as in the released code of Proxy Anchor
+        -ln: (x - mean_c x) / std_c x, as in that of ROADMAP
+
+    >>> import torch
+    >>> last = torch.tensor([[[1.0, 8.0], [3.0, 2.0]]])  # two places of two channels
+    >>> pool(last, last, "mean"), pool(last, last, "meanmax")
+    (tensor([[2., 5.]]), tensor([[ 5., 13.]]))
+    >>> pool(last, last, "meanmax-ln").round(decimals=3)
+    tensor([[-1.,  1.]])
     """
+    if pooling.endswith(LAYER_NORM):
+        pooled = pool(places, maps, pooling.removesuffix(LAYER_NORM), power)
+        return (pooled - pooled.mean(1, keepdim=True)) / (pooled.var(1, correction=0, keepdim=True) + 1e-5).sqrt()
     if pooling == "token":
         return maps[:, 0]
     if pooling == "mean":
         return places.mean(1)
+    if pooling == "max":
+        return places.amax(1)
+    if pooling == "meanmax":
+        return places.mean(1) + places.amax(1)
     return places.clamp(min=1e-6).pow(power).mean(1).pow(1 / power)
 
 
 def check_pooling(name: str, pooling: str, network: nn.Module) -> None:
     """A MethodError where a network has no class token to take."""
-    if pooling == "token" and not getattr(network, "num_prefix_tokens", 0):
+    if pooling.removesuffix(LAYER_NORM) == "token" and not getattr(network, "num_prefix_tokens", 0):
         raise MethodError(f"backbone '{name}': the network has no class token; take @mean or @gem")
 
 
