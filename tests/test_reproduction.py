@@ -29,9 +29,9 @@ def runs() -> pd.DataFrame:
     return Results(frame, pinned=pinned.known(frame["dataset"])).runs
 
 
-def test_cub_is_held_against_both_papers_that_print_it_with_a_resnet50(runs: pd.DataFrame) -> None:
+def test_cub_is_held_against_what_is_printed_of_it_with_a_resnet50(runs: pd.DataFrame) -> None:
     found = {one.paper.key: one for one in reproduction.default_split(runs, "cub")}
-    assert set(found) == {"oodml", "revisiting"}
+    assert set(found) == {"oodml", "revisiting", "released"}
     with (ROOT / "reports/data/published/revisiting_methods.csv").open() as file:
         printed = {row["method"]: float(row["value"]) for row in csv.DictReader(file)
                    if row["dataset"] == "cub" and row["metric"] == "recall@1"}
@@ -52,8 +52,37 @@ def test_cub_is_held_against_both_papers_that_print_it_with_a_resnet50(runs: pd.
 def test_runs_by_the_protocol_of_a_paper_on_another_network_do_not_reproduce_it(runs: pd.DataFrame) -> None:
     assert set(runs.loc[runs["dataset"] == "cub", "base_protocol"]) == {"oodml", "uml"}
     for one in reproduction.default_split(runs, "cub"):
-        assert set(one.table.frame["protocol"]) == {"oodml[epochs=40]"}
+        newer = {"oodml[epochs=20]"} if one.paper.key == "released" else set()
+        assert set(one.table.frame["protocol"]) == {"oodml[epochs=40]", *newer}
         assert not one.table.frame.duplicated("method").any()
+
+
+def test_methods_are_held_against_their_own_papers(runs: pd.DataFrame) -> None:
+    """As their released code shows it with a ResNet-50: README of Proxy Anchor, table of HIER, figure of contextual."""
+    own, = (one for one in reproduction.default_split(runs, "cub") if one.paper.key == "released")
+    rows = own.table.frame.set_index("method")
+    assert (100 * rows["printed"]).round(1).to_dict() == {
+        "contextual": 71.9, "hier": 70.1, "proxyanchor": 69.9, "proxynca++": 69.0, "roadmap": 66.5, "hyp": 65.5,
+        "normsoftmax": 61.3}
+    assert (100 * rows["difference"]).round(1).to_dict() == {
+        "contextual": -6.9, "hier": -4.4, "proxyanchor": -4.0, "proxynca++": -6.0, "roadmap": -1.4, "hyp": -0.6,
+        "normsoftmax": 1.2}
+    assert rows.index[rows["rising"]].tolist() == ["contextual", "hier", "roadmap"]
+    assert (own.close, own.rising) == (3, 2)
+
+
+def test_a_run_by_a_released_recipe_is_held_against_its_own_paper_alone(runs: pd.DataFrame) -> None:
+    of_it = runs["dataset"].eq("cub") & runs["kind"].eq("default") & runs["method"].eq("proxyanchor")
+    once = runs[of_it & runs["base_protocol"].eq("oodml")].assign(
+        protocol="released", base_protocol="released", backbone="resnet50_v1@meanmax",
+        base_backbone="resnet50_v1@meanmax")
+    found = {one.paper.key: one.table.frame
+             for one in reproduction.default_split(pd.concat([runs, once], ignore_index=True), "cub")}
+    times = {key: int(rows["method"].eq("proxyanchor").sum()) for key, rows in found.items()}
+    assert times == {"oodml": 1, "revisiting": 0, "released": 2}
+    drawn = printed_and_ours(found["released"], reproduction.CLOSE, "name", "title", "recall@1")
+    labels = set(re.findall(">([^<>]+)</text>", drawn))
+    assert {"proxyanchor, released", "proxyanchor, oodml[epochs=40]", "hyp"} <= labels
 
 
 def test_the_figure_has_a_ring_and_a_disc_for_each_method(runs: pd.DataFrame) -> None:

@@ -14,6 +14,8 @@ else:
     import tomli as tomllib
 
 PAPERS = ("oodml", "revisiting", "crt", "uml")
+RELEASED = "released"
+"""What single methods' own papers print; and the protocol that has their recipes."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ def load(paper: str) -> Catalogue:
     text = resources.files("reports").joinpath(f"data/papers/{paper}.toml").read_text(encoding="utf-8")
     content = tomllib.loads(text)
     return Catalogue(paper, content["backbone"], content["note"],
-                     tuple(Item(paper, **item) for item in content["item"]),
+                     tuple(Item(paper, **item) for item in content.get("item", ())),
                      content.get("epoch", "last"))
 
 

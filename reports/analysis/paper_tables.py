@@ -17,6 +17,7 @@ import pandas as pd
 
 from reports.aggregate import harmonic_mean
 from reports.analysis import paper_catalogue
+from reports.analysis.paper_catalogue import RELEASED
 from reports.analysis.paper_numbers import METRICS, method_name
 from reports.board import Board
 from reports.storage.text import metric_name
@@ -47,6 +48,9 @@ PAPERS = {
     "crt": Paper("crt", "Coded Residual Transform for Generalizable Deep Metric Learning",
                  "Kan, Liang, Li, Cen, Wang, He", "NeurIPS 2022"),
 }
+SOURCES = {**PAPERS, RELEASED: Paper(RELEASED, "What the methods' own papers print, with a ResNet-50", "", "own papers",
+                                     "512 dimensions, the best epoch, each by a recipe of its own")}
+"""Whatever prints a number of a method; the last has no tables and figures of its own."""
 Ladder = Iterable[tuple[int, float | None]]
 GROUPS = {"dataset-specific": "dataset-specific", "universal-full": "full", "universal-peft": "parameter-efficient"}
 _MEANS = ("unified", "harmonic")
@@ -234,6 +238,7 @@ def _printed() -> pd.DataFrame:
     frame = read("crt_results")
     parts.append(frame[frame["method"].str.lower().str.startswith("crt")].assign(
         paper="crt", what="default split", detail=lambda rows: rows["method"], method="crt"))
+    parts.append(read("released_results").assign(paper=RELEASED, what="default split"))
     return pd.concat(parts, ignore_index=True)
 
 
@@ -258,7 +263,8 @@ def _wide(frame: pd.DataFrame, rows: list[str], across: list[str], digits: int, 
         line |= {key: cell["value"] / 100, f"{key}:std": cell.get("std", math.nan) / 100}
         keys[key] = None
     wide = pd.DataFrame(list(lines.values())).dropna(axis=1, how="all")
-    heads = {"method": "Method", "setting": "Setting", "dim": "Dimensions", "sampler": "Sampler"}
+    heads = {"method": "Method", "setting": "Setting", "dim": "Dimensions", "sampler": "Sampler",
+             "detail": "Read from"}
     columns = (*(Column(key, heads[key]) for key in rows), *(Column(key, key, "score", digits=digits) for key in keys))
     return Table(name, caption, columns, wide, "As printed.")
 
@@ -288,4 +294,5 @@ def boards() -> list[tuple[Paper, list[Table]]]:
     crt = read("crt_results")
     residual = [_wide(crt[(crt["table"] == table) & (crt["metric"] == "recall@1")], ["method", "dim"], ["dataset"], 2,
                       f"published-crt-{table}", f"Recall@1 (table {table})") for table in (3, 4, 5)]
-    return list(zip(PAPERS.values(), (oodml, revisiting, universal, residual)))
+    own = [_wide(read("released_results"), ["method", "detail"], ["dataset"], 1, "published-released", "Recall@1")]
+    return list(zip(SOURCES.values(), (oodml, revisiting, universal, residual, own)))

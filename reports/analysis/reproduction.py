@@ -8,6 +8,7 @@ import pandas as pd
 
 from reports.aggregate import spread
 from reports.analysis import paper_catalogue, paper_tables
+from reports.analysis.paper_catalogue import RELEASED
 from reports.analysis.papers import STAND_INS
 from reports.analysis.statistics import kendall
 from reports.selection import ROW, is_union
@@ -72,14 +73,18 @@ def default_split(runs: pd.DataFrame, dataset: str) -> list[Reproduction]:
         said = said[said["dataset"].eq(dataset) & said["what"].eq("default split") & said["metric"].eq(METRIC)]
         for row in said.to_dict("records"):
             network = paper_catalogue.load(row["paper"]).backbone
-            by = str(group["base_protocol"].iloc[0])
+            by, ran = str(group["base_protocol"].iloc[0]), str(group["base_backbone"].iloc[0])
+            if by == RELEASED:  # a recipe of a single paper, its pooling part of it, says nothing of the other papers
+                if row["paper"] != RELEASED:
+                    continue
+                ran = ran.partition("@")[0]
             meant = paper_catalogue.load(by).backbone if by in paper_catalogue.PAPERS else network
-            if meant == network and group["base_backbone"].iloc[0] in (network, *STAND_INS.get(network, ())):
+            if meant == network and ran in (network, *STAND_INS.get(network, ())):
                 papers.setdefault(row["paper"], []).append(
                     {"method": method, "protocol": protocol, "backbone": backbone, "source": source,
                      "printed": row["value"], "printed:std": row["std"], "detail": row["detail"],
                      **_measured(group, row["paper"], row["value"])})
-    return [Reproduction(paper_tables.PAPERS[key], _table(dataset, key, rows)) for key, rows in sorted(papers.items())]
+    return [Reproduction(paper_tables.SOURCES[key], _table(dataset, key, rows)) for key, rows in sorted(papers.items())]
 
 
 def _measured(group: pd.DataFrame, paper: str, printed: float) -> dict[str, object]:
@@ -107,5 +112,5 @@ def _table(dataset: str, paper: str, rows: list[dict[str, object]]) -> Table:
                Column("detail", "Printed as"), Column("protocol", "Protocol"), Column("backbone", "Backbone"))
     alike = {key for key in ("protocol", "backbone", "dim") if frame[key].nunique() < 2}
     shown = tuple(column for column in columns if column.key not in alike and frame[column.key].notna().any())
-    caption = f"{metric_name(METRIC)} on the default split of {dataset}, {paper_tables.PAPERS[paper].venue}"
+    caption = f"{metric_name(METRIC)} on the default split of {dataset}, {paper_tables.SOURCES[paper].venue}"
     return Table(f"{dataset}-{paper}", caption, shown, frame.reset_index(drop=True), marked=False)

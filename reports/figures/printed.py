@@ -17,9 +17,11 @@ _TOP, _STEP, _WIDTH = 44, 19, 470
 def printed_and_ours(rows: pd.DataFrame, close: float, name: str, title: str, metric: str) -> str:
     """For each method the printed score (ring, its deviation over seeds as a bar) and ours (disc), on one scale.
 
-    Takes `method`, `printed`, `printed:std` and `ours` as fractions, in order. The shaded part of a line is what lies
-    within `close` of the printed score.
+    Takes `method`, `protocol`, `printed`, `printed:std` and `ours` as fractions, in order; a method that comes twice is
+    named with its protocol. The shaded part of a line is what lies within `close` of the printed score.
     """
+    twice = rows["method"].duplicated(keep=False)
+    rows = rows.assign(method=rows["method"].where(~twice, rows["method"] + ", " + rows["protocol"]))
     left = 16 + 7.0 * max(map(len, rows["method"]))
     values = 100 * pd.concat([rows["printed"] - close, rows["printed"] + close, rows["ours"]]).astype(float)
     low, high = math.floor(values.min()), math.ceil(values.max())

@@ -109,7 +109,7 @@ def paper_says(runs: pd.DataFrame, run: Mapping[Any, Any], name: str) -> Table |
         known = known and alike(row["what"], "" if row["what"] == "union" else row["dataset"])
         ours, std, n = _measured(runs, union, row) if known else (float("nan"), float("nan"), 0)
         if n:
-            rows.append(row | {"paper": paper_tables.PAPERS[row["paper"]].venue, "paper_value": row["value"],
+            rows.append(row | {"paper": paper_tables.SOURCES[row["paper"]].venue, "paper_value": row["value"],
                                "paper_value:std": row["std"], "ours": ours, "ours:std": std, "ours:n": n,
                                "difference": ours - row["value"]})
     columns = (Column("paper", "Paper"), Column("dataset", "Dataset"), Column("what", "What"),
