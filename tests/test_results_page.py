@@ -76,6 +76,22 @@ def test_the_order_on_cubs_default_split_beside_the_printed_one() -> None:
     assert {key: taus[key] for key in ("revisiting", "oodml")} == {"revisiting": 0.41, "oodml": -0.36}
 
 
+def test_seven_methods_beside_their_own_papers(photos: pd.DataFrame) -> None:
+    names = ["contextual", "hier", "proxyanchor", "proxynca++", "roadmap", "hyp", "normsoftmax"]
+    lines = (ROOT / "docs/pages/results.md").read_text().splitlines()
+    first = next(number for number, line in enumerate(lines) if line.startswith("| CUB, default split | contextual"))
+    printed, here, epochs = ([float(cell) for cell in line.split("|")[2:-1]] for line in lines[first + 2:first + 5])
+    own = photos[(photos["dataset"] == "cub") & (photos["split"] == 2) & (photos["protocol"] == "oodml")]
+    own = own.set_index("method")
+    assert here == own.loc[names, "best"].round(1).tolist()
+    assert epochs == own.loc[names, "epochs"].tolist()
+    known = pd.read_csv(ROOT / "reports/data/published/released_results.csv").query("dataset == 'cub'")
+    assert printed == known.set_index("method").loc[names, "value"].tolist()
+    below = [round(a - b, 1) for a, b in zip(printed[:4], own.loc[names[:4], "best"])]
+    assert [min(below), max(below)] == [4.0, 6.9]
+    assert own.loc[["r-snr", "r-triplet"], "best"].round(1).tolist() == [66.4, 65.5]
+
+
 def test_other_frozen_networks_lose_less_along_cubs_ladder() -> None:
     frozen = records.collect(RECORDS / "frozen")
     scores = 100 * frozen[frozen["dataset"] == "cub"].pivot(index="backbone", columns="split", values="recall@1")
