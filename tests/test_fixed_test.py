@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from benchmark import cli, datasets
+from benchmark.commands.splits import building
 from benchmark.config import plan
 from benchmark.config import study as studies
 from benchmark.data import ladder_features, ladders
@@ -20,7 +21,7 @@ from reports import records
 from reports.analysis.results import Results
 from reports.html import dataset_pages
 from reports.html.extras import Extras
-from splits import SplitError, manifest
+from splits import SplitError, manifest, pinning
 from splits.fixed_test import fixed_test_ladder
 from splits.frechet import frechet_distance
 from splits.ladder import build_ladder, default_rung
@@ -124,6 +125,51 @@ def test_a_study_of_the_control_refuses_the_ladder(ladder: Ladder, images: tuple
     with pytest.raises(UserError, match="--fixed-test --work DIR"):
         plan.rungs("fixed-test", ladder)
     assert studies.load("photos-fixed-test").parts[0].splits == "fixed-test"
+
+
+def test_a_study_names_the_ladder_that_it_is_meant_for(tiny: Workspace, tmp_path: Path,
+                                                       capsys: pytest.CaptureFixture[str]) -> None:
+    """Where there is none, and where there is an ordinary one; on another dataset the options of its own do not hold.
+
+    By an ordinary ladder, which was suggested before, the study would be refused once more.
+    """
+    file = tmp_path / "own.toml"
+    file.write_text('summary = "A control."\ndatasets = ["glyphs"]\nmethods = "margin"\nprotocol = "demo"\n'
+                    'splits = "fixed-test"\nladder = "--fixed-test glyphs@v2 --rungs 5"\n')
+
+    def told(*words: str) -> str:
+        with pytest.raises(SystemExit) as caught:
+            cli.main([*words, "--study", str(file)])
+        assert caught.value.code == 2
+        return capsys.readouterr().err
+
+    none, ordinary = ["--work", str(tmp_path / "none")], ["--work", str(tiny.root)]
+    for command in ("run", "tune"):
+        said = told(command, *none)
+        assert f"`oodml splits build --dataset glyphs --fixed-test glyphs@v2 --rungs 5 {shlex.join(none)}`" in said
+        assert "splits use" not in said, "pinned ladders are ordinary ones"
+    assert "`oodml splits build --dataset glyphs-mini --fixed-test --work DIR`" in told("run", "--dataset",
+                                                                                        "glyphs-mini", *ordinary)
+    file.write_text(file.read_text().replace('["glyphs"]', '["glyphs-mini"]'))
+    for command in ("run", "tune"):
+        said = told(command, *ordinary)
+        assert "`oodml splits build --dataset glyphs-mini --fixed-test glyphs@v2 --rungs 5 --work DIR`" in said
+    file.write_text('summary = "Of a pinned one."\ndatasets = ["glyphs"]\nmethods = "margin"\nladder = "glyphs@v1"\n')
+    said = told("run", *none)
+    assert f"take it with `oodml splits use glyphs@v1 {shlex.join(none)}`" in said
+    assert "splits build" not in said, "whose splits of the same numbers are others"
+
+
+def test_ladders_of_studies_are_pinned_or_can_be_built() -> None:
+    meant = {(part.datasets, part.ladder) for name in studies.names() for part in studies.load(name).parts}
+    built = {ladder: building.build.make_context("build", ["--dataset", *names, *shlex.split(ladder)]).params
+             for names, ladder in meant if ladder.startswith("-")}
+    pinned = {ladder for names, ladder in meant if ladder in pinning.names(list(names))}
+    assert {ladder for _, ladder in meant} == {"", *built, *pinned}
+    (options,) = built.values()
+    assert (options["fixed_test"], options["rungs"], options["backbone"]) == ("cub@v1", 5, "resnet50_v1")
+    results = Path(__file__).parent.parent / "docs" / "pages" / "results.md"
+    assert next(iter(built)) in " ".join(results.read_text(encoding="utf-8").split()), "as the published control"
 
 
 def test_the_page_shows_both_curves(tmp_path: Path) -> None:

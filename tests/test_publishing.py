@@ -91,6 +91,37 @@ def test_packs_of_a_pull_request_are_refused_or_told_in_a_comment(tmp_path: Path
     assert all(line.startswith("    ") or not line for line in rest)
 
 
+def test_a_comment_on_packs_has_whole_lines_and_says_what_is_left_out(tmp_path: Path) -> None:
+    """Long messages are not cut, not within a character either; one pack's many leave room for the verdict on others.
+
+    GitHub refuses comments of more than 65,536 characters.
+    """
+    long, many = f"the scores of {'ä' * 3000} do not follow: give the pack anew", "one of a thousand messages"
+    command = tmp_path / "oodml"
+    command.write_text('#!/bin/sh\ncat "$3/said"\nexit 1\n')
+    command.chmod(0o755)
+    packs = {**{f"a{number}": f"{long}\n" + f"{many}\n" * 1000 for number in range(6)},
+             "b": "x" * 70_000 + "\nafter it\n", "c": "sound\r# no heading\n"}
+    for name, text in packs.items():
+        (tmp_path / "packs" / name).mkdir(parents=True)
+        (tmp_path / "packs" / name / "said").write_bytes(text.encode())
+    done = subprocess.run(["sh", str(ROOT / ".github/check_submissions.sh"), str(tmp_path / "packs"),
+                           str(tmp_path / "comment.md")], env={**os.environ, "OODML": str(command), "AGAINST": ""},
+                          capture_output=True, check=False)
+    assert done.stdout == "".join(packs.values()).encode(), "the log has all"
+    comment = (tmp_path / "comment.md").read_bytes().decode()
+    assert len(comment) < 65_000
+    assert "\r" not in comment
+    first, *others = comment.split("Refused:\n\n")[1:]
+    assert len(others) == 7
+    head, *body, last = first.strip("\n").splitlines()
+    assert head == f"    {long}"
+    assert set(body) == {f"    {many}"}
+    assert last == f"    ({1000 - len(body)} lines are left out here: the log of the check has all)"
+    assert others[5].strip("\n") == "    (2 lines are left out here: the log of the check has all)"
+    assert others[6].strip("\n") == "    sound# no heading"
+
+
 def test_the_matrix_has_every_python_that_is_promised() -> None:
     jobs = read(ROOT / ".github/workflows/ci.yml")["jobs"]
     assert jobs["test"]["strategy"]["matrix"]["python"] == ["3.10", "3.11", "3.12", "3.13"]

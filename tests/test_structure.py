@@ -134,6 +134,23 @@ def test_large_and_small_numbers_change_nothing(factor, kind):
     assert nmi_f1(np.eye(8)[y[:60] % 8] * factor, y[:60] % 8, seed=0) == {"nmi": pytest.approx(1), "f1": 1}
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("dead", [slice(0, 4), slice(None)])
+def test_zero_vectors_have_no_spectrum(dead):
+    """As a network gives them whose units are all off: 0 / 0, of which nothing is warned, and nothing kept."""
+    x, y = np.random.default_rng(0).normal(size=(12, 8)), np.repeat([0, 1, 2], 4)
+    x[dead] = 0
+    measured = with_spectra(x, y)
+    assert measured["spectrum_class"] == []
+    assert math.isnan(measured["rho_class"])
+    whole = not x.any()
+    assert math.isnan(measured["rho"]) == whole
+    expected = [] if whole else np.linalg.svd(unit(x[4:]), compute_uv=False)
+    assert [value for _, value in measured["spectrum"]] == pytest.approx(
+        [] if whole else expected / expected.sum(), rel=1e-3, abs=1e-6)
+    assert json.dumps(measured)
+
+
 def test_singular_values_of_many_matrices_at_once():
     x = torch.randn(4, 5, 7, generator=torch.Generator().manual_seed(0))
     np.testing.assert_allclose(singular_values(x), np.linalg.svd(x.numpy(), compute_uv=False), rtol=1e-4)

@@ -14,7 +14,11 @@ from click.testing import CliRunner
 
 from benchmark.commands import report, run
 from benchmark.config.study import Study
+from benchmark.data import ladders
 from benchmark.posthoc import study_progress
+from benchmark.runs import sweep
+from benchmark.runs.job import SweepResult
+from benchmark.runs.matrix import gather
 from benchmark.utils.workspace import Workspace
 from reports import ReportError, exports, records, terminal
 from reports.analysis import standings
@@ -166,6 +170,44 @@ def test_a_study_that_was_run_here_has_its_board(tiny: Workspace, tmp_path: Path
     assert of_study.rows["method"].tolist() == ["arcface", "margin"], "margin as the edited study has it"
     assert '"epochs": 3' in path.read_text()
     assert results(tiny.runs, [of_study]).ags("recall@1", "demo[study=own]").rows["rank"].notna().sum() == 2
+
+
+def test_runs_that_a_study_does_not_ask_for_are_not_counted_as_its(tiny: Workspace, tmp_path: Path,
+                                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of methods in the place of its own, or that were taken out of its file since.
+
+    A method in the place of others is in every part with another length, which would leave the study without a board.
+    On another backbone it is the study all the same.
+    """
+    monkeypatch.setattr(sweep, "run", lambda study, options: SweepResult(jobs=gather(study, options).jobs))
+    file = tmp_path / "own.toml"
+
+    def asked(parts: dict[str, int], *words: str) -> dict[str, int]:
+        file.write_text('datasets = ["glyphs-mini"]\nprotocol = "demo"\nbackbones = "conv4"\nseeds = 1\n' + "".join(
+            f'[[part]]\nmethods = "{method}"\nset = {{ epochs = {epochs} }}\n' for method, epochs in parts.items()))
+        done = CliRunner().invoke(run.command, ["--study", str(file), *words, "--work", str(tiny.root)])
+        assert done.exit_code == 0, done.output
+        rows = read([tiny.root])[0].rows
+        assert set(rows["dataset"]) == {"glyphs-mini"}
+        assert set(rows["backbone"]) <= {"conv4", "resnet18"}
+        here = rows[rows["backbone"] == "conv4"]
+        others.append(int(rows.loc[rows["backbone"] == "resnet18", "runs"].sum()))
+        return dict(zip(here["method"], here["runs"], strict=True))
+
+    others: list[int] = []
+
+    both = {"margin": 2, "arcface": 1}
+    assert asked(both) == {"margin": 3, "arcface": 3}
+    for words in (["--methods", "supcon"], ["--methods", "margin,supcon"], ["--backbones", "resnet18"]):
+        assert asked(both, *words) == {"margin": 3, "arcface": 3}, words
+    assert others == [0, 0, 0, 6]
+    assert asked(both, "--methods", "margin", "--seeds", "2") == {"margin": 6, "arcface": 3}
+    assert asked({"margin": 2, "supcon": 1}, "--methods", "supcon") == {"margin": 6, "arcface": 3, "supcon": 3}
+    assert asked({"margin": 2, "supcon": 1}) == {"margin": 6, "supcon": 3}, "arcface is no more in the whole study"
+    ladder = ladders.load(tiny, "glyphs-mini")
+    ladders.save(replace(ladder, splits=ladder.splits[:2]), tiny)
+    assert asked({"margin": 2, "supcon": 1}) == {"margin": 4, "supcon": 2}, "nor is a split in its ladder"
+    assert others[-1] == 6, "the study on another backbone was not asked for anew"
 
 
 def test_a_study_whose_name_no_file_may_have_is_told_so(tmp_path: Path) -> None:

@@ -160,6 +160,36 @@ def test_the_log_and_the_progress(fit: Any, monkeypatch: pytest.MonkeyPatch) -> 
     assert means == pytest.approx([entry["loss"] for entry in done.history.epochs], rel=1e-4)
 
 
+def test_a_line_of_the_log_is_of_one_step_where_its_loss_is_read_later(tmp_path: Path,
+                                                                      monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on CUDA, where the loss of a step is read some steps on: its rate and memory are of that step, too.
+
+    Nothing is lost at the end of an epoch either.
+    """
+    class Event:
+        def record(self) -> None: ...
+
+        def synchronize(self) -> None: ...
+
+    empty, now, told = torch.empty, [0], []
+    monkeypatch.setattr(meter, "EVERY", 2)
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch, "empty", lambda *size, pin_memory: empty(*size))
+    monkeypatch.setattr(meter, "peak_memory", lambda device: 1000 * now[0])
+    gauge = meter.Meter(tmp_path, "cpu", 1, 100, told.append)
+    gauge.device = "cuda:0"
+    for step in range(1, 7):
+        now[0] = step
+        gauge.add(torch.tensor(float(step)), 4, lr=step / 10)
+        assert len(told) == max(0, step // 2 - 1), "the last reading waits for the next"
+    assert gauge.end() == 3.5
+    lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert [[line[key] for key in ("step", "loss", "lr", "memory")] for line in lines] == [
+        [102, 1.5, 0.2, 2000], [104, 3.5, 0.4, 4000], [106, 5.5, 0.6, 6000]]
+    assert [event["images"] for event in told] == [8, 8, 8]
+    assert gauge.unreported == 0
+
+
 class Failing(Objective):
     """A loss that goes wrong at the n-th step."""
 

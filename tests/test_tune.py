@@ -23,6 +23,7 @@ from benchmark.config import search
 from benchmark.data import ladders
 from benchmark.posthoc import leaderboard
 from benchmark.runs import sweep, tune
+from benchmark.runs.attempt import score_text
 from benchmark.runs.job import Resources, SweepOptions
 from benchmark.runs.trials import TuneOptions
 from benchmark.utils.errors import UserError
@@ -153,6 +154,19 @@ def test_no_test_score_enters_the_choice(made: Workspace) -> None:
     assert tuned(made, compare=True) == before
 
 
+def test_a_finished_trial_is_told_by_its_validation_score(made: Workspace) -> None:
+    """Not by that on test classes, which `oodml run` prints: who watches a search must not choose by it."""
+    inner = tune.trial_workspace(made)
+    for one in tuning.load(made.root / "tune" / "tiny.json"):
+        for trial in one["trials"]:
+            (path,) = inner.runs.glob(f"*/*/*/s0-{trial['run'][:8]}/record.json")
+            assert score_text(path) == f"validation recall@1 {100 * trial['score']:.1f} %"
+    (path.parent / "log.jsonl").unlink()
+    assert score_text(path) == "", "nothing rather than the test score"
+    for path in made.runs.rglob("record.json"):
+        assert score_text(path) == f"recall@1 {100 * records.read(path)['scores']['last']['recall@1']:.1f} %"
+
+
 def test_the_choice_follows_the_validation_scores(made: Workspace) -> None:
     """The counterpart: with other validation scores another trial is chosen."""
     inner = tune.trial_workspace(made)
@@ -263,7 +277,6 @@ def test_parzen_estimator_asks_and_is_told(tmp_path: Path) -> None:
     (["--methods", "supcon", "--set", "lr=0.1"], "--set fixes all"),
     (["--methods", "margin", "--backbones", "conv4,resnet18"], "one backbone"),
     (["--methods", "margin", "--set", "arcface.scale=8"], "--set names arcface"),
-    (["--methods", "margin", "--calibrate"], "oodml plan"),
 ])
 def test_mistakes_are_said_in_one_line(words: list[str], text: str, tiny: Workspace,
                                        capsys: pytest.CaptureFixture[str]) -> None:
@@ -273,6 +286,19 @@ def test_mistakes_are_said_in_one_line(words: list[str], text: str, tiny: Worksp
     said = capsys.readouterr().err
     assert text in said
     assert len(said.splitlines()) == 1
+
+
+def test_help_lists_no_option_that_is_always_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """What a search would cost is not measured; of runs `oodml plan` and `oodml run --dry-run` do it."""
+    for name, listed in (("tune", False), ("plan", True), ("run", True)):
+        with pytest.raises(SystemExit) as caught:
+            cli.cli.main([name, "--help"])
+        assert caught.value.code == 0
+        assert ("--calibrate" in capsys.readouterr().out) is listed, name
+    with pytest.raises(SystemExit) as caught:
+        cli.main([*WORDS, "--methods", "margin", "--calibrate"])
+    assert caught.value.code == 2
+    assert "No such option" in capsys.readouterr().err
 
 
 def test_a_split_without_classes_to_hold_out_is_refused(tiny: Workspace) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import shutil
 import time
@@ -30,7 +31,7 @@ from benchmark.runs.job import Job, RunContext, SweepOptions
 from benchmark.runs.matrix import gather
 from benchmark.runs.occupancy import Occupancy
 from benchmark.runs.spent import Spent
-from benchmark.training.train import History
+from benchmark.training.train import History, Interrupted
 from benchmark.utils import provenance
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
@@ -198,6 +199,31 @@ def test_the_energy_of_attempts_before_counts_where_the_last_took_none(measured:
     assert found["energy_joules"] == expected
     assert found["seconds"] == pytest.approx(50, abs=1)
     assert found["shared"] == pytest.approx(2, abs=0.1)
+
+
+def test_the_seconds_of_a_resumed_run_are_those_of_all_its_attempts(made: Workspace,
+                                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of all of it as well as of each phase: training was that of all attempts, the sum that of the last."""
+    spec = tiny_runs.spec(made, "margin", "evaluate_every=1", seed=31)
+    pause, build = 1.0, worker._build
+
+    def slow(*given: Any) -> Any:
+        time.sleep(pause)
+        return build(*given)
+
+    monkeypatch.setattr(worker, "_build", slow)
+    questions = itertools.count(1)
+    with pytest.raises(Interrupted):  # saved after its first epoch, of three steps and one question
+        worker.run(spec, tiny_runs.context(made), should_stop=lambda: next(questions) == 4)
+    pause = 0.0
+    record = records.read(worker.run(spec, tiny_runs.context(made)).parent)
+    cost, took = record["cost"], record["provenance"]["phases"]
+    assert took["build network"] >= 1
+    assert took["all"] == pytest.approx(cost["seconds"], abs=0.1)
+    assert took["train"] == pytest.approx(cost["train_seconds"], abs=1e-3)
+    assert 1 <= sum(took.values()) - took["all"] <= took["all"]
+    *_, last = (json.loads(line) for line in (spec.folder(made) / "log.jsonl").read_text().splitlines())
+    assert last["phases"] == pytest.approx(took, abs=1e-3)
 
 
 def test_equal_scores_choose_the_earlier_epoch() -> None:

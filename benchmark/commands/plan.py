@@ -7,12 +7,13 @@ from typing import Any
 import click
 
 from benchmark.commands import columns_option, workspace_options
-from benchmark.commands.run import show, sweep_options
+from benchmark.commands.run import calibrate_option, show, sweep_options
 from benchmark.utils.workspace import Workspace
 
 
 @click.command()
 @sweep_options
+@calibrate_option("Measure a few steps of each kind of run.")
 @workspace_options
 @columns_option
 def command(workspace: Workspace, **arguments: Any) -> None:

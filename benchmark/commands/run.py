@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # they bring torch along, and help must be quick
 
 
 def sweep_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the options that `run` and `plan` have in common: which runs, and what they may use."""
+    """Adds the options that `run`, `plan` and `tune` have in common: which runs, and what they may use."""
     for option in reversed((
         click.option("--study", metavar="NAME", help="A study of the suite, or the path of a .toml file. Methods, "
                      "datasets and backbones of its own that are named, in whatever way, narrow it to them; other "
@@ -42,8 +42,8 @@ def sweep_options(command: Callable[..., Any]) -> Callable[..., Any]:
                      help="Change a key of the protocol or, as METHOD.KEY=VALUE, a method's setting. May be repeated."),
         click.option("--backbones", "--backbone", metavar="LIST",
                      help="Other backbones than the protocol's: names, NETWORK=FILE for weights of one's own, "
-                          "NETWORK@mean, @gem or @token for another pooling; `generic`, `capacity` and `foundation` "
-                          "are lists of several."),
+                          "NETWORK@mean, @gem, @max, @meanmax or @token for another pooling, @max-ln for one with a "
+                          "layer norm; `generic`, `capacity` and `foundation` are lists of several."),
         click.option("--weights", "weights_file", help="Weights of the backbone: safetensors, a torch state dict, a "
                      "finished run's folder, or `scratch` for random ones."),
         click.option("--batches", help="Another batch sampler than the method's own."),
@@ -75,15 +75,21 @@ def sweep_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--retry-failed", is_flag=True, help="Also try runs again that failed earlier."),
         click.option("--redo", is_flag=True,
                      help="Run finished and failed runs anew; their old records are kept aside in their folders."),
-        click.option("--calibrate", is_flag=True,
-                     help="With plan or --dry-run: measure a few steps of each kind of run."),
     )):
         command = option(command)
     return command
 
 
+def calibrate_option(help: str) -> Callable[..., Any]:
+    """Adds `--calibrate` to a command that shows what runs would cost."""
+    return click.option("--calibrate", is_flag=True, help=help)
+
+
 CHANGES = ("protocol", "changes", "batches", "precision", "no_compile")
-"""Options by which runs are no longer those of their study; others choose among them, or add seeds."""
+"""Options by which runs are no longer those of their study, and neither are those of methods that it does not have
+(`Study.other_methods`); others choose among them, add seeds, or are of the study on another dataset or backbone."""
+SOME = ("methods", "datasets", "ladders", "splits", "backbones")
+"""Options that choose some runs of a study."""
 
 
 def seconds_of(text: str | None) -> float | None:
@@ -131,7 +137,7 @@ def study_of(workspace: Workspace, *, study: str | None, methods: str | None, da
 
 def options_of(workspace: Workspace, *, weights_file: str | None, plugins: tuple[str, ...], executor: str,
                jobs: int | None, per_gpu: str, gpus_per_run: int, budget: str | None, ray_address: str | None,
-               slurm: Iterable[str], retry_failed: bool, redo: bool, calibrate: bool, **_: Any) -> SweepOptions:
+               slurm: Iterable[str], retry_failed: bool, redo: bool, calibrate: bool = False, **_: Any) -> SweepOptions:
     """The options of the command line that are not about the study."""
     from benchmark.runs.job import Resources, SweepOptions
 
@@ -168,6 +174,7 @@ def show(workspace: Workspace, arguments: dict[str, Any]) -> None:
 
 @click.command()
 @sweep_options
+@calibrate_option("With --dry-run: measure a few steps of each kind of run.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be done and what it costs, as `oodml plan`.")
 @workspace_options
 @columns_option
@@ -187,10 +194,11 @@ def command(workspace: Workspace, dry_run: bool, **arguments: Any) -> None:
 
     study = study_of(workspace, **arguments)
     result = sweep.run(study, options_of(workspace.writable(), **arguments))
-    if result.jobs and arguments["study"] and not any(arguments[key] for key in CHANGES):
+    if result.jobs and arguments["study"] and not (study.other_methods or any(arguments[key] for key in CHANGES)):
         from benchmark.posthoc import study_progress
 
-        study_progress.keep(study, (job.spec for job in result.jobs), arguments["study"], workspace.root)
+        study_progress.keep(study, (job.spec for job in result.jobs), arguments["study"], workspace.root,
+                            whole=not any(arguments[key] for key in SOME))
     if study.after:
         from benchmark.posthoc import steps  # brings much along that most sweeps do not need
 

@@ -8,7 +8,6 @@ import click
 
 from benchmark.commands import columns_option, workspace_options
 from benchmark.commands.run import options_of, study_of, summarise, sweep_options
-from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 
 
@@ -34,8 +33,6 @@ def command(workspace: Workspace, trials: int, sampler: str, seed: int, choose_o
     test. Trials are ordinary runs in WORK/tune: a search that was stopped goes on with the same ones. What was tried
     and chosen goes to WORK/tune/NAME.json, and `oodml report` has a page of it.
     """
-    if arguments["calibrate"]:
-        raise UserError("--calibrate belongs to `oodml plan` or `oodml run --dry-run`")
     from benchmark.runs import tune
     from benchmark.runs.trials import TuneOptions
 

@@ -46,20 +46,22 @@ def changed(study: Study, ladders: Path, *, set: dict[str, Any] | None = None, *
     named = {key: changes.pop(key, None) for key in ("datasets", "methods", "backbones")}
     parts = [replace(part, **changes) for part in study.parts]
     meant = partial(datasets.meant, splits=ladders)
+    others = False
     if named["datasets"] is not None:
         parts = _on_datasets(parts, named["datasets"], meant)
     if named["methods"] is not None:
-        parts = _of_methods(parts, named["methods"])
+        parts, others = _of_methods(parts, named["methods"])
     parts = [replace(part, set={**part.set, **(set or {})}) for part in parts]
     if named["backbones"] is not None:
         parts = _with_backbones(parts, named["backbones"], partial(datasets.resolved, splits=ladders))
-    return replace(study, parts=tuple(parts), after=tuple(_steps(study, parts, named["datasets"] or (), meant)))
+    return replace(study, parts=tuple(parts), after=tuple(_steps(study, parts, named["datasets"] or (), meant)),
+                   other_methods=others)
 
 
 def _on_datasets(parts: Sequence[Part], given: Sequence[str], meant: Meant) -> list[Part]:
     wanted = {*map(meant, given)}
-    if not wanted <= _meanings(parts, meant):
-        return [replace(part, datasets=tuple(given)) for part in parts]
+    if not wanted <= _meanings(parts, meant):  # nor is its ladder that of another dataset
+        return [replace(part, datasets=tuple(given), ladder="") for part in parts]
     kept = [(part, tuple(name for name in part.datasets if meant(name) in wanted)) for part in parts]
     return [replace(part, datasets=own) for part, own in kept if own]
 
@@ -81,15 +83,16 @@ def _steps(study: Study, parts: Sequence[Part], given: Sequence[str], meant: Mea
             yield {**step, "datasets": kept}
 
 
-def _of_methods(parts: Sequence[Part], text: str) -> list[Part]:
+def _of_methods(parts: Sequence[Part], text: str) -> tuple[list[Part], bool]:
+    """The parts with these methods, and whether they are others than the study's and took the place of its own."""
     own = [_known(methods_meant, part.methods) for part in parts]
     given = _known(methods_meant, text, [*chain(*own)])
     wanted = {*given.values()}
     if not _among(wanted, own):
         return [_with_methods(part, [*names], [*given]) if given else replace(part, methods=text)
-                for part, names in zip(parts, own)]
+                for part, names in zip(parts, own)], True
     return [_with_methods(part, [*names], [name for name in names if names[name] in wanted])
-            for part, names in zip(parts, own) if wanted & {*names.values()}]
+            for part, names in zip(parts, own) if wanted & {*names.values()}], False
 
 
 def _with_methods(part: Part, own: list[str], kept: list[str]) -> Part:

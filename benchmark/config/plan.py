@@ -168,14 +168,18 @@ def parse_ids(text: str, option: str = "--splits") -> list[int]:
     return ids
 
 
-def rungs(text: str, ladder: Ladder) -> list[int] | None:
-    """The rungs that `--splits` means; None for all, which `fixed-test` means of a control and of no other ladder."""
+def rungs(text: str, ladder: Ladder, needs: str = "") -> list[int] | None:
+    """The rungs that `--splits` means; None for all, which `fixed-test` means of a control and of no other ladder.
+
+    `needs`: the ladder that is meant, see `study.Part.needs`.
+    """
     if text == "fixed-test":
         from splits.fixed_test import is_control
 
         if not is_control(ladder):
+            made = needs if "--fixed-test" in needs else "--fixed-test"
             raise UserError(f"--splits fixed-test: the ladder of {ladder.dataset} is not one with fixed test classes; "
-                            f"`oodml splits build --dataset {ladder.dataset} --fixed-test --work DIR` makes one, in a "
+                            f"`oodml splits build --dataset {ladder.dataset} {made} --work DIR` makes one, in a "
                             "working folder of its own")
     if text in ("all", "fixed-test"):
         return None

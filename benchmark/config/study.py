@@ -34,7 +34,10 @@ class Part:
     protocol: str | None = None
     """None: each dataset's own."""
     splits: str = "all"
-    """all, default, or numbers and ranges."""
+    """all, default, numbers and ranges, or fixed-test: all of a ladder with fixed test classes, and of no other."""
+    ladder: str = ""
+    """The ladder that the runs are meant for, which messages name where it is missing: a pinned one (NAME@VERSION), or
+    the options with which `oodml splits build` makes it. Empty: any ladder of the dataset."""
     seeds: Annotated[int, Ge(1), Le(10_000)] | None = None
     """None: as many as the protocol says."""
     backbones: str | None = None
@@ -52,6 +55,11 @@ class Part:
     """Whether runs of backbones whose weights are missing are listed and left out, and the study is whole without."""
 
     __pydantic_config__ = {"extra": "forbid"}
+
+    @property
+    def needs(self) -> str:
+        """The ladder without which its splits mean nothing, as in `ladder`; '' where any one will do."""
+        return self.ladder or ("--fixed-test" if self.splits == "fixed-test" else "")
 
     def variations(self) -> Iterator[dict[str, Any]]:
         """The changes of each variation on top of `set`.
@@ -77,6 +85,8 @@ class Study:
     source: str = ""
     fills: tuple[str, ...] = ()
     """The tables and figures of papers whose numbers its runs give, as `PAPER: Table N`."""
+    other_methods: bool = False
+    """Whether the command line named other methods than its own, then in every part: runs that are not its own."""
 
 
 def names() -> list[str]:

@@ -191,24 +191,26 @@ def present(path: Path) -> Ladder | None:
         return None
 
 
-def load(workspace: Workspace, name: str, index: DatasetIndex | None = None, default_only: bool = False) -> Ladder:
+def load(workspace: Workspace, name: str, index: DatasetIndex | None = None, default_only: bool = False,
+         needs: str = "") -> Ladder:
     """The saved ladder of a dataset; with its index, one that was built from other files is refused.
 
     Of a dataset of one's own (`folder:PATH`) the index is read where it is not given, as others may share its name.
     Where none is saved and the default split is all that is asked for, or all there is, that is made here: it needs no
-    features.
+    features. `needs`: the one that is meant, by its pinned name or the options that make it, see `study.Part.needs`.
     """
     if index is None and ":" in name:
         index = datasets.load(name, workspace.data)
     path = path_of(workspace, name if index is None else index.name)
-    remedy = f"make it with `{command(name)}{workspace.option()}`"
+    remedy = (f"take it with `oodml splits use {needs}{workspace.option()}`" if needs and not needs.startswith("-") else
+              f"make it with `{command(name)}{needs and f' {needs}'}{workspace.option()}`")
     if not path.exists() and index is not None and (
             default_only or index.domains is not None or not datasets.get(name).ladder):
         save(build(name, workspace, default_only=True), workspace)
     if not path.exists():
         if index is None:
             datasets.get(name)  # a mistyped name is the likelier mistake
-        pinned = [f"`oodml splits use {one}{workspace.option()}`" for one in pinning.names([name])]
+        pinned = [f"`oodml splits use {one}{workspace.option()}`" for one in pinning.names([name]) if not needs]
         remedy += f", or take a pinned one, whose results can be compared: {' or '.join(pinned)}" if pinned else ""
         raise UserError(f"{name} has no ladder yet ({path} is not there); {remedy}")
     ladder = manifest.load(path)

@@ -72,9 +72,11 @@ class Loader:
 
     @property
     def at_once(self) -> int:
-        """Images of a batch without gradients: on a GPU 512, of small ones more; on a CPU fewer.
+        """Images of a batch without gradients.
 
-        On a GPU as many times 512 as whole squares of their side fit into one of 224 px: 4,608 of 64 px.
+        On a GPU 512 of any size above 112 px, so that a batch at 448 px takes four times the memory of one at 224 px;
+        of smaller ones 512 times (224 // size)^2, which is 4,608 at 64 px. On a CPU as many as have `PIXELS` pixels in
+        all, from 1 to 512: 41 at 224 px and 10 at 448 px.
         """
         if self.device.type == "cuda":
             return 512 * max(1, (224 // self.transform.size) ** 2)

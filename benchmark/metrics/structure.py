@@ -32,7 +32,8 @@ def structure(embeddings: Any, labels: Any) -> dict[str, float]:
     As released: `pi_intra_released` is the mean over classes of the mean cosine distance, `pi_inter_released` the
     mean cosine distance of the normalised class means, `density_released` their ratio; `rho_released@k` leaves the
     first |k| - 1 singular values out and is KL(U || S) for k > 0, KL(S || U) for k < 0 (so rho is
-    `rho_released@2`). What does not exist (no class with two images, one class, too few dimensions) is NaN.
+    `rho_released@2`). What does not exist is NaN: no class with two images, one class, too few dimensions; S where all
+    embeddings, or all of a class, are zero vectors, whose singular values are divided by their sum of 0.
     """
     return _measured(embeddings, labels)[0]
 
@@ -44,25 +45,34 @@ def with_spectra(embeddings: Any, labels: Any) -> dict[str, Any]:
         spectrum_class  the mean over classes of the same of each class alone (classes of at least three images; at
                         each rank over the classes that have it)
 
-    Revisiting DML, figures 8, 10 and 12.
+    Neither has a point where S does not exist, see `structure`. Revisiting DML, figures 8, 10 and 12.
     """
     measures, singular, by_class = _measured(embeddings, labels)
     ranks = max((part.shape[1] for part in by_class), default=0)
     total, count = np.zeros(ranks), np.zeros(ranks, dtype=int)
     for part in by_class:
-        total[:part.shape[1]] += (part / part.sum(axis=1, keepdims=True)).sum(axis=0)
+        total[:part.shape[1]] += _normalised(part).sum(axis=0)
         count[:part.shape[1]] += len(part)
-    return {**measures, "spectrum": thinned(singular / singular.sum()), "spectrum_class": thinned(total / count)}
+    return {**measures, "spectrum": thinned(_normalised(singular)), "spectrum_class": thinned(total / count)}
 
 
 def thinned(values: np.ndarray) -> list[list[float]]:
     """[rank, value] at ranks evenly spaced in their logarithm, the first and the last among them, to four digits.
 
-    >>> thinned(np.array([0.5, 0.25, 0.125, 0.125]))
-    [[1, 0.5], [2, 0.25], [3, 0.125], [4, 0.125]]
+    None of values that do not exist.
+
+    >>> thinned(np.array([0.5, 0.25, 0.125, 0.125])), thinned(np.array([np.nan, np.nan]))
+    ([[1, 0.5], [2, 0.25], [3, 0.125], [4, 0.125]], [])
     """
     ranks = np.unique(np.geomspace(1, max(len(values), 1), SPECTRUM).round().astype(int))
-    return [[int(rank), float(f"{values[rank - 1]:.4g}")] for rank in ranks if rank <= len(values)]
+    return [[int(rank), float(f"{values[rank - 1]:.4g}")] for rank in ranks
+            if rank <= len(values) and not np.isnan(values[rank - 1])]
+
+
+def _normalised(singular: np.ndarray) -> np.ndarray:
+    """Singular values divided by their sum; NaN where all are 0, those of zero vectors."""
+    total = singular.sum(axis=-1, keepdims=True)
+    return np.divide(singular, total, out=np.full_like(singular, np.nan), where=total > 0)
 
 
 def _measured(embeddings: Any, labels: Any) -> tuple[dict[str, float], np.ndarray, list[np.ndarray]]:

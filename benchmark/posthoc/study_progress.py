@@ -38,29 +38,42 @@ def _rows(of_splits: pd.DataFrame) -> pd.DataFrame:
     return rows.astype({"runs": int})
 
 
-def keep(study: Study, specs: Iterable[RunSpec], named: str, work: Path) -> None:
+def keep(study: Study, specs: Iterable[RunSpec], named: str, work: Path, whole: bool = False) -> None:
     """Puts these runs of a study among those that a working folder knows of it: a command may ask for a part of it.
 
     A method that is asked for now has all its settings: what was asked of it before with others is no longer, as the
-    study was edited.
+    study was edited. With the `whole` study nothing of before is left on its datasets and backbones but further seeds:
+    methods and splits that it does not ask for now were taken out of it, or of a ladder, since.
     """
     if not paths.is_plain(study.name):
         warnings.warn(f"how far {named} is cannot be kept, nor a board of its own: name the file with letters, digits, "
                       "'-' and '_'", stacklevel=2)
         return
     now = of(study, specs, named)
-    before = [one.rows for one in progress.read([work], [])
+    asked = _by_split(now.rows)
+    before = [_by_split(one.rows) for one in progress.read([work], [])
               if one.name == study.name and {"given", "splits"} <= {*one.rows}]
-    before = [rows[~_changed(rows, now.rows)] for rows in before]
-    rows = pd.concat([*before, now.rows], ignore_index=True)
-    rows = rows.assign(splits=rows["splits"].str.split())
-    of_splits = rows.assign(seeds=rows["runs"] / rows["splits"].str.len()).explode("splits")
-    progress.write(work, replace(now, rows=_rows(of_splits)))
+    before = [rows[~(_gone if whole else _changed)(rows, asked)] for rows in before]
+    progress.write(work, replace(now, rows=_rows(pd.concat([*before, asked], ignore_index=True))))
+
+
+def _by_split(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows of a study with the seeds that it asks for on each split, a line a split."""
+    splits = rows["splits"].str.split()
+    return rows.assign(splits=splits, seeds=rows["runs"] / splits.map(len)).explode("splits", ignore_index=True)
 
 
 def _changed(before: pd.DataFrame, now: pd.DataFrame) -> pd.Series:
     """Which rows from before have a method, dataset and backbone that are asked for now, but not as they were."""
-    which = ["dataset", "method", "backbone"]
-    again, same = (pd.MultiIndex.from_frame(before[keys]).isin(pd.MultiIndex.from_frame(now[keys]))
-                   for keys in (which, GIVEN))
-    return pd.Series(again & ~same, index=before.index)
+    return _among(before, now, ["dataset", "method", "backbone"]) & ~_among(before, now, GIVEN)
+
+
+def _gone(before: pd.DataFrame, now: pd.DataFrame) -> pd.Series:
+    """Which rows from before have a dataset and backbone that are asked for now, but are not asked for themselves."""
+    return _among(before, now, ["dataset", "backbone"]) & ~_among(before, now, [*GIVEN, "splits"])
+
+
+def _among(before: pd.DataFrame, now: pd.DataFrame, keys: list[str]) -> pd.Series:
+    """Which rows from before are among those of now, by some of what a row is called by."""
+    here = pd.MultiIndex.from_frame(before[keys]).isin(pd.MultiIndex.from_frame(now[keys]))
+    return pd.Series(here, index=before.index)

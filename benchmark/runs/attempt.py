@@ -15,6 +15,7 @@ from benchmark.runs import worker
 from benchmark.runs.failures import write_failure
 from benchmark.runs.job import HEADLINE, Job
 from benchmark.runs.locks import Heartbeat, Lock, Watch, end_process
+from benchmark.runs.trials import validation_score
 from benchmark.training.meter import Diverged
 from benchmark.training.train import Interrupted
 from benchmark.utils.errors import NO_ROOM, is_user_error
@@ -99,12 +100,19 @@ def attempt_alone(job: Job, *, should_stop: Callable[[], bool] = lambda: False,
 def score_text(path: Path) -> str:
     """The headline score of a record, for the line that says a run is done.
 
+    Of a run that holds out training classes, as those of `oodml tune` do, it is the score on these: whoever compares
+    settings must not see test scores meanwhile.
+
     >>> score_text(Path("nowhere"))
     ''
     """
     try:
-        return f"{HEADLINE} {100 * records.read(path)['scores']['last'][HEADLINE]:.1f} %"
-    except (ReportError, KeyError, TypeError, OSError):
+        record = records.read(path)
+        if record["protocol"].get("validation"):
+            score = validation_score(path.parent)
+            return "" if score is None else f"validation {HEADLINE} {100 * score:.1f} %"
+        return f"{HEADLINE} {100 * record['scores']['last'][HEADLINE]:.1f} %"
+    except (ReportError, AttributeError, KeyError, TypeError, ValueError, OSError):
         return ""
 
 

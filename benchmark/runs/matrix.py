@@ -79,7 +79,7 @@ def gather(study: Study, options: SweepOptions, seeds: Sequence[int] | None = No
             dataset = datasets.resolved(name, options.workspace.splits)
             default_only = datasets.meant(name, options.workspace.splits) not in whole
             try:
-                index, ladder = _opened(dataset, options.workspace, matrix, default_only)
+                index, ladder = _opened(dataset, options.workspace, matrix, default_only, part.needs)
             except (UserError, OSError) as error:
                 problems[str(error)] = None
                 continue
@@ -122,12 +122,12 @@ def _check_steps(study: Study, workspace: Workspace, known: Collection[str]) -> 
                                 f"add {name} to the datasets of a part")
 
 
-def _opened(dataset: str, workspace: Workspace, matrix: Matrix,
-            default_only: bool) -> tuple[DatasetIndex, Ladder]:
+def _opened(dataset: str, workspace: Workspace, matrix: Matrix, default_only: bool,
+            needs: str) -> tuple[DatasetIndex, Ladder]:
     if dataset not in matrix.indexes:
         matrix.indexes[dataset] = datasets.load(dataset, workspace.data)
     index = matrix.indexes[dataset]
-    ladder = ladders.load(workspace, dataset, index, default_only)
+    ladder = ladders.load(workspace, dataset, index, default_only, needs)
     matrix.ladders[index.name] = ladder
     return index, ladder
 
@@ -177,7 +177,8 @@ def _specs(part: Part, dataset: str, index: DatasetIndex, ladder: Ladder, weight
                 unfit.setdefault((index.name, reason), {})[method] = None
             specs += [(spec, file) for spec in plan(
                 ladder, index.hash, names, protocol=name, seeds=range(count) if seeds is None else seeds,
-                splits=rungs(part.splits, ladder), overrides=overrides, weights_file=file, contents=content)]
+                splits=rungs(part.splits, ladder, part.needs), overrides=overrides, weights_file=file,
+                contents=content)]
     return specs
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from benchmark.runs.job import RunContext
 from benchmark.runs.occupancy import Occupancy
 from benchmark.training.meter import peak_memory
 from benchmark.training.resuming import History
+from benchmark.utils.phases import Phases
 from benchmark.utils.provenance import Energy, device_name
+
+PHASE = "phase: "
+"""Before the names of phases among what a checkpoint keeps."""
 
 
 @dataclass(frozen=True)
@@ -20,11 +24,21 @@ class Spent:
     began: float
     occupancy: Occupancy
     energy: Energy
+    phases: Phases = field(default_factory=Phases)
+    """Where the seconds went, but for training and evaluation, which the history of the run counts."""
 
     def so_far(self) -> dict[str, float]:
         """Of this attempt until now; each checkpoint keeps it."""
         return {"seconds": time.perf_counter() - self.began, "part": self.occupancy.so_far(),
-                "joules": self.energy.so_far or 0.0}
+                "joules": self.energy.so_far or 0.0,
+                **{f"{PHASE}{name}": seconds for name, seconds in self.phases.seconds.items()}}
+
+    def took(self, history: History) -> dict[str, float]:
+        """Seconds of each phase and of `all` of the run, attempts before this one included up to their checkpoint."""
+        now, earlier = self.so_far(), history.earlier
+        whole = {key: earlier.get(key, 0.0) + now.get(key, 0.0) for key in {**earlier, **now}}
+        return {**{key.removeprefix(PHASE): seconds for key, seconds in whole.items() if key.startswith(PHASE)},
+                "train": history.seconds, "evaluate": history.evaluating, "all": whole["seconds"]}
 
     def cost(self, history: History, context: RunContext) -> dict[str, Any]:
         """What the whole run took, attempts before this one included."""

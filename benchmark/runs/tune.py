@@ -111,10 +111,10 @@ def _searches(study: Study, tuned: TuneOptions, options: SweepOptions, echo: Ech
         overrides = Overrides.of(part.set)
         for dataset in (datasets.resolved(name, options.workspace.splits) for name in part.datasets):
             index = datasets.load(dataset, options.workspace.data)
-            ladder = ladders.load(options.workspace, dataset, index, default_only=part.splits == "default")
+            ladder = ladders.load(options.workspace, dataset, index, part.splits == "default", part.needs)
             content = run_contents(index, options.workspace)
             name = part.protocol or datasets.get(dataset).protocol
-            ids = rungs(part.splits, ladder)
+            ids = rungs(part.splits, ladder, part.needs)
             tested = [ladder.split(i) for i in ids] if ids is not None else list(ladder.splits)
             names = methods.select(part.methods)
             bases = {entry.base.name for entry in map(methods.get, names) if entry.base is not None}

@@ -78,15 +78,14 @@ def run(spec: RunSpec, context: RunContext, *, should_stop: Callable[[], bool] =
     devices = context.devices or (context.device,)
     spent = Spent(time.perf_counter(), Occupancy(devices), provenance.Energy(*devices))
     with spent.occupancy, multi_gpu.joined(spec, context) as world:
-        ready = _prepare(spec, context, world)
+        ready = _prepare(spec, context, world, spent.phases)
         kept = _kept_features(ready, should_stop)
         evaluation = _evaluation(ready, kept)
         history = _train(ready, evaluation, spent, should_stop, report)
         should_stop()  # what is measured is recorded all the same, unless it raises
         _keep_weights(ready)
         measures = _measure(ready, evaluation, history)
-        took = {**ready.phases.seconds, "train": history.seconds, "evaluate": history.evaluating,
-                "all": spent.so_far()["seconds"]}
+        took = spent.took(history)
         should_stop()
         cost = {**spent.cost(history, context), "precision": precision.of(spec.protocol, context.device),
                 **features.cost(kept)}
@@ -95,7 +94,7 @@ def run(spec: RunSpec, context: RunContext, *, should_stop: Callable[[], bool] =
 
 def assist(spec: RunSpec, context: RunContext, world: World) -> None:
     """The part of a further process in a run on several devices: to train on its share of every batch."""
-    ready = _prepare(spec, context, world)
+    ready = _prepare(spec, context, world, Phases())
     train.train(ready.method, train.TrainContext(
         ready.training, ready.loader, ready.sampler, spec.protocol, seed=spec.seed, device=context.device,
         folder=ready.folder, evaluate=dict, world=world))
@@ -126,8 +125,8 @@ class _Ready:
         return self.spec.folder(self.context.workspace)
 
 
-def _prepare(spec: RunSpec, context: RunContext, world: World) -> _Ready:
-    protocol, phases = spec.protocol, Phases()
+def _prepare(spec: RunSpec, context: RunContext, world: World, phases: Phases) -> _Ready:
+    protocol = spec.protocol
     with phases("device"):
         if context.device.startswith("cuda"):
             # streams and events are those of the current device

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,10 +22,24 @@ class Diverged(Exception):
     """The loss is not a number any more."""
 
 
+class _Reading(NamedTuple):
+    """What is known at a step: the sum of losses, which may still be on its way, and the facts that go with it."""
+
+    total: Tensor
+    event: Any
+    """After which `total` can be looked at; None: at once."""
+    steps: int
+    images: int
+    time: float
+    lr: float
+    memory: int
+
+
 class Meter:
     """Adds up the losses of an epoch where they are made, and reads them out every `EVERY` steps.
 
-    On CUDA a reading is copied in the background and looked at when the next one is due.
+    On CUDA a reading is copied in the background and looked at when the next one is due, or the epoch over; learning
+    rate, time and memory of its line are those of its step all the same.
     """
 
     def __init__(self, folder: Path | None, device: str, epoch: int, first: int,
@@ -35,7 +49,7 @@ class Meter:
         self.steps = self.images = 0
         self.began = self._since = time.perf_counter()
         self._before = (0, 0, 0.0)
-        self._pending: tuple[Tensor, Any, int, int, float] | None = None
+        self._pending: _Reading | None = None
 
     def add(self, loss: Tensor, images: int, lr: float) -> None:
         """One step."""
@@ -43,20 +57,27 @@ class Meter:
         self.steps += 1
         self.images += images
         if self.steps % EVERY == 0:
-            self._read(lr)
-            copied, event = self.total.detach().clone(), None
-            if self.device.startswith("cuda"):
-                copied = torch.empty((), pin_memory=True).copy_(copied, non_blocking=True)
-                event = torch.cuda.Event()
-                event.record()
-            self._pending = (copied, event, self.steps, self.images, time.perf_counter())
-            if event is None:
-                self._read(lr)
+            self._read()
+            self._pending = _Reading(*self._copy(), self.steps, self.images, time.perf_counter(), lr,
+                                     peak_memory(self.device))
+            if self._pending.event is None:
+                self._read()
 
-    def _read(self, lr: float) -> None:
+    def _copy(self) -> tuple[Tensor, Any]:
+        """The sum of losses so far, and the event after which it can be looked at, if it is still on its way."""
+        copied = self.total.detach().clone()
+        if not self.device.startswith("cuda"):
+            return copied, None
+        copied = torch.empty((), pin_memory=True).copy_(copied, non_blocking=True)
+        event = torch.cuda.Event()
+        event.record()
+        return copied, event
+
+    def _read(self) -> None:
+        """Writes the line of the last reading, if that was not done."""
         if self._pending is None:
             return
-        copied, event, steps, images, now = self._pending
+        copied, event, steps, images, now, lr, memory = self._pending
         self._pending = None
         if event is not None:
             event.synchronize()
@@ -66,7 +87,7 @@ class Meter:
         self._before, self._since = (steps, images, total), now
         self._check(loss, steps)
         entry = {"epoch": self.epoch - 1, "step": self.first + steps, "loss": loss, "lr": lr, "images_per_second": rate,
-                 "memory": peak_memory(self.device)}
+                 "memory": memory}
         write_line(self.folder, {"event": "steps", **entry})
         self.report({**entry, "images": images - earlier})
 
@@ -81,6 +102,7 @@ class Meter:
 
     def end(self) -> float:
         """The mean loss of the epoch, once everything is done."""
+        self._read()
         mean = float(self.total) / max(self.steps, 1)
         self._check(mean, self.steps)
         return mean

@@ -228,7 +228,8 @@ class _Loop:
 
     def save(self, saver: checkpoint.Saver, epoch: int, whole: bool) -> None:
         """Keeps the state after an epoch; `whole`: waits until it is on disk."""
-        spent = {key: self.history.earlier.get(key, 0.0) + value for key, value in self.context.spent().items()}
+        earlier, now = self.history.earlier, self.context.spent()
+        spent = {key: earlier.get(key, 0.0) + now.get(key, 0.0) for key in {**earlier, **now}}
         saver.save({"method": self.method.state_dict(), "optimiser": self.optimiser.state_dict(),
                     "sampler": self.context.sampler.state_dict()},
                    {"epoch": epoch, "history": {**copy.deepcopy(vars(self.history)), "earlier": spent}}, whole=whole)

@@ -49,7 +49,10 @@ _KEYS: dict[str, Any] = {
     "structure": dict[str, dict[str, _MEASURED | list[Any] | None] | None],
     "thresholds": NotRequired[_FACTS],  # see `operating_points`; records of earlier versions have none
     "curve": list[dict[str, float | None]],
-    "queries": {"count": _NUMBER, "left_out": _NUMBER}, "cost": _FACTS, "provenance": _FACTS,
+    "queries": {"count": _NUMBER, "left_out": _NUMBER},
+    # of a run that was resumed, seconds, steps and joules of `cost` and the seconds of `provenance.phases`, of `all` of
+    # it and of each phase, are those of all attempts, of each but the last up to the checkpoint from which it went on
+    "cost": _FACTS, "provenance": _FACTS,
 }
 _OPEN = {"protocol", "queries"}
 _WORDS = {"missing": "the record lacks the key '{}'", "extra_forbidden": "the record has an unknown key '{}'",
