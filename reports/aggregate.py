@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -120,8 +120,8 @@ def ags_board(frame: pd.DataFrame, metric: str = "recall@1") -> Board:
     """The ooDML board: a row for each (method, protocol, backbone, source), `ags` of each dataset and their `mean`.
 
     Scores are over the seeds with a complete ladder; there is a mean only where every dataset of the protocol is
-    complete. Ranked within a protocol and network; a baseline and a published row get no rank; an incomplete row
-    neither and stands last.
+    complete, whose deviation is over the seeds that all of them have. Ranked within a protocol and network; a baseline
+    and a published row get no rank; an incomplete row neither and stands last.
     """
     facts = facts_of_rows(frame)
     rows, scores = [], []
@@ -132,9 +132,10 @@ def ags_board(frame: pd.DataFrame, metric: str = "recall@1") -> Board:
     return Board.of(rows, scores, overrides_text(changed, most=3)).ranked(("mean", ""), ("board",))
 
 
-def mean_ags(frame: pd.DataFrame, metric: str = "recall@1") -> dict[tuple[str, ...], float]:
-    """The mean AGS of each row of an `ags_board`, without the board."""
-    return {key: scores[-1][2] for key, *_, scores in _ags_rows(frame, metric)}
+def mean_ags(frame: pd.DataFrame, metric: str, datasets: Collection[str]) -> dict[tuple[str, ...], float]:
+    """The mean AGS over some datasets of each row of an `ags_board` that is of just these, without the board."""
+    return {key: scores[-1][2] for key, *_, scores in _ags_rows(frame, metric)
+            if {part for _, part, *_ in scores[:-1]} == set(datasets)}
 
 
 def _ags_rows(frame: pd.DataFrame, metric: str) -> Iterator[tuple[Any, str, int, int, list[tuple[Any, ...]]]]:
@@ -153,16 +154,18 @@ def _ags_rows(frame: pd.DataFrame, metric: str) -> Iterator[tuple[Any, str, int,
         board = boards[key]
         datasets, own = sorted(needed[board]), sorted({seed for _, seed in known})
         cells = [[known.get((dataset, seed), (math.nan, 0)) for seed in own] for dataset in datasets]
-        means, scores, reached = [], [], 0
+        means, counts, scores, reached = [], [], [], 0
         for dataset, here in zip(datasets, cells):
             mean, *rest = spread(value for value, _ in here)
             most = max(covered for _, covered in here)
             means.append(mean)
+            counts.append(rest[1])
             reached += most
             scores.append(("ags", dataset, mean, *rest, f"{most}/{rungs[dataset]}"))
         whole = sum(rungs[dataset] for dataset in datasets)
-        of_seeds = (float(np.mean([value for value, _ in seed])) for seed in zip(*cells))
-        scores.append(("mean", "", float(np.mean(means)), *spread(of_seeds)[1:], f"{reached}/{whole}"))
+        _, std, shared = spread(float(np.mean([value for value, _ in seed])) for seed in zip(*cells))
+        fewest = shared if shared > 1 else int(min(counts))  # without a deviation those of the dataset with the fewest
+        scores.append(("mean", "", float(np.mean(means)), std, fewest, f"{reached}/{whole}"))
         yield key, board, reached, whole, scores
 
 
@@ -239,22 +242,18 @@ def regime(row: pd.Series) -> str:
     """How the network of a row was trained: full, parameter-efficient, dataset-specific, or a baseline not at all."""
     if row["baseline"]:
         return f"{row['base_method']} baseline" if row["base_method"] in BASELINES else "baseline"
-    return "submitted" if row["source"] == "submitted" else training_group(row["trains"], row["tags"])
+    return "submitted" if row["source"] == "submitted" else training_group(row["tags"])
 
 
-def training_group(trains: str, tags: Iterable[str] | None = None) -> str:
-    """The group of UML's table 2 that a method belongs to, from what it says it trains.
+def training_group(tags: Iterable[str] | None) -> str:
+    """The group of UML's table 2 that a method belongs to, by its tags.
 
-    >>> training_group("network, a proxy per class"), training_group("adapters, prompts, head")
-    ('full', 'parameter-efficient')
-    >>> training_group("the last layer, then all, and what its objective has")
-    'full'
-    >>> training_group("8 models: network", ["ensemble"])
-    'dataset-specific'
+    >>> training_group(["modern"]), training_group(["parameter-efficient"]), training_group(["ensemble"])
+    ('full', 'parameter-efficient', 'dataset-specific')
     """
-    if "ensemble" in (tags or ()):
-        return "dataset-specific"
-    return "full" if trains.startswith("network") or ", then all" in trains else "parameter-efficient"
+    known = set(tags or ())
+    return ("dataset-specific" if "ensemble" in known else
+            "parameter-efficient" if "parameter-efficient" in known else "full")
 
 
 def rung_scores(frame: pd.DataFrame, dataset: str, metric: str = "recall@1") -> pd.DataFrame:

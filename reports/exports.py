@@ -62,9 +62,14 @@ def _tidy_ags(results: Results, metric: str) -> pd.DataFrame:
 
 
 def _with_others(board: Board) -> Board:
-    """A `rung_board` with the fact `rank:of`: how many rows of the same board and network have a rank."""
+    """A `rung_board` with its ranks by AGS alone, and `rank:of`: how many rows of a board and network have one.
+
+    A protocol of which no method has the whole ladder is ranked by a split, and that is no rank of this table.
+    """
     if not len(board):
         return board
+    by_split = board.rows["ranked_by"] != ""
+    board = board.assign(**{name: board.rows[name].mask(by_split) for name in ("rank", "rank:low", "rank:high")})
     rows = board.rows
     return board.assign(**{"rank:of": rows.groupby(["board", "network"])["rank"].transform("count")})
 
@@ -94,7 +99,9 @@ def _tidy_union(results: Results, metric: str) -> pd.DataFrame:
         group = scores["row"].map(board.rows["group"])
         rows.append(scores.assign(metric=metric, group=group, n=scores["n"].astype(int),
                                   dataset=scores["part"].where(scores["part"] != "", scores["statistic"])))
-    return _joined(rows, ["union", "metric", *ROW, "group", "dataset", "statistic", "score", "std", "n"])
+    # what was submitted, and a network that is not trained, stand on the boards of several protocols
+    tidy = _joined(rows, ["union", "metric", *ROW, "group", "dataset", "statistic", "score", "std", "n"])
+    return tidy[~tidy.duplicated(["union", *ROW, "group", "dataset", "statistic"])].reset_index(drop=True)
 
 
 def _union_boards(results: Results, metric: str) -> list[Board]:
@@ -176,15 +183,20 @@ def macro_name(*words: str) -> str:
 
 
 def _macros(results: Results, tidy: pd.DataFrame, name: str, metric: str) -> str:
-    """A command for each number of the AGS and union tables, so that prose cannot drift from the table."""
+    """A command for each number of the AGS and union tables, so that prose cannot drift from the table.
+
+    Names that share their letters, as of beta=1.2 and beta=12, are numbered in their own order, not in that of ranks.
+    """
     if name not in ("ags", "uml"):
         raise ReportError("macros are made from --table ags or uml")
     value = "ags" if name == "ags" else "score"
     lines: dict[str, tuple[str, str]] = {}
+    told = []
     for row in tidy[tidy[value].notna() & (tidy["source"] != "published")].to_dict("records"):
         words = [row["union"]] if name == "uml" else []
         words += [row["dataset"], results.labels[tuple(row[key] for key in ROW)], *(["ags"] if name == "ags" else [])]
-        words += [] if metric == "recall@1" else [metric]
+        told.append(([*words, *([] if metric == "recall@1" else [metric])], row))
+    for words, row in sorted(told, key=lambda one: one[0]):
         key = base = macro_name(*map(str, words))
         again = 2
         while key in lines:
@@ -215,6 +227,28 @@ def tidy_table(results: Results, name: str, metric: str = "recall@1") -> pd.Data
     if "overrides" not in tidy and name != "queries":
         tidy = tidy.assign(overrides=[results.overrides.get(key, "") for key in row_keys(tidy)])
     return tidy
+
+
+WITH_PAPERS = {"ags": ("latex", "md", "text"), "uml": ("csv", "latex", "md", "json", "text", "parquet")}
+"""The tables that can have rows from papers, and in which formats: the others are of runs alone."""
+
+
+def without_papers(results: Results, name: str, form: str, metric: str = "recall@1") -> str:
+    """Why a table has no row from papers, in words; '' where it has some."""
+    if form not in WITH_PAPERS.get(name, ()):
+        which = ", or ".join(f"{table} as {', '.join(forms)}" for table, forms in WITH_PAPERS.items())
+        return f"no row from papers is in the table {name} as {form}; those that can have some: {which}"
+    boards = _union_boards(results, metric) if name == "uml" else [
+        results.ags(metric, protocol) for protocol in results.protocols]
+    if any(board.rows["source"].eq("published").any() for board in boards if len(board)):
+        return ""
+    here = results.unions if name == "uml" else results.laddered
+    unlike = [results.unlike_papers[dataset] for dataset in here if dataset in results.unlike_papers]
+    unknown = [dataset for dataset in here if dataset not in results.unlike_papers]
+    what = f"AGS of {metric}" if name == "ags" else f"{metric} of unions"
+    reasons = [*unlike, *([f"papers print no {what} on {', '.join(unknown)}"] if unknown else [])]
+    return (f"no row from papers fits the table {name}: {'; '.join(reasons)}; what they print is on the page Published "
+            "of `oodml report`")
 
 
 def export(results: Results, name: str, form: str, metric: str = "recall@1") -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shlex
 import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -223,8 +224,10 @@ def failures(folder: Path | str | Iterable[Path | str]) -> pd.DataFrame:
     return scan(folder)[1]
 
 
-PUBLISHED = Path(__file__).parent / "data" / "records" / "glyphs"
-HOW = f"`oodml run` makes some, and `oodml report --records {PUBLISHED}` shows the published ones"
+PUBLISHED = Path(__file__).parent / "data" / "records"
+HOW = (f"`oodml run` makes some, and `oodml report --records {shlex.quote(str(PUBLISHED / 'photos'))}` shows the "
+       "published ones on photographs (in the folder glyphs beside it: those on the embedded glyphs)")
+"""What to do where there is no run: of the published ones, first those that most will look for."""
 
 
 def _present(folders: Iterable[Path | str]) -> list[Path]:

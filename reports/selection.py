@@ -59,13 +59,18 @@ Known = tuple[str, str, str, str, tuple[tuple[int, float], ...], dict[int, str]]
 
 
 def with_ladders(frame: pd.DataFrame, pinned: Iterable[Known]) -> pd.DataFrame:
-    """The runs with `ladder_name` and `ladder_hash` also where their records are from before ladders had names."""
+    """The runs with `ladder_name` and `ladder_hash` also where their records are from before ladders had names.
+
+    And without them where a record bears the name of a ladder but has other distances, as it is with a manifest whose
+    distances were measured anew: its runs are on another ladder.
+    """
     frame = frame.copy()
     for name, hash, dataset, dataset_hash, ladder, splits in pinned:
+        alike = frame["ladder"].map(lambda own, ladder=ladder: own == ladder)
         here = (frame["dataset"].eq(dataset) & frame["ladder_name"].isna() & frame["dataset_hash"].eq(dataset_hash)
-                & frame["ladder"].map(lambda own, ladder=ladder: own == ladder)
-                & frame["split_hash"].eq(frame["split"].map(splits)))
+                & alike & frame["split_hash"].eq(frame["split"].map(splits)))
         frame.loc[here, ["ladder_name", "ladder_hash"]] = name, hash
+        frame.loc[frame["ladder_hash"].eq(hash) & ~alike.astype(bool), ["ladder_name", "ladder_hash"]] = None
     return frame
 
 
@@ -154,14 +159,20 @@ def _on_one_ladder(frame: pd.DataFrame, wanted: Iterable[str]) -> tuple[pd.DataF
     """The runs on the ladder of each dataset that counts, and notes on the others."""
     notes = []
     pinned = frame["ladder_name"] if "ladder_name" in frame else pd.Series(None, frame.index, dtype=object)
-    unnamed = frame["dataset_hash"].astype(str) + frame["ladder"].map(str)
-    on = frame["ladder_hash"].where(pinned.notna(), unnamed) if "ladder_hash" in frame else unnamed
+    known = frame["ladder_hash"].where(pinned.notna(), frame["dataset_hash"]) if "ladder_hash" in frame else (
+        frame["dataset_hash"])
+    # its distances, too: a manifest whose distances were measured anew, or changed, may still bear a pinned name
+    on = known.astype(str) + frame["ladder"].map(str)
     keyed = frame.assign(on=on, ladder_name=pinned)
     current = frame["dataset"].map({name: _ladder(runs, wanted) for name, runs in keyed.groupby("dataset")})
+    shown = set(zip(frame["dataset"], pinned.where(on == current)))
     # a run whose rung has another number on a new ladder lies there, too
     aside = keyed[(on != current) & ~frame["identity"].isin(frame.loc[on == current, "identity"])].assign(
         ladder_name=pinned.fillna(""))
     for (dataset, name), runs in aside.groupby(["dataset", "ladder_name"], sort=True):
+        if name and (dataset, name) in shown:
+            notes.append(f"{_set_aside(len(runs), f'with other distances than {name} has in the newest runs')}.")
+            continue
         notes.append(f"{_set_aside(len(runs), f'on the ladder {name}')}; `oodml report --ladder {name}` shows them."
                      if name else f"{_set_aside(len(runs), f'on another ladder of {dataset}')}. {AGAIN}, and those "
                      f"whose classes the ladder of {dataset} has now are kept, the others trained on it.")
@@ -247,10 +258,12 @@ def on_ladder(frame: pd.DataFrame, columns: Sequence[str] | None = None) -> pd.D
     """The runs of datasets with a ladder, every rung of which some row was run on; some columns alone if asked.
 
     Where methods were trained, their rungs count: a frozen network on a whole ladder makes no ladder of them. A dataset
-    of which only a few rungs were run has no AGS, and would keep rows that are complete elsewhere from their mean.
+    of which only a few rungs were run has no AGS, and would keep rows that are complete elsewhere from their mean; nor
+    has one whose rungs are all at one distance.
     Records have hundreds of columns, and taking rows of them all is most of the time of a board.
     """
-    baselines, needed = typed(frame)["baseline"].tolist(), [len(known or ()) for known in frame["ladder"]]
+    baselines = typed(frame)["baseline"].tolist()
+    needed = [len(known) if known and len({frd for _, frd in known}) > 1 else 0 for known in frame["ladder"]]
     rows = list(zip(*(frame[key].tolist() for key in ("dataset", *ROW)), frame["seed"].fillna(-1).tolist()))
     trained = {row[0] for row, baseline in zip(rows, baselines) if not baseline}
     rungs: dict[tuple[Any, ...], set[int]] = {row: set() for row in rows}

@@ -14,7 +14,7 @@ import pandas as pd
 from reports import ReportError
 from reports.selection import ROW
 from reports.storage import paths, queries
-from reports.storage.text import one_line
+from reports.storage.text import counted, one_line
 
 OUTCOMES = ["dataset", "split", "split_hash", *ROW, "seed", "identity"]
 """What says of which run a query is."""
@@ -65,8 +65,10 @@ def huggingface(rows: pd.DataFrame, labels: dict[Any, str], hub: str) -> Iterato
         results, index = [], []
         for row in own.to_dict("records"):
             dataset, value = one_line(str(row["dataset"])), round(100 * row["ags"], 2)
-            notes = one_line(f"{row['protocol']} protocol, {row['backbone']}, n = {row['n']} seeds, 95 % interval "
-                             f"{100 * row['low']:.1f} to {100 * row['high']:.1f}, rungs {row['coverage']}")
+            bounds = "" if pd.isna(row["low"]) else (f"95 % interval {100 * row['low']:.1f} to "
+                                                     f"{100 * row['high']:.1f}, ")
+            notes = one_line(f"{row['protocol']} protocol, {row['backbone']}, {counted(int(row['n']), 'seed')}, "
+                             f"{bounds}rungs {row['coverage']}")
             task = f"ags-{row['metric'].replace('@', '-')}"
             results.append({"dataset": {"id": f"{hub}/{dataset}", "task_id": task}, "value": value, "notes": notes})
             index.append({"task": {"type": "image-feature-extraction", "name": "Retrieval of classes not trained on"},

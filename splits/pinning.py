@@ -123,10 +123,6 @@ def same(pinned: Pinned, ladder: Ladder) -> bool:
     return pinned.dataset == ladder.dataset and own == other
 
 
-def _images(count: int) -> str:
-    return "1 image" if count == 1 else f"{count:,} images"
-
-
 def differences(pinned: Pinned, classes: Sequence[str], labels: np.ndarray, paths: Sequence[str],
                 layouts: bool = False) -> Iterator[str]:
     """What of a dataset on disk is not as it was pinned, image by image, one line each; nothing where all agrees.
@@ -143,8 +139,8 @@ def differences(pinned: Pinned, classes: Sequence[str], labels: np.ndarray, path
                    f"{pinned.name}")
     here = {name: count for name, count in local.items() if pinned.names(name)}
     for where, have, lack in (("here", wanted, here), (f"in {pinned.name}", here, wanted)):
-        yield from (f"class '{name}' with {_images(count)} is not {where}" for name, count in have.items()
-                    if name not in lack)
+        yield from (f"class '{name}' with {count:,} image{'s' * (count != 1)} is not {where}"
+                    for name, count in have.items() if name not in lack)
     known = {id: name for name, ids in zip(pinned.classes, pinned.images or ()) for id in ids}
     found = {path: classes[label] for path, label in zip(paths, labels.tolist())}
     if not known or (layouts and not known.keys() & found.keys()):
@@ -175,7 +171,7 @@ def save(pinned: Pinned, path: str | Path) -> None:
     first: dict[str, int] = {}
     for i, ids in enumerate(pinned.images or ()):
         *ends, between = _between(ids)
-        earlier = first.setdefault(str(between), i)
+        earlier = first.setdefault(_compact(between), i)
         classes[i]["ids"] = [*ends, between if earlier == i else earlier]
     facts = {"schema": SCHEMA, "name": pinned.name, "hash": pinned.hash,
              **{key: getattr(pinned, key) for key in PLAIN}, "splits": rungs, "classes": classes}
@@ -224,7 +220,7 @@ def load(path: str | Path) -> Pinned:
                         progression=tuple(_step(one, names) for one in stored), **{key: facts[key] for key in PLAIN})
         sound = (pinned.hash == facts["hash"] and pinned.name == path.stem
                  and (not stored or digest(stored) == facts["progression_hash"]))
-        counted = pinned.images is None or pinned.counts == tuple(map(len, pinned.images))
+        counted = (pinned.images is None or pinned.counts == tuple(map(len, pinned.images))) and _adds_up(pinned)
     except OSError as error:
         raise SplitError(f"cannot read {path}: {error.strerror or error}") from None
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
@@ -236,6 +232,13 @@ def load(path: str | Path) -> Pinned:
                          "fetch it again")
     check(pinned.ladder, str(path))
     return pinned
+
+
+def _adds_up(pinned: Pinned) -> bool:
+    """Whether the sides of all rungs have the images of their classes; those of open members are not known."""
+    images = dict(zip(pinned.classes, pinned.counts))
+    sides = [side for one in pinned.splits for side in ((one.train, one.train_images), (one.test, one.test_images))]
+    return bool(pinned.open) or all(sum(images[name] for name in names) == count for names, count in sides)
 
 
 def _stored(step: Iteration, place: dict[str, int]) -> list[Any]:
@@ -279,7 +282,7 @@ def _between(ids: Sequence[str]) -> list[Any]:
     rest = [id[len(before):] for id in ids]
     after = _beginning([part[::-1] for part in rest])[::-1]
     parts = [part[:len(part) - len(after)] for part in rest]
-    plain = all(part and " " not in part for part in parts)
+    plain = bool(parts) and all(part and " " not in part for part in parts)
     return [before, after, " ".join(parts) if plain else parts]
 
 

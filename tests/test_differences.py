@@ -116,3 +116,13 @@ def test_folders_on_two_pinned_ladders_of_a_dataset_are_compared(tmp_path: Path)
     found = differences.cells(*(records.collect(tmp_path / name) for name in ("v1", "v2")))
     assert found["state"].tolist() == ["changed"] * 2
     assert set(found["causes"]) == {"split"}
+
+
+@pytest.mark.parametrize(("tolerance", "same"), [(0, False), (0.0009, False), (0.001, True), (0.0011, True)])
+def test_a_difference_of_just_the_tolerance_is_none(tmp_path: Path, tolerance: float, same: bool) -> None:
+    for side, score in (("a", 0.7), ("b", 0.701)):
+        for split in range(1, 6):
+            records.write(tmp_path / side / f"run-{split}", make_record("glyphs", split, "margin", 0, score))
+    a, b = (records.collect(tmp_path / side) for side in "ab")
+    assert differences.cells(a, b, tolerance=tolerance).empty == same
+    assert differences.boards(a, b, tolerance=tolerance).empty == same

@@ -103,6 +103,17 @@ def test_a_row_without_the_nearest_split_has_no_errors_and_no_means(results: Res
     assert table.loc["other", "far"] == table.loc["third", "far"] == table.loc["margin", "far"]
 
 
+def test_a_split_counts_once_in_the_means_over_a_ladder_however_many_seeds_it_has(results: Results) -> None:
+    runs = results.runs[(results.runs["split"] == 3) | (results.runs["seed"] == 0)]
+    found = drifting.collect(runs)
+    row = drifting.table(found, runs, "glyphs", 0.01).frame.iloc[0]
+    here = found[(found["rate"] == 0.01) & (found["fixed_on"] == drifting.NEAREST)]
+    for name, measure, scale in (("open", "open_recall", 1), ("r_auroc", "r_auroc", 1), ("opis", "opis", 1000)):
+        of_splits = [here.loc[here["split"] == split, measure].mean() for split in (1, 2, 3)]
+        assert row[name] == pytest.approx(scale * sum(of_splits) / 3)
+        assert row[name] != pytest.approx(scale * here[measure].mean())
+
+
 def test_of_a_ladder_trained_in_part_a_network_that_is_not_trained_is_told_on_the_same_splits(results: Results) -> None:
     baseline = results.runs.assign(method="frozen", base_method="frozen", baseline=True)
     runs = pd.concat([results.runs[results.runs["split"] != 2], baseline], ignore_index=True)

@@ -502,10 +502,13 @@ def test_a_ladder_measured_by_the_command(tmp_path: Path, monkeypatch: pytest.Mo
     cli.main(["splits", "build", "--rungs", "3", *where])
     built = capsys.readouterr().out
     kept, out = tmp_path / "splits" / "glyphs-mini.json", tmp_path / "measured.json"
+    named = {"oodml": "1", "pinned": {"name": "glyphs-mini@v1", "hash": "0" * 64}}
+    manifest.save(dataclasses.replace(manifest.load(kept), made=named), kept)
     cli.main(["splits", "measure", *where, "--against", str(kept), "--out", str(out)])
     measured = capsys.readouterr().out
     written, ladder = manifest.load(out), manifest.load(kept)
     assert written.features == {"backbone": "x"}
+    assert written.made == {"oodml": "1"}, "it is no more the pinned one, whose distances are others"
     assert [(split.train, split.test, split.frd_equal_n) for split in written.splits] == [
         (split.train, split.test, split.frd_equal_n) for split in ladder.splits]
     assert [split.frd for split in written.splits] == pytest.approx([split.frd for split in ladder.splits])

@@ -15,6 +15,7 @@ from benchmark.data import ladders, pinned
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from splits import SplitError, croissant, pinning
+from splits.manifest import Split
 from splits.union import EIGHT, STANDARD_FOUR
 from tests import layouts, tiny_runs
 
@@ -133,11 +134,22 @@ def test_every_difference_has_a_line(made: tuple[Workspace, pinning.Pinned, Path
     assert len(list(pinning.differences(fixed, *moved))) == 2 * len(index) - 1
 
 
+def test_any_ids_are_read_as_they_were_pinned(tmp_path: Path) -> None:
+    """Also those of a class without images, with spaces, and such as look like a list of others."""
+    ids = (("1 a", "1 b"), ("['1 a',", "'1 b']"), ("1 a/x.jpg", "1 b/x.jpg"), (), ("é,\n\"", "日本"), ("alone",))
+    names, counts = tuple("abcdef"), tuple(map(len, ids))
+    rung = Split(1, "default", 0, ("a", "b", "d"), ("c", "e", "f"), (), 4, 5, 1.0, None)
+    fixed = pinning.Pinned("any@v1", "any", "", names, counts, ids, (rung,), ("",))
+    pinning.save(fixed, tmp_path / "any@v1.json")
+    assert pinning.load(tmp_path / "any@v1.json") == fixed
+
+
 @pytest.mark.parametrize("change", [
     lambda facts: facts["splits"][0].update(frd=1.0), lambda facts: facts["classes"][0].update(images=3),
     lambda facts: facts.update(name="glyphs-mini@v2"), lambda facts: facts["splits"][0].update(train="0-9999999"),
     lambda facts: facts.update(schema=9), lambda facts: facts.pop("classes"),
-    lambda facts: facts["classes"][1].update(ids=["", "", 99]), lambda facts: facts["splits"][0].update(test="x")])
+    lambda facts: facts["classes"][1].update(ids=["", "", 99]), lambda facts: facts["splits"][0].update(test="x"),
+    lambda facts: facts["splits"][1].update(train_images=1), lambda facts: facts["splits"][1].update(test_images=1)])
 def test_a_changed_file_is_refused_in_one_line(made: tuple[Workspace, pinning.Pinned, Path], tmp_path: Path,
                                                change: object) -> None:
     facts = json.loads(made[2].read_text())

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import reports
-from benchmark import datasets
+from benchmark import cli, datasets
 from reports import records
 from reports.analysis import paper_tables
 from reports.analysis.results import Results
@@ -52,6 +52,35 @@ def test_published_rows_stand_on_the_board_without_a_rank(tmp_path: Path) -> Non
     ranked = Results(frame, rank_published=True).ags("recall@1", "demo").wide()
     assert ranked["rank"].notna().all()
     assert ranked.sort_values("rank").iloc[0]["source"] == "published"
+
+
+def test_an_export_without_rows_of_papers_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Asked for and not there: because of the data, the format, or the table; nothing is said where they are there."""
+    write_sample(tmp_path / "cars", {"margin": 0.66}, ("cars",), seeds=1, union=False)
+    write_sample(tmp_path / "glyphs", {"margin": 0.66}, ("glyphs",), seeds=1, union=False)
+    small = make_record("uml", 1, "puma", 0, 0.6, {name: 0.7 for name in EIGHT})
+    for cub, folder in ((5864, "uml"), (60, "other")):
+        small["split"]["parts"] = {**{name: paper_tables.IMAGES[name][0] for name in EIGHT}, "cub": cub}
+        records.write(tmp_path / folder / "a", small)
+
+    def exported(folder: str, *words: str, published: str = "shown") -> tuple[bool, str]:
+        cli.main(["export", "--records", str(tmp_path / folder), "--published", published, *words])
+        out, error = capsys.readouterr()
+        return "0.71" in out or "80.2" in out, error
+
+    assert exported("cars", "--format", "md") == (True, "")
+    assert exported("uml", "--table", "uml") == (True, "")
+    for words, why in ((("cars", "--format", "csv"), "table ags as csv; those that can have some: ags as latex, md"),
+                       (("cars", "--table", "ladder", "--format", "md"), "table ladder as md"),
+                       (("glyphs", "--format", "text"), "papers print no AGS of recall@1 on glyphs"),
+                       (("cars", "--format", "md", "--metric", "map@r"), "papers print no AGS of map@r on cars"),
+                       (("other", "--table", "uml"), "cub has 60 training images here and 5,864 in the papers")):
+        there, said = exported(*words)
+        assert not there
+        assert said.startswith("note: no row from papers")
+        assert why in said
+        assert len(said.splitlines()) == 1
+        assert exported(*words, published="hidden") == (False, "")
 
 
 def test_the_universal_board_takes_table_2_along(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from pathlib import Path
 
 import pytest
@@ -173,6 +174,21 @@ def test_an_empty_folder_has_the_columns_too(tmp_path: Path) -> None:
         records.scan_checked([tmp_path / "none"])
     with pytest.raises(ReportError, match="there is no folder"):
         records.collect(tmp_path / "mistyped")
+
+
+def test_without_runs_the_published_ones_on_photographs_are_named(tmp_path: Path) -> None:
+    """The command in the hint, as a shell would read it, is of folders that are there and hold what is said."""
+    with pytest.raises(ReportError) as caught:
+        records.scan_checked([tmp_path])
+    hint = str(caught.value)
+    words = shlex.split(hint.partition("`oodml report ")[2].partition("`")[0])
+    assert words[:-1] == ["--records"]
+    photographs = Path(words[-1])
+    assert "published ones on photographs" in hint
+    assert {"cub", "cars"} <= {path.name for path in photographs.iterdir()}
+    assert "folder glyphs beside it" in hint
+    for folder in (photographs, photographs.with_name("glyphs")):
+        assert next(folder.rglob("*.jsonl"), None) is not None
 
 
 def test_failed_and_damaged_runs_are_told_not_dropped(tmp_path: Path) -> None:

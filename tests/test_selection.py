@@ -130,3 +130,24 @@ def test_runs_that_keep_their_queries_are_counted_loose_and_packed(tmp_path: Pat
     assert len(list(runs.rglob("queries.npz"))) == 7
     for folder in (runs, tmp_path / "pack"):
         assert comparison_pages.keeping_queries(records.collect(folder)) == 7
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_other_distances_are_another_ladder_whatever_name_they_bear(tmp_path: Path, here: bool) -> None:
+    """The runs of s2sd, the newest, name the ladder of the others, whose distances were measured anew since."""
+    ladder = [[1, 10.0], [2, 20.0], [3, 40.0]]
+    pinned = {"name": "glyphs@v9", "hash": "9" * 64}
+    for method, factor in (("margin", 1), ("arcface", 1), ("s2sd", 3)):
+        for split, _ in ladder:
+            record = make_record("glyphs", split, method, 9 * (method == "s2sd"), 0.5 - 0.1 * split)
+            record["split"] |= {"ladder": [[i, frd + factor * i] for i, frd in ladder], "pinned": pinned}
+            records.write(tmp_path / method / str(split), record)
+    frame = records.collect(tmp_path)
+    known = ("glyphs@v9", "9" * 64, "glyphs", "", ((1, 11.0), (2, 22.0), (3, 43.0)), {1: "", 2: "", 3: ""})
+    results = Results(frame, pinned=[known] if here else [], ladders=["glyphs@v9"])
+    counted, aside = ({"margin", "arcface"}, 3) if here else ({"s2sd"}, 6)
+    assert set(results.runs["method"]) == counted
+    assert results.runs["ladder"].nunique() == 1
+    (note,) = [note for note in results.notes if "set aside" in note]
+    assert note.startswith(f"{aside} runs " + ("on another ladder of glyphs are set aside" if here else
+                                               "with other distances than glyphs@v9 has in the newest runs are set"))

@@ -43,7 +43,7 @@ def command(a: Path, b: Path | None, against: tuple[Path, ...], metric: str, tol
     if form in ("csv", "json"):
         click.echo(formats.render(differences.cell_table(changed, metric), form), nl=False)
     else:
-        means = differences.boards(sides[0], sides[1], metric)
+        means = differences.boards(sides[0], sides[1], metric, tolerance / 100)
         if len(means):
             click.echo(f"AGS of {metric}\n\n{formats.render(differences.board_table(means, metric), form)}")
         if len(changed):

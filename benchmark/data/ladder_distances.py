@@ -34,7 +34,8 @@ def compare_backbones(name: str, backbones: Sequence[str], workspace: Workspace,
 def measured(ladder: Ladder, name: str, workspace: Workspace, **options: Any) -> Ladder:
     """The ladder with its distances measured anew, with this copy of the dataset and another network.
 
-    Its few-shot episodes, which are no distances, are left out.
+    Its few-shot episodes, which are no distances, are left out, and so is the name of a pinned ladder: results along
+    other distances are not to be compared with those of that name.
     """
     index, vectors, made_with = ladder_features.frozen_features(name, workspace, **options)
     if problems := manifest.verify(ladder, index.classes, index.labels):
@@ -43,4 +44,5 @@ def measured(ladder: Ladder, name: str, workspace: Workspace, **options: Any) ->
     distances = measure(ladder, vectors, index.labels, index.classes, device=options.get("device"))
     rungs = tuple(replace(split, frd=frd, frd_equal_n=equal, frd_class_means_released=None)
                   for split, (frd, equal) in zip(ladder.splits, distances))
-    return replace(ladder, features=made_with, iid=None, progression=(), episodes={}, splits=rungs)
+    made = {key: value for key, value in ladder.made.items() if key != "pinned"}
+    return replace(ladder, features=made_with, iid=None, progression=(), episodes={}, splits=rungs, made=made)

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import re
+from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -92,6 +93,10 @@ def _changes(kind: str, before: dict[str, str], now: dict[str, str]) -> list[str
 
 
 def _records(folders: tuple[Path, ...]) -> dict[str, str]:
+    names = Counter(folder.name for folder in folders)
+    if twice := [name for name, count in names.items() if count > 1]:
+        raise UserError(f"two folders of records are called {twice[0]}, and a version knows them by their names: "
+                        "rename one")
     return {f"{folder.name}/{path.relative_to(folder).as_posix()}": _hash(path) for folder in folders
             for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".md"}
 

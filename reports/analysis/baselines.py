@@ -21,8 +21,8 @@ def with_costs(board: Board, frame: pd.DataFrame, metric: str = "recall@1") -> B
 
     `gain` is the mean AGS less that of the frozen network (`frozen_score`); `gap`, the selection gap, is the AGS with
     the epoch chosen on the test classes less the AGS of the last epoch, and `gap:validation` the same with the epoch
-    chosen on held-out classes; `parameters` trained; `seconds` of the device and `energy_wh`, the shares of all runs
-    of the row (`costs.share`).
+    chosen on held-out classes, both over the seeds that have both epochs and missing where a dataset has no such seed;
+    `parameters` trained; `seconds` of the device and `energy_wh`, the shares of all runs of the row (`costs.share`).
     """
     if not len(board):
         return board
@@ -31,8 +31,10 @@ def with_costs(board: Board, frame: pd.DataFrame, metric: str = "recall@1") -> B
     board = board.assign(gain=gain.where(board.rows["method"] != "frozen"))
     for rule, name in (("best-test", "gap"), ("validation", "gap:validation")):
         if f"{rule}:{metric}" in frame and frame[f"{rule}:{metric}"].notna().any():
-            chosen = mean_ags(frame, f"{rule}:{metric}")
-            board = board.assign(**{name: [chosen.get(key, math.nan) for key in board.keys] - mean.to_numpy(float)})
+            # AGS of the differences, run by run: the two epochs may be known of other seeds and datasets
+            gained = frame.assign(gained=frame[f"{rule}:{metric}"] - frame[metric])
+            gaps = mean_ags(gained, "gained", board.parts("ags"))
+            board = board.assign(**{name: [gaps.get(key, math.nan) for key in board.keys]})
     runs = on_ladder(frame, [*ROW, "trainable_parameters", *(key for key in costs.KEYS if key in frame)])
     board = board.assign(parameters=board.aligned(runs.groupby(ROW)["trainable_parameters"].max()))
     return board.assign(**{str(key): board.aligned(sums) for key, sums in costs.of_rows(runs, ROW).items()})
@@ -55,17 +57,18 @@ def with_late_gain(board: Board, frame: pd.DataFrame) -> Board:
     return board.assign(late=board.aligned(gains))
 
 
-def late_gain(curve: Sequence[Mapping[str, float]] | None) -> float:
+def late_gain(curve: Sequence[Mapping[str, float | None]] | None) -> float:
     """Recall@1 at the last epoch less that at three quarters of the epochs, or at the last one evaluated before.
 
     A run that gains much there had not ended learning: it says little of what its method reaches. NaN where no such
-    epoch was evaluated.
+    epoch was evaluated. Points without an epoch or a score, as null stands for what is no number, tell nothing.
 
     >>> round(late_gain([{"epoch": 10, "recall@1": 0.3}, {"epoch": 30, "recall@1": 0.4},
     ...                  {"epoch": 40, "recall@1": 0.43}]), 3)
     0.03
     """
-    known = [(point["epoch"], point["recall@1"]) for point in curve or () if "recall@1" in point]
+    points = ((point.get("epoch"), point.get("recall@1")) for point in curve or ())
+    known = [(epoch, score) for epoch, score in points if epoch is not None and score is not None]
     before = [score for epoch, score in known if epoch <= 0.75 * known[-1][0]]
     return known[-1][1] - before[-1] if before else math.nan
 

@@ -13,6 +13,8 @@ from reports.storage.text import metric_name
 from reports.tables.boards import Column, Table
 
 CELL = ["dataset", "split", *ROW, "seed"]
+ROUNDED_UP = 1 + 1e-9
+"""For binary fractions, of which 0.701 - 0.7 is a little more than 0.001."""
 _CAUSES = {"split_hash": "split", "dataset_hash": "data", "contents": "files", "weights": "weights",
            "identity": "settings", "commit": "code", "version": "version", "device": "device"}
 
@@ -32,7 +34,7 @@ def cells(a: pd.DataFrame, b: pd.DataFrame, metric: str = "recall@1", tolerance:
     for key, row in zip(both.index, both.to_dict("records")):
         one, two = row[f"{metric}:a"], row[f"{metric}:b"]
         state = "only A" if key not in known[1] else "only B" if key not in known[0] else "changed"
-        if state == "changed" and (_same(one, two) or abs(one - two) <= tolerance):
+        if state == "changed" and (_same(one, two) or abs(one - two) <= ROUNDED_UP * tolerance):
             continue
         causes = [word for column, word in _CAUSES.items() if state == "changed"
                   and str(row[f"{column}:a"]) != str(row[f"{column}:b"])]
@@ -70,11 +72,11 @@ def shared(a: pd.DataFrame, b: pd.DataFrame) -> int:
     return len(sides[0] & sides[1])
 
 
-def boards(a: pd.DataFrame, b: pd.DataFrame, metric: str = "recall@1") -> pd.DataFrame:
-    """AGS of each dataset and row in both, with the difference; rows whose AGS is the same in both are left out."""
+def boards(a: pd.DataFrame, b: pd.DataFrame, metric: str = "recall@1", tolerance: float = 0.0) -> pd.DataFrame:
+    """AGS of each dataset and row in both, with the difference, unless that is at most `tolerance`."""
     sides = [aggregate.ags_per_seed(side, metric).groupby(["dataset", *ROW])["ags"].mean() for side in _sides(a, b)]
     both = pd.concat(sides, axis=1, keys=["a", "b"]).sort_index()
-    same = (both["a"] - both["b"]).abs() < 1e-9
+    same = (both["a"] - both["b"]).abs() <= max(1e-9, ROUNDED_UP * tolerance)
     both = both[~same & both.notna().any(axis=1)]
     return both.assign(difference=both["b"] - both["a"]).reset_index()
 

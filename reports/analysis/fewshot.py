@@ -43,10 +43,13 @@ def cells(adapted: pd.DataFrame, metric: str, shots: int) -> pd.DataFrame:
 
 
 def with_gain(board: Board, adapted: pd.DataFrame, metric: str) -> Board:
-    """A board with `fewshot`: the gain of adaptation at the smallest number of shots, mean over the row's cells."""
+    """A board with `fewshot`: the gain of adaptation at the smallest number of shots, mean over the row's cells.
+
+    A cell, that is a split of a dataset, counts once, however many seeds were adapted on it.
+    """
     here = adapted[adapted["metric"] == metric]
     if here.empty or not len(board):
         return board
     here = here[here["shots"] == here["shots"].min()]
-    gain = (here["few"] - here["zero"]).groupby([here[key] for key in ROW]).mean()
-    return board.assign(fewshot=board.aligned(gain))
+    cells = here.assign(gain=here["few"] - here["zero"]).groupby([*ROW, "dataset", "split"])["gain"].mean()
+    return board.assign(fewshot=board.aligned(cells.groupby(ROW).mean()))

@@ -58,8 +58,7 @@ class StudyProgress:
 
     def held_against(self, runs: pd.DataFrame) -> pd.DataFrame:
         """The rows with `done`, how many of their runs are among the collected ones."""
-        plain = self._plain(runs)
-        done = plain[self._asked(plain)].groupby(self.keys)["identity"].nunique().rename("done").reset_index()
+        done = self._plain(self.done(runs)).groupby(self.keys).size().rename("done").reset_index()
         rows = self.rows.merge(done, how="left", on=self.keys)
         return rows.assign(done=rows["done"].fillna(0).astype(int).clip(upper=rows["runs"]))
 
@@ -69,11 +68,26 @@ class StudyProgress:
         return pd.Series(here, runs.index, dtype=bool)
 
     def done(self, runs: pd.DataFrame) -> pd.DataFrame:
-        """The runs that count as done: where there are more seeds than a row asks for, the first."""
+        """The runs that count as done: where there are more seeds than a row asks for, the first of each split.
+
+        A split that a row asks for takes at least one run, which a further seed on another one does not replace.
+        """
         plain = self._plain(runs).reset_index(drop=True)
-        asked = plain.loc[self._asked(plain), [*self.keys, "seed"]].sort_values("seed", kind="stable")
+        asked = plain.loc[self._asked(plain), [*self.keys, "on", "seed", "identity"]].sort_values("seed", kind="stable")
+        asked = asked.drop_duplicates([*self.keys, "identity"])
+        asked = asked.assign(again=asked.groupby([*self.keys, "on"], dropna=False).cumcount())
+        asked = asked.sort_values("again", kind="stable")
         most = asked.merge(self.rows.groupby(self.keys, as_index=False)["runs"].sum(), how="left", on=self.keys)["runs"]
+        if "splits" in self.rows:
+            splits = self._by_split().groupby(self.keys, as_index=False)["on"].nunique()
+            wanted = asked[self.keys].merge(splits, how="left", on=self.keys)["on"].to_numpy()
+            lacking = wanted - asked.groupby(self.keys)["on"].transform("nunique").to_numpy()
+            most = most.where(most < wanted, most - lacking)
         return runs.iloc[sorted(asked.index[asked.groupby(self.keys).cumcount().to_numpy() < most.to_numpy()])]
+
+    def _by_split(self) -> pd.DataFrame:
+        """The rows with the hash of a split as `on`, a line a split."""
+        return self.rows.assign(on=self.rows["splits"].str.split()).explode("on")
 
     def _plain(self, runs: pd.DataFrame) -> pd.DataFrame:
         """The runs as a study calls them."""
@@ -84,7 +98,7 @@ class StudyProgress:
     def _asked(self, plain: pd.DataFrame) -> Any:
         rows, by = self.rows, self.keys
         if "splits" in rows:
-            rows, by = rows.assign(on=rows["splits"].str.split()).explode("on"), [*by, "on"]
+            rows, by = self._by_split(), [*by, "on"]
         return pd.MultiIndex.from_frame(plain[by]).isin(pd.MultiIndex.from_frame(rows[by]))
 
 

@@ -43,9 +43,8 @@ class Resamples:
         return made
 
     def _rung(self, key: tuple[str, int], by_row: dict[tuple[str, ...], list[ByClass]], weights: _Weights) -> None:
-        first = next(iter(by_row.values()))[0]
-        kept = {row: [one for one in runs if np.array_equal(one.keys, first.keys)
-                      and np.array_equal(one.queries, first.queries)] for row, runs in by_row.items()}
+        first = _usual([one for runs in by_row.values() for one in runs])
+        kept = {row: [one for one in runs if _alike(one, first)] for row, runs in by_row.items()}
         kept = {row: runs for row, runs in kept.items() if runs}
         hits = np.array([np.mean([one.hits for one in runs], axis=0) for runs in kept.values()], np.float32)
         drawn = weights.of([f"{key[1]}:{name}" if first.keys.dtype.kind in "iu" else str(name) for name in first.keys])
@@ -104,6 +103,27 @@ def _by_row(cell: pd.DataFrame, reader: Reader) -> dict[str, dict[tuple[str, ...
         for metric, one in results.items():
             found.setdefault(metric, {}).setdefault(tuple(row), []).append(one)
     return found
+
+
+def _usual(runs: Sequence[ByClass]) -> ByClass:
+    """A run with the test side that most of them have: one that was tested otherwise loses its own errors alone.
+
+    Of a union one that tells the parts of its classes, which files of earlier versions do not.
+    """
+    sides: list[list[ByClass]] = []
+    for run in runs:
+        same = next((side for side in sides if _alike(run, side[0])), None)
+        if same is None:
+            sides.append(same := [])
+        same.append(run)
+    most = max(sides, key=len)
+    return next((run for run in most if run.parts is not None), most[0])
+
+
+def _alike(one: ByClass, two: ByClass) -> bool:
+    """Whether two runs have the same queries of the same classes."""
+    same = one.keys is two.keys and one.queries is two.queries  # as those that a reader read once for all runs
+    return same or (np.array_equal(one.keys, two.keys) and np.array_equal(one.queries, two.queries))
 
 
 def _redrawn(hits: np.ndarray, queries: np.ndarray, drawn: np.ndarray) -> np.ndarray:

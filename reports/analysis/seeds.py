@@ -20,10 +20,14 @@ Cell = tuple[str, int]
 
 @dataclass(frozen=True)
 class SeedErrors:
-    """For each row the variance of its mean over seeds, with degrees of freedom; NaN without a second seed."""
+    """For each row the variance of its mean over seeds, with degrees of freedom; NaN without a second seed.
+
+    `counts` is how many seeds the mean is of: of several cells, which need not have the same seeds, the fewest.
+    """
 
     variance: np.ndarray
     freedom: np.ndarray
+    counts: np.ndarray
 
 
 def seed_errors(errors: np.ndarray, counts: np.ndarray, sums: np.ndarray, weights: Sequence[float]) -> SeedErrors:
@@ -51,7 +55,7 @@ def seed_errors(errors: np.ndarray, counts: np.ndarray, sums: np.ndarray, weight
     least = counts.min(axis=1) - 1.0
     rungs = shares.shape[1]
     if rungs == 1:
-        return SeedErrors(apart, least)
+        return SeedErrors(apart, least, least + 1)
     with np.errstate(invalid="ignore", divide="ignore"):
         told = (apart > 0) & np.isfinite(sums)
         products = float((least[told] * rungs * (rungs - 1) / 2).sum())
@@ -62,7 +66,7 @@ def seed_errors(errors: np.ndarray, counts: np.ndarray, sums: np.ndarray, weight
         variance = (1 - rho) * apart + rho * together
         parts = ((1 - rho) * shares**2 + rho * shares * shares.sum(axis=1, keepdims=True)) / variance[:, None]
         freedom = least / ((1 - rho**2) * (parts**2).sum(axis=1) + rho**2)
-    return SeedErrors(variance, np.where(variance > 0, freedom, least))
+    return SeedErrors(variance, np.where(variance > 0, freedom, least), least + 1)
 
 
 class SeedScores:
@@ -88,8 +92,15 @@ class SeedScores:
                     counts[number, i] = len(seeds)
                     if len(seeds) > 1:
                         errors[number, i] = np.std([scores[i][seed] for seed in seeds], ddof=1) / np.sqrt(len(seeds))
-            shared = sorted(set.intersection(*(set(each) for each in scores)))
-            if len(shared) > 1:
-                whole = [sum(weights[cell] * each[seed] for cell, each in zip(cells, scores)) for seed in shared]
-                sums[number] = np.var(whole, ddof=1) / len(shared)
+            whole = _variance(list(zip(weights.values(), scores)))
+            # without two seeds that all datasets have, the sums of each: their trainings are independent
+            sums[number] = whole if np.isfinite(whole) else sum(
+                _variance([(weights[cells[i]], scores[i]) for i in places]) for places in by_dataset.values())
         return seed_errors(errors, counts, sums, list(weights.values()))
+
+
+def _variance(cells: list[tuple[float, dict[int, float]]]) -> float:
+    """The variance of the mean over seeds of a weighted sum of scores by seed; NaN without two seeds that have all."""
+    shared = sorted(set.intersection(*(set(scores) for _, scores in cells)))
+    sums = [sum(weight * scores[seed] for weight, scores in cells) for seed in shared]
+    return float(np.var(sums, ddof=1) / len(sums)) if len(sums) > 1 else float("nan")

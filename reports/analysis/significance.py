@@ -86,17 +86,17 @@ def errors(drawn: np.ndarray, stds: np.ndarray, counts: np.ndarray, classes: int
     covariance = np.atleast_2d(np.cov(drawn)) if drawn.shape[1] > 1 else np.full((m, m), np.nan)
     diagonal = np.diag(covariance)
     with np.errstate(invalid="ignore", divide="ignore"):
-        plain = SeedErrors(np.where(counts > 1, stds**2 / counts, np.nan), counts - 1.0)
+        plain = SeedErrors(np.where(counts > 1, stds**2 / counts, np.nan), counts - 1.0, counts)
     by_class = np.maximum(0.0, diagonal[:, None] + diagonal[None, :] - 2 * covariance)
     own, own_freedom = _combined([(diagonal, np.full(m, max(1, classes - 1))),
                                   (plain.variance, np.maximum(1, plain.freedom))])
     square = np.ones((m, m))
     slopes = _slopes(values) if values is not None else np.ones(m)
     used = over_seeds or plain
-    alone = (counts == 1) & (True if trained is None else np.asarray(trained, bool))
-    known = used.variance * counts / slopes**2
+    alone = (used.counts == 1) & (True if trained is None else np.asarray(trained, bool))
+    known = used.variance * used.counts / slopes**2
     variances, freedoms = pooled(*moderated(known, used.freedom, groups), known, used.freedom, alone, groups)
-    seeds = variances * slopes**2 / np.maximum(1, counts)
+    seeds = variances * slopes**2 / np.maximum(1, used.counts)
     ours, ours_freedom = seeds[:, None] * square, freedoms[:, None] * square
     pair, freedom = _combined([(by_class, square * max(1, classes - 1)), (ours, ours_freedom),
                                (ours.T, ours_freedom.T)])

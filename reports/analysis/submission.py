@@ -13,6 +13,8 @@ from reports.storage.text import decimal, metric_name
 from reports.tables import formats
 from reports.tables.boards import level_of, rank_text
 
+UNTESTED = "is not tested against, for want of seeds and of results of queries"
+
 
 def standing(results: Results, method: str, metric: str = "recall@1") -> str:
     """Markdown on a submitted method, for each board that it stands on; a ReportError where it stands on none."""
@@ -53,12 +55,13 @@ def _about(results: Results, board: Board, i: int, by: tuple[str, str], title: s
                              if others else "") if ranks < 2 else "Without every split there is no rank."])
     p = _p_values(results, board, by, metric, dataset, network.to_numpy())
     labels, values = results.label(board.rows), scores["score"].to_numpy(float)
-    groups: dict[str, list[str]] = {"beats": [], "does not differ from": [], "is beaten by": []}
+    groups: dict[str, list[str]] = {"beats": [], "does not differ from": [], "is beaten by": [], UNTESTED: []}
     for j in np.flatnonzero(network & board.rows["rank"].notna() & (np.arange(len(board)) != i)):
-        sure = p[i, j] < ALPHA
-        key = "does not differ from" if not sure else "beats" if values[i] > values[j] else "is beaten by"
+        key = (UNTESTED if np.isnan(p[i, j]) else "does not differ from" if p[i, j] >= ALPHA else
+               "beats" if values[i] > values[j] else "is beaten by")
         groups[key].append(f"{_text(labels[j])} ({decimal(100 * (values[i] - values[j]), 2, signed=True)})")
-    said = [f"- {key}: {', '.join(names) if names else 'none'}" for key, names in groups.items()]
+    said = [f"- {key}: {', '.join(names) if names else 'none'}" for key, names in groups.items()
+            if names or key != UNTESTED]
     return "\n".join([*lines, "", "Differences in points, paired tests, Holm, 5 %:", *said])
 
 

@@ -85,7 +85,8 @@ def table(evaluated: pd.DataFrame, runs: pd.DataFrame, trained: str, metric: str
 def matrix(evaluated: pd.DataFrame, runs: pd.DataFrame, metric: str) -> Table:
     """Trained on x evaluated on: the mean over the methods on a backbone, on the diagonal of their own default splits.
 
-    The last rows are the frozen networks, of the backbones that were run frozen.
+    A method counts once, however many seeds it has. The last rows are the frozen networks, of the backbones that were
+    run frozen.
     """
     here = evaluated[evaluated["metric"] == metric]
     trained = sorted(here["trained"].unique())
@@ -94,9 +95,11 @@ def matrix(evaluated: pd.DataFrame, runs: pd.DataFrame, metric: str) -> Table:
     for (source, backbone), part in here.groupby(["trained", "backbone"], sort=True):
         labels = set(part["label"])
         own = runs[(runs["dataset"] == source) & (runs["kind"] == "default") & runs["label"].isin(labels)]
+        home = own[metric].astype(float).groupby(own["label"]).mean().mean()
         row: dict[str, Any] = {"trained": source, "backbone": backbone, "methods": len(labels),
-                               key_of("target", str(source)): own[metric].astype(float).mean()}
-        row |= {key_of("target", str(name)): score for name, score in part.groupby("evaluated")["score"].mean().items()}
+                               key_of("target", str(source)): home}
+        means = part.groupby(["label", "evaluated"])["score"].mean().groupby("evaluated").mean()
+        row |= {key_of("target", str(name)): score for name, score in means.items()}
         better = part.dropna(subset=["frozen"]).groupby(["label", "evaluated"])[["score", "frozen"]].mean()
         row["above"] = f"{int((better['score'] > better['frozen']).sum())}/{len(better)}" if len(better) else "–"
         rows.append(row)

@@ -181,7 +181,8 @@ def union(site: Site, dataset: str) -> None:
     boards = [site.results.universal(dataset, protocol) for protocol in site.results.protocols]
     parts = sorted(set().union(*(union_parts(board) for board in boards)))
     board = pd.concat([board.wide() for board in boards], ignore_index=True)
-    board = board[(board["source"] != "published") & ~(board["source"].eq("submitted") & board.duplicated(ROW))]
+    # what was submitted, and a network that is not trained, stand on the boards of several protocols
+    board = board[(board["source"] != "published") & ~board.duplicated(ROW)]
     board, short = board.assign(label=site.results.label(board)), site.slug(dataset)
     figures, bias, correlation = [], [], None
     known = site.runs.loc[(site.runs["dataset"] == dataset) & site.runs["parts"].notna(), "parts"]
