@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -123,9 +123,10 @@ def write_sample(folder: Path, methods: dict[str, float] = STRENGTH, datasets: t
     return folder
 
 
-def some_pages(results: Results, *make: Callable[[Site], None]) -> dict[str, Any]:
+def some_pages(results: Results, *make: Callable[[Site], None],
+               titles: Mapping[str, str] | None = None) -> dict[str, Any]:
     """The files of these pages alone: a whole site takes seconds."""
-    site = Site(results, pd.DataFrame(columns=list(records.FAILURE_FACTS)))
+    site = Site(results, pd.DataFrame(columns=list(records.FAILURE_FACTS)), titles=titles)
     for page in make:
         page(site)
     site.finish()

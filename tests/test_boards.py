@@ -148,10 +148,11 @@ def test_an_override_is_named_in_every_title_page_and_export(tmp_path: Path) -> 
         for form in formats.FORMATS:
             assert CHANGED in exports.export(results, name, form), (name, form)
     assert CHANGED in exports.export(results, "ags", "macros")
-    home = site.build(results, LOST, tmp_path / "site").parent
+    home = site.build(results, LOST, tmp_path / "site", titles={"cars": "photographs of cars"}).parent
     for page in ("index.html", "dataset/cars.html", "method/margin.html", "data/ags-oodml-recall-1.csv",
                  "data/runs.csv", "data/cars-recall-1.csv"):
         assert CHANGED in (home / page).read_text(), page
+    assert "hotographs of cars" in (home / "index.html").read_text()
 
 
 def test_records_of_before_say_what_their_command_and_the_file_of_their_protocol_tell(tmp_path: Path) -> None:
@@ -248,13 +249,13 @@ def test_a_few_rungs_of_a_ladder_have_no_ags_but_their_two_ends(tmp_path: Path) 
     board = results.ags("recall@1", "demo")
     assert board.parts("ags") == ["glyphs"]
     assert board.rows.set_index("method")["rank"].dropna().to_dict() == {"arcface": 1, "margin": 2, "diva": 3}
-    home = site.build(results, LOST, tmp_path / "site", titles={"cars": "photographs of cars"}).parent
-    shown = pd.read_csv(home / "data" / "home-cars-recall-1.csv").set_index("method")
+    pages = some_pages(results, home_page.write, titles={"cars": "photographs of cars"})
+    shown = pd.read_csv(io.StringIO(pages["data/home-cars-recall-1.csv"])).set_index("method")
     assert shown["rung1"].dropna().to_dict() == {"margin": 0.8, "arcface": 0.7, "frozen": 0.4}
     assert shown["rung8"].to_dict() == {"margin": 0.6, "arcface": 0.63, "diva": 0.5, "frozen": 0.3}
     assert shown["kept"].dropna().to_dict() == pytest.approx({"margin": 0.75, "arcface": 0.9, "frozen": 0.75})
     assert not any("ags" in key for key in shown)
-    text = (home / "index.html").read_text()
+    text = pages["index.html"]
     assert "Nearest, 8.6" in text
     assert "Farthest, 123" in text
     assert "Trained on 2 splits of 8 so far" in text

@@ -163,9 +163,9 @@ from methods import Objective, register
 
 @register("slow", family="test")
 class Slow(Objective):
-    """A third of a second a step."""
+    """A tenth of a second a step."""
     def forward(self, embeddings, labels):
-        time.sleep(0.3)
+        time.sleep(0.1)
         return embeddings.square().mean()
 '''
 
@@ -175,7 +175,7 @@ def test_a_signal_to_all_processes_at_once_lets_workers_save(tiny: Workspace, tm
     (tmp_path / "slow.py").write_text(SLOW, encoding="utf-8")
     runner = tiny_sweep.oodml(tiny, "run", "--methods", "slow", "--plugin", str(tmp_path / "slow.py"), "--splits", "1",
                               "--seeds", "1", "--protocol", "demo", *tiny_sweep.WORDS, "--set", "steps_per_epoch=6",
-                              "--set", "epochs=4")
+                              "--set", "epochs=20")
     deadline = time.monotonic() + 90
     while not list(tiny.runs.rglob("slow/*/checkpoint-*")) and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -93,10 +94,8 @@ def test_a_disk_without_room(tmp_path: Path, scene: str) -> None:
         subprocess.run([*alone, mount], check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("this system lends no file system of one's own")
-    done = subprocess.run([*alone, f"{mount} && exec '{sys.executable}' -m tests.test_full_disk {scene} '{tmp_path}'"],
+    # with -c: each worker of a sweep would import anew what -m names
+    code = f"import pathlib, tests.test_full_disk as scenes; scenes.{scene}(pathlib.Path({str(tmp_path)!r}))"
+    done = subprocess.run([*alone, f"{mount} && exec {shlex.join([sys.executable, '-c', code])}"],
                           cwd=Path(__file__).parent.parent, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-if __name__ == "__main__":
-    {"decoding": decoding, "running": running, "keeping": keeping}[sys.argv[1]](Path(sys.argv[2]))

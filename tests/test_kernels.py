@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 
 import pytest
 import torch
@@ -69,7 +73,8 @@ layers = [kind(channels, channels, kernel, stride, padding, groups=channels, bia
 others = [nn.Conv2d(6, 6, 3, groups=6, bias=False), nn.Conv2d(8, 8, 3, groups=8),
           nn.Conv2d(8, 8, 3, 3, 1, groups=8, bias=False), nn.Conv2d(8, 8, 3, 1, 2, 2, groups=8, bias=False),
           nn.Conv2d(8, 8, (3, 5), 1, (1, 2), groups=8, bias=False)]
-for layer in layers + others:
+for number, layer in enumerate(layers + others):
+    depthwise_kernels.PROGRAMS = (1, 4096)[number % 2]  # a program has both images, or one
     plain = copy.deepcopy(layer).to(device)
     network = nn.Sequential(layer)
     replace_depthwise(network)
@@ -112,39 +117,63 @@ assert total.item() == 3
 """
 """Nothing of ours: what Triton's interpreter must be able to do."""
 
+SCRIPTS = {"loop": LOOP, "norms": NORMS, "convolutions": CONVOLUTIONS}
 
-def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, *arguments], env=os.environ | environment, capture_output=True, text=True,
-                          check=False)
+
+IN_TURN = """
+import json, runpy, sys, traceback
+
+failed = {}
+for file in sys.argv[2:]:
+    try:
+        runpy.run_path(file)
+    except Exception as error:
+        failed[file] = f"{type(error).__name__}: {error}", traceback.format_exc()
+print(json.dumps(failed))
+"""
+"""Scripts one after the other: a process of its own for each would import torch and timm anew."""
 
 
 def python(script: str, *given: str, **environment: str) -> str:
-    done = run("-c", script, *given, **environment)
+    done = subprocess.run([sys.executable, "-c", script, *given], env=os.environ | environment, capture_output=True,
+                          text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 @pytest.fixture(scope="module")
-def interpreter(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What Triton's interpreter says of a plain loop, where it fails; that of 3.6 did in ours, with a newer NumPy."""
-    script = tmp_path_factory.mktemp("loop") / "loop.py"
-    script.write_text(LOOP)  # its functions are read again from their file
-    return run(str(script), TRITON_INTERPRET="1").stderr.strip().rpartition("\n")[2]
+def failures(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, tuple[str, str]]]:
+    """Of each script that fails on a device the error and its traceback, by name."""
+    folder = tmp_path_factory.mktemp("scripts")
+    for name, script in SCRIPTS.items():
+        (folder / f"{name}.py").write_text(script)  # Triton reads functions again from their file
+
+    @cache
+    def on(device: str) -> dict[str, tuple[str, str]]:
+        files = [str(folder / f"{name}.py") for name in SCRIPTS if device == "cpu" or name != "loop"]
+        told = python(IN_TURN, device, *files, **({"TRITON_INTERPRET": "1"} if device == "cpu" else {}))
+        return {Path(file).stem: error for file, error in json.loads(told).items()}
+
+    return on
 
 
-@pytest.mark.parametrize("works", ["benchmark.training.frozen_norm import works; print(works(cpu, torch.float32))",
-                                   "methods.backbones.depthwise_kernels import works; print(works(cpu))"])
-def test_without_triton_torchs_are_taken(works: str) -> None:
-    script = "import sys; sys.modules['triton'] = None; import torch; cpu = torch.device('cpu'); from " + works
-    assert python(script) == "False\n"
+def test_without_triton_torchs_are_taken() -> None:
+    script = ("import sys; sys.modules['triton'] = None; import torch; cpu = torch.device('cpu')\n"
+              "from benchmark.training import frozen_norm; from methods.backbones import depthwise_kernels\n"
+              "print(frozen_norm.works(cpu, torch.float32), depthwise_kernels.works(cpu))")
+    assert python(script) == "False False\n"
 
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs Triton")
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(
     not torch.cuda.is_available(), reason="needs a GPU"))])
-@pytest.mark.parametrize("script", [NORMS, CONVOLUTIONS], ids=["norms", "convolutions"])
-def test_they_are_torchs(script: str, device: str, interpreter: str) -> None:
-    """On a CPU Triton's interpreter does what the kernels say; it is chosen before Triton is imported."""
-    if device == "cpu" and interpreter:
-        pytest.skip(f"Triton's interpreter fails on a plain loop: {interpreter}")
-    python(script, device, **({"TRITON_INTERPRET": "1"} if device == "cpu" else {}))
+@pytest.mark.parametrize("script", ["norms", "convolutions"])
+def test_they_are_torchs(script: str, device: str, failures: Callable[[str], dict[str, tuple[str, str]]]) -> None:
+    """On a CPU Triton's interpreter does what the kernels say; it is chosen before Triton is imported.
+
+    The interpreter of Triton 3.6 failed in a plain loop with a newer NumPy.
+    """
+    failed = failures(device)
+    if "loop" in failed:
+        pytest.skip(f"Triton's interpreter fails on a plain loop: {failed['loop'][0]}")
+    assert script not in failed, failed[script][1]

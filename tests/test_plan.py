@@ -172,6 +172,31 @@ def test_settings_that_do_not_go_together_are_refused_too(made: Workspace, metho
         specs(made, method, set=changes)
 
 
+@pytest.mark.parametrize("dim", [1, 2, 3, 5, 7, 30, 511])
+def test_every_objective_of_the_suite_takes_any_dim(dim: int) -> None:
+    """A plan that changes the dim alone does not try it on them."""
+    for name in methods.names():
+        entry = methods.get(name)
+        if entry.is_objective:
+            entry.cls(entry.settings(), 12, dim)
+
+
+def test_a_plug_in_s_objective_is_tried_with_the_dim(made: Workspace) -> None:
+    with tiny_sweep.registry_as_before():
+        @methods.register("even", family="test")
+        class Even(methods.Objective):
+            """It halves embeddings."""
+
+            def __init__(self, settings: Any, classes: int, dim: int) -> None:
+                super().__init__(settings, classes, dim)
+                if dim % 2:
+                    raise methods.MethodError(f"{dim} is odd")
+
+        assert specs(made, "even", set={"dim": 8})
+        with pytest.raises(methods.MethodError, match="9 is odd"):
+            specs(made, "even", set={"dim": 9})
+
+
 def test_what_cannot_be_built_without_memory_is_left_to_the_run(made: Workspace) -> None:
     """A plug-in may read a number off a weight, or want more than two classes."""
     with tiny_sweep.registry_as_before():

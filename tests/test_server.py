@@ -104,11 +104,9 @@ def test_an_error_before_the_first_worker_ends_the_server(tiny: Workspace) -> No
 
 def test_a_runner_without_gpus_imports_no_torch(tiny: Workspace) -> None:
     """Its server does so for all workers: twice would take seconds of the same cores."""
-    at = WORDS.index("dim=16")  # a dim of one's own is tried on the network before any run
-    words = WORDS[:at - 1] + WORDS[at + 1:]
     code = ("import sys; from benchmark import cli; from benchmark.runs.executors import gpus\n"
             "gpus.may_have_gpu = lambda: False\n"
-            f"words = {[*words, '--work', str(tiny.root)]!r}\n"
+            f"words = {[*WORDS, '--work', str(tiny.root)]!r}\n"
             "for _ in range(2):\n"
             "    cli.main(words)\n"
             "    loaded = {'torch', 'timm', 'pandas', 'scipy'} & set(sys.modules)\n"
@@ -134,17 +132,21 @@ def test_workers_are_told_of_a_daemon_that_is_younger_than_their_server(monkeypa
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no server to fork from")
 def test_a_stopped_server_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a debugger or a memory-short machine leaves it: neither a start nor an end may wait for it for ever."""
+    from multiprocessing import forkserver
     from multiprocessing.forkserver import _forkserver
 
+    preload = forkserver.set_forkserver_preload
+    monkeypatch.setattr(forkserver, "set_forkserver_preload", lambda names: preload(["benchmark.runs.executors.local"]))
+    monkeypatch.setattr(local, "ENDING", 1.0)  # and no torch, since no worker here has a run to do
     with StopRequest() as stop:
         pool = local.WorkerPool(["cpu", "cpu"], Progress(0, 0, terminal=False), stop, deque())
         pool.workers[0] = pool._spawn()
         first = _forkserver._forkserver_pid
         os.kill(first, signal.SIGSTOP)
-        monkeypatch.setattr(server, "STARTING", 1.0)
-        with pytest.raises((EOFError, ConnectionError)):
-            server.start(pool.processes.Process(target=os.getpid))
-        monkeypatch.undo()
+        with monkeypatch.context() as short:
+            short.setattr(server, "STARTING", 1.0)
+            with pytest.raises((EOFError, ConnectionError)):
+                server.start(pool.processes.Process(target=os.getpid))
         pool.workers[1] = pool._spawn()
         assert _forkserver._forkserver_pid != first
         os.kill(_forkserver._forkserver_pid, signal.SIGSTOP)

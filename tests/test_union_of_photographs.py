@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -11,8 +12,10 @@ from scipy.stats import kendalltau
 from benchmark.config import overrides
 from benchmark.posthoc import leaderboard
 from benchmark.utils.workspace import Workspace
-from reports import records
+from reports import records, site
 from reports.analysis.results import Results
+from reports.html import dataset_pages, home_page
+from tests.sample_records import some_pages
 
 PHOTOS = Path(__file__).parent.parent / "reports" / "data" / "records" / "photos"
 UNION = "union-cub-cars-dogs-flowers"
@@ -63,14 +66,20 @@ def test_a_dataset_with_several_splits_is_more_than_a_part_of_a_union(results: R
     assert results.laddered == ["cars", "cub"]
 
 
-def test_the_union_is_called_by_its_members(tmp_path: Path) -> None:
-    built = leaderboard.collect(Workspace.at(tmp_path), [PHOTOS]).build(tmp_path / "site")
-    page = (built.parent / "union" / f"{UNION}.html").read_text(encoding="utf-8")
+def test_the_union_is_called_by_its_members(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def two_pages(results: Results, lost: Any, out: Any, figures: Any, studies: Any, fills: Any, searches: Any,
+                  url: Any, titles: Any) -> dict[str, Any]:
+        return some_pages(results, lambda site: dataset_pages.union(site, UNION),
+                          lambda site: home_page.write(site, studies), titles=titles)
+
+    monkeypatch.setattr(site, "build", two_pages)
+    pages: Any = leaderboard.collect(Workspace.at(tmp_path), [PHOTOS]).build(tmp_path / "site")
+    page = pages[f"union/{UNION}.html"]
     assert "<title>Union of cars, cub, dogs, flowers" in page
     assert "dogs: Stanford Dogs was built from ImageNet&#39;s images" in page
     for name in MEMBERS:
         assert f'href="../dataset/{name}.html"' in page
-    home = (built.parent / "index.html").read_text(encoding="utf-8")
+    home = pages["index.html"]
     assert home.index("Cars-196, photographs of cars") < home.index("Union of cars, cub, dogs, flowers</a>")
 
 

@@ -16,6 +16,7 @@ from benchmark.config.spec import RunSpec, typed_settings
 from benchmark.data import weights
 from benchmark.utils.errors import UserError, near
 from methods import backbones
+from methods.registry import ours
 from methods.samplers import batches
 from splits.manifest import Ladder, Split
 
@@ -97,7 +98,9 @@ def plan(ladder: Ladder, index_hash: str, names: Iterable[str], *, protocol: str
         other = "backbone" in overrides.protocol and own.backbone not in backbones.names.NOT_VIT
         if other:
             backbones.skeleton(own.backbone)
-        if other or overrides.methods or "dim" in overrides.protocol:  # the suite's own settings go together
+        # The suite's own settings go together, and its objectives take embeddings of any dim: to import torch for that
+        # would take seconds.
+        if other or overrides.methods or ("dim" in overrides.protocol and not (entry.is_objective and ours(entry))):
             entry.check_build(own.backbone, min(len(split.train) for split in chosen), own.dim,
                               *typed_settings(entry, settings, base))
         made.append((name, settings, base, own, weights.identify(own.backbone, weights_file)))

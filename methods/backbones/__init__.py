@@ -10,9 +10,9 @@ from methods.backbones.lists import select
 from methods.backbones.names import TIMM
 
 if TYPE_CHECKING:
-    from methods.backbones.backbone import CENTRED, Backbone, create, skeleton
+    from methods.backbones.backbone import CENTRED, Backbone, create, skeleton, skeleton_copy
 
-__all__ = ["CENTRED", "TIMM", "Backbone", "create", "names", "select", "skeleton"]
+__all__ = ["CENTRED", "TIMM", "Backbone", "create", "names", "select", "skeleton", "skeleton_copy"]
 
 
 def __getattr__(name: str) -> Any:

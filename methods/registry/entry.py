@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import importlib
 import math
@@ -147,14 +146,14 @@ class Entry:
         """
         import torch
 
-        from methods.backbones import skeleton
+        from methods.backbones import skeleton_copy
 
         try:
             with torch.device("meta"):
                 if self.is_objective:
                     self.cls(settings, classes, dim)
                 else:
-                    self.build(copy.deepcopy(skeleton(backbone)), classes, dim, settings, base_settings)
+                    self.build(skeleton_copy(backbone), classes, dim, settings, base_settings)
         except MethodError:
             raise
         except Exception:  # such as a number that is read off a weight

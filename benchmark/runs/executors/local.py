@@ -32,6 +32,9 @@ from reports.records import FAILURE
 ATTEMPTS = 2
 """How often a run is tried whose worker died or hung under it."""
 
+ENDING = 5.0
+"""Seconds that an idle worker may take to end, and its server to tell of it."""
+
 STOPPING = "stopping: epochs that are nearly over are finished first; Ctrl-C again ends at once"
 
 
@@ -110,9 +113,9 @@ class WorkerPool:
             if worker.job is None:
                 with contextlib.suppress(OSError):
                     worker.pipe.send(None)
-                worker.process.join(5)
+                worker.process.join(ENDING)
             if worker.process.is_alive():
-                server.kill(worker.process, 5)
+                server.kill(worker.process, ENDING)
             worker.pipe.close()
 
     def _assign(self, slot: int) -> None:
