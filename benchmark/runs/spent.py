@@ -35,8 +35,7 @@ class Spent:
 
     def took(self, history: History) -> dict[str, float]:
         """Seconds of each phase and of `all` of the run, attempts before this one included up to their checkpoint."""
-        now, earlier = self.so_far(), history.earlier
-        whole = {key: earlier.get(key, 0.0) + now.get(key, 0.0) for key in {**earlier, **now}}
+        whole = history.with_earlier(self.so_far())
         return {**{key.removeprefix(PHASE): seconds for key, seconds in whole.items() if key.startswith(PHASE)},
                 "train": history.seconds, "evaluate": history.evaluating, "all": whole["seconds"]}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,10 @@ class History:
     """What the attempts before this one spent, up to the checkpoint that was resumed."""
     threads: int = 0
     """With how many threads a run on a CPU computes, which decide on its last bits."""
+
+    def with_earlier(self, now: Mapping[str, float]) -> dict[str, float]:
+        """What all attempts spent, of which this one spent `now`."""
+        return {key: self.earlier.get(key, 0.0) + now.get(key, 0.0) for key in {**self.earlier, **now}}
 
 
 def resume(folder: Path, method: Method, optimiser: torch.optim.Optimizer, sampler: BatchSampler,

@@ -228,8 +228,7 @@ class _Loop:
 
     def save(self, saver: checkpoint.Saver, epoch: int, whole: bool) -> None:
         """Keeps the state after an epoch; `whole`: waits until it is on disk."""
-        earlier, now = self.history.earlier, self.context.spent()
-        spent = {key: earlier.get(key, 0.0) + now.get(key, 0.0) for key in {**earlier, **now}}
+        spent = self.history.with_earlier(self.context.spent())
         saver.save({"method": self.method.state_dict(), "optimiser": self.optimiser.state_dict(),
                     "sampler": self.context.sampler.state_dict()},
                    {"epoch": epoch, "history": {**copy.deepcopy(vars(self.history)), "earlier": spent}}, whole=whole)

@@ -114,8 +114,10 @@ def pool(places: Tensor, maps: Tensor, pooling: str, power: float = 3.0) -> Tens
     tensor([[-1.,  1.]])
     """
     if pooling.endswith(LAYER_NORM):
+        from torch.nn.functional import layer_norm  # names are read without torch
+
         pooled = pool(places, maps, pooling.removesuffix(LAYER_NORM), power)
-        return (pooled - pooled.mean(1, keepdim=True)) / (pooled.var(1, correction=0, keepdim=True) + 1e-5).sqrt()
+        return layer_norm(pooled, pooled.shape[1:])
     if pooling == "token":
         return maps[:, 0]
     if pooling == "mean":

@@ -51,7 +51,7 @@ def _sides(a: pd.DataFrame, b: pd.DataFrame) -> list[pd.DataFrame]:
     settings.
     """
     sides = [select(frame)[0] for frame in (a, b)]
-    both = pd.concat(sides, keys=range(2)).copy()  # in one piece: pandas warns of frames in many at every new column
+    both = pd.concat(sides, keys=range(2))
     plain = both[[f"base_{key}" for key in NAMED]].set_axis(NAMED, axis=1)
     # each a seed of its own, on one ladder: so `select` names them all and sets none aside
     alone = both.assign(seed=range(len(both)), ladder="", ladder_name=None, dataset_hash="", contents=None,
