@@ -9,8 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from benchmark import datasets
+from benchmark.commands.splits import command as splits_command
 from benchmark.data import ladders, pinned
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
@@ -132,6 +134,31 @@ def test_every_difference_has_a_line(made: tuple[Workspace, pinning.Pinned, Path
     assert list(pinning.differences(fixed, *moved, layouts=True)) == [
         f"class '{index.classes[0]}' has {count - 1} images here and {count} in glyphs-mini@v1"]
     assert len(list(pinning.differences(fixed, *moved))) == 2 * len(index) - 1
+
+
+def test_a_copy_that_lacks_images_is_taken_if_asked_and_not_as_the_pinned_one(tmp_path: Path) -> None:
+    for name, sizes in {"whole": (3, 4, 3, 5), "fewer": (3, 3, 3, 4), "gone": (3, 4, 3), "more": (3, 3, 3, 6)}.items():
+        layouts.cub(tmp_path / name / "cub", sizes, draw=False)
+    whole, fewer, gone, more = (Workspace.at(tmp_path / f"{name}-work", tmp_path / name)
+                                for name in ("whole", "fewer", "gone", "more"))
+    ladders.save(ladders.build("cub", whole, default_only=True), whole)
+    fixed, (path, *_) = pinned.pin("cub@v9", whole, tmp_path)
+    with pytest.raises(UserError, match=r"2 differences.*or do without: .*--incomplete"):
+        pinned.use(str(path), fewer)
+    for other in (gone, more):  # a class without images, images that are not pinned
+        with pytest.raises(UserError, match="put back what is named here:") as refused:
+            pinned.use(str(path), other, incomplete=True)
+        assert "--incomplete" not in str(refused.value)
+    arguments = ["use", str(path), "--work", str(fewer.root), "--data", str(fewer.data)]
+    told = CliRunner().invoke(splits_command, [*arguments, "--incomplete"], catch_exceptions=False).output
+    assert "2 images of cub@v9 are missing here, so results do not count as on it" in told
+    index, ladder = pinned.use(str(path), fewer, incomplete=True)
+    assert (ladder.dataset_hash, "pinned" in ladder.made) == (index.hash, False)
+    assert [(split.hash, split.train_images, split.test_images) for split in ladder.splits] == [
+        (split.hash, 6, 7) for split in fixed.splits]
+    assert ladders.verify(ladders.path_of(fewer, "cub"), fewer) == []
+    _, there = pinned.use(str(path), whole, incomplete=True)
+    assert there.made["pinned"]["hash"] == fixed.hash, "nothing is missing here"
 
 
 def test_any_ids_are_read_as_they_were_pinned(tmp_path: Path) -> None:

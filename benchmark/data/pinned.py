@@ -113,6 +113,23 @@ def differences(pinned: Pinned, index: DatasetIndex) -> list[str]:
     return lines
 
 
+def only_lacks_images(pinned: Pinned, index: DatasetIndex) -> bool:
+    """Whether a copy differs by missing images alone: what is there is pinned, in its class, and no class is empty."""
+    known = {id: name for name, ids in zip(pinned.classes, pinned.images or ()) for id in ids}
+    found = [index.classes[label] for label in index.labels.tolist()]
+    return (not pinned.open and set(found) == set(pinned.classes)
+            and all(known.get(path) == name for path, name in zip(index.paths, found)))
+
+
+def without_missing(pinned: Pinned, index: DatasetIndex) -> Ladder:
+    """The rungs with the images there are. Distances are the pinned ones; it is called otherwise, as results differ."""
+    sizes = dict(zip(index.classes, np.bincount(index.labels, minlength=len(index.classes)).tolist()))
+    splits = tuple(replace(split, train_images=sum(map(sizes.__getitem__, split.train)),
+                           test_images=sum(map(sizes.__getitem__, split.test))) for split in pinned.splits)
+    made = {**pinned.made, "command": f"oodml splits use {pinned.name} --incomplete"}
+    return replace(pinned.ladder, splits=splits, progression=(), made=made)
+
+
 def get(name: str) -> Pinned:
     """The pinned ladder of this name, or that in a file of one's own; a mistyped one is told with those there are."""
     known = pinning.names()
@@ -122,12 +139,13 @@ def get(name: str) -> Pinned:
     return pinning.get(name)
 
 
-def use(name: str, workspace: Workspace, replace_other: bool = False,
-        dataset: str | None = None) -> tuple[DatasetIndex, Ladder]:
+def use(name: str, workspace: Workspace, replace_other: bool = False, dataset: str | None = None,
+        incomplete: bool = False) -> tuple[DatasetIndex, Ladder]:
     """The pinned ladder as that of the local dataset, checked image by image and saved as WORK/splits/DATASET.json.
 
-    A `UserError` tells what differs. Another ladder that is there already stays unless `replace_other`. Of a dataset
-    that is not the suite's, `dataset` says where the local copy lies, unless a ladder in the workspace does.
+    A `UserError` tells what differs; a copy that lacks images alone is taken if `incomplete`, under no pinned name.
+    Another ladder that is there already stays unless `replace_other`. Of a dataset that is not the suite's, `dataset`
+    says where the local copy lies, unless a ladder in the workspace does.
     """
     pinned = get(name)
     own = dataset or datasets.source(pinned.dataset, workspace.splits)
@@ -139,22 +157,28 @@ def use(name: str, workspace: Workspace, replace_other: bool = False,
         raise UserError(f"{pinned.name} is a ladder of '{pinned.dataset}', and {own} is called '{index.name}'; give "
                         "the folder or file that name")
     found = differences(pinned, index)
-    if found:
+    lacking = bool(found) and only_lacks_images(pinned, index)
+    if found and not (incomplete and lacking):
         more = f"\n... and {len(found) - SHOWN:,} more" if len(found) > SHOWN else ""
+        way = (f"Unpack its archive again, put back what is named here, or do without: `oodml splits use {name} "
+               "--incomplete` (results do not count as on the pinned ladder then)" if lacking else
+               "Unpack its archive again, or put back what is named here")
         raise UserError("\n".join([f"the local copy of {pinned.dataset} is not that of {pinned.name}, "
-                                   f"{counted(len(found), 'difference')}; nothing was written. Unpack its archive "
-                                   "again, or put back what is named here:", *found[:SHOWN]]) + more)
-    ladder = replace(pinned.ladder, dataset_hash=index.hash)
+                                   f"{counted(len(found), 'difference')}; nothing was written. {way}:",
+                                   *found[:SHOWN]]) + more)
+    ladder = replace(without_missing(pinned, index) if found else pinned.ladder, dataset_hash=index.hash)
     if ":" in own:  # so that other commands find it by its name
-        line = shlex.join(["oodml", "splits", "use", name, "--dataset", datasets.located(own)])
+        line = shlex.join(["oodml", "splits", "use", name, *["--incomplete"] * bool(found), "--dataset",
+                           datasets.located(own)])
         ladder = replace(ladder, made={**ladder.made, "command": line})
     if pinned.open:
         ladder = replace(ladder, splits=ladders.of_union(index, pinned.parameters["seed"]).splits)
     path = ladders.path_of(workspace, pinned.dataset)
     there = ladders.present(path)
-    if there is not None and there.dataset_hash == index.hash and there.made.get("pinned") == ladder.made["pinned"]:
-        return index, there
     same = there is None or pinning.same(replace(pinned, splits=ladder.splits), there)
+    if (there is not None and same and there.dataset_hash == index.hash
+            and there.made.get("pinned") == ladder.made.get("pinned")):
+        return index, there
     if not same and not replace_other:
         raise UserError(f"{path} is another ladder of {pinned.dataset}; `oodml splits use {name} --replace` "
                         "puts this one in its place (runs on the other no longer count with it), --work DIR keeps both")

@@ -17,8 +17,10 @@ from benchmark.utils.workspace import Workspace
 @click.argument("name", required=False)
 @click.option("--replace", "replace_other", is_flag=True, help="Put it in the place of another ladder of the dataset.")
 @click.option("--dataset", help="The local copy, if the dataset is your own: folder:PATH, csv:FILE.")
+@click.option("--incomplete", is_flag=True,
+              help="Take it also where images are missing, without these; results do not count as on it then.")
 @workspace_options
-def use(workspace: Workspace, name: str | None, replace_other: bool, dataset: str | None) -> None:
+def use(workspace: Workspace, name: str | None, replace_other: bool, dataset: str | None, incomplete: bool) -> None:
     """Take a pinned ladder, such as cub@v1, after checking the local copy of its dataset image by image.
 
     Without a NAME it lists the pinned ladders. NAME may also be the path of a pinned ladder's file.
@@ -31,10 +33,13 @@ def use(workspace: Workspace, name: str | None, replace_other: bool, dataset: st
                              map(pinning.get, pinning.names())]):
             click.echo(line)
         return
-    index, ladder = pinned.use(name, workspace.writable(), replace_other, dataset)
+    index, ladder = pinned.use(name, workspace.writable(), replace_other, dataset, incomplete)
     click.echo(ladders.table(ladder))
-    click.echo(f"all {counted(len(index), 'image')} of {index.name} are those of {ladder.made['pinned']['name']} "
-               f"({ladder.made['pinned']['hash'][:12]}); wrote {ladders.path_of(workspace, index.name)}")
+    fixed = pinned.get(name)
+    missing = sum(fixed.counts) - len(index) if "pinned" not in ladder.made else 0
+    told = (f"{counted(missing, 'image')} of {fixed.name} are missing here, so results do not count as on it" if missing
+            else f"all {counted(len(index), 'image')} of {index.name} are those of {fixed.name} ({fixed.hash[:12]})")
+    click.echo(f"{told}; wrote {ladders.path_of(workspace, index.name)}")
 
 
 @click.command()
