@@ -195,6 +195,10 @@ def test_more_trials_keep_those_there_are(made: Workspace, monkeypatch: pytest.M
     assert begun == [2]
     assert before < {trial["run"] for one in searches for trial in one["trials"]}
     assert [one["budget"] for one in searches] == [4, 4]
+    begun.clear()
+    monkeypatch.setattr(search, "rounds", lambda trials, sampler: [1, 2, trials])
+    tune.run(study("margin"), TuneOptions(3, choose_only=True), SweepOptions(made, redo=True), lambda line: None)
+    assert begun == [1, 1, 1], "each trial is done anew once, not once a round"
 
 
 def test_a_killed_search_goes_on_with_the_same_trials(finished: Path, tiny: Workspace) -> None:

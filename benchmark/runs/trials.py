@@ -87,9 +87,9 @@ class Search:
             configuration = search.propose(self.space, options.seed, self.method, number, earlier, options.sampler)
             self.trials.append(Trial(number, configuration, self.spec(configuration, self.split.id, validation="true")))
 
-    def parts(self) -> Iterator[Part]:
-        """The trials as parts of a study."""
-        for trial in self.trials:
+    def parts(self, first: int = 0) -> Iterator[Part]:
+        """The trials from this number on as parts of a study."""
+        for trial in self.trials[first:]:
             yield replace(self.part, splits=str(self.split.id), seeds=1,
                           set={**self.part.set, **trial.set, "validation": "true"})
 

@@ -58,10 +58,11 @@ def run(study: Study, tuned: TuneOptions, options: SweepOptions, echo: Echo = cl
     inner = trial_workspace(options.workspace)
     path = inner.root / f"{re.sub(r'[^A-Za-z0-9_.,+-]+', '-', study.name)}.json"
     result = SweepResult()
-    for count in search.rounds(tuned.trials, tuned.sampler):
+    rounds = search.rounds(tuned.trials, tuned.sampler)
+    for known, count in zip([0, *rounds], rounds):
         for one in searches:
             one.extend(count, tuned)
-        parts = tuple(part for one in searches for part in one.parts())
+        parts = tuple(part for one in searches for part in one.parts(known))  # earlier ones are over: --redo is once
         result = sweep.run(Study(f"{study.name}, trials", parts), _left(replace(options, workspace=inner), began), echo)
         read_scores(searches, inner)
         _write(path, study, searches, tuned, options)
