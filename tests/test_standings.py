@@ -158,6 +158,21 @@ def test_a_union_counts_once_among_wins(results: Results, built: Path) -> None:
     assert counted["scores"] == pytest.approx([scores["s2sd"], scores["margin"]], abs=1e-5)
 
 
+def test_submitted_rows_are_compared_once_on_a_union_of_two_protocols(tmp_path: Path) -> None:
+    """They stand on the board of either protocol."""
+    parts = {"a": 0.5, "b": 0.6}
+    for name, protocol, source in (("margin", "demo", "run"), ("arcface", "demo", "run"), ("s2sd", "other", "run"),
+                                   ("mine", "submitted", "submitted"), ("theirs", "submitted", "submitted")):
+        made = make_record("glyphs-union", 1, name, 0, 0.5, parts, source=source, protocol={"name": protocol})
+        records.write(tmp_path / name, made)
+    results = Results(records.collect(tmp_path))
+    assert {protocol: len(results.universal("glyphs-union", protocol)) for protocol in ("demo", "other")} == {
+        "demo": 4, "other": 3}
+    found = comparison.cells(results, sorted(results.runs["label"].unique()), "recall@1")
+    assert [cell["split"] for cell in found] == ["a", "b", "unified", "harmonic"]
+    assert all(None not in cell["scores"] for cell in found)
+
+
 def test_a_link_to_compare_names_rows_by_their_pages(built: Path) -> None:
     text = (built / "method" / "margin.html").read_text()
     assert 'href="../compare.html#pin=margin|s2sd"' in text

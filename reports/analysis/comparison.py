@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -42,10 +43,16 @@ def _rows_of_cells(results: Results, metric: str) -> list[set[str]]:
 
 
 def _unions(results: Results) -> list[tuple[str, Board]]:
-    """The boards of all unions and protocols without what papers print."""
-    boards = [(dataset, results.universal(dataset, protocol)) for dataset in results.unions
-              for protocol in results.protocols]
-    return [(dataset, board.where(board.rows["source"] != "published")) for dataset, board in boards if len(board)]
+    """A board of each union with the rows of all protocols, submitted ones once, without what papers print."""
+    found: dict[str, Board] = {}
+    for dataset, protocol in product(results.unions, results.protocols):
+        board = results.universal(dataset, protocol)
+        if len(board):
+            known = {*found[dataset].keys} if dataset in found else set()
+            fresh = np.array([key not in known for key in board.keys])
+            board = board.where(fresh & board.rows["source"].ne("published"))
+            found[dataset] = found[dataset].joined(board) if dataset in found else board
+    return [*found.items()]
 
 
 def cells(results: Results, labels: list[str], metric: str) -> list[dict[str, Any]]:
