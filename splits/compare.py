@@ -103,7 +103,8 @@ def progression(ladder: Ladder) -> Progression:
 def first_moves(ladder: Ladder) -> np.ndarray:
     """When each class of the default split, in sorted order, first changed sides: the swap iteration.
 
-    Steps that were not kept moved no class of the ladder. Of a ladder without a record of its iterations, the rung from which on a class is found on the other side.
+    Steps that were not kept moved no class of the ladder. Of a ladder without a record of its iterations, the rung from
+    which on a class is found on the other side.
     """
     steps = [(s.iteration, (*s.moved_train, *s.moved_test)) for s in ladder.progression if s.kind == "swap" and s.kept]
     if not ladder.progression:

@@ -50,7 +50,7 @@ def _unions(results: Results) -> list[tuple[str, Board]]:
         if len(board):
             known = {*found[dataset].keys} if dataset in found else set()
             fresh = np.array([key not in known for key in board.keys])
-            board = board.where(fresh & board.rows["source"].ne("published"))
+            board = board.where(board.rows["source"].ne("published") & fresh)
             found[dataset] = found[dataset].joined(board) if dataset in found else board
     return [*found.items()]
 
