@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -142,6 +143,37 @@ def test_what_failed_elsewhere_meanwhile_is_not_tried_again(tiny: Workspace) -> 
         taken.append(job.spec)
     assert taken == [before.spec, full.spec, fresh.spec]
     assert pool.result.failed == [(meanwhile.spec, "it broke there")]
+
+
+@pytest.mark.parametrize("released", [False, True])
+def test_a_run_that_others_take_over_again_and_again_has_not_failed(tiny: Workspace, released: bool) -> None:
+    """A machine that is put to sleep twice while it works: its worker ends, and the run is another's."""
+    (job,) = tiny_sweep.jobs(tiny, "margin", seeds=1)
+    pool = local.WorkerPool(["cpu"], Progress(1, 2), StopRequest(), deque([job]))
+    for generation in range(0, 6, 2):
+        own, other = Lock.take(job.folder, generation), Lock.take(job.folder, generation + 1)
+        assert own is not None
+        assert other is not None
+        if released:
+            other.release()
+        process = SimpleNamespace(pid=-1, exitcode=locks.LOST, kill=lambda: None, join=lambda seconds: None)
+        pool.waiting.clear()
+        pool._lost(0, local.Worker(process, SimpleNamespace(close=lambda: None), None, job), job)
+        assert list(pool.waiting) == [job]
+    assert pool.result.failed == []
+    assert not (job.folder / "failure.json").exists(), "the folder is another's"
+
+
+def test_a_worker_that_ends_itself_under_its_own_lock_has_failed(tiny: Workspace) -> None:
+    """So it does where a process that shares its batches is lost, which may be so every time."""
+    (job,) = tiny_sweep.jobs(tiny, "margin", seeds=1)
+    pool = local.WorkerPool(["cpu"], Progress(1, 2), StopRequest(), deque())
+    pool.failures = {job.spec.identity: None}
+    Lock.take(job.folder, 0)
+    process = SimpleNamespace(pid=os.getpid(), exitcode=locks.LOST, kill=lambda: None, join=lambda seconds: None)
+    for _ in range(local.ATTEMPTS):
+        pool._lost(0, local.Worker(process, SimpleNamespace(close=lambda: None), None, job), job)
+    assert [spec for spec, _ in pool.result.failed] == [job.spec]
 
 
 def test_the_users_folder_does_not_matter_and_the_command_is_written_down(tiny: Workspace, tmp_path: Path) -> None:

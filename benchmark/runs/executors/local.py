@@ -20,7 +20,7 @@ from benchmark.runs.executors.outcomes import ELSEWHERE, settle, stopped
 from benchmark.runs.failures import last_failure, write_failure
 from benchmark.runs.interrupt import StopRequest
 from benchmark.runs.job import Job, Resources, SweepResult
-from benchmark.runs.locks import LOST, Heartbeat, Watch
+from benchmark.runs.locks import LOST, Heartbeat, Watch, newest
 from benchmark.runs.progress import Progress
 from benchmark.utils import processors
 from benchmark.utils.errors import UserError
@@ -211,6 +211,11 @@ class WorkerPool:
         """The process is gone: out of memory, a crash in native code, a kill from outside, or ours because it hung."""
         self._stop(slot, worker)
         key = job.spec.identity
+        holder = newest(job.folder) if worker.process.exitcode == LOST else None
+        if holder is not None and holder.facts.get("pid") != worker.process.pid:
+            self.progress.paused(key, note="taken over by another runner:")
+            self.waiting.append(job)  # to be looked at until it is done there, or released
+            return
         self.attempts[key] = self.attempts.get(key, 0) + 1
         why = worker.killed or f"the worker process died (exit {worker.process.exitcode})"
         if job.done:
