@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from benchmark.metrics import operating_points, thresholds
 from benchmark.metrics.operating_points import survey
@@ -69,6 +70,29 @@ def test_drift_from_what_two_records_keep_is_that_of_all_pairs(near: tuple) -> N
         assert rate_at(threshold, far["positive"], accepts=False) == pytest.approx(exact.false_rejects, rel=0.01)
         kept = far["validation"][f"{rate:g}"]
         assert (kept["false_accepts"], kept["false_rejects"]) == pytest.approx(exact, abs=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_thresholds_kept_to_six_digits_stand_for_their_step_of_the_grid(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    x, y = random.normal(size=(60, 3)), np.arange(60) % 5
+    table = thresholds.Pairs(x, y)
+    step = ((table.x @ table.x.T + 1) * operating_points.HALF).numpy()[np.triu_indices(60, 1)].astype(int)
+    same = (y[:, None] == y)[np.triu_indices(60, 1)]
+    kept = survey(x, y)["negative"]
+    found = survey(x, y, fixed={str(at): value for at, value in enumerate(kept)})["validation"]
+    for at, value in enumerate(kept):
+        edge = round((value + 1) * operating_points.HALF)
+        assert found[str(at)]["false_accepts"] == pytest.approx((step[~same] >= edge).mean(), abs=1e-12)
+        assert found[str(at)]["false_rejects"] == pytest.approx((step[same] < edge).mean(), abs=1e-12)
+
+
+def test_held_out_classes_without_a_pair_cost_nothing_of_the_test_side() -> None:
+    x, y = clouds(3)
+    expected = survey(x, y)
+    for labels in (np.zeros(5), np.arange(5)):
+        assert operating_points.of_run(torch.from_numpy(x), y, (torch.eye(5), labels)) == expected
+    assert set(operating_points.of_run(torch.eye(5), np.zeros(5))) == {"note"}
 
 
 def test_the_range_of_opis_from_a_part_of_the_images(near: tuple, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,6 +51,14 @@ def test_thresholds_and_rates_over_all_pairs(seed: int, chunk: int | None) -> No
         [np.mean([s >= t for s in positive]) for t in thresholds])
 
 
+@pytest.mark.parametrize("rate", [0.29, 0.57, 0.58])
+def test_a_rate_is_used_up_though_its_product_rounds_down(rate: float) -> None:
+    """0.29 of 100 negative pairs are 29, though 0.29 * 100 is 28.999999999999996."""
+    x, y = np.random.default_rng(0).normal(size=(20, 5)), np.repeat([0, 1], 10)
+    (found,) = error_rates(x, y, thresholds_at(x, y, (rate,)))
+    assert found.false_accepts == pytest.approx(rate, abs=1e-12)
+
+
 def test_the_lowest_threshold_is_just_above_the_first_negative_too_many() -> None:
     x, y = corners(9)
     _, negative = pairs(x, y)

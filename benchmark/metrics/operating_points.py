@@ -6,6 +6,7 @@ and the table of similarities is made once, in blocks, so that 60,502 images sta
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -66,8 +67,11 @@ def of_run(embeddings: Tensor, labels: np.ndarray, held_out: tuple[Tensor, np.nd
 
     Where there is no pair to measure, `note` says why and nothing else is lost.
     """
+    fixed = None
+    if held_out is not None:
+        with contextlib.suppress(UserError):  # too few held-out classes to fix a threshold on
+            fixed = fixed_thresholds(survey(*held_out))
     try:
-        fixed = None if held_out is None else fixed_thresholds(survey(*held_out))
         return survey(embeddings, labels, fixed=fixed)
     except UserError as error:
         return {"note": str(error)}
@@ -160,7 +164,8 @@ def _thresholds(counts: np.ndarray, rejects: bool) -> list[float]:
 
 def _share(counts: np.ndarray, threshold: float, below: bool = False) -> float:
     """The share of these pairs that a threshold accepts, or rejects."""
-    step = max(0, math.ceil(round((threshold + 1) * HALF, 3)))
+    # thresholds are kept to six digits, which moves them by up to a sixtieth of a step
+    step = max(0, math.ceil(round((threshold + 1) * HALF, 1)))
     rejected = int(counts[:step].sum()) / int(counts.sum())
     return rejected if below else 1 - rejected
 

@@ -145,6 +145,11 @@ def above(value: float) -> float:
     return float(np.nextafter(np.float32(value), np.float32(np.inf)))
 
 
+def share_of(rate: float, count: int) -> int:
+    """The most of `count` that are no larger share than `rate`: 29 of 100 for 0.29, though 0.29 * 100 is less."""
+    return math.floor(rate * count + 1e-9)
+
+
 def thresholds_at(embeddings: Any, labels: Any, rates: Sequence[float] = RATES, *, chunk: int | None = None,
                   ) -> list[float]:
     """For each false accept rate the lowest threshold that accepts no larger share of the negative pairs.
@@ -158,7 +163,7 @@ def thresholds_at(embeddings: Any, labels: Any, rates: Sequence[float] = RATES, 
     """
     pairs = Pairs(embeddings, labels, chunk)
     pairs.need_both()
-    allowed = [math.floor(rate * pairs.negatives) for rate in rates]
+    allowed = [share_of(rate, pairs.negatives) for rate in rates]
     asked = [count for count in allowed if count < pairs.negatives]
     values = dict(zip(asked, pairs.highest_negatives(asked))) if asked else {}
     return [above(values[count]) if count in values else -math.inf for count in allowed]
@@ -287,6 +292,6 @@ def accepted_recall(right: np.ndarray, values: np.ndarray, strangers: np.ndarray
 
     `values` are the similarities of their nearest neighbours, `strangers` those of the unknown, highest first.
     """
-    allowed = math.floor(rate * len(strangers))
+    allowed = share_of(rate, len(strangers))
     accepted = values > strangers[allowed] if allowed < len(strangers) else np.ones(len(right), dtype=bool)
     return float((right & accepted).mean()) if len(right) else math.nan

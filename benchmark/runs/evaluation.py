@@ -41,7 +41,7 @@ class Evaluation:
         measures = {"test": self.score.scores}
         if self.protocol.clustering == "every":
             measures["test"] |= self.clustering()
-        if held_out is not None:
+        if held_out is not None and not held_out.unmatched:  # else every epoch scores alike, and none is chosen
             self.validation = self.embed(held_out.ids), held_out.labels
             measures["validation"] = score(held_out, self.validation[0], self.task.domain_names).scores
         self.called = True
@@ -67,7 +67,7 @@ def choose(history: History) -> tuple[dict[str, dict[str, float]], dict[str, int
     """Test measures by each rule that picks an epoch, and the epoch it picks.
 
     `last` is the headline. `best-test` looks at the test set, as the papers' tables do; `validation` looks at
-    held-out classes and is there only if some were held out.
+    held-out classes and is there only if some were held out that can tell one epoch from another.
     """
     evaluated = [entry for entry in history.epochs if "test" in entry]
     picks = {"last": evaluated[-1], "best-test": max(evaluated, key=lambda entry: entry["test"][HEADLINE])}
