@@ -71,6 +71,23 @@ def test_nothing_is_written_of_an_error_in_a_run_that_is_lost(tiny: Workspace, m
     assert not job.folder.exists()
 
 
+def test_the_threads_of_a_resumed_run_are_its_own(tiny: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A notebook, or the next run of the process, goes on with those that it had before."""
+    (job,) = tiny_sweep.jobs(tiny, "margin", seeds=1)
+    before = torch.get_num_threads()
+
+    def resumed(*given: Any, **named: Any) -> Path:
+        torch.set_num_threads(before + 1)
+        raise Interrupted("stopped")
+
+    monkeypatch.setattr(worker, "run", resumed)
+    try:
+        assert attempt.attempt_alone(job).kind == "stopped"
+        assert torch.get_num_threads() == before
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_a_failed_cell_is_not_unfinished(tiny: Workspace) -> None:
     """So that the end of a budget does not hide it."""
     first, second = tiny_sweep.jobs(tiny, "margin", seeds=2)

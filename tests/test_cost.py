@@ -61,6 +61,12 @@ def test_the_median_of_runs_counts_for_time_and_the_worst_for_memory() -> None:
     assert Rates(runs, GPU).estimate(one, 64, 50).seconds == pytest.approx(1.0 + 10 * 2 * 32 / 64 + 1.5), "two batches"
 
 
+def test_a_batch_has_no_more_images_than_the_training_set() -> None:
+    one = spec(epochs=10, steps_per_epoch=0, batch_size=5000)
+    found = Rates([ran(one, speed=100.0, pace=0.0, rest=0.0, compile="no")], GPU).estimate(one, 200, 0)
+    assert found.seconds == pytest.approx(10 * 200 / 100)
+
+
 def test_classes_that_are_held_out_are_not_trained_on() -> None:
     one = spec(epochs=4, steps_per_epoch=0, batch_size=224, validation=True)
     found = Rates([ran(one, speed=224.0, pace=0.0, rest=0.0)], GPU).estimate(one, 272 * 24, 0)

@@ -219,6 +219,7 @@ def test_a_file_is_read_again_once_it_has_changed(tmp_path) -> None:
     ({"scale": "0.5,0.7,1"}, "scale = .*at most 2"),
     ({"milestones": "soon"}, "milestones.0 = 'soon': .*integer"),
     ({"lr": "nan"}, "finite"),
+    ({"milestones": "2", "cosine": "0.1"}, "fall by one of them"),
     ({"compile": False}, "compile = False: .*'auto', 'yes', 'graphs' or 'no'"),
 ])
 def test_a_wrong_key_or_value_is_named(overrides: dict, words: str) -> None:

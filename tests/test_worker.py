@@ -23,7 +23,7 @@ from benchmark import datasets
 from benchmark.config import protocol
 from benchmark.data import features, weights
 from benchmark.data.augment import Transform
-from benchmark.data.task import Side
+from benchmark.data.task import Side, Task
 from benchmark.datasets.index import DatasetIndex
 from benchmark.metrics.clustering import KMEANS
 from benchmark.runs import evaluation, worker
@@ -31,6 +31,7 @@ from benchmark.runs.job import Job, RunContext, SweepOptions
 from benchmark.runs.matrix import gather
 from benchmark.runs.occupancy import Occupancy
 from benchmark.runs.spent import Spent
+from benchmark.training import checkpoint
 from benchmark.training.train import History, Interrupted
 from benchmark.utils import provenance
 from benchmark.utils.errors import UserError
@@ -224,6 +225,35 @@ def test_the_seconds_of_a_resumed_run_are_those_of_all_its_attempts(made: Worksp
     assert 1 <= sum(took.values()) - took["all"] <= took["all"]
     *_, last = (json.loads(line) for line in (spec.folder(made) / "log.jsonl").read_text().splitlines())
     assert last["phases"] == pytest.approx(took, abs=1e-3)
+
+
+@pytest.mark.parametrize("labels", [(0, 0, 0), (0, 1, 2)], ids=["one class", "one image a class"])
+def test_held_out_classes_that_cannot_tell_epochs_apart_choose_none(labels: tuple[int, ...]) -> None:
+    """Of one class every neighbour is right, and of single images none: the first epoch would always be the best."""
+    test = Side(np.arange(8), np.arange(8) // 4, ("jay", "wren"))
+    held_out = Side(np.arange(3), np.array(labels), ("crow", "finch", "kite")[:max(labels) + 1])
+    measure = evaluation.Evaluation(Task(test, test, held_out), protocol.load("demo"), 0, lambda ids: torch.eye(8)[ids])
+    assert set(measure()) == {"test"}
+    assert "note" not in measure.thresholds()
+
+
+def test_a_run_killed_before_its_record_counts_the_parameters_that_were_trained(
+        made: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "SHARE", 1e9)  # every epoch is saved
+    spec = tiny_runs.spec(made, "margin", "backbone=conv4", "epochs=2", "warmup=2", seed=7)
+    asked = itertools.count(1)
+
+    def killed_after_the_last_epoch() -> bool:
+        if next(asked) > 2 * (3 + 1):  # after three steps an epoch and its end
+            raise KeyboardInterrupt
+        return False
+
+    with pytest.raises(KeyboardInterrupt):
+        worker.run(spec, tiny_runs.context(made), should_stop=killed_after_the_last_epoch)
+    assert (spec.folder(made) / "checkpoint-00002").is_dir()
+    worker.run(spec, tiny_runs.context(made))
+    counts = records.read(spec.folder(made))["method"]
+    assert counts["trainable_parameters"] < counts["total_parameters"], "its backbone never left the warm-up"
 
 
 def test_equal_scores_choose_the_earlier_epoch() -> None:

@@ -55,7 +55,7 @@ def attempt_run(job: Job, heartbeat: Heartbeat, *, should_stop: Callable[[], boo
     if lock is None:
         return AttemptResult("busy")
     heartbeat.lock, heartbeat.busy = lock, True
-    result = AttemptResult("stopped")
+    result, threads = AttemptResult("stopped"), torch.get_num_threads()
     try:
         if job.done:
             result = AttemptResult("exists")
@@ -71,6 +71,7 @@ def attempt_run(job: Job, heartbeat: Heartbeat, *, should_stop: Callable[[], boo
             heartbeat.on_lost()
             result = AttemptResult("lost", TAKEN)
     finally:
+        torch.set_num_threads(threads)  # a resumed run has gone on with those that it began with
         heartbeat.lock, heartbeat.busy = None, False
         if result.kind in ("done", "exists"):
             lock.done()

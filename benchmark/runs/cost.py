@@ -99,7 +99,8 @@ class Rates:
         if not runs:
             return Estimate()
         # what trains nothing has no speed, and another's says nothing of it
-        training = protocol.epochs * steps_an_epoch(protocol, train_images) * protocol.batch_size if trained else 0
+        batch = min(protocol.batch_size, train_images)
+        training = protocol.epochs * steps_an_epoch(protocol, train_images) * batch if trained else 0
 
         def seconds(run: Measured) -> float:
             evaluating = run.pace * _evaluations(protocol, trained) * test_images

@@ -112,8 +112,8 @@ def read_scores(searches: list[Search], inner: Workspace) -> None:
             trial.state = "diverged"
         trial.score = validation_score(folder) if state.kind == "done" else None
         if state.kind == "done" and trial.score is None:
-            raise UserError(f"{folder / 'log.jsonl'} has no validation score: with epochs = 0 there is none; else "
-                            "delete the folder and run again")
+            raise UserError(f"{folder / 'log.jsonl'} has no validation score: there is none with epochs = 0, nor of "
+                            "held-out classes with one image each; else delete the folder and run again")
 
 
 def _diverged(folder: Path) -> bool:

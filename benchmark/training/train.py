@@ -170,6 +170,7 @@ class _Loop:
         if not world.leads:
             world.wait()  # the first process sets damaged checkpoints aside
         start = resume(context.folder, self.method, self.optimiser, sampler, self.history)
+        optimising.set_rates(self.optimiser, self.rates, context.protocol, start)  # also where no epoch is left
         if world.leads:
             world.wait()
         if context.device == "cpu":
