@@ -98,6 +98,9 @@ class Protocol:
         if self.micro_batch > self.batch_size:
             raise UserError(f"micro_batch = {self.micro_batch} is larger than batch_size = {self.batch_size}: it must "
                             "be a part of a batch, or 0")
+        if self.cosine is not None and self.milestones:
+            raise UserError(f"milestones = {list(self.milestones)} and cosine = {self.cosine}: learning rates fall by "
+                            "one of them; leave cosine out, or give milestones = [] (--set milestones=)")
 
     def identity(self) -> dict[str, Any]:
         """What of it changes a result; seeds are counted per run.
