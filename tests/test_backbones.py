@@ -128,6 +128,14 @@ def test_a_missing_file_and_an_unknown_backbone_are_one_line(tmp_path) -> None:
         create("resnet5O")
 
 
+@pytest.mark.parametrize(("network", "way"), [("resnet50_v1", "oodml weights convert"), ("mit_b1", "mit_b1.pth in")])
+def test_networks_that_timm_lacks_are_not_said_to_be_downloaded(network: str, way: str, monkeypatch) -> None:
+    monkeypatch.delenv("OODML_WEIGHTS", raising=False)
+    assert way in weights.described(network, weights.identify(network))
+    with pytest.raises(UserError, match=f"no weights for {network}: timm has none of {network}; .*{way}"):
+        weights.pretrained(network)
+
+
 def test_no_weights_anywhere_names_the_tag_and_what_to_give(monkeypatch) -> None:
     def refuse(*a, pretrained=False, **k):
         raise OSError("no network")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from benchmark.data import keras_weights
 from benchmark.utils.errors import UserError
 from methods.backbones import TIMM, names
 from reports.storage.text import one_line
@@ -96,10 +97,18 @@ def described(name: str, identity: str, file: str | Path | None = None) -> str:
     from huggingface_hub import try_to_load_from_cache
 
     tag = identity.removeprefix("timm:")
+    if tag in names.OWN:
+        return f"weights MISSING here: {_to_be_given(tag)}"
     cached = any(isinstance(try_to_load_from_cache(f"timm/{tag}", file), str)
                  for file in ("model.safetensors", "pytorch_model.bin"))
     return f"timm's weights {tag}" + ("" if cached else ", MISSING here: downloaded when the runs begin, or give "
                                                         "--weights FILE or OODML_WEIGHTS")
+
+
+def _to_be_given(network: str) -> str:
+    """How weights that nobody offers for download are come by."""
+    made = "`oodml weights convert --help` says how they are made; " if network == keras_weights.BACKBONE else ""
+    return f"timm has none of {network}; {made}give them with --weights FILE, or as {network}.pth in OODML_WEIGHTS"
 
 
 def _from_scratch(name: str, file: str | Path | None) -> bool:
@@ -213,6 +222,8 @@ def _download(name: str) -> dict[str, Tensor]:
     from methods.backbones import create
 
     tag, unreachable, name = _tag(name), "", names.parse(name).network
+    if name in names.OWN:
+        raise UserError(f"no weights for {name}: {_to_be_given(name)}")
     if not timm.is_model(tag.partition(".")[0]):
         create(name)  # says which name was probably meant
     try:
