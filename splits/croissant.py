@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from splits import pinning
 from splits.pinning import Pinned
 
 CONTEXT: dict[str, Any] = {
@@ -97,7 +98,8 @@ def card(pinned: Pinned) -> str:
         how.append(f"random halves of the same classes (i.i.d.): {pinned.iid['mean']:.2f} ± {pinned.iid['std']:.2f}")
     sizes = Counter(pinned.counts)
     each = "image" if pinned.images is not None else "class"
-    parts = [f"# {pinned.name}", summary(pinned), f"Hash `{pinned.hash}`. `oodml splits use {pinned.name}` checks "
+    given = pinned.name if pinned.name in pinning.names() else f"{pinned.name}.json"  # one's own by its file
+    parts = [f"# {pinned.name}", summary(pinned), f"Hash `{pinned.hash}`. `oodml splits use {given}` checks "
              f"a local copy of the dataset against it, {each} by {each}.",
              "| split | kind | train classes | images | test classes | images | FRD | FRD of class means |\n"
              "|--:|---|--:|--:|--:|--:|--:|--:|\n" + "\n".join(rows),

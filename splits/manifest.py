@@ -218,6 +218,8 @@ def load(path: str | Path) -> Ladder:
         raise SplitError(f"{path} is not a split manifest (no schema version); {remedy}")
     if facts.pop("schema") != SCHEMA:
         raise SplitError(f"{path} is not of schema version {SCHEMA}; {remedy}")
+    if "classes" in facts:
+        raise SplitError(f"{path} is a pinned ladder, no split manifest; `oodml splits use {path}` makes one of it")
     stated = facts.pop("hash", None)
     try:
         ladder: Ladder = _adapter().validate_python(facts)

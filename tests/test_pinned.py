@@ -16,7 +16,7 @@ from benchmark.commands.splits import command as splits_command
 from benchmark.data import ladders, pinned
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
-from splits import SplitError, croissant, pinning
+from splits import SplitError, croissant, manifest, pinning
 from splits.manifest import Split
 from splits.union import EIGHT, STANDARD_FOUR
 from tests import layouts, tiny_runs
@@ -157,8 +157,30 @@ def test_a_copy_that_lacks_images_is_taken_if_asked_and_not_as_the_pinned_one(tm
     assert [(split.hash, split.train_images, split.test_images) for split in ladder.splits] == [
         (split.hash, 6, 7) for split in fixed.splits]
     assert ladders.verify(ladders.path_of(fewer, "cub"), fewer) == []
+    with pytest.raises(UserError, match="already: name the dataset, cub, and not the ladder"):
+        pinned.named(str(path), None, fewer)
     _, there = pinned.use(str(path), whole, incomplete=True)
     assert there.made["pinned"]["hash"] == fixed.hash, "nothing is missing here"
+
+
+def test_a_pinned_file_is_verified_and_is_no_manifest(
+        made: tuple[Workspace, pinning.Pinned, Path], tmp_path: Path) -> None:
+    workspace, fixed, path = made
+    given = ["verify", "--work", str(workspace.root), "--data", str(workspace.data)]
+    told = CliRunner().invoke(splits_command, [*given, str(path)])
+    assert (told.exit_code, told.output) == (0, f"{path}: sound\n")
+    shorter = replace(fixed, name="glyphs-mini@v2", counts=(fixed.counts[0] - 1, *fixed.counts[1:]), images=None,
+                      splits=tuple(replace(split, train_images=split.train_images - (fixed.classes[0] in split.train),
+                                           test_images=split.test_images - (fixed.classes[0] in split.test))
+                                   for split in fixed.splits))
+    pinning.save(shorter, tmp_path / "glyphs-mini@v2.json")
+    told = CliRunner().invoke(splits_command, [*given, str(tmp_path / "glyphs-mini@v2.json")])
+    assert told.exit_code == 1
+    assert "NOT sound" in told.output
+    assert f"class '{fixed.classes[0]}' has {fixed.counts[0]} images here" in told.output
+    with pytest.raises(SplitError, match="is a pinned ladder"):
+        manifest.load(path)
+    assert f"`oodml splits use {path.name}` checks" in path.with_suffix(".md").read_text(), "it is known by its file"
 
 
 def test_any_ids_are_read_as_they_were_pinned(tmp_path: Path) -> None:

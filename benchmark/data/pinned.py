@@ -156,25 +156,26 @@ def use(name: str, workspace: Workspace, replace_other: bool = False, dataset: s
     if index.name != pinned.dataset:
         raise UserError(f"{pinned.name} is a ladder of '{pinned.dataset}', and {own} is called '{index.name}'; give "
                         "the folder or file that name")
-    found = differences(pinned, index)
+    path = ladders.path_of(workspace, pinned.dataset)
+    there, found = ladders.present(path), differences(pinned, index)
     lacking = bool(found) and only_lacks_images(pinned, index)
     if found and not (incomplete and lacking):
-        more = f"\n... and {len(found) - SHOWN:,} more" if len(found) > SHOWN else ""
-        way = (f"Unpack its archive again, put back what is named here, or do without: `oodml splits use {name} "
-               "--incomplete` (results do not count as on the pinned ladder then)" if lacking else
-               "Unpack its archive again, or put back what is named here")
+        taken = there is not None and there.dataset_hash == index.hash and pinning.same(pinned, there)
+        way = ("Unpack its archive again, or put back what is named here" if not lacking else
+               f"Its classes are those of {path} already: name the dataset, {pinned.dataset}, and not the ladder"
+               if taken else
+               f"Unpack its archive again, put back what is named here, or do without: `oodml splits use {name} "
+               "--incomplete` (results do not count as on the pinned ladder then)")
         raise UserError("\n".join([f"the local copy of {pinned.dataset} is not that of {pinned.name}, "
                                    f"{counted(len(found), 'difference')}; nothing was written. {way}:",
-                                   *found[:SHOWN]]) + more)
+                                   *_shown(found)]))
     ladder = replace(without_missing(pinned, index) if found else pinned.ladder, dataset_hash=index.hash)
-    if ":" in own:  # so that other commands find it by its name
-        line = shlex.join(["oodml", "splits", "use", name, *["--incomplete"] * bool(found), "--dataset",
-                           datasets.located(own)])
+    if ":" in own or name.endswith(".json"):  # by what is given, other commands find it by its name
+        where = ["--dataset", datasets.located(own)] if ":" in own else []
+        line = shlex.join(["oodml", "splits", "use", name, *["--incomplete"] * bool(found), *where])
         ladder = replace(ladder, made={**ladder.made, "command": line})
     if pinned.open:
         ladder = replace(ladder, splits=ladders.of_union(index, pinned.parameters["seed"]).splits)
-    path = ladders.path_of(workspace, pinned.dataset)
-    there = ladders.present(path)
     same = there is None or pinning.same(replace(pinned, splits=ladder.splits), there)
     if (there is not None and same and there.dataset_hash == index.hash
             and there.made.get("pinned") == ladder.made.get("pinned")):
@@ -184,6 +185,17 @@ def use(name: str, workspace: Workspace, replace_other: bool = False, dataset: s
                         "puts this one in its place (runs on the other no longer count with it), --work DIR keeps both")
     ladders.save(ladder, workspace)
     return index, ladder
+
+
+def verify(path: Path, workspace: Workspace, dataset: str | None = None) -> list[str]:
+    """What of the local copy is not as the pinned ladder of a file has it; empty if nothing is."""
+    fixed = pinning.load(path)
+    index = datasets.load(dataset or datasets.source(fixed.dataset, workspace.splits), workspace.data)
+    return _shown(differences(fixed, index))
+
+
+def _shown(lines: list[str]) -> list[str]:
+    return [*lines[:SHOWN], *([f"... and {len(lines) - SHOWN:,} more"] if len(lines) > SHOWN else [])]
 
 
 def with_progression(ladder: Ladder) -> Ladder:

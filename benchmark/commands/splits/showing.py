@@ -68,8 +68,9 @@ def plot(workspace: Workspace, dataset: str, umap: bool, out: Path | None, seed:
 @workspace_options
 @columns_option
 def verify(workspace: Workspace, files: tuple[Path, ...], dataset: str | None) -> None:
-    """Check manifests: hash, disjoint sides, classes and counts against the dataset on disk."""
-    from benchmark.data import ladders
+    """Check manifests: hash, disjoint sides, classes and counts against the dataset on disk; or pinned ladders."""
+    from benchmark.data import ladders, pinned
+    from splits import pinning
 
     if absent := next((path for path in files if not path.exists()), None):
         there = ", ".join(map(str, sorted(workspace.splits.glob("*.json"))))
@@ -77,7 +78,8 @@ def verify(workspace: Workspace, files: tuple[Path, ...], dataset: str | None) -
                         f"{there or f'there is none in {workspace.splits}, `oodml splits build` makes one'}")
     wrong = 0
     for path in files:
-        problems = ladders.verify(path, workspace, dataset)
+        check = pinned.verify if pinning.NAME.fullmatch(path.stem) else ladders.verify
+        problems = check(path, workspace, dataset)
         wrong += len(problems)
         verdict = "NOT sound" if problems else "sound"
         click.echo("\n".join([f"{path}: {verdict}", *(f"  {line}" for line in problems)]))
