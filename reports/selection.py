@@ -62,7 +62,8 @@ def with_ladders(frame: pd.DataFrame, pinned: Iterable[Known]) -> pd.DataFrame:
     """The runs with `ladder_name` and `ladder_hash` also where their records are from before ladders had names.
 
     And without them where a record bears the name of a ladder but has other distances, as it is with a manifest whose
-    distances were measured anew: its runs are on another ladder.
+    distances were measured anew: its runs are on another ladder. A ladder of one's own that was pinned after runs on it
+    is known from those after that.
     """
     frame = frame.copy()
     for name, hash, dataset, dataset_hash, ladder, splits in pinned:
@@ -71,6 +72,14 @@ def with_ladders(frame: pd.DataFrame, pinned: Iterable[Known]) -> pd.DataFrame:
                 & alike & frame["split_hash"].eq(frame["split"].map(splits)))
         frame.loc[here, ["ladder_name", "ladder_hash"]] = name, hash
         frame.loc[frame["ladder_hash"].eq(hash) & ~alike.astype(bool), ["ladder_name", "ladder_hash"]] = None
+    where = frame["dataset"] + " " + frame["dataset_hash"].astype(str) + frame["ladder"].map(str)
+    later = frame[frame["ladder_name"].notna() & where.isin(where[frame["ladder_name"].isna()])]
+    for place, named in later.groupby(where):
+        told = named.drop_duplicates(["ladder_name", "ladder_hash"])
+        classes = frame["split"].map(dict(zip(named["split"], named["split_hash"])))
+        here = where.eq(place) & frame["ladder_name"].isna() & (classes.isna() | classes.eq(frame["split_hash"]))
+        if len(told) == 1:
+            frame.loc[here, ["ladder_name", "ladder_hash"]] = told[["ladder_name", "ladder_hash"]].iloc[0].tolist()
     return frame
 
 

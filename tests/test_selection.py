@@ -151,3 +151,19 @@ def test_other_distances_are_another_ladder_whatever_name_they_bear(tmp_path: Pa
     (note,) = [note for note in results.notes if "set aside" in note]
     assert note.startswith(f"{aside} runs " + ("on another ladder of glyphs are set aside" if here else
                                                "with other distances than glyphs@v9 has in the newest runs are set"))
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_runs_from_before_ones_own_ladder_was_pinned_stand_with_those_after(tmp_path: Path, same: bool) -> None:
+    """Margin was run before, s2sd after it; on other classes, though at these distances, margin is on another ladder."""
+    for method in ("margin", "s2sd"):
+        for split in (1, 2, 3):
+            record = make_record("glyphs", split, method, 0, 0.5 - 0.1 * split)
+            record["split"]["hash"] = f"{split}{'' if same or split > 1 else method}"
+            if method == "s2sd":
+                record["split"]["pinned"] = {"name": "glyphs@mine", "hash": "9" * 64}
+            records.write(tmp_path / method / str(split), record)
+    results = Results(records.collect(tmp_path))
+    assert results.runs["method"].value_counts().to_dict() == {"margin": 3 if same else 2, "s2sd": 3}
+    assert [note for note in results.notes if "set aside" in note] == ([] if same else [
+        note for note in results.notes if note.startswith("1 run on another ladder of glyphs is set aside")])
