@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
+from safetensors.torch import save_file
 
 from benchmark import cli
-from benchmark.runs import sweep
+from benchmark.runs import status, sweep
 from benchmark.utils.workspace import Workspace
+from methods.backbones import create
 from tests import tiny_sweep
 
 
@@ -62,3 +65,44 @@ def test_plan_and_status_say_what_there_is(tiny: Workspace, capsys: pytest.Captu
     cli.main(["status", "--work", str(tiny.root)])
     out = capsys.readouterr().out
     assert "dim 16 -> 8 (1 earlier run is kept)" in out
+
+
+def test_a_plan_names_the_steps_that_follow_and_are_not_in_its_estimate(tiny: Workspace, tmp_path: Path,
+                                                                       capsys: pytest.CaptureFixture[str]) -> None:
+    changes = ", ".join(f'{key} = {value if key != "backbone" else chr(34) + str(value) + chr(34)}'
+                        for key, value in tiny_sweep.SMALL.items())
+    study = tmp_path / "mine.toml"
+    study.write_text(f'datasets = ["glyphs-mini"]\nmethods = "margin"\nsplits = "1"\nseeds = 1\nset = {{ {changes} }}\n'
+                     '[[after]]\nstep = "fewshot"\ndatasets = ["glyphs-mini"]\nshots = [2, 5]\n'
+                     '[[after]]\nstep = "cross"')
+    for words in (["plan"], ["run", "--dry-run"]):
+        cli.main([*words, "--study", str(study), "--work", str(tiny.root)])
+        assert ('after the runs: fewshot (datasets = ["glyphs-mini"], shots = [2, 5]), cross; not in this estimate'
+                in capsys.readouterr().out)
+
+
+def test_weights_of_another_network_are_refused_once_before_the_sweep(tiny: Workspace, tmp_path: Path,
+                                                                      capsys: pytest.CaptureFixture[str]) -> None:
+    save_file(create("resnet18").network.state_dict(), tmp_path / "other.safetensors")
+    words = [*tiny_sweep.WORDS, "--methods", "margin", "--splits", "1", "--seeds", "2", "--work", str(tiny.root),
+             "--weights", str(tmp_path / "other.safetensors")]
+    for command in (["plan"], ["run", "--dry-run"], ["run"]):
+        with pytest.raises(SystemExit) as caught:
+            cli.main([*command, *words])
+        assert caught.value.code == 2
+        assert capsys.readouterr().err.count("other.safetensors does not fit conv4") == 1
+    assert not list(tiny.root.rglob("failure.json"))
+    cli.main(["status", "--work", str(tiny.root)])
+    assert "no sweep was started" in capsys.readouterr().out
+
+
+def test_states_are_told_by_backbone_where_there_are_several(tiny: Workspace) -> None:
+    def table(backbones: str) -> list[str]:
+        jobs = tiny_sweep.jobs(tiny, "margin", seeds=1, backbones=backbones)
+        return status.table(status.PlannedRun(job.spec, job.folder, status.look(job.folder), "")
+                            for job in jobs).splitlines()
+
+    assert [line.split()[:3] for line in table("conv4,conv4@gem")] == [
+        ["dataset", "method", "backbone"], ["glyphs-mini", "margin", "conv4"], ["glyphs-mini", "margin", "conv4@gem"],
+        ["all", "0", "0"]]
+    assert "backbone" not in table("conv4")[0]

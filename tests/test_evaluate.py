@@ -340,6 +340,14 @@ def test_a_whole_ladder_is_cut_from_one_file_and_seeds_have_theirs(birds):
     assert f"recall@1     {100 * whole['recall@1']:6.2f}" in alone.output
 
 
+def test_the_split_whose_images_are_not_all_there_is_named(birds):
+    ids, x = sent()
+    np.savez(birds / "one.npz", embeddings=x, ids=ids)
+    error = str(run(birds, birds / "one.npz", "--split", "all").exception)
+    assert error.startswith("split 2: 20 of 20 test images have no embedding")
+    assert "--split ID" in error
+
+
 def test_a_file_for_each_split(birds):
     for split, classes in ((1, range(4, 8)), (2, range(4)), (3, range(6, 8))):
         ids = [f"c{c}/{i}.png" for c in classes for i in range(5)]

@@ -189,7 +189,7 @@ def test_the_best_the_median_and_the_frozen_network_stand_side_by_side(workspace
 def test_a_run_that_cannot_be_opened_does_not_hide_the_others(workspace: Workspace, tmp_path: Path,
                                                               monkeypatch: pytest.MonkeyPatch) -> None:
     runs = [tmp_path, folder_of(workspace, "margin")]
-    monkeypatch.setattr(inspect, "typical", lambda results: runs)
+    monkeypatch.setattr(inspect, "typical", lambda results, of: runs)
     arguments = ["--no-umap", "--queries", "1", "--device", "cpu", "--work", str(workspace.root)]
     result = CliRunner().invoke(command, arguments, catch_exceptions=False)
     assert result.exit_code == 0, result.output

@@ -155,7 +155,7 @@ def test_other_distances_are_another_ladder_whatever_name_they_bear(tmp_path: Pa
 
 @pytest.mark.parametrize("same", [True, False])
 def test_runs_from_before_ones_own_ladder_was_pinned_stand_with_those_after(tmp_path: Path, same: bool) -> None:
-    """Margin was run before, s2sd after it; on other classes, though at these distances, margin is on another ladder."""
+    """Margin was run before, s2sd after it; on other classes, though at these distances, it is on another ladder."""
     for method in ("margin", "s2sd"):
         for split in (1, 2, 3):
             record = make_record("glyphs", split, method, 0, 0.5 - 0.1 * split)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+from click.testing import CliRunner
 
+import methods
+from benchmark.commands.inspect import command as inspect_command
 from benchmark.data import ladders
 from benchmark.posthoc import fewshot, steps, transfer
 from benchmark.runs import sweep, worker
@@ -78,6 +82,44 @@ def test_galleries_of_the_best_and_the_median_run_follow_once(made: Workspace) -
     assert before == {path: path.stat().st_mtime_ns for path in made.runs.rglob(galleries.NAME)}
 
 
+PLUGIN = """
+import methods
+from methods.method import Objective
+
+@methods.register("my-loss", family="pair", trains="embedding")
+class MyLoss(Objective):
+    def forward(self, embeddings, labels):
+        return embeddings.square().mean()
+"""
+
+
+def test_runs_of_a_plug_in_that_is_not_loaded_are_not_looked_into(tmp_path: Path) -> None:
+    """Neither by a study that has no such method nor by `oodml inspect`, which tells of them in one line."""
+    made, plugin = tiny_sweep.workspace(tmp_path / "work"), tmp_path / "mine.py"
+    plugin.write_text(PLUGIN)
+    with tiny_sweep.registry_as_before():
+        methods.load_plugin(plugin)
+        for job in tiny_sweep.jobs(made, "my-loss", seeds=1, splits="all", set={"epochs": 1}):
+            worker.run(job.spec, job.context)
+    jobs = tiny_sweep.jobs(made, "margin", seeds=1, splits="all", set={"epochs": 1})
+    for job in jobs:
+        worker.run(job.spec, job.context)
+    lines: list[str] = []
+    steps.follow({"step": "inspect", "datasets": ["glyphs-mini"]}, jobs, made, lines.append)
+    assert [line.rpartition(" (")[2] for line in lines] == ["1 of 2)", "2 of 2)"]
+    assert all("/margin/" in line for line in lines)
+    words = ["--no-umap", "--queries", "1", "--device", "cpu", "--work", str(made.root)]
+    result = CliRunner().invoke(inspect_command, words, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    (line,) = [line for line in result.output.splitlines() if "my-loss" in line]
+    assert line.startswith("left out: the runs of my-loss, not known here; --plugin FILE")
+    assert result.output.count("looked into") == 2
+    with tiny_sweep.registry_as_before():
+        result = CliRunner().invoke(inspect_command, [*words, "--plugin", str(plugin)], catch_exceptions=False)
+    assert "left out" not in result.output
+    assert "/my-loss/" in result.output
+
+
 def test_a_union_may_be_among_the_datasets_of_a_transfer(made: Workspace) -> None:
     jobs = [tiny_sweep.jobs(made, "margin", datasets=(name,), seeds=1, splits="default", set={"epochs": 1})[0]
             for name in (MEMBERS[1], UNION)]
@@ -103,7 +145,7 @@ def test_a_step_finds_a_dataset_of_ones_own_by_any_of_its_names(tmp_path: Path,
     worker.run(job.spec, job.context)
     inspected: list[list[str]] = []
     monkeypatch.setattr(steps.leaderboard, "collect", lambda workspace, datasets: inspected.append(datasets) or Mock())
-    monkeypatch.setattr(steps.inspect, "typical", lambda results: [])
+    monkeypatch.setattr(steps.inspect, "typical", lambda results, of: [])
     for name in ("folder:birds", f"folder:{tmp_path / 'birds'}", "birds"):
         for step in ({"step": "fewshot", "datasets": [name], "shots": [2]}, {"step": "inspect", "datasets": [name]}):
             study = tiny_sweep.study("margin", datasets=("folder:birds",), splits="default", after=(step,))
@@ -122,7 +164,11 @@ def test_few_shots_follow_on_the_rungs_of_the_study_alone(tmp_path: Path, monkey
         worker.run(job.spec, job.context)
     (foreign,) = tiny_sweep.jobs(made, "margin", seeds=1, splits="2", set={"epochs": 1, "lr": 0.1})
     worker.run(foreign.spec, foreign.context)
-    steps.follow({"step": "fewshot", "datasets": ["glyphs-mini", "glyphs-arrows"], "shots": [2, 3]}, jobs[1:], made)
+    lines: list[str] = []
+    steps.follow({"step": "fewshot", "datasets": ["glyphs-mini", "glyphs-arrows"], "shots": [2, 3]}, jobs[1:], made,
+                 lines.append)
+    assert [re.findall(r"run \d+ of \d+", line) for line in lines] == [
+        [f"run {number} of {len(jobs) - 1}"] for number in range(1, len(jobs)) for _ in (2, 3)]
     entries = {path.parent: json.loads(path.read_text())["shots"] for path in made.runs.rglob("fewshot.json")}
     assert set(entries) == {job.folder for job in jobs[1:]}
     assert all(set(shots) == {"2", "3"} for shots in entries.values())

@@ -157,6 +157,18 @@ def test_the_demonstration_is_small_and_what_make_demo_runs() -> None:
     ('datasets = ["cub"]\nmethods = "margin"\n[after]\nstep = "cross"', "two brackets"),
     ('datasets = ["cub"]\nmethods = "margin"\n[[after]]\nstep = "ensemble"', "takes union"),
     ('datasets = ["cub"]\nmethods = "margin"\n[[after]]\nstep = "wise"\ndatasets = "cub"', "must be a list of names"),
+    ('datasets = ["cub"]\nmethods = ["margin", "frozen"]',
+     'methods = .*: write one string with commas, methods = "margin,frozen"'),
+    ('datasets = ["cub"]\nmethods = "margin"\nsplits = [1, 2]', 'one string with commas, splits = "1,2"'),
+    ('datasets = ["cub"]\nmethods = "margin"\nepochs = 2\ncompile = true',
+     "no key 'epochs', 'compile', .*write set = { epochs = 2, compile = true }"),
+    ('datasets = ["cub"]\nmethods = "margin"\n[[after]]\nstep = "fewshot"',
+     r'takes datasets, shots: datasets, shots are missing, such as datasets = \["cub"\], shots = \[2, 5\]'),
+    ('datasets = ["cub"]\nmethods = "margin"\n[[after]]\nstep = "fewshot"\ndatasets = ["cub"]', "shots is missing"),
+    ('datasets = ["cub"]\nmethods = "margin"\n[[after]]\nstep = "fewshot"\ndatasets = ["cub"]\nshots = 2',
+     "shots = 2 of the step fewshot must be a list of numbers"),
+    ('datasets = ["cub"]\nmethods = "margin"\n[[after]]\nstep = "wise"\ndatasets = ["cub"]\ndataset = "cub"',
+     r"takes datasets, not dataset \(did you mean 'datasets'"),
     ("datasets = [", "mine.toml is not valid TOML"),
 ])
 def test_wrong_studies_are_told_what_is_wrong(tmp_path: Path, text: str, match: str) -> None:
@@ -164,6 +176,13 @@ def test_wrong_studies_are_told_what_is_wrong(tmp_path: Path, text: str, match: 
     path.write_text(text)
     with pytest.raises(UserError, match=match):
         studies.load(str(path))
+
+
+def test_the_guide_lists_the_keys_of_every_step() -> None:
+    guide = (Path(__file__).parent.parent / "CONTRIBUTING.md").read_text()
+    for step, keys in studies.STEPS.items():
+        told = ", ".join(f"`{key} = {example}`" for key, example in keys.items())
+        assert f"| `{step}` | {told or 'none'} |" in guide
 
 
 def test_an_unknown_study_suggests_one() -> None:

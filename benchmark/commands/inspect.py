@@ -40,17 +40,21 @@ def command(workspace: Workspace, runs: tuple[Path, ...], queries: int, no_umap:
     results = None if runs else leaderboard.collect(workspace).results
     for plugin in plugins:
         methods.load_plugin(plugin)
-    from benchmark.posthoc.inspect import inspect, inspect_all, typical  # with torch, which takes seconds
+    from benchmark.posthoc.inspect import inspect, inspect_all, typical, unknown  # with torch, which takes seconds
 
     how: dict[str, Any] = {"queries": queries, "plane": not no_umap, "dataset": dataset, "device": device}
     for run in runs:
         for path in inspect(workspace, run, ends=not only, **how):
             click.echo(f"looked into {path.parent.parent}")
     if results is not None:
-        chosen = typical(results)
+        strange = unknown(results)
+        if strange:
+            click.echo(f"left out: the runs of {', '.join(strange)}, not known here; --plugin FILE takes the file that "
+                       "registers the method")
+        chosen = typical(results, {*results.runs["base_method"]} - {*strange})
         if not chosen:
-            raise UserError(f"no finished run in {workspace.runs} kept its weights; run again what is to be looked "
-                            "into")
+            raise UserError(f"no {'other ' * bool(strange)}finished run in {workspace.runs} kept its weights; run "
+                            "again what is to be looked into")
         inspect_all(workspace, chosen, click.echo, **how)
     index = leaderboard.collect(workspace).build()
     click.echo(f"Pages: {(index.parent / 'inspect').resolve()}")

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,9 +20,10 @@ from benchmark.utils.errors import UserError, near
 from reports.analysis import paper_catalogue
 
 FOLDER = Path(__file__).parent / "studies"
-STEPS = {"fewshot": {"datasets", "shots"}, "cross": set(), "ensemble": {"union"}, "wise": {"datasets"},
-         "inspect": {"datasets"}}
-"""What may follow once the runs of a study are done, and the keys of each."""
+STEPS: dict[str, dict[str, str]] = {
+    "fewshot": {"datasets": '["cub"]', "shots": "[2, 5]"}, "cross": {}, "ensemble": {"union": '"uml"'},
+    "wise": {"datasets": '["cub"]'}, "inspect": {"datasets": '["cub"]'}}
+"""What may follow once the runs of a study are done, and the keys of each with an example."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,16 @@ class Study:
     other_methods: bool = False
     """Whether the command line named other methods than its own, then in every part: runs that are not its own."""
 
+    @property
+    def steps(self) -> str:
+        """What follows the runs, in words.
+
+        >>> load("fewshot").steps
+        'fewshot (datasets = ["cub", "cars"], shots = [2, 5])'
+        """
+        return ", ".join(f"{step['step']} ({keys})" if keys else step["step"] for step in self.after
+                         for keys in [", ".join(f"{key} = {json.dumps(step[key])}" for key in STEPS[step["step"]])])
+
 
 def names() -> list[str]:
     """The studies that come with the suite."""
@@ -153,6 +165,15 @@ def _fills(where: str, file: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _part(where: str, values: dict[str, Any]) -> Part:
+    for key in ("methods", "splits", "backbones"):
+        if isinstance(names := values.get(key), list):
+            raise UserError(f"{where}: {key} = {json.dumps(names)}: write one string with commas, "
+                            f"{key} = {json.dumps(','.join(map(str, names)))}")
+    own = {one.name for one in dataclasses.fields(Part)}
+    if of_protocol := [key for key in values if key in protocols.FIELDS and key not in own]:
+        pairs = ", ".join(f"{key} = {json.dumps(values[key], default=str)}" for key in of_protocol)
+        raise UserError(f"{where}: no key {', '.join(map(repr, of_protocol))}, which is the protocol's: write "
+                        f"set = {{ {pairs} }}")
     for table in ("vary", "search"):
         keys = values.get(table, {})
         for key, options in keys.items() if isinstance(keys, dict) else ():
@@ -185,9 +206,15 @@ def _step(where: str, step: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(kind, str) or kind not in STEPS:
         hint = next(filter(None, (near(str(value), STEPS) for value in step.values())), "")
         raise UserError(f"{where}: every [[after]] has the key step, one of {', '.join(STEPS)}, not {kind!r}{hint}")
-    if keys != STEPS[kind]:
-        raise UserError(f"{where}: the step {kind} takes {', '.join(sorted(STEPS[kind])) or 'no keys'}, "
-                        f"not {', '.join(sorted(keys)) or 'none'}")
+    takes = f"{where}: the step {kind} takes {', '.join(STEPS[kind]) or 'no keys'}"
+    if missing := [f"{key} = {example}" for key, example in STEPS[kind].items() if key not in keys]:
+        raise UserError(f"{takes}: {', '.join(key.partition(' ')[0] for key in missing)} "
+                        f"{'is' if len(missing) == 1 else 'are'} missing, such as {', '.join(missing)}")
+    if other := sorted(keys - STEPS[kind].keys()):
+        raise UserError(f"{takes}, not {', '.join(other)}{near(other[0], STEPS[kind])}; take it out")
+    shots = step.get("shots", [2])
+    if not isinstance(shots, list) or not shots or not all(type(count) is int and count > 0 for count in shots):
+        raise UserError(f"{where}: shots = {shots!r} of the step {kind} must be a list of numbers, such as [2, 5]")
     names = step.get("datasets", [])
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise UserError(f"{where}: datasets = {names!r} of the step {kind} must be a list of names, such as [\"cub\"]")

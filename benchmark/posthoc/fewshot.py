@@ -77,7 +77,7 @@ def run(workspace: Workspace, found: FinishedRuns, *, shots: tuple[int, ...], ad
     device = best_device(device)
     written = []
     unusable: set[str] = set()
-    for one in found.runs:
+    for number, one in enumerate(found.runs, 1):
         task = one.task(index, ladder)
         released = {}
         for k in shots:
@@ -97,7 +97,7 @@ def run(workspace: Workspace, found: FinishedRuns, *, shots: tuple[int, ...], ad
                 method, features = restore(one, task, store, device, index, workspace)
                 layer = last_layer(method)
             except MethodError as error:
-                tell(f"{one.spec.label()}: left out, {error}")
+                tell(f"{one.spec.label()}: left out, {error} (run {number} of {len(found.runs)})")
                 continue
             for k in missing:
                 began = time.perf_counter()
@@ -106,7 +106,8 @@ def run(workspace: Workspace, found: FinishedRuns, *, shots: tuple[int, ...], ad
                 _merge(one, k, adapted, adaptation)
                 zero, few = (adapted[side]["recall@1"]["mean"] for side in ("zero", "few"))
                 tell(f"{one.spec.label()}, {k} shots: recall@1 {100 * zero:.2f} -> {100 * few:.2f} % "
-                     f"({decimal(100 * (few - zero), 2, signed=True)}, {time.perf_counter() - began:.0f} s)")
+                     f"({decimal(100 * (few - zero), 2, signed=True)}, {time.perf_counter() - began:.0f} s; "
+                     f"run {number} of {len(found.runs)})")
         written.append(one.folder / NAME)
     return written
 

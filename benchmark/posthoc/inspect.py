@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import io
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+import methods
 from benchmark import datasets
 from benchmark.config.spec import RunSpec
 from benchmark.data import ladders, weights
@@ -156,30 +157,40 @@ def _look_into(one: Finished, task: Task, store: ImageStore, device: str, querie
 
 def inspect_all(workspace: Workspace, runs: Sequence[Path], tell: Callable[[str], None], **how: Any) -> None:
     """Looks into runs, each by itself; one that cannot be opened is told and left out unless it is the only one."""
-    for run in runs:
+    for number, run in enumerate(runs, 1):
         try:
             for path in inspect(workspace, run, ends=False, **how):
-                tell(f"looked into {path.parent.parent}")
-        except UserError as error:  # a run of a plug-in, say, is no reason to hide the others
+                tell(f"looked into {path.parent.parent} ({number} of {len(runs)})")
+        except (UserError, methods.MethodError) as error:  # one of a plug-in since changed, say, hides no others
             if len(runs) == 1:
                 raise
             tell(f"left out: {error}")
 
 
-def typical(results: Results) -> list[Path]:
+def unknown(results: Results) -> list[str]:
+    """Methods of runs that kept their weights but are in no register here, as those of a plug-in that is not loaded."""
+    known = {*methods.names()}
+    return sorted({name for name, run in zip(results.runs["base_method"], results.runs["path"])
+                   if not known.issuperset(name.split(":")) and (Path(run) / weights.RUN).is_file()})
+
+
+def typical(results: Results, of: Collection[str] | None = None) -> list[Path]:
     """Of each dataset the runs of the best, the median and the frozen row on the nearest and the farthest split run.
 
-    Those that kept no weights are left out, as unpacked records are, and so are unions.
+    Those that kept no weights are left out, as unpacked records are, and so are unions; `of`: these methods alone.
     """
-    board, found = standings.of(results), []
+    board, eligible, found = standings.of(results), results.runs, []
+    if of is not None:
+        eligible = eligible[eligible["base_method"].isin(of)]
+        board = board[board["label"].isin(eligible["label"])]
     board = board[board["kind"].isin(["ladder", "split"]) & (board["metric"] == results.metrics[0])]
     for dataset, rows in board.groupby("board", sort=True):
         ranked = standings.in_order(rows)
-        frozen = results.runs.loc[results.runs["base_method"] == "frozen", "label"]
+        frozen = eligible.loc[eligible["base_method"] == "frozen", "label"]
         alike = rows["network"].isin(rows.loc[rows["label"].isin(ranked), "network"]) | (not ranked)
         frozen = rows.loc[alike & rows["label"].isin(frozen), "label"]
         labels = [*ranked[:1], *ranked[len(ranked) // 2:][:1], *frozen[:1]]
-        here = results.runs[results.runs["dataset"] == dataset]
+        here = eligible[eligible["dataset"] == dataset]
         splits = (here[here["label"].isin(ranked)] if ranked else here).sort_values(["frd", "split"])["split"]
         for label in dict.fromkeys(labels):
             for split in dict.fromkeys([splits.iloc[0], splits.iloc[-1]]):

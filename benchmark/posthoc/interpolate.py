@@ -45,7 +45,7 @@ def run(workspace: Workspace, found: FinishedRuns, *, alphas: Sequence[float] = 
     """
     store, device = open_store(found.index, workspace.cache, progress=False), best_device(device)
     written = []
-    for one in found.runs:
+    for number, one in enumerate(found.runs, 1):
         known = _read(one.folder / NAME, one.spec.identity)
         missing = [alpha for alpha in alphas if f"{alpha:g}" not in known]
         if missing:
@@ -60,7 +60,8 @@ def run(workspace: Workspace, found: FinishedRuns, *, alphas: Sequence[float] = 
             one.write_beside(NAME, SCHEMA, alphas={key: known[key] for key in sorted(known, key=float)})
             best = max(known, key=lambda key: known[key]["recall@1"])
             tell(f"{one.spec.label()}: recall@1 {100 * known[best]['recall@1']:.2f} % at alpha {best}"
-                 + (f", {100 * known['1']['recall@1']:.2f} % at the end" if "1" in known else ""))
+                 + (f", {100 * known['1']['recall@1']:.2f} % at the end" if "1" in known else "")
+                 + f" (run {number} of {len(found.runs)})")
         written.append(one.folder / NAME)
     return written
 

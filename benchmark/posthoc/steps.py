@@ -34,8 +34,9 @@ def follow(step: dict[str, Any], jobs: list[Job], workspace: Workspace, say: Cal
         transfer.run(workspace, done, tell=say)
     elif kind == "inspect":
         wanted = {datasets.meant(name, workspace.splits) for name in step["datasets"]}
-        names = sorted({job.spec.dataset for job in done if _dataset(job, workspace) in wanted})
-        chosen = inspect.typical(leaderboard.collect(workspace, datasets=names).results) if names else []
+        here = [job.spec for job in done if _dataset(job, workspace) in wanted]
+        names, own = (sorted(each) for each in ({spec.dataset for spec in here}, {spec.method for spec in here}))
+        chosen = inspect.typical(leaderboard.collect(workspace, datasets=names).results, own) if names else []
         inspect.inspect_all(workspace, [run for run in chosen if not (run / INSPECTION).exists()], say, plane=False)
     elif kind == "ensemble":
         every = [Finished(job.folder, job.spec) for job in done]

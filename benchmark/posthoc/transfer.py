@@ -65,9 +65,8 @@ def run(workspace: Workspace, jobs: Iterable[Job], *, device: str | None = None,
     frozen = {(one.spec.dataset, one.spec.protocol.backbone): records.read(one.folder)["scores"]["last"]
               for one in runs if one.spec.method == "frozen"}
     written = []
-    for one in runs:
-        if not one.has_weights:
-            continue
+    trained = [one for one in runs if one.has_weights]
+    for number, one in enumerate(trained, 1):
         measured = _read(one.folder / NAME)
         for target in targets:
             if target.name == one.spec.dataset:
@@ -78,9 +77,10 @@ def run(workspace: Workspace, jobs: Iterable[Job], *, device: str | None = None,
             baseline = _baseline(frozen, target.name, one.spec.protocol.backbone)
             measured[target.name] = {"test": target.hash, "images": len(target.side), "scores": scores,
                                      "floor": baseline}
-            beside = f" (frozen {100 * baseline['scores']['recall@1']:.2f} %)" if baseline else ""
+            beside = f"frozen {100 * baseline['scores']['recall@1']:.2f} %; " if baseline else ""
             if before.get("test") != target.hash:
-                tell(f"{one.spec.label()} on {target.name}: recall@1 {100 * scores['recall@1']:.2f} %{beside}")
+                tell(f"{one.spec.label()} on {target.name}: recall@1 {100 * scores['recall@1']:.2f} % "
+                     f"({beside}run {number} of {len(trained)})")
         one.write_beside(NAME, SCHEMA, targets=measured)
         written.append(one.folder / NAME)
     return written

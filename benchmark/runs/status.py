@@ -227,20 +227,24 @@ def earlier(spec: RunSpec, folder: Path, known: set[str]) -> Iterator[RunSpec]:
 
 
 def table(runs: Iterable[PlannedRun]) -> str:
-    """Counts of each state per dataset and method.
+    """Counts of each state per dataset and method, and per backbone where there are several.
 
     A run whose record is damaged or of another version is not done and stands among the failed.
     """
-    counts: dict[tuple[str, str], Counter[str]] = {}
+    runs = list(runs)
+    several = len({run.spec.protocol.backbone for run in runs}) > 1
+    counts: dict[tuple[str, ...], Counter[str]] = {}
     for run in runs:
-        row = counts.setdefault((run.spec.dataset, run.spec.method), Counter())
+        backbone = (run.spec.protocol.backbone,) if several else ()
+        row = counts.setdefault((run.spec.dataset, run.spec.method, *backbone), Counter())
         row[run.state.kind if run.state.kind in KINDS else "failed"] += 1
         row["begun"] += run.state.begun and run.state.kind == "missing"
     total = sum(counts.values(), Counter())
-    rows: list[tuple[str, ...]] = [("dataset", "method", *KINDS, "of which begun")]
+    names = ("dataset", "method", *(["backbone"] if several else []))
+    rows: list[tuple[str, ...]] = [(*names, *KINDS, "of which begun")]
     rows += [(*key, *(str(row[kind]) for kind in (*KINDS, "begun"))) for key, row in sorted(counts.items())]
-    rows.append(("all", "", *(str(total[kind]) for kind in (*KINDS, "begun"))))
-    return "\n".join(columns(rows, left=2))
+    rows.append(("all", *[""] * (len(names) - 1), *(str(total[kind]) for kind in (*KINDS, "begun"))))
+    return "\n".join(columns(rows, left=len(names)))
 
 
 def failures(runs: Iterable[PlannedRun]) -> list[str]:

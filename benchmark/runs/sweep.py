@@ -44,7 +44,10 @@ def show(study: Study, options: SweepOptions, echo: Echo = click.echo) -> None:
         echo(line)
     again = ["failed"] if options.retry_failed or options.redo else []
     todo = matrix.of("missing", "damaged", *again, *(["done"] if options.redo else []))
+    _refuse_weights(todo)
     if not todo:
+        if study.after:
+            echo(f"after the runs: {study.steps}")
         return
     for line in _described(todo, matrix):
         echo(line)
@@ -62,6 +65,8 @@ def show(study: Study, options: SweepOptions, echo: Echo = click.echo) -> None:
                  for job in todo]
     for line in cost.summary(estimates, rates, devices, resources.per_gpu or 1):
         echo(line)
+    if study.after:
+        echo(f"after the runs: {study.steps}; not in this estimate, and may take longer than the runs")
     if resources.seconds is not None:
         room, affordable = resources.seconds * devices, 0
         for estimate in estimates:
@@ -160,6 +165,8 @@ def run(study: Study, options: SweepOptions, echo: Echo = click.echo) -> SweepRe
     for job in matrix.of("missing"):
         if renumbering.take_over(job):
             matrix.states[job.spec.identity] = status.look(job.folder)
+    again = ["failed"] if options.retry_failed else []
+    _refuse_weights(matrix.jobs if options.redo else matrix.of("missing", "damaged", "running", *again))
     counts = Counter(matrix.states[job.spec.identity].kind for job in matrix.jobs)
     kinds = [*status.KINDS, *(["damaged"] if counts["damaged"] else [])]
     echo(f"{study.name}: {counted(len(matrix.jobs), 'run')}, " + ", ".join(f"{counts[kind]} {kind}" for kind in kinds))
@@ -176,7 +183,7 @@ def run(study: Study, options: SweepOptions, echo: Echo = click.echo) -> SweepRe
             echo(f"{job.spec.label()}: {matrix.states[job.spec.identity].text}; kept as {kept.name}, done again")
     _refresh(matrix, echo)
     status.save_plan(workspace, matrix.jobs, options.command)
-    todo = matrix.of("missing", "damaged", "running", *(["failed"] if options.retry_failed else []))
+    todo = matrix.of("missing", "damaged", "running", *again)
     if (failed := matrix.of("failed")) and not options.retry_failed:
         echo(f"{counted(len(failed), 'run that failed earlier is', 'runs that failed earlier are')} left alone; "
              "--retry-failed tries again, `oodml status` shows why")
@@ -211,6 +218,13 @@ def _refuse_incompatible(matrix: Matrix) -> None:
         state = matrix.states[incompatible[0].spec.identity]
         raise UserError(f"{len(incompatible)} of these runs have records of another version of oodml and are kept: "
                         f"{state.text}; or give another folder with --work DIR")
+
+
+def _refuse_weights(jobs: list[Job]) -> None:
+    """Refuse a file of weights that does not fit its backbone: once, before each of these runs would."""
+    for name, file in sorted({(job.spec.protocol.backbone, job.context.weights_file) for job in jobs
+                              if job.context.weights_file and job.spec.weights != weights.SCRATCH}):
+        weights.pretrained(name, file)
 
 
 def _with_weights(todo: list[Job], weights_file: str | None, echo: Echo) -> tuple[list[Job], int]:

@@ -138,7 +138,7 @@ def _score(workspace: Workspace, index: DatasetIndex, ladder: Ladder, rung: Spli
     began = time.perf_counter()
     sides = {part: Side.of(index, classes) for part, classes in (("train", rung.train), ("test", rung.test))}
     paths = {part: [index.paths[i] for i in side.ids] for part, side in sides.items()}
-    table = reading.align(sent, paths["test"], index.paths)
+    table = reading.align(sent, paths["test"], index.paths, f"split {rung.id}")
     notes = reading.check(table, paths["test"])
     parts = {"test": torch.from_numpy(table).to(device)}
     there = set(sent.ids)

@@ -76,10 +76,11 @@ def read(path: Path, ids: Path | None = None) -> Submission:
                       table.astype(np.float64 if table.dtype == np.float64 else np.float32))
 
 
-def align(submission: Submission, wanted: Sequence[str], known: Collection[str]) -> np.ndarray:
+def align(submission: Submission, wanted: Sequence[str], known: Collection[str], where: str = "") -> np.ndarray:
     """The rows of `wanted` in its order; a UserError if one is missing, comes twice, or an id is not `known`.
 
-    `known` are all images of the dataset: who embedded more of it than a split needs has made no mistake.
+    `known` are all images of the dataset: who embedded more of it than a split needs has made no mistake. `where` is
+    the split whose images are wanted, for the message.
     """
     rows = {name: row for row, name in enumerate(submission.ids)}
     if len(rows) < len(submission.ids):
@@ -92,8 +93,8 @@ def align(submission: Submission, wanted: Sequence[str], known: Collection[str])
     hint = "`oodml splits export` lists the images of a split"
     if missing:
         other = f"; it has ids such as '{min(stray)}' that the dataset does not know" if stray else ""
-        raise UserError(f"{len(missing)} of {len(wanted)} test images have no embedding, such as '{missing[0]}'{other}"
-                        f"; {hint}")
+        raise UserError(f"{where}{': ' * bool(where)}{len(missing)} of {len(wanted)} test images have no embedding, "
+                        f"such as '{missing[0]}'{other}; {hint}, and --split ID scores one alone")
     if stray:
         raise UserError(f"{len(stray)} ids are no images of this dataset, such as '{min(stray)}'; {hint}")
     return submission.embeddings[[rows[name] for name in wanted]]

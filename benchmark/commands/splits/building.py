@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -83,8 +84,9 @@ def build(workspace: Workspace, names: tuple[str, ...], dataset: tuple[str, ...]
         click.echo(f"wrote {path}")
         made = ladder.dataset
     if names and len(failed) < len(names):
-        click.echo(f"Next: `oodml run --dataset {made} --methods all{workspace.option()}` trains every method on it; "
-                   "`oodml plan` with the same words says what that costs")
+        named = [*(["--backbone", options["backbone"]] if options.get("backbone") else []), "--methods", "all"]
+        click.echo(f"Next: `oodml run --dataset {made} {shlex.join(named)}{workspace.option()}` trains every method on "
+                   "it; `oodml plan` with the same words says what that costs")
     if failed:
         raise UserError(f"no ladder was made for {', '.join(failed)}; the cause of each stands above")
 
