@@ -8,7 +8,8 @@ Scores are fractions in CSV and JSON, percent with one decimal elsewhere. The ti
     uml        union metric method protocol backbone source group dataset statistic score std n   (dataset: a part or a
                mean; statistic: recall of a part, or unified, harmonic, arithmetic)
     recall     dataset method protocol backbone source, then a column for each metric, on the default split
-    fewshot    dataset split frd method protocol backbone source seed shots metric zero few episodes
+    fewshot    dataset split frd method protocol backbone source seed shots metric zero few episodes iterations
+               lr   (episodes, iterations and learning rate of the adaptation)
     thresholds dataset split kind frd method protocol backbone source seed fixed_on rate threshold false_accepts
                false_rejects tar open_recall opis r_auroc
     wise       dataset split frd method protocol backbone source seed alpha metric score   (alpha: 0 the start of a run)

@@ -73,11 +73,12 @@ def with_ladders(frame: pd.DataFrame, pinned: Iterable[Known]) -> pd.DataFrame:
         frame.loc[here, ["ladder_name", "ladder_hash"]] = name, hash
         frame.loc[frame["ladder_hash"].eq(hash) & ~alike.astype(bool), ["ladder_name", "ladder_hash"]] = None
     where = frame["dataset"] + " " + frame["dataset_hash"].astype(str) + frame["ladder"].map(str)
-    later = frame[frame["ladder_name"].notna() & where.isin(where[frame["ladder_name"].isna()])]
+    own = frame["source"].ne("submitted")  # what others send names no ladder of ours
+    later = frame[own & frame["ladder_name"].notna() & where.isin(where[frame["ladder_name"].isna()])]
     for place, named in later.groupby(where):
         told = named.drop_duplicates(["ladder_name", "ladder_hash"])
         classes = frame["split"].map(dict(zip(named["split"], named["split_hash"])))
-        here = where.eq(place) & frame["ladder_name"].isna() & (classes.isna() | classes.eq(frame["split_hash"]))
+        here = own & where.eq(place) & frame["ladder_name"].isna() & (classes.isna() | classes.eq(frame["split_hash"]))
         if len(told) == 1:
             frame.loc[here, ["ladder_name", "ladder_hash"]] = told[["ladder_name", "ladder_hash"]].iloc[0].tolist()
     return frame

@@ -53,6 +53,20 @@ def test_the_finding_is_what_the_records_say(results: Results) -> None:
     assert kept["margin"] == pytest.approx(at(results, "margin", -1) / at(results, "margin", 0))
 
 
+def test_what_is_lost_on_average_is_of_the_methods_that_lose(results: Results) -> None:
+    board = results.ags("recall@1", results.protocols[0])
+    rows = board.rows
+    gains = rows["method"] == "margin"
+    found = finding(board.assign(farthest=rows["farthest"].mask(gains, rows["nearest"] + 0.2)))
+    assert found
+    lost = [at(results, method, 0) - at(results, method, -1) for method in ("s2sd", "proxyanchor")]
+    assert (found.rows, found.losing) == (3, 2)
+    assert (found.lost, found.least) == pytest.approx((np.mean(lost), -0.2))
+    rising = finding(board.assign(farthest=rows["nearest"] + 0.1))
+    assert rising
+    assert (rising.losing, rising.lost) == (0, 0.0)
+
+
 def test_there_is_no_finding_without_rows_to_compare(results: Results) -> None:
     board = results.ags("recall@1", results.protocols[0])
     assert finding(Board.of([], [])) is None

@@ -239,7 +239,8 @@ def test_the_mean_over_methods_of_a_transfer_counts_each_once(tmp_path: Path) ->
 def test_the_few_shot_gain_of_a_row_counts_each_split_once(tmp_path: Path) -> None:
     """Two seeds were adapted on the first split, which gain 10 points, and one on the second, which gains 40."""
     results = board_of(tmp_path, whole_ladders({"glyphs": (0, 1)}))
-    row = dict(zip(ROW, ("margin", "demo", "conv4", "run"))) | {"dataset": "glyphs", "metric": "recall@1", "shots": 2}
+    row = dict(zip(ROW, ("margin", "demo", "conv4", "run"))) | {"dataset": "glyphs", "metric": "recall@1", "shots": 2,
+                                                                        "episodes": 10, "iterations": 1000, "lr": 1e-4}
     adapted = pd.DataFrame([row | {"split": split, "seed": seed, "zero": 0.5, "few": 0.5 + gain}
                             for split, seed, gain in ((1, 0, 0.1), (1, 1, 0.1), (2, 0, 0.4))])
     board = fewshot.with_gain(results.ags("recall@1", "demo"), adapted, "recall@1")

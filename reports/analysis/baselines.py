@@ -134,14 +134,27 @@ def kept(near: float, far: float, frozen: float = math.nan, baseline: bool = Fal
 
 
 def with_gains(board: Board) -> Board:
-    """A board with each score's `gain` over the same score of the frozen network; none for published rows."""
+    """A board with each score's `gain` over the same score of the frozen network; none for published rows.
+
+    The fact `best_frozen` says of a row that its gains are over the protocol's best frozen network, as its backbone
+    has none: see `frozen_score`.
+    """
     if board.scores.empty:
         return board
     scores = board.filled()
     facts = board.rows[["base_method", "protocol", "backbone", "source"]].loc[scores["row"]].reset_index(drop=True)
     frozen = frozen_score(pd.concat([scores, facts], axis=1), "score", ["protocol", "statistic", "part"])
     counts = (facts["base_method"] != "frozen") & (facts["source"] != "published")
-    return replace(board, scores=scores.assign(gain=(scores["score"] - frozen).where(counts)))
+    board = replace(board, scores=scores.assign(gain=(scores["score"] - frozen).where(counts)))
+    return board.assign(best_frozen=without_frozen(board.rows))
+
+
+def without_frozen(rows: pd.DataFrame) -> list[bool]:
+    """Of each row whether its protocol ran no frozen network of its backbone."""
+    protocols = [evaluated_as(name) for name in rows["protocol"]]
+    networks = list(zip(protocols, rows["backbone"]))
+    known = {network for network, method in zip(networks, rows["base_method"]) if method == "frozen"}
+    return [network not in known for network in networks]
 
 
 def frozen_score(rows: pd.DataFrame, value: str, by: list[str]) -> np.ndarray:
@@ -155,19 +168,18 @@ def frozen_score(rows: pd.DataFrame, value: str, by: list[str]) -> np.ndarray:
     frozen = rows["base_method"].eq("frozen").tolist()
     own: dict[Any, float] = {}  # dictionaries: merging tables of a few rows takes a hundred times as long
     best: dict[Any, float] = {}
-    there = set()
     for place, score in enumerate(rows[value].astype(float)):
         if frozen[place]:
-            there.add((protocols[place], backbones[place]))
             for table, key in ((own, (backbones[place], *keys[place])), (best, keys[place])):
                 table[key] = np.fmax(table.get(key, np.nan), score)
-    return np.array([own.get((backbone, *key), np.nan) if (protocol, backbone) in there else best.get(key, np.nan)
-                     for protocol, backbone, key in zip(protocols, backbones, keys)], dtype=float)
+    return np.array([best.get(key, np.nan) if without else own.get((backbone, *key), np.nan)
+                     for without, backbone, key in zip(without_frozen(rows), backbones, keys)], dtype=float)
 
 
 def gain_over_frozen(cells: pd.DataFrame) -> pd.DataFrame:
-    """The cells of `rung_scores` with a column `gain`, the score less that of the frozen network (`frozen_score`)."""
-    return cells.assign(gain=cells["score"].to_numpy() - frozen_score(cells, "score", ["protocol", "split"]))
+    """The cells of `rung_scores` with `gain`, the score less `frozen_score`, and `best_frozen` as in `with_gains`."""
+    return cells.assign(gain=cells["score"].to_numpy() - frozen_score(cells, "score", ["protocol", "split"]),
+                        best_frozen=without_frozen(cells))
 
 
 def falls_below(cells: pd.DataFrame) -> pd.DataFrame:

@@ -8,12 +8,14 @@ import pandas as pd
 
 from reports.aggregate import spread
 from reports.board import Board
-from reports.selection import ROW
+from reports.selection import ROW, row_keys
 from reports.storage import packed
 
 NAME = "fewshot.json"
 SCHEMA = 1
-COLUMNS = ["dataset", "split", "frd", *ROW, "seed", "shots", "metric", "zero", "few", "episodes"]
+SETTINGS = ["shots", "episodes", "iterations", "lr"]
+"""How a run was adapted; gains are compared where all of these are equal."""
+COLUMNS = ["dataset", "split", "frd", *ROW, "seed", "shots", "metric", "zero", "few", "episodes", "iterations", "lr"]
 
 
 def collect(runs: pd.DataFrame) -> pd.DataFrame:
@@ -24,18 +26,21 @@ def collect(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _rows(content: Any) -> list[tuple[Any, ...]]:
-    """(shots, metric, zero-shot, few-shot, episodes) of one file."""
-    return [(int(shots), str(metric), float(entry["zero"][metric]["mean"]), float(few["mean"]), int(entry["episodes"]))
+    """(shots, metric, zero-shot, few-shot, episodes, iterations, lr) of one file."""
+    lr = float(content["adaptation"]["lr"]) if "adaptation" in content else None
+    return [(int(shots), str(metric), float(entry["zero"][metric]["mean"]), float(few["mean"]), int(entry["episodes"]),
+             int(entry["iterations"]) if "iterations" in entry else None, lr)
             for shots, entry in sorted(content["shots"].items(), key=lambda item: int(item[0]))
             for metric, few in entry["few"].items() if entry["zero"].get(metric) is not None]
 
 
 def cells(adapted: pd.DataFrame, metric: str, shots: int) -> pd.DataFrame:
-    """For each dataset, rung and row: zero-shot, few-shot and gain, each with deviation and n over seeds."""
+    """For each dataset, rung, row and SETTINGS: zero-shot, few-shot and gain, each with deviation and n over seeds."""
     here = adapted[(adapted["metric"] == metric) & (adapted["shots"] == shots)]
     rows = []
-    for key, group in here.groupby(["dataset", "split", "frd", *ROW], sort=True, dropna=False):
-        row: dict[str, Any] = dict(zip(["dataset", "split", "frd", *ROW], key))
+    keys = ["dataset", "split", "frd", *ROW, *SETTINGS]
+    for key, group in here.groupby(keys, sort=True, dropna=False):
+        row: dict[str, Any] = dict(zip(keys, key))
         for name, values in (("zero", group["zero"]), ("few", group["few"]), ("gain", group["few"] - group["zero"])):
             row[name], row[f"{name}:std"], row[f"{name}:n"] = spread(values)
         rows.append(row)
@@ -43,13 +48,23 @@ def cells(adapted: pd.DataFrame, metric: str, shots: int) -> pd.DataFrame:
 
 
 def with_gain(board: Board, adapted: pd.DataFrame, metric: str) -> Board:
-    """A board with `fewshot`: the gain of adaptation at the smallest number of shots, mean over the row's cells.
+    """A board with `fewshot`: the gain of adaptation, mean over the cells that all its adapted rows have alike.
 
-    A cell, that is a split of a dataset, counts once, however many seeds were adapted on it.
+    A cell is a split of a dataset with some SETTINGS, of these the fewest shots; it counts once, however many seeds
+    were adapted on it. Where the rows share none there is no gain, as they would differ by what was adapted and how,
+    and `fewshot:why` says so.
     """
+    known = set(board.keys)
     here = adapted[adapted["metric"] == metric]
-    if here.empty or not len(board):
+    here = here[[key in known for key in row_keys(here)]]
+    if here.empty:
         return board
-    here = here[here["shots"] == here["shots"].min()]
-    cells = here.assign(gain=here["few"] - here["zero"]).groupby([*ROW, "dataset", "split"])["gain"].mean()
-    return board.assign(fewshot=board.aligned(cells.groupby(ROW).mean()))
+    cell = ["dataset", "split", *SETTINGS]
+    # what a file does not say is alike where others do not say it either
+    here = here.assign(gain=here["few"] - here["zero"]).fillna(dict.fromkeys(SETTINGS, -1))
+    gains = here.groupby([*ROW, *cell])["gain"].mean().unstack(cell)
+    shared = gains.dropna(axis="columns")
+    if shared.empty:
+        return board.assign(**{"fewshot:why": "no split was adapted with the same settings for all adapted rows"})
+    fewest = shared.columns.get_level_values("shots")
+    return board.assign(fewshot=board.aligned(shared.loc[:, fewest == fewest.min()].mean(axis="columns")))

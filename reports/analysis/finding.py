@@ -14,7 +14,8 @@ from reports.board import Board
 class Finding:
     """The numbers behind the sentences: of the ranked rows of one network, scores as fractions.
 
-    `lost` is the mean of the score on the nearest split less that on the farthest, `losing` how many rows lose at all;
+    `losing` is how many rows lose at all, `lost` the mean over these of the score on the nearest split less that on the
+    farthest, 0 where none does, `least` and `most` the ends of that difference over all rows;
     `stays` whether the best row is so at both ends; `tied` how many rows cannot be told from the best one, None where
     that was not tested; `seeds` how many the best one has; `frozen` the scores of the frozen network at both ends, if
     it was run; `untrained` another network that without training is above the best row at the far end, and its score.
@@ -52,6 +53,7 @@ def finding(board: Board, by: tuple[str, str] = ("mean", "")) -> Finding | None:
     if len(here) < 2:
         return None
     lost = (here["nearest"] - here["farthest"]).to_numpy(float)
+    losses = lost[lost > 0]
     best = here.iloc[0]
     groups = board.column(*by)["group"].reindex(here.index) if "group" in board.scores else pd.Series(dtype=float)
     # ties are with the first of the whole board: where that lacks an end of the ladder, they say nothing of `best`
@@ -60,8 +62,9 @@ def finding(board: Board, by: tuple[str, str] = ("mean", "")) -> Finding | None:
     ends = (float(frozen["nearest"].iloc[0]), float(frozen["farthest"].iloc[0])) if len(frozen) else None
     others = rows[(rows["network"] != network) & (rows["base_method"] == "frozen")
                   & (rows["farthest"] > best["farthest"])].sort_values("farthest", kind="stable")
-    return Finding(str(network), len(here), int((lost > 0).sum()), float(np.mean(lost)), float(lost.min()),
-                   float(lost.max()), tuple(map(str, best[["method", "protocol", "backbone", "source"]])),
+    return Finding(str(network), len(here), len(losses), float(losses.mean()) if len(losses) else 0.0,
+                   float(lost.min()), float(lost.max()),
+                   tuple(map(str, best[["method", "protocol", "backbone", "source"]])),
                    bool(best["nearest"] >= here["nearest"].max() and best["farthest"] >= here["farthest"].max()),
                    float(best["nearest"]), float(best["farthest"]), int((groups == 1).sum()) - 1 if tested else None,
                    int(board.column(*by)["n"].reindex(here.index).iloc[0]),

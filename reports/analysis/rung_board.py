@@ -85,7 +85,9 @@ def _rung_board(results: Results, dataset: str, metric: str, default: bool) -> B
         near, far = (board.column("rung", str(split))["score"].astype(float) for split, _ in (ladder[0], ladder[-1]))
         board = baselines.with_kept(board, near, far)
     resamples = results.resamples(metric)
-    classes = min((resamples.classes.get((dataset, split), 2) for split in splits), default=2)
+    # what is told of one split has the classes of that split, AGS the fewest of any
+    classes = {("rung", str(split)): resamples.classes.get((dataset, split), 2) for split in splits}
+    classes["ags", dataset] = min(classes.values(), default=2)
     parts = []
     trained = board.rows.loc[~board.rows["baseline"].astype(bool), "board"].value_counts()
     named = {name: board.where(board.rows["board"] == name) for name in board.rows["board"].unique()}

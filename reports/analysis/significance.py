@@ -226,7 +226,7 @@ def _column_errors(board: Board, column: pd.DataFrame, key: Key, drawn: Mapping[
                   (over_seeds or {}).get(key), ~board.rows["baseline"].to_numpy(bool))
 
 
-def with_ties(board: Board, by: Key, drawn: Mapping[Key, np.ndarray], classes: int,
+def with_ties(board: Board, by: Key, drawn: Mapping[Key, np.ndarray], classes: int | Mapping[Key, int],
               over_seeds: Mapping[Key, SeedErrors] | None = None) -> Board:
     """A ranked board with the facts `rank:low`, `rank:high`, and each score with `low`, `high` and `group`.
 
@@ -236,7 +236,7 @@ def with_ties(board: Board, by: Key, drawn: Mapping[Key, np.ndarray], classes: i
         board: rows of one protocol; a row without a rank takes no part.
         by: the (statistic, part) of the ranks.
         drawn: the scores of the board's rows under resampled classes, for the columns that have some.
-        classes: how many classes were drawn.
+        classes: how many classes were drawn, of all columns or of each.
         over_seeds: variances over seeds, of the columns where the deviation of the score is not the best there is.
     """
     ranks, networks = board.rows["rank"].notna().to_numpy(), board.rows["network"].astype(str).to_numpy()
@@ -246,7 +246,8 @@ def with_ties(board: Board, by: Key, drawn: Mapping[Key, np.ndarray], classes: i
         column = filled[start:start + len(board)]
         key = column["statistic"].iloc[0], column["part"].iloc[0]
         values = column["score"].to_numpy(float)
-        spread = _column_errors(board, column, key, drawn, classes, over_seeds)
+        count = classes if isinstance(classes, int) else classes[key]
+        spread = _column_errors(board, column, key, drawn, count, over_seeds)
         groups, first, last = (np.full(len(board), np.nan) for _ in range(3))
         tested = True
         for network in dict.fromkeys(networks[ranks]):

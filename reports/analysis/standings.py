@@ -11,6 +11,7 @@ from reports.analysis.results import Results
 from reports.analysis.rung_board import beside_ladder, rung_board
 from reports.board import Board
 from reports.tables.boards import KEPT, Column, Table, missing, rank_text
+from reports.tables.notes import frozen_of
 
 RIVALS = 2
 """Rows shown above and below a row as its nearest rivals."""
@@ -53,9 +54,9 @@ def standings(results: Results) -> pd.DataFrame:
     return frame.assign(order=frame["kind"].map(order)).sort_values("order", kind="stable").drop(columns="order")
 
 
-COLUMNS = ["label", "board", "kind", "metric", "protocol", "network", "score", "score:std", "score:n", "score:low",
-           "score:high", "score:gain", "nearest", "farthest", "kept", "kept:why", "rank", "rank:low", "rank:high", "of",
-           "baseline", "coverage"]
+COLUMNS = ["label", "board", "kind", "metric", "protocol", "backbone", "network", "score", "score:std", "score:n",
+           "score:low", "score:high", "score:gain", "nearest", "farthest", "kept", "kept:why", "rank", "rank:low",
+           "rank:high", "of", "baseline", "best_frozen", "coverage"]
 
 
 def _lines(results: Results, board: Board, by: tuple[str, str], metric: str, name: str,
@@ -80,12 +81,13 @@ def of_row(known: pd.DataFrame, label: str, name: str) -> Table:
                Column("metric", "Metric"), Column("rank", "Rank", "rank", "Among the rows of the same backbone"),
                Column("of", "of", "number", "How many rows of its backbone are ranked", 0),
                Column("score", "Score", "score"), Column("score:gain", "vs frozen", "gain",
-                      "The score less that of the frozen baseline of the row's backbone"),
+                      f"The score less that of {frozen_of(here[here['score:gain'].notna()])}"),
                Column("nearest", "Nearest", "score", "Score on the nearest split"),
                Column("farthest", "Farthest", "score", "Score on the farthest split"),
                Column("kept", "Kept, %", "percent", KEPT, 0)]
     shown = tuple(column for column in columns if here[column.key].notna().any())
-    frame = here.drop(columns=["label", "kind", "network", "order"], errors="ignore").reset_index(drop=True)
+    frame = here.drop(columns=["label", "kind", "backbone", "network", "best_frozen", "order"], errors="ignore")
+    frame = frame.reset_index(drop=True)
     return Table(name, f"{label} on every board", shown, frame, marked=False)
 
 

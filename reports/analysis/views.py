@@ -29,7 +29,7 @@ from reports.tables.boards import (
     regime_column,
     row_columns,
 )
-from reports.tables.notes import RISING, bar_note, kept_note, overrides_note, rising_note
+from reports.tables.notes import RISING, bar_note, frozen_of, kept_note, overrides_note, rising_note
 
 OBJECTS = ("ladder", "papers", "tags", "cite", "summary", "settings", "protocol_settings", "curve", "chosen_epochs",
            "path", "parts", "members", "overrides", "spectra", "thresholds",
@@ -204,7 +204,7 @@ def gain_table(results: Results, dataset: str, metric: str) -> Table | None:
                                       for split, frd in zip(rungs["split"], rungs["frd"])),
                Column("below", "Below frozen from", "number", "Fréchet distance at which the row falls below the "
                       "frozen network, straight lines between splits", 1)]
-    caption = f"Gain over the frozen backbone, points of {metric_name(metric)}"
+    caption = f"Points of {metric_name(metric)} above {frozen_of(cells)}, on the same split"
     return Table(f"{dataset}-gain", caption, tuple(columns), board)
 
 

@@ -106,7 +106,10 @@ def few_shot(site: Site) -> None:
         method, *rest = tabular.row_columns(cells)
         columns = (method, Column("dataset", "Dataset"), Column("split", "Split"),
                    Column("frd", tabular.DISTANCE, "number", digits=1), Column("zero", "Zero-shot", "score"),
-                   Column("few", "Few-shot", "score"), Column("gain", "Gain", "gain"), *rest)
+                   Column("few", "Few-shot", "score"), Column("gain", "Gain", "gain"),
+                   Column("episodes", "Episodes", "number", "Draws of the images that were shown", 0),
+                   Column("iterations", "Iterations", "number", "Steps of the adaptation", 0),
+                   Column("lr", "Learning rate", "text", "Learning rate of the adaptation", spare=True), *rest)
         table = Table(f"fewshot-{shots}", f"{metric_name(metric)} before and after {shots} shots a class", columns,
                       cells,
                       bar_note(cells, ["few"]), marked=False)

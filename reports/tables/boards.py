@@ -15,7 +15,7 @@ from reports.board import Board, key_of
 from reports.selection import ROW, in_words
 from reports.storage.row import selected_level
 from reports.storage.text import decimal, duration, metric_name, minus
-from reports.tables.notes import bar_note, kept_note, overrides_note, rising_note
+from reports.tables.notes import bar_note, fewshot_note, frozen_of, kept_note, overrides_note, rising_note
 
 
 @dataclass(frozen=True)
@@ -199,8 +199,8 @@ def ags_table(board: Board, metric: str = "recall@1") -> Table:
                *(column for column in extra if column not in ends))
     return Table("ags", f"AGS of {metric_name(metric)}{differing(board)}", columns, frame,
                  bar_note(frame, [column.key for column in scores])
-                 + kept_note(frame, [column.key for column in ends]) + rising_note(frame) + overrides_note(board),
-                 grouped=by_network(frame))
+                 + kept_note(frame, [column.key for column in ends]) + rising_note(frame) + fewshot_note(frame)
+                 + overrides_note(board), grouped=by_network(frame))
 
 
 def by_network(frame: pd.DataFrame) -> str:
@@ -213,7 +213,7 @@ def gain_column(frame: pd.DataFrame, score: Column) -> tuple[Column, ...]:
     key = f"{score.key}:gain"
     if key not in frame or not frame[key].notna().any():
         return ()
-    about = f"Points by which {score.head} lies above that of the frozen network of the row's backbone"
+    about = f"Points by which {score.head} lies above that of {frozen_of(frame[frame[key].notna()])}"
     return (Column(key, "vs frozen", "gain", about, role="whole"),)
 
 
@@ -251,8 +251,8 @@ EXTRA = (
     ("gap:validation", "Validation − last epoch, points", "gain", "Points by which AGS at the epoch that is best on "
      "held-out training classes lies above that at the last epoch", 1, True),
     ("late", LATE, "gain", LATE_ABOUT, 1, True),
-    ("fewshot", "Few-shot", "gain", "Gain of few-shot adaptation at the smallest number of shots, mean over cells", 1,
-     False),
+    ("fewshot", "Few-shot", "gain", "Gain of few-shot adaptation, mean over the splits that all adapted rows have with "
+     "the same settings, at the fewest shots of these", 1, False),
     ("parameters", "Trained parameters", "number", "Parameters that training changes", -1, False),
     ("seconds", "Time", "time", "Time of the device, all runs of the row; those that shared it took their part", 0,
      True),

@@ -13,6 +13,7 @@ from typing import Any
 from reports import ReportError
 from reports.storage.text import aligned, one_line, printable, width
 from reports.tables.boards import Table, missing
+from reports.tables.notes import TIE
 
 
 def headers(keys: Iterable[Any]) -> dict[Any, str]:
@@ -121,11 +122,21 @@ def tex(text: str) -> str:
     return re.sub(r"^[\[*]", r"{\g<0>}", text)
 
 
+def _marked(table: Table, any_mark: bool) -> str:
+    """What bold and underlined mean; of bold where rows were tested the note below the table tells."""
+    if not any_mark:
+        return ""
+    if TIE in table.note:
+        return "; bold: see the last line, underlined: the next best and all that tie with it"
+    best = "best ranked row" if "rank" in table.frame else "best method"
+    return f"; bold: the {best} of a column{' in its group' if table.grouped else ''}, underlined: the next best"
+
+
 def to_latex(table: Table) -> str:
     """A `tabular` with booktabs rules, the best group of each column bold, the second underlined."""
     marks = [table.marks(column) for column in table.shown]
     wrap = {"best": r"\textbf{%s}", "second": r"\underline{%s}"}
-    lines = [r"% needs \usepackage{booktabs}; bold: the best of a column, underlined: the next best",
+    lines = [r"% needs \usepackage{booktabs}" + _marked(table, any(marks)),
              r"\begin{tabular}{" + "".join("l" if column.kind == "text" else "r" for column in table.shown) + "}",
              r"\toprule", " & ".join(tex(column.head) for column in table.shown) + r" \\", r"\midrule"]
     group = None

@@ -75,6 +75,27 @@ def _by_classes(board: pd.DataFrame, key: str) -> bool:
     return not np.all(alike)
 
 
+def fewshot_note(frame: pd.DataFrame) -> str:
+    """Why no few-shot gains are shown though rows were adapted, see `fewshot.with_gain`.
+
+    >>> fewshot_note(pd.DataFrame({"fewshot:why": ["", "no split is alike"]}))
+    ' Few-shot gains are not shown: no split is alike.'
+    """
+    found = sorted(set(frame["fewshot:why"].dropna()) - {""}) if "fewshot:why" in frame else []
+    return "".join(f" Few-shot gains are not shown: {why}." for why in found)
+
+
+def frozen_of(rows: pd.DataFrame) -> str:
+    """The network that gains of some rows are over, see `baselines.with_gains`.
+
+    >>> frozen_of(pd.DataFrame({"backbone": ["conv4", "vit-s"], "best_frozen": [False, True]}))
+    "the frozen network of the row's backbone, or of the protocol's best one where that was not run frozen (vit-s)"
+    """
+    without = ", ".join(sorted(set(rows.loc[rows["best_frozen"].astype(bool), "backbone"])))
+    other = f", or of the protocol's best one where that was not run frozen ({without})" if without else ""
+    return f"the frozen network of the row's backbone{other}"
+
+
 def overrides_note(board: Board) -> str:
     """In what the runs of a board differ from the file of their protocol, and that published rows do not."""
     if not board.overrides:

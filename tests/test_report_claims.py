@@ -1,0 +1,128 @@
+"""What boards, legends and exports claim of their own numbers: one interval, one meaning of a gain and of bold."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from reports import exports, records
+from reports.analysis import standings, views
+from reports.analysis.results import Results
+from reports.analysis.rung_board import rung_board
+from reports.html import study_pages
+from reports.tables import boards, formats
+from tests.sample_records import LADDERS, make_record, some_pages, write_queries, write_sample
+
+
+def test_a_cell_has_one_interval_whichever_table_shows_it(tmp_path: Path) -> None:
+    """Split s has 8 s test classes: its own count bounds its scores, the fewest of any split AGS."""
+    rng = np.random.default_rng(0)
+    for method, score in (("margin", 0.6), ("s2sd", 0.7)):
+        for split, _ in LADDERS["glyphs"]:
+            labels = np.repeat(np.arange(8 * split), 10)
+            hits = rng.random(len(labels)) < score
+            made = records.write(tmp_path / method / str(split), make_record("glyphs", split, method, 0, hits.mean()))
+            write_queries(made.parent, labels, hits)
+    results = Results(records.collect(tmp_path), with_published=False)
+    tidy = exports.tidy_table(results, "ladder").set_index(["method", "split"])
+    page = pd.read_csv(StringIO(formats.to_csv(views.heat_table(results, "glyphs", "recall@1")))).set_index("method")
+    for (method, split), cell in tidy.iterrows():
+        shown = page.loc[method, [f"rung{split}:low", f"rung{split}:high"]].tolist()
+        assert shown == pytest.approx(cell[["low", "high"]].tolist(), abs=1e-12)
+    ladder, mean = rung_board(results, "glyphs", "recall@1").wide(), results.ags("recall@1", "demo").wide()
+    assert results.classes("recall@1", ["glyphs"]) == 8
+    both = [frame.set_index("method").sort_index()[["ags:glyphs:low", "ags:glyphs:high"]] for frame in (ladder, mean)]
+    np.testing.assert_allclose(*both, rtol=1e-12)
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_gain_names_the_frozen_network_it_is_over(tmp_path: Path, own: bool) -> None:
+    """The sample's frozen network is of another backbone than its methods."""
+    write_sample(tmp_path, {"frozen": 0.2, "margin": 0.6, "s2sd": 0.7}, ("glyphs",), seeds=1, union=False)
+    frame = records.collect(tmp_path)
+    (trained,) = set(frame.loc[frame["method"] != "frozen", "backbone"])
+    results = Results(frame.assign(backbone=trained) if own else frame, with_published=False)
+    (label,) = {label for key, label in results.labels.items() if key[0] == "s2sd"}
+    tables = [boards.ags_table(results.ags("recall@1", "demo")), views.heat_table(results, "glyphs", "recall@1"),
+              standings.of_row(standings.of(results), label, "x")]
+    told = [column.about for table in tables for column in table.columns if column.head == "vs frozen"]
+    gains = views.gain_table(results, "glyphs", "recall@1")
+    assert gains
+    assert len(told) == 3
+    for words in (*told, gains.caption):
+        assert "the frozen network of the row's backbone" in words
+        assert (f"or of the protocol's best one where that was not run frozen ({trained})" in words) is not own
+
+
+def adapt(folder: Path, gain: float, shots: int = 2, episodes: int = 10, iterations: int = 1000) -> None:
+    entry = {"episodes": episodes, "iterations": iterations, "zero": {"recall@1": {"mean": 0.5}},
+             "few": {"recall@1": {"mean": 0.5 + gain}}}
+    (path := folder / "fewshot.json").write_text(json.dumps({
+        "schema": 1, "adaptation": {"lr": 1e-4},
+        "shots": {**(json.loads(path.read_text())["shots"] if path.exists() else {}), str(shots): entry}}))
+
+
+def test_few_shot_gains_are_over_what_all_adapted_rows_have_alike(tmp_path: Path) -> None:
+    """Margin is adapted on two datasets, on one of them in another way; s2sd on one, proxyanchor not at all."""
+    methods = {"margin": 0.6, "s2sd": 0.7, "proxyanchor": 0.65}
+    runs = write_sample(tmp_path / "runs", methods, ("glyphs", "cars"), seeds=1, union=False)
+
+    def of(dataset: str, split: int, method: str) -> Path:
+        (folder,) = (runs / dataset / str(split) / method).iterdir()
+        return folder
+
+    def board() -> tuple[dict[str, float], str]:
+        results = Results(records.collect(runs), with_published=False)
+        table = boards.ags_table(results.ags("recall@1", "demo"))
+        shown = any(column.key == "fewshot" for column in table.columns)
+        return dict(zip(table.frame["method"], table.frame["fewshot"])) if shown else {}, table.note
+
+    adapt(of("glyphs", 1, "margin"), 0.10)
+    adapt(of("glyphs", 2, "margin"), 0.30)
+    adapt(of("cars", 1, "margin"), 0.50, episodes=3, iterations=20)
+    adapt(of("glyphs", 1, "s2sd"), 0.20)
+    adapt(of("cars", 1, "s2sd"), 0.01)
+    gains, note = board()
+    assert gains == pytest.approx({"margin": 0.1, "s2sd": 0.2, "proxyanchor": np.nan}, nan_ok=True)
+    assert "Few-shot" not in note
+    adapt(of("glyphs", 1, "s2sd"), 0.20, iterations=500)
+    gains, note = board()
+    assert gains == {}
+    assert "Few-shot gains are not shown: no split was adapted with the same settings for all adapted rows." in note
+    adapt(of("glyphs", 1, "s2sd"), 0.40, shots=5)  # what they share is of more shots than each has
+    adapt(of("glyphs", 1, "margin"), 0.25, shots=5)
+    assert board()[0] == pytest.approx({"margin": 0.25, "s2sd": 0.4, "proxyanchor": np.nan}, nan_ok=True)
+    results = Results(records.collect(runs), with_published=False)
+    tidy = pd.read_csv(StringIO(exports.export(results, "fewshot", "csv")))
+    page = pd.read_csv(StringIO(some_pages(results, study_pages.few_shot)["data/fewshot-2.csv"]))
+    for frame in (tidy, page):
+        here = frame[(frame["method"] == "margin") & (frame["dataset"] == "cars")]
+        assert here[["episodes", "iterations", "lr"]].to_numpy().tolist() == [[3, 20, 1e-4]]
+
+
+def test_seeds_that_were_adapted_in_other_ways_are_not_averaged(tmp_path: Path) -> None:
+    runs = write_sample(tmp_path / "runs", {"margin": 0.6}, ("glyphs",), seeds=2, union=False)
+    for folder, iterations in zip(sorted((runs / "glyphs" / "1" / "margin").iterdir()), (20, 1000)):
+        adapt(folder, iterations / 10_000, iterations=iterations)
+    results = Results(records.collect(runs), with_published=False)
+    page = pd.read_csv(StringIO(some_pages(results, study_pages.few_shot)["data/fewshot-2.csv"]))
+    assert dict(zip(page["iterations"], page["gain"])) == pytest.approx({20: 0.002, 1000: 0.1})
+
+
+@pytest.mark.parametrize("queries", [True, False])
+def test_latex_says_once_what_is_bold(tmp_path: Path, queries: bool) -> None:
+    """With tests all that tie are bold, as the note says; without them the best alone, as the first line says."""
+    write_sample(tmp_path, {"margin": 0.6, "s2sd": 0.7}, ("glyphs",), seeds=1, union=False, queries=queries)
+    results = Results(records.collect(tmp_path), with_published=False)
+    table = boards.ags_table(results.ags("recall@1", "demo"))
+    first, *_, last = formats.to_latex(table).splitlines()
+    assert ("the best ranked row of a column" in first) is not queries
+    assert ("underlined: the next best and all that tie with it" in first) is queries
+    assert ("all that tie with the best of their backbone are bold" in last) is queries
+    plain = exports.export(results, "runs", "latex").splitlines()
+    assert plain[0] == r"% needs \usepackage{booktabs}"
