@@ -151,7 +151,7 @@ def test_a_copy_that_lacks_images_is_taken_if_asked_and_not_as_the_pinned_one(tm
         assert "--incomplete" not in str(refused.value)
     arguments = ["use", str(path), "--work", str(fewer.root), "--data", str(fewer.data)]
     told = CliRunner().invoke(splits_command, [*arguments, "--incomplete"], catch_exceptions=False).output
-    assert "2 images of cub@v9 are missing here, so results do not count as on it" in told
+    assert "without 2 images of cub@v9, so results do not count as on it; wrote" in told
     index, ladder = pinned.use(str(path), fewer, incomplete=True)
     assert (ladder.dataset_hash, "pinned" in ladder.made) == (index.hash, False)
     assert [(split.hash, split.train_images, split.test_images) for split in ladder.splits] == [

@@ -170,7 +170,7 @@ def use(name: str, workspace: Workspace, replace_other: bool = False, dataset: s
                                    f"{counted(len(found), 'difference')}; nothing was written. {way}:",
                                    *_shown(found)]))
     ladder = replace(without_missing(pinned, index) if found else pinned.ladder, dataset_hash=index.hash)
-    if ":" in own or name.endswith(".json"):  # by what is given, other commands find it by its name
+    if ":" in own or name.endswith(".json"):  # by which other commands find the dataset, and readers the file
         where = ["--dataset", datasets.located(own)] if ":" in own else []
         line = shlex.join(["oodml", "splits", "use", name, *["--incomplete"] * bool(found), *where])
         ladder = replace(ladder, made={**ladder.made, "command": line})

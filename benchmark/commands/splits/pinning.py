@@ -37,8 +37,8 @@ def use(workspace: Workspace, name: str | None, replace_other: bool, dataset: st
     click.echo(ladders.table(ladder))
     fixed = pinned.get(name)
     missing = sum(fixed.counts) - len(index) if "pinned" not in ladder.made else 0
-    told = (f"{counted(missing, 'image')} of {fixed.name} are missing here, so results do not count as on it" if missing
-            else f"all {counted(len(index), 'image')} of {index.name} are those of {fixed.name} ({fixed.hash[:12]})")
+    told = (f"without {counted(missing, 'image')} of {fixed.name}, so results do not count as on it" if missing else
+            f"all {counted(len(index), 'image')} of {index.name} are those of {fixed.name} ({fixed.hash[:12]})")
     click.echo(f"{told}; wrote {ladders.path_of(workspace, index.name)}")
 
 
