@@ -76,11 +76,11 @@ def with_ladders(frame: pd.DataFrame, pinned: Iterable[Known]) -> pd.DataFrame:
     own = frame["source"].ne("submitted")  # what others send names no ladder of ours
     later = frame[own & frame["ladder_name"].notna() & where.isin(where[frame["ladder_name"].isna()])]
     for place, named in later.groupby(where):
-        told = named.drop_duplicates(["ladder_name", "ladder_hash"])
-        classes = frame["split"].map(dict(zip(named["split"], named["split_hash"])))
-        here = own & where.eq(place) & frame["ladder_name"].isna() & (classes.isna() | classes.eq(frame["split_hash"]))
+        told = named[["ladder_name", "ladder_hash"]].drop_duplicates()
         if len(told) == 1:
-            frame.loc[here, ["ladder_name", "ladder_hash"]] = told[["ladder_name", "ladder_hash"]].iloc[0].tolist()
+            classes = frame["split"].map(dict(zip(named["split"], named["split_hash"])))
+            alike = where.eq(place) & (classes.isna() | classes.eq(frame["split_hash"]))
+            frame.loc[own & frame["ladder_name"].isna() & alike, told.columns] = told.iloc[0].tolist()
     return frame
 
 

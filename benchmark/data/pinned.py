@@ -126,8 +126,7 @@ def without_missing(pinned: Pinned, index: DatasetIndex) -> Ladder:
     sizes = dict(zip(index.classes, np.bincount(index.labels, minlength=len(index.classes)).tolist()))
     splits = tuple(replace(split, train_images=sum(map(sizes.__getitem__, split.train)),
                            test_images=sum(map(sizes.__getitem__, split.test))) for split in pinned.splits)
-    made = {**pinned.made, "command": f"oodml splits use {pinned.name} --incomplete"}
-    return replace(pinned.ladder, splits=splits, progression=(), made=made)
+    return replace(pinned.ladder, splits=splits, progression=(), made=pinned.made)
 
 
 def get(name: str) -> Pinned:
@@ -169,11 +168,10 @@ def use(name: str, workspace: Workspace, replace_other: bool = False, dataset: s
         raise UserError("\n".join([f"the local copy of {pinned.dataset} is not that of {pinned.name}, "
                                    f"{counted(len(found), 'difference')}; nothing was written. {way}:",
                                    *_shown(found)]))
-    ladder = replace(without_missing(pinned, index) if found else pinned.ladder, dataset_hash=index.hash)
-    if ":" in own or name.endswith(".json"):  # by which other commands find the dataset, and readers the file
-        where = ["--dataset", datasets.located(own)] if ":" in own else []
-        line = shlex.join(["oodml", "splits", "use", name, *["--incomplete"] * bool(found), *where])
-        ladder = replace(ladder, made={**ladder.made, "command": line})
+    ladder = without_missing(pinned, index) if found else pinned.ladder
+    where = ["--dataset", datasets.located(own)] if ":" in own else []  # so that other commands find it by its name
+    line = shlex.join(["oodml", "splits", "use", name, *["--incomplete"] * bool(found), *where])
+    ladder = replace(ladder, dataset_hash=index.hash, made={**ladder.made, "command": line})
     if pinned.open:
         ladder = replace(ladder, splits=ladders.of_union(index, pinned.parameters["seed"]).splits)
     same = there is None or pinning.same(replace(pinned, splits=ladder.splits), there)
