@@ -225,6 +225,7 @@ def test_a_method_begins_with_its_curve_and_leads_to_compare(page: Any, publishe
     assert page.get_by_text("Kept at the farthest split").first.bounding_box()["y"] < 900
     label = page.title().removesuffix(" · oodml")
     page.locator(".rivals a", has_text="Compare").first.click()
+    page.wait_for_url("**/compare.html#*")  # until it is loaded, its scripts have not run
     assert label in page.locator("[data-compare-choices]").inner_text()
     method, _, tail = label.partition(" · ")  # rivals have protocol and backbone in common, which is said once
     assert f"against {method} ({tail})" in page.locator("[data-compare-sum]").inner_text()
