@@ -61,12 +61,13 @@ def default_split(runs: pd.DataFrame, dataset: str) -> list[Reproduction]:
 
     The dataset must have as many images as the papers'. Both numbers are of the epoch that the paper prints, which may
     be the best one on the test classes; methods with changed settings take no part, nor runs by the protocol of a paper
-    on another network.
+    on another network, nor runs that others repeat for more epochs.
     """
     here = runs[(runs["dataset"] == dataset) & runs["kind"].eq("default") & runs["source"].eq("run") & ~is_union(runs)
                 & runs["method"].eq(runs["base_method"])]
     if METRIC not in here or here.empty or paper_tables.differs(here, dataset, ladder=False):
         return []
+    here = _longest(here)
     papers: dict[str, list[dict[str, object]]] = {}
     for (method, protocol, backbone, source), group in here.groupby(ROW, sort=True):
         said = paper_tables.says(str(method))
@@ -85,6 +86,15 @@ def default_split(runs: pd.DataFrame, dataset: str) -> list[Reproduction]:
                      "printed": row["value"], "printed:std": row["std"], "detail": row["detail"],
                      **_measured(group, row["paper"], row["value"])})
     return [Reproduction(paper_tables.SOURCES[key], _table(dataset, key, rows)) for key, rows in sorted(papers.items())]
+
+
+def _longest(runs: pd.DataFrame) -> pd.DataFrame:
+    """Of runs that differ in nothing but their length the longest: the others are the beginning of it."""
+    settings = [dict(one or {}) for one in runs["protocol_settings"]]
+    epochs = pd.Series([one.pop("epochs", 0) for one in settings], runs.index)
+    others = pd.Series([repr(sorted({**one, "evaluate_every": 0}.items())) for one in settings], runs.index)
+    keys = [runs[key] for key in ROW if key != "protocol"]
+    return runs[epochs == epochs.groupby([*keys, others], dropna=False).transform("max")]
 
 
 def _measured(group: pd.DataFrame, paper: str, printed: float) -> dict[str, object]:

@@ -35,9 +35,10 @@ def extent(site: Site, dataset: str, runs: pd.DataFrame | None = None) -> dict[s
     trained = trained if len(trained) else runs
     ladder, splits = site.results.ladders.get(dataset) or (), int(trained["split"].nunique())
     each = trained.groupby(["base_method", "protocol", "backbone"])["split"].nunique()
-    along = each[each > 1]
+    most = each.groupby("base_method").max()  # a method may have further rows, for other lengths, on some splits alone
+    along = most[most > 1]
     return {"methods": int(trained["base_method"].nunique()), "splits": splits, "rungs": len(ladder),
-            "along": along.index.get_level_values("base_method").nunique(), "alike": bool(along.eq(splits).all()),
+            "along": len(along), "alike": bool(along.eq(splits).all()),
             "seeds": int(trained["seed"].nunique()),
             "fewest": int(trained.groupby(["base_method", "protocol", "backbone"])["seed"].nunique().min())}
 
