@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from benchmark.commands.diff import command as diff
 from benchmark.commands.records import command
 from benchmark.commands.report import command as report
+from benchmark.utils.errors import UserError
 from reports import ReportError, packing, records, site
 from reports.analysis import fewshot, tuning
 from reports.analysis.results import Results
@@ -22,6 +23,7 @@ from reports.storage import by_class, packed
 from tests.sample_records import make_record, write_sample
 from tests.test_report_studies import write_fewshot
 
+ROOT = Path(__file__).parent.parent
 METHODS = {"frozen": 0.23, "margin": 0.66, "s2sd": 0.73}
 
 
@@ -133,6 +135,22 @@ def test_the_commands(runs: Path, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "s2sd" in result.output
     assert (tmp_path / "work" / "leaderboard" / "dataset" / "glyphs.html").is_file()
+
+
+def test_a_study_is_packed_where_its_photographs_are_not(tmp_path: Path) -> None:
+    published, work, name = ROOT / "reports/data/records/fixed-test", tmp_path / "work", "photos-fixed-test"
+    asked = ["pack", str(tmp_path / "out"), "--study", name, "--work", str(work), "--data", str(tmp_path / "data")]
+    shutil.copytree(published, tmp_path / "pack", ignore=shutil.ignore_patterns("studies"))
+    assert CliRunner().invoke(command, ["unpack", str(tmp_path / "pack"), "--work", str(work)]).exit_code == 0
+    done = CliRunner().invoke(command, asked)
+    assert isinstance(done.exception, UserError), "nothing tells of the study"
+    assert not (tmp_path / "out").exists()
+    assert CliRunner().invoke(command, ["unpack", str(published), "--work", str(work)]).exit_code == 0
+    done = CliRunner().invoke(command, asked)
+    assert done.exit_code == 0, done.output
+    assert f"study {name} as it was last run or unpacked in" in done.output
+    kept = Path("studies", f"{name}.json")
+    assert (tmp_path / "out" / kept).read_bytes() == (published / kept).read_bytes()
 
 
 def test_what_tuning_chose_goes_along(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from benchmark.commands import Group, own_names, workspace_options
+from benchmark.utils.errors import UserError
 from benchmark.utils.wording import byte_size, counted
 from benchmark.utils.workspace import Workspace
 
@@ -47,7 +48,7 @@ def pack(workspace: Workspace, out: Path, folders: tuple[Path, ...], datasets: s
         files, count = packing.add_galleries(folders or (workspace.runs,), out)
         click.echo(f"added {counted(count, 'gallery')} to {', '.join(str(path) for path in files)}")
         return
-    wanted = [_progress_of(name, workspace) for name in studies]  # before anything is written: it needs the datasets
+    wanted = [_progress_of(name, workspace) for name in studies]  # before anything is written: it may need datasets
     written, runs = packing.pack(folders or (workspace.runs,), out, own_names(datasets, workspace))
     written += _ladders(workspace, out)
     written += [progress.write(out, one) for one in wanted]
@@ -109,14 +110,23 @@ def _own_files(folder: Path, kind: str) -> list[Path]:
 
 
 def _progress_of(name: str, workspace: Workspace) -> StudyProgress:
-    """The runs that a study asks for."""
+    """The runs that a study asks for; where its datasets are not at hand, as it was last run or unpacked here."""
     from benchmark.config import study as studies
     from benchmark.posthoc import study_progress
     from benchmark.runs.job import SweepOptions
     from benchmark.runs.matrix import gather
+    from reports.analysis import progress
 
     study = studies.load(name)
-    return study_progress.of(study, (job.spec for job in gather(study, SweepOptions(workspace)).jobs), name)
+    try:
+        return study_progress.of(study, (job.spec for job in gather(study, SweepOptions(workspace)).jobs), name)
+    except UserError as error:
+        known = [one for one in progress.read([workspace.root], []) if one.name == study.name]
+        if not known:
+            raise
+        click.echo(f"study {study.name} as it was last run or unpacked in {workspace.root}, since its runs cannot be "
+                   f"listed now: {error}", err=True)
+        return known[0]
 
 
 @command.command()

@@ -150,7 +150,8 @@ def _checked(content: Any) -> StudyProgress:
     for key, kind in (("splits", str), ("given", dict)):
         if key in known and not all(isinstance(row.get(key), kind) and row[key] != "" for row in content["rows"]):
             raise ValueError(f"'{key}' of a row is not as studies have it")
-    rows = pd.DataFrame(content["rows"], columns=[*KEYS, "runs", *known])
+    order = [*KEYS, "given", "runs", "splits"]  # as written: a file that is read and written stays the same
+    rows = pd.DataFrame(content["rows"], columns=[key for key in order if key in (*KEYS, "runs", *known)])
     if "given" in known:
         rows["given"] = [json.dumps(one, sort_keys=True) for one in rows["given"]]
     return StudyProgress(content["study"], content["summary"], content["command"], rows)
