@@ -47,6 +47,18 @@ def invoke(*words: object) -> Result:
     return CliRunner().invoke(export, [str(word) for word in words])
 
 
+def test_runs_that_are_set_aside_are_told_beside_the_table(tmp_path: Path) -> None:
+    runs = write_sample(tmp_path / "runs", {"margin": 0.66}, ("glyphs",), seeds=1, union=False)
+    assert invoke("--records", runs).stderr == ""
+    old = make_record("glyphs", 1, "arcface", provenance=make_record()["provenance"] | {"date": "2020-01-01"},
+                      dataset_hash="e" * 64)
+    records.write(runs / "old", old)
+    done = invoke("--records", runs)
+    assert done.stderr.startswith("note: 1 run on another ladder of glyphs is set aside. Give their `oodml run`")
+    assert "arcface" not in done.stdout
+    assert "set aside" not in done.stdout, "a table that goes into a file is a table alone"
+
+
 def test_single_queries_give_the_scores_of_their_runs(runs: Path, tmp_path: Path) -> None:
     done = invoke("--records", runs, "--table", "queries", "--format", "parquet", "--out", tmp_path / "q.parquet")
     assert done.exit_code == 0, done.output

@@ -54,6 +54,8 @@ def command(workspace: Workspace, name: str, form: str, place: str | None, hub: 
     results = Results(frame, with_published=published != "hidden", rank_published=published == "ranked",
                       derive=overrides.of_run, pinned=pinned.known(frame["dataset"]), ladders=ladders,
                       studies=progress.read(folders or (workspace.root,), []))
+    for note in results.set_aside:
+        click.echo(f"note: {note}", err=True)
     if published != "hidden" and (why := exports.without_papers(results, name, place or form, metric)):
         click.echo(f"note: {why}", err=True)
     if place and out:

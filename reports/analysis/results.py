@@ -45,10 +45,10 @@ class Results:
             raise ReportError(f"no run is on the ladder '{unknown[0]}'{near(unknown[0], known)}; there are: "
                               f"{', '.join(known) or 'none is pinned'}")
         apart = selection.controls(frame)
-        self.runs, self.notes = selection.select(frame[~apart], ladders)
+        self.runs, older = selection.select(frame[~apart], ladders)
         control, aside = selection.select(frame[apart])
         self.fixed_test, unlike = selection.named_as(control, self.runs)
-        self.notes += [*aside, *unlike]
+        self.set_aside = [*older, *aside, *unlike]
         self.with_published = with_published
         self.rank_published = rank_published
         self.labels = selection.labels(self.runs)
@@ -69,6 +69,7 @@ class Results:
         reasons = {name: paper_tables.differs(self.runs, name) for name in self.datasets}
         reasons |= {name: paper_tables.union_differs(self.runs[self.runs["dataset"] == name]) for name in self.unions}
         self.unlike_papers = {name: reason for name, reason in reasons.items() if reason}
+        self.notes = list(self.set_aside)
         if with_published:
             self.notes += [f"{reason}: rows of papers are not on its boards, but among the published tables."
                            for reason in self.unlike_papers.values()]
