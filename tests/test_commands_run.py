@@ -81,16 +81,22 @@ def test_a_plan_names_the_steps_that_follow_and_are_not_in_its_estimate(tiny: Wo
                 in capsys.readouterr().out)
 
 
-def test_weights_of_another_network_are_refused_once_before_the_sweep(tiny: Workspace, tmp_path: Path,
-                                                                      capsys: pytest.CaptureFixture[str]) -> None:
-    save_file(create("resnet18").network.state_dict(), tmp_path / "other.safetensors")
-    words = [*tiny_sweep.WORDS, "--methods", "margin", "--splits", "1", "--seeds", "2", "--work", str(tiny.root),
-             "--weights", str(tmp_path / "other.safetensors")]
+@pytest.mark.parametrize("found", [False, True], ids=["given", "in OODML_WEIGHTS"])
+def test_weights_of_another_network_are_refused_once_before_the_sweep(
+        found: bool, tiny: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / ("conv4.safetensors" if found else "other.safetensors")
+    save_file(create("resnet18").network.state_dict(), file)
+    words = [*tiny_sweep.WORDS, "--methods", "margin", "--splits", "1", "--seeds", "2", "--work", str(tiny.root)]
+    if found:
+        monkeypatch.setenv("OODML_WEIGHTS", str(tmp_path))
+    else:
+        words += ["--weights", str(file)]
     for command in (["plan"], ["run", "--dry-run"], ["run"]):
         with pytest.raises(SystemExit) as caught:
             cli.main([*command, *words])
         assert caught.value.code == 2
-        assert capsys.readouterr().err.count("other.safetensors does not fit conv4") == 1
+        assert capsys.readouterr().err.count(f"{file.name} does not fit conv4") == 1
     assert not list(tiny.root.rglob("failure.json"))
     cli.main(["status", "--work", str(tiny.root)])
     assert "no sweep was started" in capsys.readouterr().out

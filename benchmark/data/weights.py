@@ -83,6 +83,11 @@ def identify(name: str, file: str | Path | None = None) -> str:
     return SCRATCH if _from_scratch(name, file) else f"timm:{_tag(name)}"
 
 
+def is_users(identity: str, file: str | Path | None = None) -> bool:
+    """Whether weights of this identity are a file of the user's, or may be: given, or found with OODML_WEIGHTS set."""
+    return identity != SCRATCH and not identity.startswith("timm:") and bool(file or os.environ.get("OODML_WEIGHTS"))
+
+
 def described(name: str, identity: str, file: str | Path | None = None) -> str:
     """In words, where the weights of this identity come from; timm's are missing here unless they were downloaded.
 

@@ -222,8 +222,9 @@ def _refuse_incompatible(matrix: Matrix) -> None:
 
 def _refuse_weights(jobs: list[Job]) -> None:
     """Refuse a file of weights that does not fit its backbone: once, before each of these runs would."""
-    for name, file in sorted({(job.spec.protocol.backbone, job.context.weights_file) for job in jobs
-                              if job.context.weights_file and job.spec.weights != weights.SCRATCH}):
+    given = {(job.spec.protocol.backbone, job.context.weights_file) for job in jobs if weights.is_users(
+        job.spec.weights, job.context.weights_file)}
+    for name, file in sorted(given, key=str):
         weights.pretrained(name, file)
 
 
