@@ -20,24 +20,32 @@ from tests.sample_records import LADDERS, make_record, some_pages, write_queries
 
 
 def test_a_cell_has_one_interval_whichever_table_shows_it(tmp_path: Path) -> None:
-    """Split s has 8 s test classes: its own count bounds its scores, the fewest of any split AGS."""
-    rng = np.random.default_rng(0)
+    """Split s has 8 s test classes, of cars 4 s: its own count bounds its scores, the fewest of its splits an AGS, and
+    the fewest of both datasets the mean.
+    """
+    rng, each = np.random.default_rng(0), {"glyphs": 8, "cars": 4}
+    cells = [(dataset, split) for dataset in each for split, _ in LADDERS[dataset]]
     for method, score in (("margin", 0.6), ("s2sd", 0.7)):
-        for split, _ in LADDERS["glyphs"]:
-            labels = np.repeat(np.arange(8 * split), 10)
+        for dataset, split in cells:
+            labels = np.repeat(np.arange(each[dataset] * split), 10)
             hits = rng.random(len(labels)) < score
-            made = records.write(tmp_path / method / str(split), make_record("glyphs", split, method, 0, hits.mean()))
+            made = records.write(tmp_path / dataset / method / str(split), make_record(dataset, split, method, 0,
+                                                                                       hits.mean()))
             write_queries(made.parent, labels, hits)
     results = Results(records.collect(tmp_path), with_published=False)
-    tidy = exports.tidy_table(results, "ladder").set_index(["method", "split"])
-    page = pd.read_csv(StringIO(formats.to_csv(views.heat_table(results, "glyphs", "recall@1")))).set_index("method")
-    for (method, split), cell in tidy.iterrows():
-        shown = page.loc[method, [f"rung{split}:low", f"rung{split}:high"]].tolist()
-        assert shown == pytest.approx(cell[["low", "high"]].tolist(), abs=1e-12)
-    ladder, mean = rung_board(results, "glyphs", "recall@1").wide(), results.ags("recall@1", "demo").wide()
-    assert results.classes("recall@1", ["glyphs"]) == 8
-    both = [frame.set_index("method").sort_index()[["ags:glyphs:low", "ags:glyphs:high"]] for frame in (ladder, mean)]
-    np.testing.assert_allclose(*both, rtol=1e-12)
+    tidy = exports.tidy_table(results, "ladder").set_index(["dataset", "method", "split"])
+    mean = results.ags("recall@1", "demo").wide().set_index("method").sort_index()
+    for dataset, fewest in each.items():
+        page = pd.read_csv(StringIO(formats.to_csv(views.heat_table(results, dataset, "recall@1")))).set_index("method")
+        for (method, split), cell in tidy.loc[dataset].iterrows():
+            shown = page.loc[method, [f"rung{split}:low", f"rung{split}:high"]].tolist()
+            assert shown == pytest.approx(cell[["low", "high"]].tolist(), abs=1e-12)
+        assert results.classes("recall@1", [dataset]) == fewest
+        ladder = rung_board(results, dataset, "recall@1").wide().set_index("method").sort_index()
+        ends = [f"ags:{dataset}:low", f"ags:{dataset}:high"]
+        np.testing.assert_allclose(ladder[ends], mean[ends], rtol=1e-12)
+    assert results.draws(results.ags("recall@1", "demo"), "recall@1")[1] == {
+        ("ags", "cars"): 4, ("ags", "glyphs"): 8, ("mean", ""): 4}
 
 
 @pytest.mark.parametrize("own", [True, False])

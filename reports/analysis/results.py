@@ -161,7 +161,7 @@ class Results:
         board = baselines.with_gains(board)
         return significance.with_ties(board, ("mean", ""), *self.draws(board, metric))
 
-    def draws(self, board: Board, metric: str, union: str = "") -> tuple[Any, int, Any]:
+    def draws(self, board: Board, metric: str, union: str = "") -> tuple[Any, Any, Any]:
         """What errors of a board are made of: scores under resampled classes, their number, variances over seeds."""
         if union:
             runs = self.runs[self.runs["dataset"] == union]
@@ -169,8 +169,10 @@ class Results:
             drawn = self.resamples(metric).union(union, int(splits[0]), union_parts(board), board.keys) if len(
                 splits) == 1 else {}
             return drawn, self.classes(metric, [union]), None
+        datasets = board.parts("ags")  # each has its own classes, their mean the fewest of any
+        classes = {("ags", name): self.classes(metric, [name]) for name in datasets}
         return (significance.board_draws(board, self.resamples(metric), self.ladders),
-                self.classes(metric, board.parts("ags")),
+                classes | {("mean", ""): self.classes(metric, datasets)},
                 significance.board_seeds(board, self.seed_scores(metric), self.ladders))
 
     def errors(self, board: Board, by: tuple[str, str], metric: str, union: str = "") -> significance.Errors:

@@ -212,16 +212,17 @@ def board_seeds(board: Board, scores: SeedScores, ladders: Ladders) -> dict[Key,
     return over_seeds
 
 
-def column_errors(board: Board, key: Key, drawn: Mapping[Key, np.ndarray], classes: int,
+def column_errors(board: Board, key: Key, drawn: Mapping[Key, np.ndarray], classes: int | Mapping[Key, int],
                   over_seeds: Mapping[Key, SeedErrors] | None = None) -> Errors:
     """The errors of one column of a board; variances over seeds are compared within a backbone."""
     return _column_errors(board, board.column(*key), key, drawn, classes, over_seeds)
 
 
-def _column_errors(board: Board, column: pd.DataFrame, key: Key, drawn: Mapping[Key, np.ndarray], classes: int,
-                   over_seeds: Mapping[Key, SeedErrors] | None) -> Errors:
+def _column_errors(board: Board, column: pd.DataFrame, key: Key, drawn: Mapping[Key, np.ndarray],
+                   classes: int | Mapping[Key, int], over_seeds: Mapping[Key, SeedErrors] | None) -> Errors:
     empty = np.full((len(board), 2), np.nan)
-    return errors(drawn.get(key, empty), column["std"].to_numpy(float), column["n"].fillna(0).to_numpy(float), classes,
+    count = classes if isinstance(classes, int) else classes[key]
+    return errors(drawn.get(key, empty), column["std"].to_numpy(float), column["n"].fillna(0).to_numpy(float), count,
                   column["score"].to_numpy(float), board.rows["backbone"].astype(str).tolist(),
                   (over_seeds or {}).get(key), ~board.rows["baseline"].to_numpy(bool))
 
@@ -246,8 +247,7 @@ def with_ties(board: Board, by: Key, drawn: Mapping[Key, np.ndarray], classes: i
         column = filled[start:start + len(board)]
         key = column["statistic"].iloc[0], column["part"].iloc[0]
         values = column["score"].to_numpy(float)
-        count = classes if isinstance(classes, int) else classes[key]
-        spread = _column_errors(board, column, key, drawn, count, over_seeds)
+        spread = _column_errors(board, column, key, drawn, classes, over_seeds)
         groups, first, last = (np.full(len(board), np.nan) for _ in range(3))
         tested = True
         for network in dict.fromkeys(networks[ranks]):

@@ -142,9 +142,8 @@ def _stability(site: Site, protocol: str, metric: str) -> Table | None:
     if len(board) < 2:
         return None
     results, key = site.results, ("mean", "")
-    drawn = significance.board_draws(board, results.resamples(metric), results.ladders)
-    spread = significance.column_errors(board, key, drawn, results.classes(metric, board.parts("ags")),
-                                        significance.board_seeds(board, results.seed_scores(metric), results.ladders))
+    drawn, classes, over_seeds = results.draws(board, metric)
+    spread = significance.column_errors(board, key, drawn, classes, over_seeds)
     values, shares = board.column(*key)["score"].to_numpy(float), []
     for network in board.rows["network"].unique():
         rows = np.flatnonzero(board.rows["network"] == network)
