@@ -172,6 +172,22 @@ def test_a_study_that_was_run_here_has_its_board(tiny: Workspace, tmp_path: Path
     assert results(tiny.runs, [of_study]).ags("recall@1", "demo[study=own]").rows["rank"].notna().sum() == 2
 
 
+def test_further_seeds_on_some_splits_are_asked_for_once_however_often_the_command_is_given(
+        tiny: Workspace, tmp_path: Path) -> None:
+    file, usual = tmp_path / "own.toml", ", ".join(f"{key} = {json.dumps(value)}" for key, value in SMALL.items())
+    file.write_text('summary = "One method."\ndatasets = ["glyphs-mini"]\nmethods = "margin"\nprotocol = "demo"\n'
+                    f"seeds = 1\nset = {{ {usual} }}\n")
+    more = ["--seeds", "3", "--splits", "1"]
+    for words, told in (([], 3), (more, 5), (more, 5), ([], 5)):
+        done = CliRunner().invoke(run.command, ["--study", str(file), *words, "--work", str(tiny.root)])
+        assert done.exit_code == 0, done.output
+        (of_study,) = read([tiny.root])
+        asked = of_study.held_against(results(tiny.runs, []).runs)[["done", "runs"]].to_numpy().tolist()
+        assert asked == [[told, told]]
+    assert of_study.rows["seeds"].tolist() == ["3 1 1"]
+    assert write(tmp_path, of_study).read_bytes() == (tiny.root / "studies" / "own.json").read_bytes()
+
+
 def test_runs_that_a_study_does_not_ask_for_are_not_counted_as_its(tiny: Workspace, tmp_path: Path,
                                                                    monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of methods in the place of its own, or that were taken out of its file since.
@@ -217,7 +233,7 @@ def test_a_study_whose_name_no_file_may_have_is_told_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"given": [1]}, {"given": None}, {"given": "x"}, {"splits": ["a"]}, {"splits": ""},
-                                   3])
+                                   {"seeds": "1"}, {"seeds": "x y"}, {"seeds": 3}, 3])
 def test_a_row_that_no_study_writes_is_told(wrong: Any, runs: Path) -> None:
     (of_study,) = study(runs / "pack", {"margin": 2, "s2sd": 3})
     path = write(runs / "pack", of_study)

@@ -33,9 +33,11 @@ def _given(spec: RunSpec) -> str:
 
 def _rows(of_splits: pd.DataFrame) -> pd.DataFrame:
     """The rows of a study from the seeds that it asks for on each split."""
-    each = of_splits.groupby([*GIVEN, "splits"], sort=False)["seeds"].max().reset_index()
-    rows = each.groupby(GIVEN, sort=False).agg(runs=("seeds", "sum"), splits=("splits", " ".join)).reset_index()
-    return rows.astype({"runs": int})
+    each = of_splits.groupby([*GIVEN, "splits"], sort=False)["seeds"].max().astype(int).reset_index()
+    rows = each.groupby(GIVEN, sort=False).agg(
+        runs=("seeds", "sum"), splits=("splits", " ".join),
+        seeds=("seeds", lambda counts: " ".join(map(str, counts)) if counts.nunique() > 1 else "")).reset_index()
+    return rows if rows["seeds"].any() else rows.drop(columns="seeds")
 
 
 def keep(study: Study, specs: Iterable[RunSpec], named: str, work: Path, whole: bool = False) -> None:
@@ -60,7 +62,10 @@ def keep(study: Study, specs: Iterable[RunSpec], named: str, work: Path, whole: 
 def _by_split(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows of a study with the seeds that it asks for on each split, a line a split."""
     splits = rows["splits"].str.split()
-    return rows.assign(splits=splits, seeds=rows["runs"] / splits.map(len)).explode("splits", ignore_index=True)
+    told = rows["seeds"].str.split() if "seeds" in rows else [()] * len(rows)
+    seeds = pd.Series([list(map(int, own)) or [runs // len(each)] * len(each)
+                       for own, runs, each in zip(told, rows["runs"], splits)], rows.index, dtype=object)
+    return rows.assign(splits=splits, seeds=seeds).explode(["splits", "seeds"], ignore_index=True)
 
 
 def _changed(before: pd.DataFrame, now: pd.DataFrame) -> pd.Series:

@@ -2,8 +2,9 @@
 
 `studies/NAME.json` is {"study": NAME, "summary": ..., "command": ..., "rows": [{"dataset": ..., "method": ...,
 "protocol": ..., "backbone": ..., "given": what differs from the file of the protocol, "runs": how many, "splits": the
-first digits of each one's hash}, ...]}. Files of earlier versions do not tell what was given: there a run of any
-settings counts; the earliest have no splits either: there it counts on whatever ladder it is.
+first digits of each one's hash, "seeds": of each split, where they differ}, ...]}. Files of earlier versions do not
+tell what was given: there a run of any settings counts; the earliest have no splits either: there it counts on whatever
+ladder it is.
 """
 
 from __future__ import annotations
@@ -105,8 +106,8 @@ class StudyProgress:
 def write(folder: Path, study: StudyProgress) -> Path:
     """Puts a study as `studies/NAME.json` into a folder of packed records, a row a line."""
     head = json.dumps({"study": study.name, "summary": study.summary, "command": study.command}, ensure_ascii=False)
-    told = [row | ({"given": json.loads(row["given"])} if "given" in row else {})
-            for row in study.rows.to_dict("records")]
+    told = [{key: json.loads(value) if key == "given" else value for key, value in row.items()
+             if (key, value) != ("seeds", "")} for row in study.rows.to_dict("records")]
     rows = ",\n".join(json.dumps(row, ensure_ascii=False) for row in told)
     path = paths.below(folder, FOLDER, f"{paths.plain(study.name, 'study')}.json")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -150,11 +151,23 @@ def _checked(content: Any) -> StudyProgress:
     for key, kind in (("splits", str), ("given", dict)):
         if key in known and not all(isinstance(row.get(key), kind) and row[key] != "" for row in content["rows"]):
             raise ValueError(f"'{key}' of a row is not as studies have it")
-    order = [*KEYS, "given", "runs", "splits"]  # as written: a file that is read and written stays the same
+    if any("seeds" in row for row in content["rows"]):
+        known.append("seeds")
+        content = {**content, "rows": [{"seeds": "", **row} for row in content["rows"]]}
+        if not all(row["seeds"] == "" or _are_seeds(row) for row in content["rows"]):
+            raise ValueError("'seeds' of a row are not those of its splits")
+    order = [*KEYS, "given", "runs", "splits", "seeds"]  # as written: a file that is read and written stays the same
     rows = pd.DataFrame(content["rows"], columns=[key for key in order if key in (*KEYS, "runs", *known)])
     if "given" in known:
         rows["given"] = [json.dumps(one, sort_keys=True) for one in rows["given"]]
     return StudyProgress(content["study"], content["summary"], content["command"], rows)
+
+
+def _are_seeds(row: dict[str, Any]) -> bool:
+    """Whether the seeds of a row are a number for each of its splits, its runs together."""
+    each = row["seeds"].split() if isinstance(row["seeds"], str) else []
+    plain = all(count.isascii() and count.isdigit() and len(count) < 10 for count in each)
+    return plain and len(each) == len(str(row.get("splits")).split()) and sum(map(int, each)) == row["runs"]
 
 
 def shown(study: StudyProgress, runs: pd.DataFrame) -> dict[str, Any] | None:
