@@ -76,6 +76,14 @@ def test_the_order_on_cubs_default_split_beside_the_printed_one() -> None:
     assert {key: taus[key] for key in ("revisiting", "oodml")} == {"revisiting": 0.41, "oodml": -0.36}
 
 
+def test_how_many_methods_were_trained_on_cubs_default_split(photos: pd.DataFrame) -> None:
+    runs = photos[(photos["dataset"] == "cub") & (photos["split"] == 2) & (photos["protocol"] == "oodml")]
+    counts = runs[runs["method"] != "frozen"].groupby("epochs")["method"].nunique().to_dict()
+    assert counts == {20: 13, 40: 41}
+    page = (ROOT / "docs/pages/results.md").read_text()
+    assert f"On CUB's default split {counts[40]} methods were trained for 40 epochs." in page
+
+
 def test_seven_methods_beside_their_own_papers(photos: pd.DataFrame) -> None:
     names = ["contextual", "hier", "proxyanchor", "proxynca++", "roadmap", "hyp", "normsoftmax"]
     lines = (ROOT / "docs/pages/results.md").read_text().splitlines()
