@@ -79,6 +79,9 @@ class DiVA(Method):
         if not isinstance(objective, Ranked):
             raise MethodError("diva ranks triplets that it picks itself, so its base must be a triplet objective "
                               f"such as margin or triplet, not {type(objective).__name__}")
+        if len(settings.weights) != len(HEADS):
+            raise MethodError(f"diva.weights has {len(settings.weights)} numbers and diva {len(HEADS)} heads; give one "
+                              f"for each of {', '.join(HEADS)}")
         part = dim // len(HEADS)
         super().__init__(backbone, objective.sibling(part), dim, settings)
         s = self.settings
@@ -95,8 +98,12 @@ class DiVA(Method):
         return {name: F.normalize(part, dim=-1) for name, part in zip(HEADS, parts)}
 
     def project(self, features: Tensor) -> Tensor:
-        parts = self.heads(features).values()
-        return F.normalize(torch.cat([w * part for w, part in zip(self.settings.weights, parts)], 1), dim=-1)
+        return self.joined(self.heads(features))
+
+    def joined(self, parts: dict[str, Tensor]) -> Tensor:
+        """What is searched by: the heads side by side, each with its weight."""
+        weighed = [w * part for w, part in zip(self.settings.weights, parts.values())]
+        return F.normalize(torch.cat(weighed, 1), dim=-1)
 
     def step(self, images: Tensor, labels: Tensor) -> Step:
         first, second = images
@@ -122,7 +129,7 @@ class DiVA(Method):
                     by_key=s.weights_by_key_released)
             for name, separator in self.separators.items() if self.rho else ():
                 loss = loss + self.rho * separator(parts["discriminative"], parts[name])
-        return loss, torch.cat(list(parts.values()), 1).detach() / len(HEADS)**0.5, keys
+        return loss, self.joined(parts).detach(), keys
 
     def _intra(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         objective: Ranked = self.others["intra"]  # type: ignore[assignment]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from methods import register, setting
+from methods import MethodError, register, setting
 from methods.backbones import Backbone
 from methods.layers.adapters import add_low_rank
 from methods.layers.tuned import KIM, TunedTransformer
@@ -40,4 +40,7 @@ class LowRankAdaptation(TunedTransformer):
         keep: float = setting(1.0, "UML, table 7: .5 in the stochastic variant (p)")
 
     def extend(self, backbone: Backbone, vit: VisionTransformer) -> None:
-        add_low_rank(vit, self.settings.rank, self.settings.projections, keep=self.settings.keep)
+        letters = self.settings.projections
+        if not letters or len(set(letters)) < len(letters) or not set(letters) <= set("qkv"):
+            raise MethodError(f"lora.projections = '{letters}': write letters of qkv, none of them twice, as in qv")
+        add_low_rank(vit, self.settings.rank, letters, keep=self.settings.keep)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from methods import Method, Step, register, setting
+from methods import Method, MethodError, Objective, Step, register, setting
+from methods.parts.memory import Memory
 
 VERMA = """
 @inproceedings{verma2019manifold, title={Manifold Mixup: Better Representations by Interpolating Hidden States},
@@ -67,6 +68,13 @@ class ManifoldMixup(Method):
     @dataclass(frozen=True)
     class Settings:
         alpha: float = setting(2.0, "Revisiting DML, appendix F")
+
+    def __init__(self, backbone: nn.Module, objective: Objective, dim: int, settings: Any = None) -> None:
+        super().__init__(backbone, objective, dim, settings)
+        if any(isinstance(part, Memory) for part in objective.modules()):
+            # it would meet itself there under its other label, as the hardest of its negatives
+            raise MethodError("manifold-mixup gives each image two labels, and a memory of past embeddings keeps one "
+                              "for each; take a base without a memory, such as triplet or multisimilarity")
 
     def step(self, images: Tensor, labels: Tensor) -> Step:
         alpha = self.settings.alpha

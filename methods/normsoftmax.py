@@ -21,6 +21,11 @@ class Classification(Objective):
 
     loss: nn.Module
 
+    @property
+    def proxies(self) -> Tensor:
+        """The centres as other objectives have them, (classes, D)."""
+        return self.loss.W.T  # type: ignore[return-value]
+
     def rates(self) -> dict[str, float]:
         return {"loss.W": self.settings.proxy_rate}
 

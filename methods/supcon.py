@@ -19,7 +19,9 @@ class SupervisedContrastive(Objective):
 
         L = mean_a -1/|P(a)| sum_{p in P(a)} log e^{phi_a.phi_p / tau} / sum_{k != a} e^{phi_a.phi_k / tau}
 
-    Khosla et al. 2020, eq. 2 (L_out), over the anchors that have a positive: pytorch-metric-learning's SupConLoss.
+    Khosla et al. 2020, eq. 2 (L_out), over the anchors that have a positive: pytorch-metric-learning's SupConLoss. It
+    leaves anchors out whose loss rounds to zero: those whose only positive is nearer than all negatives by more than
+    about 17 tau, 1.7 of a cosine. A batch of one class has no loss.
     """
 
     batches = "spc-4"

@@ -9,6 +9,7 @@ import pytest
 import scipy.linalg
 import scipy.stats
 import torch
+import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -33,7 +34,7 @@ def generator(seed: int = 0) -> torch.Generator:
 def make(name: str, labels: torch.Tensor, size: int, dim: int = 4) -> batches.BatchSampler:
     sampler = batches.create(name, labels, size, distance=frechet)
     if sampler.needs_bank:
-        sampler.start(torch.randn(len(labels), dim, generator=generator(5)))
+        sampler.start(F.normalize(torch.randn(len(labels), dim, generator=generator(5)), dim=1))  # as methods embed
     return sampler
 
 

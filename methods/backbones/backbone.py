@@ -114,8 +114,9 @@ class Backbone(nn.Module):
         tensors = {key.removeprefix("module."): value for key, value in state.items()}
         if any(key.startswith(WITHIN) for key in tensors):
             tensors = {key.removeprefix(WITHIN): value for key, value in tensors.items() if key.startswith(WITHIN)}
-        tensors = {key: value for key, value in tensors.items() if not key.startswith(CLASSIFIER)
-                   and not (by_order and key.startswith("_fc."))}
+        # some networks, ConvNeXt for one, keep a norm of their features in the head
+        tensors = {key: value for key, value in tensors.items() if key in own or not (
+                   key.startswith(CLASSIFIER) or (by_order and key.startswith("_fc.")))}
         if not told:
             check_layout(network, tensors, source)
         if by_order and len(own) == len(tensors):

@@ -208,7 +208,7 @@ def create(name: str, backbone: nn.Module | str, *, classes: int, dim: int = 128
         backbone: a network with its weights, or the name of one, which then has random weights.
         classes: how many training classes there are; labels are 0 .. classes - 1.
         dim: the dimension of an embedding.
-        dataset: whose settings are taken where the paper has one for each dataset.
+        dataset: whose settings are taken where the paper has one for each dataset; those of a base objective too.
         settings: the method's own hyper-parameters that differ from the paper's.
 
     >>> import torch
@@ -220,7 +220,8 @@ def create(name: str, backbone: nn.Module | str, *, classes: int, dim: int = 128
         from methods import backbones
 
         backbone = backbones.create(backbone)
-    return entry.build(backbone, classes, dim, entry.settings(dataset, **settings))
+    base = None if entry.base is None else entry.base.settings(dataset)
+    return entry.build(backbone, classes, dim, entry.settings(dataset, **settings), base)
 
 
 def select(text: str, also: Iterable[str] = ()) -> list[str]:

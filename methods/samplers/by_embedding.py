@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from methods.method import MethodError
@@ -135,7 +136,8 @@ class Banked(BatchSampler):
         unique, first = np.unique(ids.cpu().numpy(), return_index=True)
         rows = torch.from_numpy(first).to(embeddings.device, non_blocking=True)
         where = torch.from_numpy(unique).to(self.bank.device, non_blocking=True)
-        self.bank.index_copy_(0, where, embeddings.detach()[rows].to(self.bank))
+        # as `start` was given them: objectives may train on embeddings of any length, which would lie far from the rest
+        self.bank.index_copy_(0, where, F.normalize(embeddings.detach()[rows].to(self.bank), dim=1))
 
     def state_dict(self) -> dict[str, Tensor]:
         return {"bank": self.bank}
@@ -161,7 +163,13 @@ class Banked(BatchSampler):
 
     def _draw(self, seed: int) -> Tensor:
         """The ids of a big batch: two images of each of many classes, so that there are positives to choose."""
-        return self.table.batch(self.big, self.n, torch.Generator().manual_seed(seed)).unique()
+        generator = torch.Generator().manual_seed(seed)
+        ids = self.table.batch(self.big, self.n, generator).unique()
+        short = self.batch_size - len(ids)
+        if short > 0:  # classes of one image gave it twice: without others the batch would be too small
+            rest = torch.ones(len(self.labels)).index_fill(0, ids, 0.0)
+            ids = torch.cat([ids, rest.multinomial(short, generator=generator)])
+        return ids
 
     def _submit(self, pool: ThreadPoolExecutor, tasks: list[tuple[Future[Tensor], int]]) -> list[Future[Tensor]]:
         """Copies the big batches' embeddings as they are now, and has a batch chosen from each."""
