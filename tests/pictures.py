@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
 import time
 from pathlib import Path
 
@@ -35,6 +38,15 @@ class Drawing:
         time.sleep(self.pause)
         self.count += 1
         return picture(np.random.default_rng(i), self.height, self.width)
+
+
+class Fatal(Drawing):
+    """Ends each process beside the first that draws image 200, as a system that runs out of memory does."""
+
+    def __call__(self, i: int) -> Image.Image:
+        if i == 200 and multiprocessing.parent_process() is not None:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().__call__(i)
 
 
 def drawn(count: int, drawing: Drawing | None = None) -> DatasetIndex:

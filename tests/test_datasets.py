@@ -243,6 +243,28 @@ def test_bad_lines_in_an_official_list(tmp_path, file, line):
         datasets.load("sop", tmp_path)
 
 
+@pytest.mark.parametrize("file", ["Ebay_train.txt", "Ebay_test.txt"])
+def test_a_list_of_nothing_but_its_head(tmp_path, file):
+    layouts.sop(tmp_path / "sop")
+    layouts.snap("image_id class_id super_class_id path\n", tmp_path / "sop" / file)
+    with pytest.raises(UserError, match=f"{file} names no image"):
+        datasets.load("sop", tmp_path)
+
+
+@pytest.mark.parametrize(("file", "line"), [("images.txt", "1 other.jpg"), ("image_class_labels.txt", "1 2"),
+                                            ("classes.txt", "1 other")])
+def test_two_lines_that_disagree_about_a_number(tmp_path, file, line):
+    """One of them would be lost, and an image with it or under another class."""
+    layouts.cub(tmp_path / "cub")
+    path = tmp_path / "cub" / file
+    first = path.read_text(encoding="utf-8").splitlines()[0]
+    path.write_text(path.read_text(encoding="utf-8") + first + "\n", encoding="utf-8")
+    datasets.load("cub", tmp_path)
+    path.write_text(path.read_text(encoding="utf-8") + line + "\n", encoding="utf-8")
+    with pytest.raises(UserError, match=rf"{file} has two lines for 1, .* and '{line[2:]}'"):
+        datasets.load("cub", tmp_path)
+
+
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_a_damaged_line_is_counted_as_editors_count_it(tmp_path, end):
     (tmp_path / "images.txt").write_bytes(end.join(["1 a.jpg", "2 b.jpg", "3", ""]).encode())

@@ -111,6 +111,10 @@ class Bad:
     (lambda n: np.ones(n), r"shape \(64,\) for 64 images; one row of numbers an image"),
     (lambda n: np.ones((n - 1, 3)), r"shape \(63, 3\) for 64 images"),
     (lambda n: [["a"]] * n, "one row of numbers an image"),
+    (lambda n: [[1, 2]] * (n - 1) + [[1]], "no table .* one row of numbers an image"),
+    (lambda n: 1e300 * np.eye(n), "NaN or infinite numbers for image .* in single precision"),
+    (lambda n: 1e-300 * np.eye(n), "zeros alone for image .* in single precision"),
+    (lambda n: np.eye(n)[::-1] * (np.arange(n) > 0), r"zeros alone for image .* of glyphs-mini \(1 of 64"),
 ])
 def test_a_bad_answer_is_one_line(made: Workspace, answer: Any, said: str) -> None:
     with pytest.raises(UserError, match=said):

@@ -126,7 +126,7 @@ def test_what_cannot_be_is_one_line(runs: Path, words: list[str], said: str) -> 
     assert said in done.output
 
 
-def test_a_cut_board_is_built_again_byte_for_byte(tmp_path: Path) -> None:
+def test_a_cut_board_is_built_again_byte_for_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And one altered record, or one more, is noticed; a version is never written over, nor named otherwise."""
     write_sample(tmp_path / "runs", {"margin": 0.66}, ("glyphs",), seeds=1, union=False)
     packing.pack([tmp_path / "runs"], tmp_path / "records")
@@ -143,8 +143,15 @@ def test_a_cut_board_is_built_again_byte_for_byte(tmp_path: Path) -> None:
     again = say("cut", "v2026.1", *cut)
     assert "never changed" in str(again.exception)
     assert "v2026.1" in str(say("cut", "2026", *cut).exception)
+    (tmp_path / "records" / ".DS_Store").write_text("left by a system, read by nobody")
+    assert say("check", home / "v2026.1.json").exit_code == 0
+    assert "v20" in str(say("cut", "v20\uff12\uff16.1", *cut).exception), "other digits"
+    assert "never be what it was cut from" in str(say("cut", "v2026.2", "--records", tmp_path, "--to", home).exception)
+    monkeypatch.chdir(tmp_path / "records")
+    assert say("cut", "v2026.2", "--records", ".", "--to", home).exit_code == 0
+    assert say("check", home / "v2026.2.json").exit_code == 0
     packing.pack([tmp_path / "runs"], tmp_path / "other" / "records")
-    twice = say("cut", "v2026.2", *cut, "--records", tmp_path / "other" / "records")
+    twice = say("cut", "v2026.3", *cut, "--records", tmp_path / "other" / "records")
     assert "two folders of records are called records" in str(twice.exception)
     file = next(tmp_path.glob("records/glyphs/margin*.jsonl"))
     changed = re.sub(r"\b0\.6(?=\d)", "0.5", file.read_text())

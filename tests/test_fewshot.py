@@ -281,6 +281,25 @@ def test_another_adaptation_replaces_the_old(workspace: Workspace) -> None:
     assert measured["adaptation"] == asdict(other)
 
 
+@pytest.mark.parametrize("content", ['{"schema": 1, "adap', "[]", '{"schema": 1}', '{"schema": 1, "shots": 3}'])
+def test_a_damaged_file_is_made_anew(workspace: Workspace, content: str) -> None:
+    (one,) = finished.find(workspace, "glyphs-mini", "margin")
+    (one.folder / "fewshot.json").write_text(content)
+    (path,) = adapt(workspace, "margin", 2)
+    assert set(json.loads(path.read_text())["shots"]) == {"2"}
+
+
+@pytest.mark.parametrize(("option", "value", "said"), [
+    ("--shots", "\u00b2", "--shots \u00b2: write numbers"), ("--shots", "0", "write numbers"),
+    ("--lr", "nan", "--lr nan: write a number above 0"), ("--lr", "-1", "above 0"), ("--lr", "inf", "above 0")])
+def test_options_that_teach_nothing_are_refused(workspace: Workspace, capsys: pytest.CaptureFixture[str], option: str,
+                                                value: str, said: str) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["fewshot", "--dataset", "glyphs-mini", option, value, "--work", str(workspace.root)])
+    assert caught.value.code == 2
+    assert said in capsys.readouterr().err
+
+
 def test_weights_that_do_not_fit_are_named(workspace: Workspace, tmp_path: Path) -> None:
     (one,) = finished.find(workspace, "glyphs-mini", "margin")
     (other,) = finished.find(workspace, "glyphs-mini", "mlp3-emb")
@@ -288,6 +307,9 @@ def test_weights_that_do_not_fit_are_named(workspace: Workspace, tmp_path: Path)
     (one.folder / RUN).write_bytes((other.folder / RUN).read_bytes())
     try:
         with pytest.raises(UserError, match="does not fit margin"):
+            restored(workspace, "margin")
+        (one.folder / RUN).write_bytes(kept[:-100])
+        with pytest.raises(UserError, match=r"is damaged or does not fit margin: .*; run it again"):
             restored(workspace, "margin")
     finally:
         (one.folder / RUN).write_bytes(kept)

@@ -155,10 +155,10 @@ def test_a_class_folder_that_cannot_be_read_is_not_left_aside(tmp_path: Path, mo
     (root / "test" / "locked").mkdir()
     walk = reading.os.walk
 
-    def locked(folder: Path, onerror=None):
+    def locked(folder: Path, onerror=None, **how):
         if Path(folder).name == "locked" and onerror:
             onerror(PermissionError(13, "Permission denied", str(folder)))
-        return walk(folder, onerror=onerror)
+        return walk(folder, onerror=onerror, **how)
 
     monkeypatch.setattr(reading.os, "walk", locked)
     with pytest.raises(reading.Unreadable, match=r"cannot read .*locked"):

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from benchmark import cli, datasets
+from benchmark.datasets.reading import images_under
 from benchmark.utils.errors import UserError
 from tests import layouts
 
@@ -93,3 +94,20 @@ def test_test_classes_of_one_image_each_are_refused_before_training(tmp_path, ca
     assert ended.value.code == 2
     assert "no test class has a second image to be found" in capsys.readouterr().err
     assert not list((tmp_path / "work").glob("runs/*/*"))
+
+
+def test_links_to_class_folders_are_followed_wherever_they_lie(tmp_path):
+    """A class that is a link must not vanish from among the others; one that leads back is none."""
+    filled(tmp_path / "all", "a", "b", "c", "d")
+    mine = tmp_path / "mine"
+    filled(mine, "x/a", "y/c")
+    for name, target in {"x/b": "all/b", "y/d": "all/d", "x/a/back": "mine", "y/c/around": "mine/x/a"}.items():
+        (mine / name).symlink_to(tmp_path / target)
+    (mine / "x" / "a" / "across").symlink_to(mine / "y" / "c")
+    assert {path for path in images_under(mine / "x") if path.startswith("b/")} == {"b/0.png", "b/1.png"}
+    assert images_under(mine / "x" / "a") == ["0.png", "1.png", "across/0.png", "across/1.png"]
+    for link in ("x/a/back", "x/a/across", "y/c/around"):
+        (mine / link).unlink()
+    index = datasets.load(f"folder:{mine}", tmp_path)
+    assert (index.classes, len(index)) == (("x/a", "x/b", "y/c", "y/d"), 8)
+    assert [index.open(i).size for i in range(8)]

@@ -87,11 +87,14 @@ def test_a_dataset_keeps_letters_of_any_script_and_is_never_a_device(folder: str
     assert own_name(Path(folder)) == name
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "latin-1", "utf-16"])
 @pytest.mark.parametrize("mark", [";", "\t"])
-def test_a_list_may_be_written_as_spreadsheets_do(mark: str, tmp_path: Path) -> None:
-    lines = ["path,label", "a.jpg,x", "b.jpg,x", "c.jpg,y", "d.jpg,y"]
-    path = layouts.snap("\n".join(lines).replace(",", mark), tmp_path / "list.csv")
-    assert datasets.load(f"csv:{path}", tmp_path).classes == ("x", "y")
+def test_a_list_may_be_written_as_spreadsheets_do(mark: str, encoding: str, tmp_path: Path) -> None:
+    """"Unicode text" of Excel, and what a Windows shell redirects to a file, is UTF-16."""
+    lines = ["path,label", "a.jpg,x", "b.jpg,x", "c.jpg,é", "d.jpg,é", ""]
+    path = tmp_path / "list.csv"
+    path.write_bytes("\r\n".join(lines).replace(",", mark).encode(encoding))
+    assert datasets.load(f"csv:{path}", tmp_path).classes == ("x", "é")
 
 
 def test_a_list_with_all_columns(tmp_path):
@@ -120,6 +123,7 @@ def test_a_list_without_a_split_is_halved_within_each_domain(tmp_path):
     ("", "lacks the columns path and label"),
     ("path,label\n", "no images"),
     ("path,lable\na.jpg,1\n", "did you mean 'label'"),
+    ("path,label,label\na.jpg,1,3\nb.jpg,2,4\n", "has the column 'label' twice"),
     ("path,label\n../a.jpg,1\nb.jpg,2\n", r"names '../a.jpg', outside"),
     ("path,label\na/../../b.jpg,1\nb.jpg,2\n", "outside"),
     ("path,label\n/etc/passwd,1\nb.jpg,2\n", "relative"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -58,7 +59,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield root
 
 
-def test_a_sound_pack_says_so_and_its_scores_are_those_of_the_embeddings(home: Path) -> None:
+def test_a_sound_pack_says_so_and_its_scores_are_those_of_the_embeddings(
+        home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for folder, level in (("one", "recomputed"), ("two", "re-embedded")):
         assert pack_check.problems(home / folder / "mine") == []
         frame = records.collect(home / folder)
@@ -74,6 +76,8 @@ def test_a_sound_pack_says_so_and_its_scores_are_those_of_the_embeddings(home: P
     assert size < 100_000
     result = CliRunner().invoke(cli, ["submit", "--check", str(home / "one" / "mine")])
     assert (result.exit_code, result.output) == (0, "mine: sound\n")
+    monkeypatch.chdir(home / "one" / "mine")
+    assert CliRunner().invoke(cli, ["submit", "--check", "."]).output == "mine: sound\n"
 
 
 def mended(folder: Path) -> None:
@@ -121,6 +125,26 @@ def better(arrays: dict[str, np.ndarray]) -> None:
         arrays[name][:] = 65535
 
 
+def headed(folder: Path, head: bytes) -> None:
+    """Embeddings whose head says something else."""
+    path = folder / "1-s0" / "embeddings.npy"
+    start = b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head
+    path.write_bytes(start + path.read_bytes()[len(start):])
+
+
+def twice(folder: Path, name: str) -> None:
+    """A second folder for split 1 and seed 0, with a record of its own."""
+    shutil.copytree(folder / "1-s0", folder / name)
+    edit(folder / name / "record.json", lambda facts: facts.update(seed=7, scores={"last": {"recall@1": 1.0}}))
+
+
+def with_parts(arrays: dict[str, np.ndarray]) -> None:
+    """Impossible outcomes of a plain dataset that say to be of a union."""
+    arrays["ap_r"].fill(65535)
+    arrays.update({f"part_{name}": arrays[name] for name in ("first_hit", "ap_r", "ap_1000")},
+                  part=np.zeros(len(arrays["labels"]), np.uint8), part_names=np.array(["x"]))
+
+
 def bomb(folder: Path) -> None:
     with zipfile.ZipFile(folder / "1-s0" / "queries.npz", "a", zipfile.ZIP_DEFLATED) as file:
         file.writestr("part_first_hit.npy", bytes(40_000_000))
@@ -153,6 +177,13 @@ BAD: dict[str, tuple[str, Callable[[Path], Any], str]] = {
                        "not pinned here"),
     "invented outcomes": ("two", lambda p: outcomes(p, better, record=True), "do not follow from the embeddings"),
     "impossible outcomes": ("one", lambda p: outcomes(p, lambda a: a["ap_r"].fill(65535), record=True), "impossible"),
+    "impossible mAP@1000": ("one", lambda p: outcomes(p, lambda a: a["ap_1000"].fill(65535), record=True),
+                            r"impossible.*\(map@1000\)"),
+    "parts of no union": ("one", lambda p: outcomes(p, with_parts, record=True), "datasets x; .* has none"),
+    "a split twice": ("one", lambda p: twice(p, "1-s00"), "'1-s00/.*' does not belong"),
+    "a split twice in other digits": ("one", lambda p: twice(p, "1-s\u0660"), "does not belong"),
+    "a head cut short": ("two", lambda p: headed(p, b"{'shape': (240, 8, }"), "not an array"),
+    "a deep head": ("two", lambda p: headed(p, b"-" * 3000 + b"1"), "not an array"),
     "a rank beyond": ("one", lambda p: outcomes(p, lambda a: a.update(first_hit=a["first_hit"] + np.uint16(999))),
                       "lies at rank"),
     "a better score": ("one", lambda p: edit(p / "1-s0" / "record.json", lambda f: f["scores"]["last"].update(
@@ -216,6 +247,45 @@ def test_a_file_that_was_changed_and_two_packs_of_one_name(home: Path, tmp_path:
     outcomes(tmp_path / "mine", lambda arrays: arrays["first_hit"].fill(1))
     (line,) = pack_check.problems(tmp_path / "mine")
     assert "not the file whose hash is listed" in line
+
+
+def test_the_bounds_of_average_precision_are_those_of_all_orders() -> None:
+    """Every way in which 3 images to be found can lie among 7 ranks."""
+    sums: dict[tuple[int, int], list[float]] = {}
+    for ranks in itertools.combinations(range(1, 8), 3):
+        for last in (3, min(ranks[0] + 2, 6)):
+            sums.setdefault((ranks[0], last), []).append(sum((i + 1) / r for i, r in enumerate(ranks) if r <= last))
+    f, last = np.array(list(sums)).T
+    least, most = pack_check._bounds(f, last)
+    np.testing.assert_allclose(most, [max(values) for values in sums.values()])
+    assert all(low <= min(values) + 1e-12 for low, values in zip(least, sums.values()))
+
+
+def test_the_card_of_the_newest_results_counts(home: Path, tmp_path: Path) -> None:
+    """A result that was superseded since, without a card or with another, has no say."""
+    runs = tmp_path / "runs"
+    shutil.copytree(home / "work" / "runs", runs)
+    for change in (lambda facts: facts.pop("card"), lambda facts: facts["card"].update(paper="old")):
+        (cell,) = runs.glob("*/8/mine/s1-*")
+        old = shutil.copytree(cell, cell.with_name("s1-ffffffff"))
+        edit(old / "record.json", lambda facts: facts.update(identity="f" * 64))
+        edit(old / "record.json", lambda facts: facts["provenance"].update(date="2001-01-01T00:00:00Z"))
+        edit(old / "record.json", lambda facts, change=change: change(facts["provenance"]))
+        made = pack.write(tmp_path / "mine", runs, name="mine")
+        assert json.loads((made / "pack.json").read_text())["card"]["paper"] == HTML
+        shutil.rmtree(made)
+        shutil.rmtree(old)
+
+
+def test_a_seed_may_be_any_number(home: Path, tmp_path: Path) -> None:
+    workspace = Workspace.at(shutil.copytree(home / "work", tmp_path / "work"), home / "data")
+    shutil.copy(home / "mine-0.npz", tmp_path / "other.npz")
+    card = (home / "card.toml").read_text().replace('"mine"', '"other"')
+    (tmp_path / "card.toml").write_text(card)
+    evaluate_ladder(workspace, embeddings=str(tmp_path / "other.npz"), dataset="glyphs-mini", seeds=(20240131,),
+                    card=tmp_path / "card.toml", device="cpu")
+    made = pack.write(tmp_path / "other", workspace.runs, name="other", check=pack_check.problems)
+    assert (made / "1-s20240131").is_dir()
 
 
 def test_nothing_is_written_where_something_is_missing(home: Path, tmp_path: Path) -> None:

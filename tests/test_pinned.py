@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from PIL import Image
 
 from benchmark import datasets
 from benchmark.commands.splits import command as splits_command
@@ -282,3 +283,18 @@ def test_the_published_unions_have_the_official_sizes(name: str, members: tuple[
                                       ("test", official.test_classes, official.test_images)):
             own = [c for c in getattr(fixed.splits[0], side) if c.startswith(f"{member}/")]
             assert (len(own), sum(sizes[c] for c in own)) == (classes, images), (member, side)
+
+
+def test_duplicates_of_a_union_are_those_of_equal_pixels_and_what_is_missing_is_none(tmp_path: Path) -> None:
+    """White pictures, one lying and one standing: as many bytes, but two pictures."""
+    for name in ("x", "y"):
+        for group in "ab":
+            for number, size in enumerate(((10, 20), (20, 10))):
+                (tmp_path / name / group).mkdir(parents=True, exist_ok=True)
+                Image.new("RGB", size, "white").save(tmp_path / name / group / f"{number}.png")
+    union = datasets.load(f"union:folder:{tmp_path / 'x'},folder:{tmp_path / 'y'}", tmp_path)
+    assert pinned.duplicates(union) == [[f"{name}/{group}/{number}.png" for name in "xy" for group in "ab"]
+                                        for number in range(2)]
+    for path in tmp_path.glob("x/*/0.png"):
+        path.unlink()
+    assert ["y/a/0.png", "y/b/0.png"] in pinned.duplicates(union)

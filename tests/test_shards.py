@@ -192,6 +192,29 @@ def test_tar_shards(tmp_path: Path) -> None:
     assert examine(index, jobs=1).sound
 
 
+def test_tar_shards_from_a_mac_and_labels_from_windows(tmp_path: Path) -> None:
+    """`._0000.jpg` beside 0000.jpg holds no image; a mark of UTF-8 is no part of a label."""
+    with tarfile.open(tmp_path / "mac.tar", "w") as archive:
+        for number in range(4):
+            for name, content in ((f"._{number:04d}.jpg", b"\0\5\x16\7"), (f"{number:04d}.jpg", png(number)),
+                                  (f"__MACOSX/._{number:04d}.cls", b"x"),
+                                  (f"{number:04d}.cls", b"\xef\xbb\xbf%d\r\n" % (number + 8))):
+                head = tarfile.TarInfo(name)
+                head.size = len(content)
+                archive.addfile(head, io.BytesIO(content))
+    index = datasets.load(f"wds:{tmp_path / 'mac.tar'}", tmp_path)
+    assert index.classes == ("8", "9", "10", "11"), "numbers, in their order"
+    assert [np.array_equal(pixels(png(i)), np.asarray(index.open(i).convert("RGB"))) for i in range(4)] == [True] * 4
+
+
+def test_a_linked_folder_of_shards_is_a_side_too(tmp_path: Path) -> None:
+    tar(tmp_path / "disk" / "0.tar", [{"jpg": png(i), "cls": b"%d" % i} for i in range(2)])
+    tar(tmp_path / "shop" / "test" / "0.tar", [{"jpg": png(i), "cls": b"%d" % i} for i in range(2, 4)])
+    (tmp_path / "shop" / "train").symlink_to(tmp_path / "disk")
+    index = datasets.load(f"wds:{tmp_path / 'shop'}", tmp_path)
+    assert (index.train_classes, index.test_classes) == (("0", "1"), ("2", "3"))
+
+
 @pytest.mark.parametrize(("sample", "columns", "why"), [
     ({"jpg": b"x"}, "", r"a\.tar, sample 1 \(0001\.jpg\): it has no label"),
     ({"jpg": b"x", "json": b'{"other": 1}'}, "", "sample 1 .* no label"),

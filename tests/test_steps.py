@@ -172,3 +172,9 @@ def test_few_shots_follow_on_the_rungs_of_the_study_alone(tmp_path: Path, monkey
     entries = {path.parent: json.loads(path.read_text())["shots"] for path in made.runs.rglob("fewshot.json")}
     assert set(entries) == {job.folder for job in jobs[1:]}
     assert all(set(shots) == {"2", "3"} for shots in entries.values())
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"schema": "x", "targets": {}}', '{"schema": 1, "targets": 3}'])
+def test_a_damaged_file_of_transfers_is_made_anew(tmp_path: Path, content: str) -> None:
+    (tmp_path / transfer.NAME).write_text(content)
+    assert transfer._read(tmp_path / transfer.NAME) == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import multiprocessing
 import os
 import pickle
@@ -19,13 +20,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from benchmark.data.dataset_check import look_at
+from benchmark.data.dataset_check import examine, look_at
 from benchmark.data.decoding import CHUNK
 from benchmark.data.store import ImageStore, open_store
 from benchmark.datasets.index import DatasetIndex
 from benchmark.utils import files
 from benchmark.utils.errors import UserError
-from tests.pictures import Drawing, drawn, index_of, picture, prepare_slowly
+from tests.pictures import Drawing, Fatal, drawn, index_of, picture, prepare_slowly
 
 
 @pytest.fixture
@@ -72,6 +73,25 @@ def test_odd_modes_and_orientation(tmp_path: Path) -> None:
         else:
             expected = np.asarray(Image.open(root / path).convert("RGB"))
         np.testing.assert_array_equal(store.image(i), expected)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_odd_facts_beside_the_orientation_do_no_harm(tmp_path: Path, orientation: int) -> None:
+    """A camera wrote the unit of its resolution as a text, which Pillow reads but cannot write again."""
+    seen = np.asarray(picture(np.random.default_rng(1), 40, 60))
+    # how the pixels lie in the file for each orientation, by the EXIF standard: where row 0 and column 0 are
+    lies = {1: seen, 2: seen[:, ::-1], 3: seen[::-1, ::-1], 4: seen[::-1], 5: seen.transpose(1, 0, 2),
+            6: np.rot90(seen), 7: seen[::-1, ::-1].transpose(1, 0, 2), 8: np.rot90(seen, -1)}[orientation]
+    exif = b"Exif\0\0MM\0*" + struct.pack(">IH", 8, 2) + struct.pack(">HHIHH", 0x0112, 3, 1, orientation, 0) \
+        + struct.pack(">HHI4s", 0x0128, 2, 2, b"2") + bytes(4)
+    content = io.BytesIO()
+    Image.fromarray(np.ascontiguousarray(lies)).save(content, "JPEG", quality=100, subsampling=0)
+    raw = content.getvalue()
+    (tmp_path / "odd").mkdir()
+    (tmp_path / "odd" / "a.jpg").write_bytes(raw[:2] + b"\xff\xe1" + struct.pack(">H", len(exif) + 2) + exif + raw[2:])
+    store = open_store(index_of(tmp_path / "odd"), tmp_path / "cache", progress=False)
+    assert tuple(store.originals[0]) == seen.shape[:2]
+    assert np.abs(store.image(0).astype(int) - seen).mean() < 1
 
 
 def test_deep_grey_images_keep_their_brightness(tmp_path: Path) -> None:
@@ -189,6 +209,15 @@ def test_resumes_after_sigkill(tmp_path: Path) -> None:
     resumed.verify()
 
 
+def test_a_process_that_is_killed_is_told_and_what_is_decoded_is_kept(tmp_path: Path) -> None:
+    index = drawn(4 * CHUNK, Fatal())
+    for decode in (lambda: open_store(index, tmp_path, jobs=2, progress=False), lambda: examine(index, jobs=2)):
+        with pytest.raises(UserError, match=r"of 'drawn' was killed, .* `oodml datasets prepare drawn --jobs 1`"):
+            decode()
+    assert not list(tmp_path.glob("*-part/chunk-*"))
+    assert len(open_store(index, tmp_path, jobs=1, progress=False)) == 4 * CHUNK
+
+
 def test_damaged_piece_is_made_again(tmp_path: Path) -> None:
     path = tmp_path / "grown"
     growing = files.GrowingFile(path)
@@ -238,6 +267,12 @@ def test_bad_image_is_named(photos: Path, tmp_path: Path, content: bytes | str |
     open_store(index, tmp_path / "cache", progress=False).verify()
 
 
+def test_an_image_that_is_too_large_is_told_so(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 50_000)  # twice as many are refused
+    with pytest.raises(UserError, match=r"0\.JPG: it has more pixels than Pillow opens; save it smaller"):
+        open_store(index_of(photos), tmp_path / "cache", jobs=1, progress=False)
+
+
 def test_empty_dataset(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no images"):
         open_store(drawn(0), tmp_path)
@@ -274,6 +309,13 @@ def test_damaged_store_is_refused(tmp_path: Path) -> None:
     content[100] ^= 255
     file.write_bytes(content)
     with pytest.raises(UserError, match="have changed on disk"):
+        ImageStore(store.folder).verify()
+    content[100] ^= 255
+    file.write_bytes(content)
+    ImageStore(store.folder).verify()
+    # the law of random crops would be another
+    np.save(store.folder / "geometry.npy", store.geometry + np.array([0, 0, 1, 0]))
+    with pytest.raises(UserError, match=r"sizes of the decoded images .* have changed on disk"):
         ImageStore(store.folder).verify()
     file.write_bytes(content[:-1])
     with pytest.raises(UserError, match="damaged"):

@@ -67,6 +67,12 @@ def test_damaged_files(tmp_path, name, content, message):
         reading.read(tmp_path / name)
 
 
+def test_ids_of_bytes_that_are_no_text(tmp_path):
+    np.savez(tmp_path / "mine.npz", embeddings=np.eye(2), ids=np.array(["café.jpg".encode("latin-1"), b"b.jpg"]))
+    with pytest.raises(UserError, match=r"mine\.npz: the id b'caf.xe9\.jpg' is not UTF-8"):
+        reading.read(tmp_path / "mine.npz")
+
+
 def test_equal_embeddings_are_noted():
     x = np.eye(3, dtype=np.float32)[[0, 0, 1, 2]]
     (note,) = reading.check(x, list("abcd"))

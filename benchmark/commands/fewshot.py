@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import click
 
 from benchmark.commands import check_names, device_option, plugin_option, workspace_options
@@ -33,9 +35,11 @@ def command(workspace: Workspace, chosen: str, dataset: str, shots: str, splits:
     record; what is there already is kept.
     """
     check_names(chosen, dataset, plugins)
-    counts = [part.strip() for part in shots.split(",")]
-    if not all(part.isdigit() and int(part) for part in counts):
+    counts = dict.fromkeys(part.strip() for part in shots.split(","))
+    if not all(part.isdecimal() and int(part) for part in counts):
         raise UserError(f"--shots {shots}: write numbers such as 2,5")
+    if not 0 < lr < math.inf:  # which NaN is not either
+        raise UserError(f"--lr {lr:g}: write a number above 0, such as 1e-4")
     from benchmark.posthoc import finished
 
     found = finished.matching(workspace.writable(), dataset, chosen, splits, untrained=True)

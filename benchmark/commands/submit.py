@@ -49,6 +49,6 @@ def _check(packs: tuple[Path, ...]) -> None:
     for path in packs:
         found = pack_check.problems(path)
         wrong += len(found)
-        for line in found or [f"{path.name}: sound"]:
+        for line in found or [f"{path.resolve().name}: sound"]:
             click.echo(line)
     raise SystemExit(1 if wrong else 0)

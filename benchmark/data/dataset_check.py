@@ -16,7 +16,7 @@ from PIL import Image
 
 from benchmark import datasets
 from benchmark.data.dataset_report import Report
-from benchmark.data.decoding import shrunk
+from benchmark.data.decoding import killed_processes, shrunk
 from benchmark.data.store import ImageStore
 from benchmark.datasets import Counts, DatasetIndex, csv_list, folder, known_split
 from benchmark.datasets.index import upright
@@ -149,8 +149,8 @@ def _look_at_all(index: DatasetIndex, store: ImageStore | None, jobs: int,
         return
     starts = range(0, len(index), CHUNK)
     # spawned, since a process with threads (torch, a progress bar) must not be forked
-    with ProcessPoolExecutor(min(jobs, len(starts)), multiprocessing.get_context("spawn"), _receive,
-                             (index, store)) as pool:
+    with killed_processes(index), ProcessPoolExecutor(
+            min(jobs, len(starts)), multiprocessing.get_context("spawn"), _receive, (index, store)) as pool:
         try:
             with block_signals(signal.SIGINT):
                 looked_at = pool.map(_look_at_range, starts, [min(start + CHUNK, len(index)) for start in starts])

@@ -11,6 +11,7 @@ import signal
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
@@ -70,8 +71,21 @@ def opened(index: DatasetIndex, i: int) -> Iterator[Image.Image]:
         why = "no such file" if isinstance(error, FileNotFoundError) else str(error) or type(error).__name__
         why = re.sub(r" <_io\.BytesIO object at \w+>", "", why)  # bytes of a shard
         remedy = "" if isinstance(error, UserError) else "; put the original file back"
+        if isinstance(error, Image.DecompressionBombError):
+            why, remedy = "it has more pixels than Pillow opens", "; save it smaller"
         raise UserError(f"cannot read image {path}: {why}{remedy} (`oodml datasets check {index.typed}` lists all "
                         "such files), then run again: what is decoded already is kept") from None
+
+
+@contextmanager
+def killed_processes(index: DatasetIndex) -> Iterator[None]:
+    """Turns the sudden end of a process that decodes into one line that says what to do."""
+    try:
+        yield
+    except BrokenProcessPool:
+        raise UserError(f"a process that decodes images of '{index.name}' was killed, most likely for want of memory: "
+                        f"`oodml datasets prepare {index.typed} --jobs 1` takes the least; what is decoded already is "
+                        "kept") from None
 
 
 def decode_all(index: DatasetIndex, starts: list[int], jobs: int, folder: Path) -> Iterator[Chunk]:
@@ -85,7 +99,8 @@ def decode_all(index: DatasetIndex, starts: list[int], jobs: int, folder: Path) 
         yield from (_decode_chunk(index, start) for start in starts)
         return
     # A fresh interpreter for each process: forking one that has threads or a CUDA context can hang.
-    with ProcessPoolExecutor(jobs, get_context("spawn"), _start_worker, (index, folder)) as pool:
+    with killed_processes(index), ProcessPoolExecutor(jobs, get_context("spawn"), _start_worker,
+                                                      (index, folder)) as pool:
         try:
             with block_signals(signal.SIGINT):
                 ahead = deque(pool.submit(_work, start) for start in starts[:2 * jobs])

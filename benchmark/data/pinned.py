@@ -16,6 +16,7 @@ from benchmark import datasets
 from benchmark.data import ladders
 from benchmark.data.task import Side
 from benchmark.datasets import DatasetIndex
+from benchmark.datasets.index import upright
 from benchmark.utils import provenance
 from benchmark.utils.errors import UserError, near
 from benchmark.utils.wording import counted
@@ -84,16 +85,18 @@ def queries_of(index: DatasetIndex, split: Split) -> str:
 
 
 def duplicates(index: DatasetIndex) -> list[list[str]]:
-    """Groups of images with the same bytes, or the same pixels where they are drawn."""
+    """Groups of images with the same bytes, or the same pixels where they are no files of their own."""
     groups = defaultdict(list)
     for i, path in enumerate(index.paths):
-        if index.opener is None and index.root is not None:
-            try:
+        try:
+            if index.opener is None and index.root is not None:
                 content = (index.root / path).read_bytes()
-            except OSError:  # a list of images may be pinned without them; `use` says which are missing
-                continue
-        else:
-            content = index.open(i).tobytes()
+            else:
+                with index.open(i) as opened:
+                    image = upright(opened)
+                content = b"%d %d " % image.size + image.tobytes()
+        except OSError:  # a list of images may be pinned without them; `use` says which are missing
+            continue
         groups[hashlib.sha256(content).digest()].append(path)
     return [paths for paths in groups.values() if len(paths) > 1]
 

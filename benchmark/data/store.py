@@ -110,6 +110,9 @@ class ImageStore:
 
     def verify(self) -> None:
         """Reads every byte and raises `UserError` where the hash written at the time does not agree."""
+        if _digest(self.geometry, self.facts["pieces"], self.facts["chunk"]) != self.hash:
+            raise UserError(f"the sizes of the decoded images in {self.folder} have changed on disk: delete that "
+                            "folder, and the next run decodes them anew")
         starts = [*range(0, len(self), self.facts["chunk"]), len(self)]
         for first, last, expected in zip(starts, starts[1:], self.facts["pieces"]):
             digest = hashlib.sha256(self.pixels[self.offsets[first]:self.offsets[last]].data).hexdigest()
@@ -210,18 +213,23 @@ def _make(index: DatasetIndex, folder: Path, part: Path, home: Path, jobs: int |
             raise UserError(f"files of '{index.name}' were changed while they were decoded; run again")
         geometry = np.array([row for piece in pixels.pieces for row in piece["geometry"]], np.int32)
         pieces = [piece["sha256"] for piece in pixels.pieces]
-        digest = hashlib.sha256(json.dumps([VERSION, CHUNK, geometry.tolist(), pieces]).encode()).hexdigest()
         with disk_errors(home):
             np.save(home / "geometry.npy", geometry)
         write_json(home / "store.json", {
             "version": VERSION, "dataset": index.name, "index": index.hash, "contents": contents.combined(files),
             "images": len(index), "nbytes": pixels.size, "shorter_side": SHORTER_SIDE,
-            "filter": "Pillow bilinear, antialiased", "chunk": CHUNK, "hash": digest, "pieces": pieces})
+            "filter": "Pillow bilinear, antialiased", "chunk": CHUNK,
+            "hash": _digest(geometry, pieces, CHUNK), "pieces": pieces})
         # Last, as its presence under the final name says that all is there.
         with timed("flush the decoded images to the disk"):
             pixels.finish(home / "pixels.bin")
     finally:
         pixels.close()
+
+
+def _digest(geometry: np.ndarray, pieces: list[str], chunk: int) -> str:
+    """The hash of a store from its sizes and the hashes of its pixels, so many images each."""
+    return hashlib.sha256(json.dumps([VERSION, chunk, geometry.tolist(), pieces]).encode()).hexdigest()
 
 
 def _check_disk(index: DatasetIndex, home: Path, present: int, progress: bool) -> None:

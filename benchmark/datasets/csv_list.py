@@ -99,6 +99,8 @@ def _entries(path: Path) -> list[tuple[int, dict[str, str]]]:
     if mistyped is not None:
         raise UserError(f"{path} has the column '{mistyped}'{near(mistyped, COLUMNS)}; correct the first line, or give "
                         "the column quite another name and it is passed over")
+    if twice := [column for column in COLUMNS if columns.count(column) > 1]:
+        raise UserError(f"{path} has the column '{twice[0]}' twice; take one out of it")
     if not {"path", "label"} <= set(columns):
         raise UserError(f"{path} lacks the columns path and label; its first line must name them")
     reader.fieldnames = columns

@@ -12,9 +12,14 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import ExifTags, Image
+from PIL.Image import Transpose
 
 from benchmark.utils.errors import UserError
+
+TURNS = {2: Transpose.FLIP_LEFT_RIGHT, 3: Transpose.ROTATE_180, 4: Transpose.FLIP_TOP_BOTTOM, 5: Transpose.TRANSPOSE,
+         6: Transpose.ROTATE_270, 7: Transpose.TRANSVERSE, 8: Transpose.ROTATE_90}
+"""What brings an image of each EXIF orientation upright."""
 
 
 def upright(image: Image.Image) -> Image.Image:
@@ -23,7 +28,10 @@ def upright(image: Image.Image) -> Image.Image:
     Grey images of 16 bits are scaled, round(x / 257); of floating-point numbers and of still larger ones nobody knows
     which is white, and `UserError` is raised.
     """
-    image = ImageOps.exif_transpose(image)
+    image.load()  # some formats turn the image themselves
+    # not ImageOps.exif_transpose, which writes all other EXIF facts anew and fails where a camera wrote an odd one
+    turn = TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
+    image = image if turn is None else image.transpose(turn)
     return (_eight_bits(image) if image.mode[0] in "IF" else image).convert("RGB")
 
 

@@ -7,17 +7,17 @@ locale has a say, nor does the order of lines in an annotation file.
 
 from __future__ import annotations
 
+import codecs
 import os
 import posixpath
-import shlex
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
-from benchmark.datasets import matlab
+from benchmark.datasets import archives, matlab
 from benchmark.datasets.index import DatasetIndex
 from benchmark.utils.errors import UserError
 
@@ -54,26 +54,11 @@ def find(name: str, data: Path, folders: Sequence[str], marks: Sequence[str]) ->
                 return root
     if tops:
         raise UserError(f"{tops[0]} has none of {', '.join(marks)}; {tree_hint(name)}")
-    if archive := _archive(data, wanted):
+    if archive := archives.of_folder(data, wanted):
         raise NotThere(f"dataset '{name}' is not in {data}, but {archive.name} is: unpack it there, "
-                       f"`{_unpack(archive)}`")
+                       f"`{archives.unpacking(archive)}`")
     raise NotThere(f"dataset '{name}' is not in {data} (looked for {', '.join(folders)}); give the folder with "
                    f"--data DIR; `oodml datasets show {name}` says where it comes from")
-
-
-ARCHIVES = (".tgz", ".tar.gz", ".tar", ".zip")
-
-
-def _archive(data: Path, wanted: Sequence[str]) -> Path | None:
-    """An archive in the data folder that bears the name of a dataset's folder."""
-    files = sorted(data.iterdir()) if data.is_dir() else []
-    return next((path for path in files for ending in ARCHIVES
-                 if path.name.lower().endswith(ending) and path.name.lower().removesuffix(ending) in wanted), None)
-
-
-def _unpack(archive: Path) -> str:
-    where, path = shlex.quote(str(archive.parent)), shlex.quote(str(archive))
-    return f"unzip {path} -d {where}" if archive.name.lower().endswith(".zip") else f"tar xf {path} -C {where}"
 
 
 def _subfolders(folder: Path, wanted: Sequence[str]) -> list[Path]:
@@ -97,15 +82,16 @@ def image_folder(root: Path, candidates: Sequence[str]) -> Path:
 
 
 def text(path: Path, name: str) -> str:
-    """A text file as UTF-8, or as Latin-1 where it is not that."""
+    """A text file as UTF-8, as UTF-16 where it begins with that one's mark (spreadsheets), or else as Latin-1."""
     if path.exists() and not path.is_file():
         raise UserError(f"{path} is no plain file; {tree_hint(name)}")
     try:
         content = path.read_bytes()
     except FileNotFoundError:
         raise UserError(f"{path} is missing; {tree_hint(name)}") from None
+    wide = content[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
     try:
-        return content.decode("utf-8-sig")
+        return content.decode("utf-16" if wide else "utf-8-sig")
     except UnicodeDecodeError:
         return content.decode("latin-1")
 
@@ -161,17 +147,25 @@ def mat(path: Path, *wanted: str, name: str) -> list[Any]:
 
 
 def images_under(folder: Path, onerror: Callable[[OSError], object] | None = None) -> list[str]:
-    """Paths of all images below a folder, sorted; hidden files and macOS `._` litter do not count.
+    """Paths of all images below a folder, sorted; see `files_under`."""
+    return sorted(path for path in files_under(folder, onerror) if os.path.splitext(path)[1].lower() in SUFFIXES)
 
-    Folders that cannot be read are passed over, unless `onerror` raises.
+
+def files_under(folder: Path, onerror: Callable[[OSError], object] | None = None) -> Iterator[str]:
+    """Paths of all files below a folder; hidden files and macOS `._` litter do not count.
+
+    Links to folders are followed. Folders that cannot be read are passed over, unless `onerror` raises.
     """
-    images = []
-    for here, folders, files in os.walk(folder, onerror=onerror):
-        folders[:] = [f for f in folders if not f.startswith(".") and f != "__MACOSX"]
+    for here, folders, files in os.walk(folder, onerror=onerror, followlinks=True):
+        folders[:] = [f for f in folders if not f.startswith(".") and f != "__MACOSX" and not _leads_back(here, f)]
         inner = Path(here).relative_to(folder).as_posix()
-        images += [f if inner == "." else f"{inner}/{f}" for f in files
-                   if not f.startswith(".") and os.path.splitext(f)[1].lower() in SUFFIXES]
-    return sorted(images)
+        yield from (f if inner == "." else f"{inner}/{f}" for f in files if not f.startswith("."))
+
+
+def _leads_back(here: str, name: str) -> bool:
+    """Whether a folder is a link to one that the walk to it came through, or lies in, and would not end."""
+    path = Path(here, name)
+    return path.is_symlink() and any(way.resolve().is_relative_to(path.resolve()) for way in path.parents)
 
 
 def class_folders(folder: Path) -> dict[str, list[str]]:
@@ -272,17 +266,25 @@ def _distinct(order: Sequence[Key], class_names: Mapping[Key, str]) -> dict[Key,
     return {key: f"{plain[key]} #{key}" if shared[plain[key]] > 1 else plain[key] for key in order}
 
 
+def _by_number(path: Path, name: str) -> dict[str, str]:
+    """What each line of a list says of the number that it begins with; a UserError where two say different things."""
+    found: dict[str, str] = {}
+    for number, said in rows(path, 2, name):
+        if found.setdefault(number, said) != said:
+            raise UserError(f"{path} has two lines for {number}, '{found[number]}' and '{said}'; the file is damaged, "
+                            "unpack it again")
+    return found
+
+
 def read_numbered_lists(name: str, root: Path, images: Path) -> DatasetIndex:
     """CUB's three lists, which NABirds has too: images.txt, image_class_labels.txt and classes.txt."""
-    files = {row[0]: row[1] for row in rows(root / "images.txt", 2, name)}
-    marks = {row[0]: row[1] for row in rows(root / "image_class_labels.txt", 2, name)}
+    files, marks, listed = (_by_number(root / f"{of}.txt", name) for of in ("images", "image_class_labels", "classes"))
     unmarked = next((image for image in files if image not in marks), None)
     if unmarked is not None:
         raise UserError(f"{root / 'image_class_labels.txt'} has no line for image {unmarked} of images.txt; "
                         "the lists do not belong together, unpack the archive again")
     keys = numbers([marks[image] for image in files], root / "image_class_labels.txt")
-    listed = rows(root / "classes.txt", 2, name)
-    class_names = dict(zip(numbers([row[0] for row in listed], root / "classes.txt"), [row[1] for row in listed]))
+    class_names = dict(zip(numbers(list(listed), root / "classes.txt"), listed.values()))
     unnamed = set(keys) - set(class_names)
     if unnamed:
         raise UserError(f"{root / 'classes.txt'} has no line for class {min(unnamed)} of image_class_labels.txt; "

@@ -12,7 +12,7 @@ from PIL import Image
 
 from benchmark.datasets import DatasetIndex, known_split
 from benchmark.datasets.folder import HELD_OUT, TRAIN, own_name
-from benchmark.datasets.reading import NotThere, make_index
+from benchmark.datasets.reading import NotThere, files_under, make_index
 from benchmark.utils.errors import UserError, near
 
 COLUMNS = ("image", "label")
@@ -54,7 +54,8 @@ def find(rest: str, family: str, ending: str) -> tuple[Path, Path, list[Path], d
     if not text or not path.is_dir():
         raise NotThere(f"there is no file or folder '{text}'; give {family}:PATH with a {ending} file or a folder of "
                        "such")
-    shards = sorted(file for file in path.rglob(f"*{ending}") if file.is_file() and not file.name.startswith("."))
+    files = (path / name for name in files_under(path) if name.endswith(ending))
+    shards = sorted(file for file in files if file.is_file())
     if not shards:
         packed = next(path.rglob(f"*{ending}.*"), None)
         remedy = f"unpack {packed.name} first" if packed else f"give the folder that has them, {family}:PATH"

@@ -20,6 +20,8 @@ def read(data: Path) -> DatasetIndex:
     for name in (TRAIN, TEST):
         path = existing("sop", root, (name, f"Info_Files/{name}"))
         listed = [row for row in rows(path, 4, "sop") if row[0] != "image_id"]
+        if not listed:
+            raise UserError(f"{path} names no image; the list is cut, unpack it again")
         if name == TEST:
             train = set(keys)
         paths += [row[3] for row in listed]

@@ -75,6 +75,8 @@ def _scan(file: str, size: int, changed: int, image: str, label: str) -> tuple[t
                 key = f"{os.path.dirname(member.name)}/{key}"
                 if member.size < 0:  # which some versions of Python follow backwards for ever
                     raise ValueError("a member of negative size")
+                if os.path.basename(member.name).startswith("."):  # `._0001.jpg`, which a Mac's tar adds to 0001.jpg
+                    continue
                 ending = ending.lower()
                 picture = ending == image or (not image and ending.rpartition(".")[2] in IMAGES)
                 if picture and (member.islnk() or member.issym() or member.issparse()):
@@ -110,7 +112,7 @@ def _scan(file: str, size: int, changed: int, image: str, label: str) -> tuple[t
 def _label(text: bytes, ending: str, wanted: str) -> str:
     """The label in one of a sample's files; '' where there is none."""
     if ending != "json":
-        return text.decode("utf-8", "replace").strip() if not wanted or ending == wanted else ""
+        return text.decode("utf-8-sig", "replace").strip() if not wanted or ending == wanted else ""
     try:
         facts = json.loads(text)
         values = [facts[key] for key in ([wanted] if wanted else KEYS) if key in facts]

@@ -20,10 +20,10 @@ from benchmark.utils.errors import UserError, near
 from benchmark.utils.files import write_json
 from benchmark.utils.wording import counted
 from benchmark.utils.workspace import Workspace
-from reports.storage import paths
+from reports.storage import packed, paths
 from reports.storage.text import one_line
 
-NAME = re.compile(r"v20\d\d\.[1-9]\d?")
+NAME = re.compile(r"v20\d\d\.[1-9]\d?", re.ASCII)
 
 
 def cut(name: str, folders: tuple[Path, ...], home: Path) -> Path:
@@ -33,6 +33,9 @@ def cut(name: str, folders: tuple[Path, ...], home: Path) -> Path:
     path = home / f"{name}.json"
     if path.exists():
         raise UserError(f"{path} is there already; a version that was cut is never changed: cut the next one")
+    if inside := [folder for folder in folders if home.resolve().is_relative_to(folder.resolve())]:
+        raise UserError(f"{path} would lie among the records of {inside[0]}, and never be what it was cut from: give "
+                        "another folder with --to")
     content = {"board": name, "oodml": __version__,
                "folders": [os.path.relpath(folder, home) for folder in folders],
                **_hashes(folders)}
@@ -93,12 +96,24 @@ def _changes(kind: str, before: dict[str, str], now: dict[str, str]) -> list[str
 
 
 def _records(folders: tuple[Path, ...]) -> dict[str, str]:
+    """The hash of every file that a board may read."""
+    folders = tuple(Path(os.path.abspath(folder)) for folder in folders)  # `.` has no name
     names = Counter(folder.name for folder in folders)
     if twice := [name for name, count in names.items() if count > 1]:
         raise UserError(f"two folders of records are called {twice[0]}, and a version knows them by their names: "
                         "rename one")
     return {f"{folder.name}/{path.relative_to(folder).as_posix()}": _hash(path) for folder in folders
-            for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".md"}
+            for path in sorted(folder.rglob("*")) if path.is_file() and not _aside(path.relative_to(folder))}
+
+
+def _aside(path: Path) -> bool:
+    """Whether no board reads a file: a text, or a hidden one that a system or an editor left.
+
+    >>> [_aside(Path(name)) for name in ("README.md", ".DS_Store", ".git/x.json", "cub/a.runs.jsonl", "record.json")]
+    [True, True, True, False, False]
+    """
+    hidden = any(part.startswith(".") for part in path.parents[0].parts) or path.name.startswith(".")
+    return path.suffix == ".md" or (hidden and not path.name.endswith(packed.ENDING))
 
 
 def _hashes(folders: tuple[Path, ...]) -> dict[str, Any]:

@@ -230,11 +230,13 @@ def _summary(values: list[float]) -> dict[str, Any]:
 
 
 def _read(folder: Path) -> dict[str, Any] | None:
-    path = folder / NAME
-    if not path.is_file():
+    """What was adapted before; None where there is nothing, or a file that is damaged or of another version."""
+    try:
+        adapted = json.loads((folder / NAME).read_text(encoding="utf-8"))
+        whole = adapted["schema"] == SCHEMA and isinstance(adapted["adaptation"], dict)
+        return adapted if whole and isinstance(adapted["shots"], dict) else None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
-    adapted = json.loads(path.read_text())
-    return adapted if adapted.get("schema") == SCHEMA else None
 
 
 def _merge(one: Finished, shots: int, measured: dict[str, Any], adaptation: Adaptation) -> None:

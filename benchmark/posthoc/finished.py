@@ -72,7 +72,7 @@ class Finished:
         """The dataset as the user named it, such as folder:PATH; its name where an older run kept no more."""
         try:
             return str(json.loads((self.folder / "env.json").read_text(encoding="utf-8"))["dataset"])
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, KeyError, TypeError):
             return self.spec.dataset
 
     @property
@@ -99,6 +99,7 @@ class Finished:
 
     def rebuild(self, classes: int) -> Method:
         """The trained method, which saw this many classes, in evaluation mode on the CPU; nothing in it trains."""
+        from safetensors import SafetensorError
         from safetensors.torch import load_file
 
         if not self.has_weights:
@@ -107,8 +108,8 @@ class Finished:
         method = self.spec.build(backbone, classes)
         try:
             method.load_state_dict(load_file(self.folder / weights.RUN))
-        except (RuntimeError, OSError) as error:
-            raise UserError(f"{self.folder / weights.RUN} does not fit {self.spec.method}: "
+        except (RuntimeError, OSError, SafetensorError) as error:
+            raise UserError(f"{self.folder / weights.RUN} is damaged or does not fit {self.spec.method}: "
                             f"{str(error).splitlines()[0]}; run it again") from None
         return method.eval().requires_grad_(False)
 

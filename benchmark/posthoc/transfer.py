@@ -101,7 +101,7 @@ def _read(path: Path) -> dict[str, Any]:
     """The targets that were measured already; a file of a newer version is left alone."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        version, targets = content["schema"], content["targets"]
+        version, targets = int(content["schema"]), dict(content["targets"])
     except (OSError, ValueError, KeyError, TypeError):
         return {}
     if version > SCHEMA:

@@ -21,7 +21,7 @@ from benchmark.submissions.pack_folder import FILE, LARGEST, Refused
 from benchmark.utils.errors import is_user_error
 from reports import records
 from reports.storage import queries
-from reports.storage.queries import QueryResults
+from reports.storage.queries import PartResults, QueryResults
 from reports.storage.text import from_json, one_line
 from splits import pinning
 from splits.pinning import Pinned
@@ -32,12 +32,13 @@ CHANGED = 0.001
 
 def problems(folder: Path, name: str | None = None) -> list[str]:
     """What of a pack does not hold, one line each; empty where all follows. Nothing is written."""
+    name = name or folder.resolve().name  # `.` has none
     try:
-        facts = pack_folder.facts(folder, name or folder.resolve().name)
+        facts = pack_folder.facts(folder, name)
         pinned = _ladder(facts)
         cells = _cells(facts, pinned)
     except Refused as error:
-        return [one_line(f"{folder.name}: {error}")]
+        return [one_line(f"{name}: {error}")]
     found = []
     for (split, seed), files in sorted(cells.items()):
         try:
@@ -45,7 +46,7 @@ def problems(folder: Path, name: str | None = None) -> list[str]:
         except Exception as error:
             if not isinstance(error, (Refused, ValueError, OSError, KeyError, TypeError)) and not is_user_error(error):
                 raise
-            found.append(one_line(f"{folder.name}, split {split}, seed {seed}: {error}", 400))
+            found.append(one_line(f"{name}, split {split}, seed {seed}: {error}", 400))
     return found + _twins(folder, facts)
 
 
@@ -97,6 +98,7 @@ def _cell(folder: Path, facts: dict[str, Any], pinned: Pinned, split: int, seed:
                                                       results.counted) != pinned.queries[place]:
         raise Refused(f"the queries are not those of {pinned.name}: their classes, their order or which of them count "
                       "are others")
+    _refuse_other_parts(results, pinned)
     _refuse_impossible(results, rung.test_images)
     made = {key: facts[key] for key in ("version", "date")}
     follows = pack.record_of(pinned, split, seed, facts["card"], results, raw, facts["level"], made)
@@ -126,35 +128,62 @@ def _refuse_oversized(path: Path, images: int) -> None:
         raise Refused(f"{queries.NAME} holds an array twice")
 
 
+def _refuse_other_parts(results: QueryResults, pinned: Pinned) -> None:
+    """Refuses results by dataset where the ladder is of no union, or of queries whose classes are of another one."""
+    members, parts = pinned.parameters.get("members"), results.parts
+    if parts is None:
+        return
+    if not members or parts.names.tolist() != list(members):
+        raise Refused(f"the outcomes are of the datasets {one_line(', '.join(map(str, parts.names.tolist())), 60)}; "
+                      f"{pinned.name} has {', '.join(members or ['none'])}")
+    classes = [] if results.classes is None else results.classes.tolist()
+    owners = [str(name).partition("/")[0] for name in classes]
+    if len(owners) <= results.labels.max(initial=0) or not set(owners) <= set(members) or not np.array_equal(
+            parts.part, np.array([list(members).index(owner) for owner in owners])[results.labels]):
+        raise Refused("the outcomes put queries in other datasets than their classes are of")
+
+
 def _refuse_impossible(results: QueryResults, images: int) -> None:
     """Refuses outcomes that no search can have: ranks beyond the gallery, precision that the first hit forbids.
 
-    With the first hit at rank f and R images to be found, sum_{r<=R} P_r h_r / R lies between 1 / (f R) and what it is
-    when all ranks from f to R hit, sum_{r=f}^R (r - f + 1) / r / R; it is 0 where f > R.
+    With R images to be found, map@r sums P_r h_r over the ranks up to R and map@1000 over those up to 1000, divided by
+    R or at most 1000; `_bounds` says between what the first hit leaves these.
     """
-    n = len(results.labels)
+    n, here = len(results.labels), results.counted
     if not set(results.precision) >= set(queries.PRECISION):
         raise Refused(f"the outcomes lack {', '.join(sorted(set(queries.PRECISION) - set(results.precision)))}")
-    if n == 0 or results.first_hit.min() < 0 or results.first_hit.max() >= images:
-        raise Refused(f"the first hit of a query lies at rank {int(results.first_hit.max(initial=0))} of {images}")
-    if results.parts is not None or n != images:  # where queries and gallery differ the one does not tell the other
-        return
-    here = results.counted
-    f = results.first_hit[here]
-    found = np.bincount(results.labels)[results.labels][here] - 1
-    harmonic = np.concatenate([[0.0], np.cumsum(1 / np.arange(1, n + 2))])
-    inside = (f >= 1) & (f <= found)
-    below = np.maximum(f, 1)
-    # sum_{r=f}^R (r - f + 1) / r = (R - f + 1) - (f - 1) (H_R - H_{f-1})
-    most = np.where(inside, (found - below + 1) - (below - 1) * (harmonic[found] - harmonic[below - 1]), 0) / found
-    least = np.where(inside, 1 / (below * found), 0)
-    precision, room = results.precision["map@r"][here], 1.01 / queries.FULL
-    wrong = np.flatnonzero((precision < least - room) | (precision > most + room))
-    none = np.flatnonzero((f == 0) & (results.precision["map@1000"][here] > room))
-    if len(wrong) or len(none):
-        i = int([*wrong, *none][0])
-        raise Refused(f"{len(wrong) + len(none)} outcomes are impossible, such as a first hit at rank {int(f[i])} of "
-                      f"{int(found[i])} images to be found with an average precision of {precision[i]:.4f}")
+    galleries: list[QueryResults | PartResults] = [results, *([] if results.parts is None else [results.parts])]
+    for searched in galleries:  # the whole one, that of each dataset
+        first = searched.first_hit
+        if n == 0 or first.min() < 0 or first.max() >= images:
+            raise Refused(f"the first hit of a query lies at rank {int(first.max(initial=0))} of {images}")
+        if n != images:  # where queries and gallery differ the one does not tell the other
+            continue
+        f, found = first[here], np.bincount(results.labels)[results.labels][here] - 1
+        for measure, last in (("map@r", found), ("map@1000", np.minimum(f + found - 1, min(1000, n - 1)))):
+            least, most = _bounds(f, last) / (found if measure == "map@r" else np.minimum(found, 1000))
+            precision, room = searched.precision[measure][here], 1.01 / queries.FULL
+            wrong = np.flatnonzero((precision < least - room) | (precision > most + room))
+            if len(wrong):
+                i = int(wrong[0])
+                raise Refused(f"{len(wrong)} outcomes are impossible, such as a first hit at rank {int(f[i])} of "
+                              f"{int(found[i])} images to be found with an average precision ({measure}) of "
+                              f"{precision[i]:.4f}")
+
+
+def _bounds(f: np.ndarray, last: np.ndarray) -> np.ndarray:
+    """The least and the greatest sum_{r<=last} P_r h_r, (2, n), where the first hit lies at rank f; 0 for f > last.
+
+    It is 1 / f where nothing else is found, and sum_{r=f}^last (r - f + 1) / r where all further ranks hit, which is
+    (last - f + 1) - (f - 1) (H_last - H_{f-1}) with the harmonic numbers H.
+
+    >>> _bounds(np.array([1, 2, 0, 4]), np.array([3, 3, 3, 3])).round(3).tolist()
+    [[1.0, 0.5, 0.0, 0.0], [3.0, 1.167, 0.0, 0.0]]
+    """
+    inside, first = (f >= 1) & (f <= last), np.maximum(f, 1)
+    harmonic = np.concatenate([[0.0], np.cumsum(1 / np.arange(1, max(first.max(initial=1), last.max(initial=1)) + 1))])
+    most = (last - first + 1) - (first - 1) * (harmonic[last] - harmonic[first - 1])
+    return np.where(inside, [1 / first, most], 0)
 
 
 def _unlike(one: Any, other: Any, path: str = "") -> Any:
@@ -196,11 +225,16 @@ def _refuse_other_embeddings(path: Path, results: QueryResults, images: int, pin
     if different > CHANGED * max(1, results.counted.sum()):
         raise Refused(f"the outcomes do not follow from the embeddings: the first hit of {different:,} of "
                       f"{int(results.counted.sum()):,} queries lies elsewhere")
-    ours, theirs = pack.scores_of(again)[0], pack.scores_of(results)[0]
+    ours, theirs = (_by_measure(*pack.scores_of(one)) for one in (again, results))
     apart = max(theirs, key=lambda measure: abs(ours[measure] - theirs[measure]))
     if abs(ours[apart] - theirs[apart]) > CHANGED:
         raise Refused(f"the outcomes do not follow from the embeddings: {apart} is {100 * ours[apart]:.2f} from these "
                       f"and {100 * theirs[apart]:.2f} from the outcomes")
+
+
+def _by_measure(whole: dict[str, float], domains: dict[str, dict[str, float]]) -> dict[str, float]:
+    """Scores over all and of each dataset of a union in one table."""
+    return whole | {f"{measure} of {name}": value for name, own in domains.items() for measure, value in own.items()}
 
 
 def _header(path: Path) -> tuple[tuple[int, ...], np.dtype[Any], int]:
@@ -211,7 +245,10 @@ def _header(path: Path) -> tuple[tuple[int, ...], np.dtype[Any], int]:
     if version not in ((1, 0), (2, 0)):
         raise ValueError("not an array of numpy's format")
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, fortran, dtype = read(head)
+    try:
+        shape, fortran, dtype = read(head)
+    except Exception:  # Python's parser, which numpy hands it to, has a dozen kinds of errors
+        raise ValueError("not an array of numpy's format") from None
     if dtype.hasobject or dtype.kind != "f" or fortran:
         raise ValueError(f"holds {dtype}{' by column' if fortran else ''}, not numbers row by row")
     return shape, dtype, head.tell()

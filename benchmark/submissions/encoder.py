@@ -119,7 +119,7 @@ def evaluate(encoder: Encoder, ladder: str, *, splits: str = "all", batch: int =
 
 
 def encode(encoder: Encoder, index: DatasetIndex, store: ImageStore, ids: np.ndarray, batch: int) -> np.ndarray:
-    """The embeddings of some images, checked: one row an image, of one width, all numbers finite."""
+    """The embeddings of some images, checked: one row an image, of one width, all numbers finite and some not zero."""
     from tqdm import tqdm
 
     if not callable(getattr(encoder, "encode", None)):
@@ -128,20 +128,30 @@ def encode(encoder: Encoder, index: DatasetIndex, store: ImageStore, ids: np.nda
     for start in tqdm(range(0, len(ids), batch), desc=f"encoding {index.name}", unit="batch", disable=None):
         some = ids[start:start + batch]
         made = encoder.encode([Image.fromarray(store.image(int(i))) for i in some])
-        made = made.detach().float().cpu().numpy() if isinstance(made, torch.Tensor) else np.asarray(made)
+        made = made.detach().float().cpu().numpy() if isinstance(made, torch.Tensor) else _table(made)
         if made.ndim != 2 or len(made) != len(some) or made.dtype.kind not in "fiu":
             raise UserError(f"encode gave {made.dtype} of shape {made.shape} for {len(some)} images; one row of "
                             "numbers an image is wanted")
         if parts and made.shape[1] != parts[0].shape[1]:
             raise UserError(f"encode gave {made.shape[1]} numbers an image, for the first images "
                             f"{parts[0].shape[1]}; all must have as many")
-        bad = np.flatnonzero(~np.isfinite(made).all(axis=1))
-        if len(bad):
-            raise UserError(f"encode gave NaN or infinite numbers for image {index.paths[some[bad[0]]]} of "
-                            f"{index.name} ({len(bad)} of {len(some)} in this batch); check the network's weights and "
-                            "its input")
-        parts.append(made.astype(np.float32))
+        with np.errstate(over="ignore", under="ignore"):
+            made = made.astype(np.float32)
+        for what, bad in (("NaN or infinite numbers", ~np.isfinite(made).all(axis=1)),
+                          ("zeros alone", ~made.any(axis=1))):
+            if bad.any():
+                raise UserError(f"encode gave {what} for image {index.paths[some[np.argmax(bad)]]} of {index.name} "
+                                f"({bad.sum()} of {len(some)} in this batch, in single precision); check the network's "
+                                "weights and its input")
+        parts.append(made)
     return np.concatenate(parts)
+
+
+def _table(made: Any) -> np.ndarray:
+    try:
+        return np.asarray(made)
+    except ValueError as error:  # rows of different lengths
+        raise UserError(f"encode gave what is no table ({error}); one row of numbers an image is wanted") from None
 
 
 def _opened(name: str, workspace: Workspace) -> tuple[DatasetIndex, Ladder]:

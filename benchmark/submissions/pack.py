@@ -91,12 +91,12 @@ def write(out: Path, runs: Path, *, name: str, ladder: str | None = None, card: 
     if set(frame["ladder_hash"]) != {pinned.hash}:
         raise UserError(f"the results of '{name}' are on another {pinned.name} than this version has; "
                         f"`oodml evaluate --ladder {pinned.name} --name {name}` evaluates again")
+    frame = frame.sort_values("date", kind="stable").drop_duplicates(["split", "seed"], keep="last")
     told = cards.read(card) if card is not None else _card(frame["path"].tolist())
     if told["method"] != name:
         raise UserError(f"{card or 'the card of the results'} is of '{told['method']}', not of '{name}'; give "
                         "the card of this method with --card FILE")
     cards.name(name)
-    frame = frame.sort_values("date", kind="stable").drop_duplicates(["split", "seed"], keep="last")
     missing = [f"{split.id} (seed {seed})" for seed in sorted(set(frame["seed"])) for split in pinned.splits
                if not ((frame["split"] == split.id) & (frame["seed"] == seed)).any()]
     if missing:

@@ -18,7 +18,8 @@ from reports import records
 from reports.storage import queries
 from reports.storage.text import from_json, one_line
 
-FILE = re.compile(r"([1-9]\d{0,3})-s(\d{1,4})/(record\.json|queries\.npz|embeddings\.npy)")
+FILE = re.compile(r"([1-9][0-9]{0,3})-s(0|[1-9][0-9]{0,9})/(record\.json|queries\.npz|embeddings\.npy)")
+"""One name for each split and seed: 1-s00 beside 1-s0 would hold a record that nobody checks."""
 LARGEST = {PACK: 1 << 20, records.RECORD: 1 << 18, queries.NAME: 1 << 24, EMBEDDINGS: 1 << 31}
 """Bytes of each kind of file."""
 MOST = 2000

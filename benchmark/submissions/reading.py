@@ -72,7 +72,12 @@ def read(path: Path, ids: Path | None = None) -> Submission:
                         "numbers, one row an image")
     if len(names) != len(table):
         raise UserError(f"{path}: {len(table)} embeddings but {len(names)} ids; every row needs the path of its image")
-    return Submission(tuple(map(_clean, names)),
+    try:
+        called = tuple(map(_clean, names))
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: the id {error.object!r} is not UTF-8; save the ids as strings, such as "
+                        "np.array(ids, dtype=str)") from None
+    return Submission(called,
                       table.astype(np.float64 if table.dtype == np.float64 else np.float32))
 
 
