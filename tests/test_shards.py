@@ -218,6 +218,8 @@ def test_a_linked_folder_of_shards_is_a_side_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("sample", "columns", "why"), [
     ({"jpg": b"x"}, "", r"a\.tar, sample 1 \(0001\.jpg\): it has no label"),
     ({"jpg": b"x", "json": b'{"other": 1}'}, "", "sample 1 .* no label"),
+    ({"jpg": b"x", "cls": b"-1"}, "", r"sample 1 \(0001\.jpg\): its label is -1, kept secret"),
+    ({"jpg": b"x", "json": b'{"label": -1}'}, "", "sample 1 .* label is -1"),
     ({"a.jpg": b"x", "b.jpg": b"y", "cls": b"1"}, "", "second image of its sample"),
     ({"jpg": b"x", "cls": b"1"}, "@label=kind", "neither a .cls file nor 'kind' in a .json"),
 ])

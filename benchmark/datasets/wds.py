@@ -106,6 +106,9 @@ def _scan(file: str, size: int, changed: int, image: str, label: str) -> tuple[t
             raise UserError(f"{file}, sample {row} ({repr(name[:100])[1:-1]}): it has no label, neither a .cls file "
                             f"nor '{label or 'label'}' in a .json file; add it, or name the key with --columns "
                             "label=KEY")
+        if labels[key] == "-1":  # as the hub's tools mark it
+            raise UserError(f"{file}, sample {row} ({repr(name[:100])[1:-1]}): its label is -1, kept secret, "
+                            "which names no class; take the shard away, or name another key with --columns label=KEY")
     return tuple((labels[key], *facts) for key, facts in pictures.items())
 
 
