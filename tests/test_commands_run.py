@@ -9,6 +9,7 @@ import pytest
 from safetensors.torch import save_file
 
 from benchmark import cli
+from benchmark.data import weights
 from benchmark.runs import status, sweep
 from benchmark.utils.workspace import Workspace
 from methods.backbones import create
@@ -100,6 +101,22 @@ def test_weights_of_another_network_are_refused_once_before_the_sweep(
     assert not list(tiny.root.rglob("failure.json"))
     cli.main(["status", "--work", str(tiny.root)])
     assert "no sweep was started" in capsys.readouterr().out
+
+
+def test_weights_that_a_finished_run_has_are_not_loaded_for_a_plan(
+        tiny: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which takes seconds; without such a run they are loaded, to see whether they fit."""
+    save_file(create("conv4").network.state_dict(), tmp_path / "own.safetensors")
+    words = [*tiny_sweep.WORDS, "--methods", "margin", "--splits", "1", "--work", str(tiny.root), "--weights",
+             str(tmp_path / "own.safetensors")]
+    loaded: list[str] = []
+    for seeds, told in (("1", ["conv4"]), ("2", [])):
+        with monkeypatch.context() as patched:
+            patched.setattr(weights, "pretrained", lambda name, file=None: loaded.append(name))
+            cli.main(["plan", *words, "--seeds", seeds])
+        assert loaded == told
+        loaded.clear()
+        cli.main(["run", *words, "--seeds", "1"])
 
 
 def test_states_are_told_by_backbone_where_there_are_several(tiny: Workspace) -> None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import click
 
 from benchmark.commands import Group, own_names, workspace_options
-from benchmark.utils.errors import UserError
 from benchmark.utils.wording import byte_size, counted
 from benchmark.utils.workspace import Workspace
 
@@ -112,6 +111,7 @@ def _own_files(folder: Path, kind: str) -> list[Path]:
 def _progress_of(name: str, workspace: Workspace) -> StudyProgress:
     """The runs that a study asks for; where its datasets are not at hand, as it was last run or unpacked here."""
     from benchmark.config import study as studies
+    from benchmark.datasets.reading import NotThere
     from benchmark.posthoc import study_progress
     from benchmark.runs.job import SweepOptions
     from benchmark.runs.matrix import gather
@@ -120,7 +120,7 @@ def _progress_of(name: str, workspace: Workspace) -> StudyProgress:
     study = studies.load(name)
     try:
         return study_progress.of(study, (job.spec for job in gather(study, SweepOptions(workspace)).jobs), name)
-    except UserError as error:
+    except NotThere as error:
         known = [one for one in progress.read([workspace.root], []) if one.name == study.name]
         if not known:
             raise

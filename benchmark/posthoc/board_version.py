@@ -112,7 +112,7 @@ def _aside(path: Path) -> bool:
     >>> [_aside(Path(name)) for name in ("README.md", ".DS_Store", ".git/x.json", "cub/a.runs.jsonl", "record.json")]
     [True, True, True, False, False]
     """
-    hidden = any(part.startswith(".") for part in path.parents[0].parts) or path.name.startswith(".")
+    hidden = any(part.startswith(".") for part in path.parts)
     return path.suffix == ".md" or (hidden and not path.name.endswith(packed.ENDING))
 
 

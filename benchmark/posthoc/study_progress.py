@@ -21,7 +21,7 @@ def of(study: Study, specs: Iterable[RunSpec], named: str = "") -> StudyProgress
     """What a study asks for with these runs; `named`: its name or its file, as a command has it."""
     facts = [(spec.dataset, spec.method, spec.protocol.name, spec.protocol.backbone, _given(spec),
               spec.split_hash[:DIGITS]) for spec in specs]
-    of_splits = pd.DataFrame(facts, columns=[*GIVEN, "splits"]).value_counts([*GIVEN, "splits"], sort=False)
+    of_splits = pd.DataFrame(facts, columns=[*GIVEN, "on"]).value_counts([*GIVEN, "on"], sort=False)
     rows = _rows(of_splits.rename("seeds").reset_index())
     return StudyProgress(study.name, study.summary, f"oodml run --study {named or study.name}", rows)
 
@@ -33,9 +33,9 @@ def _given(spec: RunSpec) -> str:
 
 def _rows(of_splits: pd.DataFrame) -> pd.DataFrame:
     """The rows of a study from the seeds that it asks for on each split."""
-    each = of_splits.groupby([*GIVEN, "splits"], sort=False)["seeds"].max().astype(int).reset_index()
+    each = of_splits.groupby([*GIVEN, "on"], sort=False)["seeds"].max().astype(int).reset_index()
     rows = each.groupby(GIVEN, sort=False).agg(
-        runs=("seeds", "sum"), splits=("splits", " ".join),
+        runs=("seeds", "sum"), splits=("on", " ".join),
         seeds=("seeds", lambda counts: " ".join(map(str, counts)) if counts.nunique() > 1 else "")).reset_index()
     return rows if rows["seeds"].any() else rows.drop(columns="seeds")
 
@@ -52,20 +52,11 @@ def keep(study: Study, specs: Iterable[RunSpec], named: str, work: Path, whole: 
                       "'-' and '_'", stacklevel=2)
         return
     now = of(study, specs, named)
-    asked = _by_split(now.rows)
-    before = [_by_split(one.rows) for one in progress.read([work], [])
+    asked = now.by_split()
+    before = [one.by_split() for one in progress.read([work], [])
               if one.name == study.name and {"given", "splits"} <= {*one.rows}]
     before = [rows[~(_gone if whole else _changed)(rows, asked)] for rows in before]
     progress.write(work, replace(now, rows=_rows(pd.concat([*before, asked], ignore_index=True))))
-
-
-def _by_split(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows of a study with the seeds that it asks for on each split, a line a split."""
-    splits = rows["splits"].str.split()
-    told = rows["seeds"].str.split() if "seeds" in rows else [()] * len(rows)
-    seeds = pd.Series([list(map(int, own)) or [runs // len(each)] * len(each)
-                       for own, runs, each in zip(told, rows["runs"], splits)], rows.index, dtype=object)
-    return rows.assign(splits=splits, seeds=seeds).explode(["splits", "seeds"], ignore_index=True)
 
 
 def _changed(before: pd.DataFrame, now: pd.DataFrame) -> pd.Series:
@@ -75,7 +66,7 @@ def _changed(before: pd.DataFrame, now: pd.DataFrame) -> pd.Series:
 
 def _gone(before: pd.DataFrame, now: pd.DataFrame) -> pd.Series:
     """Which rows from before have a dataset and backbone that are asked for now, but are not asked for themselves."""
-    return _among(before, now, ["dataset", "backbone"]) & ~_among(before, now, [*GIVEN, "splits"])
+    return _among(before, now, ["dataset", "backbone"]) & ~_among(before, now, [*GIVEN, "on"])
 
 
 def _among(before: pd.DataFrame, now: pd.DataFrame, keys: list[str]) -> pd.Series:

@@ -19,6 +19,7 @@ from benchmark.data import contents, ladder_origin, ladders
 from benchmark.data.store import fits_earlier
 from benchmark.data.task import Side
 from benchmark.datasets import DatasetIndex
+from benchmark.datasets.reading import NotThere
 from benchmark.runs import status
 from benchmark.runs.job import Job, RunContext, SweepOptions
 from benchmark.runs.status import RunState
@@ -58,14 +59,15 @@ def gather(study: Study, options: SweepOptions, seeds: Sequence[int] | None = No
     """The runs of a study with their states; `seeds`: these, instead of the first of each part.
 
     Dataset by dataset, so that its images stay in memory, and within one a seed of everything first; where the time is
-    limited, a seed of everything of all datasets first. A dataset that cannot be read is a UserError, and so is a step
-    of the study on a dataset that it has no runs on.
+    limited, a seed of everything of all datasets first. A dataset that cannot be read is a UserError (`NotThere` where
+    nothing else is wrong than that some are not there), and so is a step of the study on a dataset that it has no runs
+    on.
     """
     for plugin in options.plugins:
         methods.load_plugin(plugin)
     matrix = Matrix()
     runs: dict[str, Job] = {}
-    problems: dict[str, None] = {}
+    problems: dict[str, type[UserError]] = {}
     known: dict[str, str] = {}
     unfit: dict[tuple[str, str], dict[str, None]] = {}
     for part in study.parts:
@@ -81,7 +83,7 @@ def gather(study: Study, options: SweepOptions, seeds: Sequence[int] | None = No
             try:
                 index, ladder = _opened(dataset, options.workspace, matrix, default_only, part.needs)
             except (UserError, OSError) as error:
-                problems[str(error)] = None
+                problems[str(error)] = NotThere if isinstance(error, NotThere) else UserError
                 continue
             context = RunContext(dataset, options.workspace.root.absolute(), options.workspace.data.absolute(),
                                  weights_file=options.weights_file and _absolute(options.weights_file),
@@ -95,9 +97,10 @@ def gather(study: Study, options: SweepOptions, seeds: Sequence[int] | None = No
                 runs.setdefault(spec.identity, Job(spec, replace(context, weights_file=file)))
             for split in {spec.split for spec, _ in specs}:
                 if why := Side.of(index, ladder.split(split).test).unmatched:
-                    problems[f"split {split} of {dataset}: {why}; nothing could be measured, add images"] = None
+                    problems[f"split {split} of {dataset}: {why}; nothing could be measured, add images"] = UserError
     if problems:
-        raise UserError("\n".join(problems))
+        kind = UserError if UserError in problems.values() else NotThere
+        raise kind("\n".join(problems))
     _check_steps(study, options.workspace, known)
     matrix.left_out = [f"left out on {dataset}: {', '.join(names)}: {reason}"
                        for (dataset, reason), names in unfit.items()]

@@ -44,7 +44,7 @@ def show(study: Study, options: SweepOptions, echo: Echo = click.echo) -> None:
         echo(line)
     again = ["failed"] if options.retry_failed or options.redo else []
     todo = matrix.of("missing", "damaged", *again, *(["done"] if options.redo else []))
-    _refuse_weights(todo)
+    _refuse_weights(todo, matrix)
     if not todo:
         if study.after:
             echo(f"after the runs: {study.steps}")
@@ -166,7 +166,7 @@ def run(study: Study, options: SweepOptions, echo: Echo = click.echo) -> SweepRe
         if renumbering.take_over(job):
             matrix.states[job.spec.identity] = status.look(job.folder)
     again = ["failed"] if options.retry_failed else []
-    _refuse_weights(matrix.jobs if options.redo else matrix.of("missing", "damaged", "running", *again))
+    _refuse_weights(matrix.jobs if options.redo else matrix.of("missing", "damaged", "running", *again), matrix)
     counts = Counter(matrix.states[job.spec.identity].kind for job in matrix.jobs)
     kinds = [*status.KINDS, *(["damaged"] if counts["damaged"] else [])]
     echo(f"{study.name}: {counted(len(matrix.jobs), 'run')}, " + ", ".join(f"{counts[kind]} {kind}" for kind in kinds))
@@ -220,10 +220,14 @@ def _refuse_incompatible(matrix: Matrix) -> None:
                         f"{state.text}; or give another folder with --work DIR")
 
 
-def _refuse_weights(jobs: list[Job]) -> None:
-    """Refuse a file of weights that does not fit its backbone: once, before each of these runs would."""
+def _refuse_weights(jobs: list[Job], matrix: Matrix) -> None:
+    """Refuse a file of weights that does not fit its backbone: once, before each of these runs would.
+
+    A finished run shows that its weights fit; loading them takes seconds, with torch.
+    """
+    fit = {(job.spec.protocol.backbone, job.spec.weights) for job in matrix.of("done")}
     given = {(job.spec.protocol.backbone, job.context.weights_file) for job in jobs if weights.is_users(
-        job.spec.weights, job.context.weights_file)}
+        job.spec.weights, job.context.weights_file) and (job.spec.protocol.backbone, job.spec.weights) not in fit}
     for name, file in sorted(given, key=str):
         weights.pretrained(name, file)
 

@@ -80,15 +80,19 @@ class StudyProgress:
         asked = asked.sort_values("again", kind="stable")
         most = asked.merge(self.rows.groupby(self.keys, as_index=False)["runs"].sum(), how="left", on=self.keys)["runs"]
         if "splits" in self.rows:
-            splits = self._by_split().groupby(self.keys, as_index=False)["on"].nunique()
+            splits = self.by_split().groupby(self.keys, as_index=False)["on"].nunique()
             wanted = asked[self.keys].merge(splits, how="left", on=self.keys)["on"].to_numpy()
             lacking = wanted - asked.groupby(self.keys)["on"].transform("nunique").to_numpy()
             most = most.where(most < wanted, most - lacking)
         return runs.iloc[sorted(asked.index[asked.groupby(self.keys).cumcount().to_numpy() < most.to_numpy()])]
 
-    def _by_split(self) -> pd.DataFrame:
-        """The rows with the hash of a split as `on`, a line a split."""
-        return self.rows.assign(on=self.rows["splits"].str.split()).explode("on")
+    def by_split(self) -> pd.DataFrame:
+        """The rows with the hash of a split as `on` and the `seeds` that are asked for on it, a line a split."""
+        splits = self.rows["splits"].str.split()
+        told = self.rows["seeds"].str.split() if "seeds" in self.rows else [()] * len(self.rows)
+        seeds = pd.Series([list(map(int, own)) or [runs // len(each)] * len(each)
+                           for own, runs, each in zip(told, self.rows["runs"], splits)], self.rows.index, dtype=object)
+        return self.rows.assign(on=splits, seeds=seeds).explode(["on", "seeds"], ignore_index=True)
 
     def _plain(self, runs: pd.DataFrame) -> pd.DataFrame:
         """The runs as a study calls them."""
@@ -99,7 +103,7 @@ class StudyProgress:
     def _asked(self, plain: pd.DataFrame) -> Any:
         rows, by = self.rows, self.keys
         if "splits" in rows:
-            rows, by = self._by_split(), [*by, "on"]
+            rows, by = self.by_split(), [*by, "on"]
         return pd.MultiIndex.from_frame(plain[by]).isin(pd.MultiIndex.from_frame(rows[by]))
 
 

@@ -161,7 +161,7 @@ class Results:
         board = baselines.with_gains(board)
         return significance.with_ties(board, ("mean", ""), *self.draws(board, metric))
 
-    def draws(self, board: Board, metric: str, union: str = "") -> tuple[Any, Any, Any]:
+    def draws(self, board: Board, metric: str, union: str = "") -> tuple[Any, int | dict[tuple[str, str], int], Any]:
         """What errors of a board are made of: scores under resampled classes, their number, variances over seeds."""
         if union:
             runs = self.runs[self.runs["dataset"] == union]
