@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from methods import Method, Objective, Step, register, setting
 from methods.layers.hierarchy import Hierarchy
+from methods.parts.hyperbolic import in_ball
 
 
 @register("hier", family="hyperbolic", tags=["modern", "structure"], base="proxyanchor",
@@ -25,8 +26,9 @@ class Hier(Method):
 
     d_x,ij is the hyperbolic distance of x to the common ancestor of i and j: the proxy drawn by Gumbel softmax over
     -max(d_i, d_j) / tau. j is of the mutual k nearest of i, m is not; a triplet whose ancestors are one has no loss.
-    Kim et al. 2023, as in their released code, hier/losses.py, where images of one class are nearest of all. Its
-    Riemannian scaling of gradients and the norm before the last layer are left out; images are searched by direction.
+    Kim et al. 2023, as in their released code, hier/losses.py, where images of one class are nearest of all, with its
+    Riemannian gradients. The norm before the last layer is left out (`--backbone resnet50@meanmax-ln` has it); images
+    are searched by direction.
     """
 
     example_settings: ClassVar[dict[str, Any]] = {"proxies": 12, "neighbours": 6}
@@ -51,6 +53,7 @@ class Hier(Method):
         z = self.embedding(self.features(images))
         with torch.autocast(images.device.type, enabled=False):
             z = z.float()
-            embeddings = F.normalize(z, dim=1) if self.objective.normalised else z
+            points = in_ball(z, self.settings.radius, self.settings.curvature)
+            embeddings = F.normalize(points, dim=1) if self.objective.normalised else z
             loss = self.objective(embeddings, labels) + self.settings.weight * self.hierarchy(z, labels)
         return Step(loss, embeddings.detach())

@@ -243,8 +243,30 @@ def test_hier_by_loops_where_ancestors_are_the_nearest(monkeypatch: pytest.Monke
     flat = raw.detach().numpy().copy()
     assert loss.item() > 0
     assert loss.item() == pytest.approx(by_loops(flat, above), rel=1e-8)
-    np.testing.assert_allclose(raw.grad, central(lambda v: by_loops(v, above), flat), rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(loss_of.proxies.grad, central(lambda v: by_loops(flat, v), above), rtol=1e-4, atol=1e-5)
+    for found, slope, at in ((raw.grad, central(lambda v: by_loops(v, above), flat), flat),
+                             (loss_of.proxies.grad, central(lambda v: by_loops(flat, v), above), above)):
+        np.testing.assert_allclose(found, riemannian(slope, at, s), rtol=1e-4, atol=1e-5)
+
+
+def riemannian(slope: np.ndarray, at: np.ndarray, s: Any) -> np.ndarray:
+    """Slopes at vectors that go into the ball, times (1 - c |x|^2)^2 / 4: c |x|^2 is tanh^2 of sqrt(c) |clip(v)|."""
+    lengths = np.minimum(np.linalg.norm(at, axis=-1, keepdims=True), s.radius)
+    return np.asarray(slope).reshape(at.shape) * (1 - np.tanh(math.sqrt(s.curvature) * lengths)**2)**2 / 4
+
+
+def test_the_base_of_hier_has_riemannian_gradients_too() -> None:
+    torch.manual_seed(0)
+    method = methods.create("hier", "conv4", classes=CLASSES, dim=DIM, weight=0.0, proxies=12, neighbours=3)
+    with torch.no_grad():
+        method.embedding.weight.mul_(1000)  # every vector is clipped to the radius
+    images, labels = torch.rand(len(LABELS), 3, 32, 32), torch.tensor(LABELS)
+    method.step(images, labels).loss.backward()
+    found = method.embedding.bias.grad.clone()
+    method.zero_grad()
+    method.objective(method(images), labels).backward()
+    plain = method.embedding.bias.grad
+    torch.testing.assert_close(found, plain * (1 - math.tanh(math.sqrt(0.1) * 2.3)**2)**2 / 4)
+    assert plain.norm() > 0
 
 
 def test_triplets_of_hier_are_mutual_neighbours_and_others() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 from torch import nn
@@ -9,7 +11,7 @@ from torch import nn
 import methods
 from benchmark.config import protocol as protocols
 from benchmark.config.plan import Overrides, base_settings
-from benchmark.training.optimising import groups_of, set_rates
+from benchmark.training.optimising import groups_of, optimiser_of, set_rates, start_head
 from methods import Method
 from methods.backbones import create
 
@@ -80,6 +82,63 @@ def test_proxy_anchor_has_the_released_network() -> None:
     assert not any(norm.training for norm in method.backbone.batch_norms())
     assert (own.epochs, own.batch_size, own.batches, own.optimiser) == (60, 120, "random", "adamw")
     assert (own.weight_decay, own.clip_value, own.size, own.resize) == (1e-4, 10.0, 224, 256)
+
+
+def test_every_parameter_moves_as_the_released_optimiser_of_hier_moves_it() -> None:
+    """One AdamW with epsilon 1e-4 and one weight decay for network and proxies, here against its formula."""
+    method, own = made("hier", "meanmax-ln")
+    groups = groups_of(method, own)
+    optimiser = optimiser_of(groups, own, "cpu")
+    rate_of = {id(parameter): group["lr"] for group in groups for parameter in group["params"]}
+    before = {name: parameter.detach().clone() for name, parameter in method.named_parameters()}
+    torch.manual_seed(1)
+    for parameter in method.parameters():
+        parameter.grad = torch.randn_like(parameter) * 1e-4
+    optimiser.step()
+    for name, parameter in method.named_parameters():
+        rate, slope = rate_of[id(parameter)], parameter.grad
+        # after one step the means of Adam, freed of their bias, are the gradient and its square
+        wanted = before[name] * (1 - rate * 1e-2) - rate * slope / (slope.abs() + 1e-4)
+        torch.testing.assert_close(parameter.detach(), wanted, msg=name)
+
+
+def test_proxies_decay_in_the_recipe_of_proxy_anchor_and_nowhere_else() -> None:
+    method, own = made("proxyanchor", "meanmax")
+    assert {group["name"]: group["weight_decay"] for group in groups_of(method, own)} == {
+        "backbone": 1e-4, "head": 1e-4, "objective.proxies": 1e-4}
+    usual = protocols.load("oodml", dataset="cub", method="proxyanchor")
+    assert [group["weight_decay"] for group in groups_of(method, usual)] == [4e-4, 4e-4, 0.0]
+
+
+@pytest.mark.parametrize("name", ["uniform-prior", "diva", "s2sd"])
+def test_the_decay_of_objectives_leaves_groups_of_methods_alone(name: str) -> None:
+    method = methods.create(name, "conv4", classes=12)
+    usual = protocols.load("oodml", dataset="cub", method=name)
+    decays = [{group["name"]: group["weight_decay"] for group in groups_of(method, own)}
+              for own in (usual, dataclasses.replace(usual, objective_decay=0.5))]
+    changed = {group for group in decays[0] if decays[0][group] != decays[1][group]}
+    assert changed == {group for group in decays[0] if "objective" in group or "beta" in group}, decays
+
+
+def test_the_embedding_layer_starts_as_the_recipes_say() -> None:
+    heads = {}
+    for name, pooling in (("proxyanchor", "meanmax"), ("hier", "meanmax-ln"), ("contextual", "max-ln")):
+        method, own = made(name, pooling)
+        drawn = method.embedding.weight.detach().clone()
+        torch.manual_seed(3)
+        start_head(method, own)
+        heads[name] = method.embedding
+        assert torch.equal(drawn, method.embedding.weight) == (name == "contextual")
+    torch.manual_seed(3)
+    wanted = torch.empty_like(heads["proxyanchor"].weight)
+    nn.init.kaiming_normal_(wanted, mode="fan_out")  # code/net/resnet.py
+    assert torch.equal(heads["proxyanchor"].weight, wanted)
+    rows = heads["hier"].weight.detach().double()
+    smaller = rows if rows.shape[0] <= rows.shape[1] else rows.T
+    torch.testing.assert_close(smaller @ smaller.T, torch.eye(len(smaller), dtype=torch.double), atol=1e-5, rtol=0)
+    assert not heads["proxyanchor"].bias.any()
+    assert not heads["hier"].bias.any()
+    assert heads["contextual"].bias.any()
 
 
 def test_a_method_without_a_recipe_is_trained_as_in_oodml() -> None:

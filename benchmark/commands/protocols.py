@@ -51,4 +51,4 @@ def show(name: str) -> None:
 
 
 def _text(value: Any) -> str:
-    return "the augmentation's" if value is None else value_text(value) or ("none" if value == () else '""')
+    return "not given" if value is None else value_text(value) or ("none" if value == () else '""')

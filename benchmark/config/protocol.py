@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
-from annotated_types import Ge, Le
+from annotated_types import Ge, Gt, Le
 
 from benchmark.config import protocol_file, toml
 from benchmark.config.protocol_file import BASE, EVERY, FOLDER, KINDS, SETTINGS
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 FROZEN_NORM = {True: "statistics", False: "no"}
 """What `frozen_norm` was called before `all` came; identities still call it so."""
-LATER = {"clustering": "no", "head_rate": 1.0, "cosine": None, "micro_batch": 0}
+LATER = {"clustering": "no", "head_rate": 1.0, "cosine": None, "micro_batch": 0, "epsilon": 1e-8,
+         "objective_decay": 0.0, "head_start": "uniform"}
 """Keys that came later, with the value at which a run is the same as those before them: then they do not count."""
 Count = Annotated[int, Ge(0), Le(10**9)]
 Positive = Annotated[int, Ge(1), Le(10**9)]
@@ -51,9 +52,15 @@ class Protocol:
     epochs: Count = key("passes over the training set")
     batch_size: Annotated[int, Ge(2)] = key("images in a batch")
     lr: Amount = key("learning rate of the network; the method has those of proxies and the like, as multiples of it")
-    weight_decay: Amount = key("weight decay of the network; proxies and the like have none")
+    weight_decay: Amount = key("weight decay of the network")
+    objective_decay: Amount = key("weight decay of proxies and the like", 0.0)
     optimiser: Literal["adam", "adamw"] = key("adam or adamw", "adam")
+    epsilon: Annotated[float, Gt(0)] = key("epsilon of either: gradients well above it make steps of the learning "
+                                           "rate, those below it smaller ones", 1e-8)
     head_rate: Amount = key("learning rate of the embedding layer, times lr", 1.0)
+    head_start: Literal["uniform", "normal", "orthogonal"] = key(
+        "first weights of the embedding layer: uniform as torch draws them, normal with variance 2 / dim, orthogonal",
+        "uniform")
     micro_batch: Count = key("images that the network sees at a time, where a batch does not fit in memory: the "
                              "gradient stays that of the whole batch; 0: all", 0)
     batches: str = key("batch sampler; empty: the method's own", "")

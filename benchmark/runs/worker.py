@@ -37,6 +37,7 @@ from benchmark.runs.spent import Spent
 from benchmark.training import checkpoint, precision, train
 from benchmark.training.distributed import World
 from benchmark.training.meter import write_line
+from benchmark.training.optimising import start_head
 from benchmark.utils import provenance
 from benchmark.utils.errors import UserError
 from benchmark.utils.files import write_json
@@ -288,7 +289,9 @@ def start(spec: RunSpec, weights_file: str | None, classes: int) -> Method:
     backbone = (weights.pretrained(name, weights_file, frozen_norm=frozen_norm) if found == weights.SCRATCH else
                 copy.deepcopy(_pretrained(name, weights_file, found, frozen_norm)))
     torch.manual_seed(spec.seed)  # what is built on it does not depend on whether it was made just now
-    return spec.build(backbone, classes)
+    method = spec.build(backbone, classes)
+    start_head(method, spec.protocol)
+    return method
 
 
 @lru_cache(maxsize=1)

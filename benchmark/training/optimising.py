@@ -1,4 +1,4 @@
-"""The optimiser of a run: its parameter groups, how their rates change, and how gradients are clipped."""
+"""The optimiser of a run: where it starts, its parameter groups, how their rates change, how gradients are clipped."""
 
 from __future__ import annotations
 
@@ -6,20 +6,41 @@ import math
 from typing import Any
 
 import torch
+from torch import nn
 
 from benchmark.config.protocol import Protocol
-from methods import Method
+from methods import Method, Objective
 
 
 def groups_of(method: Method, protocol: Protocol) -> list[dict[str, Any]]:
-    """The method's parameter groups at the protocol's rates, its last layer at `head_rate` times lr."""
-    return [{**group, "lr": group["lr"] * protocol.head_rate} if group["name"] == "head" else group
-            for group in method.groups(protocol.lr, protocol.weight_decay)]
+    """The method's parameter groups at the protocol's rates and decays; its last layer's rate is `head_rate` lr."""
+    objectives = {id(parameter) for module in method.modules() if isinstance(module, Objective)
+                  for parameter in module.parameters()}
+    groups = []
+    for group in method.groups(protocol.lr, protocol.weight_decay):
+        if group["name"] == "head":
+            group["lr"] *= protocol.head_rate
+        elif objectives.issuperset(map(id, group["params"])):
+            group["weight_decay"] = protocol.objective_decay
+        groups.append(group)
+    return groups
+
+
+def start_head(method: Method, protocol: Protocol) -> None:
+    """The first weights of the embedding layer, where not torch's own: then its bias, if any, is 0."""
+    for layer in method.embedding.modules() if protocol.head_start != "uniform" else ():
+        if isinstance(layer, nn.Linear):
+            if protocol.head_start == "normal":
+                nn.init.kaiming_normal_(layer.weight, mode="fan_out")
+            else:
+                nn.init.orthogonal_(layer.weight)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
 
 
 def optimiser_of(groups: list[dict[str, Any]], protocol: Protocol, device: str) -> torch.optim.Optimizer:
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[protocol.optimiser]
-    return kind(groups, lr=protocol.lr, fused=device.startswith("cuda"))
+    return kind(groups, lr=protocol.lr, eps=protocol.epsilon, fused=device.startswith("cuda"))
 
 
 def set_rates(optimiser: torch.optim.Optimizer, rates: list[float], protocol: Protocol, epoch: int) -> None:

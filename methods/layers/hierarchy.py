@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from methods.method import Objective
-from methods.parts.hyperbolic import clip, exponential_map, hyperbolic_distances
+from methods.parts.hyperbolic import hyperbolic_distances, in_ball
 
 
 def triplets(similarity: Tensor, k: int, draws: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -38,7 +38,7 @@ class Hierarchy(Objective):
 
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         s = self.settings
-        points = exponential_map(clip(torch.cat([embeddings, self.proxies]), s.radius), s.curvature)
+        points = in_ball(torch.cat([embeddings, self.proxies]), s.radius, s.curvature)
         distance = hyperbolic_distances(points, s.curvature)
         b, loss = len(labels), embeddings.new_zeros(())
         likeness = (-distance.detach()).exp()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -26,6 +28,31 @@ def exponential_map(vectors: Tensor, c: float) -> Tensor:
     """Tangent vectors at the origin to points of the ball: tanh(sqrt(c) |v|) v / (sqrt(c) |v|)."""
     length = root(vectors.square().sum(-1, keepdim=True)) * c**0.5
     return vectors * (length.tanh().clamp(max=1 - EDGE) / length)
+
+
+class _Riemannian(torch.autograd.Function):
+    """The identity, whose gradient is scaled as the metric of the ball says."""
+
+    @staticmethod
+    def forward(ctx: Any, points: Tensor, c: float) -> Tensor:
+        ctx.save_for_backward(points)
+        ctx.c = c
+        return points.view_as(points)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        points, = ctx.saved_tensors
+        room = (1 - ctx.c * points.square().sum(-1, keepdim=True)).square() / 4
+        return gradients[0] * room, None
+
+
+def in_ball(vectors: Tensor, radius: float, c: float) -> Tensor:
+    """Points x = exp_0(clip(v)), whose gradients become Riemannian ones: times (1 - c |x|^2)^2 / 4.
+
+    Adam does not notice a factor that is the same for all, as it is of clipped vectors, unless gradients are small
+    beside its epsilon.
+    """
+    return _Riemannian.apply(exponential_map(clip(vectors, radius), c), c)  # type: ignore[no-any-return]
 
 
 def hyperbolic_distances(x: Tensor, c: float) -> Tensor:
