@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import random
+from collections import Counter
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,6 +18,7 @@ from benchmark.config.plan import Overrides, base_settings
 from benchmark.training.optimising import groups_of, optimiser_of, set_rates, start_head
 from methods import Method
 from methods.backbones import create
+from methods.samplers import batches
 
 Rates = dict[str, float]
 
@@ -70,6 +75,34 @@ def test_every_part_learns_at_the_released_rate_in_every_epoch(name: str, poolin
         if part == "backbone":
             wanted = [0.0] * warmup + wanted[warmup:]
         assert [one[key] for one in found] == pytest.approx(wanted), part
+
+
+def batches_of_roadmap(sizes: list[int]) -> int:
+    """As its samplers/m_per_class_sampler.py makes them: each time from the first classes that have four images left."""
+    left, made = list(sizes), 0
+    while True:
+        chosen = [k for k, count in enumerate(left) if count >= 4][:32]
+        if len(chosen) < 32:
+            return made
+        left = [count - 4 * (k in chosen) for k, count in enumerate(left)]
+        made += 1
+
+
+def test_an_epoch_of_cub_has_as_many_steps_as_in_the_released_code() -> None:
+    pin = json.loads((Path(__file__).parents[1] / "splits/pinned/cub@v1.json").read_text())
+    sizes = [known["images"] for known in pin["classes"][:100]]
+    assert sum(sizes) == 5864
+    orders = [random.Random(seed).sample(sizes, 100) for seed in range(20)]
+    usual = Counter(map(batches_of_roadmap, orders)).most_common(1)[0][0]
+    wanted = {"proxyanchor": sum(sizes) // 120,  # drop_last
+              "hier": sum(sizes) // 180,  # hier/sampler.py
+              "contextual": min(42, 5 * (100 // (128 // 4))),  # sampling.py: as many rounds as tries
+              "roadmap": usual}
+    labels = torch.arange(100).repeat_interleave(torch.tensor(sizes))
+    for name, steps in wanted.items():
+        own = protocols.load("released", dataset="cub", method=name)
+        whole = len(batches.create(own.batches, labels, own.batch_size))
+        assert min(whole, own.steps_per_epoch or whole) == steps, name
 
 
 def test_proxy_anchor_has_the_released_network() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from benchmark.config import overrides
 from benchmark.data import pinned
 from reports import records
 from reports.analysis import paper_tables, reproduction
@@ -26,7 +27,7 @@ RECORDS = ROOT / "reports/data/records"
 @pytest.fixture(scope="module")
 def runs() -> pd.DataFrame:
     frame = pd.concat([records.collect(RECORDS / name) for name in ("photos", "frozen")], ignore_index=True)
-    return Results(frame, pinned=pinned.known(frame["dataset"])).runs
+    return Results(frame, pinned=pinned.known(frame["dataset"]), derive=overrides.of_run).runs
 
 
 def test_cub_is_held_against_what_is_printed_of_it_with_a_resnet50(runs: pd.DataFrame) -> None:
@@ -50,24 +51,33 @@ def test_cub_is_held_against_what_is_printed_of_it_with_a_resnet50(runs: pd.Data
 
 
 def test_runs_by_the_protocol_of_a_paper_on_another_network_do_not_reproduce_it(runs: pd.DataFrame) -> None:
-    assert set(runs.loc[runs["dataset"] == "cub", "base_protocol"]) == {"oodml", "uml"}
+    assert set(runs.loc[runs["dataset"] == "cub", "base_protocol"]) == {"oodml", "uml", "released"}
     for one in reproduction.default_split(runs, "cub"):
-        assert set(one.table.frame["protocol"]) == {"oodml[epochs=40]"}
-        assert not one.table.frame.duplicated("method").any()
+        released = {"released"} if one.paper.key == "released" else set()
+        assert set(one.table.frame["protocol"]) == {"oodml[epochs=40]", *released}
+        assert not one.table.frame.duplicated(["method", "protocol"]).any()
+        assert not one.counted.duplicated("method").any()
 
 
 def test_methods_are_held_against_their_own_papers(runs: pd.DataFrame) -> None:
     """As their released code shows it with a ResNet-50: README of Proxy Anchor, table of HIER, figure of contextual."""
     own, = (one for one in reproduction.default_split(runs, "cub") if one.paper.key == "released")
-    rows = own.table.frame.set_index("method")
-    assert (100 * rows["printed"]).round(1).to_dict() == {
+    rows = own.table.frame.set_index(["protocol", "method"])
+    usual, recipes = rows.loc["oodml[epochs=40]"], rows.loc["released"]
+    assert (100 * usual["printed"]).round(1).to_dict() == {
         "contextual": 71.9, "hier": 70.1, "proxyanchor": 69.9, "proxynca++": 69.0, "roadmap": 66.5, "hyp": 65.5,
         "normsoftmax": 61.3}
-    assert (100 * rows["difference"]).round(1).to_dict() == {
+    assert (100 * usual["difference"]).round(1).to_dict() == {
         "contextual": -7.1, "hier": -4.4, "proxyanchor": -4.0, "proxynca++": -6.0, "roadmap": -1.3, "hyp": -0.6,
         "normsoftmax": 1.2}
+    assert (100 * recipes["difference"]).round(1).to_dict() == {"contextual": -3.5, "hier": -1.1, "proxyanchor": -2.5}
+    assert recipes["printed"].to_dict() == usual.loc[recipes.index, "printed"].to_dict()
     assert not rows["rising"].any()
-    assert (own.close, own.rising) == (3, 0)
+    assert (own.close, own.rising) == (5, 0)
+    assert sorted(own.counted["method"]) == sorted(usual.index)
+    assert recipes["changed"].to_dict() == {
+        "contextual": "steps_per_epoch=42 (file: 15)", "hier": "", "proxyanchor": ""}
+    assert set(own.counted.loc[own.counted["recipe"], "method"]) == {"hier", "proxyanchor"}
 
 
 def test_of_runs_of_several_lengths_the_longest_is_held_against_papers(runs: pd.DataFrame) -> None:
@@ -85,11 +95,8 @@ def test_of_runs_of_several_lengths_the_longest_is_held_against_papers(runs: pd.
 
 def test_a_run_by_a_released_recipe_is_held_against_its_own_paper_alone(runs: pd.DataFrame) -> None:
     of_it = runs["dataset"].eq("cub") & runs["kind"].eq("default") & runs["method"].eq("proxyanchor")
-    once = runs[of_it & runs["base_protocol"].eq("oodml")].assign(
-        protocol="released", base_protocol="released", backbone="resnet50_v1@meanmax",
-        base_backbone="resnet50_v1@meanmax")
-    found = {one.paper.key: one.table.frame
-             for one in reproduction.default_split(pd.concat([runs, once], ignore_index=True), "cub")}
+    assert {"oodml", "released"} <= set(runs.loc[of_it, "base_protocol"])
+    found = {one.paper.key: one.table.frame for one in reproduction.default_split(runs, "cub")}
     times = {key: int(rows["method"].eq("proxyanchor").sum()) for key, rows in found.items()}
     assert times == {"oodml": 1, "revisiting": 0, "released": 2}
     drawn = printed_and_ours(found["released"], reproduction.CLOSE, "name", "title", "recall@1")
