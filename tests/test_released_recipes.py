@@ -78,7 +78,7 @@ def test_every_part_learns_at_the_released_rate_in_every_epoch(name: str, poolin
 
 
 def batches_of_roadmap(sizes: list[int]) -> int:
-    """As its samplers/m_per_class_sampler.py makes them: each time from the first classes that have four images left."""
+    """As samplers/m_per_class_sampler.py makes them, each of the first classes that have four images left."""
     left, made = list(sizes), 0
     while True:
         chosen = [k for k, count in enumerate(left) if count >= 4][:32]
