@@ -117,7 +117,7 @@ def test_what_was_decoded_before_a_broken_file_serves_again(tmp_path: Path, monk
         open_store(index, tmp_path / "cache", jobs=1, progress=False)
     broken.write_bytes(whole)
     decode, decoded = decoding.decode, []
-    monkeypatch.setattr(decoding, "decode", lambda index, i: decoded.append(i) or decode(index, i))
+    monkeypatch.setattr(decoding, "decode", lambda index, i, shorter: decoded.append(i) or decode(index, i, shorter))
     open_store(index, tmp_path / "cache", jobs=1, progress=False).verify()
     assert min(decoded) == CHUNK
 

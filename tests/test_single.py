@@ -14,9 +14,12 @@ from typing import Any
 
 import pytest
 
+from benchmark import datasets
 from benchmark.data import ladders
+from benchmark.posthoc import finished
 from benchmark.runs import evaluation, locks, single
 from benchmark.runs.matrix import gather
+from benchmark.runs.scoring import score
 from benchmark.training import optimising
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
@@ -70,6 +73,23 @@ def own_images(folder: Path, salt: str = "") -> str:
         for i in range(2):
             layouts.picture(folder / name / f"{i}.png", f"{salt}{name}{i}")
     return f"folder:{folder}"
+
+
+def test_a_run_that_resizes_to_more_than_256_sees_larger_images_and_so_do_the_steps_after_it(tmp_path: Path) -> None:
+    for number in range(8):
+        layouts.picture(tmp_path / "large" / "abcd"[number % 4] / f"{number}.png", number, size=(330, 300))
+    made = Workspace.at(tmp_path / "work")
+    settings = {**SETTINGS, "size": 256, "resize": 288}
+    record = single.run("margin", f"folder:{tmp_path / 'large'}", work=made.root, protocol="demo", device="cpu",
+                        **settings)
+    (store,) = (json.loads(path.read_text()) for path in made.cache.glob("images-*/store.json"))
+    assert (store["shorter_side"], store["nbytes"]) == (288, 8 * 288 * 316 * 3)
+    (run,) = finished.find(made, "large")
+    index = datasets.load(f"folder:{tmp_path / 'large'}", made.data)
+    side = run.task(index, ladders.load(made, "large", index)).test
+    embeddings = run.embed(side, index, made, "cpu")
+    assert score(side, embeddings).scores["recall@1"] == record["scores"]["last"]["recall@1"]
+    assert len(list(made.cache.glob("images-*/store.json"))) == 1
 
 
 def test_in_one_process_changed_images_and_a_rebuilt_ladder_are_met_as_they_are(tmp_path: Path) -> None:

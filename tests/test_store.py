@@ -18,11 +18,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
+from benchmark.data.augment import Transform
+from benchmark.data.contents import contents
 from benchmark.data.dataset_check import examine, look_at
 from benchmark.data.decoding import CHUNK
-from benchmark.data.store import ImageStore, open_store
+from benchmark.data.loader import Loader
+from benchmark.data.store import ImageStore, kept, open_store
 from benchmark.datasets.index import DatasetIndex
 from benchmark.utils import files
 from benchmark.utils.errors import UserError
@@ -52,6 +56,39 @@ def test_pixels_are_those_of_torchvision_resize(photos: Path, tmp_path: Path) ->
         assert tuple(store.originals[i]) == (original.height, original.width)
     assert store.nbytes == sum(store.image(i).size for i in range(len(store)))
     store.verify()
+
+
+def test_a_protocol_that_resizes_to_more_has_larger_images(photos: Path, tmp_path: Path) -> None:
+    from torchvision import transforms as T
+
+    index, cache = index_of(photos), tmp_path / "cache"
+    usual, large = (open_store(index, cache, shorter=shorter, progress=False) for shorter in (64, 288))
+    assert usual.folder == open_store(index, cache, progress=False).folder != large.folder
+    assert large.folder == open_store(index, cache, shorter=288, progress=False).folder
+    for i, path in enumerate(index.paths):
+        original = Image.open(photos / path).convert("RGB")
+        expected = T.Resize(288)(original) if min(original.size) > 288 else original
+        np.testing.assert_array_equal(large.image(i), np.asarray(expected))
+    assert sorted(map(min, large.sizes.tolist())) == [64, 100, 256, 257, 288, 288]
+    assert kept(index, cache).folder == usual.folder  # type: ignore[union-attr]
+    shutil.rmtree(usual.folder)
+    assert kept(index, cache) is None
+    assert contents(index, cache) == large.contents
+
+
+def test_evaluation_at_288_pixels_is_that_of_torchvision(photos: Path, tmp_path: Path) -> None:
+    from torchvision import transforms as T
+
+    index = index_of(photos)
+    store = open_store(index, tmp_path, shorter=288, progress=False)
+    loader = Loader(store, Transform.named("big", resize=288))
+    found = loader.evaluate(torch.arange(len(index)))
+    rule = T.Compose([T.Resize(288), T.CenterCrop(256), T.ToTensor(),
+                      T.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])])
+    for i, path in enumerate(index.paths):
+        original = Image.open(photos / path).convert("RGB")
+        if min(original.size) > 288:  # smaller ones are enlarged by another library
+            torch.testing.assert_close(found[i], rule(original), atol=0.02, rtol=0)
 
 
 def test_odd_modes_and_orientation(tmp_path: Path) -> None:

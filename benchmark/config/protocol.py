@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 FROZEN_NORM = {True: "statistics", False: "no"}
 """What `frozen_norm` was called before `all` came; identities still call it so."""
 LATER = {"clustering": "no", "head_rate": 1.0, "cosine": None, "micro_batch": 0, "epsilon": 1e-8,
-         "objective_decay": 0.0, "head_start": "uniform"}
+         "objective_decay": 0.0, "head_start": "uniform", "image_side": 256}
 """Keys that came later, with the value at which a run is the same as those before them: then they do not count."""
 Count = Annotated[int, Ge(0), Le(10**9)]
 Positive = Annotated[int, Ge(1), Le(10**9)]
@@ -69,6 +69,7 @@ class Protocol:
     augmentation: str = key("named augmentation of training images: base, red, big, adv, adv_released", "base")
     size: Count = key("side of the square that the network sees; 0: the augmentation's own (224, big 256)", 0)
     resize: Positive = key("shorter side before the centre crop of evaluation", 256)
+    image_side: Positive = key("shorter side of the decoded images that crops are cut from, where they are larger", 256)
     scale: tuple[float, float] | None = key("share of the image's area that a random crop keeps; "
                                             "not given: the augmentation's own", None)
     flip: Share | None = key("probability of a horizontal flip; not given: the augmentation's own", None)
@@ -123,6 +124,11 @@ class Protocol:
             if facts[late] == usual:
                 del facts[late]
         return facts
+
+    @property
+    def decoded_side(self) -> int:
+        """The shorter side of the decoded images: as large as evaluation looks at them, too."""
+        return max(self.image_side, self.resize)
 
     def transform(self, **pixels: Any) -> Transform:
         """How images reach a network: the augmentation as this protocol changes it; `pixels`: mean, std of weights."""

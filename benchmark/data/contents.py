@@ -33,10 +33,12 @@ def contents(index: DatasetIndex, folder: Path, progress: bool = False) -> str:
     return combined(digests(index, folder, progress))
 
 
-def decoded(index: DatasetIndex, folder: Path) -> Path | None:
-    """The folder of the images of this list that were decoded last, whatever the files contained."""
+def decoded(index: DatasetIndex, folder: Path, shorter: int | None = None) -> Path | None:
+    """The folder of the images of this list that were decoded last, whatever the files contained; of this shorter side,
+    if one is given."""
     homes = (path.parent for path in folder.glob(f"images-{slug(index)}-*/store.json"))
-    alike = [home for home in homes if _facts(home).get("index") == index.hash]
+    alike = [home for home in homes if (facts := _facts(home)).get("index") == index.hash
+             and shorter in (None, facts.get("shorter_side"))]
     return max(alike, key=lambda home: (home / "store.json").stat().st_mtime_ns, default=None)
 
 

@@ -26,6 +26,7 @@ from benchmark.utils.signals import block_signals
 from reports.storage.processes import end_with_parent
 
 SHORTER_SIDE = 256
+"""What the shorter side of an image is brought to, unless a protocol looks at larger ones."""
 CHUNK = 128
 """Images a piece of work: what is lost at most, for each process, when preparing is killed."""
 Chunk = tuple[list[list[int]], np.ndarray, str]
@@ -44,16 +45,16 @@ def stored_size(height: int, width: int, shorter: int = SHORTER_SIDE) -> tuple[i
     return (shorter, longer) if height <= width else (longer, shorter)
 
 
-def decode(index: DatasetIndex, i: int) -> tuple[np.ndarray, tuple[int, int]]:
+def decode(index: DatasetIndex, i: int, shorter: int = SHORTER_SIDE) -> tuple[np.ndarray, tuple[int, int]]:
     """Image i as it is stored, and the height and width of its original."""
     with opened(index, i) as file:
         image = upright(file)
-    return shrunk(image), (image.height, image.width)
+    return shrunk(image, shorter), (image.height, image.width)
 
 
-def shrunk(image: Image.Image) -> np.ndarray:
+def shrunk(image: Image.Image, shorter: int = SHORTER_SIDE) -> np.ndarray:
     """The pixels of an upright image as they are stored."""
-    height, width = stored_size(image.height, image.width)
+    height, width = stored_size(image.height, image.width, shorter)
     if (width, height) != image.size:
         image = image.resize((width, height), Image.Resampling.BILINEAR)
     return np.asarray(image)
@@ -88,7 +89,7 @@ def killed_processes(index: DatasetIndex) -> Iterator[None]:
                         "kept") from None
 
 
-def decode_all(index: DatasetIndex, starts: list[int], jobs: int, folder: Path) -> Iterator[Chunk]:
+def decode_all(index: DatasetIndex, starts: list[int], jobs: int, folder: Path, shorter: int) -> Iterator[Chunk]:
     """The chunks that begin at these images, in order, decoded in this process or in several, a few chunks ahead.
 
     Other processes hand their pixels over in files in `folder`: through a pipe they would pass by 64 kB at a time, and
@@ -96,11 +97,11 @@ def decode_all(index: DatasetIndex, starts: list[int], jobs: int, folder: Path) 
     """
     _clear(folder)  # of what a call left that was killed
     if jobs <= 1:
-        yield from (_decode_chunk(index, start) for start in starts)
+        yield from (_decode_chunk(index, start, shorter) for start in starts)
         return
     # A fresh interpreter for each process: forking one that has threads or a CUDA context can hang.
     with killed_processes(index), ProcessPoolExecutor(jobs, get_context("spawn"), _start_worker,
-                                                      (index, folder)) as pool:
+                                                      (index, folder, shorter)) as pool:
         try:
             with block_signals(signal.SIGINT):
                 ahead = deque(pool.submit(_work, start) for start in starts[:2 * jobs])
@@ -119,10 +120,10 @@ def _clear(folder: Path) -> None:
         left.unlink()
 
 
-def _decode_chunk(index: DatasetIndex, start: int) -> Chunk:
+def _decode_chunk(index: DatasetIndex, start: int, shorter: int) -> Chunk:
     images, geometry = [], []
     for i in range(start, min(start + CHUNK, len(index))):
-        pixels, original = decode(index, i)
+        pixels, original = decode(index, i, shorter)
         images.append(pixels.reshape(-1))
         geometry.append([*map(int, pixels.shape[:2]), *map(int, original)])
     data = np.concatenate(images)
@@ -131,16 +132,17 @@ def _decode_chunk(index: DatasetIndex, start: int) -> Chunk:
 
 _index: DatasetIndex
 _folder: Path
+_shorter: int
 
 
-def _start_worker(index: DatasetIndex, folder: Path) -> None:
-    global _index, _folder
-    _index, _folder = index, folder
+def _start_worker(index: DatasetIndex, folder: Path, shorter: int) -> None:
+    global _index, _folder, _shorter
+    _index, _folder, _shorter = index, folder, shorter
     end_with_parent()
 
 
 def _work(start: int) -> tuple[list[list[int]], Path, str]:
-    geometry, data, digest = _decode_chunk(_index, start)
+    geometry, data, digest = _decode_chunk(_index, start, _shorter)
     path = _folder / f"chunk-{start}"
     with disk_errors(path), path.open("wb", buffering=0) as file:
         view = data.data

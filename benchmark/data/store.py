@@ -2,10 +2,10 @@
 
 An image is decoded as Pillow does it, turned upright (EXIF), converted to RGB, and its shorter side brought to
 256 pixels with Pillow's antialiased bilinear filter: exactly torchvision's `Resize(256)`, so that evaluation at that
-size needs no resampling at all. A protocol's own filter (bicubic) comes after this one: evaluation of an image that was
-shrunk here is bilinear whatever it names. An image whose shorter side is 256 or less is kept as it is. Images keep
-their own aspect ratio and the size of the original is stored beside them, so random crops can be drawn by the law of
-the original's geometry.
+size needs no resampling at all. A protocol that resizes to more than 256 has a store of its own, of that side. A
+protocol's own filter (bicubic) comes after this one: evaluation of an image that was shrunk here is bilinear whatever
+it names. An image whose shorter side is smaller is kept as it is. Images keep their own aspect ratio and the size of
+the original is stored beside them, so random crops can be drawn by the law of the original's geometry.
 """
 
 from __future__ import annotations
@@ -126,13 +126,14 @@ def kept(index: DatasetIndex, folder: Path) -> ImageStore | None:
     home = _home(index, folder, contents.contents(index, folder))
     if (home / "pixels.bin").is_file():
         return ImageStore(home)
-    before = contents.decoded(index, folder)
+    before = contents.decoded(index, folder, SHORTER_SIDE)
     return ImageStore(before) if before is not None and (before / "pixels.bin").is_file() else None
 
 
-def _home(index: DatasetIndex, folder: Path, content: str) -> Path:
+def _home(index: DatasetIndex, folder: Path, content: str, side: int = SHORTER_SIDE) -> Path:
     """Where the decoded images of these files lie; of drawn ones the list alone counts."""
-    key = hashlib.sha256(f"{index.hash} {content}".encode()).hexdigest() if content else index.hash
+    facts = [index.hash, *([content] if content else []), *([str(side)] if side != SHORTER_SIDE else [])]
+    key = hashlib.sha256(" ".join(facts).encode()).hexdigest() if len(facts) > 1 else index.hash
     return folder / f"images-{contents.slug(index)}-{key[:8]}"
 
 
@@ -149,11 +150,12 @@ def fits_earlier(index: DatasetIndex, folder: Path) -> bool:
     return len(store) == len(index) and all(np.array_equal(decode(index, i)[0], store.image(i)) for i in sample)
 
 
-def open_store(index: DatasetIndex, folder: Path, *, jobs: int | None = None, progress: bool = True,
-               between: Callable[[], None] = lambda: None) -> ImageStore:
+def open_store(index: DatasetIndex, folder: Path, *, shorter: int = SHORTER_SIDE, jobs: int | None = None,
+               progress: bool = True, between: Callable[[], None] = lambda: None) -> ImageStore:
     """The decoded images of a dataset in `folder/images-NAME-HASH8/`, made now if they are not there.
 
-    They are found again as long as the files contain the same (`contents`). Work goes on where a killed call stopped,
+    Their shorter sides are 256 or, for protocols that resize to more, `shorter`; none is enlarged. They are found
+    again as long as the files contain the same (`contents`). Work goes on where a killed call stopped,
     after checking what it left by hash. A second process that asks for the same images waits for the first. `jobs`
     processes decode (default: one a core, fewer for small sets). `between` is called before the first chunk and after
     every one; what it raises ends the work. Where the files of a store are damaged, it is made anew.
@@ -163,10 +165,11 @@ def open_store(index: DatasetIndex, folder: Path, *, jobs: int | None = None, pr
                         "expected and where")
     with timed("hash the files"):
         content = contents.contents(index, folder, progress)
-    home = _home(index, folder, content)
+    side = max(SHORTER_SIDE, shorter)
+    home = _home(index, folder, content, side)
     if (store := _opened(home)) is None:
         # By the list alone: what was decoded before a broken file was replaced serves again.
-        part = folder / f"images-{contents.slug(index)}-{index.hash[:8]}-part"
+        part = folder / f"{_home(index, folder, '', side).name}-part"
         with disk_errors(home):
             home.mkdir(parents=True, exist_ok=True)
             part.mkdir(exist_ok=True)
@@ -175,7 +178,7 @@ def open_store(index: DatasetIndex, folder: Path, *, jobs: int | None = None, pr
                 if (home / "pixels.bin").is_file():
                     warnings.warn(f"the decoded images in {home} are damaged, and are decoded anew", stacklevel=2)
                     (home / "pixels.bin").unlink()
-                _make(index, folder, part, home, jobs, progress, between)
+                _make(index, folder, part, home, side, jobs, progress, between)
     return store or ImageStore(home)
 
 
@@ -187,7 +190,7 @@ def _opened(home: Path) -> ImageStore | None:
         return None
 
 
-def _make(index: DatasetIndex, folder: Path, part: Path, home: Path, jobs: int | None, progress: bool,
+def _make(index: DatasetIndex, folder: Path, part: Path, home: Path, side: int, jobs: int | None, progress: bool,
           between: Callable[[], None]) -> None:
     from tqdm import tqdm
 
@@ -199,13 +202,13 @@ def _make(index: DatasetIndex, folder: Path, part: Path, home: Path, jobs: int |
     try:
         pixels.keep(next((i for i, piece in enumerate(pixels.pieces) if piece.get("files") != sources[i]),
                          len(pixels.pieces)))
-        _check_disk(index, home, pixels.size, progress)
+        _check_disk(index, home, side, pixels.size, progress)
         todo = starts[len(pixels.pieces):]
         done = sum(len(piece["geometry"]) for piece in pixels.pieces)
         with tqdm(total=len(index), initial=done, desc=f"decoding {index.name}", unit="img",
                   disable=None if progress else True) as bar, timed("decode the images"):
             between()
-            for sizes, data, piece in decode_all(index, todo, jobs or min(cores(), -(-len(todo) // 4)), part):
+            for sizes, data, piece in decode_all(index, todo, jobs or min(cores(), -(-len(todo) // 4)), part, side):
                 pixels.append(data.data, piece, geometry=sizes, files=sources[len(pixels.pieces)])
                 bar.update(len(sizes))
                 between()
@@ -217,7 +220,7 @@ def _make(index: DatasetIndex, folder: Path, part: Path, home: Path, jobs: int |
             np.save(home / "geometry.npy", geometry)
         write_json(home / "store.json", {
             "version": VERSION, "dataset": index.name, "index": index.hash, "contents": contents.combined(files),
-            "images": len(index), "nbytes": pixels.size, "shorter_side": SHORTER_SIDE,
+            "images": len(index), "nbytes": pixels.size, "shorter_side": side,
             "filter": "Pillow bilinear, antialiased", "chunk": CHUNK,
             "hash": _digest(geometry, pieces, CHUNK), "pieces": pieces})
         # Last, as its presence under the final name says that all is there.
@@ -232,10 +235,10 @@ def _digest(geometry: np.ndarray, pieces: list[str], chunk: int) -> str:
     return hashlib.sha256(json.dumps([VERSION, chunk, geometry.tolist(), pieces]).encode()).hexdigest()
 
 
-def _check_disk(index: DatasetIndex, home: Path, present: int, progress: bool) -> None:
+def _check_disk(index: DatasetIndex, home: Path, side: int, present: int, progress: bool) -> None:
     """Estimates the bytes needed from a sample of image headers and refuses where the disk has not that much."""
     sample = np.unique(np.linspace(0, len(index) - 1, 64).astype(int))
-    mean = np.mean([np.prod(stored_size(*_header(index, i))) * 3 for i in sample])
+    mean = np.mean([np.prod(stored_size(*_header(index, i), side)) * 3 for i in sample])
     needed = int(mean * len(index) * 1.05) - present
     free = shutil.disk_usage(home).free
     if needed > free:

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 from benchmark import datasets
 from benchmark.config import overrides
 from benchmark.config.plan import changes
-from benchmark.data import ladders
-from benchmark.data.store import open_store
+from benchmark.data import contents, ladders
 from benchmark.data.task import Side, Task
 from benchmark.datasets import DatasetIndex
 from benchmark.posthoc import finished
@@ -157,13 +156,13 @@ def _made(runs: list[Finished], index: DatasetIndex, ladder: Ladder, workspace: 
 
     began = time.perf_counter()
     task = Task.of(index, split)
-    store = open_store(index, workspace.cache, progress=False)
-    embeddings = [one.embed(task.test, store, workspace, device) for one in runs]
+    embeddings = [one.embed(task.test, index, workspace, device) for one in runs]
+    content = contents.contents(index, workspace.cache)
     mean = ensemble(embeddings)
     result = score(task.test, mean, task.domain_names, own=_own(embeddings, task.test))
     return recording.write(folder, result, {
         "identity": identity, "dataset": index.name, "dataset_hash": index.hash,
-        **({"contents": store.contents} if store.contents else {}),
+        **({"contents": content} if content else {}),
         "split": recording.split_facts(split, ladder), "method": _method_facts(name, runs),
         "protocol": spec.protocol.identity(), "backbone": {"name": spec.protocol.backbone, "weights": spec.weights},
         "seed": spec.seed, "structure": {"test": structure.with_spectra(mean, task.test.labels)},

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from benchmark.data.features import extract
-from benchmark.data.store import ImageStore, open_store
+from benchmark.data.store import ImageStore
 from benchmark.data.task import Side, Task
 from benchmark.data.weights import SCRATCH
 from benchmark.datasets import DatasetIndex
@@ -73,7 +73,6 @@ def run(workspace: Workspace, found: FinishedRuns, *, shots: tuple[int, ...], ad
     """
     adaptation = adaptation or Adaptation()
     index, ladder = found.index, found.ladder
-    store = open_store(index, workspace.cache, progress=False)
     device = best_device(device)
     written = []
     unusable: set[str] = set()
@@ -94,7 +93,7 @@ def run(workspace: Workspace, found: FinishedRuns, *, shots: tuple[int, ...], ad
             raise _too_many(most)
         if missing:
             try:
-                method, features = restore(one, task, store, device, index, workspace)
+                method, features = restore(one, task, one.images(index, workspace), device, index, workspace)
                 layer = last_layer(method)
             except MethodError as error:
                 tell(f"{one.spec.label()}: left out, {error} (run {number} of {len(found.runs)})")

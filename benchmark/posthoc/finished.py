@@ -14,7 +14,7 @@ from benchmark.config.plan import rungs, split_of
 from benchmark.config.protocol import Protocol
 from benchmark.config.spec import RunSpec
 from benchmark.data import contents, ladders, weights
-from benchmark.data.store import ImageStore
+from benchmark.data.store import ImageStore, open_store
 from benchmark.data.task import Side, Task, learnt
 from benchmark.datasets import DatasetIndex
 from benchmark.utils.errors import UserError
@@ -122,20 +122,24 @@ class Finished:
         with torch.random.fork_rng(devices=()):
             return worker.start(self.spec, weights_file(self.folder), classes).eval().requires_grad_(False)
 
+    def images(self, index: DatasetIndex, workspace: Workspace) -> ImageStore:
+        """The decoded images of any dataset, as large as its protocol looks at them."""
+        return open_store(index, workspace.cache, shorter=self.protocol.decoded_side, progress=False)
+
     def ready(self, classes: int, store: ImageStore, device: str) -> tuple[Method, Loader]:
-        """The trained method on a device, and what brings it the images of any store as its protocol wants them."""
+        """The trained method on a device, and what brings it these `images` as its protocol wants them."""
         from benchmark.data.loader import Loader
         from benchmark.runs.worker import transform_of
 
         method = self.rebuild(classes).to(device)
         return method, Loader(store, transform_of(self.protocol, method), device)
 
-    def embed(self, side: Side, store: ImageStore, workspace: Workspace, device: str) -> Tensor:
-        """What the trained method makes of any images, of its own dataset or of another."""
+    def embed(self, side: Side, index: DatasetIndex, workspace: Workspace, device: str) -> Tensor:
+        """What the trained method makes of images of any dataset, its own or another."""
         from benchmark.training import train
 
         split = split_of(ladders.load(workspace, self.spec.dataset), self.spec)
-        method, loader = self.ready(len(learnt(split, self.protocol.validation)), store, device)
+        method, loader = self.ready(len(learnt(split, self.protocol.validation)), self.images(index, workspace), device)
         return train.embed(method, loader, side.ids, self.protocol, device)
 
     def write_beside(self, name: str, schema: int, **content: Any) -> None:

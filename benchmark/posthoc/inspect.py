@@ -23,7 +23,7 @@ import methods
 from benchmark import datasets
 from benchmark.config.spec import RunSpec
 from benchmark.data import ladders, weights
-from benchmark.data.store import ImageStore, open_store
+from benchmark.data.store import ImageStore
 from benchmark.data.task import Side, Task
 from benchmark.datasets import DatasetIndex
 from benchmark.metrics import search
@@ -120,7 +120,7 @@ def inspect(workspace: Workspace, folder: Path, *, queries: int = 8, plane: bool
     device = best_device(device)
     index = indexed(run, workspace, dataset)
     ladder = ladders.load(workspace, dataset or run.dataset, index)
-    store = open_store(index, workspace.cache, progress=False)
+    store = run.images(index, workspace)
     return [_look_into(one, one.task(index, ladder, store.contents), store, device, queries, plane, seed,
                        dataset or one.dataset) for one in (with_ends(run, index, ladder, workspace) if ends else [run])]
 

@@ -15,7 +15,6 @@ from typing import Any
 
 from torch import Tensor
 
-from benchmark.data.store import open_store
 from benchmark.posthoc.finished import FinishedRuns
 from benchmark.runs.scoring import score
 from benchmark.training import train
@@ -43,14 +42,14 @@ def run(workspace: Workspace, found: FinishedRuns, *, alphas: Sequence[float] = 
     Returns:
         The path of `wise.json` of each run.
     """
-    store, device = open_store(found.index, workspace.cache, progress=False), best_device(device)
+    device = best_device(device)
     written = []
     for number, one in enumerate(found.runs, 1):
         known = _read(one.folder / NAME, one.spec.identity)
         missing = [alpha for alpha in alphas if f"{alpha:g}" not in known]
         if missing:
             task = one.task(found.index, found.ladder)
-            method, loader = one.ready(len(task.train.classes), store, device)
+            method, loader = one.ready(len(task.train.classes), one.images(found.index, workspace), device)
             end = {name: value.cpu().clone() for name, value in method.state_dict().items()}
             start = one.start(len(task.train.classes)).state_dict()
             for alpha in missing:

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmark import datasets
-from benchmark.data import ladders
-from benchmark.data.store import ImageStore, open_store
+from benchmark.data import contents, ladders
 from benchmark.data.task import Side, Task
+from benchmark.datasets import DatasetIndex
 from benchmark.posthoc.finished import Finished, on_default
 from benchmark.runs.job import Job
 from benchmark.runs.scoring import score
@@ -39,7 +39,7 @@ class Target:
 
     name: str
     side: Side
-    store: ImageStore
+    index: DatasetIndex
     hash: str
     domain_names: tuple[str, ...] = ()
     """The members of a union."""
@@ -49,10 +49,10 @@ class Target:
         index = datasets.load(dataset, workspace.data)
         task = Task.of(index, ladders.load(workspace, dataset, index, default_only=True).default)
         side = task.test
-        images = open_store(index, workspace.cache, progress=False)
-        facts = [index.hash, *([images.contents] if images.contents else []), *side.classes]
+        within = contents.contents(index, workspace.cache)
+        facts = [index.hash, *([within] if within else []), *side.classes]
         content = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
-        return cls(index.name, side, images, content, task.domain_names)
+        return cls(index.name, side, index, content, task.domain_names)
 
 
 def run(workspace: Workspace, jobs: Iterable[Job], *, device: str | None = None,
@@ -73,7 +73,7 @@ def run(workspace: Workspace, jobs: Iterable[Job], *, device: str | None = None,
                 continue
             before = measured.get(target.name, {})
             scores = before["scores"] if before.get("test") == target.hash else score(
-                target.side, one.embed(target.side, target.store, workspace, device), target.domain_names).scores
+                target.side, one.embed(target.side, target.index, workspace, device), target.domain_names).scores
             baseline = _baseline(frozen, target.name, one.spec.protocol.backbone)
             measured[target.name] = {"test": target.hash, "images": len(target.side), "scores": scores,
                                      "floor": baseline}

@@ -64,7 +64,7 @@ def run(method: str, dataset: str, split: int | str = "default", *, seed: int = 
         status.keep_before(job.folder)
     device = best_device(device)
     with own_children():
-        open_store(next(iter(matrix.indexes.values())), workspace.cache)
+        open_store(next(iter(matrix.indexes.values())), workspace.cache, shorter=job.spec.protocol.decoded_side)
         context = dataclasses.replace(job.context, device="cuda:0" if device == "cuda" else device)
         result = _attempt(dataclasses.replace(job, context=context))
     if result.kind not in ("done", "exists"):

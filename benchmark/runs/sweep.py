@@ -254,5 +254,5 @@ def _with_weights(todo: list[Job], weights_file: str | None, echo: Echo) -> tupl
 
 def _prepare(jobs: list[Job], matrix: Matrix, workspace: Workspace) -> None:
     """Decode images once, before many workers ask for them."""
-    for name in dict.fromkeys(job.context.dataset for job in jobs):
-        open_store(matrix.indexes[name], Path(workspace.cache))
+    for name, side in dict.fromkeys((job.context.dataset, job.spec.protocol.decoded_side) for job in jobs):
+        open_store(matrix.indexes[name], Path(workspace.cache), shorter=side)

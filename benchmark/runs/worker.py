@@ -136,7 +136,7 @@ def _prepare(spec: RunSpec, context: RunContext, world: World, phases: Phases) -
     with phases("open dataset"):
         manifest = ladders.path_of(context.workspace, spec.dataset)
         index, store, ladder = _opened(context.dataset, context.work, context.data, spec.dataset_hash, spec.contents,
-                                       manifest.stat().st_mtime_ns if manifest.is_file() else 0)
+                                       protocol.decoded_side, manifest.stat().st_mtime_ns if manifest.is_file() else 0)
     split = split_of(ladder, spec)
     task = Task.of(index, split, hold_out=protocol.validation)
     training = subsample(task.train, index, protocol.train_shots) if protocol.train_shots else task.train
@@ -251,7 +251,7 @@ def subsample(side: Side, index: DatasetIndex, shots: int) -> Side:
 
 
 @lru_cache(maxsize=16)  # runs of a sweep that is limited in time go round its datasets
-def _opened(dataset: str, work: Path, data: Path, dataset_hash: str, contents: str,
+def _opened(dataset: str, work: Path, data: Path, dataset_hash: str, contents: str, side: int,
             modified: int) -> tuple[DatasetIndex, ImageStore, Ladder]:
     """Index, pixels and ladder of a dataset, opened once in each process for files and a manifest that do not change.
 
@@ -259,7 +259,7 @@ def _opened(dataset: str, work: Path, data: Path, dataset_hash: str, contents: s
     """
     workspace = Workspace(work, data)
     index = datasets.load(dataset, data)
-    store = open_store(index, workspace.cache, progress=False)
+    store = open_store(index, workspace.cache, shorter=side, progress=False)
     if index.hash != dataset_hash or (contents and store.contents != contents):
         raise UserError(f"the files of {index.name} were changed after this run was planned; the same command plans it "
                         "anew")
