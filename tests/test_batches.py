@@ -54,7 +54,7 @@ def test_an_epoch_is_floor_n_over_b_batches_of_different_images(name: str) -> No
     for ids in epoch:
         assert ids.dtype == torch.long
         assert len(ids) == 16
-        if name != "spc-4" and name != "spc-8":
+        if name not in ("spc-4", "spc-8", "spc-2-released"):
             assert len(set(ids.tolist())) == 16
 
 
@@ -68,6 +68,23 @@ def test_spc_has_b_over_n_classes_with_n_different_images_where_there_are(n: int
         for c in classes:
             images = ids[labels[ids] == c]
             assert len(set(images.tolist())) == min(n, int((labels == c).sum()))
+
+
+def test_spc_released_draws_classes_and_images_with_replacement() -> None:
+    """As datasampler/class_random_sampler.py of ooDML: `random.choice` of classes, then of the images of each."""
+    labels, slots = uneven(), 28
+    sizes = torch.bincount(labels)
+    batch = [ids for seed in range(40) for ids in make("spc-2-released", labels, 2 * slots).epoch(generator(seed))]
+    pairs = torch.stack(batch).unflatten(1, (slots, 2))
+    assert (labels[pairs[..., 0]] == labels[pairs[..., 1]]).all()
+    different = np.mean([len(np.unique(labels[ids])) for ids in batch])
+    assert different == pytest.approx(40 * (1 - (1 - 1 / 40)**slots), rel=0.02)
+    drawn = torch.bincount(labels[pairs[..., 0]].flatten(), minlength=40).numpy()
+    assert scipy.stats.chisquare(drawn).pvalue > 1e-4
+    of_each = torch.bincount(pairs.flatten(), minlength=len(labels)).numpy()
+    assert scipy.stats.chisquare(of_each, 2 * drawn.sum() / 40 / sizes[labels].numpy()).pvalue > 1e-4
+    twice = (pairs[..., 0] == pairs[..., 1]).double().mean().item()
+    assert twice == pytest.approx((1 / sizes.double()).mean().item(), rel=0.15)
 
 
 def test_spc_draws_classes_uniformly_and_images_of_a_class_uniformly() -> None:

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from methods.samplers.by_embedding import Distance
     from methods.samplers.by_label import BatchSampler
 
-NAMES = ("spc-2", "spc-4", "spc-8", "spc-r", "random", "gc", "ddm", "frd")
+NAMES = ("spc-2", "spc-4", "spc-8", "spc-r", "random", "gc", "ddm", "frd", "spc-2-released")
+RELEASED = "-released"
+"""What the name of a sampler ends with that draws with replacement."""
 
 
 def check(name: str) -> None:
@@ -25,14 +27,16 @@ def check(name: str) -> None:
 
 
 def _per_class(name: str) -> int:
-    """The N of `spc-N`; 0 for other names."""
-    return int(name[4:]) if name.startswith("spc-") and name[4:].isdigit() else 0
+    """The N of `spc-N` and `spc-N-released`; 0 for other names."""
+    count = name.removesuffix(RELEASED).removeprefix("spc-")
+    return int(count) if name.startswith("spc-") and count.isdigit() else 0
 
 
 def create(name: str, labels: Tensor, batch_size: int, *, distance: Distance | None = None) -> BatchSampler:
     """The sampler of this name over training images with these labels.
 
-    `distance` is the Fréchet distance that `frd` compares batches by. Any `spc-N` works, not only the named ones.
+    `distance` is the Fréchet distance that `frd` compares batches by. Any `spc-N` works, not only the named ones, and
+    `spc-N-released`.
 
     >>> import torch
     >>> sampler = create("spc-2", torch.tensor([0, 0, 0, 1, 1, 2]), 4)
@@ -40,7 +44,7 @@ def create(name: str, labels: Tensor, batch_size: int, *, distance: Distance | N
     [4]
     """
     from methods.samplers.by_embedding import Coreset, Matching, match_distances, match_frechet
-    from methods.samplers.by_label import RandomWithPair, SamplesPerClass, Shuffled
+    from methods.samplers.by_label import RandomWithPair, SamplesPerClass, Shuffled, WithReplacement
 
     check(name)
     if name == "random":
@@ -48,7 +52,8 @@ def create(name: str, labels: Tensor, batch_size: int, *, distance: Distance | N
     if name == "spc-r":
         return RandomWithPair(labels, batch_size)
     if _per_class(name):
-        return SamplesPerClass(labels, batch_size, _per_class(name))
+        kind = WithReplacement if name.endswith(RELEASED) else SamplesPerClass
+        return kind(labels, batch_size, _per_class(name))
     if name == "gc":
         return Coreset(labels, batch_size)
     if name == "ddm":
