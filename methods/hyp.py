@@ -22,9 +22,9 @@ class Hyperbolic(Objective):
         x_i = exp_0(clip(phi*_i)),   D = geodesic distance
         L = mean_{(a,p)} -log e^{s_ap} / (e^{s_ap} + sum_{n : y_n != y_a} e^{s_an}),   s_ij = -D(x_i, x_j) / tau
 
-    Ermolov et al. 2022, eq. 1-6, over all ordered pairs of a class (their code sums over them, which Adam does not
-    notice). Searched, as in UML, by the direction of the embedding. The orthogonal start of the last layer in
-    their code is not part of the objective. pytorch-metric-learning has none.
+    Ermolov et al. 2022, eq. 1-6, over all ordered pairs of a class (their code sums over them, which of Adam's steps
+    their clipping of gradients alone notices). Searched, as in UML, by the direction of the embedding. The orthogonal
+    start of the last layer in their code is not part of the objective. pytorch-metric-learning has none.
     """
 
     normalised = False

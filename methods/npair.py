@@ -37,8 +37,9 @@ class NPair(Objective):
           + nu/b sum_i |phi*_i|^2
 
     Sohn 2016; Revisiting DML eq. 4, on embeddings that are not normalised. P are all ordered pairs of one class: as
-    many as images (the 1/b of the equation) with two images a class. By hand: pytorch-metric-learning takes one
-    pair of each class and only other pairs' positives as negatives.
+    many as images (the 1/b of the equation) with two images a class. Its released code penalises |phi*| and not the
+    square, and searches embeddings as they are. By hand: pytorch-metric-learning takes one pair of each class and only
+    other pairs' positives as negatives.
     """
 
     normalised = False

@@ -23,7 +23,7 @@ class Quadruplet(Ranked):
 
     with y_i = y_j and y_i, y_k, y_l all different. Chen et al. 2017, eq. 8. Revisiting DML prints d_ik - d_lk in the
     second term (eq. 14), which would pull the anchor to its negative; its released code has d_ij as here. k by
-    distance-weighted mining, l uniformly. pytorch-metric-learning has none.
+    distance-weighted mining, l uniformly (there: all pairs of both in the batch). pytorch-metric-learning has none.
     """
 
     @dataclass(frozen=True)

@@ -28,7 +28,8 @@ class Addition(nn.Module):
 class Adapter(Addition):
     """Down, ReLU, up: scale * ReLU(x W_down) W_up, stochastic for each sample with keep < 1.
 
-    Kim et al. 2025 (PUMA), eq. 4-5; W_up starts at zero, so that nothing changes at first.
+    Kim et al. 2025 (PUMA), eq. 4-5; W_up starts at zero, so that nothing changes at first. W_down is He-uniform in the
+    width, as the paper says; the released code draws it transposed, and so sqrt(width / bottleneck) times as large.
     """
 
     def __init__(self, width: int, bottleneck: int, *, keep: float = 1.0, scale: float = 0.1,
