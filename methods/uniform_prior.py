@@ -25,7 +25,8 @@ class UniformPrior(Method):
 
     Sinha et al. 2020, as in ooDML's released code: D sees the pooled features h, not normalised, in pieces of `chunk`
     numbers, and learns in every `every`-th step. Both losses are minimised in one backward pass; neither reaches the
-    other's parameters.
+    other's parameters. There D's cross-entropies are of a float32 sigmoid (`saturating_released`), so that D does not
+    learn from features that fool it by a logit of 17 or more.
     """
 
     @dataclass(frozen=True)
@@ -34,11 +35,12 @@ class UniformPrior(Method):
         every: int = setting(10, "ooDML, released runs: steps between two of the discriminator", sop=200)
         hidden: int = setting(100, "ooDML, released runs: width of the discriminator", sop=50)
         chunk: int = setting(128, "ooDML, released code")
+        saturating_released: bool = setting(False, "ooDML, released code: true", later=True)
 
     def __init__(self, backbone: nn.Module, objective: Objective, dim: int, settings: Any = None) -> None:
         super().__init__(backbone, objective, dim, settings)
         self.chunk = min(self.settings.chunk, backbone.dim)  # type: ignore[call-overload]
-        self.discriminator = Discriminator(self.chunk, self.settings.hidden)
+        self.discriminator = Discriminator(self.chunk, self.settings.hidden, self.settings.saturating_released)
         self.steps = Counter()
 
     def chunks(self, features: Tensor) -> Tensor:

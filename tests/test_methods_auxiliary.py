@@ -111,6 +111,24 @@ def test_discriminator_and_features_learn_against_each_other() -> None:
         F.binary_cross_entropy(judge(fake).sigmoid(), torch.ones(10)).item(), rel=1e-4)
 
 
+@pytest.mark.parametrize("saturating", [False, True])
+def test_a_discriminator_of_the_released_code_learns_nothing_from_what_fools_it_entirely(saturating: bool) -> None:
+    """Against its formula in double, and where a float32 sigmoid is 1: there the released loss is 100, its slope 0."""
+    judge = build(methods.get("uniform-prior"), saturating_released=saturating).discriminator
+    for logit in (-20.0, -3.0, 0.0, 5.0, 8.0, 20.0):
+        fakes = torch.full((4, judge.layers[0].in_features), 0.5)
+        with torch.no_grad():
+            judge.layers[-1].weight.zero_()
+            judge.layers[-1].bias.fill_(logit)
+        judge.zero_grad()
+        loss = judge.own_loss(fakes, fakes)
+        loss.backward()
+        lost = math.log1p(math.exp(-logit)), 100.0 if saturating and logit > 17 else math.log1p(math.exp(logit))
+        assert loss.item() == pytest.approx(sum(lost), rel=1e-3)
+        slope = (0.0 if saturating and logit > 17 else 1 / (1 + math.exp(-logit))) - 1 / (1 + math.exp(logit))
+        assert judge.layers[-1].bias.grad.item() == pytest.approx(slope, abs=1e-4)
+
+
 def test_the_discriminator_learns_only_every_so_often() -> None:
     images, labels = glyphs()
     method = build(methods.get("uniform-prior"), every=3)

@@ -49,10 +49,15 @@ class Decorrelation(nn.Module):
 
 
 class Discriminator(nn.Module):
-    """Tells chunks of features from samples of a prior: a network of two hidden layers and one logit."""
+    """Tells chunks of features from samples of a prior: a network of two hidden layers and one logit.
 
-    def __init__(self, dim: int, hidden: int) -> None:
+    With `saturating` the losses are those of a float32 sigmoid, which is 1 from logits of 17 on: a fake that fools it
+    so far teaches it nothing any more.
+    """
+
+    def __init__(self, dim: int, hidden: int, saturating: bool = False) -> None:
         super().__init__()
+        self.saturating = saturating
         self.layers = nn.Sequential(nn.Linear(dim, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(),
                                     nn.Linear(hidden, 1))
 
@@ -61,9 +66,15 @@ class Discriminator(nn.Module):
 
     def own_loss(self, real: Tensor, fake: Tensor) -> Tensor:
         """BCE(D(real), 1) + BCE(D(fake), 0), for the discriminator alone."""
-        return F.softplus(-self(real)).mean() + F.softplus(self(fake.detach())).mean()
+        return self._cross_entropy(self(real), 1.0) + self._cross_entropy(self(fake.detach()), 0.0)
 
     def fooling_loss(self, fake: Tensor) -> Tensor:
         """BCE(D(fake), 1), for what made the fakes alone: the discriminator's parameters get no gradient."""
         fixed = {name: parameter.detach() for name, parameter in self.named_parameters()}
-        return F.softplus(-functional_call(self, fixed, (fake,))).mean()
+        return self._cross_entropy(functional_call(self, fixed, (fake,)), 1.0)
+
+    def _cross_entropy(self, logits: Tensor, target: float) -> Tensor:
+        wanted = torch.full_like(logits, target)
+        if self.saturating:
+            return F.binary_cross_entropy(logits.sigmoid(), wanted)
+        return F.binary_cross_entropy_with_logits(logits, wanted)
