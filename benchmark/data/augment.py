@@ -34,10 +34,10 @@ class Transform:
     is `RandomResizedCrop(size, scale, ratio)` of the original image for `crop="resized"`, or `Resize(resize)` and
     `RandomCrop(size)` for `crop="plain"`. Evaluation: `Resize(resize)`, `CenterCrop(size)`, normalise. `jitter` is
     torchvision's `ColorJitter(brightness, contrast, saturation, hue)`. `interpolation` is "bilinear" or "bicubic",
-    both antialiased as in Pillow, and is what is done to the stored image: one whose shorter side was above 256 has
-    been shrunk to that by a bilinear filter when it was decoded (`store.py`). With `resize=256` "bicubic" thus
-    changes nothing about its evaluation, and in training the crops of the shrunk copy; smaller images are stored whole,
-    and "bicubic" is all that is done to them.
+    both antialiased as in Pillow, and is what is done to the stored image: one whose shorter side was above 256 (or
+    what the protocol asks for, `image_side` or `resize`) has been shrunk to that by a bilinear filter when it was
+    decoded (`store.py`). Where that is `resize`, "bicubic" thus changes nothing about its evaluation, and in training
+    the crops of the shrunk copy; smaller images are stored whole, and "bicubic" is all that is done to them.
     """
 
     size: int = 224
