@@ -9,6 +9,7 @@ import pandas as pd
 from reports.figures.drawing import GREY, GRID, HUES
 from reports.figures.inline import framed, text_at
 from reports.figures.lines import nice_ticks
+from reports.selection import in_words
 from reports.storage.text import decimal, metric_name
 
 _TOP, _STEP, _WIDTH = 44, 19, 470
@@ -21,7 +22,7 @@ def printed_and_ours(rows: pd.DataFrame, close: float, name: str, title: str, me
     named with its protocol. The shaded part of a line is what lies within `close` of the printed score.
     """
     twice = rows["method"].duplicated(keep=False)
-    rows = rows.assign(method=rows["method"].where(~twice, rows["method"] + ", " + rows["protocol"]))
+    rows = rows.assign(method=rows["method"].where(~twice, rows["method"] + ", " + rows["protocol"].map(in_words)))
     left = 16 + 7.0 * max(map(len, rows["method"]))
     values = 100 * pd.concat([rows["printed"] - close, rows["printed"] + close, rows["ours"]]).astype(float)
     low, high = math.floor(values.min()), math.ceil(values.max())
