@@ -24,8 +24,8 @@ class GeneralisedLifted(Objective):
 
     Hermans et al. 2017; Revisiting DML eq. 3 on embeddings that are not normalised, as a mean over the anchors that
     have both (the equation sums; its released code takes the mean, penalises |phi*| and not the square, and searches
-    embeddings as they are). By hand: pytorch-metric-learning gives anchors
-    without a positive a loss and averages over non-zero terms.
+    embeddings as they are). By hand: pytorch-metric-learning gives anchors without a positive a loss and averages over
+    non-zero terms.
     """
 
     normalised = False

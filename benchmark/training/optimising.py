@@ -20,7 +20,7 @@ def groups_of(method: Method, protocol: Protocol) -> list[dict[str, Any]]:
     for group in method.groups(protocol.lr, protocol.weight_decay):
         if group["name"] == "head":
             group["lr"] *= protocol.head_rate
-        elif objectives.issuperset(map(id, group["params"])):
+        elif protocol.objective_decay and objectives.issuperset(map(id, group["params"])):
             group["weight_decay"] = protocol.objective_decay
         groups.append(group)
     return groups
