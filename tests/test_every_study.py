@@ -60,7 +60,8 @@ def test_every_study_is_planned(tiny: Workspace, name: str) -> None:
     study = studies.load(name)
     # ladders here have three rungs, whichever of the released ones a study names
     numbered = any(part.splits not in ("all", "default") for part in study.parts)
-    matrix = gather(narrowing.changed(study, tiny.splits, splits="all" if numbered else None), SweepOptions(tiny))
+    changed = narrowing.changed(study, tiny.splits, splits="all" if numbered else None, more_seeds={})
+    matrix = gather(changed, SweepOptions(tiny))
     specs = [job.spec for job in matrix.jobs]
     assert {spec.dataset for spec in specs} == {datasets.load(dataset, tiny.data).name for part in study.parts
                                                 for dataset in part.datasets}
@@ -109,8 +110,8 @@ def reduced(study: studies.Study) -> studies.Study:
         own = {key: value for key, value in part.set.items() if "." not in key or key.rpartition(".")[0] in known}
         found = tuple(dict.fromkeys("glyphs-mini" if one.startswith("glyphs") else one for one in part.datasets))
         parts.append(dataclasses.replace(
-            part, methods=name, datasets=found if study.after else found[:1], backbones=None, seeds=1, optional=False,
-            splits="default" if part.splits == "default" or study.after else "1",
+            part, methods=name, datasets=found if study.after else found[:1], backbones=None, seeds=1, more_seeds={},
+            optional=False, splits="default" if part.splits == "default" or study.after else "1",
             vary={key: values[:1] for key, values in part.vary.items() if key != "backbone" and (
                 "." not in key or key.rpartition(".")[0] == name)}, set={**own, **small}))
     after = [{**step, **({"datasets": ["glyphs-mini"]} if "glyphs" in str(step.get("datasets")) else {})}

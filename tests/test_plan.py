@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 
 import methods
 from benchmark.commands.run import seconds_of
-from benchmark.config import protocol
+from benchmark.config import narrowing, protocol
 from benchmark.config.plan import Overrides, changes, parse_ids
 from benchmark.config.spec import RunSpec, differences
 from benchmark.data import ladders
@@ -110,6 +110,34 @@ def test_default_split_by_name(made: Workspace) -> None:
 def test_seeds_are_the_protocols_unless_said(made: Workspace) -> None:
     assert len(specs(made, seeds=None)) == 1
     assert len(specs(made, seeds=None, protocol="revisiting")) == 5
+
+
+def test_some_splits_may_have_more_seeds_than_others(made: Workspace) -> None:
+    def seeds(**changes: Any) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        for spec in specs(made, splits="all", **{"seeds": 1, "more_seeds": {"1,3": 2, "2-3": 3}, **changes}):
+            found.setdefault(spec.split, []).append(spec.seed)
+        return found
+
+    assert seeds() == {1: [0, 1], 2: [0, 1, 2], 3: [0, 1, 2]}
+    assert seeds(more_seeds={"1,3": 2}) == {1: [0, 1], 2: [0], 3: [0, 1]}
+    assert seeds(more_seeds={"all": 2}) == {split: [0, 1] for split in (1, 2, 3)}
+    assert seeds(more_seeds={"default": 2})[ladders.load(made, "glyphs-mini").default.id] == [0, 1]
+    assert seeds(seeds=2, more_seeds={"1": 1})[1] == [0, 1], "never fewer"
+    study = tiny_sweep.study("margin", seeds=1, splits="all", more_seeds={"1": 3})
+    (part,) = narrowing.changed(study, made.splits, seeds=2).parts
+    assert (part.seeds, part.more_seeds) == (2, {}), "--seeds is for all splits"
+    with pytest.raises(UserError, match=r'more_seeds = \{ "1,9" = 2 \}: glyphs-mini has no split 9; --seeds says'):
+        seeds(more_seeds={"1,9": 2})
+
+
+def test_what_trains_nothing_has_one_seed(made: Workspace) -> None:
+    def counted(**changes: Any) -> list[tuple[str, int]]:
+        return [(spec.method, spec.seed) for spec in specs(made, "margin,frozen,random", seeds=2, **changes)]
+
+    assert counted(backbones="efficientnet_lite0") == [("margin", 0), ("frozen", 0), ("random", 0), ("margin", 1)]
+    several = [(name, seed) for seed in (0, 1) for name in ("margin", "frozen", "random")]
+    assert counted(backbones="conv4") == several, "conv4 begins with weights drawn by the seed"
 
 
 def test_one_seed_may_be_planned_without_those_before_it(made: Workspace) -> None:

@@ -43,6 +43,8 @@ def changed(study: Study, ladders: Path, *, set: dict[str, Any] | None = None, *
     [({'step': 'fewshot', 'datasets': ['cub'], 'shots': [2, 5]},), ()]
     """
     changes = {key: value for key, value in changes.items() if value is not None}
+    if "seeds" in changes:
+        changes["more_seeds"] = {}
     named = {key: changes.pop(key, None) for key in ("datasets", "methods", "backbones")}
     parts = [replace(part, **changes) for part in study.parts]
     meant = partial(datasets.meant, splits=ladders)

@@ -79,8 +79,11 @@ def _text(value: Any) -> str:
 def plan(ladder: Ladder, index_hash: str, names: Iterable[str], *, protocol: str, seeds: Iterable[int],
          splits: Iterable[int] | None = None, overrides: Overrides | None = None,
          weights_file: str | None = None, contents: str = "") -> list[RunSpec]:
-    """The run specs of one dataset, ordered so that a part of them is already useful: a seed of everything first."""
-    overrides = overrides or Overrides()
+    """The run specs of one dataset, ordered so that a part of them is already useful: a seed of everything first.
+
+    What trains nothing, on weights that are not drawn at random, owes nothing to a seed: it has the first one alone.
+    """
+    overrides, seeds = overrides or Overrides(), list(seeds)
     chosen = [ladder.split(i) for i in splits] if splits is not None else list(ladder.splits)
     names = list(names)
     bases = {entry.base.name for entry in map(methods.get, names) if entry.base is not None}
@@ -88,7 +91,7 @@ def plan(ladder: Ladder, index_hash: str, names: Iterable[str], *, protocol: str
     if unused:
         raise UserError(f"--set names {', '.join(sorted(unused))}, which is not among the methods to run; name it "
                         "under --methods, or leave its settings out")
-    made = []
+    made, fixed = [], set()
     for name in names:
         entry = methods.get(name)
         own = load_protocol(protocol, ladder.dataset, name, overrides)
@@ -103,10 +106,13 @@ def plan(ladder: Ladder, index_hash: str, names: Iterable[str], *, protocol: str
         if other or overrides.methods or ("dim" in overrides.protocol and not (entry.is_objective and ours(entry))):
             entry.check_build(own.backbone, min(len(split.train) for split in chosen), own.dim,
                               *typed_settings(entry, settings, base))
-        made.append((name, settings, base, own, weights.identify(own.backbone, weights_file)))
+        found = weights.identify(own.backbone, weights_file)
+        made.append((name, settings, base, own, found))
+        if entry.trains == "nothing" and found != weights.SCRATCH:
+            fixed.add(name)
     code = {name: methods.code_of(name) for name in names}
     return [RunSpec(ladder.dataset, index_hash, split.id, split.hash, *one, seed, code[one[0]], contents)
-            for seed in seeds for one in made for split in chosen]
+            for seed in seeds for one in made for split in chosen if seed == seeds[0] or one[0] not in fixed]
 
 
 def _check(protocol: Protocol, entry: methods.Entry) -> None:

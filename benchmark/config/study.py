@@ -42,6 +42,8 @@ class Part:
     the options with which `oodml splits build` makes it. Empty: any ladder of the dataset."""
     seeds: Annotated[int, Ge(1), Le(10_000)] | None = None
     """None: as many as the protocol says."""
+    more_seeds: dict[str, Annotated[int, Ge(1), Le(10_000)]] = field(default_factory=dict)
+    """On some splits more than on the others, by `splits`: { "1,4,8" = 3 }."""
     backbones: str | None = None
     """Names and lists of backbones with commas between them; None: the protocol's."""
     set: dict[str, Any] = field(default_factory=dict)

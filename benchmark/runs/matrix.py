@@ -178,11 +178,24 @@ def _specs(part: Part, dataset: str, index: DatasetIndex, ladder: Ladder, weight
             names, reasons = fitting(methods.select(part.methods), index.name, name, overrides)
             for method, reason in reasons.items():
                 unfit.setdefault((index.name, reason), {})[method] = None
+            counts = _seed_counts(part, ladder, count)
             specs += [(spec, file) for spec in plan(
-                ladder, index.hash, names, protocol=name, seeds=range(count) if seeds is None else seeds,
+                ladder, index.hash, names, protocol=name, seeds=range(max(counts.values())) if seeds is None else seeds,
                 splits=rungs(part.splits, ladder, part.needs), overrides=overrides, weights_file=file,
-                contents=content)]
+                contents=content) if seeds is not None or spec.seed < counts[spec.split]]
     return specs
+
+
+def _seed_counts(part: Part, ladder: Ladder, usual: int) -> dict[int, int]:
+    """How many seeds each split of the ladder has in a part."""
+    counts = {split.id: usual for split in ladder.splits}
+    for text, more in part.more_seeds.items():
+        for number in rungs(text, ladder) or list(counts):
+            if number not in counts:
+                raise UserError(f'more_seeds = {{ "{text}" = {more} }}: {ladder.dataset} has no split {number}; '
+                                "--seeds says for all splits how many")
+            counts[number] = max(counts[number], more)
+    return counts
 
 
 def _with_files(text: str) -> dict[str | None, str | None]:

@@ -108,7 +108,8 @@ def _searches(study: Study, tuned: TuneOptions, options: SweepOptions, echo: Ech
         if part.vary or len(chosen) > 1:
             raise UserError(f"{study.name}: one protocol and one backbone are tuned at a time: leave out `vary`, and "
                             "name one backbone with --backbone")
-        part = replace(part, backbones=None, set={**part.set, **({"backbone": chosen[0]} if chosen else {})})
+        part = replace(part, backbones=None, more_seeds={},
+                       set={**part.set, **({"backbone": chosen[0]} if chosen else {})})
         overrides = Overrides.of(part.set)
         for dataset in (datasets.resolved(name, options.workspace.splits) for name in part.datasets):
             index = datasets.load(dataset, options.workspace.data)
