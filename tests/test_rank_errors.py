@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from scipy import stats
@@ -18,7 +19,8 @@ from reports.aggregate import harmonic_mean
 from reports.analysis import comparison, paper_tables, significance, standings, statistics
 from reports.analysis.paper_numbers import method_name
 from reports.analysis.results import Results
-from reports.analysis.seeds import seed_errors
+from reports.analysis.seeds import Known, SeedErrors, SeedScores, seed_errors
+from reports.selection import ROW
 from reports.storage.by_class import Reader, summed
 from reports.storage.queries import NAME, PartResults, QueryResults
 from tests.bench import bench_ranks
@@ -70,12 +72,65 @@ def test_the_variance_by_rungs_is_that_of_the_weighted_mean(correlation: float) 
     scores = np.sqrt(correlation) * rng.standard_normal((3000, 3, 1))
     scores = (scores + np.sqrt(1 - correlation) * rng.standard_normal((3000, 3, 4))) * spread
     sums = (scores @ weights).var(axis=1, ddof=1) / 3
-    found = seed_errors(scores.std(axis=1, ddof=1) / np.sqrt(3), np.full((3000, 4), 3.0), sums, weights.tolist())
+    each = scores.std(axis=1, ddof=1) / np.sqrt(3)
+    found = seed_errors([Known(one, 3, one, whole, 3) for one, whole in zip(each, sums)], weights.tolist())
     together = np.full((4, 4), correlation) + (1 - correlation) * np.eye(4)
     true = weights * spread @ together @ (weights * spread) / 3
     assert found.variance.mean() == pytest.approx(true, rel=0.08)
     assert found.variance.var() < 0.8 * sums.var()
     assert found.freedom.mean() == pytest.approx(2 * found.variance.mean() ** 2 / found.variance.var(), rel=0.35)
+
+
+def partly_seeded(scores: np.ndarray, several: list[int]) -> SeedScores:
+    """The scores (rows, seeds, rungs), of which all seeds but the first have these rungs alone."""
+    frame = pd.DataFrame([
+        {**dict.fromkeys(ROW, ""), "method": f"m{row}", "dataset": "cub", "split": rung, "seed": seed,
+         "score": scores[row, seed, rung]}
+        for row, seed, rung in np.ndindex(*scores.shape) if seed == 0 or rung in several])
+    return SeedScores(frame, "score")
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.5])
+def test_where_some_rungs_alone_have_several_seeds_they_tell_the_error_of_one(correlation: float) -> None:
+    """The variance of the weighted mean of one training, on average and in its degrees of freedom."""
+    rng = np.random.default_rng(4)
+    weights = np.array([0.1, 0.3, 0.4, 0.2])
+    scores = np.sqrt(correlation) * rng.standard_normal((1200, 3, 1))
+    scores = scores + np.sqrt(1 - correlation) * rng.standard_normal((1200, 3, 4))
+    known = partly_seeded(scores, [0, 2, 3])
+    rows = list(dict.fromkeys(row for row, _ in known.scores))
+    found = known.errors({("cub", rung): weight for rung, weight in enumerate(weights)}, rows)
+    assert set(found.counts) == {1}
+    assert found.variance.mean() == pytest.approx((scores[:, 0] @ weights).var(), rel=0.12)
+    assert found.freedom.mean() == pytest.approx(2 * found.variance.mean() ** 2 / found.variance.var(), rel=0.3)
+
+
+def test_the_error_of_one_seed_by_hand() -> None:
+    """Deviations of 1 and 2 points on two of three rungs, three and two seeds: s^2 = (2 * 1 + 1 * 4) / 3 = 2."""
+    scores = np.zeros((1, 3, 3))
+    scores[0, :, 0] = [-1, 0, 1]
+    scores[0, :2, 2] = np.array([-1, 1]) * np.sqrt(2)
+    frame = partly_seeded(scores, [0, 2]).scores
+    (row, _), = {(row, "") for row, _ in frame}
+    del frame[row, ("cub", 2)][2]
+    known = SeedScores.__new__(SeedScores)
+    known.scores = frame
+    errors = known._known(row, {("cub", rung): 1 / 3 for rung in range(3)})
+    assert errors.errors == pytest.approx([np.sqrt(2)] * 3)
+    assert (errors.counts, errors.pooled, errors.seeds) == (1, 3, 2)
+    assert errors.shared == pytest.approx([0.5, np.nan, np.sqrt(2)], nan_ok=True)  # over the first two seeds
+    assert errors.sums == pytest.approx(np.var([(-1 - np.sqrt(2)) / 3, np.sqrt(2) / 3], ddof=1) / 2)
+
+
+def test_a_row_with_an_error_of_its_own_does_not_take_that_of_the_others() -> None:
+    errors = SeedErrors(np.array([0.01, 0.04, 0.09, np.nan]) / [3, 3, 1, 1], np.array([4.0, 4.0, 5.0, 0.0]),
+                        np.array([3.0, 3, 1, 1]))
+    spread = significance.errors(np.full((4, 2), np.nan), np.array([0.1, 0.2, np.nan, np.nan]),
+                                 errors.counts, 50, over_seeds=errors)
+    assert spread.seeds[2] == pytest.approx(0.09)
+    assert spread.own[2] == pytest.approx(0.09)
+    assert spread.seeds[3] == pytest.approx((4 * 0.01 + 4 * 0.04 + 5 * 0.09) / 13)
+    assert np.isnan(spread.own[3]), "what others vary by is not what is known of it"
 
 
 def test_priors_are_of_each_backbone() -> None:

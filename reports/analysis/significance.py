@@ -1,12 +1,13 @@
 """Ranks that say what they do not know: rows whose difference may be chance share them, and how stable each one is.
 
 The error of a difference of two rows has two sources. The test set is finite: `resampling` gives the variance over
-resampled classes, the same draw for both. Training is random: each row adds s^2 / n over its n seeds; s^2 of AGS is
-the weighted sum of the rungs' own variances (`seeds`). Three seeds hardly tell s^2, so it is drawn towards that of the
+resampled classes, the same draw for both. Training is random: each row adds s^2 / n over its n seeds; s^2 of AGS is the
+weighted sum of the rungs' own variances (`seeds`). Three seeds hardly tell s^2, so it is drawn towards that of the
 other rows of its backbone, on the logit scale where scores lie in [0, 1]: near 1 all rows are steady. The two sources
 are added and tested by Student's t with Welch's degrees of freedom; p-values are corrected by Holm over all pairs of a
-column in one ranking. A row with one seed takes the variance that rows of its backbone with several have on average,
-or else all rows; where no row has several seeds there is no second part, and without results of queries no first.
+column in one ranking. A row with one seed takes the variance that it has on other splits or, with one seed on all, that
+which rows of its backbone with several have on average, or else all rows; where no row has several seeds there is no
+second part, and without results of queries no first.
 """
 
 from __future__ import annotations
@@ -88,12 +89,15 @@ def errors(drawn: np.ndarray, stds: np.ndarray, counts: np.ndarray, classes: int
     with np.errstate(invalid="ignore", divide="ignore"):
         plain = SeedErrors(np.where(counts > 1, stds**2 / counts, np.nan), counts - 1.0, counts)
     by_class = np.maximum(0.0, diagonal[:, None] + diagonal[None, :] - 2 * covariance)
-    own, own_freedom = _combined([(diagonal, np.full(m, max(1, classes - 1))),
-                                  (plain.variance, np.maximum(1, plain.freedom))])
+    used = over_seeds or plain
+    one, told = used.counts == 1, np.isfinite(used.variance)
+    own, own_freedom = _combined([
+        (diagonal, np.full(m, max(1, classes - 1))),
+        (np.where(one & told, used.variance, plain.variance),
+         np.maximum(1, np.where(one & told, used.freedom, plain.freedom)))])
     square = np.ones((m, m))
     slopes = _slopes(values) if values is not None else np.ones(m)
-    used = over_seeds or plain
-    alone = (used.counts == 1) & (True if trained is None else np.asarray(trained, bool))
+    alone = one & ~told & (True if trained is None else np.asarray(trained, bool))
     known = used.variance * used.counts / slopes**2
     variances, freedoms = pooled(*moderated(known, used.freedom, groups), known, used.freedom, alone, groups)
     seeds = variances * slopes**2 / np.maximum(1, used.counts)
@@ -231,7 +235,9 @@ def with_ties(board: Board, by: Key, drawn: Mapping[Key, np.ndarray], classes: i
               over_seeds: Mapping[Key, SeedErrors] | None = None) -> Board:
     """A ranked board with the facts `rank:low`, `rank:high`, and each score with `low`, `high` and `group`.
 
-    Rows are held against those of their own `network` alone, the group that `Board.ranked` ranks.
+    `rank:tested` says whether the ranks are, `rank:classes` of which rows with test classes resampled, `rank:seeds` of
+    which with an error over seeds. Rows are held against those of their own `network` alone, the group that
+    `Board.ranked` ranks.
 
     Args:
         board: rows of one protocol; a row without a rank takes no part.
@@ -258,6 +264,8 @@ def with_ties(board: Board, by: Key, drawn: Mapping[Key, np.ndarray], classes: i
             tested &= bool(len(rows) < 2 or not np.isnan(p).any())
         found.append((*spread.bounds(values), groups))
         if key == by:
-            facts = {"rank:low": first, "rank:high": last, "rank:tested": tested}
+            facts = {"rank:low": first, "rank:high": last, "rank:tested": tested,
+                     "rank:classes": np.isfinite(drawn.get(key, np.full((len(board), 1), np.nan))).all(axis=1),
+                     "rank:seeds": np.isfinite(spread.seeds)}
     low, high, groups = map(np.concatenate, zip(*found))
     return replace(board, rows=board.rows.assign(**facts), scores=filled.assign(low=low, high=high, group=groups))

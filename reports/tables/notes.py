@@ -41,28 +41,41 @@ def bar_note(board: pd.DataFrame, keys: list[str]) -> str:
     counts = sorted({int(n) for key in keys if f"{key}:n" in board for n in board[f"{key}:n"].dropna() if n > 1})
     ends = "–".join(str(n) for n in dict.fromkeys((counts[0], counts[-1]))) if counts else ""
     bars = f"mean ± std over seeds (n = {ends}, ddof = 1)." if counts else "One seed each, so no deviations."
+    ranked = board[board["rank"].notna()] if "rank" in board else board[:0]
+    by_seeds = "rank:seeds" in ranked and bool(ranked["rank:seeds"].any())
     if "ends:n" in board and board["ends:n"].notna().any():  # some seeds have single splits alone
         whole = "AGS is of the seeds with every split"
         bars = f"{bars} {whole}." if counts else f"{whole}: one each, so no deviations."
         bars += f" Nearest and farthest are of up to {int(board['ends:n'].max())} seeds."
-    if counts and {"rank", f"{keys[0]}:n"} <= {*board} and (board[f"{keys[0]}:n"].eq(1) & board["rank"].notna()).any():
-        bars += (" Scores without ± are of one seed; tests give them the mean deviation of the others, if these are "
-                 "three.")
-    if "rank:tested" not in board or board["rank"].notna().sum() < 2:
+    if by_seeds and f"{keys[0]}:n" in board and ranked[f"{keys[0]}:n"].eq(1).any():
+        bars += (" Scores without ± are of one seed; tests give them the deviation of the splits that have several, "
+                 "else the mean one of the other rows, if these are three.")
+    if "rank:tested" not in board or len(ranked) < 2:
         return bars
-    if bool(board["rank:tested"].all()) and not counts:
-        return (f"{bars} {TIE} (test classes resampled; paired tests, Holm, 5 %); a single seed says nothing of the "
-                "chance of training.")
-    if not bool(board["rank:tested"].all()):
-        return (f"{bars} Ranks are the order of the scores and not tested: with a single seed that takes results of "
-                "single queries, which some of these runs or this measure lack.")
+    tested, untested = (ranked[ranked["rank:tested"].astype(bool) == whether] for whether in (True, False))
+    if len(tested):
+        bars += f" {TIE} ({_how(tested, board, keys)}, Holm, 5 %)."
+        if not by_seeds:
+            bars = f"{bars[:-1]}; a single seed says nothing of the chance of training."
+    if len(untested):
+        bars += (f" {'Other ranks' if len(tested) else 'Ranks'} are the order of the scores and not tested: with a "
+                 "single seed that takes results of single queries, which some of these runs or this measure lack.")
+    return bars
+
+
+def _how(tested: pd.DataFrame, board: pd.DataFrame, keys: list[str]) -> str:
+    """By what the ranks of these rows are tested."""
+    by_classes = tested["rank:classes"].astype(bool)
+    if not tested["rank:seeds"].any():
+        return "test classes resampled; paired tests"
+    if by_classes.all():
+        return "classes resampled, seeds; paired tests"
+    if by_classes.any():
+        return "seeds, and classes resampled between rows that have results of single queries"
     drawn = [key for key in keys if f"{key}:high" in board and _by_classes(board, key)]
-    how = "classes resampled, seeds; paired tests" if keys[0] in drawn else "tests over seeds alone"
-    if drawn and keys[0] not in drawn:
-        names = [f"split {part}" if statistic == "rung" else part or statistic
-                 for statistic, _, part in (key.partition(":") for key in drawn)]
-        how += f", in {', '.join(names)} with classes resampled as well"
-    return f"{bars} {TIE} ({how}, Holm, 5 %)."
+    names = [f"split {part}" if statistic == "rung" else part or statistic
+             for statistic, _, part in (key.partition(":") for key in drawn)]
+    return "tests over seeds alone" + (f", in {', '.join(names)} with classes resampled as well" if names else "")
 
 
 def _by_classes(board: pd.DataFrame, key: str) -> bool:
