@@ -217,8 +217,9 @@ def test_the_published_records_are_whole() -> None:
     counts = {asked.name: asked.held_against(frame)[["done", "runs"]].sum().tolist() for asked in
               progress.read([PUBLISHED])}
     assert {name: told for name, told in counts.items() if told[0] != told[1]} == {
-        "photos-cars-long": [18, 24], "photos-cub-released": [2, 4]}, "runs of other lengths are not its"
-    assert (counts["photos-cars"], counts["photos-cub"]) == ([72, 72], [127, 127])
+        "photos-cars": [98, 120], "photos-cars-long": [18, 24], "photos-cub-released": [2, 4]}, (
+            "runs of other lengths are not its")
+    assert counts["photos-cub"] == [127, 127]
 
 
 def test_published_records_travel_with_their_ladder(tmp_path: Path) -> None:
