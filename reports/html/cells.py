@@ -49,17 +49,21 @@ def cell(table: Table, row: dict[str, Any], column: Column, mark: str, heat: lis
         link = f'<a href="{ROOT}{escape(head.href)}">{escape(text)}</a>'
         return f'<th scope="row">{swatch(head.hue, head.baseline)}{link}{badge}</th>'
     value = row.get(column.key)
-    attributes, classes = "", "num rank" if column.kind == "rank" else "num"
-    classes += f" {mark}" if mark else ""
+    attributes, classes = "", ["rank"] if column.kind == "rank" else []
+    if mark:
+        classes.append(mark)
     if value is not None and not pd.isna(value):
-        attributes = f' data-v="{float(value):.6g}"'
+        attributes = f' data-v="{float(value):.6g}"'  # by which the cell is known to be a number
         interval = table.interval(row, column)
         attributes += f' title="{interval}"' if interval else ""
         if column.heat and heat and heat[1] > heat[0]:
             share = max(0.0, (float(value) - heat[0]) / (heat[1] - heat[0]))
             attributes += f' style="--h:{100 * share:.0f}%"'
-            classes += " heat"
-    elif why := table.reason(row, column):
-        attributes = f' title="{escape(why)}"'
+            classes.append("heat")
+    else:
+        classes.append("num")
+        if why := table.reason(row, column):
+            attributes = f' title="{escape(why)}"'
+    named = f' class="{" ".join(classes)}"' if classes else ""
     shown = f'<span class="pm"> ± {escape(bar)}</span>' if bar else '<span class="pm"></span>' if barred else ""
-    return f'<td class="{classes}"{attributes}>{escape(text)}{shown}{drawn}</td>'
+    return f"<td{named}{attributes}>{escape(text)}{shown}{drawn}</td>"

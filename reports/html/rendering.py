@@ -145,6 +145,8 @@ class Site:
         names = [column.key for column in columns].index("method") if labelled else 0
         ours = {row["backbone"] for row in table.rows if row["source"] != "published"} if labelled else set()
         levels = {level_of(row) for row in table.rows} if labelled else set()
+        differing = [(facet, column) for facet, column in (("family", "family"), ("training", "group"))
+                     if len({row.get(column) for row in table.rows}) > 1]
         seen = self._pretraining(table)
         rows: list[dict[str, Any]] = []
         for index, row in enumerate(table.rows):
@@ -155,9 +157,9 @@ class Site:
                      for column, mark, bar in zip(columns, marks, barred)]
             if cells[names].startswith("<td>"):
                 cells[names] = f'<th scope="row">{cells[names][4:-5]}</th>'
-            facets = {"backbone": row["backbone"] if len(ours) > 1 else None, "family": row.get("family"),
-                      "training": row.get("group"), "level": head.level if len(levels) > 1 else None,
-                      "method": label} if labelled else {}
+            facets = {"backbone": row["backbone"] if len(ours) > 1 else None,
+                      **{facet: row.get(column) for facet, column in differing},
+                      "level": head.level if len(levels) > 1 else None, "method": label} if labelled else {}
             rows.append({"cells": Markup("".join(cells)), "baseline": head.baseline, "facets": _attributes(facets),
                          "group": _group(row, seen),
                          "incomplete": "rank" in row and pd.isna(row["rank"]) and not head.baseline})

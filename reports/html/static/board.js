@@ -103,6 +103,7 @@ oodml.board = (board) => {
     if (!before.has(cell)) before.set(cell, [cell.innerHTML, cell.dataset.v, cell.className, cell.title]);
     cell.textContent = text;
     cell.classList.remove("best", "second");
+    if (cell.dataset.v !== undefined) cell.classList.add("num");
     cell.removeAttribute("title");
     if (number === null) delete cell.dataset.v; else cell.dataset.v = String(number);
   };

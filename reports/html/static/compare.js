@@ -39,7 +39,7 @@ document.addEventListener("DOMContentLoaded", () => {
 
   const head = (key, kind, text) => make("th", { scope: "col", class: kind, "data-kind": kind, "data-key": key },
     make("button", { type: "button" }, text));
-  const number = (text, value) => make("td", value === null ? { class: "num" } : { class: "num", "data-v": value }, text);
+  const number = (text, value) => make("td", value === null ? { class: "num" } : { "data-v": value }, text);
 
   // The difference to the first over distance, or over the parts of a union: a line or dots, and the 95 % interval.
   const drawn = (name, shown, base, others, called) => {
