@@ -225,6 +225,13 @@ def test_pareto_by_comparing_all_pairs() -> None:
         assert front == (not beaten)
 
 
+def test_speeds_are_compared_on_one_known_device_alone() -> None:
+    rows = [{"score": score, "parameters": None, "images_per_second": speed, "device": device}
+            for score, speed, device in ((0.5, 90.0, "a"), (0.4, 80.0, "a"), (0.3, 70.0, None), (0.2, 60.0, "b"),
+                                         (0.1, None, "b"))]
+    assert [row["pareto"] for row in frozen._marked(rows)] == ["speed", "", "", "speed", ""]
+
+
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """Three frozen networks and a trained method on a ladder; the records of one network are of an earlier version."""

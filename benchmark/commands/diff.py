@@ -55,13 +55,11 @@ def command(a: Path, b: Path | None, against: tuple[Path, ...], metric: str, tol
 
 def _against(published: tuple[Path, ...], pack: Path, metric: str) -> None:
     """Where a pack would stand, after it was checked."""
-    from benchmark.config import overrides
-    from benchmark.data import pinned
+    from benchmark.posthoc.results import results_of
     from benchmark.submissions import check as pack_check
     from benchmark.utils.errors import UserError
     from reports import records
     from reports.analysis import progress
-    from reports.analysis.results import Results
     from reports.analysis.submission import standing
 
     problems = pack_check.problems(pack)
@@ -73,6 +71,5 @@ def _against(published: tuple[Path, ...], pack: Path, metric: str) -> None:
     own = frame["path"].map(lambda path: pack.resolve() in Path(path).resolve().parents)
     frame = frame[own | (frame["method"] != name) | (frame["source"] != "submitted")].drop_duplicates("identity")
     ladders = sorted(set(frame.loc[frame["method"] == name, "ladder_name"].dropna()))
-    results = Results(frame, with_published=False, derive=overrides.of_run, pinned=pinned.known(frame["dataset"]),
-                      ladders=ladders, studies=progress.read(published, []))
+    results = results_of(frame, progress.read(published, []), ladders=ladders)
     click.echo(standing(results, name, metric))

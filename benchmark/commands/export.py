@@ -38,11 +38,9 @@ def command(workspace: Workspace, name: str, form: str, place: str | None, hub: 
     """Write one table of the finished runs, ready to be pasted into a paper or read by other programs."""
     if out is None and (place or form == "parquet"):
         raise click.UsageError(f"{f'--to {place}' if place else '--format parquet'} needs --out")
-    from benchmark.config import overrides
-    from benchmark.data import pinned
+    from benchmark.posthoc.results import results_of
     from reports import exports, records, sharing
     from reports.analysis import progress, tuning
-    from reports.analysis.results import Results
 
     named = own_names(datasets, workspace)
     if name in ("tuning", "trials") and not place:
@@ -51,9 +49,7 @@ def command(workspace: Workspace, name: str, form: str, place: str | None, hub: 
         _put(exports.searched(chosen, name, form), out)
         return
     frame, _ = records.scan_checked(folders or (workspace.runs,), named)
-    results = Results(frame, with_published=published != "hidden", rank_published=published == "ranked",
-                      derive=overrides.of_run, pinned=pinned.known(frame["dataset"]), ladders=ladders,
-                      studies=progress.read(folders or (workspace.root,), []))
+    results = results_of(frame, progress.read(folders or (workspace.root,), []), published=published, ladders=ladders)
     for note in results.set_aside:
         click.echo(f"note: {note}", err=True)
     if published != "hidden" and (why := exports.without_papers(results, name, place or form, metric)):

@@ -1,4 +1,4 @@
-"""From the records of a working folder, or of packed ones, to the leaderboard: one way for every command."""
+"""From the records of a working folder, or of packed ones, to the leaderboard."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ import pandas as pd
 from pandas.errors import OptionError
 
 from benchmark import datasets as known_datasets
-from benchmark.config import overrides, study
-from benchmark.data import ladder_figures, pinned
+from benchmark.config import study
+from benchmark.data import ladder_figures
+from benchmark.posthoc.results import results_of
 from benchmark.utils import leftovers
 from benchmark.utils.workspace import Workspace
 from reports import ReportError, records, site
@@ -81,9 +82,7 @@ def collect(workspace: Workspace, folders: Sequence[Path] = (), datasets: list[s
     frame, lost = records.scan_checked(folders or (workspace.runs,), datasets)
     damaged: list[ReportError] = []
     studies = progress.read(folders or (workspace.root,), damaged)
-    results = Results(frame, with_published=published != "hidden", rank_published=published == "ranked",
-                      derive=overrides.of_run, pinned=pinned.known(frame["dataset"]), ladders=ladders,
-                      level=level, studies=studies)
+    results = results_of(frame, studies, published=published, ladders=ladders, level=level)
     packed = [path for folder in folders for path in (folder / "splits", *sorted(folder.glob("*/splits")))]
     searches = tuning.read(folders or (workspace.root,), damaged)
     damaged += _damaged_ladders(packed or [workspace.splits], [*results.datasets, *results.unions])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -110,16 +111,16 @@ def _scored(here: pd.DataFrame, metric: str) -> tuple[str, Scores]:
 
 def _marked(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rows with `pareto`: by which costs nothing better is to be had; speeds are compared on one device alone."""
-    for row in rows:
-        row["pareto"] = ""
-    for name, cost in (("parameters", lambda row: row["parameters"]), ("speed", lambda row: -row["images_per_second"])):
-        key = "parameters" if name == "parameters" else "images_per_second"
-        for device in {row["device"] for row in rows} if name == "speed" else {None}:
-            some = [row for row in rows if pd.notna(row[key]) and device in (None, row["device"])]
-            for row, front in zip(some, pareto([row["score"] for row in some], [cost(row) for row in some])):
-                if front:
-                    row["pareto"] = f"{row['pareto']}, {name}".strip(", ")
-    return rows
+    comparisons = [("parameters", rows, "parameters", 1)]
+    for device in dict.fromkeys(row["device"] for row in rows if pd.notna(row["device"])):
+        comparisons.append(("speed", [row for row in rows if row["device"] == device], "images_per_second", -1))
+    found: dict[int, list[str]] = {id(row): [] for row in rows}
+    for name, among, key, sign in comparisons:
+        known = [row for row in among if pd.notna(row[key])]
+        fronts = pareto([row["score"] for row in known], [sign * row[key] for row in known])
+        for row in itertools.compress(known, fronts):
+            found[id(row)].append(name)
+    return [row | {"pareto": ", ".join(found[id(row)])} for row in rows]
 
 
 def with_extremes(cells: pd.DataFrame) -> pd.DataFrame:
