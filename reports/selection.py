@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -54,11 +54,20 @@ def in_words(text: str) -> str:
         for one in found[1].split(",")), text)
 
 
-Known = tuple[str, str, str, str, tuple[tuple[int, float], ...], dict[int, str]]
-"""A pinned ladder: name, hash, dataset, its hash, (rung, distance) of all rungs, hash of each one's classes."""
+class PinnedLadder(NamedTuple):
+    """What makes the runs on a pinned ladder known."""
+
+    name: str
+    hash: str
+    dataset: str
+    dataset_hash: str
+    rungs: tuple[tuple[int, float], ...]
+    """Each with its distance, as records have them."""
+    split_hashes: dict[int, str]
+    """Of the classes of each rung."""
 
 
-def with_ladders(frame: pd.DataFrame, pinned: Iterable[Known]) -> pd.DataFrame:
+def with_ladders(frame: pd.DataFrame, pinned: Iterable[PinnedLadder]) -> pd.DataFrame:
     """The runs with `ladder_name` and `ladder_hash` also where their records are from before ladders had names.
 
     And without them where a record bears the name of a ladder but has other distances, as it is with a manifest whose
@@ -66,12 +75,13 @@ def with_ladders(frame: pd.DataFrame, pinned: Iterable[Known]) -> pd.DataFrame:
     is known from those after that.
     """
     frame = frame.copy()
-    for name, hash, dataset, dataset_hash, ladder, splits in pinned:
-        alike = frame["ladder"].map(lambda own, ladder=ladder: own == ladder)
-        here = (frame["dataset"].eq(dataset) & frame["ladder_name"].isna() & frame["dataset_hash"].eq(dataset_hash)
-                & alike & frame["split_hash"].eq(frame["split"].map(splits)))
-        frame.loc[here, ["ladder_name", "ladder_hash"]] = name, hash
-        frame.loc[frame["ladder_hash"].eq(hash) & ~alike.astype(bool), ["ladder_name", "ladder_hash"]] = None
+    for one in pinned:
+        alike = frame["ladder"].map(lambda own, rungs=one.rungs: own == rungs)
+        here = (frame["dataset"].eq(one.dataset) & frame["ladder_name"].isna()
+                & frame["dataset_hash"].eq(one.dataset_hash) & alike
+                & frame["split_hash"].eq(frame["split"].map(one.split_hashes)))
+        frame.loc[here, ["ladder_name", "ladder_hash"]] = one.name, one.hash
+        frame.loc[frame["ladder_hash"].eq(one.hash) & ~alike.astype(bool), ["ladder_name", "ladder_hash"]] = None
     where = frame["dataset"] + " " + frame["dataset_hash"].astype(str) + frame["ladder"].map(str)
     own = frame["source"].ne("submitted")  # what others send names no ladder of ours
     later = frame[own & frame["ladder_name"].notna() & where.isin(where[frame["ladder_name"].isna()])]
@@ -84,17 +94,18 @@ def with_ladders(frame: pd.DataFrame, pinned: Iterable[Known]) -> pd.DataFrame:
     return frame
 
 
-def pinned_ladders(runs: pd.DataFrame, pinned: Iterable[Known]) -> dict[str, tuple[str, bool]]:
+def pinned_ladders(runs: pd.DataFrame, pinned: Iterable[PinnedLadder]) -> dict[str, tuple[str, bool]]:
     """For each dataset whose splits are all those of a pinned ladder its name, and whether on the images pinned.
 
     A copy that lacks images has the classes and distances of a ladder, and its runs do not count as on it.
     """
     found: dict[str, tuple[str, bool]] = {}
-    for name, _, dataset, _, ladder, splits in pinned:
-        here = runs[runs["dataset"].eq(dataset)]
-        same = here["split_hash"].eq(here["split"].map(splits)) & here["ladder"].map(lambda own, one=ladder: own == one)
-        if len(here) and same.all() and not found.get(dataset, ("", False))[1]:
-            found[dataset] = name, bool(here["ladder_name"].eq(name).all())
+    for one in pinned:
+        here = runs[runs["dataset"].eq(one.dataset)]
+        same = (here["split_hash"].eq(here["split"].map(one.split_hashes))
+                & here["ladder"].map(lambda own, rungs=one.rungs: own == rungs))
+        if len(here) and same.all() and not found.get(one.dataset, ("", False))[1]:
+            found[one.dataset] = one.name, bool(here["ladder_name"].eq(one.name).all())
     return found
 
 

@@ -19,7 +19,7 @@ from reports.aggregate import harmonic_mean
 from reports.analysis import comparison, paper_tables, significance, standings, statistics
 from reports.analysis.paper_numbers import method_name
 from reports.analysis.results import Results
-from reports.analysis.seeds import Known, SeedErrors, SeedScores, seed_errors
+from reports.analysis.seeds import RowErrors, SeedErrors, SeedScores, seed_errors
 from reports.selection import ROW
 from reports.storage.by_class import Reader, summed
 from reports.storage.queries import NAME, PartResults, QueryResults
@@ -73,7 +73,7 @@ def test_the_variance_by_rungs_is_that_of_the_weighted_mean(correlation: float) 
     scores = (scores + np.sqrt(1 - correlation) * rng.standard_normal((3000, 3, 4))) * spread
     sums = (scores @ weights).var(axis=1, ddof=1) / 3
     each = scores.std(axis=1, ddof=1) / np.sqrt(3)
-    found = seed_errors([Known(one, 3, one, whole, 3) for one, whole in zip(each, sums)], weights.tolist())
+    found = seed_errors([RowErrors(one, 3, one, whole, 3) for one, whole in zip(each, sums)], weights.tolist())
     together = np.full((4, 4), correlation) + (1 - correlation) * np.eye(4)
     true = weights * spread @ together @ (weights * spread) / 3
     assert found.variance.mean() == pytest.approx(true, rel=0.08)

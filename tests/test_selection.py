@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from reports import exports, packing, records, site
+from reports import exports, packing, records, selection, site
 from reports.analysis.results import Results
 from reports.html import comparison_pages, study_pages
 from tests.sample_records import make_record, some_pages, write_sample
@@ -143,7 +143,8 @@ def test_other_distances_are_another_ladder_whatever_name_they_bear(tmp_path: Pa
             record["split"] |= {"ladder": [[i, frd + factor * i] for i, frd in ladder], "pinned": pinned}
             records.write(tmp_path / method / str(split), record)
     frame = records.collect(tmp_path)
-    known = ("glyphs@v9", "9" * 64, "glyphs", "", ((1, 11.0), (2, 22.0), (3, 43.0)), {1: "", 2: "", 3: ""})
+    known = selection.PinnedLadder("glyphs@v9", "9" * 64, "glyphs", "", ((1, 11.0), (2, 22.0), (3, 43.0)),
+                                   dict.fromkeys((1, 2, 3), ""))
     results = Results(frame, pinned=[known] if here else [], ladders=["glyphs@v9"])
     counted, aside = ({"margin", "arcface"}, 3) if here else ({"s2sd"}, 6)
     assert set(results.runs["method"]) == counted

@@ -26,7 +26,7 @@ from splits.manifest import Ladder, Split
 from splits.pinning import Pinned
 
 if TYPE_CHECKING:  # brings pandas along
-    from reports.selection import Known
+    from reports.selection import PinnedLadder
 
 SHOWN = 20
 """Lines that tell what differs; the rest is counted."""
@@ -208,12 +208,14 @@ def with_progression(ladder: Ladder) -> Ladder:
     return replace(ladder, progression=fixed.progression) if fixed.hash == told.get("hash") else ladder
 
 
-def known(names: Iterable[str]) -> list[Known]:
+def known(names: Iterable[str]) -> list[PinnedLadder]:
     """The pinned ladders of these datasets, as reports know them."""
+    from reports.selection import PinnedLadder
+
     wanted = set(names)
-    return [(one.name, one.hash, one.dataset, one.dataset_hash,
-             tuple((split.id, split.frd) for split in one.splits if split.frd is not None),
-             {split.id: split.hash for split in one.splits})
+    return [PinnedLadder(one.name, one.hash, one.dataset, one.dataset_hash,
+                         tuple((split.id, split.frd) for split in one.splits if split.frd is not None),
+                         {split.id: split.hash for split in one.splits})
             for one in map(pinning.get, pinning.names(wanted))]
 
 

@@ -33,7 +33,7 @@ class Results:
 
     def __init__(self, frame: pd.DataFrame, with_published: bool = True, rank_published: bool = False,
                  derive: Callable[..., Overrides | None] | None = None,
-                 pinned: Iterable[selection.Known] = (), ladders: Sequence[str] = (), level: str = "",
+                 pinned: Iterable[selection.PinnedLadder] = (), ladders: Sequence[str] = (), level: str = "",
                  studies: Iterable[StudyProgress] = ()) -> None:
         if frame.empty:
             raise ReportError(f"there is no finished run; {HOW}")

@@ -33,7 +33,7 @@ class SeedErrors:
 
 
 @dataclass(frozen=True)
-class Known:
+class RowErrors:
     """What the seeds of one row tell of its weighted mean.
 
     `errors` are e_r of all rungs, NaN where nothing is known; `counts` the seeds that the mean is of. `shared` are the
@@ -49,7 +49,7 @@ class Known:
     pooled: float = math.nan
 
 
-def seed_errors(rows: Sequence[Known], weights: Sequence[float]) -> SeedErrors:
+def seed_errors(rows: Sequence[RowErrors], weights: Sequence[float]) -> SeedErrors:
     """The errors of sum_r w_r m_r, where m_r is a mean over seeds with standard error e_r, for each row.
 
         V = (1 - rho) sum_r w_r^2 e_r^2 + rho (sum_r w_r e_r)^2
@@ -61,7 +61,7 @@ def seed_errors(rows: Sequence[Known], weights: Sequence[float]) -> SeedErrors:
     one e for all rungs from k of them, d = sum_k (n_k - 1) / (1 + (k - 1) rho^2).
 
     >>> each = np.full(2, 0.1)
-    >>> two = seed_errors([Known(each, 3, each, 0.005, 3)] * 50, [0.5, 0.5])
+    >>> two = seed_errors([RowErrors(each, 3, each, 0.005, 3)] * 50, [0.5, 0.5])
     >>> float(two.variance[0].round(4)), float(two.freedom[0].round(1))
     (0.0055, 4.0)
     """
@@ -84,7 +84,7 @@ def seed_errors(rows: Sequence[Known], weights: Sequence[float]) -> SeedErrors:
     return SeedErrors(variance, np.where(np.isnan(pooled), freedom, pooled / (1 + (wide - 1) * rho**2)), counts)
 
 
-def _correlation(shared: np.ndarray, rows: Sequence[Known]) -> float:
+def _correlation(shared: np.ndarray, rows: Sequence[RowErrors]) -> float:
     """rho, from the rungs that several seeds of a row have in common; 1 where there is nothing that tells it."""
     sums, wide = np.array([row.sums for row in rows], float), np.isfinite(shared).sum(axis=1)
     apart, together = np.nansum(shared**2, axis=1), np.nansum(shared, axis=1) ** 2
@@ -113,7 +113,7 @@ class SeedScores:
         """
         return seed_errors([self._known(row, weights) for row in rows], list(weights.values()))
 
-    def _known(self, row: tuple[str, ...], weights: Mapping[Cell, float]) -> Known:
+    def _known(self, row: tuple[str, ...], weights: Mapping[Cell, float]) -> RowErrors:
         scores = [self.scores.get((row, cell), {}) for cell in weights]
         errors, counts, pooled = np.full(len(scores), np.nan), np.zeros(len(scores)), 0.0
         datasets: dict[str, list[int]] = {}
@@ -134,11 +134,12 @@ class SeedScores:
         both = _in_common(scores[i] for i in told)
         if len(both) < 2 and not pooled:  # the seeds of each dataset: its trainings are independent of the others'
             sums = sum(_variance([cells[i] for i in places]) for places in datasets.values())
-            return Known(errors, counts.min(), errors, sums, counts.min())
+            return RowErrors(errors, counts.min(), errors, sums, counts.min())
         shared = np.full(len(scores), np.nan)
         if len(both) > 1:
             shared[told] = [_error(scores[i], both) for i in told]
-        return Known(errors, counts.min(), shared, _variance([cells[i] for i in told]), len(both), pooled or math.nan)
+        sums = _variance([cells[i] for i in told])
+        return RowErrors(errors, counts.min(), shared, sums, len(both), pooled or math.nan)
 
 
 def _in_common(scores: Iterable[dict[int, float]]) -> list[int]:

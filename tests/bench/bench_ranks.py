@@ -14,7 +14,7 @@ import numpy as np
 
 from reports.analysis import significance
 from reports.analysis.resampling import ags_weights
-from reports.analysis.seeds import Known, SeedErrors, seed_errors
+from reports.analysis.seeds import RowErrors, SeedErrors, seed_errors
 from reports.analysis.statistics import ALPHA
 from tests.bench import Row
 
@@ -87,7 +87,7 @@ def simulated(kind: str, pattern: str, seeds: int, rng: np.random.Generator,
     drawn = rng.poisson(1.0, (CLASSES, DRAWS))
     drawn = (truth[:, None] * drawn.sum(0) + by_class @ drawn) / drawn.sum(0)
     each = scores.std(1, ddof=1) / np.sqrt(seeds)
-    errors = seed_errors([Known(one, seeds, one, sums, seeds) for one, sums in
+    errors = seed_errors([RowErrors(one, seeds, one, sums, seeds) for one, sums in
                           zip(each, whole.var(1, ddof=1) / seeds)], weights.tolist())
     return SimulatedBoard(truth, backbones, whole.mean(1), whole.std(1, ddof=1), seeds, drawn, errors)
 
