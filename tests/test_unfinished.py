@@ -115,7 +115,7 @@ def test_one_seed_prints_no_bar_and_says_so(built: Path) -> None:
 
 def test_a_small_curve_starts_at_the_nearest_split_and_ends_where_its_runs_do(runs: Path) -> None:
     frame, lost = records.scan(runs)
-    sparks = Site(Results(frame), lost).sparks()
+    sparks = Site(Results(frame), lost).sparks("recall@1")
     assert "supcon" not in sparks
     ends = {label: float(re.findall(r'cx="([\d.]+)"', drawn)[0]) for label, drawn in sparks.items()}
     near, far = LADDERS["glyphs"][0][1], LADDERS["glyphs"][-1][1]

@@ -34,10 +34,9 @@ def compare(site: Site) -> None:
         return
     site.compared = set(labels)
     cells = comparison.cells(site.results, labels, metric)
-    backbones = dict(zip(site.runs["label"], site.runs["backbone"]))
     data = {"metric": metric_name(metric), "labels": labels, "ids": [site.slug(label) for label in labels],
-            "cells": cells,
-            "hues": [site.look[label].number for label in labels], "backbones": [backbones[label] for label in labels]}
+            "cells": cells, "hues": [site.look[label].number for label in labels],
+            "backbones": [site.backbones[label] for label in labels]}
     site.later("compare.html", "Compare", menu="", groups=_groups(site, labels, cells), data=site.data(data),
                metric=metric, left=left, labels=labels)
 

@@ -81,7 +81,7 @@ def curves(site: Site, dataset: str, metric: str, kind: str = "score") -> list[d
         title = f"{metric_name(metric)} along the ladder of {dataset}{said}, {backbone}"
         draw = partial(ladders.ladder_curve, cells, site.look, name, title, metric, kind)
         alone = cells.loc[ladders.single(cells), "label"].nunique()
-        figure = site.once(name, draw)
+        figure = site.figure_once(name, draw)
         drawn.append(figure | {"backbone": backbone, "alone": alone, "banded": bool(cells["std"].notna().any()),
                                "gaps": 'class="gap"' in figure["svg"]})
     return drawn

@@ -85,8 +85,8 @@ def _curves(site: Site, label: str) -> list[dict[str, Any]]:
 
 def _rivals(site: Site, label: str) -> set[str]:
     """The other rows of a row's backbone: others are pretrained differently and no fair comparison."""
-    backbones = site.results.once("backbones", lambda: dict(zip(site.runs["label"], site.runs["backbone"])))
-    return {other for other, backbone in backbones.items() if backbone == backbones[label] and other != label}
+    return {other for other, backbone in site.backbones.items()
+            if backbone == site.backbones[label] and other != label}
 
 
 def _split_dots(site: Site, label: str, dataset: str) -> list[dict[str, Any]]:
@@ -122,10 +122,7 @@ def _by_label(site: Site, dataset: str, metric: str) -> dict[str, method_curve.C
 
 def _frozen(site: Site, label: str, dataset: str) -> str:
     """The label of the frozen network with the backbone of a row on a dataset; empty where there is none."""
-    backbones = site.results.once("backbones", lambda: dict(zip(site.runs["label"], site.runs["backbone"])))
-    frozen = site.results.once("frozen", lambda: site.runs[site.runs["base_method"] == "frozen"].drop_duplicates(
-        ["dataset", "backbone"]).set_index(["dataset", "backbone"])["label"].to_dict())
-    return str(frozen.get((dataset, backbones[label]), ""))
+    return site.frozen.get((dataset, site.backbones[label]), "")
 
 
 def _union_dots(site: Site, label: str, dataset: str, protocol: str) -> dict[str, Any] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import jinja2
@@ -84,8 +85,7 @@ class Site:
         rankings += [[label for label in results.label(rows) if label not in frozen]
                      for board in known for _, rows in board.groupby("network", sort=False)]
         return drawing.styles([label for label in dict.fromkeys(order) if label not in frozen], sorted(frozen),
-                              dict(zip(self.runs["label"], self.runs["method"])), rankings,
-                              dict(zip(self.runs["label"], self.runs["backbone"])))
+                              dict(zip(self.runs["label"], self.runs["method"])), rankings, self.backbones)
 
     def _facts(self) -> dict[str, Any]:
         """The line under the title: how much there is, how recent, from which code."""
@@ -216,7 +216,7 @@ class Site:
         self.files[f"figures/{slug(name)}.svg"] = alone
         return {"svg": Markup(drawing.for_page(drawn)), "file": f"figures/{slug(name)}.svg"}
 
-    def once(self, name: str, draw: Callable[[], str]) -> dict[str, Any]:
+    def figure_once(self, name: str, draw: Callable[[], str]) -> dict[str, Any]:
         """A figure that several pages show, drawn for the first of them."""
         if name not in self._drawn:
             self._drawn[name] = self.figure(draw(), name)
@@ -231,9 +231,20 @@ class Site:
         order = {label: i for i, label in enumerate(self.look)}
         return cells.assign(order=cells["label"].map(order)).sort_values(["order", "frd"], kind="stable")
 
-    def sparks(self, metric: str = "") -> dict[str, Markup]:
+    @cached_property
+    def backbones(self) -> dict[str, str]:
+        """The backbone of each row, by its label."""
+        return dict(zip(self.runs["label"], self.runs["backbone"]))
+
+    @cached_property
+    def frozen(self) -> dict[tuple[str, str], str]:
+        """The label of the frozen network of each (dataset, backbone)."""
+        rows = self.runs[self.runs["base_method"] == "frozen"].drop_duplicates(["dataset", "backbone"])
+        return rows.set_index(["dataset", "backbone"])["label"].to_dict()
+
+    def sparks(self, metric: str) -> dict[str, Markup]:
         """For each row what is left of its score on the nearest split, along the first ladder where it has one."""
-        return self.results.once(("sparks", metric), lambda: self._sparks(metric or self.metrics[0]))
+        return self.results.once(("sparks", metric), lambda: self._sparks(metric))
 
     def _sparks(self, metric: str) -> dict[str, Markup]:
         drawings: dict[str, Markup] = {}
