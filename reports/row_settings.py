@@ -12,11 +12,9 @@ import pandas as pd
 
 NAMED = ["method", "protocol", "backbone"]
 """Parts of a row's name that tell settings: `margin[beta=0.6]`; `base_method` and so on have the name alone."""
-EQUAL = ("epochs", "steps_per_epoch", "batch_size", "train_shots", "dim", "augmentation", "size", "resize")
+RANKED_ALIKE = ("epochs", "steps_per_epoch", "batch_size", "train_shots", "dim", "augmentation", "size", "resize")
 """Keys of a protocol that methods must agree in to be ranked together; a learning rate may be a method's own."""
-
-
-SEEN = ("augmentation", "size", "resize")
+SEEN_IN_EVALUATION = ("augmentation", "size", "resize")
 """Those of them that say what a network sees of an image when it is evaluated."""
 
 
@@ -45,32 +43,41 @@ def _unusual(frame: pd.DataFrame, name: str, settings: str) -> pd.Series:
     So do methods of which some were given one value and some another: they are not ranked against each other.
     """
     within = [*NAMED, "dataset"]
-    texts: dict[int, dict[str, str]] = {}
-    for each in frame[settings]:
-        if id(each) not in texts:
-            texts[id(each)] = {key: json.dumps(value, sort_keys=True, default=str) for key, value in
-                               sorted((each or {}).items())}
-    parts = frame[settings].map(lambda each: texts[id(each)])
-    own: dict[Any, dict[str, str]] = {}
+    parts = _as_texts(frame[settings])
     by_file = name == "protocol" and "overrides" in frame
     mixed = frame[within].assign(key=parts.map(str)).groupby(within, dropna=False)["key"].transform("nunique") > 1
+    unusual: dict[Any, dict[str, str]] = {row: {} for row in frame.index}
     for _, group in frame[mixed].groupby(within, dropna=False, sort=True):
         here = parts[group.index]
         differing = sorted(key for key in set().union(*here) if len({part.get(key) for part in here}) > 1)
+        changes = [changed or {} for changed in group["overrides"]] if by_file else []
         alike = parts[frame[name] == group[name].iloc[0]]
-        changes: dict[Any, Any] = {row: frame.at[row, "overrides"] or {} for row in group.index} if by_file else {}
-        common = {key: _majority([part.get(key, "-") for part in alike]) or _of_file(key, changes.values())
-                  for key in differing}
-        beside = frame[(frame[within[1:]] == group[within[1:]].iloc[0]).all(axis=1) & ~mixed] if by_file else group[:0]
-        changes |= {row: frame.at[row, "overrides"] or {} for row in beside.index}
-        for row in [*group.index, *beside.index]:
-            told = {key: parts[row].get(key, "-") for key in differing if mixed[row] or key in changes[row]}
-            own.setdefault(row, {}).update({key: value.replace('"', "") for key, value in told.items()
-                                            if value != common[key]})
+        usual = {key: _majority([part.get(key, "-") for part in alike]) or _of_file(key, changes) for key in differing}
+        for row in group.index:
+            unusual[row] |= _other_than(usual, parts[row], differing)
+        if by_file:
+            beside = frame[(frame[within[1:]] == group[within[1:]].iloc[0]).all(axis=1) & ~mixed]
+            for row, changed in beside["overrides"].items():
+                unusual[row] |= _other_than(usual, parts[row], [key for key in differing if key in (changed or {})])
     if by_file:
-        for row, told in _given_differently(frame).items():
-            own.setdefault(row, {}).update(told)
-    return pd.Series([dict(sorted(own.get(row, {}).items())) for row in frame.index], index=frame.index, dtype=object)
+        for row, given in _given_differently(frame).items():
+            unusual[row] |= given
+    return pd.Series([dict(sorted(unusual[row].items())) for row in frame.index], index=frame.index, dtype=object)
+
+
+def _as_texts(settings: pd.Series) -> pd.Series:
+    """The settings of each run with their values as JSON; runs with one set of settings share that of texts."""
+    texts: dict[int, dict[str, str]] = {}
+    for each in settings:
+        if id(each) not in texts:
+            texts[id(each)] = {key: json.dumps(value, sort_keys=True, default=str) for key, value in
+                               sorted((each or {}).items())}
+    return settings.map(lambda each: texts[id(each)])
+
+
+def _other_than(usual: dict[str, str | None], own: dict[str, str], keys: Iterable[str]) -> dict[str, str]:
+    """Those of these settings that are not the usual ones."""
+    return {key: own.get(key, "-").replace('"', "") for key in keys if own.get(key, "-") != usual[key]}
 
 
 def alike(frame: pd.DataFrame) -> list[tuple[Any, ...]]:
@@ -79,26 +86,27 @@ def alike(frame: pd.DataFrame) -> list[tuple[Any, ...]]:
     Of a `baseline`, which does not train, that is what it sees of an image alone.
     """
     names = frame[["dataset", "source", *(f"base_{name}" for name in NAMED), "weights"]]
-    told = [[method or {}, *((own or {}).get(key) for key in (SEEN if baseline else EQUAL))]
+    told = [[method or {}, *((own or {}).get(key) for key in (SEEN_IN_EVALUATION if baseline else RANKED_ALIKE))]
             for method, own, baseline in zip(frame["settings"], frame["protocol_settings"], frame["baseline"])]
     return [(*map(str, row), json.dumps(settings, sort_keys=True, default=str))
             for row, settings in zip(names.itertuples(index=False, name=None), told)]
 
 
 def _given_differently(frame: pd.DataFrame) -> dict[Any, dict[str, str]]:
-    """For each run the keys of EQUAL that it was given, where other methods on the same data were given other values.
+    """For each run the keys of RANKED_ALIKE that it was given, where other methods on these data were given others.
 
     What the protocol's file says of a single method is no matter of this, and a baseline does not train.
     """
     own: dict[Any, dict[str, str]] = {}
     trained = frame[~frame["baseline"] & frame["source"].ne("submitted")]
     for _, group in trained.groupby(["protocol", "backbone", "dataset"], dropna=False, sort=True):
-        given = {row: {key: json.dumps(changed[key][1]).replace('"', "") for key in EQUAL if key in (changed or {})}
+        given = {row: {key: json.dumps(changed[key][1]).replace('"', "")
+                       for key in RANKED_ALIKE if key in (changed or {})}
                  for row, changed in group["overrides"].items()}
-        for key in EQUAL:
-            if len({told.get(key) for told in given.values()}) > 1:
-                for row, told in given.items():
-                    own.setdefault(row, {}).update({key: told[key]} if key in told else {})
+        for key in RANKED_ALIKE:
+            if len({values.get(key) for values in given.values()}) > 1:
+                for row, values in given.items():
+                    own.setdefault(row, {}).update({key: values[key]} if key in values else {})
     return own
 
 

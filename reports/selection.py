@@ -238,7 +238,7 @@ def evaluated_as(protocol: str) -> str:
     """
     name, _, settings = protocol.rstrip("]").partition("[")
     told = (setting.split("=", 1) for setting in settings.split(",") if "=" in setting)
-    return with_setting(name, {key: value for key, value in told if key in row_settings.SEEN})
+    return with_setting(name, {key: value for key, value in told if key in row_settings.SEEN_IN_EVALUATION})
 
 
 def labels(frame: pd.DataFrame) -> dict[tuple[str, ...], str]:

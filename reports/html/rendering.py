@@ -240,7 +240,7 @@ class Site:
     def frozen(self) -> dict[tuple[str, str], str]:
         """The label of the frozen network of each (dataset, backbone)."""
         rows = self.runs[self.runs["base_method"] == "frozen"].drop_duplicates(["dataset", "backbone"])
-        return rows.set_index(["dataset", "backbone"])["label"].to_dict()
+        return dict(zip(zip(rows["dataset"], rows["backbone"]), rows["label"]))
 
     def sparks(self, metric: str) -> dict[str, Markup]:
         """For each row what is left of its score on the nearest split, along the first ladder where it has one."""
