@@ -57,7 +57,7 @@ def _unusual(frame: pd.DataFrame, name: str, settings: str) -> pd.Series:
             unusual[row] |= _other_than(usual, parts[row], differing)
         if by_file:
             beside = frame[(frame[within[1:]] == group[within[1:]].iloc[0]).all(axis=1) & ~mixed]
-            for row, changed in beside["overrides"].items():
+            for row, changed in zip(beside.index, beside["overrides"]):
                 unusual[row] |= _other_than(usual, parts[row], [key for key in differing if key in (changed or {})])
     if by_file:
         for row, given in _given_differently(frame).items():
