@@ -178,16 +178,16 @@ def _specs(part: Part, dataset: str, index: DatasetIndex, ladder: Ladder, weight
             names, reasons = fitting(methods.select(part.methods), index.name, name, overrides)
             for method, reason in reasons.items():
                 unfit.setdefault((index.name, reason), {})[method] = None
-            counts = _seed_counts(part, ladder, count)
-            specs += [(spec, file) for spec in plan(
-                ladder, index.hash, names, protocol=name, seeds=range(max(counts.values())) if seeds is None else seeds,
-                splits=rungs(part.splits, ladder, part.needs), overrides=overrides, weights_file=file,
-                contents=content) if seeds is not None or spec.seed < counts[spec.split]]
+            asked = _seeds(part, ladder, count) if seeds is None else {split.id: seeds for split in ladder.splits}
+            planned = plan(ladder, index.hash, names, protocol=name, seeds=sorted(set().union(*asked.values())),
+                           splits=rungs(part.splits, ladder, part.needs), overrides=overrides, weights_file=file,
+                           contents=content)
+            specs += [(spec, file) for spec in planned if spec.seed in asked[spec.split]]
     return specs
 
 
-def _seed_counts(part: Part, ladder: Ladder, usual: int) -> dict[int, int]:
-    """How many seeds each split of the ladder has in a part."""
+def _seeds(part: Part, ladder: Ladder, usual: int) -> dict[int, Sequence[int]]:
+    """The seeds of each split of the ladder in a part."""
     counts = {split.id: usual for split in ladder.splits}
     for text, more in part.more_seeds.items():
         for number in rungs(text, ladder) or list(counts):
@@ -195,7 +195,7 @@ def _seed_counts(part: Part, ladder: Ladder, usual: int) -> dict[int, int]:
                 raise UserError(f'more_seeds = {{ "{text}" = {more} }}: {ladder.dataset} has no split {number}; '
                                 "--seeds says for all splits how many")
             counts[number] = max(counts[number], more)
-    return counts
+    return {number: range(count) for number, count in counts.items()}
 
 
 def _with_files(text: str) -> dict[str | None, str | None]:
