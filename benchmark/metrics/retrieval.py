@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, get_args
 
@@ -93,28 +93,10 @@ def outcomes(embeddings: Array, labels: Array, *, gallery: Array | None = None, 
     sorted into classes of m it is m / N where that chance is (m - 1) / (N - 1).
     """
     search.one_of("similarity", similarity, get_args(Similarity))
-    x, y = as_embeddings(embeddings), as_labels(labels)
-    own: Tensor | Literal[False] = False
-    query = np.ones(len(x), dtype=bool)
-    if gallery is not None:
-        g, z = as_embeddings(gallery).to(x.device), as_labels(gallery_labels)
-        same_length(g, z)
-    else:
-        g, z, own = x, y, torch.arange(len(x))
-    same_length(x, y)
-    ready = unit if similarity == "cosine" else partial(scaled, whole=True)
-    g, x = (ready(g), ready(x)) if gallery is not None else (ready(x),) * 2
-    if roles is not None:
-        query, x, y, g, z, own = _by_roles(x, y, np.asarray(roles), gallery)
-    both = np.concatenate([y, z])
-    if both.dtype.kind == "f" and {y.dtype.kind, z.dtype.kind} == {"i", "u"}:
-        raise UserError(f"labels of queries are {y.dtype}, of the gallery {z.dtype}, and no integers hold both; "
-                        "convert one of them")
-    names, codes = np.unique(both, return_inverse=True)
-    y, z = codes[:len(y)], codes[len(y):]
-    sizes = np.bincount(z, minlength=len(names))[y]
-    relevant = sizes - (0 if own is False else (own >= 0).numpy())
-    sums = _look_up(x, y, g, z, own, relevant, sizes, max(DEPTH, *ks, int(sizes.max(initial=0))), backend, chunk)
+    sides = _sides(embeddings, labels, gallery, gallery_labels, roles, similarity).coded()
+    sizes = np.bincount(sides.gallery_labels, minlength=1 + sides.query_labels.max(initial=0))[sides.query_labels]
+    relevant = sizes - (0 if sides.own is False else (sides.own >= 0).numpy())
+    sums = _look_up(sides, relevant, sizes, max(DEPTH, *ks, int(sizes.max(initial=0))), backend, chunk)
     first = sums["first"].astype(np.int64)
     counted = relevant > 0
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -126,19 +108,78 @@ def outcomes(embeddings: Array, labels: Array, *, gallery: Array | None = None, 
                                 for name, values in each.items()}
     scores |= {"queries": int(counted.sum()), "left_out": int((~counted).sum())}
     precision = {name: np.where(counted, each[name], 0.0) for name in ("map@1000", "map@r")}
-    return Retrieval(scores, first, counted, query, precision)
+    return Retrieval(scores, first, counted, sides.asked, precision)
 
 
-def _look_up(x: Tensor, y: np.ndarray, g: Tensor, z: np.ndarray, own: Tensor | Literal[False], relevant: np.ndarray,
-             sizes: np.ndarray, depth: int, backend: search.Backend, chunk: int | None) -> dict[str, np.ndarray]:
+@dataclass(frozen=True)
+class _Sides:
+    """Queries and the gallery in which they are looked up, ready for inner products."""
+
+    queries: Tensor
+    query_labels: np.ndarray
+    gallery: Tensor
+    gallery_labels: np.ndarray
+    own: Tensor | Literal[False]
+    """The row of each query in the gallery, -1 for none; False where no query is in it."""
+    asked: np.ndarray
+    """Which of the embeddings given are queries."""
+
+    def coded(self) -> _Sides:
+        """The same with whole numbers from 0 on as labels."""
+        both = np.concatenate([self.query_labels, self.gallery_labels])
+        kinds = self.query_labels.dtype, self.gallery_labels.dtype
+        if both.dtype.kind == "f" and {kind.kind for kind in kinds} == {"i", "u"}:
+            raise UserError(f"labels of queries are {kinds[0]}, of the gallery {kinds[1]}, and no integers hold both; "
+                            "convert one of them")
+        codes = np.unique(both, return_inverse=True)[1]
+        count = len(self.query_labels)
+        return replace(self, query_labels=codes[:count], gallery_labels=codes[count:])
+
+
+def _sides(embeddings: Array, labels: Array, gallery: Array | None, gallery_labels: Array | None, roles: Array | None,
+           similarity: Similarity) -> _Sides:
+    """One set that is searched for itself, a set and its gallery, or both out of one set by the roles of its images."""
+    ready = unit if similarity == "cosine" else partial(scaled, whole=True)
+    x, y = as_embeddings(embeddings), as_labels(labels)
+    everything = np.ones(len(x), dtype=bool)
+    if gallery is not None:
+        g, z = as_embeddings(gallery).to(x.device), as_labels(gallery_labels)
+        same_length(g, z)
+    same_length(x, y)
+    if roles is not None:
+        roles = np.asarray(roles)
+        _check_roles(roles, len(x), gallery is not None)
+    if gallery is not None:
+        return _Sides(ready(x), y, ready(g), z, False, everything)
+    x = ready(x)
+    if roles is None:
+        return _Sides(x, y, x, y, torch.arange(len(x)), everything)
+    queries, shown, own = by_role(roles)
+    of_queries, of_gallery = (x[torch.from_numpy(rows).to(x.device)] for rows in (queries, shown))
+    return _Sides(of_queries, y[queries], of_gallery, y[shown], own, roles != "gallery")
+
+
+def _check_roles(roles: np.ndarray, count: int, gallery: bool) -> None:
+    """A UserError unless every embedding has one of the three roles, and there is no gallery beside them."""
+    unknown = sorted(set(roles.tolist()) - {"", "query", "gallery"})
+    if gallery or len(roles) != count or unknown:
+        what = f"'{unknown[0]}' is no role" if unknown else f"{len(roles)} roles for {count} embeddings"
+        raise UserError(f"{'roles and a gallery exclude each other' if gallery else what}; "
+                        "give every image one of 'query', 'gallery' and '' (both), or a gallery of its own")
+
+
+def _look_up(sides: _Sides, relevant: np.ndarray, sizes: np.ndarray, depth: int, backend: search.Backend,
+             chunk: int | None) -> dict[str, np.ndarray]:
     """Per query: the rank of its first hit, its hits up to R, and its sums of P_r h_r up to 1000, R and f.
 
     The hits are few among the neighbours, so all is summed over their list, on the CPU and in float64: the same
     neighbours give the same bits on every device.
     """
     parts: dict[str, list[np.ndarray]] = {name: [] for name in ("first", "hits@r", "ap@1000", "ap@r", "ap@f")}
-    query_codes, gallery_codes = (torch.from_numpy(codes.astype(np.int32)).to(x.device) for codes in (y, z))
-    for start, indices, _ in search.stream(x, g, depth, exclude_self=own, chunk=chunk, backend=backend):
+    query_codes, gallery_codes = (torch.from_numpy(codes.astype(np.int32)).to(sides.queries.device)
+                                  for codes in (sides.query_labels, sides.gallery_labels))
+    for start, indices, _ in search.stream(sides.queries, sides.gallery, depth, exclude_self=sides.own, chunk=chunk,
+                                           backend=backend):
         n, width = indices.shape
         classes = gallery_codes.index_select(0, indices.clamp(min=0).flatten()).view(n, width)
         hit = (classes == query_codes[start:start + n, None]) & (indices >= 0)
@@ -155,18 +196,6 @@ def _look_up(x: Tensor, y: np.ndarray, g: Tensor, z: np.ndarray, own: Tensor | L
                              ("ap@f", precision * (rank <= sizes[start:start + n][row]))):
             parts[name].append(np.bincount(row, values, minlength=n))
     return {name: np.concatenate(part) if part else np.zeros(0) for name, part in parts.items()}
-
-
-def _by_roles(x: Tensor, y: np.ndarray, roles: np.ndarray, gallery: Array | None) -> tuple[Any, ...]:
-    """Queries and gallery out of one set, and the row of every query in the gallery (-1 where it has none)."""
-    unknown = sorted(set(roles.tolist()) - {"", "query", "gallery"})
-    if gallery is not None or len(roles) != len(x) or unknown:
-        what = f"'{unknown[0]}' is no role" if unknown else f"{len(roles)} roles for {len(x)} embeddings"
-        raise UserError(f"{what if gallery is None else 'roles and a gallery exclude each other'}; "
-                        "give every image one of 'query', 'gallery' and '' (both), or a gallery of its own")
-    queries, shown, own = by_role(roles)
-    at = [torch.from_numpy(rows).to(x.device) for rows in (queries, shown)]
-    return roles != "gallery", x[at[0]], y[queries], x[at[1]], y[shown], own
 
 
 def by_role(roles: np.ndarray) -> tuple[np.ndarray, np.ndarray, Tensor]:
