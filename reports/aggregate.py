@@ -259,10 +259,10 @@ def training_group(tags: Iterable[str] | None) -> str:
 def rung_scores(frame: pd.DataFrame, dataset: str, metric: str = "recall@1") -> pd.DataFrame:
     """The cells of a dataset: for each row and rung the mean over seeds, its deviation and n, in order of distance."""
     runs = having(frame[frame["dataset"] == dataset], metric)
-    told = [*ROW, "split", metric, "frd", "kind", *_TYPES]
+    told = [*ROW, "split", metric, "frd", "kind", "weights", *_TYPES]
     runs = typed(runs[[name for name in told if name in runs]][~is_union(runs)])
     cells = runs.groupby([*ROW, "split"], sort=True)
-    facts = cells[["frd", "kind", *(name for name in _TYPES if name in runs)]].first()
+    facts = cells[["frd", "kind", *(name for name in ("weights", *_TYPES) if name in runs)]].first()
     board = pd.concat([cells[metric].agg(score="mean", std="std", n="count"), facts], axis=1).reset_index()
     return board.sort_values([*ROW, "frd", "split"], kind="stable").reset_index(drop=True)
 

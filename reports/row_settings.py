@@ -12,10 +12,10 @@ import pandas as pd
 
 NAMED = ["method", "protocol", "backbone"]
 """Parts of a row's name that tell settings: `margin[beta=0.6]`; `base_method` and so on have the name alone."""
-RANKED_ALIKE = ("epochs", "steps_per_epoch", "batch_size", "train_shots", "dim", "augmentation", "size", "resize")
+SEEN_IN_EVALUATION = ("augmentation", "size", "resize", "image_side", "interpolation")
+"""Keys of a protocol that say what a network sees of an image when it is evaluated."""
+RANKED_ALIKE = ("epochs", "steps_per_epoch", "batch_size", "train_shots", "dim", *SEEN_IN_EVALUATION)
 """Keys of a protocol that methods must agree in to be ranked together; a learning rate may be a method's own."""
-SEEN_IN_EVALUATION = ("augmentation", "size", "resize")
-"""Those of them that say what a network sees of an image when it is evaluated."""
 
 
 def of_runs(frame: pd.DataFrame) -> dict[str, pd.Series]:

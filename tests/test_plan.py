@@ -115,7 +115,7 @@ def test_seeds_are_the_protocols_unless_said(made: Workspace) -> None:
 def test_some_splits_may_have_more_seeds_than_others(made: Workspace) -> None:
     def seeds(**changes: Any) -> dict[int, list[int]]:
         found: dict[int, list[int]] = {}
-        for spec in specs(made, splits="all", **{"seeds": 1, "more_seeds": {"1,3": 2, "2-3": 3}, **changes}):
+        for spec in specs(made, **{"splits": "all", "seeds": 1, "more_seeds": {"1,3": 2, "2-3": 3}, **changes}):
             found.setdefault(spec.split, []).append(spec.seed)
         return found
 
@@ -129,6 +129,11 @@ def test_some_splits_may_have_more_seeds_than_others(made: Workspace) -> None:
     assert (part.seeds, part.more_seeds) == (2, {}), "--seeds is for all splits"
     with pytest.raises(UserError, match=r'more_seeds = \{ "1,9" = 2 \}: glyphs-mini has no split 9; --seeds says'):
         seeds(more_seeds={"1,9": 2})
+    with pytest.raises(UserError, match=r"more_seeds 1;3: write numbers"):
+        seeds(more_seeds={"1;3": 2})
+    default = ladders.load(made, "glyphs-mini").default.id
+    assert seeds(splits="default", more_seeds={"1,9": 2}) == {default: [0, 1] if default == 1 else [0]}, (
+        "a ladder that is not built has the default split alone")
 
 
 def test_what_trains_nothing_has_one_seed(made: Workspace) -> None:

@@ -115,7 +115,7 @@ def test_the_error_of_one_seed_by_hand() -> None:
     del frame[row, ("cub", 2)][2]
     known = SeedScores.__new__(SeedScores)
     known.scores = frame
-    errors = known._known(row, {("cub", rung): 1 / 3 for rung in range(3)})
+    errors = known._of_row(row, {("cub", rung): 1 / 3 for rung in range(3)})
     assert errors.errors == pytest.approx([np.sqrt(2)] * 3)
     assert (errors.counts, errors.pooled, errors.seeds) == (1, 3, 2)
     assert errors.shared == pytest.approx([0.5, np.nan, np.sqrt(2)], nan_ok=True)  # over the first two seeds
@@ -131,6 +131,35 @@ def test_a_row_with_an_error_of_its_own_does_not_take_that_of_the_others() -> No
     assert spread.own[2] == pytest.approx(0.09)
     assert spread.seeds[3] == pytest.approx((4 * 0.01 + 4 * 0.04 + 5 * 0.09) / 13)
     assert np.isnan(spread.own[3]), "what others vary by is not what is known of it"
+
+
+def test_of_several_datasets_the_one_that_tells_least_bounds_the_degrees_of_freedom() -> None:
+    """Two seeds on one rung of the first and five on seven rungs of the second: all is known by one deviation."""
+    rng = np.random.default_rng(2)
+    lines = [{**dict.fromkeys(ROW, ""), "method": f"m{row}", "dataset": dataset, "split": rung, "seed": seed,
+              "score": rng.normal(0, spread)}
+             for row in range(400) for dataset, spread, seeds, several in (("a", 2.0, 2, 1), ("b", 1.0, 5, 7))
+             for seed in range(seeds) for rung in range(8) if seed == 0 or rung < several]
+    known = SeedScores(pd.DataFrame(lines), "score")
+    rows = list(dict.fromkeys(row for row, _ in known.scores))
+    found = known.errors({(dataset, rung): 1 / 16 for dataset in "ab" for rung in range(8)}, rows)
+    wanted = (2.0**2 + 1.0**2) * 8 / 16**2
+    assert 0.9 * wanted < found.variance.mean() < 1.5 * wanted
+    assert found.freedom.max() <= 29
+    assert found.freedom.mean() < 5, "28 of the second dataset say nothing of the first"
+
+
+def test_what_no_seed_changes_needs_one_alone() -> None:
+    """A frozen network beside two rows of three seeds, and beside another frozen one, of which nothing is known."""
+    scores, stds = np.array([0.5, 0.6, 0.3, 0.2]), np.array([0.01, 0.02, np.nan, np.nan])
+    drawn, counts, random = np.full((4, 2), np.nan), np.array([3.0, 3, 1, 1]), np.array([True, True, False, False])
+    found = significance.errors(drawn, stds, counts, 2, scores, random=random)
+    assert found.pair[:2, 2] == pytest.approx(stds[:2]**2 / 3)
+    assert found.freedom[:2, 2] == pytest.approx(2)
+    assert np.isnan(found.pair[2, 3])
+    assert np.isnan(found.half_widths()[2:]).all()
+    trained = significance.errors(drawn, stds, counts, 2, scores)
+    assert np.isnan(trained.pair[:2, 2]).all(), "of a row that was trained once nothing is known"
 
 
 def test_priors_are_of_each_backbone() -> None:

@@ -174,6 +174,18 @@ def test_the_embedding_layer_starts_as_the_recipes_say() -> None:
     assert heads["contextual"].bias.any()
 
 
+def test_a_momentum_encoder_begins_with_the_embedding_layer_that_it_follows() -> None:
+    entry = methods.get("diva")
+    for start in ("uniform", "normal", "orthogonal"):
+        own = protocols.load("oodml", dataset="cub", method="diva", overrides={"head_start": start, "dim": 8})
+        method = entry.build(create("test_resnet"), 12, own.dim, entry.settings("cub"), entry.base.settings("cub"))
+        drawn = method.embedding.weight.detach().clone()
+        start_head(method, own)
+        assert torch.equal(drawn, method.embedding.weight) == (start == "uniform")
+        followed = nn.Sequential(method.backbone, method.embedding).state_dict()
+        assert all(torch.equal(value, followed[name]) for name, value in method.encoder.network.state_dict().items())
+
+
 def test_a_method_without_a_recipe_is_trained_as_in_oodml() -> None:
     facts = [protocols.load(name, dataset="cub", method="margin").identity() for name in ("released", "oodml")]
     assert {**facts[0], "name": ""} == {**facts[1], "name": ""}

@@ -104,6 +104,32 @@ def test_a_run_by_a_released_recipe_is_held_against_its_own_paper_alone(runs: pd
     assert {"proxyanchor, released", "proxyanchor, oodml, 40 epochs", "hyp"} <= labels
 
 
+def test_another_pooling_is_another_recipe(runs: pd.DataFrame) -> None:
+    """A stand-in for the network leaves a recipe as it is; without its pooling it is another one, and not counted."""
+    here = runs[runs["base_protocol"].eq("released") & runs["method"].eq("hier")]
+    found, = reproduction.default_split(here, "cub")
+    assert found.table.frame["changed"].tolist() == [""]
+    assert len(found.counted) == 1
+    plain = here.assign(overrides=[{**one, "backbone": ["resnet50@meanmax-ln", "resnet50_v1"]}
+                                   for one in here["overrides"]])
+    found, = reproduction.default_split(plain, "cub")
+    assert found.table.frame["changed"].tolist() == ["backbone=resnet50_v1 (file: resnet50@meanmax-ln)"]
+    assert found.counted.empty
+    assert found.close == found.rising == 0
+
+
+def test_a_page_counts_nothing_where_no_recipe_was_trained_as_it_is() -> None:
+    frame = records.collect(RECORDS / "photos")
+    frame = frame[frame["protocol"].eq("released") & frame["method"].eq("contextual")]
+    site = Site(Results(frame, derive=overrides.of_run), frame.iloc[:0])
+    dataset_pages.ladder(site, "cub", Extras(None))
+    site.finish()
+    page = str(site.files["dataset/cub.html"])
+    assert "What papers print, and what we got" in page
+    assert "0 of 0" not in page
+    assert "nan" not in page
+
+
 def test_the_figure_has_a_ring_and_a_disc_for_each_method(runs: pd.DataFrame) -> None:
     for one in reproduction.default_split(runs, "cub"):
         rows = one.table.frame

@@ -12,10 +12,12 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from benchmark.config import overrides
+from benchmark.config import protocol as protocols
 from reports import exports, packing, records, selection, site
 from reports.analysis.results import Results
 from reports.html import comparison_pages, study_pages
-from tests.sample_records import make_record, some_pages, write_sample
+from tests.sample_records import identity, make_record, some_pages, write_sample
 from tests.test_report_studies import write_fewshot
 
 
@@ -40,6 +42,23 @@ def test_who_was_given_the_same_epochs_stands_in_the_same_protocol(tmp_path: Pat
     assert runs.set_index(["method", "split"])["protocol"].to_dict() == {
         ("margin", 1): "oodml", ("s2sd", 1): "oodml", ("margin", 5): "oodml[epochs=40]",
         ("arcface", 5): "oodml[epochs=40]"}
+
+
+@pytest.mark.parametrize("key", ["resize", "image_side"])
+def test_who_saw_larger_images_is_ranked_apart(tmp_path: Path, key: str) -> None:
+    """Also the frozen network: its features are of what it sees."""
+    made = [("margin", {key: 288}, 0.7), ("arcface", {}, 0.69), ("margin", {}, 0.68), ("frozen", {}, 0.4)]
+    for number, (method, changes, score) in enumerate(made):
+        own = protocols.load("oodml", dataset="cub", method=method, overrides=changes)
+        for split in range(1, 6):
+            record = make_record("glyphs", split, method, 0, score, identity=identity(f"{number}-{split}"),
+                                 protocol=own.identity())
+            records.write(tmp_path / f"{number}-{split}", record)
+    results = Results(records.collect(tmp_path), derive=overrides.of_run)
+    larger, usual = results.ags("recall@1", f"oodml[{key}=288]").wide(), results.ags("recall@1", "oodml").wide()
+    assert [set(board["base_method"]) for board in (larger, usual)] == [{"margin"}, {"arcface", "margin", "frozen"}]
+    assert larger["mean:gain"].isna().all(), "no frozen network saw such images"
+    assert usual.set_index("base_method").loc["margin", "mean:gain"] == pytest.approx(0.28)
 
 
 def test_the_best_of_an_export_is_that_of_its_dataset_and_no_floor(tmp_path: Path) -> None:

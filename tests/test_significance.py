@@ -281,7 +281,7 @@ def test_equal_methods_of_one_and_of_three_seeds_are_seldom_told_apart(several: 
         means = np.where(counts > 1, scores.mean(axis=1), scores[:, 0]) + rng.normal(0, 0.002, 40)
         stds = np.where(counts > 1, scores.std(axis=1, ddof=1), np.nan)
         for trained in wrong:
-            found = significance.errors(test, stds, counts, 100, trained=np.full(40, trained))
+            found = significance.errors(test, stds, counts, 100, random=np.full(40, trained))
             p = significance.p_values(means, found)
             wrong[trained] += bool((p[np.triu_indices(40, 1)] < 0.05).any())
     assert wrong[True] / 300 < 0.2

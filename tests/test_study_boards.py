@@ -188,6 +188,22 @@ def test_further_seeds_on_some_splits_are_asked_for_once_however_often_the_comma
     assert write(tmp_path, of_study).read_bytes() == (tiny.root / "studies" / "own.json").read_bytes()
 
 
+def test_a_frozen_network_that_an_earlier_version_gave_several_seeds_has_one_now(
+        tiny: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep, "run", lambda study, options: SweepResult(jobs=gather(study, options).jobs))
+    file = tmp_path / "own.toml"
+    file.write_text('datasets = ["glyphs-mini"]\nprotocol = "demo"\nbackbones = "efficientnet_lite0"\nseeds = 3\n'
+                    'methods = "margin,frozen"\n')
+    command = ["--study", str(file), "--work", str(tiny.root)]
+    for words in ([], ["--methods", "frozen"], []):
+        done = CliRunner().invoke(run.command, [*command, *words])
+        assert done.exit_code == 0, done.output
+        (of_study,) = read([tiny.root])
+        runs = of_study.rows.set_index("method")["runs"]
+        assert runs.to_dict() == {"margin": 9, "frozen": 3}
+        write(tiny.root, replace(of_study, rows=of_study.rows.assign(runs=9)))
+
+
 def test_runs_that_a_study_does_not_ask_for_are_not_counted_as_its(tiny: Workspace, tmp_path: Path,
                                                                    monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of methods in the place of its own, or that were taken out of its file since.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import math
 import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
@@ -280,6 +282,22 @@ def test_the_note_says_whether_classes_or_seeds_were_tested(tmp_path: Path) -> N
     for path in folder.rglob("queries.npz"):
         path.unlink()
     assert notes() == [seeds] * 5
+
+
+def test_intervals_of_one_seed_from_other_splits_are_not_said_to_be_of_classes(tmp_path: Path) -> None:
+    """Every row has a second seed on the first split alone, and no row results of queries."""
+    rng = np.random.default_rng(0)
+    for (method, score), split, seed in itertools.product((("margin", 0.6), ("s2sd", 0.7), ("arcface", 0.5)),
+                                                          range(1, 6), range(2)):
+        if seed == 0 or split == 1:
+            records.write(tmp_path / f"{method}-{split}-{seed}",
+                          make_record("glyphs", split, method, seed, score - 0.05 * split + rng.normal(0, 0.002)))
+    results = Results(records.collect(tmp_path))
+    board = results.ags("recall@1", "demo")
+    note = tables.ags_table(board, "recall@1").note
+    assert board.rows["rank:seeds"].all()
+    assert "(tests over seeds alone, Holm, 5 %)" in note
+    assert "tests of AGS give them the deviation of the splits that have several" in note
 
 
 def test_the_first_screen_tells_of_what_papers_report_on(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterable
 from io import StringIO
@@ -222,6 +223,20 @@ def test_a_study_that_asks_for_more_seeds_on_some_splits_can_be_done(tmp_path: P
     runs = board_of(tmp_path, [make_record("glyphs", split, "margin", seed, 0.5)
                                for split, seed in ((1, 0), (1, 1), (1, 2), (2, 0))]).runs
     assert asking(4, (1, 2)).held_against(runs)["done"].tolist() == [4]
+
+
+@pytest.mark.parametrize(("there", "done"), [
+    ({1: (0, 1, 2), 2: (0,), 3: (0,)}, 5), ({1: (0,), 2: (0, 1, 2), 3: (0,)}, 3),
+    ({1: (0, 1), 2: (0, 1), 3: (0, 1)}, 4)])
+def test_further_seeds_count_on_the_splits_alone_for_which_they_are_asked(
+        tmp_path: Path, there: dict[int, tuple[int, ...]], done: int) -> None:
+    """A study asks for three seeds on the first of three splits and for one on the others."""
+    runs = board_of(tmp_path, [make_record("glyphs", split, "margin", seed, 0.5)
+                               for split, seeds in there.items() for seed in seeds]).runs
+    study = asking(5, (1, 2, 3))
+    study = dataclasses.replace(study, rows=study.rows.assign(seeds="3 1 1"))
+    assert study.held_against(runs)["done"].tolist() == [done]
+    assert len(study.done(runs)) == done
 
 
 def test_the_mean_over_methods_of_a_transfer_counts_each_once(tmp_path: Path) -> None:

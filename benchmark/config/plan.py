@@ -177,10 +177,10 @@ def parse_ids(text: str, option: str = "--splits") -> list[int]:
     return ids
 
 
-def rungs(text: str, ladder: Ladder, needs: str = "") -> list[int] | None:
+def rungs(text: str, ladder: Ladder, needs: str = "", option: str = "--splits") -> list[int] | None:
     """The rungs that `--splits` means; None for all, which `fixed-test` means of a control and of no other ladder.
 
-    `needs`: the ladder that is meant, see `study.Part.needs`.
+    `needs`: the ladder that is meant, see `study.Part.needs`; `option`: what else the text stands under.
     """
     if text == "fixed-test":
         from splits.fixed_test import is_control
@@ -192,4 +192,4 @@ def rungs(text: str, ladder: Ladder, needs: str = "") -> list[int] | None:
                             "working folder of its own")
     if text in ("all", "fixed-test"):
         return None
-    return [ladder.default.id] if text == "default" else parse_ids(text)
+    return [ladder.default.id] if text == "default" else parse_ids(text, option)

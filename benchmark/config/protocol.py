@@ -69,7 +69,8 @@ class Protocol:
     augmentation: str = key("named augmentation of training images: base, red, big, adv, adv_released", "base")
     size: Count = key("side of the square that the network sees; 0: the augmentation's own (224, big 256)", 0)
     resize: Positive = key("shorter side before the centre crop of evaluation", 256)
-    image_side: Positive = key("shorter side of the decoded images that crops are cut from, where they are larger", 256)
+    image_side: Annotated[int, Ge(256), Le(10**9)] = key(
+        "shorter side of the decoded images that crops are cut from, where they are larger", 256)
     scale: tuple[float, float] | None = key("share of the image's area that a random crop keeps; "
                                             "not given: the augmentation's own", None)
     flip: Share | None = key("probability of a horizontal flip; not given: the augmentation's own", None)

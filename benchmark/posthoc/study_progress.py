@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
+import methods
 from benchmark.config import overrides
 from benchmark.config.spec import RunSpec
 from benchmark.config.study import Study
@@ -45,7 +46,8 @@ def keep(study: Study, specs: Iterable[RunSpec], named: str, work: Path, whole: 
 
     A method that is asked for now has all its settings: what was asked of it before with others is no longer, as the
     study was edited. With the `whole` study nothing of before is left on its datasets and backbones but further seeds:
-    methods and splits that it does not ask for now were taken out of it, or of a ladder, since.
+    methods and splits that it does not ask for now were taken out of it, or of a ladder, since. What trains nothing has
+    as many seeds as are asked for now, as earlier versions gave it those of the other methods.
     """
     if not paths.is_plain(study.name):
         warnings.warn(f"how far {named} is cannot be kept, nor a board of its own: name the file with letters, digits, "
@@ -55,7 +57,9 @@ def keep(study: Study, specs: Iterable[RunSpec], named: str, work: Path, whole: 
     asked = now.by_split()
     before = [one.by_split() for one in progress.read([work], [])
               if one.name == study.name and {"given", "splits"} <= {*one.rows}]
-    before = [rows[~(_gone if whole else _changed)(rows, asked)] for rows in before]
+    fixed = asked[[methods.get(name).trains == "nothing" for name in asked["method"]]]
+    before = [rows[~((_gone if whole else _changed)(rows, asked) | _among(rows, fixed, [*GIVEN, "on"]))]
+              for rows in before]
     progress.write(work, replace(now, rows=_rows(pd.concat([*before, asked], ignore_index=True))))
 
 

@@ -187,10 +187,12 @@ def _specs(part: Part, dataset: str, index: DatasetIndex, ladder: Ladder, weight
 
 
 def _seeds(part: Part, ladder: Ladder, usual: int) -> dict[int, Sequence[int]]:
-    """The seeds of each split of the ladder in a part."""
+    """The seeds of each split of the ladder in a part; the default split may be all of a ladder that is not built."""
     counts = {split.id: usual for split in ladder.splits}
     for text, more in part.more_seeds.items():
-        for number in rungs(text, ladder) or list(counts):
+        for number in rungs(text, ladder, option="more_seeds") or list(counts):
+            if number not in counts and part.splits == "default":
+                continue
             if number not in counts:
                 raise UserError(f'more_seeds = {{ "{text}" = {more} }}: {ladder.dataset} has no split {number}; '
                                 "--seeds says for all splits how many")

@@ -10,6 +10,7 @@ from torch import nn
 
 from benchmark.config.protocol import Protocol
 from methods import Method, Objective
+from methods.layers.momentum import Momentum
 
 
 def groups_of(method: Method, protocol: Protocol) -> list[dict[str, Any]]:
@@ -28,7 +29,9 @@ def groups_of(method: Method, protocol: Protocol) -> list[dict[str, Any]]:
 
 def start_head(method: Method, protocol: Protocol) -> None:
     """The first weights of the embedding layer, where not torch's own: then its bias, if any, is 0."""
-    for layer in method.embedding.modules() if protocol.head_start != "uniform" else ():
+    if protocol.head_start == "uniform":
+        return
+    for layer in method.embedding.modules():
         if isinstance(layer, nn.Linear):
             if protocol.head_start == "normal":
                 nn.init.kaiming_normal_(layer.weight, mode="fan_out")
@@ -36,6 +39,9 @@ def start_head(method: Method, protocol: Protocol) -> None:
                 nn.init.orthogonal_(layer.weight)
             if layer.bias is not None:
                 nn.init.zeros_(layer.bias)
+    for module in method.modules():  # a momentum encoder begins as a copy of what it follows
+        if isinstance(module, Momentum):
+            module.network.load_state_dict(nn.Sequential(method.backbone, method.embedding).state_dict())
 
 
 def optimiser_of(groups: list[dict[str, Any]], protocol: Protocol, device: str) -> torch.optim.Optimizer:

@@ -10,8 +10,9 @@ ladder it is.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,9 @@ class StudyProgress:
         asked = plain.loc[self._asked(plain), [*self.keys, "on", "seed", "identity"]].sort_values("seed", kind="stable")
         asked = asked.drop_duplicates([*self.keys, "identity"])
         asked = asked.assign(again=asked.groupby([*self.keys, "on"], dropna=False).cumcount())
-        asked = asked.sort_values("again", kind="stable")
+        counts = self._seeds_told()
+        enough = [counts.get(key, math.inf) for key in asked[[*self.keys, "on"]].itertuples(index=False, name=None)]
+        asked = asked[asked["again"] < enough].sort_values("again", kind="stable")
         most = asked.merge(self.rows.groupby(self.keys, as_index=False)["runs"].sum(), how="left", on=self.keys)["runs"]
         if "splits" in self.rows:
             splits = self.by_split().groupby(self.keys, as_index=False)["on"].nunique()
@@ -93,6 +96,13 @@ class StudyProgress:
         seeds = pd.Series([list(map(int, own)) or [runs // len(each)] * len(each)
                            for own, runs, each in zip(told, self.rows["runs"], splits)], self.rows.index, dtype=object)
         return self.rows.assign(on=splits, seeds=seeds).explode(["on", "seeds"], ignore_index=True)
+
+    def _seeds_told(self) -> dict[tuple[str, ...], int]:
+        """The seeds that are asked for, by row and split, of rows that tell them split by split."""
+        if "seeds" not in self.rows:
+            return {}
+        lines = replace(self, rows=self.rows[self.rows["seeds"].ne("")]).by_split()
+        return dict(zip(lines[[*self.keys, "on"]].itertuples(index=False, name=None), lines["seeds"]))
 
     def _plain(self, runs: pd.DataFrame) -> pd.DataFrame:
         """The runs as a study calls them."""

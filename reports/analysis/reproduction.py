@@ -121,10 +121,10 @@ def _measured(group: pd.DataFrame, paper: str, printed: float) -> dict[str, obje
 
 
 def _changed(group: pd.DataFrame) -> str:
-    """In what runs differ from the file of their protocol, but for the network, which the row names, and when they
-    were evaluated."""
-    return overrides_text({key: pair for key, pair in (one or {}).items() if key not in ("backbone", "evaluate_every")}
-                          for one in group["overrides"])
+    """In what runs differ from the file of their protocol, but for a stand-in of the network and when they were
+    evaluated; pooling is a part of the recipe."""
+    return overrides_text({key: pair for key, pair in (one or {}).items() if key != "evaluate_every" and not (
+        key == "backbone" and pair[0].partition("@")[2] == pair[1].partition("@")[2])} for one in group["overrides"])
 
 
 def _table(dataset: str, paper: str, rows: list[dict[str, object]]) -> Table:

@@ -228,7 +228,7 @@ class Results:
         errors = significance.errors(resamples.scores(dataset, split, rows), here["std"].to_numpy(float),
                                      here["n"].to_numpy(float), resamples.classes.get((dataset, split), 2),
                                      here["score"].to_numpy(float), here["backbone"].tolist(),
-                                     trained=~here["baseline"].to_numpy(bool))
+                                     random=significance.by_chance(here))
         return here, errors
 
     def classes(self, metric: str, datasets: list[str]) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -109,37 +109,45 @@ class SeedScores:
         """The errors of each row's weighted mean over these cells.
 
         From the seeds that have all cells of a dataset; where there are fewer than two, but several on some cells, the
-        score of one seed varies on every cell as on these: s^2 = sum_r (n_r - 1) s_r^2 / sum_r (n_r - 1).
+        score of one seed varies on every cell as on these: s^2 = sum_r (n_r - 1) s_r^2 / sum_r (n_r - 1). That is
+        known of each dataset D by itself, so that of several d = (sum_D V_D)^2 / sum_D (V_D^2 / d_D) at most.
         """
-        return seed_errors([self._known(row, weights) for row in rows], list(weights.values()))
+        found = seed_errors([self._of_row(row, weights) for row in rows], list(weights.values()))
+        datasets = dict.fromkeys(name for name, _ in weights)
+        if len(datasets) == 1:
+            return found
+        apart = [self.errors({cell: weight for cell, weight in weights.items() if cell[0] == name}, rows)
+                 for name in datasets]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            most = sum(one.variance for one in apart) ** 2 / sum(one.variance**2 / one.freedom for one in apart)
+        return replace(found, freedom=np.where(found.counts == 1, np.fmin(found.freedom, most), found.freedom))
 
-    def _known(self, row: tuple[str, ...], weights: Mapping[Cell, float]) -> RowErrors:
+    def _of_row(self, row: tuple[str, ...], weights: Mapping[Cell, float]) -> RowErrors:
         scores = [self.scores.get((row, cell), {}) for cell in weights]
-        errors, counts, pooled = np.full(len(scores), np.nan), np.zeros(len(scores)), 0.0
+        errors, counts, pooled = np.full(len(scores), np.nan), np.zeros(len(scores)), 0
         datasets: dict[str, list[int]] = {}
         for place, (name, _) in enumerate(weights):
             datasets.setdefault(name, []).append(place)
         for places in datasets.values():
             here = [scores[i] for i in places]
-            counts[places] = len(seeds := _in_common(here))
-            more = {i: len(scores[i]) - 1 for i in places if len(scores[i]) > 1}
+            seeds = _in_common(here)
+            counts[places] = len(seeds)
             if len(seeds) > 1:
                 errors[places] = [_error(one, seeds) for one in here]
-            elif seeds and more:
-                pooled += sum(more.values())
-                variances = [np.var([*scores[i].values()], ddof=1) for i in more]
-                errors[places] = np.sqrt(np.average(variances, weights=[*more.values()]))
+            elif seeds:
+                errors[places], freedom = _error_of_one(here)
+                pooled += freedom
+        several = [i for i, one in enumerate(scores) if len(one) > 1] if pooled else list(range(len(scores)))
+        common = _in_common(scores[i] for i in several)
         cells = list(zip(weights.values(), scores))
-        told = [i for i, one in enumerate(scores) if len(one) > 1] if pooled else list(range(len(scores)))
-        both = _in_common(scores[i] for i in told)
-        if len(both) < 2 and not pooled:  # the seeds of each dataset: its trainings are independent of the others'
+        if len(common) < 2 and not pooled:  # each dataset has seeds of its own, whose trainings are independent
             sums = sum(_variance([cells[i] for i in places]) for places in datasets.values())
             return RowErrors(errors, counts.min(), errors, sums, counts.min())
         shared = np.full(len(scores), np.nan)
-        if len(both) > 1:
-            shared[told] = [_error(scores[i], both) for i in told]
-        sums = _variance([cells[i] for i in told])
-        return RowErrors(errors, counts.min(), shared, sums, len(both), pooled or math.nan)
+        if len(common) > 1:
+            shared[several] = [_error(scores[i], common) for i in several]
+        sums = _variance([cells[i] for i in several])
+        return RowErrors(errors, counts.min(), shared, sums, len(common), pooled or math.nan)
 
 
 def _in_common(scores: Iterable[dict[int, float]]) -> list[int]:
@@ -151,6 +159,19 @@ def _in_common(scores: Iterable[dict[int, float]]) -> list[int]:
 def _error(scores: dict[int, float], seeds: Collection[int]) -> float:
     """The standard error of the mean over these seeds."""
     return float(np.std([scores[seed] for seed in seeds], ddof=1) / np.sqrt(len(seeds)))
+
+
+def _error_of_one(cells: Iterable[dict[int, float]]) -> tuple[float, int]:
+    """(s of one training's score, its degrees of freedom) from the cells that have several seeds; (NaN, 0) without.
+
+    >>> _error_of_one([{0: 1.0, 1: 2.0, 2: 3.0}, {0: 5.0}])
+    (1.0, 2)
+    """
+    several = [list(scores.values()) for scores in cells if len(scores) > 1]
+    freedoms = [len(scores) - 1 for scores in several]
+    if not several:
+        return math.nan, 0
+    return math.sqrt(np.average([np.var(scores, ddof=1) for scores in several], weights=freedoms)), sum(freedoms)
 
 
 def _variance(cells: list[tuple[float, dict[int, float]]]) -> float:

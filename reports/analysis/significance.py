@@ -65,7 +65,7 @@ class Errors:
 
 def errors(drawn: np.ndarray, stds: np.ndarray, counts: np.ndarray, classes: int, values: np.ndarray | None = None,
            groups: Sequence[str] | None = None, over_seeds: SeedErrors | None = None,
-           trained: np.ndarray | None = None) -> Errors:
+           random: np.ndarray | None = None) -> Errors:
     """The errors of rows from their scores under resampled classes and their deviations over seeds.
 
     Args:
@@ -76,8 +76,8 @@ def errors(drawn: np.ndarray, stds: np.ndarray, counts: np.ndarray, classes: int
         values: the scores; where all lie in [0, 1] variances are compared on the logit scale.
         groups: the backbone of each row, within which variances are compared [default: all are alike].
         over_seeds: variances of the means over seeds, if known better than by `stds`.
-        trained: the rows that owe something to the chance of training [default: all]; with one seed they take the
-            variance of the others.
+        random: the rows that owe something to a seed [default: all], see `by_chance`. With one seed they take the
+            variance of the others; the other rows have none.
 
     Returns:
         Variances and degrees of freedom of all rows and pairs.
@@ -97,16 +97,30 @@ def errors(drawn: np.ndarray, stds: np.ndarray, counts: np.ndarray, classes: int
          np.maximum(1, np.where(one & told, used.freedom, plain.freedom)))])
     square = np.ones((m, m))
     slopes = _slopes(values) if values is not None else np.ones(m)
-    alone = one & ~told & (True if trained is None else np.asarray(trained, bool))
+    by_seed = np.ones(m, bool) if random is None else np.asarray(random, bool)
+    alone = one & ~told & by_seed
     known = used.variance * used.counts / slopes**2
     variances, freedoms = pooled(*moderated(known, used.freedom, groups), known, used.freedom, alone, groups)
     seeds = variances * slopes**2 / np.maximum(1, used.counts)
+    fixed = one & ~told & ~by_seed
+    seeds, freedoms = np.where(fixed, 0.0, seeds), np.where(fixed, np.inf, freedoms)
     ours, ours_freedom = seeds[:, None] * square, freedoms[:, None] * square
     pair, freedom = _combined([(by_class, square * max(1, classes - 1)), (ours, ours_freedom),
                                (ours.T, ours_freedom.T)])
-    # seeds of one row alone do not bound a difference
-    bounded = ~np.isnan(by_class) | ~(np.isnan(seeds)[:, None] | np.isnan(seeds)[None, :])
+    # seeds of one row alone do not bound a difference, and of two rows without any chance nothing is known
+    unknown = np.isnan(seeds)[:, None] | np.isnan(seeds)[None, :] | fixed[:, None] & fixed[None, :]
+    bounded = ~np.isnan(by_class) | ~unknown
     return Errors(own, own_freedom, seeds, freedoms, np.where(bounded, pair, np.nan), freedom)
+
+
+def by_chance(rows: pd.DataFrame) -> np.ndarray:
+    """Which rows owe something to a seed: what was trained, and networks whose weights were drawn.
+
+    >>> by_chance(pd.DataFrame({"baseline": [False, True, True], "weights": ["a", "a", "scratch"]})).tolist()
+    [True, False, True]
+    """
+    drawn = rows["weights"].eq("scratch").to_numpy() if "weights" in rows else False
+    return ~rows["baseline"].to_numpy(bool) | drawn
 
 
 def _slopes(values: np.ndarray) -> np.ndarray:
@@ -228,15 +242,15 @@ def _column_errors(board: Board, column: pd.DataFrame, key: Key, drawn: Mapping[
     count = classes if isinstance(classes, int) else classes[key]
     return errors(drawn.get(key, empty), column["std"].to_numpy(float), column["n"].fillna(0).to_numpy(float), count,
                   column["score"].to_numpy(float), board.rows["backbone"].astype(str).tolist(),
-                  (over_seeds or {}).get(key), ~board.rows["baseline"].to_numpy(bool))
+                  (over_seeds or {}).get(key), by_chance(board.rows))
 
 
 def with_ties(board: Board, by: Key, drawn: Mapping[Key, np.ndarray], classes: int | Mapping[Key, int],
               over_seeds: Mapping[Key, SeedErrors] | None = None) -> Board:
     """A ranked board with the facts `rank:low`, `rank:high`, and each score with `low`, `high` and `group`.
 
-    `rank:tested` says whether the ranks are, `rank:classes` of which rows with test classes resampled, `rank:seeds` of
-    which with an error over seeds. Rows are held against those of their own `network` alone, the group that
+    `rank:tested` says of which rows the ranks are, `rank:classes` of which with test classes resampled, `rank:seeds`
+    of which with an error over seeds. Rows are held against those of their own `network` alone, the group that
     `Board.ranked` ranks.
 
     Args:
@@ -255,13 +269,13 @@ def with_ties(board: Board, by: Key, drawn: Mapping[Key, np.ndarray], classes: i
         values = column["score"].to_numpy(float)
         spread = _column_errors(board, column, key, drawn, classes, over_seeds)
         groups, first, last = (np.full(len(board), np.nan) for _ in range(3))
-        tested = True
+        tested = np.ones(len(board), bool)
         for network in dict.fromkeys(networks[ranks]):
             rows = np.flatnonzero(ranks & (networks == network) & ~np.isnan(values))
             p = p_values(values[rows], spread.of(rows))
             groups[rows] = tie_groups(values[rows], p) if len(rows) > 1 else 0
             first[rows], last[rows] = rank_ranges(values[rows], p)
-            tested &= bool(len(rows) < 2 or not np.isnan(p).any())
+            tested[networks == network] = len(rows) < 2 or not np.isnan(p).any()
         found.append((*spread.bounds(values), groups))
         if key == by:
             facts = {"rank:low": first, "rank:high": last, "rank:tested": tested,

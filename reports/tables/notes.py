@@ -48,8 +48,9 @@ def bar_note(board: pd.DataFrame, keys: list[str]) -> str:
         bars = f"{bars} {whole}." if counts else f"{whole}: one each, so no deviations."
         bars += f" Nearest and farthest are of up to {int(board['ends:n'].max())} seeds."
     if by_seeds and f"{keys[0]}:n" in board and ranked[f"{keys[0]}:n"].eq(1).any():
-        bars += (" Scores without ± are of one seed; tests give them the deviation of the splits that have several, "
-                 "else the mean one of the other rows, if these are three.")
+        bars += (" Scores without ± are of one seed; tests of AGS give them the deviation of the splits that have "
+                 "several, else, as tests of a split do, the mean one of the other rows, if these are three; without "
+                 "that the order of the scores stands.")
     if "rank:tested" not in board or len(ranked) < 2:
         return bars
     tested, untested = (ranked[ranked["rank:tested"].astype(bool) == whether] for whether in (True, False))
@@ -79,8 +80,11 @@ def _how(tested: pd.DataFrame, board: pd.DataFrame, keys: list[str]) -> str:
 
 
 def _by_classes(board: pd.DataFrame, key: str) -> bool:
-    """Whether test classes count in the intervals of a column; of seeds alone they are t_{n-1} s / sqrt(n)."""
-    rows = board[board["rank"].notna() & board[f"{key}:high"].notna()]
+    """Whether test classes count in the intervals of a column; of seeds alone they are t_{n-1} s / sqrt(n).
+
+    Those of a single seed, from the splits that have several, tell nothing of that.
+    """
+    rows = board[board["rank"].notna() & board[f"{key}:high"].notna() & (board[f"{key}:n"] > 1)]
     n = rows[f"{key}:n"].to_numpy(float)
     seeds = special.stdtrit(n - 1, 0.975) * rows[f"{key}:std"] / np.sqrt(n)
     alike = [np.isclose(rows[f"{key}:{end}"], fractions(rows[key], rows[key] + sign * seeds), rtol=1e-6, atol=1e-12)
