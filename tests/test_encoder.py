@@ -15,11 +15,11 @@ import oodml
 from benchmark import datasets
 from benchmark.data import ladders
 from benchmark.data.store import open_store
-from benchmark.metrics import thresholds
 from benchmark.submissions import evaluate as submitted
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from reports import records
+from reports.storage.operating_points import RATES
 from tests import tiny_sweep
 
 
@@ -95,7 +95,7 @@ def test_drift_and_records(made: Workspace, result: Any) -> None:
         assert (record["method"]["name"], record["source"], record["split"]["id"]) == ("my-pixels", "submitted", split)
         assert record["scores"]["last"]["recall@1"] == pytest.approx(result.scores[split]["recall@1"])
         assert record["thresholds"]["tar"] == pytest.approx(result.thresholds[split]["tar"])
-    assert thresholds.RATES == (0.01, 0.001)
+    assert RATES == (0.01, 0.001)
 
 
 class Bad:

@@ -7,9 +7,11 @@ import pytest
 import torch
 
 from benchmark.data.task import Side
-from benchmark.metrics.retrieval import retrieval
-from benchmark.metrics.union import ensemble, evaluate
-from benchmark.runs.scoring import score
+from benchmark.datasets.index import DatasetIndex
+from benchmark.datasets.union import unite_indexes
+from benchmark.metrics.retrieval import outcomes, retrieval
+from benchmark.metrics.union import ensemble, harmonic, member_outcomes
+from benchmark.runs.scoring import Score, score
 from benchmark.utils.errors import UserError
 
 
@@ -21,6 +23,29 @@ def union(seed=0, n=240, d=6):
     x = random.normal(size=(3, 7, d))[domains, labels] + random.normal(size=(n, d))
     roles = np.where(domains == 2, random.choice(["query", "gallery"], n), "")
     return x, labels, domains, roles
+
+
+def side_of(labels, domains, roles=None):
+    """A side's labels count the classes of all datasets, those of two datasets apart."""
+    codes = 100 * np.asarray(domains) + np.asarray(labels)
+    names, labels = np.unique(codes, return_inverse=True)
+    return Side(np.arange(len(codes)), labels, tuple(map(str, names)), roles, np.asarray(domains))
+
+
+def scored(x, labels, domains, names, roles=None):
+    """The score of a union's test side, and the harmonic mean over its datasets."""
+    found = score(side_of(labels, domains, roles), torch.from_numpy(x), tuple(names))
+    return found, harmonic(found.domains)
+
+
+def counts(x, labels, domains, names, roles=None):
+    """(queries that count, queries left out) of the union as a whole, and of each dataset."""
+    side, x = side_of(labels, domains, roles), torch.from_numpy(x)
+    whole = outcomes(x, side.labels, roles=side.roles)
+    parts = member_outcomes(x, side.labels, side.domains, names, side.roles)
+    found = score(side, x, tuple(names)).queries.counted
+    assert (whole.scores["queries"], whole.scores["left_out"]) == (found.sum(), (~found).sum())
+    return [(one.scores["queries"], one.scores["left_out"]) for one in (whole, *parts.values())]
 
 
 def by_loops(x, labels, domains, roles, inside):
@@ -39,34 +64,31 @@ def by_loops(x, labels, domains, roles, inside):
 
 
 def test_unified_and_member_scores_from_loops():
-    x, labels, domains, roles = union()
-    names = ["birds", "cars", "shop"]
-    measured = evaluate(x, labels, domains, names, roles)
-    parts = [(measured["unified"], np.ones(len(x), dtype=bool))]
-    parts += [(measured["domains"][name], domains == number) for number, name in enumerate(names)]
-    for scores, inside in parts:
-        recall, precision = by_loops(x, labels, domains, roles, inside)
-        assert scores["recall@1"] == pytest.approx(recall)
-        assert scores["map@r"] == pytest.approx(precision)
-    members = [measured["domains"][name]["recall@1"] for name in names]
-    assert measured["harmonic"]["recall@1"] == pytest.approx(3 / sum(1 / value for value in members))
-    assert measured["unified"]["queries"] == sum(scores["queries"] for scores in measured["domains"].values())
-    assert "queries" not in measured["harmonic"]
+    for seed in (0, 7):
+        x, labels, domains, roles = union(seed)
+        names = ["birds", "cars", "shop"]
+        measured, mean = scored(x, labels, domains, names, roles)
+        parts = [(measured.scores, np.ones(len(x), dtype=bool))]
+        parts += [(measured.domains[name], domains == number) for number, name in enumerate(names)]
+        for scores, inside in parts:
+            recall, precision = by_loops(x, labels, domains, roles, inside)
+            assert scores["recall@1"] == pytest.approx(recall)
+            assert scores["map@r"] == pytest.approx(precision)
+            assert "queries" not in scores
+        members = [measured.domains[name]["recall@1"] for name in names]
+        assert mean["recall@1"] == pytest.approx(3 / sum(1 / value for value in members))
+        assert "queries" not in mean
+        (unified, _), *own = counts(x, labels, domains, names, roles)
+        assert unified == sum(queries for queries, _ in own)
 
 
-def test_the_side_of_a_split_is_scored_the_same():
+def test_the_results_of_queries_are_those_of_the_side():
     x, labels, domains, roles = union(seed=7)
-    codes = labels + 7 * domains  # a side's labels tell the classes of different datasets apart
-    side = Side(np.arange(len(x)), codes, tuple(map(str, range(21))), roles, domains)
-    measured = score(side, torch.from_numpy(x), ("birds", "cars", "shop"))
-    for scores, inside in [(measured.scores, np.ones(len(x), dtype=bool))] + [
-            (measured.domains[name], domains == number) for number, name in enumerate(("birds", "cars", "shop"))]:
-        recall, precision = by_loops(x, labels, domains, roles, inside)
-        assert scores["recall@1"] == pytest.approx(recall)
-        assert scores["map@r"] == pytest.approx(precision)
-        assert "queries" not in scores
+    side = side_of(labels, domains, roles)
+    assert side.labels.tolist() == (labels + 7 * domains).tolist()
+    measured, _ = scored(x, labels, domains, ["birds", "cars", "shop"], roles)
     assert len(measured.queries.first_hit) == (roles != "gallery").sum()
-    assert measured.queries.labels.tolist() == codes[roles != "gallery"].tolist()
+    assert measured.queries.labels.tolist() == side.labels[roles != "gallery"].tolist()
     hits = (measured.queries.first_hit == 1)[measured.queries.counted]
     assert hits.mean() == pytest.approx(measured.scores["recall@1"])
     alone = score(Side(np.arange(len(x)), labels, tuple(map(str, range(7)))), torch.from_numpy(x))
@@ -76,45 +98,65 @@ def test_the_side_of_a_split_is_scored_the_same():
 def test_a_larger_gallery_never_helps_recall():
     for seed in range(5):
         x, labels, domains, roles = union(seed)
-        measured = evaluate(x, labels, domains, ["a", "b", "c"], roles)
-        queries = [scores["queries"] for scores in measured["domains"].values()]
-        alone = np.average([scores["recall@1"] for scores in measured["domains"].values()], weights=queries)
-        assert measured["unified"]["recall@1"] <= alone + 1e-12
+        measured, _ = scored(x, labels, domains, ["a", "b", "c"], roles)
+        queries = [counted for counted, _ in counts(x, labels, domains, ["a", "b", "c"], roles)[1:]]
+        alone = np.average([scores["recall@1"] for scores in measured.domains.values()], weights=queries)
+        assert measured.scores["recall@1"] <= alone + 1e-12
 
 
 def test_equal_labels_of_two_datasets_never_match():
     x = np.repeat(np.eye(2), 2, axis=0)[[0, 2, 1, 3]]  # nearest neighbour is of the other dataset, same label
-    measured = evaluate(x, [4, 5, 4, 5], [0, 0, 1, 1], ["a", "b"])
-    assert measured["unified"]["queries"] == 0
-    measured = evaluate(np.concatenate([x, x]), [4, 5] * 4, [0, 0, 1, 1, 0, 0, 1, 1], ["a", "b"])
-    assert measured["unified"]["recall@1"] == 0.25  # all four at a point find its first image, right for one of them
-    assert measured["domains"]["a"]["recall@1"] == 1
+    assert counts(x, [4, 5, 4, 5], [0, 0, 1, 1], ["a", "b"])[0] == (0, 4)
+    measured, _ = scored(np.concatenate([x, x]), [4, 5] * 4, [0, 0, 1, 1, 0, 0, 1, 1], ["a", "b"])
+    assert measured.scores["recall@1"] == 0.25  # all four at a point find its first image, right for one of them
+    assert measured.domains["a"]["recall@1"] == 1
+
+
+def test_classes_of_one_name_in_two_datasets_never_match():
+    """From the index of each dataset on."""
+    def score_of(labels: list[int], x: np.ndarray) -> Score:
+        alone = [DatasetIndex(name, tuple(f"{i}.jpg" for i in range(len(labels))), ("zero", "four", "five"),
+                              np.array(labels), ("zero",), ("four", "five")) for name in "ab"]
+        index = unite_indexes("a-b", alone)
+        side = Side.of(index, index.test_classes)
+        assert len(side) == len(x)
+        return score(side, torch.from_numpy(x), index.domain_names)
+
+    x = np.eye(2)
+    assert not score_of([1, 2], x[[0, 1, 0, 1]]).queries.counted.any()
+    measured = score_of([1, 2, 1, 2], x[[0, 1, 0, 1, 0, 1, 0, 1]])
+    assert measured.scores["recall@1"] == 0.5  # at a point the images of the first dataset find each other
+    assert [scores["recall@1"] for scores in measured.domains.values()] == [1, 1]
 
 
 def test_harmonic_mean_is_zero_or_absent_where_it_must_be():
     x = np.array([[1, 0], [1, 0.1], [0, 1], [0.1, 1], [-1, 0], [-1, 0.1], [-1, 0.01], [-1, 0.11]])
-    measured = evaluate(x, [0, 0, 1, 1, 0, 1, 1, 0], [0, 0, 0, 0, 1, 1, 1, 1], ["a", "b"], ks=(1,))
-    assert measured["domains"]["b"]["recall@1"] == measured["harmonic"]["recall@1"] == 0
-    lonely = evaluate(x, [0, 0, 1, 1, 0, 1, 2, 3], [0, 0, 0, 0, 1, 1, 1, 1], ["a", "b"])
-    assert lonely["harmonic"] == {}
-    assert lonely["domains"]["b"] == {"queries": 0, "left_out": 4}
+    measured, mean = scored(x, [0, 0, 1, 1, 0, 1, 1, 0], [0, 0, 0, 0, 1, 1, 1, 1], ["a", "b"])
+    assert measured.domains["b"]["recall@1"] == mean["recall@1"] == 0
+    lonely = (x, [0, 0, 1, 1, 0, 1, 2, 3], [0, 0, 0, 0, 1, 1, 1, 1], ["a", "b"])
+    measured, mean = scored(*lonely)
+    assert mean == {}
+    assert measured.domains["b"] == {}
+    assert counts(*lonely)[2] == (0, 4)
 
 
 def test_a_dataset_of_queries_alone_has_no_scores():
     x, labels, domains, _ = union()
     roles = np.where(domains == 2, "query", "")
-    measured = evaluate(x, labels, domains, ["birds", "cars", "shop"], roles)
+    measured, mean = scored(x, labels, domains, ["birds", "cars", "shop"], roles)
     lone = int((domains == 2).sum())
-    assert measured["domains"]["shop"] == {"queries": 0, "left_out": lone}
-    assert measured["harmonic"] == {}
-    assert measured["unified"]["left_out"] == lone
+    assert measured.domains["shop"] == {}
+    assert mean == {}
+    unified, *_, shop = counts(x, labels, domains, ["birds", "cars", "shop"], roles)
+    assert shop == (0, lone)
+    assert unified[1] == lone
     recall, precision = by_loops(x, labels, domains, roles, np.ones(len(x), dtype=bool))
-    assert (measured["unified"]["recall@1"], measured["unified"]["map@r"]) == pytest.approx((recall, precision))
+    assert (measured.scores["recall@1"], measured.scores["map@r"]) == pytest.approx((recall, precision))
 
 
 def test_wrong_domains_are_told():
     with pytest.raises(UserError, match="there are 1 names"):
-        evaluate(np.eye(3), [0, 0, 1], [0, 0, 1], ["a"])
+        scored(np.eye(3), [0, 0, 1], [0, 0, 1], ["a"])
 
 
 def test_ensemble_is_the_mean_of_directions():
@@ -137,6 +179,8 @@ def test_released_ensemble_searches_by_inner_product():
 
 
 def test_a_dataset_without_images_leaves_no_harmonic_mean() -> None:
-    measured = evaluate(np.eye(4)[[0, 0, 1, 1]], [7, 7, 7, 7], [0, 0, 1, 1], ["birds", "cars", "none"])
-    assert measured["domains"]["none"] == {}
-    assert measured["harmonic"] == {}
+    points, labels, domains = np.eye(4)[[0, 0, 1, 1]], [7, 7, 7, 7], [0, 0, 1, 1]
+    measured, mean = scored(points, labels, domains, ["birds", "cars", "none"])
+    assert measured.domains["none"] == {}
+    assert mean == {}
+    assert scored(points, labels, domains, ["birds", "cars"])[1]["recall@1"] == 1

@@ -1,7 +1,7 @@
 """All pairs of a test side in one pass: what a record keeps so that thresholds can be judged later, wherever fixed.
 
-`benchmark.metrics.thresholds` has each measure by itself, exactly; here similarities are counted on a grid of 2^-15,
-and the table of similarities is made once, in blocks, so that 60,502 images stay within 2 GB.
+Similarities are counted on a grid of 2^-15, and their table is made once, in blocks, so that 60,502 images stay within
+2 GB. `benchmark.metrics.thresholds` has the measures that are computed from the counts.
 """
 
 from __future__ import annotations
@@ -32,22 +32,30 @@ def survey(embeddings: Any, labels: Any, *, fixed: Mapping[str, float] | None = 
            chunk: int | None = None) -> dict[str, Any]:
     """What a record keeps of all pairs of images, whatever their roles; a UserError where no pair is positive.
 
+        FAR(t) = |{y_i != y_j, s_ij >= t}| / |negatives|,   FRR(t) = |{y_i = y_j, s_ij < t}| / |positives|
+        negative_f = min {t : FAR(t) <= f},   positive_f = max {t : FRR(t) <= f},   TAR at f = 1 - FRR(negative_f)
+        R-AUROC = P(s_right > s_wrong) + P(s_right = s_wrong) / 2
+
+    with t on the grid, f of LEVELS, and s_right, s_wrong the similarities of the nearest neighbours of a query whose
+    nearest is of its class and of one whose nearest is not; nan where all are right or all are wrong.
+
     Args:
         embeddings: one row an image.
         labels: the class of each.
         fixed: thresholds from elsewhere (of validation classes), by the false accept rate they were fixed at.
-        chunk: rows of the table of similarities at once.
+        chunk: rows of the table of similarities at once [default: as many as fit a fixed amount of memory].
 
     Returns:
         `positives` and `negatives`, the numbers of pairs; `positive` and `negative`, thresholds at the LEVELS;
         `tar` at the false accept RATES; `opis`, `r_auroc`, `recall@1` of known and `open_recall@1` at the RATES when
         half of the classes are unknown; `validation`: what the `fixed` thresholds accept and reject wrongly.
     """
-    pairs = _sorted(Pairs(embeddings, labels, chunk))
-    pairs.chunk = chunk or max(1, pairs.chunk // 2)  # several tables of one size are there at a time
+    pairs = _sorted(Pairs(embeddings, labels))
     pairs.need_both()
+    memory = 2**25 if pairs.x.device.type == "cpu" else 2**27  # of a table in bytes; several are there at a time
+    chunk = chunk or max(1, memory // (4 * len(pairs.x)))
     unknown = unknown_classes(len(pairs.names))
-    positive, negative, by_class, nearest = _count(pairs, _opis_edges(pairs), unknown)
+    positive, negative, by_class, nearest = _count(pairs, _opis_edges(pairs), unknown, chunk)
     found: dict[str, Any] = {
         "positives": pairs.positives, "negatives": pairs.negatives,
         "positive": _thresholds(positive, rejects=True), "negative": _thresholds(negative, rejects=False)}
@@ -107,8 +115,9 @@ def _opis_edges(pairs: Pairs) -> Tensor:
     return torch.from_numpy(np.ceil((np.linspace(ends[0], ends[1], POINTS) + 1) * HALF)).to(pairs.x.device)
 
 
-def _count(pairs: Pairs, edges: Tensor, unknown: np.ndarray) -> tuple[np.ndarray, np.ndarray, Any, Tensor]:
-    """One pass over the whole table of similarities.
+def _count(pairs: Pairs, edges: Tensor, unknown: np.ndarray, chunk: int,
+           ) -> tuple[np.ndarray, np.ndarray, Any, Tensor]:
+    """One pass over the whole table of similarities, `chunk` rows at once.
 
     Returns:
         counts of the positive and of the negative pairs on the grid; accepted positive and negative pairs by (threshold
@@ -121,8 +130,8 @@ def _count(pairs: Pairs, edges: Tensor, unknown: np.ndarray) -> tuple[np.ndarray
     by_class = torch.zeros(2, len(pairs.sizes), POINTS + 1, dtype=torch.int64, device=device)
     nearest = torch.empty(3, len(pairs.x), device=device)
     hidden = torch.from_numpy(unknown).to(device)[pairs.y.long()]
-    for start in range(0, len(pairs.x), pairs.chunk):
-        rows = slice(start, min(start + pairs.chunk, len(pairs.x)))
+    for start in range(0, len(pairs.x), chunk):
+        rows = slice(start, min(start + chunk, len(pairs.x)))
         with search.full_precision(device.type):
             table = pairs.x[rows] @ pairs.x.T
         itself = torch.arange(rows.start, rows.stop, device=device)

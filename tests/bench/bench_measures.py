@@ -17,10 +17,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from benchmark.data.task import Side
 from benchmark.metrics.clustering import f1, nmi_f1
 from benchmark.metrics.retrieval import retrieval
 from benchmark.metrics.structure import structure
-from benchmark.metrics.union import evaluate
+from benchmark.runs.scoring import score
 from tests.bench import Row, seconds
 
 PML = "pytorch-metric-learning"
@@ -124,9 +125,10 @@ def _on_gpu(device: str) -> Iterator[Row]:
     x, y = data(148595, 15937, 128, device)
     yield Row("retrieval, 148,595 x 128 unified", seconds(lambda: retrieval(x, y), device=device), 2.0,
               "limit of 2 s", 1)
-    member = (torch.arange(148595) * 8 // 148595).numpy()
-    names = [f"part {i}" for i in range(8)]
-    yield Row("  with its 8 members", seconds(lambda: evaluate(x, y.cpu().numpy(), member, names), device=device))
+    labels = y.cpu().numpy()
+    side = Side(np.arange(148595), labels, tuple(map(str, range(15937))), domains=labels * 8 // 15937)
+    names = tuple(f"part {i}" for i in range(8))
+    yield Row("  with its 8 members", seconds(lambda: score(side, x, names), device=device))
     flat = torch.ones(20000, 128, device=device)
     yield Row("a constant embedding, 20,000 x 128 (all ties)",
               seconds(lambda: retrieval(flat, y[:20000]), device=device))
