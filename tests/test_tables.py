@@ -297,7 +297,7 @@ def test_intervals_of_one_seed_from_other_splits_are_not_said_to_be_of_classes(t
     note = tables.ags_table(board, "recall@1").note
     assert board.rows["rank:seeds"].all()
     assert "(tests over seeds alone, Holm, 5 %)" in note
-    assert "tests of AGS give them the deviation of the splits that have several" in note
+    assert "Tests give an AGS the deviation of the splits that have several, all else the mean deviation" in note
 
 
 def test_the_first_screen_tells_of_what_papers_report_on(tmp_path: Path) -> None:

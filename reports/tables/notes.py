@@ -48,9 +48,10 @@ def bar_note(board: pd.DataFrame, keys: list[str]) -> str:
         bars = f"{bars} {whole}." if counts else f"{whole}: one each, so no deviations."
         bars += f" Nearest and farthest are of up to {int(board['ends:n'].max())} seeds."
     if by_seeds and f"{keys[0]}:n" in board and ranked[f"{keys[0]}:n"].eq(1).any():
-        bars += (" Scores without ± are of one seed; tests of AGS give them the deviation of the splits that have "
-                 "several, else, as tests of a split do, the mean one of the other rows, if these are three; without "
-                 "that the order of the scores stands.")
+        of_splits = ("an AGS the deviation of the splits that have several, all else "
+                     if any(key.partition(":")[0] in ("ags", "mean") for key in keys) else "them ")
+        bars += (f" Scores without ± are of one seed. Tests give {of_splits}the mean deviation of the other rows, if "
+                 "these are three; without it the order of the scores stands.")
     if "rank:tested" not in board or len(ranked) < 2:
         return bars
     tested, untested = (ranked[ranked["rank:tested"].astype(bool) == whether] for whether in (True, False))
