@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from benchmark.config import protocol as protocols
 from benchmark.config import search
 from benchmark.config.plan import Overrides, fitting, load_protocol, rungs
 from benchmark.config.spec import RunSpec
-from benchmark.config.study import Study
+from benchmark.config.study import Part, Study
 from benchmark.data import ladders
 from benchmark.data.task import learnt
 from benchmark.runs import sweep
@@ -98,55 +98,72 @@ def trial_workspace(workspace: Workspace) -> Workspace:
 
 
 def _searches(study: Study, tuned: TuneOptions, options: SweepOptions, echo: Echo) -> list[Search]:
+    """A search for each method, dataset and split that chooses: each once, also where parts of the study repeat it."""
     for plugin in options.plugins:
         methods.load_plugin(plugin)
     for part in study.parts:
         methods.select(part.methods)  # a mistyped name is told before a ladder is asked for
-    searches: dict[tuple[Any, ...], Search] = {}
+    searches: dict[tuple[str, ...], Search] = {}
     for part in study.parts:
-        chosen = backbones.select(part.backbones) if part.backbones else []
-        if part.vary or len(chosen) > 1:
-            raise UserError(f"{study.name}: one protocol and one backbone are tuned at a time: leave out `vary`, and "
-                            "name one backbone with --backbone")
-        part = replace(part, backbones=None, more_seeds={},
-                       set={**part.set, **({"backbone": chosen[0]} if chosen else {})})
-        overrides = Overrides.of(part.set)
+        part = _on_one_backbone(part, study.name)
         for dataset in (datasets.resolved(name, options.workspace.splits) for name in part.datasets):
-            index = datasets.load(dataset, options.workspace.data)
-            ladder = ladders.load(options.workspace, dataset, index, part.splits == "default", part.needs)
-            content = run_contents(index, options.workspace)
-            name = part.protocol or datasets.get(dataset).protocol
-            ids = rungs(part.splits, ladder, part.needs)
-            tested = [ladder.split(i) for i in ids] if ids is not None else list(ladder.splits)
-            names = methods.select(part.methods)
-            bases = {entry.base.name for entry in map(methods.get, names) if entry.base is not None}
-            if unused := set(overrides.methods) - set(names) - bases:
-                raise UserError(f"--set names {', '.join(sorted(unused))}, which is not among the methods to tune")
-            fit, unfit = fitting(names, index.name, name, overrides)
-            for method, reason in unfit.items():
-                echo(f"left out on {index.name}: {method}: {reason}")
-            seeds = part.seeds or protocols.load(name, dataset=index.name, overrides=overrides.protocol).seeds
-            for method in fit:
-                entry = methods.get(method)
-                if entry.trains == "nothing":
-                    echo(f"left out: {method} trains nothing, so there is nothing to tune")
-                    continue
-                space = search.space_of(entry, load_protocol(name, index.name, method, overrides).lr, part.set,
-                                        part.search)
-                if not space:
-                    raise UserError(f"{method}: --set fixes all that could be searched; leave lr to the search")
-                # a part names one method, so that settings of the others are not its
-                own = {key: value for key, value in part.set.items()
-                       if key.rpartition(".")[0] in ("", method, entry.base.name if entry.base else "")}
-                for split, rest in ([(ladder.default, tested)] if tuned.choose_on == "default" else
-                                    [(split, [split]) for split in tested]):
-                    _check_held_out(split, ladder)
-                    one = Search(dataset, method, replace(part, datasets=(dataset,), methods=method, set=own), name,
-                                 ladder, index.hash, content, options.weights_file, split, rest, seeds, space)
-                    searches.setdefault((index.name, method, name, split.id, str(sorted(own.items()))), one)
+            for one in _of_dataset(dataset, part, tuned, options, echo):
+                searches.setdefault((one.ladder.dataset, one.method, one.protocol, str(one.split.id),
+                                     str(sorted(one.part.set.items()))), one)
     if not searches:
         raise UserError(f"{study.name}: no method is left to tune")
     return list(searches.values())
+
+
+def _on_one_backbone(part: Part, study: str) -> Part:
+    """The part with its backbone among what is set."""
+    chosen = backbones.select(part.backbones) if part.backbones else []
+    if part.vary or len(chosen) > 1:
+        raise UserError(f"{study}: one protocol and one backbone are tuned at a time: leave out `vary`, and "
+                        "name one backbone with --backbone")
+    return replace(part, backbones=None, more_seeds={},
+                   set={**part.set, **({"backbone": chosen[0]} if chosen else {})})
+
+
+def _of_dataset(dataset: str, part: Part, tuned: TuneOptions, options: SweepOptions, echo: Echo) -> Iterator[Search]:
+    """The searches of a part on one dataset: of each method one for all rungs, or one for each."""
+    index = datasets.load(dataset, options.workspace.data)
+    ladder = ladders.load(options.workspace, dataset, index, part.splits == "default", part.needs)
+    content = run_contents(index, options.workspace)
+    ids = rungs(part.splits, ladder, part.needs)
+    tested = [ladder.split(i) for i in ids] if ids is not None else list(ladder.splits)
+    chosen_on = [(ladder.default, tested)] if tuned.choose_on == "default" else [(split, [split]) for split in tested]
+    name, overrides = part.protocol or datasets.get(dataset).protocol, Overrides.of(part.set)
+    seeds = part.seeds or protocols.load(name, dataset=index.name, overrides=overrides.protocol).seeds
+    for method in _tunable(part, index.name, name, overrides, echo):
+        entry = methods.get(method)
+        space = search.space_of(entry, load_protocol(name, index.name, method, overrides).lr, part.set, part.search)
+        if not space:
+            raise UserError(f"{method}: --set fixes all that could be searched; leave lr to the search")
+        # a part names one method, so that settings of the others are not its
+        own = {key: value for key, value in part.set.items()
+               if key.rpartition(".")[0] in ("", method, entry.base.name if entry.base else "")}
+        for split, rest in chosen_on:
+            _check_held_out(split, ladder)
+            yield Search(dataset=dataset, method=method, protocol=name, ladder=ladder, index_hash=index.hash,
+                         part=replace(part, datasets=(dataset,), methods=method, set=own), contents=content,
+                         weights_file=options.weights_file, split=split, tested=rest, seeds=seeds, space=space)
+
+
+def _tunable(part: Part, dataset: str, protocol: str, overrides: Overrides, echo: Echo) -> Iterator[str]:
+    """The methods of a part that train something and fit the backbone that they would get."""
+    names = methods.select(part.methods)
+    bases = {entry.base.name for entry in map(methods.get, names) if entry.base is not None}
+    if unused := set(overrides.methods) - set(names) - bases:
+        raise UserError(f"--set names {', '.join(sorted(unused))}, which is not among the methods to tune")
+    fit, unfit = fitting(names, dataset, protocol, overrides)
+    for method, reason in unfit.items():
+        echo(f"left out on {dataset}: {method}: {reason}")
+    for method in fit:
+        if methods.get(method).trains == "nothing":
+            echo(f"left out: {method} trains nothing, so there is nothing to tune")
+        else:
+            yield method
 
 
 def _check_held_out(split: Split, ladder: Ladder) -> None:
