@@ -37,8 +37,7 @@ def _short(weights: Any) -> Any:
 def _unusual(frame: pd.DataFrame, name: str, settings: str) -> pd.Series:
     """For each run the settings, as texts, in which it differs from the usual ones of its method, protocol or backbone.
 
-    Usual is what more than half of the runs of that name have, or else what the file of the protocol has, as far as
-    their overrides tell; without it all runs say theirs. Where a method was run with several values of a key of the
+    Usual is what `_usual` says of the runs of that name; where it says nothing all runs say theirs. Where a method was run with several values of a key of the
     protocol, others that were given one on the same dataset say it as well: they belong to the rows of its protocol.
     So do methods of which some were given one value and some another: they are not ranked against each other.
     """
@@ -50,9 +49,12 @@ def _unusual(frame: pd.DataFrame, name: str, settings: str) -> pd.Series:
     for _, group in frame[mixed].groupby(within, dropna=False, sort=True):
         here = parts[group.index]
         differing = sorted(key for key in set().union(*here) if len({part.get(key) for part in here}) > 1)
-        changes = [changed or {} for changed in group["overrides"]] if by_file else []
+        # of a method's own settings they are called METHOD.KEY
+        prefix = {"protocol": "", "method": f"{group[name].iloc[0]}."}.get(name)
+        changes = [{key.removeprefix(prefix): pair for key, pair in (changed or {}).items() if key.startswith(prefix)}
+                   for changed in group["overrides"]] if "overrides" in frame and prefix is not None else []
         alike = parts[frame[name] == group[name].iloc[0]]
-        usual = {key: _majority([part.get(key, "-") for part in alike]) or _of_file(key, changes) for key in differing}
+        usual = {key: _usual(key, [part.get(key, "-") for part in alike], changes) for key in differing}
         for row in group.index:
             unusual[row] |= _other_than(usual, parts[row], differing)
         if by_file:
@@ -128,6 +130,17 @@ def _steps(protocol: dict[str, Any]) -> int:
     """The steps of a run, where its protocol tells them; else 0, also of a record that has anything there."""
     told = [protocol.get(key) for key in ("epochs", "steps_per_epoch")]
     return math.prod(value if isinstance(value, int) else 0 for value in told)
+
+
+def _usual(key: str, values: list[str], changes: list[dict[str, list[Any]]]) -> str | None:
+    """The usual value of a key: what more than half of the runs have, or else what the file of the protocol has, as far
+    as their overrides tell; of keys of RANKED_ALIKE the other way round.
+
+    A method that was given the file's value alone bears its protocol's plain name, and so must all that it is ranked
+    among.
+    """
+    first, second = _majority(values), _of_file(key, changes)
+    return (second or first) if key in RANKED_ALIKE else (first or second)
 
 
 def _of_file(key: str, overrides: Iterable[dict[str, list[Any]]]) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -236,9 +236,22 @@ def evaluated_as(protocol: str) -> str:
     >>> evaluated_as("oodml[epochs=40,resize=288]"), evaluated_as("oodml[epochs=40]")
     ('oodml[resize=288]', 'oodml')
     """
+    return _with_keys(protocol, row_settings.SEEN_IN_EVALUATION)
+
+
+def ranked_as(protocol: str) -> str:
+    """A protocol's name with those of its settings alone that methods must agree in to be ranked together.
+
+    >>> ranked_as("oodml[epochs=40,lr=0.001]"), ranked_as("oodml[lr=0.001]"), ranked_as("oodml")
+    ('oodml[epochs=40]', 'oodml', 'oodml')
+    """
+    return _with_keys(protocol, row_settings.RANKED_ALIKE)
+
+
+def _with_keys(protocol: str, keys: Collection[str]) -> str:
     name, _, settings = protocol.rstrip("]").partition("[")
-    told = (setting.split("=", 1) for setting in settings.split(",") if "=" in setting)
-    return with_setting(name, {key: value for key, value in told if key in row_settings.SEEN_IN_EVALUATION})
+    known = (setting.split("=", 1) for setting in settings.split(",") if "=" in setting)
+    return with_setting(name, {key: value for key, value in known if key in keys})
 
 
 def labels(frame: pd.DataFrame) -> dict[tuple[str, ...], str]:

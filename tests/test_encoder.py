@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -20,7 +23,10 @@ from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from reports import records
 from reports.storage.operating_points import RATES
+from splits.ladder import build_ladder
 from tests import tiny_sweep
+
+ROOT = Path(__file__).parent.parent
 
 
 class Pixels:
@@ -42,6 +48,32 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
 @pytest.fixture(scope="module")
 def result(made: Workspace) -> Any:
     return oodml.evaluate(Pixels(), "glyphs-mini", work=made.root, record="my-pixels")
+
+
+def test_a_script_without_a_guard_decodes_in_several_processes(tmp_path: Path) -> None:
+    images, names = tmp_path / "images", [f"{number:02d}" for number in range(40)]
+    for name in names:
+        (images / name).mkdir(parents=True)
+        for number in range(16):  # as many as are decoded by more than one process
+            Image.new("RGB", (8, 8), (6 * int(name), 5 * number, 100)).save(images / name / f"{number}.png")
+    workspace = Workspace.at(str(tmp_path / "work"))
+    index = datasets.load(f"folder:{images}", workspace.data)
+    rng = np.random.default_rng(0)
+    ladders.save(build_ladder(rng.normal(size=(len(index), 4)), index.labels, names[:20], names[20:],
+                              classes=index.classes, removal=False, dataset=index.name, dataset_hash=index.hash),
+                 workspace)
+    script = tmp_path / "script.py"
+    script.write_text(f"""print("begins")
+import numpy, oodml
+class Encoder:
+    def encode(self, images):
+        return numpy.stack([numpy.asarray(image).mean(axis=(0, 1)) for image in images])
+print(oodml.evaluate(Encoder(), "folder:{images}", work="{workspace.root}"))
+""")
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, cwd=tmp_path,
+                          env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("begins") == 1
 
 
 def test_every_rung_is_scored_from_one_pass(made: Workspace) -> None:

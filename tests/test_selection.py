@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import re
@@ -12,6 +13,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+import methods
 from benchmark.config import overrides
 from benchmark.config import protocol as protocols
 from reports import exports, packing, records, selection, site
@@ -59,6 +61,42 @@ def test_who_saw_larger_images_is_ranked_apart(tmp_path: Path, key: str) -> None
     assert [set(board["base_method"]) for board in (larger, usual)] == [{"margin"}, {"arcface", "margin", "frozen"}]
     assert larger["mean:gain"].isna().all(), "no frozen network saw such images"
     assert usual.set_index("base_method").loc["margin", "mean:gain"] == pytest.approx(0.28)
+
+
+def ranked(folder: Path, made: list[tuple[str, dict[str, Any], dict[str, Any], int]]) -> Results:
+    """Runs of (method, changes of the protocol, of its own settings, seed) on every split of a ladder."""
+    for number, (method, changes, settings, seed) in enumerate(made):
+        own = protocols.load("demo", dataset="glyphs-mini", method=method, overrides=changes)
+        used = dataclasses.asdict(methods.get(method).settings("glyphs-mini", **settings))
+        for split in range(1, 6):
+            record = make_record("glyphs", split, method, seed, 0.7 - 0.01 * number, protocol=own.identity(),
+                                 identity=identity(f"{number}-{split}"))
+            record["method"]["settings"] = used
+            records.write(folder / f"{number}-{split}", record)
+    return Results(records.collect(folder), derive=overrides.of_run)
+
+
+def test_a_method_with_runs_of_another_length_stays_on_the_board_of_the_usual_one(tmp_path: Path) -> None:
+    """Most runs have three epochs; margin has one seed with those of the file as well, as supcon has."""
+    longer = [("margin", {"epochs": 3}, {}, seed) for seed in range(3)]
+    results = ranked(tmp_path, [*longer, ("margin", {}, {}, 0), ("supcon", {}, {}, 0)])
+    assert results.protocols == ["demo", "demo[epochs=3]"]
+    assert set(results.ags("recall@1", "demo").rows["method"]) == {"margin", "supcon"}
+
+
+def test_a_learning_rate_of_its_own_costs_a_row_no_board(tmp_path: Path) -> None:
+    """Tuned methods beside themselves as they are by default, which they are ranked among, each row by its name."""
+    tuned = [("margin", {"lr": 0.01}, {}, 0), ("supcon", {"lr": 0.006}, {}, 0)]
+    results = ranked(tmp_path, [*tuned, ("margin", {}, {}, 0), ("supcon", {}, {}, 0)])
+    assert results.protocols == ["demo"]
+    rows = results.ags("recall@1", "demo").rows
+    assert sorted(rows["rank"]) == [1, 2, 3, 4]
+    assert sorted(rows["protocol"]) == ["demo", "demo", "demo[lr=0.006]", "demo[lr=0.01]"]
+
+
+def test_where_no_setting_is_usual_the_default_has_the_plain_name(tmp_path: Path) -> None:
+    results = ranked(tmp_path, [("margin", {}, {"beta": 1.0}, 0), ("margin", {}, {}, 0)])
+    assert sorted(results.runs["method"].unique()) == ["margin", "margin[beta=1.0]"]
 
 
 def test_the_best_of_an_export_is_that_of_its_dataset_and_no_floor(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from benchmark.datasets import DatasetIndex
 from benchmark.metrics import operating_points
 from benchmark.runs.scoring import score
 from benchmark.submissions import evaluate as submitted
+from benchmark.utils.children import own_children
 from benchmark.utils.devices import best_device
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
@@ -102,7 +103,9 @@ def evaluate(encoder: Encoder, ladder: str, *, splits: str = "all", batch: int =
                     key=lambda split: (split.frd is None, split.frd, split.id))
     sides = {split.id: Side.of(index, split.test) for split in chosen}
     ids = np.unique(np.concatenate([side.ids for side in sides.values()]))
-    table = encode(encoder, index, open_store(index, workspace.cache), ids, batch)
+    with own_children():  # a script without a guard must not begin again in each process that decodes
+        store = open_store(index, workspace.cache)
+    table = encode(encoder, index, store, ids, batch)
     where = torch.from_numpy(table).to(best_device(device))
     scores, kept = {}, {}
     for number, side in sides.items():

@@ -77,7 +77,8 @@ def _rung_board(results: Results, dataset: str, metric: str, default: bool) -> B
     own = board.scores[board.scores["statistic"] == "ags"]
     board = replace(board, scores=pd.concat([own, scores], ignore_index=True) if len(own) else scores)
     # on the default split a row is ranked among those of its own length
-    boards = aggregate.boards_of(board.rows.drop(columns="ranked_with") if default else board.rows)
+    by_protocol = board.rows.assign(ranked_with=board.rows["protocol"].map(selection.ranked_as))
+    boards = aggregate.boards_of(by_protocol if default else board.rows)
     board = board.assign(board=[boards[key] for key in board.keys])
     board = baselines.with_late_gain(baselines.with_gap(baselines.with_gains(board), runs, metric), runs)
     ladder = sorted(results.ladders[dataset] or (), key=lambda rung: rung[1])

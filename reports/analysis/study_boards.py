@@ -7,17 +7,17 @@ from collections.abc import Iterable
 import pandas as pd
 
 from reports.analysis.progress import StudyProgress
-from reports.selection import ROW, with_setting
+from reports.selection import ROW, ranked_as, with_setting
 
 
 def ranked_with(runs: pd.DataFrame, studies: Iterable[StudyProgress]) -> pd.Series:
     """For each run the protocol by which the board is called that its row stands on.
 
-    Methods that were given other lengths are not ranked together, since one of them might only be better trained. A
-    study may give each method the length at which it gains no more: its rows that have their whole ladder are on one
-    board, `PROTOCOL[study=NAME]`, unless it has a method twice.
+    Methods that were given other lengths are not ranked together, since one of them might only be better trained; a
+    learning rate may be a method's own. A study may give each method the length at which it gains no more: its rows
+    that have their whole ladder are on one board, `PROTOCOL[study=NAME]`, unless it has a method twice.
     """
-    named, rows = runs["protocol"].copy(), ["dataset", *ROW]
+    named, rows = runs["protocol"].map(ranked_as), ["dataset", *ROW]
     rungs = runs["ladder"].map(lambda known: len(known or ()))
     splits = runs.groupby(rows)["split"].transform("nunique")
     whole = runs[~runs["baseline"].astype(bool) & (rungs > 1) & (splits == rungs)]
