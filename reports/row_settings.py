@@ -37,9 +37,10 @@ def _short(weights: Any) -> Any:
 def _unusual(frame: pd.DataFrame, name: str, settings: str) -> pd.Series:
     """For each run the settings, as texts, in which it differs from the usual ones of its method, protocol or backbone.
 
-    Usual is what `_usual` says of the runs of that name; where it says nothing all runs say theirs. Where a method was run with several values of a key of the
-    protocol, others that were given one on the same dataset say it as well: they belong to the rows of its protocol.
-    So do methods of which some were given one value and some another: they are not ranked against each other.
+    Usual is what `_usual` says of the runs of that name; where it says nothing all runs say theirs. Where a method was
+    run with several values of a key of the protocol, others that were given one on the same dataset say it as well:
+    they belong to the rows of its protocol. So do methods of which some were given one value and some another: they are
+    not ranked against each other.
     """
     within = [*NAMED, "dataset"]
     parts = _as_texts(frame[settings])

@@ -20,6 +20,7 @@ from reports.analysis.resampling import Resamples
 from reports.analysis.results import Results
 from reports.analysis.rung_board import rung_board
 from reports.analysis.submission import UNTESTED, standing
+from reports.analysis.views import heat_table
 from reports.html import dataset_pages
 from reports.html.extras import Extras
 from reports.selection import ROW
@@ -223,6 +224,23 @@ def test_a_study_that_asks_for_more_seeds_on_some_splits_can_be_done(tmp_path: P
     runs = board_of(tmp_path, [make_record("glyphs", split, "margin", seed, 0.5)
                                for split, seed in ((1, 0), (1, 1), (1, 2), (2, 0))]).runs
     assert asking(4, (1, 2)).held_against(runs)["done"].tolist() == [4]
+
+
+def test_what_is_lost_along_a_ladder_is_of_the_seeds_that_have_both_ends(tmp_path: Path) -> None:
+    """A second seed of margin on the nearest split alone is 20 points worse; arcface has none on both ends."""
+    made = [make_record("glyphs", split, "margin", 0, 0.8 - 0.05 * split) for split in range(1, 6)]
+    made += [make_record("glyphs", 1, "margin", 1, 0.55)]
+    made += [make_record("glyphs", split, "arcface", seed, 0.5) for split, seed in ((1, 0), (5, 1))]
+    made += [make_record("glyphs", split, "s2sd", 0, 0.6) for split in range(1, 6)]
+    results = board_of(tmp_path, made)
+    for board in (results.ags("recall@1", "demo"), rung_board(results, "glyphs", "recall@1")):
+        rows = board.rows.set_index("method")
+        assert rows.loc["margin", ["nearest", "farthest"]].tolist() == pytest.approx([0.75, 0.55])
+        assert rows.loc["margin", "kept"] == pytest.approx(0.55 / 0.75)
+    assert rows.loc["arcface", ["nearest", "farthest"]].tolist() == pytest.approx([0.5, 0.5])
+    assert rows["rungs:n"].dropna().to_dict() == {"margin": 2}
+    note = heat_table(results, "glyphs", "recall@1").note
+    assert "AGS is of the seeds with every split. Single splits are of up to 2 seeds." in note
 
 
 @pytest.mark.parametrize(("there", "done"), [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -76,23 +76,35 @@ def late_gain(curve: Sequence[Mapping[str, float | None]] | None) -> float:
 def with_ends(board: Board, frame: pd.DataFrame, metric: str = "recall@1") -> Board:
     """An `ags_board` with the score at both ends of the ladder, mean over datasets, and what is kept: `with_kept`.
 
-    Missing where a dataset is. The ends are means over all seeds that were run there, AGS over those with every split:
+    Missing where a dataset is. The ends are means over the seeds of `at_ends`, AGS over those with every split:
     `ends:n` is the most seeds of an end of a ladder that fewer have whole, missing where all seeds have it.
     """
-    runs, datasets = on_ladder(frame, ["dataset", "ladder", "split", *ROW, metric]), board.parts("ags")
+    runs, datasets = on_ladder(frame, ["dataset", "ladder", "split", "seed", *ROW, metric]), board.parts("ags")
     ends: dict[str, list[np.ndarray]] = {"nearest": [], "farthest": []}
     beyond = np.full(len(board), np.nan)
     for dataset in datasets:
         here = runs[runs["dataset"] == dataset]
-        ladder = sorted(here["ladder"].iloc[0], key=lambda rung: rung[1])
         whole = board.column("ags", dataset)["n"].to_numpy(float)
-        for end, split in (("nearest", ladder[0][0]), ("farthest", ladder[-1][0])):
-            scores = here[here["split"] == split].groupby(ROW)[metric]
+        for end, scores in zip(ends, at_ends(here, here["ladder"].iloc[0], metric)):
             ends[end].append(board.aligned(scores.mean()))
             seeds = board.aligned(scores.count())
             beyond = np.fmax(beyond, np.where((whole > 0) & (seeds > whole), seeds, np.nan))
     near, far = (np.mean(scores, axis=0) if datasets else np.full(len(board), np.nan) for scores in ends.values())
     return with_kept(board.assign(**{"ends:n": beyond}), near, far)
+
+
+def at_ends(runs: pd.DataFrame, ladder: Iterable[tuple[int, float]], metric: str) -> tuple[Any, Any]:
+    """The scores of each row on the nearest and on the farthest split, of the seeds that have both where a row has any.
+
+    What is lost from one end to the other is else in part the difference of two seeds.
+    """
+    order = sorted(ladder, key=lambda rung: rung[1])
+    ends = order[0][0], order[-1][0]
+    runs = runs[runs["split"].isin(ends) & runs[metric].notna()]
+    both = runs.groupby([*ROW, "seed"])["split"].transform("nunique") == len(set(ends))
+    runs = runs[both | ~both.groupby([runs[name] for name in ROW]).transform("any")]
+    near, far = (runs[runs["split"] == split].groupby(ROW)[metric] for split in ends)
+    return near, far
 
 
 def with_kept(board: Board, near: Any, far: Any) -> Board:

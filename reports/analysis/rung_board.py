@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 
 from reports import aggregate, selection
@@ -81,10 +82,11 @@ def _rung_board(results: Results, dataset: str, metric: str, default: bool) -> B
     boards = aggregate.boards_of(by_protocol if default else board.rows)
     board = board.assign(board=[boards[key] for key in board.keys])
     board = baselines.with_late_gain(baselines.with_gap(baselines.with_gains(board), runs, metric), runs)
-    ladder = sorted(results.ladders[dataset] or (), key=lambda rung: rung[1])
+    ladder = results.ladders[dataset] or ()
     if len(ladder) > 1 and not default:
-        near, far = (board.column("rung", str(split))["score"].astype(float) for split, _ in (ladder[0], ladder[-1]))
-        board = baselines.with_kept(board, near, far)
+        near, far = baselines.at_ends(runs[~selection.is_union(runs)], ladder, metric)
+        board = baselines.with_kept(board, board.aligned(near.mean()), board.aligned(far.mean()))
+        board = board.assign(**{"rungs:n": _beyond(board, dataset, splits)})
     resamples = results.resamples(metric)
     # what is told of one split has the classes of that split, AGS the fewest of any
     classes = {("rung", str(split)): resamples.classes.get((dataset, split), 2) for split in splits}
@@ -105,6 +107,13 @@ def _rung_board(results: Results, dataset: str, metric: str, default: bool) -> B
         parts.append(significance.with_ties(part, own_by, drawn, classes, over_seeds))
     return replace(board, rows=pd.concat([part.rows for part in parts]),
                    scores=pd.concat([part.scores for part in parts], ignore_index=True)) if parts else board
+
+
+def _beyond(board: Board, dataset: str, splits: list[int]) -> np.ndarray:
+    """The most seeds of any split of the rows that have an AGS of fewer; NaN of the others."""
+    whole = board.column("ags", dataset)["n"].to_numpy(float)
+    most = np.fmax.reduce([board.column("rung", str(split))["n"].to_numpy(float) for split in splits])
+    return np.where((whole > 0) & (most > whole), most, np.nan)
 
 
 def _trained(board: Board, by: tuple[str, str]) -> int:

@@ -202,7 +202,7 @@ def gain_table(results: Results, dataset: str, metric: str) -> Table | None:
     rungs = rungs_of(cells)
     columns = [*row_columns(board), *(Column(f"rung:{split}", distance(frd, split), "gain", f"Split {split}", heat=True)
                                       for split, frd in zip(rungs["split"], rungs["frd"])),
-               Column("below", "Below frozen from", "number", "Fréchet distance at which the row falls below the "
+               Column("below", "First below frozen at", "number", "Fréchet distance at which the row falls below the "
                       "frozen network, straight lines between splits", 1)]
     caption = f"Points of {metric_name(metric)} above {frozen_of(cells)}, on the same split"
     return Table(f"{dataset}-gain", caption, tuple(columns), board)

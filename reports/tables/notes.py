@@ -43,10 +43,11 @@ def bar_note(board: pd.DataFrame, keys: list[str]) -> str:
     bars = f"mean ± std over seeds (n = {ends}, ddof = 1)." if counts else "One seed each, so no deviations."
     ranked = board[board["rank"].notna()] if "rank" in board else board[:0]
     by_seeds = "rank:seeds" in ranked and bool(ranked["rank:seeds"].any())
-    if "ends:n" in board and board["ends:n"].notna().any():  # some seeds have single splits alone
-        whole = "AGS is of the seeds with every split"
-        bars = f"{bars} {whole}." if counts else f"{whole}: one each, so no deviations."
-        bars += f" Nearest and farthest are of up to {int(board['ends:n'].max())} seeds."
+    for key, splits in (("ends:n", "Nearest and farthest"), ("rungs:n", "Single splits")):
+        if key in board and board[key].notna().any():  # some seeds have single splits alone
+            whole = "AGS is of the seeds with every split"
+            bars = f"{bars} {whole}." if counts else f"{whole}: one each, so no deviations."
+            bars += f" {splits} are of up to {int(board[key].max())} seeds."
     if by_seeds and f"{keys[0]}:n" in board and ranked[f"{keys[0]}:n"].eq(1).any():
         of_splits = ("an AGS the deviation of the splits that have several, all else "
                      if any(key.partition(":")[0] in ("ags", "mean") for key in keys) else "them ")
