@@ -53,7 +53,6 @@ def fixed_test_ladder(ladder: Ladder, features: Any, labels: Any, classes: Seque
     order = np.array([position[name] for name in classes])
     vectors = Vectors.grouped(features, order[np.asarray(labels)], len(names), device)
     means = class_means(vectors, names)
-    by_class = Vectors.grouped(means, np.arange(len(names)), len(names))
     test = np.array([position[name] for name in hardest.test])
     used = {name for split in ladder.splits for name in (*split.train, *split.test)} - set(hardest.test)
     pool = np.array([i for i, name in enumerate(names) if name in used and len(vectors.rows[i]) > 1], dtype=np.int64)
@@ -64,15 +63,8 @@ def fixed_test_ladder(ladder: Ladder, features: Any, labels: Any, classes: Seque
     pool = pool[np.argsort(np.linalg.norm(means[pool] - means[np.sort(test)].mean(axis=0), axis=1), kind="stable")]
     step = max(1, round(0.01 * len(names)))
     starts = sorted({*range(0, len(pool) - count, step), len(pool) - count})
-    steps: list[Iteration] = []
-    before = pool[:count]
-    for number, start in enumerate(starts):
-        train = pool[start:start + count]
-        state = State(Sides.of(vectors, train, test), Sides.of(by_class, train, test))
-        left = tuple(names[c] for c in np.setdiff1d(before, train))
-        steps.append(Iteration(KIND, number, state.distance(), state.distance_of_means(), left, (), count, len(test),
-                               vectors.count(train), vectors.count(test)))
-        before = train
+    training = [pool[start:start + count] for start in starts]
+    steps = _measured(training, test, vectors, means, names)
     chain = rising([one.frd for one in steps], 0)
     if len(chain) < 2:
         raise SplitError("no choice of training classes lies farther from the fixed test classes than the nearest ones")
@@ -80,15 +72,30 @@ def fixed_test_ladder(ladder: Ladder, features: Any, labels: Any, classes: Seque
     equal = min(min(steps[i].train_images, steps[i].test_images) for i in chosen)
     splits = []
     for number, i in enumerate(chosen, 1):
-        train = np.sort(pool[starts[i]:starts[i] + count])
+        train, one = np.sort(training[i]), steps[i]
         named = tuple(names[c] for c in train)
-        splits.append(Split(number, KIND, i, named, hardest.test, validation_part(named, seed), steps[i].train_images,
-                            steps[i].test_images, steps[i].frd, steps[i].frd_class_means_released,
-                            Sides(vectors, train, np.sort(test)).equal_n(equal, seed)))
+        splits.append(Split(id=number, kind=KIND, iteration=i, train=named, test=hardest.test,
+                            validation=validation_part(named, seed), train_images=one.train_images,
+                            test_images=one.test_images, frd=one.frd,
+                            frd_class_means_released=one.frd_class_means_released,
+                            frd_equal_n=Sides(vectors, train, np.sort(test)).equal_n(equal, seed)))
     parameters = {"fixed_test": ladder.hash, "fixed_split": hardest.hash, "train_classes": count,
                   "rungs": rungs or RUNGS, "step": step, "seed": seed, "equal_n": equal}
     return check(Ladder(ladder.dataset, ladder.dataset_hash, dict(feature_info or {}), parameters, tuple(splits),
                         tuple(steps)))
+
+
+def _measured(training: Sequence[np.ndarray], test: np.ndarray, vectors: Vectors, means: np.ndarray,
+              names: Sequence[str]) -> list[Iteration]:
+    """Each choice of training classes with its distance from the test classes, and which classes left for it."""
+    by_class = Vectors.grouped(means, np.arange(len(names)), len(names))
+    steps = []
+    for number, train in enumerate(training):
+        state = State(Sides.of(vectors, train, test), Sides.of(by_class, train, test))
+        left = tuple(names[c] for c in np.setdiff1d(training[max(0, number - 1)], train))
+        steps.append(Iteration(KIND, number, state.distance(), state.distance_of_means(), left, (), len(train),
+                               len(test), vectors.count(train), vectors.count(test)))
+    return steps
 
 
 def named_ladder(name: str, classes: Sequence[str], labels: np.ndarray) -> Ladder:

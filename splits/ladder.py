@@ -90,8 +90,7 @@ def build_ladder(features: Any, labels: Any, train_classes: Sequence[str], test_
     if reverse is None:
         reverse = _far_from_iid(iid, default.frd, [step.frd for step in harder if step.kept])
     easier = swap(start, default, sign=-1, **settings)[0] if reverse else []
-    fewer = remove(hardest, swaps=swaps, share=remaining, iterations=None, fixed=fixed,
-                   progress=report) if removal else []
+    fewer = remove(hardest, swaps=swaps, share=remaining, fixed=fixed, progress=report) if removal else []
     steps = [*reversed(easier), default, *harder, *fewer]
 
     count = rungs if rungs is not None else 9 if reverse else 8
@@ -161,8 +160,10 @@ def default_rung(labels: np.ndarray, train_classes: Sequence[str], test_classes:
     2
     """
     counts = dict(zip(classes, np.bincount(labels, minlength=len(classes)).tolist()))
-    split = Split(1, "default", 0, tuple(train_classes), tuple(test_classes), validation_part(train_classes, seed),
-                  sum(counts[name] for name in train_classes), sum(counts[name] for name in test_classes), None, None)
+    split = Split(id=1, kind="default", iteration=0, train=tuple(train_classes), test=tuple(test_classes),
+                  validation=validation_part(train_classes, seed),
+                  train_images=sum(counts[name] for name in train_classes),
+                  test_images=sum(counts[name] for name in test_classes), frd=None, frd_class_means_released=None)
     return check(Ladder(dataset, dataset_hash, {}, {"seed": seed}, (split,)))
 
 
@@ -238,10 +239,10 @@ def _images(vectors: Vectors, step: Step) -> tuple[int, int]:
 def _split(number: int, step: Step, names: tuple[str, ...], vectors: Vectors, seed: int, equal: int) -> Split:
     train, test = (tuple(names[c] for c in side) for side in (step.train, step.test))
     images = _images(vectors, step)
-    same = images == (equal, equal)
-    return Split(number, step.kind, step.iteration, train, test, validation_part(train, seed), *images, step.frd,
-                 step.frd_class_means_released,
-                 step.frd if same else Sides(vectors, step.train, step.test).equal_n(equal, seed))
+    at_equal = step.frd if images == (equal, equal) else Sides(vectors, step.train, step.test).equal_n(equal, seed)
+    return Split(id=number, kind=step.kind, iteration=step.iteration, train=train, test=test,
+                 validation=validation_part(train, seed), train_images=images[0], test_images=images[1], frd=step.frd,
+                 frd_class_means_released=step.frd_class_means_released, frd_equal_n=at_equal)
 
 
 def _iteration(step: Step, names: tuple[str, ...], vectors: Vectors) -> Iteration:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -83,25 +83,21 @@ def import_released(path: str | Path, *, dataset: str = "", dataset_hash: str = 
     count = np.bincount([] if labels is None else labels, minlength=len(classes or ()))
     local = dict(zip(classes or (), count.tolist()))
     by_folder = {name.replace("/", "-"): name for name in local} | {name: name for name in local}
-
-    def called(names: Sequence[Any]) -> tuple[str, ...]:
-        return tuple(by_folder.get(str(name), str(name)) for name in names)
-
     splits: list[Split] = []
     episodes: dict[str, Any] = {}
-    named: set[str] = set()
     try:
         for id, entry in sorted(released.items()):
-            train, test, validation = map(called, (entry["train"], entry["test"], entry.get("split_val", ())))
+            train, test, validation = (tuple(by_folder.get(str(name), str(name)) for name in names)
+                                       for names in (entry["train"], entry["test"], entry.get("split_val", ())))
             # In the SOP file split_val counts class numbers while train has product names: these cannot be matched.
             validation = validation if set(validation) <= set(train) else ()
             own = (set(train), set(test)) == (set(train_classes), set(test_classes))
-            splits.append(Split(int(id), "default" if own else "imported", 0, train, test, validation,
-                                sum(local.get(c, 0) for c in train), sum(local.get(c, 0) for c in test),
-                                float(entry["fid"]), None))
+            splits.append(Split(id=int(id), kind="default" if own else "imported", iteration=0, train=train, test=test,
+                                validation=validation, train_images=sum(local.get(c, 0) for c in train),
+                                test_images=sum(local.get(c, 0) for c in test), frd=float(entry["fid"]),
+                                frd_class_means_released=None))
             episodes[str(id)] = _keyed_by_text(entry.get("test_episodes", {}), by_folder)
-            named |= {f"{c}/{f}" for by in episodes[str(id)].values() for e in by.values()
-                      if isinstance(e, dict) for c, files in e.items() for f in files}
+        named = set(_files_of(episodes))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise SplitError(f"{path} is not a released ooDML split file ({type(error).__name__}: {error})") from None
     ladder = check(Ladder(dataset, dataset_hash, {"source": "released ooDML split file"}, {"file": Path(path).name},
@@ -112,6 +108,15 @@ def import_released(path: str | Path, *, dataset: str = "", dataset_hash: str = 
         f"{classes[c]}/{p.rsplit('/', 1)[-1]}" for c, p in zip(labels, images))
     here = {*files, *(re.sub(r"(\.\w+)$", r"_2\1", name) for name, count in files.items() if count > 1)}
     return Imported(ladder, tuple(sorted(lacking)), tuple(sorted(named - here)) if images is not None else ())
+
+
+def _files_of(episodes: dict[str, Any]) -> Iterator[str]:
+    """CLASS/FILE of all images in the episodes of all splits: {split: {shots: {episode: {class: files}}}}."""
+    for by_shots in episodes.values():
+        for by_episode in by_shots.values():
+            for by_class in by_episode.values():
+                if isinstance(by_class, dict):
+                    yield from (f"{name}/{file}" for name, files in by_class.items() for file in files)
 
 
 def _plain(value: Any) -> Any:

@@ -145,14 +145,14 @@ def _exchanges(state: State, pick: Callable[..., tuple[np.ndarray, np.ndarray]],
         yield state, a, b
 
 
-def remove(state: State, *, swaps: int, share: float, iterations: int | None, fixed: np.ndarray,
+def remove(state: State, *, swaps: int, share: float, fixed: np.ndarray,
            progress: Callable[[Step], None]) -> list[Step]:
     """Removes classes for as long as at least `share` of the images and two classes a side remain beside the `fixed`.
 
     Each iteration takes the same number from both sides, so that these stay balanced: the classes whose mean is
     nearest to the mean of the other side, arg min ||mu_C - mu_other||_2.
     """
-    moves = islice(_removals(state, swaps, share, fixed), iterations)
+    moves = _removals(state, swaps, share, fixed)
     steps: list[Step] = []
     measured = in_parallel((partial(_measured, *move) for move in moves), state.images.vectors.device)
     for left, a, b, distance in measured:

@@ -82,8 +82,9 @@ def union_split(united: Union, *, dataset: str = "", dataset_hash: str = "", see
     """
     validation = tuple(name for domain in united.domain_names for name in validation_part(
         [c for c in united.train_classes if c.startswith(f"{domain}/")], seed))
-    split = Split(1, "union", 0, united.train_classes, united.test_classes, validation,
-                  united.images(united.train_classes), united.images(united.test_classes), None, None)
+    split = Split(id=1, kind="union", iteration=0, train=united.train_classes, test=united.test_classes,
+                  validation=validation, train_images=united.images(united.train_classes),
+                  test_images=united.images(united.test_classes), frd=None, frd_class_means_released=None)
     return check(Ladder(dataset, dataset_hash, {}, {"members": list(united.domain_names), "seed": seed}, (split,)))
 
 
