@@ -185,6 +185,11 @@ def save(ladder: Ladder, path: str | Path) -> None:
     facts = {key: value for key, value in ladder.facts().items() if key != "made" or value}
     text = json.dumps({"schema": SCHEMA, "hash": check(ladder, str(path)).hash, **facts}, sort_keys=True, indent=1,
                       ensure_ascii=False) + "\n"
+    write_whole(path, text)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Writes a file that is there as a whole or not at all; a SplitError where it cannot be."""
     temporary = path.with_name(f".oodml.{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -10,10 +10,8 @@ in the order of the fields of `Iteration`; it has a hash of its own and no part 
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
@@ -23,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from splits import SplitError
-from splits.manifest import Iteration, Ladder, Split, check, digest, plain_file
+from splits.manifest import Iteration, Ladder, Split, check, digest, plain_file, write_whole
 
 FOLDER = Path(__file__).parent / "pinned"
 SCHEMA = 1
@@ -183,14 +181,7 @@ def save(pinned: Pinned, path: str | Path) -> None:
         listed = isinstance(value, list) and value
         text = "[\n" + ",\n".join(map(_compact, value)) + "]" if listed else _compact(value)
         lines.append(f"{json.dumps(key)}:{text}")
-    temporary = path.with_name(f".oodml.{path.name}.{os.getpid()}")
-    try:
-        temporary.write_text("{" + ",\n".join(lines) + "}\n", encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        with suppress(OSError):
-            temporary.unlink()
-        raise SplitError(f"cannot write {path}: {error.strerror}") from None
+    write_whole(path, "{" + ",\n".join(lines) + "}\n")
 
 
 PLAIN = ("dataset", "dataset_hash", "features", "parameters", "iid", "made", "card")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import importlib
 import json
 import logging
@@ -18,6 +17,7 @@ from urllib.parse import urlsplit
 
 from benchmark.data import keras_weights
 from benchmark.utils.errors import UserError
+from benchmark.utils.files import sha256
 from methods.backbones import TIMM, names
 from reports.storage.text import one_line
 
@@ -214,11 +214,7 @@ def file_hash(path: Path) -> str:
 
 @cache
 def _file_hash(path: Path, size: int, modified: int) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        for block in iter(lambda: stream.read(1 << 20), b""):
-            digest.update(block)
-    return digest.hexdigest()
+    return sha256(path)
 
 
 def _download(name: str) -> dict[str, Tensor]:

@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmark import __version__
 from benchmark.utils.errors import UserError, near
-from benchmark.utils.files import write_json
+from benchmark.utils.files import sha256, write_json
 from benchmark.utils.wording import counted
 from benchmark.utils.workspace import Workspace
 from reports.storage import packed, paths
@@ -102,7 +102,7 @@ def _records(folders: tuple[Path, ...]) -> dict[str, str]:
     if twice := [name for name, count in names.items() if count > 1]:
         raise UserError(f"two folders of records are called {twice[0]}, and a version knows them by their names: "
                         "rename one")
-    return {f"{folder.name}/{path.relative_to(folder).as_posix()}": _hash(path) for folder in folders
+    return {f"{folder.name}/{path.relative_to(folder).as_posix()}": sha256(path) for folder in folders
             for path in sorted(folder.rglob("*")) if path.is_file() and not _aside(path.relative_to(folder))}
 
 
@@ -122,11 +122,7 @@ def _hashes(folders: tuple[Path, ...]) -> dict[str, Any]:
     with TemporaryDirectory() as made:
         board = leaderboard.collect(Workspace.at(Path(made) / "work"), folders)
         site = board.build(Path(made) / "site").parent
-        files = {path.relative_to(site).as_posix(): _hash(path) for path in sorted(site.rglob("*")) if path.is_file()}
+        files = {path.relative_to(site).as_posix(): sha256(path) for path in sorted(site.rglob("*")) if path.is_file()}
     tables = {name: digest for name, digest in files.items() if name.startswith("data/")}
     pages = hashlib.sha256(json.dumps([item for item in files.items() if item[0] not in tables]).encode()).hexdigest()
     return {"records": _records(folders), "tables": tables, "pages": pages}
-
-
-def _hash(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import stat
@@ -14,6 +13,7 @@ from benchmark.submissions import pack
 from benchmark.submissions.evaluate import EMBEDDINGS
 from benchmark.submissions.pack import PACK, RE_EMBEDDED, RECOMPUTED
 from benchmark.utils.errors import is_user_error
+from benchmark.utils.files import sha256
 from reports import records
 from reports.storage import queries
 from reports.storage.text import from_json, one_line
@@ -48,7 +48,7 @@ def facts(folder: Path, name: str) -> dict[str, Any]:
         unlike = sorted(listed ^ there)[0]
         raise Refused(f"'{unlike}' is {'listed but not there' if unlike in listed else 'there but not listed'}")
     for entry, wanted in told["files"].items():
-        if _sha256(folder / entry) != wanted:
+        if sha256(folder / entry) != wanted:
             raise Refused(f"'{entry}' is not the file whose hash is listed; make the pack again with `oodml submit`")
     return told
 
@@ -107,11 +107,3 @@ def _check(told: dict[str, Any], name: str) -> None:
             r"[\w.+-]{1,40}", told["version"]):
         raise Refused(f"its date '{one_line(told['date'], 40)}' or its version '{one_line(told['version'], 40)}' is "
                       "none that `oodml submit` writes")
-
-
-def _sha256(path: Path) -> str:
-    content = hashlib.sha256()
-    with open(path, "rb") as file:
-        while block := file.read(1 << 22):
-            content.update(block)
-    return content.hexdigest()

@@ -45,6 +45,15 @@ def whole(path: Path) -> Iterator[Path]:
         part.unlink(missing_ok=True)
 
 
+def sha256(path: Path) -> str:
+    """SHA-256 of a file, of any size."""
+    content = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            content.update(block)
+    return content.hexdigest()
+
+
 @contextmanager
 def alone(path: Path, what: str = "") -> Iterator[None]:
     """Holds a lock file, so that one process makes a thing at a time; one that must wait says `what` for on stderr."""
