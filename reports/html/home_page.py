@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pandas as pd
@@ -21,6 +21,29 @@ from reports.selection import row_keys
 from reports.tables import boards as tables
 
 
+@dataclass
+class Section:
+    """A board of the home page: of whole ladders, of the splits of one that were trained on, or of a union."""
+
+    kind: str
+    """`ladder`, `part`, `default` (the default split beside whole ladders) or `union`."""
+    id: str
+    datasets: list[str]
+    tables: list[tuple[str, Any]]
+    """(metric, table), the first shown first."""
+    of: Any
+    """How much was run: `dataset_pages.extent`; None of several ladders."""
+    curves: list[tuple[str, list[tuple[str, dict[str, Any]]]]] = field(default_factory=list)
+    """(dataset, [(metric, figure)])."""
+    protocol: str = ""
+    named: bool = False
+    """Whether its heading says the protocol, as there are several."""
+    beside: bool = False
+    """Whether others have the ladder whole."""
+    above: bool = False
+    """Whether these have a board of their own before this one."""
+
+
 def write(site: Site, studies: Sequence[StudyProgress] = ()) -> None:
     """A finding beside the first curve, then the boards with their curves, what has no result, how far studies are."""
     results, metric = site.results, site.metrics[0]
@@ -30,33 +53,41 @@ def write(site: Site, studies: Sequence[StudyProgress] = ()) -> None:
     partly = dict.fromkeys(results.without_ladder, "")
     partly |= {dataset: beside for dataset in results.laddered if (beside := beside_ladder(results, dataset, metric))}
     lead, found = _lead(site, boards, [dataset for dataset, beside in partly.items() if beside != "default"])
-    sections = [_ladder_section(site, protocol, names, len(boards) > 1, number + 1)
-                for number, (protocol, names) in enumerate(boards)]
-    sections += [_part_section(site, dataset, beside) for dataset, beside in partly.items()]
-    for dataset in site.unions:
-        sections += [{"kind": "union", "id": f"union-{number + 1}-{site.slug(dataset)}", "datasets": [dataset],
-                      "tables": [("", table)], "protocol": protocol, "of": extent(site, dataset), "curves": []}
-                     for number, (protocol, _, table) in enumerate(dataset_pages.union_tables(site, dataset, "home-"))]
-    sections.sort(key=lambda one: (one["datasets"] != lead, not any(
-        map(paper_tables.reported, [*one["datasets"], *results.parts[one["datasets"][0]]])), one["kind"] == "union"))
-    for one in sections:
-        if one["datasets"] != lead:  # thousands of points weigh a page down, and its own has them by all metrics
-            one["curves"] = [(dataset, curves[:1]) for dataset, curves in one["curves"]]
-    first: list[Any] = next((one["curves"] for one in sections if one["datasets"] == lead and one["curves"]), [])
+    sections = _sections(site, boards, partly, lead)
+    first: list[Any] = next((one.curves for one in sections if one.datasets == lead and one.curves), [])
     leader = site.results.labels.get(found.best, "") if found else ""
     covered = [shown | {"table": site.table(shown["table"])} for study in studies
                if (shown := progress.shown(study, results.with_controls()))]
     lost = site.table(views.failure_table(site.failures)) if len(site.failures) else None
     # the first screen has a line for each dataset; its other boards follow the first one
-    firsts: dict[tuple[str, ...], dict[str, Any]] = {}
+    firsts: dict[tuple[str, ...], Section] = {}
     for one in sections:
-        firsts.setdefault(tuple(one["datasets"]), one)
+        firsts.setdefault(tuple(one.datasets), one)
     measured = [(one, extent(site, names[0]) if len(names) == 1 else None) for names, one in firsts.items()]
     site.page("index.html", "index.html", parts=sections, measured=measured, first=first[:1], lost=lost,
               covered=covered, lead=lead, found=found, leader=leader)
 
 
-def _ladder_section(site: Site, protocol: str, names: list[str], several: bool, number: int) -> dict[str, Any]:
+def _sections(site: Site, boards: list[tuple[str, list[str]]], partly: dict[str, str],
+              lead: list[str]) -> list[Section]:
+    """The boards of ladders, of parts of ladders and of unions: those that the page leads with first, then others of
+    what papers report on."""
+    sections = [_ladder_section(site, protocol, names, len(boards) > 1, number + 1)
+                for number, (protocol, names) in enumerate(boards)]
+    sections += [_part_section(site, dataset, beside) for dataset, beside in partly.items()]
+    for dataset in site.unions:
+        sections += [Section("union", f"union-{number + 1}-{site.slug(dataset)}", [dataset], [("", table)],
+                             extent(site, dataset), protocol=protocol)
+                     for number, (protocol, _, table) in enumerate(dataset_pages.union_tables(site, dataset, "home-"))]
+    sections.sort(key=lambda one: (one.datasets != lead, not any(
+        map(paper_tables.reported, [*one.datasets, *site.results.parts[one.datasets[0]]])), one.kind == "union"))
+    for one in sections:
+        if one.datasets != lead:  # thousands of points weigh a page down, and its own has them by all metrics
+            one.curves = [(dataset, curves[:1]) for dataset, curves in one.curves]
+    return sections
+
+
+def _ladder_section(site: Site, protocol: str, names: list[str], several: bool, number: int) -> Section:
     """The AGS board of a protocol; of a single ladder without the rows that have a part of it and a board of theirs."""
     made = []
     for metric in site.metrics:
@@ -70,12 +101,11 @@ def _ladder_section(site: Site, protocol: str, names: list[str], several: bool, 
         # by its protocol even where there is but one, so that a link stays true when another comes
         table = replace(tables.ags_table(board, metric), name=f"ags-{protocol}-{metric}")
         made.append((metric, site.table(table, site.sparks(metric))))
-    return {"kind": "ladder", "id": f"ladder-{number}", "datasets": names, "tables": made, "protocol": protocol,
-            "named": several,
-            "of": extent(site, names[0], site.results.of_protocol(protocol)) if len(names) == 1 else None,
-            # of several ladders the first by each metric
-            "curves": [(dataset, curves[:1] if i else curves) for i, dataset in enumerate(names[:4])
-                       if (curves := _first_curves(site, dataset))]}
+    of = extent(site, names[0], site.results.of_protocol(protocol)) if len(names) == 1 else None
+    # of several ladders the first by each metric
+    curves = [(dataset, curves[:1] if i else curves) for i, dataset in enumerate(names[:4])
+              if (curves := _first_curves(site, dataset))]
+    return Section("ladder", f"ladder-{number}", names, made, of, curves, protocol, named=several)
 
 
 def _alone(site: Site, protocol: str, names: list[str]) -> bool:
@@ -86,7 +116,7 @@ def _alone(site: Site, protocol: str, names: list[str]) -> bool:
             and int(rows["rank"].notna().sum()) == 1)
 
 
-def _part_section(site: Site, dataset: str, beside: str) -> dict[str, Any]:
+def _part_section(site: Site, dataset: str, beside: str) -> Section:
     """The board of a ladder that methods were trained on a part of; `beside`: others have it whole, `beside_ladder`."""
     made, default = [], beside == "default"
     runs = site.runs[site.runs["dataset"] == dataset]
@@ -100,10 +130,8 @@ def _part_section(site: Site, dataset: str, beside: str) -> dict[str, Any]:
             made.append((metric, site.table(replace(table, name=name))))
     curves = [] if default or above else _first_curves(site, dataset)
     kind, start = ("default", "default") if default else ("part", "single")
-    return {"kind": kind, "id": f"{start}-{site.slug(dataset)}",
-            "datasets": [dataset], "tables": made, "of": extent(site, dataset, runs), "beside": bool(beside),
-            "above": above,
-            "curves": [(dataset, curves)] if curves else []}
+    return Section(kind, f"{start}-{site.slug(dataset)}", [dataset], made, extent(site, dataset, runs),
+                   [(dataset, curves)] if curves else [], beside=bool(beside), above=above)
 
 
 def _first_curves(site: Site, dataset: str) -> list[tuple[str, dict[str, Any]]]:
