@@ -314,6 +314,36 @@ def test_a_split_without_classes_to_hold_out_is_refused(tiny: Workspace) -> None
     assert len(str(caught.value).splitlines()) == 1
 
 
+def test_one_choice_for_all_rungs_stands_beside_those_of_each_rung(made: Workspace, tmp_path: Path) -> None:
+    """A search of one kind neither replaces those of the other nor prints them, and the tables tell which is which."""
+    whole = SweepOptions(made, resources=Resources(jobs=2))
+    _, path = tune.run(study("supcon", splits="all"), TuneOptions(2), whole, lambda line: None)
+    each = [one for one in tuning.load(path) if one["method"] == "supcon"]
+    assert [(one["split"], one["choose_on"]) for one in each] == [(1, "each"), (2, "each"), (3, "each")]
+    said: list[str] = []
+    tune.run(study("supcon", splits="all"), TuneOptions(1, choose_on="default"), whole, said.append)
+    assert [line for line in said if line.startswith(("supcon", "margin"))] == [said[-1]]
+    ladder = ladders.load(made, "glyphs-mini")
+    assert said[-1].startswith(f"supcon on glyphs-mini, split {ladder.default.id} for splits 1, 2, 3: default (trial 0")
+    searches = tuning.load(path)
+    (one,) = [one for one in searches if one["choose_on"] == "default"]
+    assert [one for one in searches if one["method"] == "supcon" and one["choose_on"] == "each"] == each
+    table = tuning.board(searches)
+    assert "For splits" in [column.head for column in table.columns]
+    assert [row["for_splits"] for row in table.rows if row["method"] == "supcon"] == ["1", "2", "3", "1, 2, 3"]
+    assert table.rows[-1]["test"] == pytest.approx(np.mean([score["tuned"] for score in one["test"]]))
+    assert f"where one split chooses for others, up to {max(one['tested_held_out'].values())} of its" in table.note
+    assert "For splits" in [column.head for column in tuning.trials(searches).columns]
+    for table in (tuning.board(each), tuning.trials(each)):
+        assert "For splits" not in [column.head for column in table.columns], "the same as on which it was chosen"
+        assert "Rungs swap" not in table.note
+
+    content = json.loads(path.read_text())
+    before = [{name: value for name, value in one.items() if name != "choose_on"} for one in content["searches"]]
+    path.write_text(json.dumps(content | {"searches": before}))
+    assert tuning.load(path) == searches, "files of before do not have the key"
+
+
 def test_the_report_has_a_page_of_it(made: Workspace) -> None:
     out = leaderboard.collect(made).build().parent
     text = (out / "tuning.html").read_text()

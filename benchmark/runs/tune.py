@@ -65,7 +65,7 @@ def run(study: Study, tuned: TuneOptions, options: SweepOptions, echo: Echo = cl
         parts = tuple(part for one in searches for part in one.parts(known))  # earlier ones are over: --redo is once
         result = sweep.run(Study(f"{study.name}, trials", parts), _left(replace(options, workspace=inner), began), echo)
         read_scores(searches, inner)
-        _write(path, study, searches, tuned, options)
+        _write(path, study, [_entry(one, tuned, options.workspace) for one in searches], options)
         if not all(one.over for one in searches):
             failed = _tell_unfinished(searches, tuned, inner, echo)
             if failed and not (result.interrupted or result.ended or result.submitted):
@@ -81,7 +81,9 @@ def run(study: Study, tuned: TuneOptions, options: SweepOptions, echo: Echo = cl
                  for one in searches if id(one) in chosen
                  for configuration in [chosen[id(one)].set, *([{}] if tuned.compare else [])]]
         result = sweep.run(Study(f"{study.name}, tuned", tuple(final)), _left(options, began), echo)
-    for line in tuning.lines(tuning.load(_write(path, study, searches, tuned, options))):
+    entries = [_entry(one, tuned, options.workspace) for one in searches]
+    _write(path, study, entries, options)
+    for line in tuning.lines(entries):  # the file may hold the searches of other commands beside them
         echo(line)
     return result, path
 
@@ -192,14 +194,12 @@ def _left(options: SweepOptions, began: float) -> SweepOptions:
     return replace(options, resources=replace(options.resources, seconds=max(1.0, seconds - time.monotonic() + began)))
 
 
-def _write(path: Path, study: Study, searches: list[Search], tuned: TuneOptions, options: SweepOptions) -> Path:
+def _write(path: Path, study: Study, entries: list[dict[str, Any]], options: SweepOptions) -> None:
     """Put what was tried and chosen into the file; searches of other commands that it holds stay."""
-    entries = [_entry(one, tuned, options.workspace) for one in searches]
     kept = {tuning.key(entry): entry for entry in tuning.load(path)} if path.is_file() else {}
     kept |= {tuning.key(entry): entry for entry in entries}
     write_json(path, {"schema": tuning.SCHEMA, "study": study.name, "command": options.command,
                       "searches": list(kept.values())})
-    return path
 
 
 def _entry(one: Search, tuned: TuneOptions, workspace: Workspace) -> dict[str, Any]:
@@ -214,7 +214,8 @@ def _entry(one: Search, tuned: TuneOptions, workspace: Workspace) -> dict[str, A
     return {
         "dataset": spec.dataset, "method": one.method, "protocol": spec.protocol.name,
         "backbone": spec.protocol.backbone, "fixed": one.part.set, "metric": HEADLINE, "split": one.split.id,
-        "split_hash": one.split.hash, "held_out": len(held), "learnt": len(learnt(one.split, hold_out=True)),
+        "choose_on": tuned.choose_on, "split_hash": one.split.hash,
+        "held_out": len(held), "learnt": len(learnt(one.split, hold_out=True)),
         "tested_held_out": {str(split.id): len(held & set(split.test)) for split in one.tested},
         "sampler": tuned.sampler, "seed": tuned.seed, "budget": tuned.trials, "space": one.space,
         "trials": [{"number": trial.number, "set": trial.set, "state": trial.state, "score": trial.score,

@@ -7,11 +7,11 @@ import math
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import pandas as pd
 from pydantic import Field, TypeAdapter
-from typing_extensions import TypedDict
+from typing_extensions import NotRequired, TypedDict
 
 from reports import ReportError
 from reports.aggregate import spread
@@ -21,13 +21,13 @@ from reports.tables.boards import Column, Table
 
 FOLDER = "tune"
 SCHEMA = 1
-_KEY = ("dataset", "method", "protocol", "backbone", "split", "sampler", "seed")
+_KEY = ("dataset", "method", "protocol", "backbone", "choose_on", "split", "sampler", "seed")
 Search = dict[str, Any]
 """The search of one method on one dataset, as its file has it."""
 
 
 def key(search: Search) -> tuple[str, ...]:
-    """What tells searches apart: where and by which sampler; those of equal key replace each other."""
+    """What tells searches apart: where, for which rungs, by which sampler; those of equal key replace each other."""
     return (*(str(search[name]) for name in _KEY), json.dumps(search["fixed"], sort_keys=True))
 
 
@@ -56,10 +56,11 @@ class _Search(TypedDict):
     sampler: str
     metric: str
     split: int
+    choose_on: NotRequired[Literal["each", "default"]]
     seed: int
     budget: int
     fixed: dict[str, Any]
-    tested_held_out: dict[str, int]
+    tested_held_out: dict[int, int]
     trials: list[_Trial]
     choice: int | None
     chosen: dict[str, Any] | None
@@ -82,12 +83,26 @@ def load(path: Path) -> list[Search]:
             raise ReportError(f"{path} is of schema {content['schema']} and this version reads {SCHEMA}; run "
                               "`oodml tune` again")
         _adapter().validate_python(content["searches"])
-        return list(content["searches"])
+        return [{"choose_on": _chooses_on(search), **search} for search in content["searches"]]
     except ReportError:
         raise
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise ReportError(f"{path} is damaged ({one_line(str(error), 200)}); delete it and run `oodml tune` again: "
                           "finished trials are kept") from None
+
+
+def _chooses_on(search: Search) -> str:
+    """What `--choose-on` was, which files of before do not say: of each rung, for itself, where no other was tested."""
+    return "each" if set(_tested(search)) <= {search["split"]} else "default"
+
+
+def _tested(search: Search) -> list[int]:
+    """The splits that the choice is for."""
+    return sorted(map(int, search["tested_held_out"]))
+
+
+def _for_splits(search: Search) -> str:
+    return ", ".join(map(str, _tested(search)))
 
 
 def read(folders: Iterable[Path | str], damaged: list[ReportError] | None = None) -> list[Search]:
@@ -138,6 +153,8 @@ def lines(searches: Iterable[Search]) -> list[str]:
     said = []
     for search in searches:
         where = f"{search['method']} on {search['dataset']}, split {search['split']}"
+        if set(_tested(search)) - {search["split"]}:
+            where += f" for splits {_for_splits(search)}"
         if search["choice"] is None:
             said.append(f"{where}: no choice yet")
             continue
@@ -159,8 +176,8 @@ def board(searches: Sequence[Search]) -> Table:
         default, chosen = search["default_score"], search["score"]
         rows.append({
             "method": search["method"], "dataset": search["dataset"], "protocol": search["protocol"],
-            "backbone": search["backbone"], "split": search["split"], "sampler": search["sampler"],
-            "fixed": settings_text(search["fixed"]),
+            "backbone": search["backbone"], "split": search["split"], "for_splits": _for_splits(search),
+            "choose_on": search["choose_on"], "sampler": search["sampler"], "fixed": settings_text(search["fixed"]),
             "budget": search["budget"], "diverged": sum(trial["state"] == "diverged" for trial in search["trials"]),
             "choice": settings_text(search["chosen"]), "default": default, "chosen": chosen,
             "gain": None if chosen is None or default is None else chosen - default,
@@ -169,7 +186,8 @@ def board(searches: Sequence[Search]) -> Table:
     frame = pd.DataFrame(rows)
     varying = [Column(name, head) for name, head in (
         ("dataset", "Dataset"), ("protocol", "Protocol"), ("backbone", "Backbone"), ("split", "Chosen on split"),
-        ("sampler", "Sampler"), ("fixed", "Fixed")) if name == "dataset" or frame[name].nunique() > 1]
+        *([("for_splits", "For splits")] if _of_several(searches) else []), ("sampler", "Sampler"),
+        ("fixed", "Fixed")) if name == "dataset" or frame[name].nunique() > 1]
     metric = searches[0]["metric"]
     columns = (Column("method", "Method"), *varying,
                Column("budget", "Budget", "number", "Configurations tried, the default among them", 0),
@@ -183,28 +201,36 @@ def board(searches: Sequence[Search]) -> Table:
                Column("test_gain", "Test gain", "gain", "Chosen less default on the test ladder, where both were run"),
                Column("spread", "Sensitivity", "score", "Standard deviation of validation scores over the trials"),
                Column("worst", "Worst", "score", "The lowest validation score of a trial that finished"))
-    uneven = frame.groupby("dataset")["budget"].nunique().gt(1).any()
+    uneven = frame.groupby(["dataset", "choose_on"])["budget"].nunique().gt(1).any()
     note = "Budgets differ between methods of a dataset: their gains are not comparable. " if uneven else ""
     return Table("tuning", "Budget, choice and gain of each method", columns, frame, note + _shared(searches),
                  marked=False)
 
 
+def _of_several(searches: Sequence[Search]) -> bool:
+    """Whether a choice is for other rungs than the one that it was made on: each is for its own elsewhere."""
+    return any(set(_tested(search)) - {search["split"]} for search in searches)
+
+
 def _shared(searches: Sequence[Search]) -> str:
     """Says where classes that chose are tested: on a ladder, classes move between the sides."""
     most = max((count for search in searches for count in search["tested_held_out"].values()), default=0)
-    return (f"Rungs swap classes: up to {most} of the held-out classes are test classes of another rung; "
-            "`oodml tune --choose-on each` chooses on each rung's own." if most else "")
+    return (f"Rungs swap classes: where one split chooses for others, up to {most} of its held-out classes are test "
+            "classes of those; `oodml tune --choose-on each` chooses on each rung's own." if most else "")
 
 
 def trials(searches: Sequence[Search]) -> Table:
     """Every trial with its validation score."""
     rows = [{"method": search["method"], "dataset": search["dataset"], "protocol": search["protocol"],
-             "backbone": search["backbone"], "split": search["split"], "number": trial["number"],
+             "backbone": search["backbone"], "split": search["split"], "for_splits": _for_splits(search),
+             "number": trial["number"],
              "settings": settings_text(trial["set"]), "state": trial["state"], "score": trial["score"],
              "chosen": "yes" if trial["number"] == search["choice"] else "", "run": trial["run"][:12]}
             for search in searches for trial in search["trials"]]
     columns = (Column("method", "Method"), Column("dataset", "Dataset"), Column("protocol", "Protocol"),
-               Column("backbone", "Backbone"), Column("split", "Split"), Column("number", "Trial", "number", digits=0),
+               Column("backbone", "Backbone"), Column("split", "Split"),
+               *([Column("for_splits", "For splits")] if _of_several(searches) else []),
+               Column("number", "Trial", "number", digits=0),
                Column("settings", "Configuration"), Column("state", "State"),
                Column("score", f"Validation {searches[0]['metric']}", "score"), Column("chosen", "Chosen"),
                Column("run", "Run"))
