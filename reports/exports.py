@@ -17,7 +17,9 @@ Scores are fractions in CSV and JSON, percent with one decimal elsewhere. The ti
                contamination images_per_second device pareto best gain   (what: which score it is)
     structure  dataset split frd method protocol backbone source seed, the metric, then a column for each measure
     tuning     method dataset budget diverged choice default chosen gain test test_gain spread worst, one row a search
-               of `oodml tune`   (default and chosen are validation scores, spread is their deviation over the trials)
+               of `oodml tune`   (default and chosen are validation scores, spread is their deviation over the trials);
+               then one row a method whose whole ladder was tested, with settings rungs tuned_ags default_ags ags_gain
+               in place of these   (LaTeX, Markdown and text: a table of their own)
     trials     method dataset protocol backbone split number settings state score chosen run, one row a configuration
     runs       one row a run, every plain column of the records; then share:seconds and share:energy_wh, the part of the
                run (see `costs.share`) in cost:seconds and, in watt hours, in the cost:energy_joules of the whole GPU
@@ -38,7 +40,7 @@ from collections.abc import Callable, Sequence
 import pandas as pd
 
 from reports import ReportError
-from reports.analysis import frozen, tuning, views, wise
+from reports.analysis import frozen, tuned_ags, tuning, views, wise
 from reports.analysis.results import Results
 from reports.analysis.rung_board import rung_board, rungs_of
 from reports.board import Board
@@ -213,7 +215,12 @@ def searched(searches: Sequence[tuning.Search], name: str, form: str) -> str:
         raise ReportError(f"nothing was tuned, so there is no table '{name}'; `oodml tune` makes it")
     if form not in formats.FORMATS:
         raise ReportError(f"the table '{name}' has the formats {', '.join(formats.FORMATS)}, not '{form}'")
-    return formats.render({"tuning": tuning.board, "trials": tuning.trials}[name](searches), form)
+    if name == "trials":
+        return formats.render(tuning.trials(searches), form)
+    board, over = tuning.board(searches), tuned_ags.table(searches)
+    if form in ("csv", "json"):
+        return formats.render(tuned_ags.joined(board, over), form)
+    return "\n".join(formats.render(table, form) for table in (over, board) if table)
 
 
 def tidy_table(results: Results, name: str, metric: str = "recall@1") -> pd.DataFrame:

@@ -322,9 +322,9 @@ def test_one_choice_for_all_rungs_stands_beside_those_of_each_rung(made: Workspa
     assert [(one["split"], one["choose_on"]) for one in each] == [(1, "each"), (2, "each"), (3, "each")]
     said: list[str] = []
     tune.run(study("supcon", splits="all"), TuneOptions(1, choose_on="default"), whole, said.append)
-    assert [line for line in said if line.startswith(("supcon", "margin"))] == [said[-1]]
+    assert [line for line in said if line.startswith(("supcon", "margin"))] == said[-2:]
     ladder = ladders.load(made, "glyphs-mini")
-    assert said[-1].startswith(f"supcon on glyphs-mini, split {ladder.default.id} for splits 1, 2, 3: default (trial 0")
+    assert said[-2].startswith(f"supcon on glyphs-mini, split {ladder.default.id} for splits 1, 2, 3: default (trial 0")
     searches = tuning.load(path)
     (one,) = [one for one in searches if one["choose_on"] == "default"]
     assert [one for one in searches if one["method"] == "supcon" and one["choose_on"] == "each"] == each
@@ -332,6 +332,15 @@ def test_one_choice_for_all_rungs_stands_beside_those_of_each_rung(made: Workspa
     assert "For splits" in [column.head for column in table.columns]
     assert [row["for_splits"] for row in table.rows if row["method"] == "supcon"] == ["1", "2", "3", "1, 2, 3"]
     assert table.rows[-1]["test"] == pytest.approx(np.mean([score["tuned"] for score in one["test"]]))
+    at = [split.frd for split in ladder.splits]
+    area = np.trapezoid([score["tuned"] for score in one["test"]], at) / (at[-1] - at[0])
+    assert said[-1] == (f"supcon on glyphs-mini, one choice for all rungs, 3 rungs: AGS {100 * area:.1f} (default "
+                        f"{100 * area:.1f}); gain 0.0"), "trial 0 is the default itself"
+    out = leaderboard.collect(made).build().parent
+    shown = pd.read_csv(out / "data" / "tuning-ags.csv")
+    assert shown["settings"].tolist() == ["one choice for all rungs", "each rung's own"]
+    assert shown["tuned_ags"][0] == pytest.approx(area)
+    assert "AGS of each method, tuned and by default" in (out / "tuning.html").read_text()
     assert f"where one split chooses for others, up to {max(one['tested_held_out'].values())} of its" in table.note
     assert "For splits" in [column.head for column in tuning.trials(searches).columns]
     for table in (tuning.board(each), tuning.trials(each)):

@@ -33,7 +33,7 @@ from benchmark.utils.files import write_json
 from benchmark.utils.workspace import Workspace
 from methods import backbones
 from reports import records
-from reports.analysis import tuning
+from reports.analysis import tuned_ags, tuning
 from splits.manifest import Ladder, Split
 
 Echo = Callable[[str], None]
@@ -83,7 +83,7 @@ def run(study: Study, tuned: TuneOptions, options: SweepOptions, echo: Echo = cl
         result = sweep.run(Study(f"{study.name}, tuned", tuple(final)), _left(options, began), echo)
     entries = [_entry(one, tuned, options.workspace) for one in searches]
     _write(path, study, entries, options)
-    for line in tuning.lines(entries):  # the file may hold the searches of other commands beside them
+    for line in [*tuning.lines(entries), *tuned_ags.lines(entries, tuning.load(path))]:
         echo(line)
     return result, path
 
@@ -215,6 +215,7 @@ def _entry(one: Search, tuned: TuneOptions, workspace: Workspace) -> dict[str, A
         "dataset": spec.dataset, "method": one.method, "protocol": spec.protocol.name,
         "backbone": spec.protocol.backbone, "fixed": one.part.set, "metric": HEADLINE, "split": one.split.id,
         "choose_on": tuned.choose_on, "split_hash": one.split.hash,
+        "ladder": [[rung.id, rung.frd] for rung in one.ladder.splits if rung.frd is not None],
         "held_out": len(held), "learnt": len(learnt(one.split, hold_out=True)),
         "tested_held_out": {str(split.id): len(held & set(split.test)) for split in one.tested},
         "sampler": tuned.sampler, "seed": tuned.seed, "budget": tuned.trials, "space": one.space,

@@ -43,6 +43,7 @@ class _Trial(TypedDict):
 
 
 class _Tested(TypedDict):
+    split: int
     seed: int
     tuned: _SCORE
     default: _SCORE
@@ -57,6 +58,7 @@ class _Search(TypedDict):
     metric: str
     split: int
     choose_on: NotRequired[Literal["each", "default"]]
+    ladder: NotRequired[list[tuple[int, Annotated[float, Field(allow_inf_nan=False)]]]]
     seed: int
     budget: int
     fixed: dict[str, Any]
@@ -166,6 +168,16 @@ def lines(searches: Iterable[Search]) -> list[str]:
     return said
 
 
+BUDGET = Column("budget", "Budget", "number", "Configurations tried, the default among them", 0)
+_HEADS = {"dataset": "Dataset", "protocol": "Protocol", "backbone": "Backbone", "split": "Chosen on split",
+          "for_splits": "For splits", "sampler": "Sampler", "fixed": "Fixed"}
+
+
+def varying(frame: pd.DataFrame, *names: str) -> list[Column]:
+    """The columns of these names whose values differ, and that of the dataset."""
+    return [Column(name, _HEADS[name]) for name in names if name == "dataset" or frame[name].nunique() > 1]
+
+
 def board(searches: Sequence[Search]) -> Table:
     """One row a search: budget, choice, gain on validation and on test, and how much the setting matters."""
     rows = []
@@ -184,13 +196,11 @@ def board(searches: Sequence[Search]) -> Table:
             "test": spread(tested)[0], "test_gain": gain, "test_gain:std": deviation, "test_gain:n": seeds,
             "spread": spread(scores)[1], "worst": min(scores, default=None)})
     frame = pd.DataFrame(rows)
-    varying = [Column(name, head) for name, head in (
-        ("dataset", "Dataset"), ("protocol", "Protocol"), ("backbone", "Backbone"), ("split", "Chosen on split"),
-        *([("for_splits", "For splits")] if _of_several(searches) else []), ("sampler", "Sampler"),
-        ("fixed", "Fixed")) if name == "dataset" or frame[name].nunique() > 1]
     metric = searches[0]["metric"]
-    columns = (Column("method", "Method"), *varying,
-               Column("budget", "Budget", "number", "Configurations tried, the default among them", 0),
+    columns = (Column("method", "Method"),
+               *varying(frame, "dataset", "protocol", "backbone", "split",
+                        *(["for_splits"] if _of_several(searches) else []), "sampler", "fixed"),
+               BUDGET,
                Column("diverged", "Diverged", "number", "Trials whose loss diverged; they count as the worst", 0),
                Column("choice", "Choice"),
                Column("default", "Default", "score", f"Validation {metric_name(metric)} of the default configuration"),
@@ -201,10 +211,14 @@ def board(searches: Sequence[Search]) -> Table:
                Column("test_gain", "Test gain", "gain", "Chosen less default on the test ladder, where both were run"),
                Column("spread", "Sensitivity", "score", "Standard deviation of validation scores over the trials"),
                Column("worst", "Worst", "score", "The lowest validation score of a trial that finished"))
-    uneven = frame.groupby(["dataset", "choose_on"])["budget"].nunique().gt(1).any()
-    note = "Budgets differ between methods of a dataset: their gains are not comparable. " if uneven else ""
-    return Table("tuning", "Budget, choice and gain of each method", columns, frame, note + _shared(searches),
-                 marked=False)
+    return Table("tuning", "Budget, choice and gain of each method", columns, frame,
+                 " ".join(note for note in (uneven(frame), shared(searches)) if note), marked=False)
+
+
+def uneven(frame: pd.DataFrame) -> str:
+    """Says whether methods that are chosen alike had other budgets."""
+    differ = frame.groupby(["dataset", "choose_on"])["budget"].nunique().gt(1).any()
+    return "Budgets differ between methods of a dataset: their gains are not comparable." if differ else ""
 
 
 def _of_several(searches: Sequence[Search]) -> bool:
@@ -212,7 +226,7 @@ def _of_several(searches: Sequence[Search]) -> bool:
     return any(set(_tested(search)) - {search["split"]} for search in searches)
 
 
-def _shared(searches: Sequence[Search]) -> str:
+def shared(searches: Sequence[Search]) -> str:
     """Says where classes that chose are tested: on a ladder, classes move between the sides."""
     most = max((count for search in searches for count in search["tested_held_out"].values()), default=0)
     return (f"Rungs swap classes: where one split chooses for others, up to {most} of its held-out classes are test "

@@ -21,6 +21,7 @@ from reports.analysis import (
     spectra,
     standings,
     transfer,
+    tuned_ags,
     tuning,
     views,
 )
@@ -149,7 +150,9 @@ def tuned(site: Site) -> None:
         lead = ("Every method was given as many configurations as the others of its dataset. They were compared on "
                 "training classes that were held out of training; no test score takes part in the choice.")
         site.later("tuning.html", "Tuning", template="tables.html", lead=lead,
-                   tables=[site.table(tuning.board(site.searches)), _beginning(site, tuning.trials(site.searches))])
+                   tables=[*(site.table(table) for table in (tuned_ags.table(site.searches),
+                                                             tuning.board(site.searches)) if table),
+                           _beginning(site, tuning.trials(site.searches))])
 
 
 def retrieved(site: Site) -> None:
