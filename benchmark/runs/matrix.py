@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 import methods
@@ -65,53 +65,111 @@ def gather(study: Study, options: SweepOptions, seeds: Sequence[int] | None = No
     """
     for plugin in options.plugins:
         methods.load_plugin(plugin)
-    matrix = Matrix()
-    runs: dict[str, Job] = {}
-    problems: dict[str, type[UserError]] = {}
-    known: dict[str, str] = {}
-    unfit: dict[tuple[str, str], dict[str, None]] = {}
     for part in study.parts:
         methods.select(part.methods)  # a mistyped name is told before a ladder is asked for
         if part.protocol:
             protocols.path_of(part.protocol)
-    whole = {datasets.meant(name, options.workspace.splits) for part in study.parts if part.splits != "default"
-             for name in part.datasets}
+    found = _Gathered(study, options, seeds)
     for part in study.parts:
         for name in part.datasets:
-            dataset = datasets.resolved(name, options.workspace.splits)
-            default_only = datasets.meant(name, options.workspace.splits) not in whole
-            try:
-                index, ladder = _opened(dataset, options.workspace, matrix, default_only, part.needs)
-            except (UserError, OSError) as error:
-                problems[str(error)] = NotThere if isinstance(error, NotThere) else UserError
-                continue
-            context = RunContext(dataset, options.workspace.root.absolute(), options.workspace.data.absolute(),
-                                 weights_file=options.weights_file and _absolute(options.weights_file),
-                                 plugins=tuple(map(_absolute, options.plugins)), command=options.command)
-            if dataset not in known:
-                known[dataset] = run_contents(index, options.workspace)
-                if stale := ladder_origin.of_other_images(ladder, index, options.workspace):
-                    matrix.warnings.append(stale)
-            specs = _specs(part, dataset, index, ladder, context.weights_file, known[dataset], unfit, seeds)
-            for spec, file in specs:
-                runs.setdefault(spec.identity, Job(spec, replace(context, weights_file=file)))
-            for split in {spec.split for spec, _ in specs}:
-                if why := Side.of(index, ladder.split(split).test).unmatched:
-                    problems[f"split {split} of {dataset}: {why}; nothing could be measured, add images"] = UserError
-    if problems:
-        kind = UserError if UserError in problems.values() else NotThere
-        raise kind("\n".join(problems))
-    _check_steps(study, options.workspace, known)
+            found.add(part, name)
+    if found.problems:
+        kind = UserError if UserError in found.problems.values() else NotThere
+        raise kind("\n".join(found.problems))
+    _check_steps(study, options.workspace, found.contents)
+    matrix = found.matrix
     matrix.left_out = [f"left out on {dataset}: {', '.join(names)}: {reason}"
-                       for (dataset, reason), names in unfit.items()]
-    matrix.jobs = list(runs.values())
-    if options.resources.seconds is not None:
-        matrix.jobs.sort(key=lambda job: job.spec.seed)
-    else:
-        order = list(dict.fromkeys(job.spec.dataset for job in matrix.jobs))
-        matrix.jobs.sort(key=lambda job: (order.index(job.spec.dataset), job.spec.seed))
+                       for (dataset, reason), names in found.unfit.items()]
+    matrix.jobs = _in_order(found.jobs.values(), by_dataset=options.resources.seconds is None)
     matrix.states = {job.spec.identity: status.look(job.folder) for job in matrix.jobs}
     return matrix
+
+
+def _in_order(jobs: Collection[Job], by_dataset: bool) -> list[Job]:
+    """A seed of everything first, dataset by dataset or of all datasets."""
+    places = {dataset: place for place, dataset in enumerate(dict.fromkeys(job.spec.dataset for job in jobs))}
+    return sorted(jobs, key=lambda job: (places[job.spec.dataset] if by_dataset else 0, job.spec.seed))
+
+
+@dataclass
+class _Gathered:
+    """What is known of a study's runs so far."""
+
+    study: Study
+    options: SweepOptions
+    seeds: Sequence[int] | None
+    matrix: Matrix = field(default_factory=Matrix)
+    jobs: dict[str, Job] = field(default_factory=dict)
+    """By identity: parts may ask for the same run."""
+    contents: dict[str, str] = field(default_factory=dict)
+    """What the files of each dataset contain, `run_contents`."""
+    problems: dict[str, type[UserError]] = field(default_factory=dict)
+    unfit: dict[tuple[str, str], dict[str, None]] = field(default_factory=dict)
+    """The methods that fit no backbone they would get, by (dataset, reason)."""
+
+    def add(self, part: Part, name: str) -> None:
+        """The runs of a part on one of its datasets."""
+        options, splits = self.options, self.options.workspace.splits
+        dataset = datasets.resolved(name, splits)
+        try:
+            index, ladder = self.opened(dataset, datasets.meant(name, splits) not in self.with_ladders, part.needs)
+        except (UserError, OSError) as error:
+            self.problems[str(error)] = NotThere if isinstance(error, NotThere) else UserError
+            return
+        context = RunContext(dataset, options.workspace.root.absolute(), options.workspace.data.absolute(),
+                             weights_file=options.weights_file and _absolute(options.weights_file),
+                             plugins=tuple(map(_absolute, options.plugins)), command=options.command)
+        if dataset not in self.contents:
+            self.contents[dataset] = run_contents(index, options.workspace)
+            if stale := ladder_origin.of_other_images(ladder, index, options.workspace):
+                self.matrix.warnings.append(stale)
+        specs = self.specs(part, dataset, index, ladder, context.weights_file)
+        for spec, file in specs:
+            self.jobs.setdefault(spec.identity, Job(spec, replace(context, weights_file=file)))
+        for split in {spec.split for spec, _ in specs}:
+            if why := Side.of(index, ladder.split(split).test).unmatched:
+                told = f"split {split} of {dataset}: {why}; nothing could be measured, add images"
+                self.problems[told] = UserError
+
+    @cached_property
+    def with_ladders(self) -> set[str]:
+        """The datasets of which more than the default split is asked for."""
+        return {datasets.meant(name, self.options.workspace.splits) for part in self.study.parts
+                if part.splits != "default" for name in part.datasets}
+
+    def opened(self, dataset: str, default_only: bool, needs: str) -> tuple[DatasetIndex, Ladder]:
+        """A dataset and its ladder, read once."""
+        if dataset not in self.matrix.indexes:
+            self.matrix.indexes[dataset] = datasets.load(dataset, self.options.workspace.data)
+        index = self.matrix.indexes[dataset]
+        ladder = ladders.load(self.options.workspace, dataset, index, default_only, needs)
+        self.matrix.ladders[index.name] = ladder
+        return index, ladder
+
+    def specs(self, part: Part, dataset: str, index: DatasetIndex, ladder: Ladder,
+              weights_file: str | None) -> list[tuple[RunSpec, str | None]]:
+        """The runs of a part on one dataset, each with the file of its weights if one was given."""
+        name = part.protocol or datasets.get(dataset).protocol
+        chosen = _with_files(part.backbones) if part.backbones else {None: None}
+        if weights_file and (len(chosen) > 1 or any(chosen.values())):
+            raise UserError("--weights is the file of one backbone; for several put them into a folder, each named "
+                            "like its timm tag, and set OODML_WEIGHTS to that folder")
+        made = []
+        for backbone, own in chosen.items():
+            file = own or weights_file
+            for changes in part.variations():
+                overrides = Overrides.of({**part.set, **changes, **({"backbone": backbone} if backbone else {})})
+                count = part.seeds or protocols.load(name, dataset=index.name, overrides=overrides.protocol).seeds
+                names, reasons = fitting(methods.select(part.methods), index.name, name, overrides)
+                for method, reason in reasons.items():
+                    self.unfit.setdefault((index.name, reason), {})[method] = None
+                asked = (_seeds(part, ladder, count) if self.seeds is None else
+                         {split.id: self.seeds for split in ladder.splits})
+                planned = plan(ladder, index.hash, names, protocol=name, seeds=sorted(set().union(*asked.values())),
+                               splits=rungs(part.splits, ladder, part.needs), overrides=overrides, weights_file=file,
+                               contents=self.contents[dataset])
+                made += [(spec, file) for spec in planned if spec.seed in asked[spec.split]]
+        return made
 
 
 def _check_steps(study: Study, workspace: Workspace, known: Collection[str]) -> None:
@@ -123,16 +181,6 @@ def _check_steps(study: Study, workspace: Workspace, known: Collection[str]) -> 
                 raise UserError(f"study {study.name}: the step {step['step']} is on {name}{near(name, known)}, and no "
                                 f"run is; the runs are on {', '.join(known)}: name one of these under [[after]], or "
                                 f"add {name} to the datasets of a part")
-
-
-def _opened(dataset: str, workspace: Workspace, matrix: Matrix, default_only: bool,
-            needs: str) -> tuple[DatasetIndex, Ladder]:
-    if dataset not in matrix.indexes:
-        matrix.indexes[dataset] = datasets.load(dataset, workspace.data)
-    index = matrix.indexes[dataset]
-    ladder = ladders.load(workspace, dataset, index, default_only, needs)
-    matrix.ladders[index.name] = ladder
-    return index, ladder
 
 
 def run_contents(index: DatasetIndex, workspace: Workspace) -> str:
@@ -155,35 +203,6 @@ def run_contents(index: DatasetIndex, workspace: Workspace) -> str:
         return "" if (claimed["index"], claimed["contents"]) == (index.hash, found) else found
     except (OSError, ValueError, KeyError, TypeError):
         return found
-
-
-def _specs(part: Part, dataset: str, index: DatasetIndex, ladder: Ladder, weights_file: str | None,
-           content: str, unfit: dict[tuple[str, str], dict[str, None]],
-           seeds: Sequence[int] | None) -> list[tuple[RunSpec, str | None]]:
-    """The runs of a part on one dataset, each with the file of its weights if one was given.
-
-    Methods that fit no backbone they would get go to `unfit`, by reason.
-    """
-    name = part.protocol or datasets.get(dataset).protocol
-    chosen = _with_files(part.backbones) if part.backbones else {None: None}
-    if weights_file and (len(chosen) > 1 or any(chosen.values())):
-        raise UserError("--weights is the file of one backbone; for several put them into a folder, each named like "
-                        "its timm tag, and set OODML_WEIGHTS to that folder")
-    specs = []
-    for backbone, own in chosen.items():
-        file = own or weights_file
-        for changes in part.variations():
-            overrides = Overrides.of({**part.set, **changes, **({"backbone": backbone} if backbone else {})})
-            count = part.seeds or protocols.load(name, dataset=index.name, overrides=overrides.protocol).seeds
-            names, reasons = fitting(methods.select(part.methods), index.name, name, overrides)
-            for method, reason in reasons.items():
-                unfit.setdefault((index.name, reason), {})[method] = None
-            asked = _seeds(part, ladder, count) if seeds is None else {split.id: seeds for split in ladder.splits}
-            planned = plan(ladder, index.hash, names, protocol=name, seeds=sorted(set().union(*asked.values())),
-                           splits=rungs(part.splits, ladder, part.needs), overrides=overrides, weights_file=file,
-                           contents=content)
-            specs += [(spec, file) for spec in planned if spec.seed in asked[spec.split]]
-    return specs
 
 
 def _seeds(part: Part, ladder: Ladder, usual: int) -> dict[int, Sequence[int]]:
