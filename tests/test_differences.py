@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from benchmark.commands.diff import command
+from benchmark.utils.errors import UserError
 from reports import ReportError, records
 from reports.analysis import differences
 from tests.sample_records import make_record, write_sample
@@ -57,6 +58,12 @@ def test_what_differs_is_named_with_its_cause(folders: tuple[Path, Path]) -> Non
     assert "code" in result.output
     csv = CliRunner().invoke(command, [*(str(folder) for folder in folders), "--format", "csv"]).output
     assert csv.startswith("dataset,split,method,seed,state")
+
+
+def test_the_name_of_a_version_is_told_where_its_records_are(folders: tuple[Path, Path]) -> None:
+    for words in (("v2026.1", "v2026.2"), (str(folders[0]), "reports/data/boards/v2026.1.json")):
+        with pytest.raises(UserError, match=r"v2026.1\S* is a version of.*`git worktree add ../v2026.1 v2026.1`"):
+            CliRunner().invoke(command, words, catch_exceptions=False)
 
 
 def test_an_unknown_metric_is_told(folders: tuple[Path, Path]) -> None:

@@ -249,6 +249,21 @@ def test_a_file_that_was_changed_and_two_packs_of_one_name(home: Path, tmp_path:
     assert "not the file whose hash is listed" in line
 
 
+def test_a_folder_that_is_no_pack_says_what_it_is(home: Path, tmp_path: Path) -> None:
+    """Told of the folder and not of the first file in it: packs, packed records, a pack without its head."""
+    shutil.copytree(home / "one" / "mine", tmp_path / "mine")
+    (tmp_path / "README.md").write_text("Packs.")
+    (line,) = pack_check.problems(tmp_path)
+    assert f"this is a folder of packs (mine), not a pack; give these: `oodml submit --check {tmp_path}/*/`" in line
+    packed = Path(records.__file__).parent / "data/records"
+    for folder in (packed / "glyphs", packed):
+        (line,) = pack_check.problems(folder)
+        assert "this is a folder of packed records" in line, line
+    (tmp_path / "mine" / "pack.json").unlink()
+    (tmp_path / "mine" / "notes.txt").write_text("Mine.")
+    assert "there is no pack.json" in pack_check.problems(tmp_path / "mine")[0]
+
+
 def test_the_bounds_of_average_precision_are_those_of_all_orders() -> None:
     """Every way in which 3 images to be found can lie among 7 ranks."""
     sums: dict[tuple[int, int], list[float]] = {}

@@ -32,6 +32,8 @@ def command(a: Path, b: Path | None, against: tuple[Path, ...], metric: str, tol
         return
     if b is None:
         raise click.UsageError("give two folders A and B, or a PACK and --against PUBLISHED")
+    for folder in (a, b):
+        _refuse_version(folder)
     homes = [folder / "runs" if (folder / "runs").is_dir() else folder for folder in (a, b)]
     sides = []
     for home in homes:
@@ -51,6 +53,19 @@ def command(a: Path, b: Path | None, against: tuple[Path, ...], metric: str, tol
         click.echo(differences.summary(changed, differences.shared(sides[0], sides[1])))
     if len(changed):
         raise SystemExit(1)
+
+
+def _refuse_version(path: Path) -> None:
+    """A UserError for the name of a version of the board: it has hashes of its records, its tag has the records."""
+    from benchmark.posthoc.board_version import NAME
+    from benchmark.utils.errors import UserError
+
+    name = path.name.removesuffix(".json")
+    if NAME.fullmatch(name) and not path.is_dir():
+        records = "reports/data/records/photos"
+        raise UserError(f"{path} is a version of the board, no folder of records: `git worktree add ../{name} {name}` "
+                        f"checks out what it was cut from, `oodml diff ../{name}/{records} {records}` compares that "
+                        "with the records here")
 
 
 def _against(published: tuple[Path, ...], pack: Path, metric: str) -> None:

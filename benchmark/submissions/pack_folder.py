@@ -15,7 +15,7 @@ from benchmark.submissions.pack import PACK, RE_EMBEDDED, RECOMPUTED
 from benchmark.utils.errors import is_user_error
 from benchmark.utils.files import sha256
 from reports import records
-from reports.storage import queries
+from reports.storage import packed, queries
 from reports.storage.text import from_json, one_line
 
 FILE = re.compile(r"([1-9][0-9]{0,3})-s(0|[1-9][0-9]{0,9})/(record\.json|queries\.npz|embeddings\.npy)")
@@ -36,8 +36,6 @@ class Refused(Exception):
 def facts(folder: Path, name: str) -> dict[str, Any]:
     """What pack.json says, once it is known to tell of just the files that are there."""
     there = _files(folder)
-    if PACK not in there:
-        raise Refused(f"there is no {PACK}; give the folder that `oodml submit` wrote, whole")
     told = _told(folder / PACK)
     _check(told, name)
     odd = [entry for entry in told["files"] if not FILE.fullmatch(entry)]
@@ -57,6 +55,8 @@ def _files(folder: Path) -> set[str]:
     """The files of a pack, all of them plain, of a name that packs have and no larger than such are."""
     if not folder.is_dir() or folder.is_symlink():
         raise Refused(f"there is no folder {folder}; give that which `oodml submit` wrote")
+    if not os.path.lexists(folder / PACK):
+        raise Refused(_no_pack(folder))
     there: set[str] = set()
     for root, folders, files in os.walk(folder):
         for entry in (*folders, *files):
@@ -75,6 +75,20 @@ def _files(folder: Path) -> set[str]:
             if len(there) > MOST:
                 raise Refused(f"it has more than {MOST:,} files, which no pack has; `oodml submit` makes one")
     return there
+
+
+def _no_pack(folder: Path) -> str:
+    """What a folder without pack.json is instead, and what to do with it.
+
+    Told before its files are looked at, of which the first would be said not to belong into a pack.
+    """
+    if inside := sorted(path.parent.name for path in folder.glob(f"*/{PACK}")):
+        names = one_line(", ".join(inside), 200)
+        return f"this is a folder of packs ({names}), not a pack; give these: `oodml submit --check {folder}/*/`"
+    if any(path for depth in ("*", "*/*", "*/*/*") for path in folder.glob(depth + packed.ENDING)):
+        return ("this is a folder of packed records (`oodml records pack`), not a pack; `oodml report --records "
+                f"{folder}` ranks them, and `oodml submit` makes a pack of what `oodml evaluate` recorded")
+    return f"there is no {PACK}; give the folder that `oodml submit` wrote, whole"
 
 
 def _told(path: Path) -> dict[str, Any]:
