@@ -66,6 +66,11 @@ def test_plan_and_status_say_what_there_is(tiny: Workspace, capsys: pytest.Captu
     cli.main(["status", "--work", str(tiny.root)])
     out = capsys.readouterr().out
     assert "dim 16 -> 8 (1 earlier run is kept)" in out
+    cli.main(["status", "--dataset", "glyphs-mini", "--work", str(tiny.root)])
+    assert capsys.readouterr().out == out
+    with pytest.raises(SystemExit):
+        cli.main(["status", "--study", "demo", "--work", str(tiny.root)])
+    assert "--study demo: no sweep in" in capsys.readouterr().err
 
 
 def test_a_plan_names_the_steps_that_follow_and_are_not_in_its_estimate(tiny: Workspace, tmp_path: Path,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -80,6 +81,21 @@ def test_zero_and_few_shot_on_the_same_queries(workspace: Workspace, capsys: pyt
     stamps = [file.stat().st_mtime_ns for file in files]
     cli.main(arguments)
     assert [file.stat().st_mtime_ns for file in files] == stamps
+
+
+def test_each_line_says_how_long_the_rest_takes(workspace: Workspace, tmp_path: Path) -> None:
+    """By the steps that are ahead; what was adapted before is not, and the last line has nothing left."""
+    other = Workspace(shutil.copytree(workspace.root, tmp_path / "work"), workspace.data)
+    for file in other.runs.rglob("fewshot.json"):
+        file.unlink()
+    adapt(other, "margin", 2)
+    lines: list[str] = []
+    adapt(other, "margin,diva", 2, 5, tell=lines.append)
+    assert lines[0].startswith("2 episodes of 3 steps for each run and number of shots, on the CPU: ")
+    assert "--episodes" in lines[0]
+    assert [bool(re.search(r"run . of 2, \d+ s left\)$", line)) for line in lines[1:]] == [True, True, False]
+    adapt(other, "margin,diva", 2, 5, tell=lines.append)
+    assert len(lines) == 4, "nothing is ahead, and no CPU is at work"
 
 
 def test_released_episodes_are_the_support_where_the_ladder_came_with_them(

@@ -290,6 +290,21 @@ def test_the_newest_plan_counts_for_a_place(made: Workspace) -> None:
     assert {run.command for run in status.survey(made)[0]} == {"third"}
 
 
+def test_the_states_of_some_datasets_or_of_one_study(made: Workspace, tmp_path: Path) -> None:
+    """Runs that a later command planned too are still those of the study."""
+    here, of_study = Workspace.at(tmp_path), tiny_sweep.jobs(made, "margin", seeds=1)
+    status.save_plan(here, of_study, "oodml run --study '../my studies/mine.toml'")
+    status.save_plan(here, tiny_sweep.jobs(made, seeds=2), "oodml run --dataset glyphs-mini --methods margin,arcface")
+    for words in ({"study": "mine"}, {"study": "elsewhere/mine.toml", "datasets": ["glyphs-mini"]}):
+        runs, _ = status.survey(here, **words)
+        assert {run.spec.identity for run in runs} == {job.spec.identity for job in of_study}
+    assert len(status.survey(here, ["glyphs-mini"])[0]) == 4 * len(of_study)
+    for words, said in (({"study": "mien"}, r"--study mien: .*did you mean 'mine'\?.*runs of: mine$"),
+                        ({"datasets": ["cub"]}, "--dataset cub: .*runs of: glyphs-mini$")):
+        with pytest.raises(UserError, match=said):
+            status.survey(here, **words)
+
+
 def test_a_plan_of_another_version_is_refused_and_a_cut_one_is_named(tmp_path: Path) -> None:
     workspace = Workspace.at(tmp_path)
     (tmp_path / "plans").mkdir()

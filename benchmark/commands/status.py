@@ -7,21 +7,24 @@ import time
 
 import click
 
-from benchmark.commands import workspace_options
+from benchmark.commands import own_names, workspace_options
 from benchmark.utils.workspace import Workspace
 
 
 @click.command()
+@click.option("--dataset", "--datasets", "datasets", metavar="LIST", help="Only these, with commas between them.")
+@click.option("--study", metavar="NAME", help="Only the runs of this study, as sweeps of it were started here.")
 @click.option("--watch", is_flag=True, help="Look again every few seconds until nothing runs any more.")
 @click.option("--every", type=float, default=10.0, show_default=True, help="Seconds between two looks.")
 @workspace_options
-def command(workspace: Workspace, watch: bool, every: float) -> None:
+def command(workspace: Workspace, datasets: str | None, study: str | None, watch: bool, every: float) -> None:
     """Count done, running, failed and missing runs of the sweeps started here, with causes of failures."""
     from benchmark.runs import locks, status
 
+    names = own_names(datasets, workspace) or ()
     watching = locks.Watch()
     while True:
-        runs, changes = status.survey(workspace)
+        runs, changes = status.survey(workspace, names, study or "")
         if not runs:
             for line in changes:
                 click.echo(line)

@@ -110,9 +110,9 @@ def differences(before: RunSpec, now: RunSpec) -> list[str]:
     >>> now = RunSpec("a", "x", 1, "y", "margin", {"beta": 1.2}, {}, protocol.load("oodml"), "w", 0)
     >>> faster = dataclasses.replace(now.protocol, lr=1e-4)
     >>> differences(now, dataclasses.replace(now, protocol=faster, split_hash="z"))
-    ['the classes of the split', 'lr 1e-05 -> 0.0001']
+    ['the ladder, which has other classes on the split', 'lr 1e-05 -> 0.0001']
     """
-    named = {"dataset_hash": "the dataset's files", "split_hash": "the classes of the split",
+    named = {"dataset_hash": "the dataset's files", "split_hash": "the ladder, which has other classes on the split",
              "weights": "the backbone's weights", "method": "the method", "seed": "the seed",
              "code": "the source of the plug-in", "contents": "what the dataset's files contain"}
     lines = [text for key, text in named.items() if getattr(before, key) != getattr(now, key)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +22,23 @@ NEIGHBOURS = 15
 """UMAP's own default size of a neighbourhood."""
 
 
-def draw(dataset: str, workspace: Workspace, folder: Path, umap: bool, seed: int, **options: Any) -> list[Path]:
-    """The progression figure and, if wanted, the UMAPs of a dataset's saved ladder."""
+def draw(dataset: str, workspace: Workspace, folder: Path, umap: bool, seed: int,
+         tell: Callable[[str], None] = lambda line: None, **options: Any) -> list[Path]:
+    """The progression figure and, if wanted, the UMAPs of a dataset's saved ladder; each is told once it is written."""
     folder.mkdir(parents=True, exist_ok=True)
     ladder = pinned.with_progression(ladders.load(workspace, dataset))
     written = []
     if ladder.progression:
         written.append(_save(progression(ladder), below(folder, f"{plain(ladder.dataset, 'dataset')}-progression.svg")))
+        tell(f"wrote {written[-1]}")
     if umap:
+        tell("UMAPs of an easy, a medium and a hard split follow, which may take a minute; --no-umap leaves them out")
         if not options.get("backbone"):  # that of the distances
             options["backbone"] = ladder.features.get("backbone")
         index, vectors, _ = ladder_features.frozen_features(dataset, workspace, **options)
         figure = umaps(ladder, vectors, index.labels, index.classes, seed)
         written.append(_save(figure, below(folder, f"{plain(ladder.dataset, 'dataset')}-umap.png")))
+        tell(f"wrote {written[-1]}")
     return written
 
 

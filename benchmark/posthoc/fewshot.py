@@ -39,6 +39,7 @@ from methods.margin import Margin
 from methods.samplers.by_label import ClassTable
 from reports.analysis.fewshot import NAME, SCHEMA
 from reports.analysis.statistics import t_interval
+from reports.storage.text import duration
 from splits import SplitError
 from splits.episodes import EPISODES, Episode, few_shot_episodes, released_episodes
 from splits.manifest import Ladder
@@ -76,6 +77,9 @@ def run(workspace: Workspace, found: FinishedRuns, *, shots: tuple[int, ...], ad
     device = best_device(device)
     written = []
     unusable: set[str] = set()
+    steps = [sum(adaptation.steps(k) for k in shots if str(k) not in _kept(one.folder, adaptation))
+             for one in found.runs]  # that each run still needs, as far as its file tells
+    seconds = taken = 0.0
     for number, one in enumerate(found.runs, 1):
         task = one.task(index, ladder)
         released = {}
@@ -98,15 +102,24 @@ def run(workspace: Workspace, found: FinishedRuns, *, shots: tuple[int, ...], ad
             except MethodError as error:
                 tell(f"{one.spec.label()}: left out, {error} (run {number} of {len(found.runs)})")
                 continue
-            for k in missing:
+            if device == "cpu" and not taken:
+                tell(f"{adaptation.episodes} episodes of "
+                     f"{' or '.join(f'{count:,}' for count in sorted({*map(adaptation.steps, shots)}))} steps for each "
+                     "run and number of shots, on the CPU: fewer of `oodml fewshot --episodes N --iterations N` take "
+                     "less, for a first look")
+            for place, k in enumerate(missing, 1):
                 began = time.perf_counter()
                 adapted = adapt_all(method, layer, features, task.test, list(index.paths), k, one.spec.seed, adaptation,
                                     released[k])
                 _merge(one, k, adapted, adaptation)
+                lasted = time.perf_counter() - began
+                seconds, taken = seconds + lasted, taken + adaptation.steps(k)
+                ahead = sum(steps[number:]) + sum(map(adaptation.steps, missing[place:]))
                 zero, few = (adapted[side]["recall@1"]["mean"] for side in ("zero", "few"))
                 tell(f"{one.spec.label()}, {k} shots: recall@1 {100 * zero:.2f} -> {100 * few:.2f} % "
-                     f"({decimal(100 * (few - zero), 2, signed=True)}, {time.perf_counter() - began:.0f} s; "
-                     f"run {number} of {len(found.runs)})")
+                     f"({decimal(100 * (few - zero), 2, signed=True)}, {lasted:.0f} s; "
+                     f"run {number} of {len(found.runs)}"
+                     f"{f', {duration(seconds / taken * ahead)} left' if ahead else ''})")
         written.append(one.folder / NAME)
     return written
 
@@ -202,10 +215,7 @@ def teach(method: Method, layer: nn.Module, features: Tensor, labels: Tensor, ad
 
 def done(folder: Path, adaptation: Adaptation, released: Mapping[int, bool] | None = None) -> set[int]:
     """The numbers of shots that were adapted in the same way already; `released` says which have released episodes."""
-    adapted = _read(folder)
-    if not adapted or adapted["adaptation"] != asdict(adaptation):
-        return set()
-    return {int(k) for k, entry in adapted["shots"].items()
+    return {int(k) for k, entry in _kept(folder, adaptation).items()
             if (entry.get("source") == "released") == (released or {}).get(int(k), False)}
 
 
@@ -238,8 +248,13 @@ def _read(folder: Path) -> dict[str, Any] | None:
         return None
 
 
+def _kept(folder: Path, adaptation: Adaptation) -> dict[str, Any]:
+    """What was measured before, by shots, if it was adapted in the same way."""
+    adapted = _read(folder)
+    return adapted["shots"] if adapted and adapted["adaptation"] == asdict(adaptation) else {}
+
+
 def _merge(one: Finished, shots: int, measured: dict[str, Any], adaptation: Adaptation) -> None:
     """Add these shots to the run's file; what was adapted in another way is dropped."""
-    old = _read(one.folder)
-    kept = old["shots"] if old and old["adaptation"] == asdict(adaptation) else {}
-    one.write_beside(NAME, SCHEMA, adaptation=asdict(adaptation), shots={**kept, str(shots): measured})
+    one.write_beside(NAME, SCHEMA, adaptation=asdict(adaptation),
+                     shots={**_kept(one.folder, adaptation), str(shots): measured})

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import shlex
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -17,7 +18,7 @@ from benchmark.config.spec import RunSpec, differences
 from benchmark.runs import locks
 from benchmark.runs.job import Job, RunContext
 from benchmark.utils import provenance
-from benchmark.utils.errors import UserError
+from benchmark.utils.errors import UserError, near
 from benchmark.utils.files import write_json
 from benchmark.utils.terminal import columns
 from benchmark.utils.wording import counted
@@ -128,6 +129,19 @@ class Planned:
     command: str
     jobs: tuple[Job, ...]
 
+    @property
+    def study(self) -> str:
+        """The study that its command names; '' where it names none.
+
+        >>> Planned("oodml run --study ../mine.toml --seeds 1", ()).study, Planned("oodml run --dataset cub", ()).study
+        ('mine', '')
+        """
+        try:
+            words = [part for word in shlex.split(self.command) for part in word.split("=", 1)]
+            return _study_name(words[words.index("--study") + 1])
+        except (ValueError, IndexError):  # none, or written from Python
+            return ""
+
 
 def save_plan(workspace: Workspace, jobs: Iterable[Job], command: str) -> Path:
     """Write down the runs of a sweep, for `oodml status`; of several plans the newest has the highest number.
@@ -177,25 +191,49 @@ class PlannedRun:
     command: str
 
 
-def survey(workspace: Workspace) -> tuple[list[PlannedRun], list[str]]:
+def survey(workspace: Workspace, datasets: Collection[str] = (),
+           study: str = "") -> tuple[list[PlannedRun], list[str]]:
     """The runs of all sweeps started here, and what changed since, one line each; damaged files of sweeps too.
 
-    Of several sweeps that plan the same dataset, split, method and seed the newest counts.
+    Of several sweeps that plan the same dataset, split, method and seed the newest counts. With `datasets` only
+    the runs on these, with a `study`, by its name or its file, those of its sweeps; a UserError where there are none.
     """
     owner: dict[tuple[Any, ...], int] = {}
-    runs: dict[str, PlannedRun] = {}
+    found: dict[str, tuple[Job, str]] = {}
+    of_studies: dict[str, set[str]] = {}
     changes: Counter[str] = Counter()
     damaged: list[str] = []
     for number, planned in enumerate(plans(workspace, damaged)):
         for job in planned.jobs:
-            if owner.setdefault(job.spec.table_cell, number) == number and job.spec.identity not in runs:
-                runs[job.spec.identity] = PlannedRun(job.spec, job.folder, look(job.folder), planned.command)
+            of_studies.setdefault(planned.study, set()).add(job.spec.identity)
+            if owner.setdefault(job.spec.table_cell, number) == number:
+                found.setdefault(job.spec.identity, (job, planned.command))
+    if found:
+        _check_known("dataset", datasets, {job.spec.dataset for job, _ in found.values()}, workspace)
+        _check_known("study", [_study_name(study)] * bool(study), {*of_studies} - {""}, workspace)
+    runs = {identity: PlannedRun(job.spec, job.folder, look(job.folder), command)
+            for identity, (job, command) in found.items()
+            if (not datasets or job.spec.dataset in datasets)
+            and (not study or identity in of_studies[_study_name(study)])}
     for run in runs.values():
-        for before in earlier(run.spec, run.folder, set(runs)):
+        for before in earlier(run.spec, run.folder, set(found)):
             changes[f"{run.spec.dataset}, {run.spec.method}: {'; '.join(differences(before, run.spec))}"] += 1
     return list(runs.values()), [*damaged, *code_changes(runs.values()), *(
         f"changed {text} ({counted(count, 'earlier run is', 'earlier runs are')} kept)"
         for text, count in sorted(changes.items()))]
+
+
+def _check_known(option: str, wanted: Collection[str], known: Collection[str], workspace: Workspace) -> None:
+    """A UserError where something that is asked for is not among the sweeps started here."""
+    for name in wanted:
+        if name not in known:
+            raise UserError(f"--{option} {name}: no sweep in {workspace.root} has runs of it{near(name, known)}; there "
+                            f"are runs of: {', '.join(sorted(known)) or 'none'}")
+
+
+def _study_name(text: str) -> str:
+    """The name of a study that was given by its name or by the path of its file."""
+    return Path(text).stem if text.endswith(".toml") else text
 
 
 def code_changes(runs: Iterable[PlannedRun]) -> list[str]:

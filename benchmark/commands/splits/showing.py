@@ -54,12 +54,11 @@ def plot(workspace: Workspace, dataset: str, umap: bool, out: Path | None, seed:
     """Figures: the distance over iterations, and train and test images of three splits in the plane."""
     from benchmark.data import ladder_figures
 
-    written = ladder_figures.draw(dataset, workspace.writable(), out or workspace.splits, umap, seed, **options)
+    written = ladder_figures.draw(dataset, workspace.writable(), out or workspace.splits, umap, seed, click.echo,
+                                  **options)
     if not written:
         raise UserError(f"nothing to draw: the ladder of {dataset} was not built step by step here, so there is no "
                         "distance over iterations; leave --no-umap out for UMAPs of its splits")
-    for path in written:
-        click.echo(f"wrote {path}")
 
 
 @click.command()
