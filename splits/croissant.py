@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ RUNG = {"id": ("Integer", "Place of the rung on the ladder, 1 is the nearest."),
         "frd_class_means_released": ("Float", "The same over class means, as the script released with ooDML has it."),
         "frd_equal_n": ("Float", "The distance with as many images a side on every rung."),
         "queries": ("Text", "SHA-256 of the classes of the queries, in order.")}
+OWN = re.compile(r"(folder|csv|parquet|wds):PATH")
 CLASS = {"name": ("Text", "Name of the class."), "images": ("Integer", "Its images.")}
 
 
@@ -99,6 +101,7 @@ def card(pinned: Pinned) -> str:
     sizes = Counter(pinned.counts)
     each = "image" if pinned.images is not None else "class"
     given = pinned.name if pinned.name in pinning.names() else f"{pinned.name}.json"  # one's own by its file
+    given += _copy(pinned)
     parts = [f"# {pinned.name}", summary(pinned), f"Hash `{pinned.hash}`. `oodml splits use {given}` checks "
              f"a local copy of the dataset against it, {each} by {each}.",
              "| split | kind | train classes | images | test classes | images | FRD | FRD of class means |\n"
@@ -109,6 +112,15 @@ def card(pinned: Pinned) -> str:
              f"Licence: {pinned.card.get('licence', '')} This file (names, numbers, hashes) is under the licence of "
              "oodml, MIT.", f"Known duplicates: {said}{'' if pairs else '.'}"]
     return "\n\n".join([*parts, *([str(pinned.card["note"])] if "note" in pinned.card else [])]) + "\n"
+
+
+def _copy(pinned: Pinned) -> str:
+    """The option that says where the local copy lies, of a dataset that no suite knows by name.
+
+    Its title begins with how it is given, `folder:PATH`; a folder has to be called as the dataset.
+    """
+    own = OWN.match(str(pinned.card.get("title", "")))
+    return f" --dataset {own[0]}{f'/{pinned.dataset}' if own[1] == 'folder' else ''}" if own else ""
 
 
 def _class(pinned: Pinned, id: str) -> int:

@@ -36,7 +36,7 @@ def own(tmp_path) -> Path:
 
 def findings(own: Path) -> dict[str, Any]:
     report = examine(datasets.load(f"folder:{own}", own), jobs=1)
-    kinds = ("missing", "unreadable", "extra", "duplicates", "single", "counts", "empty", "loose", "unread")
+    kinds = ("missing", "unreadable", "extra", "duplicates", "single", "counts", "empty", "loose", "unread", "hidden")
     return {kind: getattr(report, kind) for kind in kinds if getattr(report, kind)}
 
 
@@ -226,10 +226,12 @@ def test_what_of_a_folder_is_no_class_is_told(own):
 def test_files_that_play_no_part_are_no_fault(own):
     layouts.picture(own / "preview.png", 1)
     layouts.snap("of whom", own / "a" / "about.txt")
-    assert findings(own) == {"loose": ["preview.png"], "unread": [".txt"]}
+    layouts.picture(own / "a" / ".old.jpg", 2)
+    assert findings(own) == {"loose": ["preview.png"], "unread": [".txt"], "hidden": ["a/.old.jpg"]}
     result = check(f"folder:{own}", own)
     assert result.exit_code == 0
     for line in ("note: 1 image lies in no class folder and plays no part: preview.png", "not read as images: .txt",
+                 "note: 1 hidden image, whose name begins with a dot, is not read: a/.old.jpg",
                  f"folder:{own}: sound"):
         assert line in result.output
     union = examine(datasets.load(f"union:glyphs-arrows,folder:{own}", own), jobs=1)

@@ -355,6 +355,8 @@ def test_a_sheet_names_the_image_that_it_cannot_show(tmp_path):
         contact_sheet(datasets.load("cub", tmp_path), tmp_path / "sheet.png")
     assert str(path) in str(caught.value)
     assert not (tmp_path / "sheet.png").exists()
+    with pytest.raises(UserError, match="; replace or remove it"):  # one's own may have no original
+        contact_sheet(datasets.load(f"folder:{tmp_path / 'cub' / 'images'}", tmp_path), tmp_path / "sheet.png")
 
 
 def test_a_dataset_that_cannot_be_read_does_not_hide_the_others(tmp_path, monkeypatch):

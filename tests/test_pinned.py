@@ -225,6 +225,19 @@ def test_names_and_versions(made: tuple[Workspace, pinning.Pinned, Path], tmp_pa
     assert not list(tmp_path.iterdir())
 
 
+def test_the_card_of_ones_own_ladder_names_the_command_that_works(tmp_path: Path) -> None:
+    for name in "abcd":
+        for i in range(2):
+            layouts.picture(tmp_path / "fruit" / name / f"{i}.png", name + str(i))
+    workspace, birds = Workspace.at(tmp_path / "work"), f"folder:{tmp_path / 'fruit'}"
+    ladders.save(ladders.build(birds, workspace, default_only=True), workspace)
+    _, (file, *_, card) = pinned.pin("fruit@v1", workspace, tmp_path / "out", dataset=birds)
+    assert "`oodml splits use fruit@v1.json --dataset folder:PATH/fruit` checks a local copy" in card.read_text()
+    assert "Source of the images: The images of the author of this ladder." in card.read_text()
+    index, _ = pinned.use(str(file), Workspace.at(tmp_path / "other"), dataset=birds)
+    assert len(index) == 8
+
+
 @pytest.fixture(scope="module")
 def half_named(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, datasets.DatasetIndex]:
     """(data, file, index) of four small datasets whose union is pinned but for the classes of one of them."""

@@ -77,6 +77,7 @@ def examine(index: DatasetIndex, official: Counts | None = None, jobs: int | Non
     report.extra = _of_members(index, extra_images)
     report.loose = _of_members(index, loose_images)
     report.empty = _of_members(index, lambda one: _of_folder(one, folder.empty_classes))
+    report.hidden = _of_members(index, lambda one: _of_folder(one, folder.hidden_images))
     report.unread = [ending for one in members(index) or (index,) for ending in _of_folder(one, folder.other_endings)]
     report.duplicates = _across(index, digests)
     return report

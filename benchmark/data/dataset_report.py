@@ -34,6 +34,8 @@ class Report:
     """Images in a folder of one's own that lie in no class folder."""
     unread: list[str] = field(default_factory=list)
     """Endings of files in its class folders that are not read."""
+    hidden: list[str] = field(default_factory=list)
+    """Images in its class folders whose names begin with a dot, and which are not read."""
     duplicates: list[tuple[str, str]] = field(default_factory=list)
     """(training image, test image) with the same pixels."""
     changed: list[str] = field(default_factory=list)
@@ -61,7 +63,7 @@ class Report:
         if self.unreadable:
             causes = [f"{path} ({cause})" for path, cause in sorted(self.unreadable.items())]
             problems.append(f"unreadable: {counted(len(causes), 'image')} cannot be decoded: {first(causes)}; "
-                            f"replace {_them(causes)}")
+                            f"{'replace or remove' if self.family == 'folder' else 'replace'} {_them(causes)}")
         if self.extra:
             problems.append(f"extra: {counted(len(self.extra), 'image is', 'images are')} on no list: "
                             f"{first(self.extra)}; remove {_them(self.extra)}")
@@ -93,6 +95,10 @@ class Report:
             notes.append(f"{loose} no part: {first(self.loose)}")
         if self.unread:
             notes.append(f"files with these endings are not read as images: {first(self.unread)}")
+        if self.hidden:
+            images = counted(len(self.hidden), "hidden image, whose name begins with a dot, is",
+                             "hidden images, whose names begin with a dot, are")
+            notes.append(f"{images} not read: {first(self.hidden)}")
         return notes
 
 

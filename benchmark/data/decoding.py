@@ -71,7 +71,8 @@ def opened(index: DatasetIndex, i: int) -> Iterator[Image.Image]:
         path = index.paths[i] if index.root is None else index.root / index.paths[i]
         why = "no such file" if isinstance(error, FileNotFoundError) else str(error) or type(error).__name__
         why = re.sub(r" <_io\.BytesIO object at \w+>", "", why)  # bytes of a shard
-        remedy = "" if isinstance(error, UserError) else "; put the original file back"
+        mended = "replace or remove it" if index.reference.startswith("folder:") else "put the original file back"
+        remedy = "" if isinstance(error, UserError) else f"; {mended}"
         if isinstance(error, Image.DecompressionBombError):
             why, remedy = "it has more pixels than Pillow opens", "; save it smaller"
         raise UserError(f"cannot read image {path}: {why}{remedy} (`oodml datasets check {index.typed}` lists all "

@@ -30,6 +30,8 @@ if TYPE_CHECKING:  # brings pandas along
 
 SHOWN = 20
 """Lines that tell what differs; the rest is counted."""
+OF_ONES_OWN = ("folder:", "csv:", "parquet:", "wds:")
+"""Families whose own word on where their images come from speaks to who has them, which a reader of a card has not."""
 TERMS = ("The images are not part of this file. They belong to their owners: the terms are those on the dataset's own "
          "page, where they are obtained.")
 
@@ -55,7 +57,8 @@ def pin(name: str, workspace: Workspace, out: Path, *, dataset: str | None = Non
     ids: list[list[str]] = [[] for _ in index.classes]
     for path, label in zip(index.paths, index.labels.tolist()):
         ids[label].append(path)
-    card: dict[str, Any] = {"title": family.title, "source": family.source, "licence": licence or TERMS,
+    source = "The images of the author of this ladder." if family.name in OF_ONES_OWN else family.source
+    card: dict[str, Any] = {"title": family.title, "source": source, "licence": licence or TERMS,
                             "date": provenance.now()[:10],
                             "duplicates": [] if lists_only else duplicates(index)}
     pinned = Pinned(name, index.name, index.hash, index.classes, tuple(counts),

@@ -224,6 +224,14 @@ def other_endings(root: Path) -> list[str]:
     return sorted({ending for top in tops for ending in _endings(root / top)})
 
 
+def hidden_images(root: Path) -> list[str]:
+    """Images in the class folders that are not read, as their names begin with a dot; a Mac's litter, `._`, is none."""
+    tops = _sides(root)[0][:2] or subfolders(root)
+    found = (Path(here, name) for top in tops for here, _, files in os.walk(root / top) for name in files
+             if name.startswith(".") and not name.startswith("._"))
+    return sorted(path.relative_to(root).as_posix() for path in found if path.suffix.lower() in SUFFIXES)
+
+
 def _endings(folder: Path) -> list[str]:
     names = (name for _, _, files in os.walk(folder) for name in files if not name.startswith("."))
     return sorted({os.path.splitext(name)[1].lower() or "no ending" for name in names} - SUFFIXES)
