@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -184,6 +184,10 @@ def _checked(features: Any, labels: Any, classes: Sequence[str], train: Sequence
     Working in sorted order makes the ladder the same whatever order classes come in.
     """
     labels = np.asarray(labels.cpu() if hasattr(labels, "cpu") else labels)
+    for given, value in (("train_classes", train), ("test_classes", test), ("classes", classes)):
+        if not isinstance(value, Collection):
+            raise SplitError(f"{given}={value!r} must be a list of names; `classes` has those of all classes, in which "
+                             "labels[i] is the place of image i's class")
     if getattr(features, "ndim", None) != 2:
         raise SplitError(f"features must be a matrix (images, dimensions), got shape {tuple(np.shape(features))}")
     if labels.shape != (len(features),):

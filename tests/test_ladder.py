@@ -353,6 +353,8 @@ BAD = {
     "not among": lambda f, y, n: (f, y, [*n[:8], "zebra"], n[8:], n),
     "no image": lambda f, y, n: (f[y > 0], y[y > 0], n[:8], n[8:], n),
     "positions in the list": lambda f, y, n: (f, y + 1, n[:8], n[8:], n),
+    r"^classes=None must be a list of names; .*labels\[i\] is the place": lambda f, y, n: (f, y, n[:8], n[8:], None),
+    "^test_classes=8 must be a list": lambda f, y, n: (f, y, n[:8], 8, n),
     "must be a matrix": lambda f, y, n: (f[:, 0], y, n[:8], n[8:], n),
 }
 

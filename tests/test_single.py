@@ -62,6 +62,13 @@ def test_an_unknown_setting_is_told_with_the_near_one_before_a_ladder_is_asked_f
         single.run(method, "glyphs-mini", 1, work=tmp_path / "work", protocol="demmo")
 
 
+def test_what_the_command_line_takes_is_told_as_python_takes_it(tmp_path: Path) -> None:
+    with pytest.raises(MethodError, match=r"setting 'margin.beta' \(write beta=0.6, without the method\)"):
+        single.run("margin", "glyphs-mini", 1, work=tmp_path / "work", **{"margin.beta": 0.6})
+    with pytest.raises(UserError, match=r"'cub' is not in .*--data DIR \(in Python data=DIR\)"):
+        single.run("margin", "cub", work=tmp_path / "work")
+
+
 def test_a_setting_of_the_objective_that_a_method_builds_on_goes_to_it(tiny: Workspace) -> None:
     record = single.run("s2sd:margin", "glyphs-mini", 1, work=tiny.root, protocol="demo", device="cpu",
                         **{**SETTINGS, "beta": 0.6})

@@ -90,7 +90,7 @@ def plan(ladder: Ladder, index_hash: str, names: Iterable[str], *, protocol: str
     unused = set(overrides.methods) - set(names) - bases
     if unused:
         raise UserError(f"--set names {', '.join(sorted(unused))}, which is not among the methods to run; name it "
-                        "under --methods, or leave its settings out")
+                        "under --methods, or leave its settings out (also those under `set` of a study)")
     made, fixed = [], set()
     for name in names:
         entry = methods.get(name)

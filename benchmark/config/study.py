@@ -176,14 +176,14 @@ def _part(where: str, values: dict[str, Any]) -> Part:
         pairs = ", ".join(f"{key} = {json.dumps(values[key], default=str)}" for key in of_protocol)
         raise UserError(f"{where}: no key {', '.join(map(repr, of_protocol))}, which is the protocol's: write "
                         f"set = {{ {pairs} }}")
-    for table in ("vary", "search"):
+    for table in ("set", "vary", "search"):
         keys = values.get(table, {})
         for key, options in keys.items() if isinstance(keys, dict) else ():
             if isinstance(options, dict) and not (table == "search" and set(options) == {"choices"}):
                 raise UserError(f"{where}: write a method's setting under [{table}] in quotes, "
-                                f'"{key}.{next(iter(options), "KEY")}" = [...]')
+                                f'"{key}.{next(iter(options), "KEY")}" = {"VALUE" if table == "set" else "[...]"}')
     part = toml.build(Part, values, where)
-    for table, keys in (("vary", part.vary), ("search", part.search)):
+    for table, keys in (("set", part.set), ("vary", part.vary), ("search", part.search)):
         for key in keys:
             if key not in protocols.FIELDS and "." not in key:
                 raise UserError(f"{where}: {table}.{key} must be a key of protocols, or METHOD.KEY"

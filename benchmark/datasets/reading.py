@@ -58,7 +58,7 @@ def find(name: str, data: Path, folders: Sequence[str], marks: Sequence[str]) ->
         raise NotThere(f"dataset '{name}' is not in {data}, but {archive.name} is: unpack it there, "
                        f"`{archives.unpacking(archive)}`")
     raise NotThere(f"dataset '{name}' is not in {data} (looked for {', '.join(folders)}); give the folder with "
-                   f"--data DIR; `oodml datasets show {name}` says where it comes from")
+                   f"--data DIR (in Python data=DIR); `oodml datasets show {name}` says where it comes from")
 
 
 def _subfolders(folder: Path, wanted: Sequence[str]) -> list[Path]:

@@ -95,6 +95,8 @@ def _changes(entry: methods.Entry, settings: dict[str, Any]) -> dict[str, Any]:
     for key in settings:
         if key not in places:
             meant = near(key, [*places, *list(inspect.signature(run).parameters)[:-1]])
+            if (own := key.rpartition(".")[2]) in places:  # as it is written after --set
+                meant = f" (write {own}={settings[key]!r}, without the method)"
             raise methods.MethodError(f"oodml.run: neither a protocol nor method {entry.name} has a setting '{key}'"
                                       f"{meant}; `oodml protocols show oodml` and `oodml methods show {entry.name}` "
                                       "list all")
