@@ -22,7 +22,7 @@ def runs() -> pd.DataFrame:
 
 def test_each_length_has_a_board_of_its_own(runs: pd.DataFrame) -> None:
     results = Results(runs, derive=overrides.of_run)
-    assert sorted(results.protocols) == ["glyphs", "glyphs[epochs=12]", "glyphs[epochs=243,evaluate_every=60]"]
+    assert sorted(results.protocols) == ["glyphs", "glyphs[epochs=12]", "glyphs[epochs=243]"]
     assert all(len(results.ags("recall@1", protocol)) == 4 for protocol in results.protocols)
 
 
