@@ -50,18 +50,17 @@ def _unusual(frame: pd.DataFrame, name: str, settings: str) -> pd.Series:
     for _, group in frame[mixed].groupby(within, dropna=False, sort=True):
         here = parts[group.index]
         differing = sorted(key for key in set().union(*here) if len({part.get(key) for part in here}) > 1)
-        # of a method's own settings they are called METHOD.KEY
-        prefix = {"protocol": "", "method": f"{group[name].iloc[0]}."}.get(name)
-        changes = [{key.removeprefix(prefix): pair for key, pair in (changed or {}).items() if key.startswith(prefix)}
-                   for changed in group["overrides"]] if "overrides" in frame and prefix is not None else []
         alike = parts[frame[name] == group[name].iloc[0]]
-        usual = {key: _usual(key, [part.get(key, "-") for part in alike], changes) for key in differing}
+        of_protocol = (frame[within[1:]] == group[within[1:]].iloc[0]).all(axis=1) & by_file
+        usual = {}
+        for key in differing:  # where no run of the method tells what the file has, those of others do
+            pairs = _changes(group, name, key) or _changes(frame[of_protocol], name, key)
+            usual[key] = _usual(key, [part.get(key, "-") for part in alike], pairs)
         for row in group.index:
             unusual[row] |= _other_than(usual, parts[row], differing)
-        if by_file:
-            beside = frame[(frame[within[1:]] == group[within[1:]].iloc[0]).all(axis=1) & ~mixed]
-            for row, changed in zip(beside.index, beside["overrides"]):
-                unusual[row] |= _other_than(usual, parts[row], [key for key in differing if key in (changed or {})])
+        beside = frame[of_protocol & ~mixed]
+        for row, changed in zip(beside.index, beside.get("overrides", ())):
+            unusual[row] |= _other_than(usual, parts[row], [key for key in differing if key in (changed or {})])
     if by_file:
         for row, given in _given_differently(frame).items():
             unusual[row] |= given
@@ -133,21 +132,30 @@ def _steps(protocol: dict[str, Any]) -> int:
     return math.prod(value if isinstance(value, int) else 0 for value in told)
 
 
-def _usual(key: str, values: list[str], changes: list[dict[str, list[Any]]]) -> str | None:
+def _changes(runs: pd.DataFrame, name: str, key: str) -> list[list[Any]]:
+    """[value in the file, value in the run] of the runs that were given another value of a key, as far as is known.
+
+    Overrides call a key of a method's own settings METHOD.KEY, also where several of its models were put together.
+    """
+    if name == "backbone" or "overrides" not in runs or runs.empty:
+        return []
+    if name == "method":
+        key = f"{str(runs[name].iloc[0]).removeprefix('ensemble:')}.{key}"
+    return [changed[key] for changed in runs["overrides"] if key in (changed or {})]
+
+
+def _usual(key: str, values: list[str], changes: list[list[Any]]) -> str | None:
     """The usual value of a key: what more than half of the runs have, or else what the file of the protocol has, as far
-    as their overrides tell; of keys of RANKED_ALIKE the other way round.
+    as changes tell; of keys of RANKED_ALIKE the other way round.
 
     A method that was given the file's value alone bears its protocol's plain name, and so must all that it is ranked
     among.
     """
-    first, second = _majority(values), _of_file(key, changes)
-    return (second or first) if key in RANKED_ALIKE else (first or second)
-
-
-def _of_file(key: str, overrides: Iterable[dict[str, list[Any]]]) -> str | None:
-    """What the file of the protocol has, if the runs that were given another value agree on it."""
-    values = {json.dumps(changed[key][0], sort_keys=True) for changed in overrides if key in changed}
-    return values.pop() if len(values) == 1 and "null" not in values else None
+    before = {json.dumps(file, sort_keys=True) for file, _ in changes}
+    file = before.pop() if len(before) == 1 else None
+    if file == "null":  # the file lacks the key: so do runs with its first value, of a key that came later
+        file = "-" if "-" in values else None
+    return (file or _majority(values)) if key in RANKED_ALIKE else (_majority(values) or file)
 
 
 def _majority(values: list[str]) -> str | None:

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 import torch
+from click.testing import CliRunner
 from safetensors.torch import save_file
 
 import methods
 from benchmark.commands.run import seconds_of
+from benchmark.commands.status import command as status_command
 from benchmark.config import narrowing, protocol
 from benchmark.config.plan import Overrides, changes, parse_ids
 from benchmark.config.spec import RunSpec, differences
@@ -299,6 +301,10 @@ def test_the_states_of_some_datasets_or_of_one_study(made: Workspace, tmp_path: 
         runs, _ = status.survey(here, **words)
         assert {run.spec.identity for run in runs} == {job.spec.identity for job in of_study}
     assert len(status.survey(here, ["glyphs-mini"])[0]) == 4 * len(of_study)
+    newer = tiny_sweep.jobs(made, "margin", seeds=1, set={"epochs": 3})
+    status.save_plan(here, newer, "oodml run --dataset glyphs-mini --methods margin --set epochs=3")
+    for words, told in ((["--study", "mine"], "newer sweeps took their place"), ([], "margin")):
+        assert told in CliRunner().invoke(status_command, [*words, "--work", str(tmp_path)]).output
     for words, said in (({"study": "mien"}, r"--study mien: .*did you mean 'mine'\?.*runs of: mine$"),
                         ({"datasets": ["cub"]}, "--dataset cub: .*runs of: glyphs-mini$")):
         with pytest.raises(UserError, match=said):

@@ -84,6 +84,31 @@ def test_a_method_with_runs_of_another_length_stays_on_the_board_of_the_usual_on
     assert set(results.ags("recall@1", "demo").rows["method"]) == {"margin", "supcon"}
 
 
+def test_the_file_of_a_protocol_is_known_from_any_of_its_runs(tmp_path: Path) -> None:
+    """Three runs of arcface, two of them longer, do not tell what they were given; those of margin do."""
+    made: list[tuple[str, int, dict[str, Any] | None]] = [("margin", 40, {}), ("margin", 80, {"epochs": [40, 80]})]
+    made += [("arcface", epochs, None) for epochs in (40, 80, 80)]
+    for number, (method, epochs, changed) in enumerate(made):
+        for split in range(1, 6):
+            record = make_record("glyphs", split, method, number, 0.7 - 0.01 * number,
+                                 identity=identity(f"{number}-{split}"),
+                                 protocol={"name": "mine", "epochs": epochs, "lr": 0.1})
+            record["provenance"] |= {"command": "oodml run --study x"} | ({} if changed is None else
+                                                                          {"overrides": changed})
+            records.write(tmp_path / f"{number}-{split}", record)
+    results = Results(records.collect(tmp_path))
+    assert results.protocols == ["mine", "mine[epochs=80]"]
+    seeds = results.runs.groupby(["method", "protocol"])["seed"].nunique()
+    assert seeds.unstack().to_numpy().tolist() == [[1, 2], [1, 1]], "of arcface and margin, each length apart"
+
+
+def test_most_runs_with_a_key_of_later_versions_leave_the_plain_name_to_those_without(tmp_path: Path) -> None:
+    longer = [("margin", {"image_side": 512}, {}, seed) for seed in range(2)]
+    results = ranked(tmp_path, [*longer, ("margin", {}, {}, 0), ("supcon", {}, {}, 0)])
+    assert results.protocols == ["demo", "demo[image_side=512]"]
+    assert set(results.ags("recall@1", "demo").rows["method"]) == {"margin", "supcon"}
+
+
 def test_a_learning_rate_of_its_own_costs_a_row_no_board(tmp_path: Path) -> None:
     """Tuned methods beside themselves as they are by default, which they are ranked among, each row by its name."""
     tuned = [("margin", {"lr": 0.01}, {}, 0), ("supcon", {"lr": 0.006}, {}, 0)]

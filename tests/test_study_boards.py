@@ -90,6 +90,21 @@ def test_other_lengths_are_ranked_together_on_the_board_of_their_study_alone(run
     assert tidy.to_dict() == {"s2sd": 1, "margin": 2, "diva": 3}
 
 
+def test_a_study_of_one_length_has_no_board_of_its_own(runs: Path) -> None:
+    """Whatever learning rate one of its methods has: they stand among all others of that length."""
+    frame = records.collect(runs)
+    usual = [{**one, "epochs": 2} for one in frame["protocol_settings"]]
+    changed = [{**one, "lr": 0.5} if method == "diva" else one for one, method in zip(usual, frame["method"])]
+    frame = frame.assign(protocol_settings=changed, overrides=[{"lr": [usual[0]["lr"], 0.5]} if method == "diva" else {}
+                                                               for method in frame["method"]])
+    frame = frame.drop_duplicates(["dataset", "split", "method"])
+    asked = pd.DataFrame([{"dataset": "cars", "method": method, "protocol": "demo", "backbone": "conv4", "runs": 8,
+                           "splits": " ".join(frame["split_hash"].str[:DIGITS].unique()), "given": own}
+                          for method, own in (("s2sd", "{}"), ("diva", '{"lr": 0.5}'))])
+    one = Results(frame, with_published=False, studies=[StudyProgress("mine", "", "", asked)])
+    assert one.laddering("recall@1") == ["demo"]
+
+
 def test_pages_have_one_board_of_whole_ladders_and_one_of_the_rest(runs: Path) -> None:
     studies = study(runs / "pack", LENGTHS)
     one = results(runs, studies)

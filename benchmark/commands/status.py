@@ -28,7 +28,11 @@ def command(workspace: Workspace, datasets: str | None, study: str | None, watch
         if not runs:
             for line in changes:
                 click.echo(line)
-            click.echo(f"no sweep was started in {workspace.root} yet; `oodml run` starts one")
+            if names or study:
+                click.echo("no run that counts is of what was asked for: newer sweeps took their place, or no sweep of "
+                           "this study is on these datasets")
+            else:
+                click.echo(f"no sweep was started in {workspace.root} yet; `oodml run` starts one")
             return
         if watch and sys.stdout.isatty():
             click.clear()

@@ -39,9 +39,10 @@ def start_head(method: Method, protocol: Protocol) -> None:
                 nn.init.orthogonal_(layer.weight)
             if layer.bias is not None:
                 nn.init.zeros_(layer.bias)
-    for module in method.modules():  # a momentum encoder begins as a copy of what it follows
-        if isinstance(module, Momentum):
-            module.network.load_state_dict(nn.Sequential(method.backbone, method.embedding).state_dict())
+    whole = nn.Sequential(method.backbone, method.embedding).state_dict()
+    for module in method.modules():  # a momentum encoder of both begins as a copy of them
+        if isinstance(module, Momentum) and module.network.state_dict().keys() == whole.keys():
+            module.network.load_state_dict(whole)
 
 
 def optimiser_of(groups: list[dict[str, Any]], protocol: Protocol, device: str) -> torch.optim.Optimizer:

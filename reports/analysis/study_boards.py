@@ -24,7 +24,7 @@ def ranked_with(runs: pd.DataFrame, studies: Iterable[StudyProgress]) -> pd.Seri
     for study in studies:
         asked = whole[study.asks_for(whole)].drop_duplicates(rows)
         for _, here in asked.groupby(["dataset", "base_protocol", "backbone"], sort=True):
-            if here["protocol"].nunique() > 1 and not here["method"].duplicated().any():
+            if here["protocol"].map(ranked_as).nunique() > 1 and not here["method"].duplicated().any():
                 own = pd.MultiIndex.from_frame(runs[rows]).isin(pd.MultiIndex.from_frame(here[rows]))
                 named[own] = with_setting(str(here["base_protocol"].iloc[0]), {"study": study.name})
     return named

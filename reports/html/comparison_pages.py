@@ -14,7 +14,7 @@ from reports.analysis import comparison, paper_tables, significance, statistics
 from reports.analysis.rung_board import rung_board, rungs_of
 from reports.figures import studies
 from reports.html.rendering import Site
-from reports.selection import ROW, in_words, row_keys
+from reports.selection import ROW, in_words, ranked_as, row_keys
 from reports.storage import by_class
 from reports.storage.text import metric_name
 from reports.tables import boards as tabular
@@ -42,11 +42,11 @@ def compare(site: Site) -> None:
 
 
 def _groups(site: Site, labels: list[str], cells: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A table of wins for each protocol and backbone, of the rows that share the same splits; most rows first."""
+    """A table of wins for each board's protocol and backbone, of the rows that share the same splits; most first."""
     named = site.runs.drop_duplicates("label").set_index("label")[["protocol", "backbone", "method"]].to_dict("index")
     places: dict[tuple[str, str], list[int]] = {}
     for place, label in enumerate(labels):
-        places.setdefault((named[label]["protocol"], named[label]["backbone"]), []).append(place)
+        places.setdefault((ranked_as(named[label]["protocol"]), named[label]["backbone"]), []).append(place)
     made: list[dict[str, Any]] = []
     cells = [cell for cell in cells if not cell.get("part")]
     for (protocol, backbone), group in places.items():
