@@ -90,19 +90,21 @@ def test_other_lengths_are_ranked_together_on_the_board_of_their_study_alone(run
     assert tidy.to_dict() == {"s2sd": 1, "margin": 2, "diva": 3}
 
 
-def test_a_study_of_one_length_has_no_board_of_its_own(runs: Path) -> None:
+def test_a_study_of_one_length_has_no_board_of_its_own(tmp_path: Path) -> None:
     """Whatever learning rate one of its methods has: they stand among all others of that length."""
-    frame = records.collect(runs)
-    usual = [{**one, "epochs": 2} for one in frame["protocol_settings"]]
-    changed = [{**one, "lr": 0.5} if method == "diva" else one for one, method in zip(usual, frame["method"])]
-    frame = frame.assign(protocol_settings=changed, overrides=[{"lr": [usual[0]["lr"], 0.5]} if method == "diva" else {}
-                                                               for method in frame["method"]])
-    frame = frame.drop_duplicates(["dataset", "split", "method"])
-    asked = pd.DataFrame([{"dataset": "cars", "method": method, "protocol": "demo", "backbone": "conv4", "runs": 8,
-                           "splits": " ".join(frame["split_hash"].str[:DIGITS].unique()), "given": own}
-                          for method, own in (("s2sd", "{}"), ("diva", '{"lr": 0.5}'))])
-    one = Results(frame, with_published=False, studies=[StudyProgress("mine", "", "", asked)])
+    for number, (method, rate) in enumerate((("s2sd", 0.001), ("diva", 0.5), ("diva", 0.001), ("margin", 0.001))):
+        for split, _ in LADDERS["cars"]:
+            made = make_record("cars", split, method, 0, 0.7 - number / 50, identity=identity(method, split, number),
+                               backbone={"name": "conv4", "weights": None},
+                               protocol={"name": "demo", "batch": 112, "lr": rate, "epochs": 3})
+            made["provenance"]["overrides"] = {"lr": [0.001, rate]} if rate > 0.1 else {}
+            records.write(tmp_path / f"{number}-{split}", made)
+    (of_study,) = study(tmp_path / "pack", {"s2sd": 3, "diva": 3})
+    of_study = replace(of_study, rows=of_study.rows.assign(given=["{}", '{"lr": 0.5}']))
+    one = results(tmp_path, [of_study])
+    assert of_study.held_against(one.runs)["done"].tolist() == [8, 8]
     assert one.laddering("recall@1") == ["demo"]
+    assert one.ags("recall@1", "demo").rows["rank"].tolist() == [1, 2, 3, 4]
 
 
 def test_pages_have_one_board_of_whole_ladders_and_one_of_the_rest(runs: Path) -> None:
