@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -118,19 +119,27 @@ def controls(frame: pd.DataFrame) -> pd.Series:
 def named_as(control: pd.DataFrame, runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """(the runs of controls under the names that runs of the same settings have on the ladder, notes on the others).
 
-    Each side is named by what differs within it, so that the same name may mean two lengths of training.
+    Each side is named by what differs within it, so that the same name may mean two lengths of training. Of rows that
+    may be ranked together, as they differ in a learning rate, it is the one with all settings of the protocol.
     """
     if control.empty:
         return control, []
     names: dict[Any, set[tuple[str, ...]]] = {}
-    for key, name in zip(row_settings.alike(runs), runs[NAMED].itertuples(index=False, name=None)):
+    for key, whole, name in zip(row_settings.alike(runs), _protocol_texts(runs),
+                                runs[NAMED].itertuples(index=False, name=None)):
         names.setdefault(key, set()).add(name)
-    found = [names.get(key, set()) for key in row_settings.alike(control)]
+        names.setdefault((*key, whole), set()).add(name)
+    found = [names.get((*key, whole)) or names.get(key, set())
+             for key, whole in zip(row_settings.alike(control), _protocol_texts(control))]
     here = pd.Series([len(name) == 1 for name in found], control.index)
     named = pd.DataFrame([next(iter(name)) for name in found if len(name) == 1], control.index[here], NAMED)
     notes = [f"{_set_aside(int((~here).sum()), 'with fixed test classes')}: no single row of the ladder has their "
              "settings."] if not here.all() else []
     return control[here].assign(**{name: named[name] for name in NAMED}), notes
+
+
+def _protocol_texts(runs: pd.DataFrame) -> list[str]:
+    return [json.dumps(one, sort_keys=True, default=str) for one in runs["protocol_settings"]]
 
 
 def _ladder(runs: pd.DataFrame, wanted: Iterable[str]) -> str:

@@ -221,5 +221,24 @@ def test_a_row_of_the_control_is_the_ladders_of_the_same_length(tmp_path: Path) 
         results.notes
 
 
+def test_of_rows_with_several_rates_the_control_is_that_of_its_own(tmp_path: Path) -> None:
+    usual = {"name": "demo", "lr": 0.1, "epochs": 2}
+    for split, kind in ((1, "default"), (2, "swap"), (1, "fixed-test"), (2, "fixed-test")):
+        for rate, score in ((0.1, 0.6), (0.5, 0.7)):
+            if kind == "fixed-test" and rate > 0.1:
+                continue
+            record = make_record("glyphs", split, "margin", 0, score, protocol=usual | {"lr": rate})
+            record["provenance"]["overrides"] = {"lr": [0.1, rate]} if rate > 0.1 else {}
+            record["identity"] = identity(f"{split}{kind}{rate}")
+            if kind == "fixed-test":
+                record["split"] |= {"kind": kind, "frd": 100.0 * split, "ladder": [[1, 100.0], [2, 200.0]],
+                                    "hash": f"{split + 8:x}" * 64}
+            records.write(tmp_path / f"{split}-{kind}-{rate}", record)
+    results = Results(records.collect(tmp_path))
+    assert sorted(results.runs["protocol"].unique()) == ["demo", "demo[lr=0.5]"]
+    assert results.fixed_test_cells("glyphs", "recall@1")["protocol"].unique().tolist() == ["demo"]
+    assert not results.set_aside
+
+
 def _page(results: Results) -> str:
     return str(some_pages(results, lambda site: dataset_pages.ladder(site, "glyphs", Extras()))["dataset/glyphs.html"])
