@@ -16,9 +16,10 @@ import pytest
 import methods
 from benchmark.config import overrides
 from benchmark.config import protocol as protocols
-from reports import exports, packing, records, selection, site
+from reports import exports, packing, records, site
 from reports.analysis.results import Results
 from reports.html import comparison_pages, study_pages
+from reports.pinned_ladders import PinnedLadder
 from tests.sample_records import identity, make_record, some_pages, write_sample
 from tests.test_report_studies import write_fewshot
 
@@ -225,8 +226,8 @@ def test_other_distances_are_another_ladder_whatever_name_they_bear(tmp_path: Pa
             record["split"] |= {"ladder": [[i, frd + factor * i] for i, frd in ladder], "pinned": pinned}
             records.write(tmp_path / method / str(split), record)
     frame = records.collect(tmp_path)
-    known = selection.PinnedLadder("glyphs@v9", "9" * 64, "glyphs", "", ((1, 11.0), (2, 22.0), (3, 43.0)),
-                                   dict.fromkeys((1, 2, 3), ""))
+    known = PinnedLadder("glyphs@v9", "9" * 64, "glyphs", "", ((1, 11.0), (2, 22.0), (3, 43.0)),
+                         dict.fromkeys((1, 2, 3), ""))
     results = Results(frame, pinned=[known] if here else [], ladders=["glyphs@v9"])
     counted, aside = ({"margin", "arcface"}, 3) if here else ({"s2sd"}, 6)
     assert set(results.runs["method"]) == counted

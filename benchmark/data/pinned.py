@@ -26,7 +26,7 @@ from splits.manifest import Ladder, Split
 from splits.pinning import Pinned
 
 if TYPE_CHECKING:  # brings pandas along
-    from reports.selection import PinnedLadder
+    from reports.pinned_ladders import PinnedLadder
 
 SHOWN = 20
 """Lines that tell what differs; the rest is counted."""
@@ -213,7 +213,7 @@ def with_progression(ladder: Ladder) -> Ladder:
 
 def known(names: Iterable[str]) -> list[PinnedLadder]:
     """The pinned ladders of these datasets, as reports know them."""
-    from reports.selection import PinnedLadder
+    from reports.pinned_ladders import PinnedLadder
 
     wanted = set(names)
     return [PinnedLadder(one.name, one.hash, one.dataset, one.dataset_hash,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from reports import ReportError, aggregate, selection
+from reports import ReportError, aggregate, pinned_ladders, selection
 from reports.analysis import baselines, fewshot, paper_tables, significance, thresholds
 from reports.analysis.progress import StudyProgress
 from reports.analysis.resampling import Resamples
@@ -16,6 +16,7 @@ from reports.analysis.seeds import SeedScores
 from reports.analysis.study_boards import ranked_with
 from reports.board import Board
 from reports.overrides import Overrides, overrides_text, with_overrides
+from reports.pinned_ladders import PinnedLadder
 from reports.records import HOW, metrics
 from reports.selection import ROW
 from reports.storage.text import near
@@ -33,12 +34,12 @@ class Results:
 
     def __init__(self, frame: pd.DataFrame, with_published: bool = True, rank_published: bool = False,
                  derive: Callable[..., Overrides | None] | None = None,
-                 pinned: Iterable[selection.PinnedLadder] = (), ladders: Sequence[str] = (), level: str = "",
+                 pinned: Iterable[PinnedLadder] = (), ladders: Sequence[str] = (), level: str = "",
                  studies: Iterable[StudyProgress] = ()) -> None:
         if frame.empty:
             raise ReportError(f"there is no finished run; {HOW}")
         pinned = list(pinned)
-        frame = selection.with_ladders(with_overrides(frame, derive), pinned)
+        frame = pinned_ladders.with_ladders(with_overrides(frame, derive), pinned)
         unknown = sorted(set(ladders) - set(frame["ladder_name"].dropna()))
         if unknown:
             known = sorted(set(frame["ladder_name"].dropna()))
@@ -64,7 +65,7 @@ class Results:
         self._submitted_alone = ~run & ~self.runs["dataset"].isin(self.runs.loc[run, "dataset"])
         self.protocols = sorted(self.runs.loc[run | self._submitted_alone, "ranked_with"].unique())
         self.ladders = dict(zip(self.runs["dataset"], self.runs["ladder"]))
-        self.pinned = selection.pinned_ladders(self.runs, pinned)
+        self.pinned = pinned_ladders.of_datasets(self.runs, pinned)
         # a paper's number beside data or a ladder that are not the paper's would be taken for a comparison
         reasons = {name: paper_tables.differs(self.runs, name) for name in self.datasets}
         reasons |= {name: paper_tables.union_differs(self.runs[self.runs["dataset"] == name]) for name in self.unions}
