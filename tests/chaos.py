@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmark.runs import locks, status
+from benchmark.runs import locks, planned
 from benchmark.utils.workspace import Workspace
 from tests import layouts, tiny_sweep
 
@@ -94,7 +94,7 @@ class Chaos:
         return sorted(self.made.runs.glob("*/*/*/*/record.json"))
 
     def done(self) -> int:
-        cells, _ = status.survey(self.made)
+        cells, _ = planned.survey(self.made)
         return sum(cell.state.kind == "done" for cell in cells)
 
     def strike(self, runner: subprocess.Popen[str]) -> None:

@@ -14,7 +14,7 @@ import click
 import pytest
 
 from benchmark.cli import cli, main
-from benchmark.runs import status
+from benchmark.runs import planned
 from benchmark.utils.terminal import columns
 from benchmark.utils.workspace import Workspace
 from tests import tiny_sweep
@@ -80,7 +80,7 @@ def test_help_imports_nothing_heavy() -> None:
 
 def test_what_needs_no_torch_imports_none(tiny: Workspace) -> None:
     """These answer within a second; importing torch alone takes two. The first that loads it is named."""
-    status.save_plan(tiny, tiny_sweep.jobs(tiny), "oodml run")  # so that `status` has something to count
+    planned.save_plan(tiny, tiny_sweep.jobs(tiny), "oodml run")  # so that `status` has something to count
     here = ["--work", str(tiny.root)]
     ladder = ["--dataset", "glyphs-mini", *here]
     commands = [["status", *here], ["methods"], ["methods", "--tag", "modern"], ["methods", "show", "s2sd"],

@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 
 from benchmark import cli
 from benchmark.data import weights
-from benchmark.runs import status, sweep
+from benchmark.runs import planned, status, sweep
 from benchmark.utils.workspace import Workspace
 from methods.backbones import create
 from tests import tiny_sweep
@@ -127,7 +127,7 @@ def test_weights_that_a_finished_run_has_are_not_loaded_for_a_plan(
 def test_states_are_told_by_backbone_where_there_are_several(tiny: Workspace) -> None:
     def table(backbones: str) -> list[str]:
         jobs = tiny_sweep.jobs(tiny, "margin", seeds=1, backbones=backbones)
-        return status.table(status.PlannedRun(job.spec, job.folder, status.look(job.folder), "")
+        return planned.table(planned.PlannedRun(job.spec, job.folder, status.look(job.folder), "")
                             for job in jobs).splitlines()
 
     assert [line.split()[:3] for line in table("conv4,conv4@gem")] == [

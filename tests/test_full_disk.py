@@ -13,7 +13,7 @@ import pytest
 
 from benchmark import datasets
 from benchmark.data.store import open_store
-from benchmark.runs import status, sweep
+from benchmark.runs import planned, sweep
 from benchmark.runs.job import Resources, SweepOptions
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
@@ -63,7 +63,7 @@ def running(folder: Path) -> None:
         assert facts["step"] in (2, 4)  # the first epoch's checkpoint did not fit; a thread writes it meanwhile
     assert len(list(made.runs.rglob("failure.json"))) == 2
     assert not list(made.runs.rglob(".*.json*"))  # nothing half written is left
-    assert "again: oodml run\n" in "\n".join(status.failures(status.survey(made)[0]))
+    assert "again: oodml run\n" in "\n".join(planned.failures(planned.survey(made)[0]))
     ballast.drop()
     second = sweep.run(study, options, lines.append)
     assert len(second.done) == 2

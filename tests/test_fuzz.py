@@ -29,7 +29,7 @@ from benchmark import datasets
 from benchmark.config import protocol, study, toml
 from benchmark.config.spec import RunSpec
 from benchmark.data import keras_weights, store, weights
-from benchmark.runs import status
+from benchmark.runs import planned
 from benchmark.submissions import reading
 from benchmark.training import checkpoint
 from benchmark.utils.errors import UserError, is_user_error
@@ -207,7 +207,7 @@ def _plan(folder: Path) -> None:
     spec = RunSpec("cub", "x", 1, "y", "margin", {"beta": 1.2}, {}, protocol.load("oodml"), "w", 0)
     cell = {"spec": spec.facts(), "dataset": "cub", "weights_file": None, "plugins": []}
     (folder / "plans" / "000001-abc.json").write_text(
-        json.dumps({"schema": status.SCHEMA, "command": "oodml run", "cells": [cell]}))
+        json.dumps({"schema": planned.SCHEMA, "command": "oodml run", "cells": [cell]}))
     (folder / "spec.json").write_text(json.dumps(spec.facts()))
 
 
@@ -262,7 +262,7 @@ READERS = {
     "store": Reader("store.json", _store, _opened),
     "geometry": Reader("geometry.npy", _store, _opened, damaged_bytes),
     "journal": Reader("g.journal", _growing, lambda folder: GrowingFile(folder / "g").close(), damaged_json),
-    "plan": Reader("plans/000001-abc.json", _plan, lambda folder: list(status.plans(Workspace.at(folder)))),
+    "plan": Reader("plans/000001-abc.json", _plan, lambda folder: list(planned.plans(Workspace.at(folder)))),
     "spec": Reader("spec.json", _plan, RunSpec.read),
 }
 

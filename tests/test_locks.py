@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmark import cli
-from benchmark.runs import locks, status
+from benchmark.runs import locks, planned
 from benchmark.runs.locks import Heartbeat, Lock, Watch
 from benchmark.utils.workspace import Workspace
 from tests import tiny_sweep
@@ -148,7 +148,7 @@ def test_a_silent_owner_is_shown_and_not_watched_for_ever(tiny: Workspace, monke
     Lock.take(job.folder, 0)
     from_elsewhere(job.folder)
     os.utime(job.folder / "lock.1", (0, 0))
-    status.save_plan(tiny, [job], "oodml run")
+    planned.save_plan(tiny, [job], "oodml run")
     cli.main(["status", "--watch", "--every", "0.1", "--work", str(tiny.root)])
     assert "no heartbeat for" in capsys.readouterr().out
 

@@ -20,7 +20,7 @@ from benchmark.config import narrowing, protocol
 from benchmark.config.plan import Overrides, changes, parse_ids
 from benchmark.config.spec import RunSpec, differences
 from benchmark.data import ladders
-from benchmark.runs import status
+from benchmark.runs import planned
 from benchmark.runs.job import Resources, SweepOptions
 from benchmark.runs.matrix import gather
 from benchmark.utils.errors import UserError
@@ -283,44 +283,44 @@ def test_odd_budgets_are_refused(text: str) -> None:
 
 def test_the_newest_plan_counts_for_a_place(made: Workspace) -> None:
     first = tiny_sweep.jobs(made, seeds=1)
-    status.save_plan(made, first, "first")
+    planned.save_plan(made, first, "first")
     second = tiny_sweep.jobs(made, "margin", seeds=1, set={"lr": 0.5})
-    status.save_plan(made, second, "second")
-    runs, _ = status.survey(made)
+    planned.save_plan(made, second, "second")
+    runs, _ = planned.survey(made)
     assert {(run.spec.method, run.command) for run in runs} == {("margin", "second"), ("arcface", "first")}
-    status.save_plan(made, first, "third")
-    assert {run.command for run in status.survey(made)[0]} == {"third"}
+    planned.save_plan(made, first, "third")
+    assert {run.command for run in planned.survey(made)[0]} == {"third"}
 
 
 def test_the_states_of_some_datasets_or_of_one_study(made: Workspace, tmp_path: Path) -> None:
     """Runs that a later command planned too are still those of the study."""
     here, of_study = Workspace.at(tmp_path), tiny_sweep.jobs(made, "margin", seeds=1)
-    status.save_plan(here, of_study, "oodml run --study '../my studies/mine.toml'")
-    status.save_plan(here, tiny_sweep.jobs(made, seeds=2), "oodml run --dataset glyphs-mini --methods margin,arcface")
+    planned.save_plan(here, of_study, "oodml run --study '../my studies/mine.toml'")
+    planned.save_plan(here, tiny_sweep.jobs(made, seeds=2), "oodml run --dataset glyphs-mini --methods margin,arcface")
     for words in ({"study": "mine"}, {"study": "elsewhere/mine.toml", "datasets": ["glyphs-mini"]}):
-        runs, _ = status.survey(here, **words)
+        runs, _ = planned.survey(here, **words)
         assert {run.spec.identity for run in runs} == {job.spec.identity for job in of_study}
-    assert len(status.survey(here, ["glyphs-mini"])[0]) == 4 * len(of_study)
+    assert len(planned.survey(here, ["glyphs-mini"])[0]) == 4 * len(of_study)
     newer = tiny_sweep.jobs(made, "margin", seeds=1, set={"epochs": 3})
-    status.save_plan(here, newer, "oodml run --dataset glyphs-mini --methods margin --set epochs=3")
+    planned.save_plan(here, newer, "oodml run --dataset glyphs-mini --methods margin --set epochs=3")
     for words, told in ((["--study", "mine"], "newer sweeps took their place"), ([], "margin")):
         assert told in CliRunner().invoke(status_command, [*words, "--work", str(tmp_path)]).output
     for words, said in (({"study": "mien"}, r"--study mien: .*did you mean 'mine'\?.*runs of: mine$"),
                         ({"datasets": ["cub"]}, "--dataset cub: .*runs of: glyphs-mini$")):
         with pytest.raises(UserError, match=said):
-            status.survey(here, **words)
+            planned.survey(here, **words)
 
 
 def test_a_plan_of_another_version_is_refused_and_a_cut_one_is_named(tmp_path: Path) -> None:
     workspace = Workspace.at(tmp_path)
     (tmp_path / "plans").mkdir()
     (tmp_path / "plans" / "000001-aa.json").write_text('{"schema": 1, "command": "x", "cel')
-    runs, (line,) = status.survey(workspace)
+    runs, (line,) = planned.survey(workspace)
     assert not runs
     assert "000001-aa.json cannot be read" in line
     (tmp_path / "plans" / "000002-bb.json").write_text('{"schema": 99, "command": "x", "cells": []}')
     with pytest.raises(UserError, match="another version"):
-        status.survey(workspace)
+        planned.survey(workspace)
 
 
 def test_workers_that_stand_elsewhere_find_the_users_files(made: Workspace, tmp_path: Path,
@@ -350,7 +350,7 @@ def test_two_runners_may_write_the_same_plan_at_the_same_moment(made: Workspace)
         gate.wait()
         try:
             for _ in range(20):
-                status.save_plan(made, jobs, "oodml run")
+                planned.save_plan(made, jobs, "oodml run")
         except Exception as error:
             errors.append(error)
 
@@ -360,7 +360,7 @@ def test_two_runners_may_write_the_same_plan_at_the_same_moment(made: Workspace)
     for writer in writers:
         writer.join()
     assert not errors
-    assert {run.command for run in status.survey(made)[0]} == {"oodml run"}
+    assert {run.command for run in planned.survey(made)[0]} == {"oodml run"}
 
 
 def test_a_study_varies_methods_settings(made: Workspace) -> None:

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 
 from benchmark.config.study import Part, Study
 from benchmark.data import ladders
-from benchmark.runs import status, sweep, worker
+from benchmark.runs import planned, status, sweep, worker
 from benchmark.runs.job import Resources, SweepOptions, SweepResult
 from benchmark.runs.matrix import gather
 from benchmark.utils.errors import UserError
@@ -107,11 +107,11 @@ def test_troubles_of_one_cell_are_its_own(tiny: Workspace) -> None:
     assert "made to fail" in facts["traceback"]
     assert not list(tiny.runs.rglob("*/record.json.*"))
 
-    runs, _ = status.survey(tiny)
-    text = "\n".join(status.failures(runs))
+    runs, _ = planned.survey(tiny)
+    text = "\n".join(planned.failures(runs))
     assert "made to fail" in text
     assert "oodml run --this --retry-failed" in text
-    assert re.search(r"all\s+2\s+0\s+3\s+0", status.table(runs))
+    assert re.search(r"all\s+2\s+0\s+3\s+0", planned.table(runs))
 
     lines: list[str] = []
     again = run(tiny, chosen, lines, seeds=1)
@@ -134,8 +134,8 @@ def test_a_full_disk_ends_the_sweep_but_not_what_runs_and_is_tried_again_by_the_
     assert (facts["cause"], facts["step"], facts["passing"]) == ("the disk is full", 0, True)
     assert "free some space" in facts["remedy"]
 
-    runs, _ = status.survey(tiny)
-    text = "\n".join(status.failures(runs))
+    runs, _ = planned.survey(tiny)
+    text = "\n".join(planned.failures(runs))
     assert "the disk is full" in text
     assert "again: oodml run --this\n" in text
     (tiny.root / "repaired").touch()
@@ -194,7 +194,7 @@ def test_edited_code_is_never_taken_for_the_old(tiny: Workspace, capsys: pytest.
     assert len(facts["provenance"]["code"]) == 64
     facts["provenance"]["code"] = "0" * 64
     record.write_text(json.dumps(facts))
-    (line,) = [line for line in status.survey(tiny)[1] if "code" in line]
+    (line,) = [line for line in planned.survey(tiny)[1] if "code" in line]
     assert line.startswith("glyphs-mini, margin: code changed since 1 finished run was made")
     _, text = again("embeddings.abs().mean()", "margin")
     assert line in text

@@ -19,12 +19,12 @@ from benchmark.utils.workspace import Workspace
 @workspace_options
 def command(workspace: Workspace, datasets: str | None, study: str | None, watch: bool, every: float) -> None:
     """Count done, running, failed and missing runs of the sweeps started here, with causes of failures."""
-    from benchmark.runs import locks, status
+    from benchmark.runs import locks, planned
 
     names = own_names(datasets, workspace) or ()
     watching = locks.Watch()
     while True:
-        runs, changes = status.survey(workspace, names, study or "")
+        runs, changes = planned.survey(workspace, names, study or "")
         if not runs:
             for line in changes:
                 click.echo(line)
@@ -36,13 +36,13 @@ def command(workspace: Workspace, datasets: str | None, study: str | None, watch
             return
         if watch and sys.stdout.isatty():
             click.clear()
-        click.echo(status.table(runs))
+        click.echo(planned.table(runs))
         for run in runs:
             if run.state.kind == "running":
                 click.echo(f"running {run.spec.label()}: {run.state.text}")
         for line in changes:
             click.echo(line)
-        for line in status.failures(runs):
+        for line in planned.failures(runs):
             click.echo(line)
         # an owner on another machine may be dead: a lock whose heartbeats stand still has no owner
         if not watch or all(run.state.kind != "running" or watching.free(run.folder) is not None for run in runs):

@@ -14,7 +14,7 @@ import click
 from benchmark.config.study import Study
 from benchmark.data import weights
 from benchmark.data.store import open_store
-from benchmark.runs import cost, executors, recording, renumbering, status
+from benchmark.runs import cost, executors, planned, recording, renumbering, status
 from benchmark.runs.executors import server
 from benchmark.runs.job import Job, Resources, SweepOptions, SweepResult
 from benchmark.runs.matrix import Matrix, gather
@@ -38,9 +38,9 @@ def show(study: Study, options: SweepOptions, echo: Echo = click.echo) -> None:
     for job in matrix.of("missing"):
         if (other := renumbering.renumbered(job)) is not None:
             matrix.states[job.spec.identity] = status.look(other)
-    runs = [status.PlannedRun(job.spec, job.folder, matrix.states[job.spec.identity], "") for job in matrix.jobs]
-    echo(status.table(runs))
-    for line in (*_remarks(matrix), *status.code_changes(runs)):
+    runs = [planned.PlannedRun(job.spec, job.folder, matrix.states[job.spec.identity], "") for job in matrix.jobs]
+    echo(planned.table(runs))
+    for line in (*_remarks(matrix), *planned.code_changes(runs)):
         echo(line)
     again = ["failed"] if options.retry_failed or options.redo else []
     todo = matrix.of("missing", "damaged", *again, *(["done"] if options.redo else []))
@@ -170,8 +170,8 @@ def run(study: Study, options: SweepOptions, echo: Echo = click.echo) -> SweepRe
     counts = Counter(matrix.states[job.spec.identity].kind for job in matrix.jobs)
     kinds = [*status.KINDS, *(["damaged"] if counts["damaged"] else [])]
     echo(f"{study.name}: {counted(len(matrix.jobs), 'run')}, " + ", ".join(f"{counts[kind]} {kind}" for kind in kinds))
-    runs = [status.PlannedRun(job.spec, job.folder, matrix.states[job.spec.identity], "") for job in matrix.jobs]
-    for line in (*_remarks(matrix), *(() if options.redo else status.code_changes(runs))):
+    runs = [planned.PlannedRun(job.spec, job.folder, matrix.states[job.spec.identity], "") for job in matrix.jobs]
+    for line in (*_remarks(matrix), *(() if options.redo else planned.code_changes(runs))):
         echo(line)
     if options.redo:
         for job in matrix.of("done", "failed"):
@@ -182,7 +182,7 @@ def run(study: Study, options: SweepOptions, echo: Echo = click.echo) -> SweepRe
         if kept is not None:
             echo(f"{job.spec.label()}: {matrix.states[job.spec.identity].text}; kept as {kept.name}, done again")
     _refresh(matrix, echo)
-    status.save_plan(workspace, matrix.jobs, options.command)
+    planned.save_plan(workspace, matrix.jobs, options.command)
     todo = matrix.of("missing", "damaged", "running", *again)
     if (failed := matrix.of("failed")) and not options.retry_failed:
         echo(f"{counted(len(failed), 'run that failed earlier is', 'runs that failed earlier are')} left alone; "

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmark.runs import status, worker
+from benchmark.runs import planned, status, worker
 from benchmark.utils.workspace import Workspace
 from tests import tiny_sweep
 
@@ -76,9 +76,9 @@ def main(root: Path) -> None:
 
     assert tiny_sweep.results(there) == tiny_sweep.results(here)
     assert not list(there.runs.rglob("lock.*"))
-    runs, _ = status.survey(there)
+    runs, _ = planned.survey(there)
     assert {run.state.kind for run in runs} == {"done"}
-    print(status.table(runs))
+    print(planned.table(runs))
     print("all records are those of runs without Slurm, bit for bit")
 
 
