@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from benchmark.data import weights
 from benchmark.data.store import open_store
 from benchmark.runs import cost, executors, planned, recording, renumbering, status
 from benchmark.runs.executors import server
-from benchmark.runs.job import Job, Resources, SweepOptions, SweepResult
+from benchmark.runs.job import Echo, Job, Resources, SweepOptions, SweepResult
 from benchmark.runs.matrix import Matrix, gather
 from benchmark.runs.progress import Progress
 from benchmark.utils import provenance
@@ -24,8 +23,6 @@ from benchmark.utils.errors import UserError
 from benchmark.utils.wording import counted
 from benchmark.utils.workspace import Workspace
 from reports.storage.row import is_gpu
-
-Echo = Callable[[str], None]
 
 FEW = 3
 """Backbones without weights that are told of one by one."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from benchmark.config.study import Part, Study
 from benchmark.data import ladders
 from benchmark.data.task import learnt
 from benchmark.runs import sweep
-from benchmark.runs.job import HEADLINE, SweepOptions, SweepResult
+from benchmark.runs.job import HEADLINE, Echo, SweepOptions, SweepResult
 from benchmark.runs.matrix import run_contents
 from benchmark.runs.trials import Search, TuneOptions, read_scores
 from benchmark.utils.errors import UserError
@@ -35,8 +35,6 @@ from methods import backbones
 from reports import records
 from reports.analysis import tuned_ags, tuning
 from splits.manifest import Ladder, Split
-
-Echo = Callable[[str], None]
 
 
 def run(study: Study, tuned: TuneOptions, options: SweepOptions, echo: Echo = click.echo) -> tuple[SweepResult, Path]:

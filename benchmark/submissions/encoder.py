@@ -57,7 +57,7 @@ class LadderScores:
     scores: Mapping[int, dict[str, float]]
     """Every measure, as a fraction of 1."""
     ags: Mapping[str, float]
-    """Of each measure the aggregated generalisability score; empty unless all rungs were scored."""
+    """Of each measure the aggregated generalisation score; empty unless all rungs were scored."""
     thresholds: Mapping[int, dict[str, Any]]
     """What a record keeps of all pairs, see `benchmark.metrics.operating_points.survey`."""
     records: tuple[Path, ...] = ()
