@@ -128,7 +128,7 @@ def _failure(folder: Path, root: Path, cause: dict[str, Any], state: str) -> dic
     known: dict[str, Any] = dict(zip(("dataset", "split", "method"), parts)) if len(parts) == 4 else {}
     if known and parts[3][:1] == "s":
         known["seed"] = parts[3][1:].split("-")[0]
-    known |= {key: str(cause[key]) for key in FAILURE_FACTS if cause.get(key) is not None}
+    known |= {key: one_line(str(cause[key])) for key in FAILURE_FACTS if cause.get(key) is not None}
     row = {key: known.get(key) for key in FAILURE_FACTS} | {"state": state, "path": str(root)}
     return row | {key: str(row[key]) for key in ("split", "seed") if row[key] is not None}
 

@@ -208,6 +208,13 @@ def test_failed_and_damaged_runs_are_told_not_dropped(tmp_path: Path) -> None:
     assert str(damaged) in lost[1]["cause"]
 
 
+def test_what_is_told_of_a_failure_is_one_line_of_some_length(tmp_path: Path) -> None:
+    records.write_failure(tmp_path / "long", {"cause": "no\n" + 5000 * "x", "kind": {"odd": 5000 * "y"}})
+    (row,) = records.failures(tmp_path).to_dict("records")
+    assert row["cause"] == f"no {996 * 'x'}…"
+    assert len(row["kind"]) == 1000
+
+
 def test_a_record_ends_an_earlier_failure(tmp_path: Path) -> None:
     records.write_failure(tmp_path, {"cause": "killed"})
     assert len(records.failures(tmp_path)) == 1
