@@ -77,9 +77,9 @@ def _rung_board(results: Results, dataset: str, metric: str, default: bool) -> B
                           statistic="rung", part=cells["split"].astype(str), coverage=None)[SCORE]
     own = board.scores[board.scores["statistic"] == "ags"]
     board = replace(board, scores=pd.concat([own, scores], ignore_index=True) if len(own) else scores)
-    # on the default split a row is ranked among those of its own length
-    by_protocol = board.rows.assign(ranked_with=board.rows["protocol"].map(selection.ranked_as))
-    boards = aggregate.boards_of(by_protocol if default else board.rows)
+    if default:  # there a row is ranked among those of its own length, whatever its study does
+        board = board.assign(ranked_with=board.rows["protocol"].map(selection.ranked_as))
+    boards = aggregate.boards_of(board.rows)
     board = board.assign(board=[boards[key] for key in board.keys])
     board = baselines.with_late_gain(baselines.with_gap(baselines.with_gains(board), runs, metric), runs)
     ladder = results.ladders[dataset] or ()
