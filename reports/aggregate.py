@@ -16,7 +16,7 @@ from reports.overrides import overrides_text
 from reports.records import metrics
 from reports.selection import BASELINES, ROW, evaluated_as, is_union, on_default, on_ladder, row_keys, typed
 from reports.storage.row import selected_level
-from reports.storage.text import near
+from reports.wording import near
 
 
 def ags(fids: Sequence[float], scores: Sequence[float]) -> float:

@@ -40,7 +40,7 @@ from collections.abc import Callable, Sequence
 import pandas as pd
 
 from reports import ReportError
-from reports.analysis import frozen, tuned_ags, tuning, views, wise
+from reports.analysis import frozen, ladder_tables, run_tables, tuned_ags, tuning, wise
 from reports.analysis.results import Results
 from reports.analysis.rung_board import rung_board, rungs_of
 from reports.board import Board
@@ -50,7 +50,7 @@ from reports.sharing import outcomes
 from reports.storage.text import one_line
 from reports.tables import boards as tables
 from reports.tables import formats
-from reports.tables.boards import Column, Table
+from reports.tables.table import Column, Table
 
 _FORMS = ("csv", "latex", "md", "json", "text", "macros")
 
@@ -138,7 +138,8 @@ TABLES: dict[str, Callable[[Results, str], pd.DataFrame]] = {
     "fewshot": lambda results, metric: results.fewshot,
     "thresholds": lambda results, metric: results.thresholds, "frozen": frozen.collect,
     "wise": lambda results, metric: wise.collect(results.runs), "structure": _structure,
-    "runs": lambda results, metric: views.tidy(results.runs), "queries": lambda results, metric: outcomes(results.runs),
+    "runs": lambda results, metric: run_tables.tidy(results.runs),
+    "queries": lambda results, metric: outcomes(results.runs),
 }
 
 
@@ -148,7 +149,7 @@ def _shaped(results: Results, name: str, metric: str, tidy: pd.DataFrame) -> lis
         boards = [results.ags(metric, protocol) for protocol in results.protocols]
         return [tables.ags_table(board, metric) for board in boards if len(board)]
     if name == "ladder":
-        return [views.heat_table(results, dataset, metric) for dataset in sorted(tidy["dataset"].unique())]
+        return [ladder_tables.heat_table(results, dataset, metric) for dataset in sorted(tidy["dataset"].unique())]
     if name == "uml":
         return [tables.union_table(board, metric) for board in _union_boards(results, metric)]
     if name == "recall":

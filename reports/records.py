@@ -20,7 +20,8 @@ from reports.storage import packed, paths
 from reports.storage.migration import SCHEMA, current
 from reports.storage.row import FACTS, row_of
 from reports.storage.schema import SOURCES, check
-from reports.storage.text import from_json, may_hold_controls, near, one_line, printable
+from reports.storage.text import from_json, may_hold_controls, one_line, printable
+from reports.wording import near
 
 if TYPE_CHECKING:
     import pandas as pd

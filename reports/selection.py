@@ -11,7 +11,7 @@ import pandas as pd
 
 from reports import row_settings
 from reports.row_settings import NAMED
-from reports.storage.text import counted
+from reports.wording import counted
 
 ROW = [*NAMED, "source"]
 BASELINES = ("frozen", "random")

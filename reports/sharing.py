@@ -14,7 +14,8 @@ import pandas as pd
 from reports import ReportError
 from reports.selection import ROW
 from reports.storage import paths, queries
-from reports.storage.text import counted, one_line
+from reports.storage.text import one_line
+from reports.wording import counted
 
 OUTCOMES = ["dataset", "split", "split_hash", *ROW, "seed", "identity"]
 """What says of which run a query is."""

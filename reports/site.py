@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 
 from reports import ReportError, packing
-from reports.analysis import paper_tables, standings, views
+from reports.analysis import paper_tables, run_tables, standings
 from reports.analysis.progress import StudyProgress
 from reports.analysis.results import Results
 from reports.analysis.tuning import Search
@@ -24,8 +24,9 @@ from reports.html.extras import Extras, with_damaged
 from reports.html.rendering import Site
 from reports.storage import paths
 from reports.storage.processes import end_with_parent
-from reports.storage.text import counted, from_json
+from reports.storage.text import from_json
 from reports.tables import formats
+from reports.wording import counted
 
 _LIST = ".oodml-site.json"
 MANY = 24
@@ -67,7 +68,7 @@ def build(results: Results, failures: pd.DataFrame, out: Path, splits: Path | No
 def _records(site: Site) -> None:
     """All runs, as records that can be read again and as one table."""
     site.files["data/records.zip"] = packing.archive(site.runs)
-    site.files["data/runs.csv"] = formats.csv_text(views.tidy(site.runs).items())
+    site.files["data/runs.csv"] = formats.csv_text(run_tables.tidy(site.runs).items())
 
 
 _site: Site

@@ -7,14 +7,16 @@ from collections.abc import Iterator, Sequence
 import pandas as pd
 
 from reports import aggregate
-from reports.analysis import progress, views
+from reports.analysis import progress
+from reports.analysis.ladder_tables import heat_table
 from reports.analysis.progress import StudyProgress
 from reports.analysis.results import Results
 from reports.analysis.rung_board import beside_ladder, rung_board
 from reports.selection import on_default, row_keys
-from reports.storage.text import metric_name, one_line, printable
+from reports.storage.text import one_line, printable
 from reports.tables import boards as tables
 from reports.tables import formats
+from reports.wording import metric_name
 
 
 def summary(results: Results, lost: pd.DataFrame, metric: str = "recall@1",
@@ -36,7 +38,7 @@ def summary(results: Results, lost: pd.DataFrame, metric: str = "recall@1",
                 blocks.append(f"{title}\n\n{formats.to_text(tables.without_parts(tables.union_table(part, metric)))}")
     beside = {dataset: kind for dataset in results.laddered if (kind := beside_ladder(results, dataset, metric))}
     for dataset in (*results.without_ladder, *beside):
-        table = views.heat_table(results, dataset, metric, "default" if beside.get(dataset) == "default" else "trained")
+        table = heat_table(results, dataset, metric, "default" if beside.get(dataset) == "default" else "trained")
         blocks.append(f"{table.caption} (percent)\n\n{formats.to_text(table)}")
     lines = [*results.notes, *_on_no_board(results, metric, beside)]
     for study in studies:

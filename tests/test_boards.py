@@ -14,7 +14,7 @@ import pytest
 import methods
 from benchmark.config import overrides, plan, protocol
 from reports import ReportError, exports, records, site, terminal
-from reports.analysis import standings, views
+from reports.analysis import ladder_tables, standings
 from reports.analysis.results import Results
 from reports.analysis.rung_board import beside_ladder, rung_board
 from reports.board import Board
@@ -22,6 +22,7 @@ from reports.html import home_page
 from reports.overrides import overrides_text, with_overrides
 from reports.tables import boards as tables
 from reports.tables import formats
+from reports.tables.table import Table
 from tests.sample_records import LADDERS, identity, make_record, some_pages
 
 LOST = pd.DataFrame(columns=list(records.FAILURE_FACTS))
@@ -78,7 +79,7 @@ def test_boards_do_not_depend_on_the_names_of_datasets(both: tuple[Results, Resu
     assert len(board.parts("ags")) == len(TAKEN)
 
 
-def texts(table: tables.Table, plain: dict[str, str]) -> list[list[str]]:
+def texts(table: Table, plain: dict[str, str]) -> list[list[str]]:
     heads = [plain.get(column.head, column.head) for column in table.columns]
     return [heads, *([plain.get(table.text(row, column), table.text(row, column)) if column.key == "weakest" else
                       table.text(row, column) for column in table.columns] for row in table.rows)]
@@ -310,7 +311,7 @@ def test_a_frozen_network_stands_with_the_methods_that_train_it(partly: Results)
 
 def test_methods_on_the_default_split_of_a_ladder_that_others_have_whole_are_ranked_on_it(partly: Results) -> None:
     assert beside_ladder(partly, "cars", "recall@1") == "default"
-    table = views.heat_table(partly, "cars", "recall@1", "default")
+    table = ladder_tables.heat_table(partly, "cars", "recall@1", "default")
     ranks = table.frame.set_index(["ranking", "method"])["rank"].dropna()
     assert ranks.to_dict() == {("conv4, protocol demo[epochs=2]", "arcface"): 1,
                                ("conv4, protocol demo[epochs=2]", "margin"): 2,
@@ -344,7 +345,7 @@ def test_methods_with_some_splits_of_a_ladder_that_one_has_whole_keep_both_ends(
     assert 'id="ladder-' not in home
     assert "All 2 methods lose accuracy" in home
     assert "Most methods were trained on some of the 8 splits" in home
-    table = views.heat_table(results, "cars", "recall@1", "trained").frame.set_index("method")
+    table = ladder_tables.heat_table(results, "cars", "recall@1", "trained").frame.set_index("method")
     assert table.loc["arcface", ["rank", "rung:1", "rung:8"]].tolist() == [1, 0.9, 0.6]
     assert table.loc["margin", "ags:cars"] > 0
     assert "of each method on 2 of the 8 splits of cars" in terminal.summary(results, LOST)

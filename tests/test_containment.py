@@ -29,7 +29,7 @@ from reports.html import extras
 from reports.storage import by_class, packed, paths, queries
 from reports.storage.text import one_line, printable
 from reports.tables import formats
-from reports.tables.boards import Column, Table
+from reports.tables.table import Column, Table
 from splits import manifest
 from splits.manifest import Iteration, Ladder, Split
 from tests.sample_records import make_record, write_sample

@@ -11,7 +11,7 @@ import pytest
 
 from benchmark.utils import provenance
 from reports import records
-from reports.analysis import costs, progress, views
+from reports.analysis import costs, progress, run_tables
 from reports.analysis.results import Results
 from reports.exports import tidy_table
 from reports.html import dataset_pages, home_page, study_pages
@@ -114,7 +114,7 @@ def test_runs_have_their_shares_on_pages_and_in_exports(runs: Path) -> None:
     assert tidy[["cost:seconds", "cost:energy_joules", "cost:shared"]].drop_duplicates().values.tolist() == [
         [60, 18_000, 2]], "what the records say stays"
     assert tidy[["share:seconds", "share:energy_wh"]].drop_duplicates().values.tolist() == [[30, 2.5]]
-    heads = {method: {column.head for column in views.runs_table(some, "a", "A").columns}
+    heads = {method: {column.head for column in run_tables.runs_table(some, "a", "A").columns}
              for method, some in results.runs.groupby("method")}
     assert {method: heads[method] & {"Time", "Energy, Wh"} for method in heads} == {
         "margin": {"Time", "Energy, Wh"}, "s2sd": {"Time", "Energy, Wh"}, "r-margin": {"Time"}, "sent": set()}

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from reports import records, site
-from reports.analysis import standings, views
+from reports.analysis import ladder_tables, standings
 from reports.analysis.baselines import kept
 from reports.analysis.results import Results
 from reports.analysis.rung_board import rung_board
@@ -91,7 +91,7 @@ def test_a_share_is_told_of_what_did_not_fail_on_the_nearest_split(folder: Path,
 
 def test_every_file_has_a_dash_or_nothing_where_the_share_says_nothing(results: Results) -> None:
     whole = boards.ags_table(results.ags("recall@1", "demo"))
-    part = views.heat_table(results, "cars", "recall@1", "trained")
+    part = ladder_tables.heat_table(results, "cars", "recall@1", "trained")
     for table in (whole, part):
         place = [column.key for column in table.columns].index("kept")
         rows = list(csv.DictReader(io.StringIO(formats.to_csv(table))))

@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 
 from reports import exports, records
-from reports.analysis import standings, views
+from reports.analysis import ladder_tables, standings
+from reports.analysis.ladder_tables import heat_table
 from reports.analysis.results import Results
 from reports.analysis.rung_board import rung_board
 from reports.html import study_pages
@@ -36,7 +37,7 @@ def test_a_cell_has_one_interval_whichever_table_shows_it(tmp_path: Path) -> Non
     tidy = exports.tidy_table(results, "ladder").set_index(["dataset", "method", "split"])
     mean = results.ags("recall@1", "demo").wide().set_index("method").sort_index()
     for dataset, fewest in each.items():
-        page = pd.read_csv(StringIO(formats.to_csv(views.heat_table(results, dataset, "recall@1")))).set_index("method")
+        page = pd.read_csv(StringIO(formats.to_csv(heat_table(results, dataset, "recall@1")))).set_index("method")
         for (method, split), cell in tidy.loc[dataset].iterrows():
             shown = page.loc[method, [f"rung{split}:low", f"rung{split}:high"]].tolist()
             assert shown == pytest.approx(cell[["low", "high"]].tolist(), abs=1e-12)
@@ -56,10 +57,10 @@ def test_a_gain_names_the_frozen_network_it_is_over(tmp_path: Path, own: bool) -
     (trained,) = set(frame.loc[frame["method"] != "frozen", "backbone"])
     results = Results(frame.assign(backbone=trained) if own else frame, with_published=False)
     (label,) = {label for key, label in results.labels.items() if key[0] == "s2sd"}
-    tables = [boards.ags_table(results.ags("recall@1", "demo")), views.heat_table(results, "glyphs", "recall@1"),
+    tables = [boards.ags_table(results.ags("recall@1", "demo")), heat_table(results, "glyphs", "recall@1"),
               standings.of_row(standings.of(results), label, "x")]
     told = [column.about for table in tables for column in table.columns if column.head == "vs frozen"]
-    gains = views.gain_table(results, "glyphs", "recall@1")
+    gains = ladder_tables.gain_table(results, "glyphs", "recall@1")
     assert gains
     assert len(told) == 3
     for words in (*told, gains.caption):

@@ -15,7 +15,7 @@ from reports.analysis.results import Results
 from reports.figures import studies
 from reports.html import dataset_pages, markup, study_pages
 from reports.html.extras import Extras
-from reports.tables.boards import Table
+from reports.tables.table import Table
 from tests.sample_records import make_record, some_pages, write_sample
 
 

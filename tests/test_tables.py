@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from benchmark.commands.export import command as export_command
 from benchmark.utils.terminal import columns
 from reports import ReportError, aggregate, exports, records, terminal
-from reports.analysis import views
+from reports.analysis.ladder_tables import heat_table
 from reports.analysis.results import Results
 from reports.analysis.rung_board import rung_board
 from reports.html import dataset_pages
@@ -27,7 +27,7 @@ from reports.html.home_page import write as home
 from reports.html.rendering import Site
 from reports.tables import boards as tables
 from reports.tables import formats
-from reports.tables.boards import Column, Table
+from reports.tables.table import Column, Table
 from tests.sample_records import LADDERS, make_record, some_pages, write_sample
 
 
@@ -172,13 +172,13 @@ def test_what_was_submitted_is_ranked_among_the_methods(tmp_path: Path) -> None:
     """On the one board of its ladder, among rows of its backbone; a row of another backbone changes nothing."""
     methods = {"frozen": 0.23, "margin": 0.66, "arcface": 0.655, "s2sd": 0.73}
     runs = write_sample(tmp_path / "runs", methods, ("glyphs",), seeds=2, union=False, queries=True)
-    alone = views.heat_table(Results(records.collect(runs)), "glyphs", "recall@1").frame
+    alone = heat_table(Results(records.collect(runs)), "glyphs", "recall@1").frame
     sent: dict[str, Any] = {"source": "submitted", "protocol": {"name": "submitted"}}
     for split in range(1, 6):
         records.write(runs / f"sent-{split}", make_record("glyphs", split, "elsewhere", 0, 0.5, **sent))
     results = Results(records.collect(runs))
     assert results.protocols == ["demo"]
-    table = views.heat_table(results, "glyphs", "recall@1")
+    table = heat_table(results, "glyphs", "recall@1")
     assert dict(zip(table.frame["method"], table.frame["rank"].fillna(0))) == {
         "s2sd": 1, "margin": 2, "arcface": 3, "elsewhere": 4, "frozen": 0}
     assert "within a protocol" not in table.note
@@ -188,7 +188,7 @@ def test_what_was_submitted_is_ranked_among_the_methods(tmp_path: Path) -> None:
     for split in range(1, 6):
         other = make_record("glyphs", split, "elsewhere", 0, 0.5, **sent, backbone={"name": "vit", "weights": None})
         records.write(runs / f"sent-{split}", other)
-    table = views.heat_table(Results(records.collect(runs)), "glyphs", "recall@1")
+    table = heat_table(Results(records.collect(runs)), "glyphs", "recall@1")
     ours = table.frame[table.frame["source"] == "run"].reset_index(drop=True)
     pd.testing.assert_frame_equal(ours[alone.columns], alone, check_dtype=False)
     limited = Results(records.collect(runs), level="run here").ags("recall@1", "demo").rows
@@ -198,14 +198,14 @@ def test_what_was_submitted_is_ranked_among_the_methods(tmp_path: Path) -> None:
 def test_rows_on_the_default_split_alone_are_ranked_by_it(tmp_path: Path) -> None:
     for method, score in {"margin": 0.66, "s2sd": 0.73, "arcface": 0.7}.items():
         records.write(tmp_path / "runs" / method, make_record("cars", 1, method, 0, score))
-    table = views.heat_table(Results(records.collect(tmp_path / "runs")), "cars", "recall@1")
+    table = heat_table(Results(records.collect(tmp_path / "runs")), "cars", "recall@1")
     assert table.frame["method"].tolist() == ["s2sd", "arcface", "margin"]
     assert table.frame["rank"].tolist() == [1, 2, 3]
     assert [column.head for column in table.columns] == ["Rank", "Method", "Recall@1"]
     assert table.caption == "Recall@1 of each method on the default split of cars"
     for split in range(1, 9):  # of a network that is not trained the whole ladder is cheap, and ranks nobody out
         records.write(tmp_path / "runs" / f"frozen-{split}", make_record("cars", split, "frozen", 0, 0.4))
-    table = views.heat_table(Results(records.collect(tmp_path / "runs")), "cars", "recall@1")
+    table = heat_table(Results(records.collect(tmp_path / "runs")), "cars", "recall@1")
     assert table.frame["method"].tolist()[:3] == ["s2sd", "arcface", "margin"]
     assert table.frame["rank"].tolist()[:3] == [1, 2, 3]
     assert "No method has the whole ladder yet: ranked by the score on the default split at" in table.note
@@ -217,7 +217,7 @@ def test_where_the_best_epoch_is_notably_better_a_column_says_so(tmp_path: Path)
         record = make_record("cars", 1, method, 0, last)
         record["scores"]["best-test"] = {**record["scores"]["last"], "recall@1": best}
         records.write(tmp_path / method, record)
-    table = views.heat_table(Results(records.collect(tmp_path)), "cars", "recall@1")
+    table = heat_table(Results(records.collect(tmp_path)), "cars", "recall@1")
     assert "Best − last epoch, points" in [column.head for column in table.columns]
     assert dict(zip(table.frame["method"], table.frame["gap"])) == pytest.approx({"s2sd": 0.0, "margin": 0.2})
     assert "Scores are of the last epoch" in table.note
@@ -236,7 +236,7 @@ def test_a_row_that_still_gained_over_the_last_quarter_of_training_is_said_to_ri
     records.write(tmp_path / "once", once)
     results = Results(records.collect(tmp_path))
     told = "Still rising, by points of Recall@1 over the last quarter of training: diva (2.0)."
-    for table in (views.heat_table(results, "glyphs", "recall@1"), tables.ags_table(results.ags("recall@1", "demo"))):
+    for table in (heat_table(results, "glyphs", "recall@1"), tables.ags_table(results.ags("recall@1", "demo"))):
         gains = dict(zip(table.frame["method"], table.frame["late"]))
         known = {method: gain for method, gain in gains.items() if method in scores}
         assert known == pytest.approx({"diva": 0.02, "margin": -0.002, "arcface": -0.04})
@@ -273,7 +273,7 @@ def test_the_note_says_whether_classes_or_seeds_were_tested(tmp_path: Path) -> N
         results = Results(records.collect(folder))
         union = tables.union_table(results.universal("glyphs-union", "demo"), "recall@1")
         boards = [tables.ags_table(results.ags(metric, "demo"), metric) for metric in ("recall@1", "map@1000")]
-        heats = [views.heat_table(results, "glyphs", metric) for metric in ("recall@1", "map@1000")]
+        heats = [heat_table(results, "glyphs", metric) for metric in ("recall@1", "map@1000")]
         return [table.note.partition("are bold (")[2] for table in (*boards, *heats, union)]
 
     seeds, both = "tests over seeds alone, Holm, 5 %).", "classes resampled, seeds; paired tests, Holm, 5 %)."

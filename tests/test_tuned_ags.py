@@ -12,7 +12,7 @@ import pytest
 from reports import exports
 from reports.analysis import tuned_ags, tuning
 from reports.analysis.tuning import Search
-from reports.tables.boards import Table
+from reports.tables.table import Table
 
 LADDER = [[1, 10.0], [2, 20.0], [3, 50.0]]
 # (s1 + s2) / 8 + 3 (s2 + s3) / 8: of 0.8, 0.7, 0.4 it is 0.1875 + 0.4125, of 0.8, 0.4, 0.4 it is 0.15 + 0.3

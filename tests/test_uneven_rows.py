@@ -16,11 +16,11 @@ import yaml
 
 from reports import exports, records, sharing
 from reports.analysis import baselines, fewshot, progress, transfer
+from reports.analysis.ladder_tables import heat_table
 from reports.analysis.resampling import Resamples
 from reports.analysis.results import Results
 from reports.analysis.rung_board import rung_board
 from reports.analysis.submission import UNTESTED, standing
-from reports.analysis.views import heat_table
 from reports.html import dataset_pages
 from reports.html.extras import Extras
 from reports.selection import ROW

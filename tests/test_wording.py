@@ -20,7 +20,7 @@ from benchmark.data import ladders
 from benchmark.utils import errors
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
-from reports.tables.boards import Column, Table
+from reports.tables.table import Column, Table
 from splits import pinning
 
 

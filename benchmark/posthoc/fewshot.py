@@ -39,7 +39,7 @@ from methods.margin import Margin
 from methods.samplers.by_label import ClassTable
 from reports.analysis.fewshot import NAME, SCHEMA
 from reports.analysis.statistics import t_interval
-from reports.storage.text import duration
+from reports.wording import duration
 from splits import SplitError
 from splits.episodes import EPISODES, Episode, few_shot_episodes, released_episodes
 from splits.manifest import Ladder

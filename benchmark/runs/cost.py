@@ -20,7 +20,7 @@ from benchmark.training import compile_when
 from benchmark.utils.wording import byte_size, counted
 from reports import records
 from reports.storage.row import is_gpu
-from reports.storage.text import duration
+from reports.wording import duration
 from splits.manifest import HELD_OUT
 
 CALIBRATION = "calibration"

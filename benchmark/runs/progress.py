@@ -9,7 +9,8 @@ from typing import Any
 
 from tqdm import tqdm
 
-from reports.storage.text import duration, one_line, printable
+from reports.storage.text import one_line, printable
+from reports.wording import duration
 
 INTERVAL = 60.0
 """Seconds between two lines about runs under way where there is no terminal."""

@@ -12,7 +12,8 @@ from benchmark.runs import locks
 from benchmark.utils.errors import UserError
 from reports import ReportError, records
 from reports.storage.migration import IncompatibleRecord
-from reports.storage.text import duration, one_line
+from reports.storage.text import one_line
+from reports.wording import duration
 
 KINDS = ("done", "running", "failed", "missing")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-from reports.storage.text import near
+from reports.wording import near
 
 __all__ = ["NO_ROOM", "UserError", "is_user_error", "near"]
 

@@ -10,7 +10,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, TextIO, cast
 
-from reports.storage.text import aligned, cut, fitted, number, printable
+from reports.storage.text import cut, printable
+from reports.tables.alignment import aligned, fitted
+from reports.wording import number
 
 LONGEST = 2000
 """Characters of a message."""

@@ -5,6 +5,6 @@ Commands and datasets import nothing of the reports themselves, which would brin
 
 from __future__ import annotations
 
-from reports.storage.text import byte_size, counted, decimal, number
+from reports.wording import byte_size, counted, decimal, number
 
 __all__ = ["byte_size", "counted", "decimal", "number"]

@@ -20,8 +20,9 @@ from reports import ReportError
 from reports.aggregate import ags, harmonic_mean
 from reports.selection import ROW
 from reports.storage import paths
-from reports.storage.text import metric_name, one_line
-from reports.tables.boards import Column, Table
+from reports.storage.text import one_line
+from reports.tables.table import Column, Table
+from reports.wording import metric_name
 
 AGGREGATES = ("unified", "harmonic", "arithmetic")
 FINDING = ["kind", "where", "printed", "recomputed", "low", "high", "verdict"]

@@ -13,7 +13,7 @@ from reports.analysis import significance
 from reports.analysis.results import Results, union_parts
 from reports.analysis.significance import Errors
 from reports.board import Board
-from reports.tables.boards import Column, Table
+from reports.tables.table import Column, Table
 
 MOST = 120_000
 """Intervals that the page of comparisons carries, so that it stays below a megabyte."""

@@ -15,8 +15,8 @@ import pandas as pd
 from reports.analysis.measures import is_released, metric_order, of_structure, structure_order
 from reports.records import metrics
 from reports.selection import ABOUT_KINDS, KINDS, ROW, is_union
-from reports.storage.text import metric_name
-from reports.tables.boards import Column, Table
+from reports.tables.table import Column, Table
+from reports.wording import metric_name
 
 MEASURES = ("pi_intra", "pi_inter", "density", "rho")
 SIDES = ("train", "test")

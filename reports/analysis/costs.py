@@ -7,8 +7,8 @@ from typing import Any
 import pandas as pd
 
 from reports.storage.row import is_gpu
-from reports.storage.text import counted
-from reports.tables.boards import Column, Table
+from reports.tables.table import Column, Table
+from reports.wording import counted
 
 SECONDS, JOULES = "cost:seconds", "cost:energy_joules"
 SHARING, DEVICES = "cost:shared", "cost:devices"

@@ -9,8 +9,8 @@ import pandas as pd
 
 from reports import aggregate
 from reports.selection import NAMED, ROW, select
-from reports.storage.text import metric_name
-from reports.tables.boards import Column, Table
+from reports.tables.table import Column, Table
+from reports.wording import metric_name
 
 CELL = ["dataset", "split", *ROW, "seed"]
 ROUNDED_UP = 1 + 1e-9

@@ -12,8 +12,8 @@ from reports.analysis.results import Results
 from reports.board import key_of
 from reports.overrides import overrides_text
 from reports.selection import DEFAULT_KINDS, is_union, with_setting
-from reports.storage.text import metric_name
-from reports.tables.boards import Column, Table
+from reports.tables.table import Column, Table
+from reports.wording import metric_name
 
 _HEADS = {"study": "Protocol", "backbone": "Backbone", "source": "Source"}
 _UNSCORED = {"evaluate_every", "compile"}

@@ -12,8 +12,8 @@ from reports import aggregate
 from reports.analysis.pretraining import contamination
 from reports.analysis.results import Results
 from reports.selection import DEFAULT_KINDS, ROW
-from reports.storage.text import metric_name
-from reports.tables.boards import Column, Table
+from reports.tables.table import Column, Table
+from reports.wording import metric_name
 
 METHOD = "frozen"
 COLUMNS = ["dataset", "metric", "what", "backbone", "protocol", "source", "score", "parameters", "resolution",

@@ -20,8 +20,8 @@ from reports.analysis import paper_catalogue
 from reports.analysis.paper_catalogue import RELEASED
 from reports.analysis.paper_numbers import METRICS, method_name
 from reports.board import Board
-from reports.storage.text import metric_name
-from reports.tables.boards import Column, Table
+from reports.tables.table import Column, Table
+from reports.wording import metric_name
 
 
 @dataclass(frozen=True)

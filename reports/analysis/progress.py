@@ -23,7 +23,7 @@ from reports.analysis import costs
 from reports.selection import NAMED
 from reports.storage import paths
 from reports.storage.text import from_json, printable
-from reports.tables.boards import Column, Table
+from reports.tables.table import Column, Table
 
 FOLDER = "studies"
 KEYS = ["dataset", "method", "protocol", "backbone"]

@@ -13,8 +13,8 @@ from reports.analysis.papers import STAND_INS
 from reports.analysis.statistics import kendall
 from reports.overrides import overrides_text
 from reports.selection import ROW, is_union
-from reports.storage.text import metric_name
-from reports.tables.boards import Column, Table
+from reports.tables.table import Column, Table
+from reports.wording import metric_name
 
 METRIC = "recall@1"
 CLOSE = 0.03

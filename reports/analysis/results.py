@@ -19,7 +19,7 @@ from reports.overrides import Overrides, overrides_text, with_overrides
 from reports.pinned_ladders import PinnedLadder
 from reports.records import HOW, metrics
 from reports.selection import ROW
-from reports.storage.text import near
+from reports.wording import near
 
 METRICS = ("recall@1", "map@1000", "map@r")
 

@@ -10,8 +10,9 @@ import pandas as pd
 from reports.analysis.results import Results
 from reports.analysis.rung_board import beside_ladder, rung_board
 from reports.board import Board
-from reports.tables.boards import KEPT, Column, Table, missing, rank_text
+from reports.tables.boards import KEPT
 from reports.tables.notes import frozen_of
+from reports.tables.table import Column, Table, missing, rank_text
 
 RIVALS = 2
 """Rows shown above and below a row as its nearest rivals."""

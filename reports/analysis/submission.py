@@ -9,9 +9,9 @@ from reports.analysis import significance
 from reports.analysis.results import Results
 from reports.analysis.statistics import ALPHA
 from reports.board import Board
-from reports.storage.text import decimal, metric_name
 from reports.tables import formats
-from reports.tables.boards import level_of, rank_text
+from reports.tables.table import level_of, rank_text
+from reports.wording import decimal, metric_name
 
 UNTESTED = "is not tested against, for want of seeds and of results of queries"
 

@@ -11,8 +11,9 @@ import pandas as pd
 from reports.aggregate import spread
 from reports.selection import ROW, is_union, row_keys
 from reports.storage.operating_points import LEVELS, RATES, rate_at
-from reports.tables.boards import Column, Table, row_columns
+from reports.tables.boards import row_columns
 from reports.tables.notes import bar_note
+from reports.tables.table import Column, Table
 
 NEAREST, VALIDATION = "nearest split", "validation classes"
 KEYS = ["dataset", "split", "kind", "frd", *ROW, "seed"]

@@ -13,9 +13,10 @@ from reports.aggregate import spread
 from reports.board import key_of
 from reports.selection import ROW
 from reports.storage import packed
-from reports.storage.text import metric_name
-from reports.tables.boards import Column, Table, row_columns
+from reports.tables.boards import row_columns
 from reports.tables.notes import bar_note
+from reports.tables.table import Column, Table
+from reports.wording import metric_name
 
 NAME = "cross.json"
 SCHEMA = 1

@@ -12,8 +12,8 @@ import pandas as pd
 from reports.aggregate import ags, spread
 from reports.analysis import tuning
 from reports.analysis.tuning import Search
-from reports.storage.text import counted, decimal, metric_name
-from reports.tables.boards import Column, Table
+from reports.tables.table import Column, Table
+from reports.wording import counted, decimal, metric_name
 
 _SETTINGS = {"each": "each rung's own", "default": "one choice for all rungs"}
 

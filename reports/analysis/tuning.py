@@ -16,8 +16,9 @@ from typing_extensions import NotRequired, TypedDict
 from reports import ReportError
 from reports.aggregate import spread
 from reports.storage import paths
-from reports.storage.text import decimal, from_json, metric_name, one_line
-from reports.tables.boards import Column, Table
+from reports.storage.text import from_json, one_line
+from reports.tables.table import Column, Table
+from reports.wording import decimal, metric_name
 
 FOLDER = "tune"
 SCHEMA = 1

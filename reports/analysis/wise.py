@@ -8,8 +8,9 @@ import pandas as pd
 
 from reports.selection import ROW
 from reports.storage import packed
-from reports.storage.text import metric_name
-from reports.tables.boards import DISTANCE, Column, Table
+from reports.tables.boards import DISTANCE
+from reports.tables.table import Column, Table
+from reports.wording import metric_name
 
 NAME = "wise.json"
 SCHEMA = 1

@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator
 
 from reports.figures.drawing import GRID, HUES, INK, STROKES, short
-from reports.storage.text import counted, metric_name, minus
+from reports.wording import counted, metric_name, minus
 
 
 def sparkline(xs: Sequence[float], ys: Sequence[float], across: tuple[float, float], up: tuple[float, float]) -> str:

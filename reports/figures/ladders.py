@@ -15,7 +15,7 @@ from reports.board import key_of
 from reports.figures.drawing import Style
 from reports.figures.lines import Axes, Line, chart, nice_ticks
 from reports.selection import ROW, in_words
-from reports.storage.text import metric_name
+from reports.wording import metric_name
 
 DISTANCE = "Fréchet distance between training and test images"
 KINDS = {"score": "{}, percent", "difference": "{}, points above the mean over methods",

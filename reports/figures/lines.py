@@ -16,7 +16,7 @@ from html import escape
 from itertools import pairwise
 
 from reports.figures.drawing import GREY, GRID, HUES, INK, Style, short, spread_out
-from reports.storage.text import minus
+from reports.wording import minus
 
 NAMED = 16
 """Lines that can all be named at their ends; of more, those in colour and the baselines are."""

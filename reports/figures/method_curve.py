@@ -8,7 +8,7 @@ from matplotlib.ticker import MaxNLocator
 
 from reports.figures.drawing import GREY, GRID, INK, Style
 from reports.figures.inline import framed, text_at
-from reports.storage.text import metric_name
+from reports.wording import metric_name
 
 Curve = Sequence[tuple[float, float, float]]
 """(distance, score, deviation over seeds) of each rung, scores in percent; 0 where there is one seed."""

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from reports.figures.drawing import GREY, INK, Style, drawing
-from reports.storage.text import metric_name
+from reports.wording import metric_name
 
 SIZE = (1200, 630)
 """Pixels: what previews of links are made for."""

@@ -10,7 +10,7 @@ from reports.figures.drawing import GREY, GRID, HUES
 from reports.figures.inline import framed, text_at
 from reports.figures.lines import nice_ticks
 from reports.selection import in_words
-from reports.storage.text import decimal, metric_name
+from reports.wording import decimal, metric_name
 
 _TOP, _STEP, _WIDTH = 44, 19, 470
 

@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 
 from reports.analysis.statistics import Friedman
 from reports.figures.drawing import DASHES, GREY, GRID, HUES, INK, MARKERS, drawing, panel, svg
-from reports.storage.text import metric_name
+from reports.wording import metric_name
 
 FEW = 20
 """Methods up to which Demšar's diagram can be read."""

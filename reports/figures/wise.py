@@ -6,7 +6,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from reports.figures.drawing import DASHES, HUES, drawing, panel, svg
-from reports.storage.text import metric_name
+from reports.wording import metric_name
 
 
 def interpolation(curves: pd.DataFrame, name: str, title: str, metric: str) -> str:

@@ -14,7 +14,7 @@ from reports import aggregate
 from reports.analysis import paper_tables
 from reports.selection import is_union
 from reports.storage.text import without_folders
-from reports.tables.boards import Column, Table
+from reports.tables.table import Column, Table
 
 _ANYHOW = {"--budget": 1, "--per-gpu": 1, "--jobs": 1, "--executor": 1, "--ray-address": 1, "--slurm": 1,
            "--retry-failed": 0}

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import pandas as pd
 from markupsafe import escape
 
-from reports.tables.boards import Column, Table
 from reports.tables.notes import RISING
+from reports.tables.table import Column, Table
 
 ROOT = "\x00"
 """Stands in ready-made cells for the way back to the top, which each page knows for itself."""

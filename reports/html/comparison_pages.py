@@ -16,10 +16,10 @@ from reports.figures import studies
 from reports.html.rendering import Site
 from reports.selection import ROW, in_words, ranked_as, row_keys
 from reports.storage import by_class
-from reports.storage.text import metric_name
 from reports.tables import boards as tabular
-from reports.tables.boards import Column, Table
 from reports.tables.formats import csv_text
+from reports.tables.table import Column, Table
+from reports.wording import metric_name
 
 PAIRS_SHOWN = 15
 WINS_SHOWN = 12

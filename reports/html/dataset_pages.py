@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from reports.aggregate import without_gaps
-from reports.analysis import baselines, correlations, costs, reproduction, views
+from reports.analysis import baselines, correlations, costs, ladder_tables, reproduction
 from reports.analysis.results import union_parts
 from reports.analysis.rung_board import beside_ladder, rungs_of
 from reports.analysis.statistics import kendall_between_rungs
@@ -20,8 +20,9 @@ from reports.html.extras import Extras
 from reports.html.markup import slug
 from reports.html.rendering import Site
 from reports.selection import ROW
-from reports.storage.text import metric_name
 from reports.tables import boards as tables
+from reports.tables.table import Column, Table
+from reports.wording import metric_name
 
 
 def extent(site: Site, dataset: str, runs: pd.DataFrame | None = None) -> dict[str, Any]:
@@ -109,11 +110,11 @@ def ladder(site: Site, dataset: str, extras: Extras) -> None:
         cells = site.cells(dataset, metric)
         if cells.empty:
             continue
-        heat = site.table(replace(views.heat_table(results, dataset, metric), name=f"{short}-{metric}"))
+        heat = site.table(replace(ladder_tables.heat_table(results, dataset, metric), name=f"{short}-{metric}"))
         part: dict[str, Any] = {"metric": metric, "heat": heat, "default": None, "curves": [], "differences": [],
                                 "flips": [], "gain": None, "gains": [], "fixed_test": []}
         if beside_ladder(results, dataset, metric):
-            table = views.heat_table(results, dataset, metric, "default")
+            table = ladder_tables.heat_table(results, dataset, metric, "default")
             part["default"] = site.table(replace(table, name=f"{short}-default-{metric}"))
         if has_ladder(cells):
             part["curves"] = curves(site, dataset, metric)
@@ -122,10 +123,10 @@ def ladder(site: Site, dataset: str, extras: Extras) -> None:
                 part |= {"differences": curves(site, dataset, metric, "difference"),
                          "flips": _flips(site, dataset, cells), "gains": curves(site, dataset, metric, "gain")}
         if metric == site.metrics[0]:
-            gains = views.gain_table(results, dataset, metric)
+            gains = ladder_tables.gain_table(results, dataset, metric)
             part["gain"] = site.table(replace(gains, name=f"{short}-gain")) if gains else None
         parts.append(part)
-    splits = site.table(replace(views.split_table(results, dataset), name=f"{short}-splits"))
+    splits = site.table(replace(ladder_tables.split_table(results, dataset), name=f"{short}-splits"))
     papers = [(one, site.table(replace(one.table, name=f"{short}-{one.paper.key}")), _printed(site, short, one))
               for one in reproduction.default_split(site.runs, dataset)]
     site.page(f"dataset/{short}.html", "dataset.html", dataset=dataset, parts=parts, splits=splits, papers=papers,
@@ -170,7 +171,7 @@ def _flips(site: Site, dataset: str, every: pd.DataFrame) -> list[dict[str, Any]
         between = flips[(flips["first"] == ends[0]) & (flips["second"] == ends[1])]
         title = f"Ranks along the ladder of {dataset}, {backbone}"
         drawing = ladders.rank_flips(cells, site.look, f"{short}-flips", title)
-        table = views.tau_table(flips, rungs, f"{dataset}, {backbone}")
+        table = ladder_tables.tau_table(flips, rungs, f"{dataset}, {backbone}")
         made.append({"backbone": backbone, "rungs": len(rungs), "ends": between.to_dict("records"),
                      "figure": site.figure(drawing, f"{short}-flips"),
                      "tau": site.table(replace(table, name=f"{short}-tau"))})
@@ -205,7 +206,7 @@ def union(site: Site, dataset: str) -> None:
               ladder=site.results.pinned.get(dataset))
 
 
-def _bias_table(board: pd.DataFrame, sizes: dict[str, int]) -> tables.Table:
+def _bias_table(board: pd.DataFrame, sizes: dict[str, int]) -> Table:
     """For each row the rank correlation of its scores with the training sizes of the parts."""
     keys = [key_of("recall", part) for part in sizes]
     rows = board[board[keys].notna().all(axis=1)]
@@ -213,9 +214,9 @@ def _bias_table(board: pd.DataFrame, sizes: dict[str, int]) -> tables.Table:
                                for _, row in rows.iterrows()])
     about = "Spearman correlation of the row's scores with the number of training images of the parts"
     largest_first = sorted(sizes.items(), key=lambda item: (-item[1], item[0]))
-    columns = (*tables.row_columns(biased), tables.Column("bias", "Correlation", "number", about, 2),
-               *(tables.Column(key_of("recall", part), f"{part} ({count:,})", "score")
+    columns = (*tables.row_columns(biased), Column("bias", "Correlation", "number", about, 2),
+               *(Column(key_of("recall", part), f"{part} ({count:,})", "score")
                  for part, count in largest_first))
     keep = [*ROW, *(column.key for column in columns), *(f"{key}:std" for key in keys), "baseline"]
     frame = biased[list(dict.fromkeys(keep))]
-    return tables.Table("bias", "Recall@1 by training size of the part, largest first", columns, frame, marked=False)
+    return Table("bias", "Recall@1 by training size of the part, largest first", columns, frame, marked=False)

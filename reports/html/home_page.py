@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from reports import selection
-from reports.analysis import paper_tables, progress, views
+from reports.analysis import ladder_tables, paper_tables, progress, run_tables
 from reports.analysis.finding import Finding, finding
 from reports.analysis.progress import StudyProgress
 from reports.analysis.rung_board import apart, beside_ladder, rung_board
@@ -58,7 +58,7 @@ def write(site: Site, studies: Sequence[StudyProgress] = ()) -> None:
     leader = site.results.labels.get(found.best, "") if found else ""
     covered = [shown | {"table": site.table(shown["table"])} for study in studies
                if (shown := progress.shown(study, results.with_controls()))]
-    lost = site.table(views.failure_table(site.failures)) if len(site.failures) else None
+    lost = site.table(run_tables.failure_table(site.failures)) if len(site.failures) else None
     # the first screen has a line for each dataset; its other boards follow the first one
     firsts: dict[tuple[str, ...], Section] = {}
     for one in sections:
@@ -125,7 +125,7 @@ def _part_section(site: Site, dataset: str, beside: str) -> Section:
     runs = selection.on_default(runs) if default else runs[[key in rows for key in row_keys(runs)]]
     for metric in site.metrics:
         if len(site.cells(dataset, metric)):
-            table = views.heat_table(site.results, dataset, metric, "default" if default else "trained")
+            table = ladder_tables.heat_table(site.results, dataset, metric, "default" if default else "trained")
             name = f"home-{site.slug(dataset)}-{'default-' if default else ''}{metric}"
             made.append((metric, site.table(replace(table, name=name))))
     curves = [] if default or above else _first_curves(site, dataset)

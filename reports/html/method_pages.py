@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from reports.analysis import standings, views, wise
+from reports.analysis import run_tables, standings, wise
 from reports.analysis.results import union_parts
 from reports.board import key_of
 from reports.figures import inline, method_curve
@@ -16,8 +16,8 @@ from reports.html.extras import Extras
 from reports.html.rendering import Site
 from reports.overrides import overrides_text
 from reports.selection import in_words
-from reports.storage.text import metric_name
-from reports.tables import boards as tables
+from reports.tables.table import missing
+from reports.wording import metric_name
 
 TAGS = {"floor": "baseline", "auxiliary": "auxiliary objective", "proxy": "proxy loss", "ranking": "ranking loss",
         "classification": "classification loss", "memory": "memory of past embeddings",
@@ -33,7 +33,7 @@ def write(site: Site, label: str, runs: pd.DataFrame, extras: Extras) -> None:
     known, name = standings.of(site.results), site.slug(label)
     dates = runs[["date", "identity"]].reset_index(drop=True).sort_values(["date", "identity"], na_position="first")
     newest = runs.iloc[dates.index[-1]]  # records have hundreds of columns, and sorting takes rows of them all
-    facts = {key: None if tables.missing(value) else value for key, value in newest.items()}
+    facts = {key: None if missing(value) else value for key, value in newest.items()}
     first = standings.headline(known, label)
     settings = cards.settings_table(newest["settings"] or {}, f"{name}-settings", f"Settings of {label}")
     protocols = site.results.protocol_settings[newest["base_protocol"]]
@@ -57,7 +57,7 @@ def write(site: Site, label: str, runs: pd.DataFrame, extras: Extras) -> None:
               between=_interpolated(site, label, runs),
               card=site.table(cards.settings_table(newest["card"], f"{name}-card", f"Card of {label}"))
               if isinstance(newest["card"], dict) else None, inspected=extras.of_runs(site, runs),
-              runs=site.table(views.runs_table(runs, f"{name}-runs", f"All runs of {label}")))
+              runs=site.table(run_tables.runs_table(runs, f"{name}-runs", f"All runs of {label}")))
 
 
 def _curves(site: Site, label: str) -> list[dict[str, Any]]:
@@ -170,7 +170,7 @@ def _training(site: Site, label: str, runs: pd.DataFrame) -> dict[str, Any] | No
     if not curves:
         return None
     drawing = inline.training_curves(curves, f"{name}-training", f"Training of {label}", site.metrics[0])
-    numbers = views.curve_table(curves, site.metrics[0], f"{name}-training", f"Training of {label}, seed {seed}")
+    numbers = run_tables.curve_table(curves, site.metrics[0], f"{name}-training", f"Training of {label}, seed {seed}")
     return site.figure(drawing, f"{name}-training") | {
         "table": site.table(numbers), "seed": seed, "ends": trained.groupby("dataset")["split"].nunique().max() > 2}
 

@@ -12,7 +12,7 @@ import jinja2
 import pandas as pd
 from markupsafe import Markup, escape
 
-from reports.analysis import paper_tables, pretraining, views
+from reports.analysis import paper_tables, pretraining, run_tables
 from reports.analysis.results import Results
 from reports.analysis.rung_board import rung_board
 from reports.analysis.tuning import Search
@@ -21,9 +21,9 @@ from reports.html.cells import ROOT, Head, cell, swatch
 from reports.html.markup import dense, distinct_regions, slug, slugs, with_permalinks
 from reports.selection import ROW, in_words
 from reports.storage.row import LEVELS
-from reports.storage.text import counted, decimal, metric_name, probability
 from reports.tables import formats
-from reports.tables.boards import Column, Table, level_of
+from reports.tables.table import Column, Table, level_of
+from reports.wording import counted, decimal, metric_name, probability
 
 
 class Site:
@@ -90,7 +90,7 @@ class Site:
     def _facts(self) -> dict[str, Any]:
         """The line under the title: how much there is, how recent, from which code."""
         dates = sorted(str(date)[:10] for date in self.runs["date"].dropna())
-        commits = views.made_with(self.runs.dropna(subset=["commit"]).sort_values("date"))
+        commits = run_tables.made_with(self.runs.dropna(subset=["commit"]).sort_values("date"))
         ours = self.board[self.board["source"] != "published"] if len(self.board) else self.board
         covered, cells = int(ours["covered"].sum()), int(ours["cells"].sum())
         trained = self.runs[~self.runs["baseline"].astype(bool)]

@@ -18,12 +18,12 @@ from reports.analysis import (
     galleries,
     measures,
     paper_tables,
+    run_tables,
     spectra,
     standings,
     transfer,
     tuned_ags,
     tuning,
-    views,
 )
 from reports.figures import spectra as spectrum_figures
 from reports.figures import studies
@@ -34,11 +34,11 @@ from reports.html.markup import slug
 from reports.html.rendering import Site
 from reports.html.threshold_pages import drift
 from reports.selection import ROW, in_words
-from reports.storage.text import metric_name
 from reports.tables import boards as tabular
-from reports.tables.boards import Column, Table
 from reports.tables.formats import to_csv
 from reports.tables.notes import bar_note
+from reports.tables.table import Column, Table
+from reports.wording import metric_name
 
 CELLS_SHOWN = 100
 
@@ -183,7 +183,7 @@ def about(site: Site) -> None:
         usual: dict[str, Any] = dict(cards.usual(list(runs.drop_duplicates("label")["protocol_settings"])))
         protocols.append(site.table(cards.settings_table(usual, f"protocol-{name}", f"Protocol {in_words(str(name))}")))
     site.later("about.html", "About", menu="", methods=sorted(site.look), protocols=protocols,
-               log=site.table(views.changelog(site.runs)),
+               log=site.table(run_tables.changelog(site.runs)),
                costs=site.table(costs.table(site.results.with_controls())), bibtex=cards.bibtex(site.facts),
                structure=measures.STRUCTURE)
     site.later("submit.html", "Submit", menu="")

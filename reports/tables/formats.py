@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from reports import ReportError
-from reports.storage.text import aligned, one_line, printable, width
-from reports.tables.boards import Table, missing
+from reports.storage.text import one_line, printable
+from reports.tables.alignment import aligned, width
 from reports.tables.notes import TIE
+from reports.tables.table import Table, missing
 
 
 def headers(keys: Iterable[Any]) -> dict[Any, str]:
