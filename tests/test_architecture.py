@@ -62,8 +62,8 @@ def test_no_circle_of_imports_not_even_of_late_ones() -> None:
 
 FOLDERS = {"benchmark": ["utils", "datasets", "metrics", "data", "config", "training", "runs", "submissions", "posthoc",
                          "commands"],
-           "reports": ["wording", "storage", "records", "row_settings", "selection", "pinned_ladders", "board", "aggregate",
-                       "tables", "analysis", "figures", "html"]}
+           "reports": ["wording", "storage", "records", "row_settings", "selection", "pinned_ladders", "board",
+                       "aggregate", "tables", "analysis", "figures", "html"]}
 """From the lowest up: a folder imports only itself and those before it. Modules beside the folders stand above all."""
 
 

@@ -11,6 +11,7 @@ from scipy.stats import hmean, kendalltau
 
 from benchmark.data import pinned
 from reports import records
+from reports.aggregate import ags
 from reports.analysis import reproduction
 from reports.analysis.results import Results
 
@@ -135,3 +136,41 @@ def test_how_far_seeds_and_splits_agree_on_glyphs() -> None:
         mean = sum(seed.loc[best] for seed in seeds)
         three = [kendalltau(mean[a], mean[b]) for a, b in combinations(several, 2)]
         assert [round(sum(tau.statistic for tau in taus) / len(taus), 2) for taus in (one, same, three)] == told
+
+
+def told(*sentences: str) -> None:
+    page = " ".join((ROOT / "docs/pages/results.md").read_text(encoding="utf-8").split())
+    for sentence in sentences:
+        assert sentence in page
+
+
+def test_what_four_methods_gain_from_four_times_the_steps() -> None:
+    runs = records.collect(RECORDS / "lengths").sort_values("frd")
+    runs = runs.assign(epochs=[settings["epochs"] for settings in runs["protocol_settings"]])
+    area = runs.groupby(["epochs", "method"])[["frd", "recall@1"]].apply(
+        lambda rungs: 100 * ags(rungs["frd"], rungs["recall@1"]))
+    middle, last = sorted(runs["epochs"].unique())[-2:]
+    gained = (area[last] - area[middle]).round(1)
+    told(f"(AGS of margin −{-gained['margin']}, ArcFace +{gained['arcface']}, ProxyAnchor +{gained['proxyanchor']}); "
+         f"multi-similarity gains {gained['multisimilarity']} points")
+
+
+def test_how_far_cars_falls_and_what_a_union_adds_on_flowers(photos: pd.DataFrame) -> None:
+    lengths = {"multisimilarity": 100, "proxyanchor": 50, "margin": 90, "uniform-prior": 100, "arcface": 20,
+               "s2sd": 200, "diva": 140, "r-margin": 200}
+    cars = photos[(photos["dataset"] == "cars") & (photos["protocol"] == "oodml") & (photos["seed"] == 0)
+                  & (photos["epochs"] == photos["method"].map(lengths))]
+    cars = cars[[not any("." in key for key in changed) for changed in cars["overrides"]]]  # without the trials
+    ends = cars.pivot_table(index="method", columns="split", values="best", aggfunc="first")[[1, 8]]
+    lost = ends[1] - ends[8]
+    told(f"**{lost.min():.0f} to {lost.max():.0f} points** on Cars", f"(on Cars 6 of {lost.mean():.0f})")
+    union = photos[photos["dataset"].str.startswith("union") & (photos["split"] == 1)]
+    flowers = 100 * union.groupby(["backbone", "method"])["domain:flowers:recall@1"].max()
+    ahead = [flowers[network].drop("frozen").max() - flowers[network, "frozen"]
+             for network in ("resnet50_v1", "efficientnet_lite0")]
+    told("on Flowers the best is {:.1f} points ahead of it (Lite0: {:.1f})".format(*ahead))
+    table = pd.read_csv(ROOT / "reports/data/published/uml_results.csv").query("table == 2 and dataset == 'unified'")
+    one, each = (table[table["setting"] == name].set_index("method")["value"]
+                 for name in ("universal-full", "dataset-specific"))
+    gaps = (one - each)[["margin", "curricularface", "proxyanchor"]].round(1)
+    told(f"gaps of {gaps.min()} to {gaps.max()} there")
