@@ -6,11 +6,17 @@ import os
 import shutil
 import sys
 import time
+from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from benchmark.runs import status
+from benchmark.runs.attempt import AttemptResult
 from benchmark.runs.executors import slurm
 from benchmark.runs.job import Job, Resources
 from benchmark.runs.progress import Progress
@@ -41,13 +47,46 @@ def test_submitted_cells_are_done_by_themselves(jobs: list[Job], capsys: pytest.
     while not all(job.done for job in jobs) and time.monotonic() < deadline:
         time.sleep(0.2)
     assert {status.look(job.folder).kind for job in jobs} == {"done"}
-    assert slurm.Task(jobs[0])() == "exists"
+    assert slurm.Task(jobs)() == ["exists", "exists"]
 
 
-def test_a_preempted_job_comes_back_as_the_same_cell(jobs: list[Job]) -> None:
-    again = slurm.Task(jobs[0]).checkpoint()
+def test_a_preempted_job_comes_back_with_the_same_runs(jobs: list[Job]) -> None:
+    again = slurm.Task(jobs).checkpoint()
     assert isinstance(again.function, slurm.Task)
-    assert again.function.job == jobs[0]
+    assert list(again.function.jobs) == jobs
+
+
+def test_a_job_does_several_runs_and_says_so(jobs: list[Job], made: Workspace,
+                                             capsys: pytest.CaptureFixture[str]) -> None:
+    more = [*jobs, *tiny_sweep.jobs(made, "margin", seeds=3)[2:]]
+    result = slurm.execute(more, Resources(runs_per_job=2), Progress(3, 1, terminal=False), cluster="debug")
+    assert result.submitted == 3
+    assert "submitted 3 runs in 2 jobs" in capsys.readouterr().out
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xy"))), st.integers(1, 5))
+def test_each_part_is_of_one_dataset_and_backbone_and_no_run_is_lost(kinds: list[tuple[str, str]], most: int) -> None:
+    jobs: Any = [SimpleNamespace(context=SimpleNamespace(dataset=dataset), number=number,
+                                 spec=SimpleNamespace(protocol=SimpleNamespace(backbone=backbone)))
+                 for number, (dataset, backbone) in enumerate(kinds)]
+    parts = slurm.parts(jobs, most)
+    assert sorted(job.number for part in parts for job in part) == list(range(len(jobs)))
+    for part in parts:
+        assert 1 <= len(part) <= most
+        assert len({kinds[job.number] for job in part}) == 1
+        assert [job.number for job in part] == sorted(job.number for job in part)
+    assert len(parts) == sum(-(-count // most) for count in Counter(kinds).values())
+
+
+@pytest.mark.parametrize(("ended", "done"), [
+    (AttemptResult("failed", "the GPU failed: CUDA error: device-side assert"), 1),
+    (AttemptResult("full", "the disk is full"), 1), (AttemptResult("failed", "the loss is not finite"), 2)])
+def test_what_would_meet_the_same_end_is_left_for_another_job(
+        jobs: list[Job], monkeypatch: pytest.MonkeyPatch, ended: AttemptResult, done: int) -> None:
+    tried: list[Job] = []
+    monkeypatch.setattr(slurm, "attempt_alone", lambda job: tried.append(job) or ended)
+    slurm.Task(jobs)()
+    assert len(tried) == done
 
 
 def test_parameters_by_sbatchs_names() -> None:

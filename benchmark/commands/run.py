@@ -72,6 +72,9 @@ def sweep_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--slurm", multiple=True, metavar="KEY=VALUE",
                      help="A parameter of the Slurm job array, such as partition=gpu or time=24:00:00. May be "
                           "repeated."),
+        click.option("--runs-per-job", type=click.IntRange(1), default=1, show_default=True,
+                     help="Runs that a job of Slurm does one after the other: it starts, compiles and loads images "
+                          "once, which for short runs takes as long as they do."),
         click.option("--retry-failed", is_flag=True, help="Also try runs again that failed earlier."),
         click.option("--redo", is_flag=True,
                      help="Run finished and failed runs anew; their old records are kept aside in their folders."),
@@ -137,7 +140,8 @@ def study_of(workspace: Workspace, *, study: str | None, methods: str | None, da
 
 def options_of(workspace: Workspace, *, weights_file: str | None, plugins: tuple[str, ...], executor: str,
                jobs: int | None, per_gpu: str, gpus_per_run: int, budget: str | None, ray_address: str | None,
-               slurm: Iterable[str], retry_failed: bool, redo: bool, calibrate: bool = False, **_: Any) -> SweepOptions:
+               slurm: Iterable[str], runs_per_job: int, retry_failed: bool, redo: bool, calibrate: bool = False,
+               **_: Any) -> SweepOptions:
     """The options of the command line that are not about the study."""
     from benchmark.runs.job import Resources, SweepOptions
 
@@ -147,9 +151,11 @@ def options_of(workspace: Workspace, *, weights_file: str | None, plugins: tuple
         raise UserError(f"--per-gpu {per_gpu}: write a number of runs from 1 on, or auto")
     if per_gpu == "auto" and executor != "local":
         raise UserError("--per-gpu auto watches the runs of this machine: it needs --executor local")
+    if runs_per_job > 1 and executor != "slurm":
+        raise UserError(f"--runs-per-job {runs_per_job} is of the jobs of Slurm: it needs --executor slurm")
     resources = Resources(jobs=jobs, per_gpu=0 if per_gpu == "auto" else int(per_gpu), gpus_per_run=gpus_per_run,
                           seconds=seconds_of(budget), ray_address=ray_address,
-                          slurm=_pairs("--slurm", slurm, "partition=gpu"))
+                          runs_per_job=runs_per_job, slurm=_pairs("--slurm", slurm, "partition=gpu"))
     return SweepOptions(workspace, weights_file, plugins, executor, resources, retry_failed, redo, calibrate,
                         command=shlex.join(["oodml", *sys.argv[1:]]))
 

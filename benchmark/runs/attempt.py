@@ -22,6 +22,7 @@ from benchmark.utils.errors import NO_ROOM, is_user_error
 from reports import ReportError, records
 
 FULL = "the disk is full"
+GPU_FAILED = "the GPU failed"
 TAKEN = "the run was taken over by another process, or its folder was removed"
 
 
@@ -140,7 +141,7 @@ def failure_of(error: BaseException) -> dict[str, Any]:
             f"(os error {number})" in text for number in NO_ROOM):  # so safetensors says it
         cause, remedy = FULL, "free some space or give another folder (--work DIR), then run again"
     elif "CUDA error" in text:
-        cause, remedy = f"the GPU failed: {text.splitlines()[0]}", "run again; if it stays, try --no-compile"
+        cause, remedy = f"{GPU_FAILED}: {text.splitlines()[0]}", "run again; if it stays, try --no-compile"
     elif not is_user_error(error):
         cause = f"{type(error).__name__}: {cause}" if text else cause
     return {"cause": cause, "remedy": remedy, "kind": type(error).__name__, "step": getattr(error, "step", None)}

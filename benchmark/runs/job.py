@@ -69,6 +69,8 @@ class Resources:
     seconds: float | None = None
     """Time after which runs under way save and no new one starts."""
     ray_address: str | None = None
+    runs_per_job: int = 1
+    """Runs that a job of Slurm does one after the other."""
     slurm: dict[str, Any] = field(default_factory=dict)
     """Parameters of the job array, as submitit calls them."""
 

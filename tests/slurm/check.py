@@ -54,9 +54,9 @@ def main(root: Path) -> None:
     for job in [*tiny_sweep.jobs(here), *tiny_sweep.jobs(here, "margin", seeds=1, set=LONG)]:
         worker.run(job.spec, job.context)
 
-    output = submit(there, "--seeds", "2")
-    assert "submitted 4 runs" in output, output
-    until("four runs of an array are done", lambda: len(list(there.runs.glob("*/*/*/*/record.json"))) == 4)
+    output = submit(there, "--seeds", "2", "--runs-per-job", "3")
+    assert "submitted 4 runs in 2 jobs" in output, output
+    until("four runs of two jobs are done", lambda: len(list(there.runs.glob("*/*/*/*/record.json"))) == 4)
     until("the queue is empty", lambda: not queue())
 
     (job,) = tiny_sweep.jobs(there, "margin", seeds=1, set=LONG)

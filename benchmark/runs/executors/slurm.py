@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from benchmark.runs.attempt import attempt_alone
+from benchmark.runs.attempt import GPU_FAILED, attempt_alone
 from benchmark.runs.job import Job, Resources, SweepResult
 from benchmark.runs.progress import Progress
 from benchmark.utils.errors import UserError
@@ -21,38 +22,47 @@ TIMEOUTS = 100
 
 
 class Task:
-    """One element of the array. Preempted or at its time limit it is queued again and resumes from its checkpoint."""
+    """One element of the array: its runs one after the other.
 
-    def __init__(self, job: Job) -> None:
-        self.job = job
+    Preempted or at its time limit it is queued again, leaves what is done and resumes from the last checkpoint.
+    """
 
-    def __call__(self) -> str:
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        self.jobs = tuple(jobs)
+
+    def __call__(self) -> list[str]:
         import torch
 
-        job = self.job
         torch.set_num_threads(int(os.environ.get("SLURM_CPUS_PER_TASK", "1")))
-        if torch.cuda.is_available():
-            job = replace(job, context=replace(job.context, device="cuda:0"))
-        return " ".join(attempt_alone(job)).strip()
+        ended = []
+        for job in self.jobs:
+            if torch.cuda.is_available():
+                job = replace(job, context=replace(job.context, device="cuda:0"))
+            outcome = attempt_alone(job)
+            ended.append(" ".join(outcome).strip())
+            if outcome.kind == "full" or outcome.text.startswith(GPU_FAILED):
+                break  # those that are left would fail as well: they stay missing, and the same command submits them
+        return ended
 
     def checkpoint(self) -> Any:
-        """What submitit calls before a job is preempted: the same run again; its checkpoint lies in its folder."""
+        """What submitit calls before a job is preempted: the same runs again; their checkpoint lies in its folder."""
         from submitit.helpers import DelayedSubmission
 
-        return DelayedSubmission(Task(self.job))
+        return DelayedSubmission(Task(self.jobs))
 
 
 def execute(jobs: list[Job], resources: Resources, progress: Progress, cluster: str | None = None) -> SweepResult:
-    """Submit one array element a run and come back; `cluster` is submitit's name of one (None: Slurm)."""
+    """Submit an array of jobs and come back; `cluster` is submitit's name of one (None: Slurm)."""
     if resources.seconds is not None:
         raise UserError("--budget ends what runs here; a job of Slurm has its own limit: --slurm time=12:00:00")
     submitted = submit(jobs, resources, cluster)
-    progress.write(f"submitted {counted(len(submitted), 'run')}: {submitted[0].job_id} to {submitted[-1].job_id}")
-    return SweepResult(submitted=len(submitted))
+    each = f" in {counted(len(submitted), 'job')}" if len(submitted) < len(jobs) else ""
+    progress.write(f"submitted {counted(len(jobs), 'run')}{each}: {submitted[0].job_id} to {submitted[-1].job_id}")
+    return SweepResult(submitted=len(jobs))
 
 
 def submit(jobs: list[Job], resources: Resources, cluster: str | None = None) -> list[Any]:
-    """The submitit jobs of these runs, submitted as one array."""
+    """The jobs of submitit that do these runs, submitted as one array."""
     try:
         import submitit
     except ImportError:
@@ -68,7 +78,15 @@ def submit(jobs: list[Job], resources: Resources, cluster: str | None = None) ->
     except (NameError, AssertionError) as error:  # what submitit raises for a key or a value that it does not know
         raise UserError(f"--slurm: {str(error).splitlines()[0]}") from None
     with executor.batch():
-        return [executor.submit(Task(job)) for job in jobs]
+        return [executor.submit(Task(part)) for part in parts(jobs, resources.runs_per_job)]
+
+
+def parts(jobs: Iterable[Job], most: int) -> list[list[Job]]:
+    """The runs in parts of so many at most, each of one dataset and backbone: images and compiled network serve all."""
+    alike: dict[tuple[str, str], list[Job]] = {}
+    for job in jobs:
+        alike.setdefault((job.context.dataset, job.spec.protocol.backbone), []).append(job)
+    return [group[first:first + most] for group in alike.values() for first in range(0, len(group), most)]
 
 
 def parameters(resources: Resources, cluster: str | None = None) -> dict[str, Any]:
