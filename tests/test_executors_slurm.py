@@ -15,10 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmark.runs import status
+from benchmark.config.spec import RunSpec
+from benchmark.runs import status, worker
 from benchmark.runs.attempt import AttemptResult
 from benchmark.runs.executors import slurm
-from benchmark.runs.job import Job, Resources
+from benchmark.runs.job import Job, Resources, RunContext
 from benchmark.runs.progress import Progress
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
@@ -78,13 +79,31 @@ def test_each_part_is_of_one_dataset_and_backbone_and_no_run_is_lost(kinds: list
     assert len(parts) == sum(-(-count // most) for count in Counter(kinds).values())
 
 
+def test_a_preempted_run_has_not_failed_and_those_after_it_wait(made: Workspace,
+                                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = tiny_sweep.jobs(made, "arcface")
+    task, begun = slurm.Task(jobs), []
+
+    def preempted(spec: RunSpec, context: RunContext, **_: Any) -> None:
+        begun.append(spec)
+        task.checkpoint()
+        sys.exit(-1)  # as submitit does once the job is in the queue again
+
+    monkeypatch.setattr(worker, "run", preempted)
+    with pytest.raises(SystemExit):
+        task()
+    assert begun == [jobs[0].spec]
+    assert not (jobs[0].folder / "failure.json").exists()
+    assert {status.look(job.folder).kind for job in jobs} == {"missing"}
+
+
 @pytest.mark.parametrize(("ended", "done"), [
     (AttemptResult("failed", "the GPU failed: CUDA error: device-side assert"), 1),
     (AttemptResult("full", "the disk is full"), 1), (AttemptResult("failed", "the loss is not finite"), 2)])
 def test_what_would_meet_the_same_end_is_left_for_another_job(
         jobs: list[Job], monkeypatch: pytest.MonkeyPatch, ended: AttemptResult, done: int) -> None:
     tried: list[Job] = []
-    monkeypatch.setattr(slurm, "attempt_alone", lambda job: tried.append(job) or ended)
+    monkeypatch.setattr(slurm, "attempt_alone", lambda job, **_: tried.append(job) or ended)
     slurm.Task(jobs)()
     assert len(tried) == done
 

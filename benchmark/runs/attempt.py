@@ -36,7 +36,8 @@ class AttemptResult(NamedTuple):
 
 
 def attempt_run(job: Job, heartbeat: Heartbeat, *, should_stop: Callable[[], bool] = lambda: False,
-                report: Callable[[dict[str, Any]], None] = lambda event: None) -> AttemptResult:
+                report: Callable[[dict[str, Any]], None] = lambda event: None,
+                leaving: Callable[[], bool] = lambda: False) -> AttemptResult:
     """Take the run's lock, train and record it, and give the lock back; a failure is written down, never raised.
 
     Args:
@@ -44,6 +45,7 @@ def attempt_run(job: Job, heartbeat: Heartbeat, *, should_stop: Callable[[], boo
         heartbeat: a started thread, which beats for the lock while it lasts.
         should_stop: asked after every training step; it may raise once the run is lost (`heartbeat.on_lost`).
         report: called with every event of the training (`train.TrainContext`).
+        leaving: whether a SystemExit ends this process as was meant, and not a plug-in itself: then it is raised.
     """
     folder = job.folder
     if job.done:
@@ -66,6 +68,8 @@ def attempt_run(job: Job, heartbeat: Heartbeat, *, should_stop: Callable[[], boo
     except Interrupted as error:
         result = AttemptResult("stopped", str(error))
     except (Exception, SystemExit) as error:  # a plug-in may end itself
+        if isinstance(error, SystemExit) and leaving():
+            raise
         if lock.beat():
             result = _failure(job, error)
         else:  # nothing is written down: the folder is another's, or meant to be gone
@@ -83,6 +87,7 @@ def attempt_run(job: Job, heartbeat: Heartbeat, *, should_stop: Callable[[], boo
 
 def attempt_alone(job: Job, *, should_stop: Callable[[], bool] = lambda: False,
                   report: Callable[[dict[str, Any]], None] = lambda event: None,
+                  leaving: Callable[[], bool] = lambda: False,
                   on_lost: Callable[[], None] = end_process) -> AttemptResult:
     """The same where no runner watches: with a heartbeat of its own, after waiting whether the lock's owner is dead."""
     watch, heartbeat = Watch(), Heartbeat(on_lost=on_lost)
@@ -94,7 +99,8 @@ def attempt_alone(job: Job, *, should_stop: Callable[[], bool] = lambda: False,
                 return AttemptResult("busy")
             patience -= watch.stale / 12
             time.sleep(watch.stale / 12)
-        return attempt_run(replace(job, after=after or 0), heartbeat, should_stop=should_stop, report=report)
+        return attempt_run(replace(job, after=after or 0), heartbeat, should_stop=should_stop, report=report,
+                           leaving=leaving)
     finally:
         heartbeat.stop()
 

@@ -51,7 +51,7 @@ def main(root: Path) -> None:
     here = tiny_sweep.workspace(root / "here")
     shutil.copytree(here.root, root / "there")
     there = Workspace.at(root / "there")
-    for job in [*tiny_sweep.jobs(here), *tiny_sweep.jobs(here, "margin", seeds=1, set=LONG)]:
+    for job in [*tiny_sweep.jobs(here), *tiny_sweep.jobs(here, "margin", seeds=2, set=LONG)]:
         worker.run(job.spec, job.context)
 
     output = submit(there, "--seeds", "2", "--runs-per-job", "3")
@@ -59,19 +59,20 @@ def main(root: Path) -> None:
     until("four runs of two jobs are done", lambda: len(list(there.runs.glob("*/*/*/*/record.json"))) == 4)
     until("the queue is empty", lambda: not queue())
 
-    (job,) = tiny_sweep.jobs(there, "margin", seeds=1, set=LONG)
-    submit(there, "--methods", "margin", "--seeds", "1", "--set", f"epochs={LONG['epochs']}")
-    until("a long run is saved", lambda: list(job.folder.glob("checkpoint-*")))
+    job, after = tiny_sweep.jobs(there, "margin", seeds=2, set=LONG)
+    submit(there, "--methods", "margin", "--seeds", "2", "--set", f"epochs={LONG['epochs']}", "--runs-per-job", "2")
+    until("the first of two long runs of a job is saved", lambda: list(job.folder.glob("checkpoint-*")))
     assert status.look(job.folder).kind == "running"
     (number,) = queue()
     call("scancel", "--signal=USR2", number)
     until("preempted, it is in the queue again", lambda: call("squeue", "--noheader", "--format=%t", "--jobs", number)
           in ("PD", "CG") or call("squeue", "--noheader", "--format=%r", "--jobs", number) == "BeginTime")
     assert not (job.folder / "record.json").exists()
+    assert not (job.folder / "failure.json").exists(), "a preempted run has not failed"
     assert list(job.folder.glob("checkpoint-*"))
     until("it may start again", lambda: not subprocess.run(
         ["scontrol", "update", f"JobId={number}", "StartTime=now"], capture_output=True, check=False).returncode)
-    until("it is done", lambda: (job.folder / "record.json").exists())
+    until("both are done", lambda: job.done and after.done)
     until("the queue is empty", lambda: not queue())
 
     assert tiny_sweep.results(there) == tiny_sweep.results(here)

@@ -29,6 +29,7 @@ class Task:
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         self.jobs = tuple(jobs)
+        self.preempted = False
 
     def __call__(self) -> list[str]:
         import torch
@@ -38,16 +39,20 @@ class Task:
         for job in self.jobs:
             if torch.cuda.is_available():
                 job = replace(job, context=replace(job.context, device="cuda:0"))
-            outcome = attempt_alone(job)
+            outcome = attempt_alone(job, leaving=lambda: self.preempted)
             ended.append(" ".join(outcome).strip())
             if outcome.kind == "full" or outcome.text.startswith(GPU_FAILED):
                 break  # those that are left would fail as well: they stay missing, and the same command submits them
         return ended
 
     def checkpoint(self) -> Any:
-        """What submitit calls before a job is preempted: the same runs again; their checkpoint lies in its folder."""
+        """What submitit calls before a job is preempted: the same runs again; a checkpoint lies in each one's folder.
+
+        It then queues them again and leaves the process by a SystemExit, wherever that is.
+        """
         from submitit.helpers import DelayedSubmission
 
+        self.preempted = True
         return DelayedSubmission(Task(self.jobs))
 
 
