@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -15,11 +17,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmark.config.spec import RunSpec
-from benchmark.runs import status, worker
-from benchmark.runs.attempt import AttemptResult
+from benchmark.runs import status
 from benchmark.runs.executors import slurm
-from benchmark.runs.job import Job, Resources, RunContext
+from benchmark.runs.failures import last_failure, write_failure
+from benchmark.runs.job import Job, Resources
+from benchmark.runs.locks import Lock, newest
 from benchmark.runs.progress import Progress
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
@@ -48,64 +50,100 @@ def test_submitted_cells_are_done_by_themselves(jobs: list[Job], capsys: pytest.
     while not all(job.done for job in jobs) and time.monotonic() < deadline:
         time.sleep(0.2)
     assert {status.look(job.folder).kind for job in jobs} == {"done"}
-    assert slurm.Task(jobs)() == ["exists", "exists"]
+    assert slurm.Task(jobs)() == "0 done, 0 failed"
 
 
-def test_a_preempted_job_comes_back_with_the_same_runs(jobs: list[Job]) -> None:
-    again = slurm.Task(jobs).checkpoint()
-    assert isinstance(again.function, slurm.Task)
-    assert list(again.function.jobs) == jobs
-
-
-def test_a_job_does_several_runs_and_says_so(jobs: list[Job], made: Workspace,
-                                             capsys: pytest.CaptureFixture[str]) -> None:
-    more = [*jobs, *tiny_sweep.jobs(made, "margin", seeds=3)[2:]]
-    result = slurm.execute(more, Resources(runs_per_job=2), Progress(3, 1, terminal=False), cluster="debug")
+def test_a_job_does_several_runs(made: Workspace, jobs: list[Job], capsys: pytest.CaptureFixture[str]) -> None:
+    several = tiny_sweep.jobs(made, "arcface", seeds=3)
+    result = slurm.execute(several, Resources(runs_per_job=2), Progress(3, 1, terminal=False), cluster="local")
     assert result.submitted == 3
     assert "submitted 3 runs in 2 jobs" in capsys.readouterr().out
+    deadline = time.monotonic() + 120
+    while not all(job.done for job in several) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert all(job.done for job in several)
 
 
-@given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xy"))), st.integers(1, 5))
+KINDS = st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xy")))
+
+
+@given(KINDS, st.integers(1, 5))
 def test_each_part_is_of_one_dataset_and_backbone_and_no_run_is_lost(kinds: list[tuple[str, str]], most: int) -> None:
     jobs: Any = [SimpleNamespace(context=SimpleNamespace(dataset=dataset), number=number,
                                  spec=SimpleNamespace(protocol=SimpleNamespace(backbone=backbone)))
                  for number, (dataset, backbone) in enumerate(kinds)]
-    parts = slurm.parts(jobs, most)
-    assert sorted(job.number for part in parts for job in part) == list(range(len(jobs)))
+    parts = [[job.number for job in part] for part in slurm.parts(jobs, most)]
+    assert sorted(number for part in parts for number in part) == list(range(len(jobs)))
+    assert parts == sorted(parts), "a seed of everything comes first, as without parts"
     for part in parts:
         assert 1 <= len(part) <= most
-        assert len({kinds[job.number] for job in part}) == 1
-        assert [job.number for job in part] == sorted(job.number for job in part)
+        assert len({kinds[number] for number in part}) == 1
+        assert part == sorted(part)
     assert len(parts) == sum(-(-count // most) for count in Counter(kinds).values())
 
 
-def test_a_preempted_run_has_not_failed_and_those_after_it_wait(made: Workspace,
-                                                               monkeypatch: pytest.MonkeyPatch) -> None:
-    jobs = tiny_sweep.jobs(made, "arcface")
-    task, begun = slurm.Task(jobs), []
+PREEMPTED = """
+import signal, sys
+from pathlib import Path
+from benchmark.runs.executors import slurm
+from benchmark.utils.workspace import Workspace
+from tests import tiny_sweep
 
-    def preempted(spec: RunSpec, context: RunContext, **_: Any) -> None:
-        begun.append(spec)
-        task.checkpoint()
-        sys.exit(-1)  # as submitit does once the job is in the queue again
+def leave(number, frame):  # as submitit does
+    again = task.checkpoint().function
+    assert again.jobs == jobs, "nothing of it is done"
+    sys.exit(7)
 
-    monkeypatch.setattr(worker, "run", preempted)
-    with pytest.raises(SystemExit):
-        task()
-    assert begun == [jobs[0].spec]
-    assert not (jobs[0].folder / "failure.json").exists()
-    assert {status.look(job.folder).kind for job in jobs} == {"missing"}
+if __name__ == "__main__":
+    jobs = tiny_sweep.jobs(Workspace.at(Path(sys.argv[1])), "margin", seeds=2, set={"epochs": 400})
+    task = slurm.Task(jobs)
+    signal.signal(signal.SIGUSR2, leave)
+    task()
+"""
 
 
-@pytest.mark.parametrize(("ended", "done"), [
-    (AttemptResult("failed", "the GPU failed: CUDA error: device-side assert"), 1),
-    (AttemptResult("full", "the disk is full"), 1), (AttemptResult("failed", "the loss is not finite"), 2)])
-def test_what_would_meet_the_same_end_is_left_for_another_job(
-        jobs: list[Job], monkeypatch: pytest.MonkeyPatch, ended: AttemptResult, done: int) -> None:
-    tried: list[Job] = []
-    monkeypatch.setattr(slurm, "attempt_alone", lambda job, **_: tried.append(job) or ended)
-    slurm.Task(jobs)()
-    assert len(tried) == done
+def test_a_preempted_job_saves_its_run_and_leaves_the_rest(tiny_base: Path, tmp_path: Path) -> None:
+    """The warning goes to all processes of a job; the run at work is saved, has not failed, and is free at once."""
+    made = Workspace.at(shutil.copytree(tiny_base, tmp_path / "work"))
+    first, second = tiny_sweep.jobs(made, "margin", seeds=2, set={"epochs": 400})
+    (tmp_path / "task.py").write_text(PREEMPTED)
+    words = [sys.executable, str(tmp_path / "task.py"), str(made.root)]
+    process = subprocess.Popen(words, env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])},
+                               start_new_session=True)
+    deadline = time.monotonic() + 120
+    while not list(first.folder.glob("checkpoint-*")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGUSR2)
+    assert process.wait(60) == 7
+    for job in (first, second):
+        assert status.look(job.folder).kind == "missing"
+        assert not (job.folder / "failure.json").exists()
+    assert newest(first.folder).released
+    assert list(first.folder.glob("checkpoint-*"))
+    assert not second.folder.exists()
+
+
+def test_what_is_done_or_has_failed_does_not_come_back(tiny_base: Path, tmp_path: Path) -> None:
+    made = Workspace.at(shutil.copytree(tiny_base, tmp_path / "work"))
+    failed_before, failed_now, left = tiny_sweep.jobs(made, "margin", seeds=3)
+    write_failure(failed_before, "long ago")
+    task = slurm.Task([failed_before, failed_now, left])
+    task.failures = {job.spec.identity: last_failure(job.folder) for job in task.jobs}
+    write_failure(failed_now, "in this job")
+    assert task.checkpoint().function.jobs == [failed_before, left]
+
+
+def test_a_job_waits_for_runs_of_others_no_longer_than_it_takes_to_know_whether_they_live(
+        tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Workspace.at(shutil.copytree(tiny_base, tmp_path / "work"))
+    held, free = tiny_sweep.jobs(made, "margin", seeds=2)
+    held.folder.mkdir(parents=True)
+    lock = Lock.take(held.folder, 0)
+    monkeypatch.setattr(slurm, "STALE", 0.5)
+    assert slurm.Task([held, free])() == "1 done, 0 failed"
+    assert free.done
+    assert not held.done
+    lock.release()
 
 
 def test_parameters_by_sbatchs_names() -> None:

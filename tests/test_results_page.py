@@ -27,6 +27,12 @@ def photos() -> pd.DataFrame:
                        last=100 * runs["recall@1"], best=100 * runs["best-test:recall@1"])
 
 
+def assert_told(*sentences: str) -> None:
+    page = " ".join((ROOT / "docs/pages/results.md").read_text(encoding="utf-8").split())
+    for sentence in sentences:
+        assert sentence in page
+
+
 def test_four_networks_at_their_best_epochs_against_one(photos: pd.DataFrame) -> None:
     told = {"resnet50_v1": [75.7, 74.0, 71.7], "efficientnet_lite0": [74.0, 72.9, 69.7]}
     photos, ahead = photos[photos["protocol"] == "uml"], []
@@ -138,12 +144,6 @@ def test_how_far_seeds_and_splits_agree_on_glyphs() -> None:
         assert [round(sum(tau.statistic for tau in taus) / len(taus), 2) for taus in (one, same, three)] == told
 
 
-def told(*sentences: str) -> None:
-    page = " ".join((ROOT / "docs/pages/results.md").read_text(encoding="utf-8").split())
-    for sentence in sentences:
-        assert sentence in page
-
-
 def test_what_four_methods_gain_from_four_times_the_steps() -> None:
     runs = records.collect(RECORDS / "lengths").sort_values("frd")
     runs = runs.assign(epochs=[settings["epochs"] for settings in runs["protocol_settings"]])
@@ -151,7 +151,7 @@ def test_what_four_methods_gain_from_four_times_the_steps() -> None:
         lambda rungs: 100 * ags(rungs["frd"], rungs["recall@1"]))
     middle, last = sorted(runs["epochs"].unique())[-2:]
     gained = (area[last] - area[middle]).round(1)
-    told(f"(AGS of margin −{-gained['margin']}, ArcFace +{gained['arcface']}, ProxyAnchor +{gained['proxyanchor']}); "
+    assert_told(f"(AGS of margin −{-gained['margin']}, ArcFace +{gained['arcface']}, ProxyAnchor +{gained['proxyanchor']}); "
          f"multi-similarity gains {gained['multisimilarity']} points")
 
 
@@ -163,14 +163,14 @@ def test_how_far_cars_falls_and_what_a_union_adds_on_flowers(photos: pd.DataFram
     cars = cars[[not any("." in key for key in changed) for changed in cars["overrides"]]]  # without the trials
     ends = cars.pivot_table(index="method", columns="split", values="best", aggfunc="first")[[1, 8]]
     lost = ends[1] - ends[8]
-    told(f"**{lost.min():.0f} to {lost.max():.0f} points** on Cars", f"(on Cars 6 of {lost.mean():.0f})")
+    assert_told(f"**{lost.min():.0f} to {lost.max():.0f} points** on Cars", f"(on Cars 6 of {lost.mean():.0f})")
     union = photos[photos["dataset"].str.startswith("union") & (photos["split"] == 1)]
     flowers = 100 * union.groupby(["backbone", "method"])["domain:flowers:recall@1"].max()
     ahead = [flowers[network].drop("frozen").max() - flowers[network, "frozen"]
              for network in ("resnet50_v1", "efficientnet_lite0")]
-    told("on Flowers the best is {:.1f} points ahead of it (Lite0: {:.1f})".format(*ahead))
+    assert_told("on Flowers the best is {:.1f} points ahead of it (Lite0: {:.1f})".format(*ahead))
     table = pd.read_csv(ROOT / "reports/data/published/uml_results.csv").query("table == 2 and dataset == 'unified'")
     one, each = (table[table["setting"] == name].set_index("method")["value"]
                  for name in ("universal-full", "dataset-specific"))
     gaps = (one - each)[["margin", "curricularface", "proxyanchor"]].round(1)
-    told(f"gaps of {gaps.min()} to {gaps.max()} there")
+    assert_told(f"gaps of {gaps.min()} to {gaps.max()} there")

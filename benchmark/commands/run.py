@@ -149,8 +149,8 @@ def options_of(workspace: Workspace, *, weights_file: str | None, plugins: tuple
         raise UserError(f"--gpus-per-run {gpus_per_run} is of the GPUs of this machine: it needs --executor local")
     if per_gpu != "auto" and not (per_gpu.isdecimal() and 0 < int(per_gpu) < 1000):
         raise UserError(f"--per-gpu {per_gpu}: write a number of runs from 1 on, or auto")
-    if per_gpu == "auto" and executor != "local":
-        raise UserError("--per-gpu auto watches the runs of this machine: it needs --executor local")
+    if per_gpu == "auto" and executor == "ray":
+        raise UserError("--per-gpu auto watches the runs of one machine: it needs --executor local or slurm")
     if runs_per_job > 1 and executor != "slurm":
         raise UserError(f"--runs-per-job {runs_per_job} is of the jobs of Slurm: it needs --executor slurm")
     resources = Resources(jobs=jobs, per_gpu=0 if per_gpu == "auto" else int(per_gpu), gpus_per_run=gpus_per_run,

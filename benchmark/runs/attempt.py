@@ -22,7 +22,6 @@ from benchmark.utils.errors import NO_ROOM, is_user_error
 from reports import ReportError, records
 
 FULL = "the disk is full"
-GPU_FAILED = "the GPU failed"
 TAKEN = "the run was taken over by another process, or its folder was removed"
 
 
@@ -36,8 +35,7 @@ class AttemptResult(NamedTuple):
 
 
 def attempt_run(job: Job, heartbeat: Heartbeat, *, should_stop: Callable[[], bool] = lambda: False,
-                report: Callable[[dict[str, Any]], None] = lambda event: None,
-                leaving: Callable[[], bool] = lambda: False) -> AttemptResult:
+                report: Callable[[dict[str, Any]], None] = lambda event: None) -> AttemptResult:
     """Take the run's lock, train and record it, and give the lock back; a failure is written down, never raised.
 
     Args:
@@ -45,7 +43,6 @@ def attempt_run(job: Job, heartbeat: Heartbeat, *, should_stop: Callable[[], boo
         heartbeat: a started thread, which beats for the lock while it lasts.
         should_stop: asked after every training step; it may raise once the run is lost (`heartbeat.on_lost`).
         report: called with every event of the training (`train.TrainContext`).
-        leaving: whether a SystemExit ends this process as was meant, and not a plug-in itself: then it is raised.
     """
     folder = job.folder
     if job.done:
@@ -68,8 +65,6 @@ def attempt_run(job: Job, heartbeat: Heartbeat, *, should_stop: Callable[[], boo
     except Interrupted as error:
         result = AttemptResult("stopped", str(error))
     except (Exception, SystemExit) as error:  # a plug-in may end itself
-        if isinstance(error, SystemExit) and leaving():
-            raise
         if lock.beat():
             result = _failure(job, error)
         else:  # nothing is written down: the folder is another's, or meant to be gone
@@ -87,7 +82,6 @@ def attempt_run(job: Job, heartbeat: Heartbeat, *, should_stop: Callable[[], boo
 
 def attempt_alone(job: Job, *, should_stop: Callable[[], bool] = lambda: False,
                   report: Callable[[dict[str, Any]], None] = lambda event: None,
-                  leaving: Callable[[], bool] = lambda: False,
                   on_lost: Callable[[], None] = end_process) -> AttemptResult:
     """The same where no runner watches: with a heartbeat of its own, after waiting whether the lock's owner is dead."""
     watch, heartbeat = Watch(), Heartbeat(on_lost=on_lost)
@@ -99,8 +93,7 @@ def attempt_alone(job: Job, *, should_stop: Callable[[], bool] = lambda: False,
                 return AttemptResult("busy")
             patience -= watch.stale / 12
             time.sleep(watch.stale / 12)
-        return attempt_run(replace(job, after=after or 0), heartbeat, should_stop=should_stop, report=report,
-                           leaving=leaving)
+        return attempt_run(replace(job, after=after or 0), heartbeat, should_stop=should_stop, report=report)
     finally:
         heartbeat.stop()
 
@@ -147,7 +140,7 @@ def failure_of(error: BaseException) -> dict[str, Any]:
             f"(os error {number})" in text for number in NO_ROOM):  # so safetensors says it
         cause, remedy = FULL, "free some space or give another folder (--work DIR), then run again"
     elif "CUDA error" in text:
-        cause, remedy = f"{GPU_FAILED}: {text.splitlines()[0]}", "run again; if it stays, try --no-compile"
+        cause, remedy = f"the GPU failed: {text.splitlines()[0]}", "run again; if it stays, try --no-compile"
     elif not is_user_error(error):
         cause = f"{type(error).__name__}: {cause}" if text else cause
     return {"cause": cause, "remedy": remedy, "kind": type(error).__name__, "step": getattr(error, "step", None)}

@@ -7,8 +7,10 @@ import sys
 
 
 def cores() -> int:
-    """The processor cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """The processor cores that this process may use; no more than Slurm gave its task."""
+    found = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    given = os.environ.get("SLURM_CPUS_PER_TASK", "")
+    return min(found, int(given)) if given.isdecimal() and int(given) else found
 
 
 def threads(processes: int) -> int:

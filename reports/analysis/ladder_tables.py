@@ -202,5 +202,3 @@ def tau_table(flips: pd.DataFrame, rungs: pd.DataFrame, dataset: str) -> Table:
                *(Column(f"rung:{b}", head, "number", digits=2) for b, head in heads.items()))
     return Table(f"{dataset}-tau", f"Kendall's τ between the rankings on the splits of {dataset}", columns,
                  pd.DataFrame(rows), "1: the same ranking, 0: unrelated, −1: reversed.")
-
-

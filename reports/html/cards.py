@@ -16,8 +16,8 @@ from reports.selection import is_union
 from reports.storage.text import without_folders
 from reports.tables.table import Column, Table
 
-_ANYHOW = {"--budget": 1, "--per-gpu": 1, "--jobs": 1, "--executor": 1, "--ray-address": 1, "--slurm": 1,
-           "--retry-failed": 0}
+_ANYHOW = {"--budget": 1, "--per-gpu": 1, "--gpus-per-run": 1, "--jobs": 1, "--executor": 1, "--ray-address": 1,
+           "--slurm": 1, "--runs-per-job": 1, "--retry-failed": 0, "--redo": 0}
 """Options of `oodml run` that change how runs are done and not what comes out, with their number of values."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import multiprocessing
 import os
 import signal
@@ -31,6 +32,9 @@ from reports.records import FAILURE
 
 ATTEMPTS = 2
 """How often a run is tried whose worker died or hung under it."""
+
+SAVING = 20.0
+"""Seconds that runs may take to be saved when this process is made to end: twice `train.GRACE`."""
 
 ENDING = 5.0
 """Seconds that an idle worker may take to end, and its server to tell of it."""
@@ -69,6 +73,8 @@ class WorkerPool:
     gpus_per_run: int = 1
     sharing: Sharing | None = None
     """Under `--per-gpu auto`: how many of the workers may work."""
+    patience: float = math.inf
+    """Seconds for which runs that another runner holds are waited for once all others are done."""
 
     def __post_init__(self) -> None:
         self.failures = {job.spec.identity: last_failure(job.folder) for job in self.waiting}
@@ -81,7 +87,7 @@ class WorkerPool:
 
     def run(self) -> SweepResult:
         """Work until every run is done, failed, or saved after a request to stop."""
-        announced = stopping = False
+        announced, stopping = None, False
         while True:
             self.stopping.value = self.stop.requested
             if self.stop.forced:
@@ -95,15 +101,30 @@ class WorkerPool:
             busy = [worker for worker in self.workers if worker is not None and worker.job is not None]
             if not busy and (self.stopping.value or self.result.ended or not (self.waiting or self.held_elsewhere)):
                 return self.result
-            if not busy and not self.waiting and not announced:
-                announced = True
-                self.progress.write(f"waiting for {counted(len(self.held_elsewhere), 'run')} that another runner holds")
+            if not busy and not self.waiting:
+                if announced is None:
+                    announced = time.monotonic()
+                    others = counted(len(self.held_elsewhere), "run")
+                    self.progress.write(f"waiting for {others} that another runner holds")
+                if time.monotonic() - announced > self.patience:
+                    return self.result
             if not busy:
                 time.sleep(min(1.0, self.watch.stale / 12))
             for pipe in wait([worker.pipe for worker in busy], timeout=min(1.0, self.watch.stale / 12)) if busy else []:
                 self._receive(next(i for i, worker in enumerate(self.workers) if worker and worker.pipe is pipe))
             self._check_heartbeats()
             self.progress.tick()
+
+    def save(self, seconds: float) -> None:
+        """Ask the runs under way to stop, and wait for at most so long until they are saved.
+
+        For a process that something else ends: their locks tell, since what came through the pipes may be cut.
+        """
+        self.stopping.value = True
+        busy = [worker.job.folder for worker in self.workers if worker is not None and worker.job is not None]
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and any((held := newest(folder)) and not held.released for folder in busy):
+            time.sleep(0.1)
 
     def close(self) -> None:
         """End the workers: idle ones by a message, busy ones (after a second Ctrl-C) at once."""
@@ -247,13 +268,23 @@ class WorkerPool:
 
 def execute(jobs: list[Job], resources: Resources, progress: Progress) -> SweepResult:
     """Do the runs on this machine; Ctrl-C once saves them to be resumed, twice ends at once (`StopRequest`)."""
+    with StopRequest(resources.seconds) as stop:
+        return work(jobs, resources, progress, stop)
+
+
+def work(jobs: list[Job], resources: Resources, progress: Progress, stop: StopRequest,
+         patience: float = math.inf) -> SweepResult:
+    """The same until `stop` is requested; runs that others hold are waited for with `patience`, in seconds."""
     places = devices(resources)[:max(1, len(jobs))]
     several = places.count(places[0]) > 1 and places[0].startswith("cuda")
-    with StopRequest(resources.seconds) as stop, mps.running(several):
+    with mps.running(several):
         pool = WorkerPool(places, progress, stop, deque(jobs), gpus_per_run=resources.gpus_per_run,
-                          sharing=Sharing.of(places) if several and not resources.per_gpu else None)
+                          sharing=Sharing.of(places) if several and not resources.per_gpu else None, patience=patience)
         try:
             result = pool.run()
+        except BaseException:  # such as the SystemExit by which a cluster takes its machine back
+            pool.save(SAVING)
+            raise
         finally:
             pool.close()
         return stopped(result, stop, jobs)

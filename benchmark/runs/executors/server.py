@@ -60,8 +60,8 @@ def end() -> None:
 def warm() -> None:
     """Start the server that workers are forked from, if none runs; it then imports torch and all methods by itself.
 
-    Ctrl-C and SIGTERM are blocked from its first moment: either may go to all processes at once, and workers, which
-    end when the server does, have an epoch to save.
+    Ctrl-C, SIGTERM and what clusters warn with are blocked from its first moment: each may go to all processes at once,
+    and workers, which end when the server does, have an epoch to save.
 
     It imports from its current folder, so that must be the parent of our own packages: in the user's folder a
     `splits` or `methods` may mean something else. Workers go back to that folder by themselves.
@@ -75,7 +75,7 @@ def warm() -> None:
     forkserver.set_forkserver_preload(["oodml", "benchmark.runs.executors.local", "benchmark.runs.attempt",
                                        "torch._dynamo", *(f"methods.{name}" for name in own)])
     here = os.getcwd()
-    with block_signals(signal.SIGINT, signal.SIGTERM):
+    with block_signals(signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
         try:
             os.chdir(Path(methods.__file__).parents[1])
             forkserver.ensure_running()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any
 
-from benchmark.runs.attempt import GPU_FAILED, attempt_alone
+from benchmark.runs import cost
+from benchmark.runs.executors import local
+from benchmark.runs.failures import last_failure
+from benchmark.runs.interrupt import StopRequest
 from benchmark.runs.job import Job, Resources, SweepResult
+from benchmark.runs.locks import STALE
 from benchmark.runs.progress import Progress
 from benchmark.utils.errors import UserError
 from benchmark.utils.wording import counted
@@ -22,38 +25,32 @@ TIMEOUTS = 100
 
 
 class Task:
-    """One element of the array: its runs one after the other.
+    """One element of the array: a sweep of its own over its runs, on what Slurm gave it.
 
-    Preempted or at its time limit it is queued again, leaves what is done and resumes from the last checkpoint.
+    Preempted or at its time limit it saves them and is queued again; what is done is left, the rest resumes.
     """
 
-    def __init__(self, jobs: Sequence[Job]) -> None:
-        self.jobs = tuple(jobs)
-        self.preempted = False
+    def __init__(self, jobs: Sequence[Job], per_gpu: int = 1) -> None:
+        self.jobs, self.per_gpu = list(jobs), per_gpu
+        self.failures: dict[str, Any] = {}
+        """Of each run, how it had failed before this job."""
 
-    def __call__(self) -> list[str]:
-        import torch
-
-        torch.set_num_threads(int(os.environ.get("SLURM_CPUS_PER_TASK", "1")))
-        ended = []
-        for job in self.jobs:
-            if torch.cuda.is_available():
-                job = replace(job, context=replace(job.context, device="cuda:0"))
-            outcome = attempt_alone(job, leaving=lambda: self.preempted)
-            ended.append(" ".join(outcome).strip())
-            if outcome.kind == "full" or outcome.text.startswith(GPU_FAILED):
-                break  # those that are left would fail as well: they stay missing, and the same command submits them
-        return ended
+    def __call__(self) -> str:
+        self.failures = {job.spec.identity: last_failure(job.folder) for job in self.jobs}
+        os.environ.setdefault("SLURM_CPUS_PER_TASK", "1")  # what Slurm gives where nothing is asked for
+        progress = Progress(len(self.jobs), sum(cost.epochs(job.spec) for job in self.jobs), terminal=False)
+        # signals are submitit's: it queues the job again and raises a SystemExit here
+        result = local.work(self.jobs, Resources(jobs=1, per_gpu=self.per_gpu), progress, StopRequest(),
+                            patience=2 * STALE)
+        return f"{len(result.done)} done, {len(result.failed)} failed"
 
     def checkpoint(self) -> Any:
-        """What submitit calls before a job is preempted: the same runs again; a checkpoint lies in each one's folder.
-
-        It then queues them again and leaves the process by a SystemExit, wherever that is.
-        """
+        """What submitit calls before a job is preempted: the runs that are left; a checkpoint lies in their folders."""
         from submitit.helpers import DelayedSubmission
 
-        self.preempted = True
-        return DelayedSubmission(Task(self.jobs))
+        left = [job for job in self.jobs
+                if not job.done and last_failure(job.folder) == self.failures.get(job.spec.identity)]
+        return DelayedSubmission(Task(left, self.per_gpu))
 
 
 def execute(jobs: list[Job], resources: Resources, progress: Progress, cluster: str | None = None) -> SweepResult:
@@ -83,15 +80,19 @@ def submit(jobs: list[Job], resources: Resources, cluster: str | None = None) ->
     except (NameError, AssertionError) as error:  # what submitit raises for a key or a value that it does not know
         raise UserError(f"--slurm: {str(error).splitlines()[0]}") from None
     with executor.batch():
-        return [executor.submit(Task(part)) for part in parts(jobs, resources.runs_per_job)]
+        return [executor.submit(Task(part, resources.per_gpu)) for part in parts(jobs, resources.runs_per_job)]
 
 
-def parts(jobs: Iterable[Job], most: int) -> list[list[Job]]:
-    """The runs in parts of so many at most, each of one dataset and backbone: images and compiled network serve all."""
-    alike: dict[tuple[str, str], list[Job]] = {}
-    for job in jobs:
-        alike.setdefault((job.context.dataset, job.spec.protocol.backbone), []).append(job)
-    return [group[first:first + most] for group in alike.values() for first in range(0, len(group), most)]
+def parts(jobs: Sequence[Job], most: int) -> list[list[Job]]:
+    """The runs in parts of so many at most, in their order; those of a part have dataset and backbone in common.
+
+    So images and compiled network, which take the time that a short run does, mostly serve all of it.
+    """
+    alike: dict[tuple[str, str], list[int]] = {}
+    for number, job in enumerate(jobs):
+        alike.setdefault((job.context.dataset, job.spec.protocol.backbone), []).append(number)
+    found = [group[first:first + most] for group in alike.values() for first in range(0, len(group), most)]
+    return [[jobs[number] for number in part] for part in sorted(found)]
 
 
 def parameters(resources: Resources, cluster: str | None = None) -> dict[str, Any]:
