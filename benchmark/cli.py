@@ -19,7 +19,7 @@ from benchmark.utils import bugs
 from benchmark.utils.children import own_children
 from benchmark.utils.errors import NO_ROOM, is_user_error
 from benchmark.utils.terminal import LONGEST, end_bars, harmless_output, plain_warning
-from reports.storage.text import cut
+from reports.safe_text import cut
 
 
 class Commands(commands.Group):

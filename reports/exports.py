@@ -45,11 +45,11 @@ from reports.analysis.results import Results
 from reports.analysis.rung_board import rung_board, rungs_of
 from reports.board import Board
 from reports.records import metrics
+from reports.safe_text import one_line
 from reports.selection import DEFAULT_KINDS, ROW, on_ladder, row_keys
 from reports.sharing import outcomes
-from reports.storage.text import one_line
-from reports.tables import boards as tables
 from reports.tables import formats
+from reports.tables.boards import ags_table, union_table
 from reports.tables.table import Column, Table
 
 _FORMS = ("csv", "latex", "md", "json", "text", "macros")
@@ -147,11 +147,11 @@ def _shaped(results: Results, name: str, metric: str, tidy: pd.DataFrame) -> lis
     """The table as it is printed: boards as pages show them, other frames as they are."""
     if name == "ags":
         boards = [results.ags(metric, protocol) for protocol in results.protocols]
-        return [tables.ags_table(board, metric) for board in boards if len(board)]
+        return [ags_table(board, metric) for board in boards if len(board)]
     if name == "ladder":
         return [ladder_tables.heat_table(results, dataset, metric) for dataset in sorted(tidy["dataset"].unique())]
     if name == "uml":
-        return [tables.union_table(board, metric) for board in _union_boards(results, metric)]
+        return [union_table(board, metric) for board in _union_boards(results, metric)]
     if name == "recall":
         return _recall_tables(results, tidy)
     scores = {*metrics(results.runs), *(("zero", "few") if name == "fewshot" else ()), "score"}

@@ -21,8 +21,8 @@ import pandas as pd
 from reports import ReportError, records
 from reports.analysis import fewshot, galleries, transfer, wise
 from reports.records import FAILURES, read, scan, scan_checked, still_failed
+from reports.safe_text import without_folders
 from reports.storage import by_class, packed, paths
-from reports.storage.text import without_folders
 
 BESIDE = (fewshot.NAME, transfer.NAME, galleries.NAME, wise.NAME)
 """What other commands leave beside a record."""

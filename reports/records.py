@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reports import ReportError
+from reports.safe_text import one_line, printable
 from reports.storage import packed, paths
+from reports.storage.json_text import from_json, may_hold_controls
 from reports.storage.migration import SCHEMA, current
 from reports.storage.row import FACTS, row_of
 from reports.storage.schema import SOURCES, check
-from reports.storage.text import from_json, may_hold_controls, one_line, printable
 from reports.wording import near
 
 if TYPE_CHECKING:

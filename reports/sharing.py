@@ -12,9 +12,9 @@ from typing import Any
 import pandas as pd
 
 from reports import ReportError
+from reports.safe_text import one_line
 from reports.selection import ROW
 from reports.storage import paths, queries
-from reports.storage.text import one_line
 from reports.wording import counted
 
 OUTCOMES = ["dataset", "split", "split_hash", *ROW, "seed", "identity"]

@@ -15,16 +15,16 @@ import pandas as pd
 
 from reports import ReportError, packing
 from reports.analysis import paper_tables, run_tables, standings
-from reports.analysis.progress import StudyProgress
 from reports.analysis.results import Results
+from reports.analysis.study_progress import StudyProgress
 from reports.analysis.tuning import Search
 from reports.figures.preview import preview
-from reports.html import dataset_pages, home_page, method_pages, paper_pages, study_pages
+from reports.html import analysis_pages, dataset_pages, home_page, method_pages, paper_pages
 from reports.html.extras import Extras, with_damaged
 from reports.html.rendering import Site
 from reports.storage import paths
+from reports.storage.json_text import from_json
 from reports.storage.processes import end_with_parent
-from reports.storage.text import from_json
 from reports.tables import formats
 from reports.wording import counted
 
@@ -45,7 +45,7 @@ def build(results: Results, failures: pd.DataFrame, out: Path, splits: Path | No
     """
     site = Site(results, with_damaged(failures, results.runs), searches, url, titles)
     extras = Extras(splits)
-    for study in study_pages.STUDIES:
+    for study in analysis_pages.STUDIES:
         study(site)
     paper_pages.write(site, fills or {})
     home_page.write(site, studies)

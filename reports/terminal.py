@@ -7,15 +7,15 @@ from collections.abc import Iterator, Sequence
 import pandas as pd
 
 from reports import aggregate
-from reports.analysis import progress
+from reports.analysis import study_progress
 from reports.analysis.ladder_tables import heat_table
-from reports.analysis.progress import StudyProgress
 from reports.analysis.results import Results
 from reports.analysis.rung_board import beside_ladder, rung_board
+from reports.analysis.study_progress import StudyProgress
+from reports.safe_text import one_line, printable
 from reports.selection import on_default, row_keys
-from reports.storage.text import one_line, printable
-from reports.tables import boards as tables
 from reports.tables import formats
+from reports.tables.boards import ags_table, differing, union_table, without_parts
 from reports.wording import metric_name
 
 
@@ -28,21 +28,21 @@ def summary(results: Results, lost: pd.DataFrame, metric: str = "recall@1",
         board = results.ags(metric, protocol)
         if protocol in results.laddering(metric):
             title = (f"AGS of {metric_name(metric)} along the ladder of {' and '.join(board.parts('ags'))}, "
-                     f"protocol {protocol} (percent, higher is better){tables.differing(board)}")
-            blocks.append(f"{title}\n\n{formats.to_text(tables.ags_table(board, metric))}")
+                     f"protocol {protocol} (percent, higher is better){differing(board)}")
+            blocks.append(f"{title}\n\n{formats.to_text(ags_table(board, metric))}")
         for dataset in results.unions:
             part = results.universal(dataset, protocol, metric)
             if len(part):
                 title = (f"{metric_name(metric)} on {dataset}, protocol {protocol}, ranked by the harmonic mean "
-                         f"(percent){tables.differing(part)}")
-                blocks.append(f"{title}\n\n{formats.to_text(tables.without_parts(tables.union_table(part, metric)))}")
+                         f"(percent){differing(part)}")
+                blocks.append(f"{title}\n\n{formats.to_text(without_parts(union_table(part, metric)))}")
     beside = {dataset: kind for dataset in results.laddered if (kind := beside_ladder(results, dataset, metric))}
     for dataset in (*results.without_ladder, *beside):
         table = heat_table(results, dataset, metric, "default" if beside.get(dataset) == "default" else "trained")
         blocks.append(f"{table.caption} (percent)\n\n{formats.to_text(table)}")
     lines = [*results.notes, *_on_no_board(results, metric, beside)]
     for study in studies:
-        shown = progress.shown(study, results.with_controls())
+        shown = study_progress.shown(study, results.with_controls())
         if shown and shown["done"] < shown["runs"]:
             parts = ", ".join(f"{part['dataset']} on {part['backbone']} {part['done']}/{part['runs']}"
                               for part in shown["parts"])

@@ -16,7 +16,7 @@ from scipy import integrate, stats
 
 import reports
 from reports import ReportError, aggregate, records, selection
-from reports.analysis import baselines, statistics
+from reports.analysis import baselines, board_columns, statistics
 from tests.sample_records import LADDERS, make_record, write_sample
 
 PUBLISHED = Path(reports.__file__).parent / "data" / "published"
@@ -194,11 +194,11 @@ def test_a_part_without_a_score_leaves_no_mean_over_the_parts(tmp_path: Path) ->
 def test_gain_and_selection_gap(tmp_path: Path) -> None:
     write_sample(tmp_path, {"frozen": 0.2, "margin": 0.7}, ("glyphs",), seeds=1, union=False)
     runs = records.collect(tmp_path)
-    board = baselines.with_costs(aggregate.ags_board(runs), runs).wide().set_index("method")
+    board = board_columns.with_costs(aggregate.ags_board(runs), runs).wide().set_index("method")
     assert board.at["margin", "gain"] == pytest.approx(board.at["margin", "mean"] - board.at["frozen", "mean"])
     assert board.at["margin", "gap"] == pytest.approx(0.004)
     assert board.at["margin", "seconds"] == pytest.approx(5 * 14.5)
-    shared = baselines.with_costs(aggregate.ags_board(runs), runs.assign(**{"cost:shared": 10}))
+    shared = board_columns.with_costs(aggregate.ags_board(runs), runs.assign(**{"cost:shared": 10}))
     shared = shared.rows.set_index("method")
     assert shared.at["margin", "seconds"] == pytest.approx(5 * 1.45)
     cells = baselines.gain_over_frozen(aggregate.rung_scores(runs, "glyphs"))

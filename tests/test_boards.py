@@ -20,8 +20,8 @@ from reports.analysis.rung_board import beside_ladder, rung_board
 from reports.board import Board
 from reports.html import home_page
 from reports.overrides import overrides_text, with_overrides
-from reports.tables import boards as tables
 from reports.tables import formats
+from reports.tables.boards import ags_table, union_table
 from reports.tables.table import Table
 from tests.sample_records import LADDERS, identity, make_record, some_pages
 
@@ -87,8 +87,8 @@ def texts(table: Table, plain: dict[str, str]) -> list[list[str]]:
 
 def test_tables_do_not_depend_on_the_names_of_datasets(both: tuple[Results, Results, dict[str, str]]) -> None:
     one, two, plain = both
-    for of in (lambda results: tables.ags_table(results.ags("recall@1", "demo")),
-               lambda results: tables.union_table(results.universal("zz-union", "demo"))):
+    for of in (lambda results: ags_table(results.ags("recall@1", "demo")),
+               lambda results: union_table(results.universal("zz-union", "demo"))):
         first, second = of(one), of(two)
         assert texts(first, plain) == texts(second, {})
         assert [first.marks(column) for column in first.columns] == [second.marks(column) for column in second.columns]
@@ -142,7 +142,7 @@ CHANGED = "epochs=30 (file: 200)"
 def test_an_override_is_named_in_every_title_page_and_export(tmp_path: Path) -> None:
     results = changed(tmp_path / "runs", overrides={"epochs": [200, 30]})
     assert CHANGED in terminal.summary(results, LOST).splitlines()[0]
-    table = tables.ags_table(results.ags("recall@1", "oodml"))
+    table = ags_table(results.ags("recall@1", "oodml"))
     assert CHANGED in table.caption
     assert "Published rows are by the paper's own protocol." in table.note
     for name in ("ags", "ladder", "recall", "runs", "structure"):

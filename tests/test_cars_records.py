@@ -11,7 +11,7 @@ from scipy.stats import kendalltau
 from benchmark.config import overrides
 from reports import records
 from reports.aggregate import ags
-from reports.analysis import progress
+from reports.analysis import study_progress
 from reports.analysis.results import Results
 
 ROOT = Path(__file__).parent.parent
@@ -198,7 +198,7 @@ def test_a_threshold_of_the_nearest_rung_on_others() -> None:
 
 def test_the_ranks_that_these_seeds_allow() -> None:
     results = Results(records.collect(DATA / "records" / "photos"), derive=overrides.of_run,
-                      studies=progress.read([DATA / "records" / "photos"], []))
+                      studies=study_progress.read([DATA / "records" / "photos"], []))
     board = results.ags("recall@1", "oodml[study=photos-cars]").wide().set_index("base_method")
     ranks = {name: (int(row["rank:low"]), int(row["rank:high"])) for name, row in board.iterrows() if row["rank"] > 0}
     assert ranks == {"s2sd": (1, 1), "diva": (2, 3), "multisimilarity": (2, 5), "proxyanchor": (3, 5),

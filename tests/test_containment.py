@@ -23,11 +23,11 @@ from benchmark.posthoc import leaderboard
 from benchmark.utils.terminal import Harmless
 from benchmark.utils.workspace import Workspace
 from reports import ReportError, exports, packing, records, site
-from reports.analysis import progress
+from reports.analysis import study_progress
 from reports.analysis.results import Results
 from reports.html import extras
+from reports.safe_text import one_line, printable
 from reports.storage import by_class, packed, paths, queries
-from reports.storage.text import one_line, printable
 from reports.tables import formats
 from reports.tables.table import Column, Table
 from splits import manifest
@@ -52,7 +52,7 @@ def test_no_name_leads_out_of_its_folder(name: str, tmp_path: Path) -> None:
         assert "\x1b" not in str(refused.value)
         assert len(str(refused.value)) < 400
     with pytest.raises(ReportError):
-        progress.write(tmp_path, progress.StudyProgress(name, "", "", pd.DataFrame()))
+        study_progress.write(tmp_path, study_progress.StudyProgress(name, "", "", pd.DataFrame()))
     with pytest.raises(methods.MethodError):
         methods.register(name, family="ranking")
     assert tree(tmp_path) == set()

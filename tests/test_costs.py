@@ -11,10 +11,10 @@ import pytest
 
 from benchmark.utils import provenance
 from reports import records
-from reports.analysis import costs, progress, run_tables
+from reports.analysis import costs, run_tables, study_progress
 from reports.analysis.results import Results
 from reports.exports import tidy_table
-from reports.html import dataset_pages, home_page, study_pages
+from reports.html import analysis_pages, dataset_pages, home_page
 from reports.html.extras import Extras
 from tests.sample_records import make_record, some_pages
 
@@ -124,9 +124,9 @@ def test_pages_say_what_their_runs_took(runs: Path) -> None:
     results = Results(records.collect(runs), with_published=False)
     rows = pd.DataFrame([{"dataset": "glyphs", "method": method, "protocol": "demo", "backbone": "conv4", "runs": count}
                          for method, count in (("margin", 5), ("s2sd", 10))])
-    study = progress.StudyProgress("mine", "Two methods.", "oodml run --study mine", rows)
+    study = study_progress.StudyProgress("mine", "Two methods.", "oodml run --study mine", rows)
     files = some_pages(results, lambda site: dataset_pages.ladder(site, "glyphs", Extras()),
-                       lambda site: dataset_pages.union(site, "u"), study_pages.about,
+                       lambda site: dataset_pages.union(site, "u"), analysis_pages.about,
                        lambda site: home_page.write(site, [study]))
     linked = '<a href="{}about.html#cost">What is counted</a>'
     assert ("16 runs took 0.092 GPU-hours, 0.014 CPU-hours and 25 Wh; the energy of 6 of them is not known. "

@@ -36,7 +36,7 @@ from benchmark.utils import bugs
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from reports import ReportError, packing, records, terminal
-from reports.analysis import audit, progress
+from reports.analysis import audit, study_progress
 from reports.analysis.results import Results
 from reports.figures import drawing
 from splits import SplitError, manifest, official, pinning
@@ -79,7 +79,7 @@ def test_files_that_are_no_records_are_listed(raw: bytes, tmp_path: Path) -> Non
     assert len(frame) == 10
     assert len(lost) >= 2
     damaged: list[Any] = []
-    assert progress.read([tmp_path], damaged) == []
+    assert study_progress.read([tmp_path], damaged) == []
     assert len(damaged) == 1
     assert "mine.json" in terminal.summary(Results(frame), lost) + str(damaged[0])
 

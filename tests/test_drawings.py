@@ -15,8 +15,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from reports import ReportError
-from reports.figures.studies import matrix
-from reports.html import drawings, extras
+from reports.figures.comparisons import matrix
+from reports.html import extras, svg_check
 from tests.test_containment import inspected
 
 
@@ -63,11 +63,11 @@ DOCTYPE = ('<!DOCTYPE svg PUBLIC "-//W3C//DTD SVG 1.1//EN" "http://www.w3.org/Gr
     (f'<?xml version="1.0" encoding="utf-7"?>{SVG}', "utf-8", False), (DOCTYPE.format("") + SVG, "utf-8", True),
     (DOCTYPE.format(' [<!ENTITY a "b">]') + SVG, "utf-8", False), (f"<!DOCTYPE svg>{SVG}", "utf-8", False),
     (DOCTYPE.format("") + SVG.replace("<path", "&a;<path"), "utf-8", False),
-    (f'<?xml-stylesheet href="//x.example"?>{SVG}', "utf-8", False), (SVG + " " * drawings.LARGEST, "utf-8", False),
+    (f'<?xml-stylesheet href="//x.example"?>{SVG}', "utf-8", False), (SVG + " " * svg_check.LARGEST, "utf-8", False),
     ("<html/>", "utf-8", False),
 ])
 def test_drawings_are_xml_in_utf_8_without_entities(text: str, encoding: str, sound: bool) -> None:
-    assert (drawings.fault(text.encode(encoding)) == "") is sound
+    assert (svg_check.fault(text.encode(encoding)) == "") is sound
 
 
 @pytest.mark.parametrize("fonts", ["none", "path"])
@@ -88,9 +88,9 @@ def test_figures_of_matplotlib_and_of_the_pages_may_be_published(fonts: str) -> 
     assert b"<!DOCTYPE" in drawn.getvalue()
     assert b"data:image/png;base64" in drawn.getvalue()
     began = time.process_time()
-    assert drawings.fault(drawn.getvalue()) == ""
+    assert svg_check.fault(drawn.getvalue()) == ""
     assert time.process_time() - began < 10
     table = pd.DataFrame({"a": [0.1, 0.2], "b (c)": [0.3, 0.4]}, index=["prompt 1", "prompt 2"])
-    assert drawings.fault(matrix(table, "prompts", "Mean weight of each prompt").encode()) == ""
+    assert svg_check.fault(matrix(table, "prompts", "Mean weight of each prompt").encode()) == ""
     for path in (Path(__file__).parents[1] / "docs" / "pages" / "figures").glob("*.svg"):
-        assert drawings.fault(path.read_bytes()) == "", path
+        assert svg_check.fault(path.read_bytes()) == "", path

@@ -36,7 +36,7 @@ from benchmark.utils.errors import UserError, is_user_error
 from benchmark.utils.files import GrowingFile
 from benchmark.utils.workspace import Workspace
 from reports import packing, records
-from reports.analysis import fewshot, progress
+from reports.analysis import fewshot, study_progress
 from reports.html import extras
 from reports.storage import by_class, queries
 from splits import manifest
@@ -80,7 +80,7 @@ def _pack(folder: Path) -> None:
 def _study(folder: Path) -> None:
     rows = pd.DataFrame([{"dataset": "glyphs", "method": "margin", "protocol": "demo", "backbone": "conv4", "runs": 3,
                           "splits": "0123456789ab", "given": '{"epochs": 2}'}])
-    progress.write(folder, progress.StudyProgress("mine", "A study.", "oodml run", rows))
+    study_progress.write(folder, study_progress.StudyProgress("mine", "A study.", "oodml run", rows))
 
 
 def _inspection(folder: Path) -> None:
@@ -234,7 +234,7 @@ READERS = {
     "pack": Reader("pack/glyphs/margin.runs.jsonl", _pack, lambda folder: _scan(folder / "pack"), damaged_lines),
     "failures": Reader("pack/glyphs/failures.jsonl", _pack, lambda folder: _scan(folder / "pack"), damaged_lines),
     "failure": Reader("runs/glyphs/2/diva/s0-0/failure.json", _pack, _scan),
-    "study progress": Reader("studies/mine.json", _study, lambda folder: progress.read([folder], [])),
+    "study progress": Reader("studies/mine.json", _study, lambda folder: study_progress.read([folder], [])),
     "inspection": Reader(extras.INSPECTION, _inspection, lambda folder: extras.read_inspection(
         folder / extras.INSPECTION)),
     "manifest": Reader("cub.json", _ladder, lambda folder: manifest.load(folder / "cub.json")),

@@ -30,7 +30,7 @@ from methods.layers.prompts import PromptPool
 from reports import ReportError, packing, records
 from reports.analysis import galleries, standings
 from reports.analysis.results import Results
-from reports.html import study_pages
+from reports.html import analysis_pages
 from tests.sample_records import make_record, some_pages
 
 RUNS = {"margin": (0, -1), "frozen": (0, -1), "crt": (0,)}
@@ -272,7 +272,7 @@ def test_galleries_of_cells_trained_again_are_added_to_records_that_stay(tmp_pat
     known = galleries.collect(results.runs)
     assert known["seed"].tolist() == [1]
     assert known["gallery"].iloc[0].again == "cpu"
-    assert "trained again for this gallery on cpu" in some_pages(results, study_pages.retrieved)["gallery.html"]
+    assert "trained again for this gallery on cpu" in some_pages(results, analysis_pages.retrieved)["gallery.html"]
     records.write(tmp_path / "new" / "a", made | {"seed": 7})
     with pytest.raises(ReportError, match="no record of margin on glyphs"):
         packing.add_galleries([tmp_path / "new"], tmp_path / "packed")

@@ -17,7 +17,7 @@ import pytest
 
 from reports import records, site
 from reports.analysis import ladder_tables, standings
-from reports.analysis.baselines import kept
+from reports.analysis.board_columns import kept
 from reports.analysis.results import Results
 from reports.analysis.rung_board import rung_board
 from reports.html.rendering import Site

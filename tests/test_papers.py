@@ -28,7 +28,7 @@ from methods import backbones
 from reports import records
 from reports.analysis import factors, paper_catalogue, paper_numbers, paper_tables, papers
 from reports.analysis.results import Results
-from reports.html import paper_pages, study_pages
+from reports.html import analysis_pages, paper_pages
 from reports.html.rendering import Site
 from tests.sample_records import make_record
 
@@ -151,7 +151,7 @@ def ours(results: Results, key: str, row: str, column: str) -> papers.Shown:
 
 def test_every_printed_number_is_on_its_page_and_no_other(results: Results) -> None:
     site = Site(results, pd.DataFrame())
-    study_pages.papers(site)
+    analysis_pages.papers(site)
     paper_pages.write(site, studies.filled_by())
     site.finish()
     files = {name: str(content) for name, content in site.files.items()}

@@ -13,7 +13,7 @@ from benchmark.config import study
 from reports import records
 from reports.analysis import paper_tables, papers
 from reports.analysis.results import Results
-from reports.html import paper_pages, study_pages
+from reports.html import analysis_pages, paper_pages
 from tests.sample_records import some_pages
 from tests.test_papers import record
 
@@ -57,7 +57,7 @@ def test_on_another_ladder_the_default_split_alone_is_held_against_the_paper(tmp
     # seven other methods lack the default split, on which a run would be compared
     assert {shown.cell.column[1] for shown in table.shown if shown.missing} == {"split 3"}
     assert all(shown.apart for shown in table.shown if shown.cell.column[1] != "split 3")
-    page = some_pages(results, study_pages.papers, lambda site: paper_pages.write(site, {}))
+    page = some_pages(results, analysis_pages.papers, lambda site: paper_pages.write(site, {}))
     assert str(page["paper/oodml.html"]).count(why) == 6
     assert "not compared" not in str(page["paper/revisiting.html"]), "it has default splits alone"
     told = pd.read_csv(io.StringIO(str(page["data/paper-oodml-supplement-table-4.csv"])))

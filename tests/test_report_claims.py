@@ -15,7 +15,7 @@ from reports.analysis import ladder_tables, standings
 from reports.analysis.ladder_tables import heat_table
 from reports.analysis.results import Results
 from reports.analysis.rung_board import rung_board
-from reports.html import study_pages
+from reports.html import analysis_pages
 from reports.tables import boards, formats
 from tests.sample_records import LADDERS, make_record, some_pages, write_queries, write_sample
 
@@ -108,7 +108,7 @@ def test_few_shot_gains_are_over_what_all_adapted_rows_have_alike(tmp_path: Path
     assert board()[0] == pytest.approx({"margin": 0.25, "s2sd": 0.4, "proxyanchor": np.nan}, nan_ok=True)
     results = Results(records.collect(runs), with_published=False)
     tidy = pd.read_csv(StringIO(exports.export(results, "fewshot", "csv")))
-    page = pd.read_csv(StringIO(some_pages(results, study_pages.few_shot)["data/fewshot-2.csv"]))
+    page = pd.read_csv(StringIO(some_pages(results, analysis_pages.few_shot)["data/fewshot-2.csv"]))
     for frame in (tidy, page):
         here = frame[(frame["method"] == "margin") & (frame["dataset"] == "cars")]
         assert here[["episodes", "iterations", "lr"]].to_numpy().tolist() == [[3, 20, 1e-4]]
@@ -119,7 +119,7 @@ def test_seeds_that_were_adapted_in_other_ways_are_not_averaged(tmp_path: Path) 
     for folder, iterations in zip(sorted((runs / "glyphs" / "1" / "margin").iterdir()), (20, 1000)):
         adapt(folder, iterations / 10_000, iterations=iterations)
     results = Results(records.collect(runs), with_published=False)
-    page = pd.read_csv(StringIO(some_pages(results, study_pages.few_shot)["data/fewshot-2.csv"]))
+    page = pd.read_csv(StringIO(some_pages(results, analysis_pages.few_shot)["data/fewshot-2.csv"]))
     assert dict(zip(page["iterations"], page["gain"])) == pytest.approx({20: 0.002, 1000: 0.1})
 
 

@@ -12,8 +12,8 @@ from scipy import stats
 from reports import exports, records, site
 from reports.analysis import comparison, correlations, factors, fewshot, spectra, transfer
 from reports.analysis.results import Results
-from reports.figures import studies
-from reports.html import dataset_pages, markup, study_pages
+from reports.figures import comparisons
+from reports.html import analysis_pages, dataset_pages, markup
 from reports.html.extras import Extras
 from reports.tables.table import Table
 from tests.sample_records import make_record, some_pages, write_sample
@@ -70,9 +70,9 @@ def test_both_sides_are_correlated_split_by_split_and_fitted_within_splits(tmp_p
         here = fitted[fitted["split"] == split].sort_values("method")
         np.testing.assert_allclose(here["structure:test:rho"], (test - test.min()) / np.ptp(test))
         np.testing.assert_allclose(here["recall@1"], (score - score.min()) / np.ptp(score))
-    drawing = studies.scatters(fitted.rename(columns={"structure:test:rho": "rho"}), ["rho"], "recall@1", "s", "S")
-    assert drawing.count("<path") > studies.scatters(fitted.assign(rho=np.nan), ["rho"], "recall@1", "s", "S").count(
-        "<path")
+    drawing = comparisons.scatters(fitted.rename(columns={"structure:test:rho": "rho"}), ["rho"], "recall@1", "s", "S")
+    without = comparisons.scatters(fitted.assign(rho=np.nan), ["rho"], "recall@1", "s", "S")
+    assert drawing.count("<path") > without.count("<path")
 
 
 def test_spectra_of_records_are_drawn_beside_those_of_their_variants(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_spectra_of_records_are_drawn_beside_those_of_their_variants(tmp_path: P
     assert (panel.dataset, {curve.method for curve in panel.curves}) == ("glyphs", {"margin", "r-margin"})
     first = next(c for c in panel.curves if (c.method, c.side, c.kind) == ("r-margin", "train", "spectrum"))
     assert (first.ranks, first.values) == ((1, 4), (pytest.approx(0.35), 0.1))
-    files = some_pages(results, study_pages.structural)
+    files = some_pages(results, analysis_pages.structural)
     page = files["structure.html"]
     assert "Training embeddings" in page
     assert "Test embeddings" in page
@@ -136,7 +136,7 @@ def test_transfer_to_other_datasets(tmp_path: Path) -> None:
     assert matrix.at["glyphs", "target:glyphs"] == pytest.approx(own)
     assert matrix["above"].tolist()[:2] == ["0/1", "1/1"]
     assert matrix.at["nothing (frozen)", "target:glyphs"] == 0.25
-    assert "Trained on cars" in some_pages(results, study_pages.across)["cross.html"]
+    assert "Trained on cars" in some_pages(results, analysis_pages.across)["cross.html"]
     (folder / "cross.json").write_text('{"schema": 9}')
     with pytest.warns(UserWarning, match="schema 1"):
         assert len(transfer.collect(results.runs)) < len(found)
@@ -154,7 +154,7 @@ def test_few_shot_gain(tmp_path: Path) -> None:
     assert board.at["margin", "fewshot"] == pytest.approx(0.11)
     assert np.isnan(board.at["s2sd", "fewshot"])
     assert exports.export(results, "fewshot", "csv").count("\n") == 3
-    assert "+11.0" in some_pages(results, study_pages.few_shot)["fewshot.html"]
+    assert "+11.0" in some_pages(results, analysis_pages.few_shot)["fewshot.html"]
 
 
 def test_backbones_and_samplers_stand_side_by_side(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_backbones_and_samplers_stand_side_by_side(tmp_path: Path) -> None:
         {"method": "margin", "variant:conv4": 0.4, "variant:resnet50": 0.6}]
     (table,) = factors.samplers(results, "recall@1")
     assert table.frame.loc[0, ["variant:fr", "variant:spc-4"]].tolist() == [0.5, 0.45]
-    files = some_pages(results, study_pages.varied)
+    files = some_pages(results, analysis_pages.varied)
     assert "Backbones" in files["backbones.html"]
     assert "spc-4" in files["samplers.html"]
 

@@ -151,8 +151,8 @@ def test_what_four_methods_gain_from_four_times_the_steps() -> None:
         lambda rungs: 100 * ags(rungs["frd"], rungs["recall@1"]))
     middle, last = sorted(runs["epochs"].unique())[-2:]
     gained = (area[last] - area[middle]).round(1)
-    assert_told(f"(AGS of margin −{-gained['margin']}, ArcFace +{gained['arcface']}, ProxyAnchor +{gained['proxyanchor']}); "
-         f"multi-similarity gains {gained['multisimilarity']} points")
+    assert_told(f"(AGS of margin −{-gained['margin']}, ArcFace +{gained['arcface']}, ProxyAnchor "
+                f"+{gained['proxyanchor']}); multi-similarity gains {gained['multisimilarity']} points")
 
 
 def test_how_far_cars_falls_and_what_a_union_adds_on_flowers(photos: pd.DataFrame) -> None:

@@ -18,7 +18,7 @@ from benchmark.config import overrides
 from benchmark.config import protocol as protocols
 from reports import exports, packing, records, site
 from reports.analysis.results import Results
-from reports.html import comparison_pages, study_pages
+from reports.html import analysis_pages, comparison_pages
 from reports.pinned_ladders import PinnedLadder
 from tests.sample_records import identity, make_record, some_pages, write_sample
 from tests.test_report_studies import write_fewshot
@@ -172,7 +172,7 @@ def build(runs: Path, out: Path) -> Path:
 
 def test_a_method_on_two_backbones_has_two_names_in_every_table(
         two: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(study_pages, "CELLS_SHOWN", 7)
+    monkeypatch.setattr(analysis_pages, "CELLS_SHOWN", 7)
     out = build(two, tmp_path)
     rows = {"stability-demo": 4, "structure-cells": 20, "fewshot-2": 20, "cross-glyphs-recall-1": 6,
             "cross-recall-1": 4}

@@ -22,9 +22,9 @@ from benchmark.runs.matrix import gather
 from benchmark.utils.workspace import Workspace
 from reports import ReportError, exports, records, terminal
 from reports.analysis import standings
-from reports.analysis.progress import DIGITS, StudyProgress, read, shown, write
 from reports.analysis.results import Results
 from reports.analysis.rung_board import beside_ladder, rung_board
+from reports.analysis.study_progress import DIGITS, StudyProgress, read, shown, write
 from reports.html import home_page
 from tests.sample_records import LADDERS, make_record, some_pages
 from tests.tiny_sweep import SMALL

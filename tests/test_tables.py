@@ -25,8 +25,8 @@ from reports.html import dataset_pages
 from reports.html.extras import Extras
 from reports.html.home_page import write as home
 from reports.html.rendering import Site
-from reports.tables import boards as tables
 from reports.tables import formats
+from reports.tables.boards import ags_table, union_table
 from reports.tables.table import Column, Table
 from tests.sample_records import LADDERS, make_record, some_pages, write_sample
 
@@ -45,7 +45,7 @@ def results(frame: pd.DataFrame) -> Results:
 
 @pytest.fixture(scope="module")
 def table(frame: pd.DataFrame) -> Table:
-    return tables.ags_table(aggregate.ags_board(frame))
+    return ags_table(aggregate.ags_board(frame))
 
 
 def test_what_a_cell_shows() -> None:
@@ -112,16 +112,16 @@ def test_latex_is_balanced_and_escaped(table: Table) -> None:
 
 
 def test_columns_tell_backbones_apart_only_where_they_differ(frame: pd.DataFrame) -> None:
-    assert "backbone" in [c.key for c in tables.ags_table(aggregate.ags_board(frame)).columns]
+    assert "backbone" in [c.key for c in ags_table(aggregate.ags_board(frame)).columns]
     same = frame[frame["method"] != "frozen"]
-    keys = [c.key for c in tables.ags_table(aggregate.ags_board(same)).columns]
+    keys = [c.key for c in ags_table(aggregate.ags_board(same)).columns]
     assert "backbone" not in keys
     assert "protocol" not in keys
 
 
 def test_a_bar_is_named_or_there_is_none(frame: pd.DataFrame) -> None:
-    assert "ddof = 1" in tables.ags_table(aggregate.ags_board(frame)).note
-    single = tables.ags_table(aggregate.ags_board(frame[frame["seed"] == 0]))
+    assert "ddof = 1" in ags_table(aggregate.ags_board(frame)).note
+    single = ags_table(aggregate.ags_board(frame[frame["seed"] == 0]))
     assert "±" not in formats.to_text(single)
     assert single.note == "One seed each, so no deviations."
 
@@ -236,7 +236,7 @@ def test_a_row_that_still_gained_over_the_last_quarter_of_training_is_said_to_ri
     records.write(tmp_path / "once", once)
     results = Results(records.collect(tmp_path))
     told = "Still rising, by points of Recall@1 over the last quarter of training: diva (2.0)."
-    for table in (heat_table(results, "glyphs", "recall@1"), tables.ags_table(results.ags("recall@1", "demo"))):
+    for table in (heat_table(results, "glyphs", "recall@1"), ags_table(results.ags("recall@1", "demo"))):
         gains = dict(zip(table.frame["method"], table.frame["late"]))
         known = {method: gain for method, gain in gains.items() if method in scores}
         assert known == pytest.approx({"diva": 0.02, "margin": -0.002, "arcface": -0.04})
@@ -271,8 +271,8 @@ def test_the_note_says_whether_classes_or_seeds_were_tested(tmp_path: Path) -> N
 
     def notes() -> list[str]:
         results = Results(records.collect(folder))
-        union = tables.union_table(results.universal("glyphs-union", "demo"), "recall@1")
-        boards = [tables.ags_table(results.ags(metric, "demo"), metric) for metric in ("recall@1", "map@1000")]
+        union = union_table(results.universal("glyphs-union", "demo"), "recall@1")
+        boards = [ags_table(results.ags(metric, "demo"), metric) for metric in ("recall@1", "map@1000")]
         heats = [heat_table(results, "glyphs", metric) for metric in ("recall@1", "map@1000")]
         return [table.note.partition("are bold (")[2] for table in (*boards, *heats, union)]
 
@@ -294,7 +294,7 @@ def test_intervals_of_one_seed_from_other_splits_are_not_said_to_be_of_classes(t
                           make_record("glyphs", split, method, seed, score - 0.05 * split + rng.normal(0, 0.002)))
     results = Results(records.collect(tmp_path))
     board = results.ags("recall@1", "demo")
-    note = tables.ags_table(board, "recall@1").note
+    note = ags_table(board, "recall@1").note
     assert board.rows["rank:seeds"].all()
     assert "(tests over seeds alone, Holm, 5 %)" in note
     assert "Tests give an AGS the deviation of the splits that have several, all else the mean deviation" in note

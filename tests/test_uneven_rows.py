@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from reports import exports, records, sharing
-from reports.analysis import baselines, fewshot, progress, transfer
+from reports.analysis import board_columns, fewshot, study_progress, transfer
 from reports.analysis.ladder_tables import heat_table
 from reports.analysis.resampling import Resamples
 from reports.analysis.results import Results
@@ -122,7 +122,7 @@ def test_the_table_of_ags_has_ranks_by_ags_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_points_of_a_curve_without_epoch_or_score_tell_no_late_gain(odd: dict[str, Any], place: int) -> None:
     curve: list[dict[str, Any]] = [{"epoch": 10, "recall@1": 0.4}, {"epoch": 20, "recall@1": 0.5}]
-    assert baselines.late_gain([*curve[:place], odd, *curve[place:]]) == pytest.approx(0.1)
+    assert board_columns.late_gain([*curve[:place], odd, *curve[place:]]) == pytest.approx(0.1)
 
 
 def test_a_run_that_was_tested_otherwise_costs_no_other_row_its_errors(tmp_path: Path) -> None:
@@ -199,12 +199,12 @@ def test_macros_of_names_with_the_same_letters_mean_the_same_whoever_leads(tmp_p
                                     "loss-12": ["oodmlGlyphsLossOneTwoAgsTwo"]}
 
 
-def asking(runs: int, splits: Iterable[int]) -> progress.StudyProgress:
+def asking(runs: int, splits: Iterable[int]) -> study_progress.StudyProgress:
     """A study of one method that asks for so many runs on these splits of a ladder."""
-    hashes = " ".join((f"{split:x}" * 64)[:progress.DIGITS] for split in splits)
+    hashes = " ".join((f"{split:x}" * 64)[:study_progress.DIGITS] for split in splits)
     row = {"dataset": "glyphs", "method": "margin", "protocol": "demo", "backbone": "conv4", "runs": runs,
            "splits": hashes}
-    return progress.StudyProgress("try", "", "", pd.DataFrame([row]))
+    return study_progress.StudyProgress("try", "", "", pd.DataFrame([row]))
 
 
 @pytest.mark.parametrize(("there", "done"), [

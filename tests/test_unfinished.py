@@ -19,9 +19,9 @@ from benchmark.commands.records import command
 from benchmark.commands.report import command as report
 from benchmark.config import overrides
 from reports import ReportError, aggregate, records, site
-from reports.analysis import baselines, progress
+from reports.analysis import baselines, board_columns, study_progress
 from reports.analysis.results import Results
-from reports.figures import drawing, inline, ladders, studies
+from reports.figures import comparisons, drawing, inline, ladders
 from reports.html import dataset_pages, method_pages
 from reports.html.extras import Extras
 from reports.html.rendering import Site
@@ -59,7 +59,7 @@ def test_the_frozen_network_is_that_of_the_same_network(runs: Path) -> None:
     cells = baselines.gain_over_frozen(aggregate.rung_scores(records.collect(runs), "glyphs"))
     margin = cells[cells["method"] == "margin"].sort_values("split")
     assert margin["gain"].tolist() == pytest.approx([0.5, 0.4, 0.4, 0.4, 0.3])
-    board = baselines.with_costs(aggregate.ags_board(records.collect(runs)), records.collect(runs)).wide()
+    board = board_columns.with_costs(aggregate.ags_board(records.collect(runs)), records.collect(runs)).wide()
     ours = board.set_index(["method", "backbone"])["mean"]
     gain = board.set_index(["method", "backbone"])["gain"]
     assert gain["margin", "small"] == pytest.approx(ours["margin", "small"] - ours["frozen", "small"])
@@ -163,12 +163,12 @@ def test_a_line_is_thin_over_splits_that_were_not_trained_on() -> None:
     assert [rows[label]["band"].count("z") for label in has] == [1, 2, 1, 2], "and no band lies over a gap"
 
 
-def study(tmp_path: Path) -> progress.StudyProgress:
+def study(tmp_path: Path) -> study_progress.StudyProgress:
     rows = [(method, "small", 15) for method in (*SCORES, "uniform-prior")] + [("frozen", "large", 15)]
     frame = pd.DataFrame([{"dataset": "glyphs", "method": method, "protocol": "demo", "backbone": backbone,
                            "runs": count} for method, backbone, count in rows])
-    progress.write(tmp_path, progress.StudyProgress("try", "Every method.", "oodml run --study try", frame))
-    (found,) = progress.read([tmp_path])
+    study_progress.write(tmp_path, study_progress.StudyProgress("try", "Every method.", "oodml run --study try", frame))
+    (found,) = study_progress.read([tmp_path])
     pd.testing.assert_frame_equal(found.rows, frame)
     return found
 
@@ -176,7 +176,7 @@ def study(tmp_path: Path) -> progress.StudyProgress:
 def test_a_study_is_held_against_the_runs_that_are_there(runs: Path, built: Path, tmp_path: Path) -> None:
     asked = study(tmp_path)
     frame = records.collect(runs)
-    told = progress.shown(asked, Results(frame).runs)
+    told = study_progress.shown(asked, Results(frame).runs)
     assert told
     assert (told["done"], told["runs"]) == (5 + 5 + 5 + 3 + 2 + 2, 7 * 15)
     assert told["parts"] == [{"dataset": "glyphs", "backbone": "small", "done": 20, "runs": 90},
@@ -185,10 +185,10 @@ def test_a_study_is_held_against_the_runs_that_are_there(runs: Path, built: Path
     home = (built / "index.html").read_text()
     assert "20/90" in home
     assert "oodml run --study try" in home
-    assert progress.shown(asked, frame.iloc[:0]) is None
+    assert study_progress.shown(asked, frame.iloc[:0]) is None
     (tmp_path / "studies" / "try.json").write_text("{")
     with pytest.raises(ReportError, match=r"try\.json is damaged"):
-        progress.read([tmp_path])
+        study_progress.read([tmp_path])
 
 
 def test_a_run_on_another_ladder_is_not_the_studys(tmp_path: Path) -> None:
@@ -196,11 +196,12 @@ def test_a_run_on_another_ladder_is_not_the_studys(tmp_path: Path) -> None:
         records.write(tmp_path / str(split), make_record("glyphs", split, "margin", 0, 0.5))
     runs = records.collect(tmp_path)
     row = {"dataset": "glyphs", "method": "margin", "protocol": "demo", "backbone": runs["backbone"].iloc[0], "runs": 2}
-    hashes = runs["split_hash"].str[:progress.DIGITS].tolist()
-    other = "f" * progress.DIGITS
+    hashes = runs["split_hash"].str[:study_progress.DIGITS].tolist()
+    other = "f" * study_progress.DIGITS
     for splits, done in ((" ".join(hashes), 2), (f"{hashes[0]} {other}", 1), (other, 0)):
-        progress.write(tmp_path, progress.StudyProgress("try", "", "", pd.DataFrame([row | {"splits": splits}])))
-        (asked,) = progress.read([tmp_path])
+        rows = pd.DataFrame([row | {"splits": splits}])
+        study_progress.write(tmp_path, study_progress.StudyProgress("try", "", "", rows))
+        (asked,) = study_progress.read([tmp_path])
         assert asked.held_against(runs)["done"].tolist() == [done]
 
 
@@ -215,7 +216,7 @@ def test_the_published_records_are_whole() -> None:
         assert set(here["split_hash"]) <= {split.hash for split in ladder.splits}
     frame = with_overrides(frame, overrides.of_run)
     counts = {asked.name: asked.held_against(frame)[["done", "runs"]].sum().tolist() for asked in
-              progress.read([PUBLISHED])}
+              study_progress.read([PUBLISHED])}
     assert {name: told for name, told in counts.items() if told[0] != told[1]} == {
         "photos-cars": [104, 120], "photos-cars-long": [18, 24]}, (
             "runs of other lengths are not its")
@@ -249,7 +250,7 @@ def test_a_report_of_published_records_shows_the_ladder_and_how_far_the_study_is
     page = (tmp_path / "leaderboard" / "dataset" / "glyphs.html").read_text()
     assert "figures/glyphs-progression.svg" in page
     assert (tmp_path / "leaderboard" / "figures" / "glyphs-progression.svg").is_file()
-    unfinished = [asked for asked in progress.read([PUBLISHED / "precision"]) if asked.command in result.output]
+    unfinished = [asked for asked in study_progress.read([PUBLISHED / "precision"]) if asked.command in result.output]
     home = (tmp_path / "leaderboard" / "index.html").read_text()
     assert all(asked.command in home for asked in unfinished)
 
@@ -320,7 +321,7 @@ def test_legends_show_every_dataset_whole() -> None:
     trained = inline.training_curves([(name, curve) for name in names], "a", "A", "recall@1")
     points = pd.DataFrame([(name, "default", 0.5, 0.5) for name in names],
                           columns=["dataset", "kind", "recall@1", "rho"])
-    scattered = studies.scatters(points, ["rho"], "recall@1", "b", "B")
+    scattered = comparisons.scatters(points, ["rho"], "recall@1", "b", "B")
     for drawn, em in ((trained, 8.5 * 0.6), (scattered, 8 * 0.6)):
         width, height = map(float, re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', drawn)[0])
         found = texts(drawn)

@@ -11,8 +11,8 @@ import click
 
 from benchmark.commands import Group, columns_option, workspace_options
 from benchmark.utils.terminal import columns
-from benchmark.utils.wording import byte_size, counted
 from benchmark.utils.workspace import Workspace
+from reports.wording import byte_size, counted
 
 if TYPE_CHECKING:
     from benchmark.datasets import Counts, Dataset, DatasetIndex

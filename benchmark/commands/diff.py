@@ -74,7 +74,7 @@ def _against(published: tuple[Path, ...], pack: Path, metric: str) -> None:
     from benchmark.submissions import check as pack_check
     from benchmark.utils.errors import UserError
     from reports import records
-    from reports.analysis import progress
+    from reports.analysis import study_progress
     from reports.analysis.submission import standing
 
     problems = pack_check.problems(pack)
@@ -86,5 +86,5 @@ def _against(published: tuple[Path, ...], pack: Path, metric: str) -> None:
     own = frame["path"].map(lambda path: pack.resolve() in Path(path).resolve().parents)
     frame = frame[own | (frame["method"] != name) | (frame["source"] != "submitted")].drop_duplicates("identity")
     ladders = sorted(set(frame.loc[frame["method"] == name, "ladder_name"].dropna()))
-    results = results_of(frame, progress.read(published, []), ladders=ladders)
+    results = results_of(frame, study_progress.read(published, []), ladders=ladders)
     click.echo(standing(results, name, metric))

@@ -12,8 +12,8 @@ import click
 
 from benchmark.commands import device_option, workspace_options
 from benchmark.utils.terminal import columns
-from benchmark.utils.wording import counted
 from benchmark.utils.workspace import Workspace
+from reports.wording import counted
 
 RETRIEVAL = ("recall@1", "recall@2", "recall@4", "recall@8", "map@1000", "map@r", "r-precision")
 MEASURES = (*RETRIEVAL, "nmi", "f1")

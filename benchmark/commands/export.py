@@ -40,7 +40,7 @@ def command(workspace: Workspace, name: str, form: str, place: str | None, hub: 
         raise click.UsageError(f"{f'--to {place}' if place else '--format parquet'} needs --out")
     from benchmark.posthoc.results import results_of
     from reports import exports, records, sharing
-    from reports.analysis import progress, tuning
+    from reports.analysis import study_progress, tuning
 
     named = own_names(datasets, workspace)
     if name in ("tuning", "trials") and not place:
@@ -49,7 +49,8 @@ def command(workspace: Workspace, name: str, form: str, place: str | None, hub: 
         _put(exports.searched(chosen, name, form), out)
         return
     frame, _ = records.scan_checked(folders or (workspace.runs,), named)
-    results = results_of(frame, progress.read(folders or (workspace.root,), []), published=published, ladders=ladders)
+    studies = study_progress.read(folders or (workspace.root,), [])
+    results = results_of(frame, studies, published=published, ladders=ladders)
     for note in results.set_aside:
         click.echo(f"note: {note}", err=True)
     if published != "hidden" and (why := exports.without_papers(results, name, place or form, metric)):

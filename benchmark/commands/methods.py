@@ -10,7 +10,7 @@ import click
 
 from benchmark.commands import Group
 from benchmark.utils.terminal import columns, value_text
-from benchmark.utils.wording import counted
+from reports.wording import counted
 
 if TYPE_CHECKING:
     from methods import Entry

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from benchmark.commands import Group, own_names, workspace_options
-from benchmark.utils.wording import byte_size, counted
 from benchmark.utils.workspace import Workspace
+from reports.wording import byte_size, counted
 
 if TYPE_CHECKING:
-    from reports.analysis.progress import StudyProgress
+    from reports.analysis.study_progress import StudyProgress
 
 
 @click.group(cls=Group)
@@ -41,7 +41,7 @@ def pack(workspace: Workspace, out: Path, folders: tuple[Path, ...], datasets: s
     single queries stay behind (their sums by class go along, from which the tests between methods are made).
     """
     from reports import packing
-    from reports.analysis import progress
+    from reports.analysis import study_progress
 
     if galleries:
         files, count = packing.add_galleries(folders or (workspace.runs,), out)
@@ -50,7 +50,7 @@ def pack(workspace: Workspace, out: Path, folders: tuple[Path, ...], datasets: s
     wanted = [_progress_of(name, workspace) for name in studies]  # before anything is written: it may need datasets
     written, runs = packing.pack(folders or (workspace.runs,), out, own_names(datasets, workspace))
     written += _ladders(workspace, out)
-    written += [progress.write(out, one) for one in wanted]
+    written += [study_progress.write(out, one) for one in wanted]
     written += _searches(workspace, out)
     size = sum(path.stat().st_size for path in written)
     click.echo(f"packed {counted(runs, 'run')} in {counted(len(written), 'file')}, {byte_size(size)}, into {out}")
@@ -115,13 +115,13 @@ def _progress_of(name: str, workspace: Workspace) -> StudyProgress:
     from benchmark.posthoc import study_progress
     from benchmark.runs.job import SweepOptions
     from benchmark.runs.matrix import gather
-    from reports.analysis import progress
+    from reports.analysis.study_progress import read
 
     study = studies.load(name)
     try:
         return study_progress.of(study, (job.spec for job in gather(study, SweepOptions(workspace)).jobs), name)
     except NotThere as error:
-        known = [one for one in progress.read([workspace.root], []) if one.name == study.name]
+        known = [one for one in read([workspace.root], []) if one.name == study.name]
         if not known:
             raise
         click.echo(f"study {study.name} as it was last run or unpacked in {workspace.root}, since its runs cannot be "
@@ -138,9 +138,9 @@ def unpack(workspace: Workspace, folder: Path) -> None:
     Their ladders go along. A run or a ladder that is there already is kept as it is.
     """
     from reports import packing
-    from reports.analysis import progress, tuning
+    from reports.analysis import study_progress, tuning
+    from reports.safe_text import one_line
     from reports.storage import paths
-    from reports.storage.text import one_line
     from splits import SplitError, manifest
 
     ladders = _own_files(folder, "splits")
@@ -149,9 +149,9 @@ def unpack(workspace: Workspace, folder: Path) -> None:
     written, there = packing.unpack(folder, workspace.writable().runs)
     click.echo(f"unpacked {counted(written, 'run')} into {workspace.runs}" + (
         f", {counted(there, 'was', 'were')} there already" if there else ""))
-    for kind in (progress.FOLDER, tuning.FOLDER):
+    for kind in (study_progress.FOLDER, tuning.FOLDER):
         for source in _own_files(folder, kind):
-            if kind == progress.FOLDER or not (workspace.root / kind / source.name).exists():
+            if kind == study_progress.FOLDER or not (workspace.root / kind / source.name).exists():
                 _copied(source, workspace.root / kind)
     for source in ladders:
         target = workspace.splits / source.name

@@ -12,8 +12,8 @@ import click
 
 from benchmark.commands import columns_option, listed, workspace_options
 from benchmark.utils.errors import UserError
-from benchmark.utils.wording import counted
 from benchmark.utils.workspace import Workspace
+from reports.wording import counted
 
 if TYPE_CHECKING:  # they bring torch along, and help must be quick
     from benchmark.config.study import Study

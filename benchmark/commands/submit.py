@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from benchmark.commands import workspace_options
-from benchmark.utils.wording import byte_size
 from benchmark.utils.workspace import Workspace
+from reports.wording import byte_size
 
 
 @click.command()

@@ -25,7 +25,7 @@ def convert(folder: Path, out: Path) -> None:
     take images as all of the suite's ResNets do: red, green, blue, normalised by ImageNet's mean and deviation.
     """
     from benchmark.data import keras_weights, weights
-    from benchmark.utils.wording import byte_size
+    from reports.wording import byte_size
 
     path = keras_weights.convert(folder, out)
     found = weights.file_hash(path)

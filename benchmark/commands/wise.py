@@ -6,8 +6,8 @@ import click
 
 from benchmark.commands import check_names, device_option, plugin_option, workspace_options
 from benchmark.utils.errors import UserError
-from benchmark.utils.wording import counted
 from benchmark.utils.workspace import Workspace
+from reports.wording import counted
 
 
 @click.command()

@@ -24,8 +24,8 @@ from benchmark.datasets.reading import images_under
 from benchmark.datasets.union import Members, members
 from benchmark.utils.processors import cores
 from benchmark.utils.signals import block_signals
-from benchmark.utils.wording import counted
 from reports.storage.processes import end_with_parent
+from reports.wording import counted
 
 CHUNK = 64
 """Images that a process is handed at a time: enough to make the handing cheap, few enough for a steady progress bar."""

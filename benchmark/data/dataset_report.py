@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from benchmark.utils.wording import counted
+from reports.wording import counted
 
 PUT_BACK = {"": "unpack the archive again", "csv": "put back what is missing or take its lines out of the list",
             "folder": "put back what is missing", "parquet": "fetch the shard again", "wds": "fetch the shard again",

@@ -29,7 +29,7 @@ from benchmark.datasets.union import members
 from benchmark.utils import provenance
 from benchmark.utils.errors import UserError
 from benchmark.utils.files import GrowingFile, alone, disk_errors, write_json
-from benchmark.utils.wording import byte_size
+from reports.wording import byte_size
 
 PIECE = 1024
 """Images between two marks on disk: what is lost at most when extraction is killed, and what is still to be written

@@ -17,11 +17,11 @@ from benchmark.utils.devices import best_device
 from benchmark.utils.errors import UserError
 from benchmark.utils.phases import timed
 from benchmark.utils.terminal import columns
-from benchmark.utils.wording import counted
 from benchmark.utils.workspace import Workspace
 from reports.records import RECORD
+from reports.safe_text import without_folders
 from reports.storage import paths
-from reports.storage.text import without_folders
+from reports.wording import counted
 from splits import SplitError, manifest, official, pinning, union
 from splits.fixed_test import fixed_test_ladder, is_control, named_ladder
 from splits.ladder import against_rule, build_ladder, default_rung

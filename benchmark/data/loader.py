@@ -20,7 +20,7 @@ from benchmark.data.colour import colour, normalise
 from benchmark.data.resample import by_matrix, one_by_one, slack
 from benchmark.data.store import ImageStore
 from benchmark.utils.errors import UserError
-from benchmark.utils.wording import byte_size, counted
+from reports.wording import byte_size, counted
 
 log = logging.getLogger(__name__)
 

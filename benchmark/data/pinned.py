@@ -19,8 +19,8 @@ from benchmark.datasets import DatasetIndex
 from benchmark.datasets.index import upright
 from benchmark.utils import provenance
 from benchmark.utils.errors import UserError, near
-from benchmark.utils.wording import counted
 from benchmark.utils.workspace import Workspace
+from reports.wording import counted
 from splits import croissant, pinning
 from splits.manifest import Ladder, Split
 from splits.pinning import Pinned

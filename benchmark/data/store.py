@@ -29,7 +29,7 @@ from benchmark.utils.errors import UserError
 from benchmark.utils.files import GrowingFile, alone, disk_errors, write_json
 from benchmark.utils.phases import timed
 from benchmark.utils.processors import cores
-from benchmark.utils.wording import byte_size
+from reports.wording import byte_size
 
 VERSION = 1
 """Of the files of a store; one of another version is not read."""

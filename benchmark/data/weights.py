@@ -19,7 +19,7 @@ from benchmark.data import keras_weights
 from benchmark.utils.errors import UserError
 from benchmark.utils.files import sha256
 from methods.backbones import TIMM, names
-from reports.storage.text import one_line
+from reports.safe_text import one_line
 
 if TYPE_CHECKING:  # where weights come from is asked without torch
     from torch import Tensor

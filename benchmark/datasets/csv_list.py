@@ -12,7 +12,7 @@ from benchmark.datasets import Dataset, DatasetIndex, known_split
 from benchmark.datasets.folder import own_name
 from benchmark.datasets.reading import NotThere, first_half, make_index, safe, text
 from benchmark.utils.errors import UserError, near
-from benchmark.utils.wording import counted
+from reports.wording import counted
 
 COLUMNS = {"path": None, "label": None, "split": ("train", "test"), "domain": None, "role": ("", "query", "gallery")}
 

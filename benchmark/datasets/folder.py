@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmark.datasets import Dataset, DatasetIndex, known_split, names
 from benchmark.datasets.reading import SUFFIXES, NotThere, class_folders, images_under, make_index, subfolders
 from benchmark.utils.errors import UserError
-from benchmark.utils.wording import counted
+from reports.wording import counted
 
 TRAIN, HELD_OUT = ("train", "training"), ("test", "testing", "val", "valid", "validation")
 INNER_TRAIN = re.compile(rf"/(?=({'|'.join(TRAIN)})/)", re.IGNORECASE)

@@ -18,7 +18,7 @@ from PIL import Image
 from benchmark.datasets import Dataset, DatasetIndex, shards
 from benchmark.datasets.parquet_pages import LARGEST, pages
 from benchmark.utils.errors import UserError
-from benchmark.utils.wording import byte_size
+from reports.wording import byte_size
 
 LABELS = ("label", "labels", "class", "fine_label", "category", "target")
 

@@ -18,10 +18,10 @@ from typing import Any
 from benchmark import __version__
 from benchmark.utils.errors import UserError, near
 from benchmark.utils.files import sha256, write_json
-from benchmark.utils.wording import counted
 from benchmark.utils.workspace import Workspace
+from reports.safe_text import one_line
 from reports.storage import packed, paths
-from reports.storage.text import one_line
+from reports.wording import counted
 
 NAME = re.compile(r"v20\d\d\.[1-9]\d?", re.ASCII)
 

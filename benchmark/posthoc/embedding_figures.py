@@ -20,8 +20,8 @@ from benchmark.data.task import Task
 from methods import Method
 from methods.crt import CodedResidual
 from methods.layers.prompts import PromptPool
+from reports.figures.comparisons import matrix
 from reports.figures.drawing import GREY, HUES, MARKERS
-from reports.figures.studies import matrix
 
 IMAGES, PROTOTYPES = 5, 6
 """How many images, and how many prototypes of each, the maps show."""

@@ -26,9 +26,9 @@ from benchmark.runs import recording
 from benchmark.utils import provenance
 from benchmark.utils.devices import best_device
 from benchmark.utils.errors import UserError
-from benchmark.utils.wording import counted
 from benchmark.utils.workspace import Workspace
 from reports import records
+from reports.wording import counted
 from splits.manifest import Ladder
 
 if TYPE_CHECKING:  # torch takes seconds: what is refused is refused before

@@ -32,14 +32,13 @@ from benchmark.runs.scoring import score
 from benchmark.training import precision
 from benchmark.utils.devices import best_device
 from benchmark.utils.errors import UserError
-from benchmark.utils.wording import decimal
 from benchmark.utils.workspace import Workspace
 from methods import Method, MethodError
 from methods.margin import Margin
 from methods.samplers.by_label import ClassTable
 from reports.analysis.fewshot import NAME, SCHEMA
 from reports.analysis.statistics import t_interval
-from reports.wording import duration
+from reports.wording import decimal, duration
 from splits import SplitError
 from splits.episodes import EPISODES, Episode, few_shot_episodes, released_episodes
 from splits.manifest import Ladder

@@ -20,9 +20,9 @@ from benchmark.posthoc.results import results_of
 from benchmark.utils import leftovers
 from benchmark.utils.workspace import Workspace
 from reports import ReportError, records, site
-from reports.analysis import progress, tuning
-from reports.analysis.progress import StudyProgress
+from reports.analysis import study_progress, tuning
 from reports.analysis.results import Results
+from reports.analysis.study_progress import StudyProgress
 from reports.figures.drawing import drawing
 from reports.storage import paths
 from splits import SplitError, manifest
@@ -81,7 +81,7 @@ def collect(workspace: Workspace, folders: Sequence[Path] = (), datasets: list[s
     """What the working folder holds, or other folders of records; `published` rows are shown, ranked or hidden."""
     frame, lost = records.scan_checked(folders or (workspace.runs,), datasets)
     damaged: list[ReportError] = []
-    studies = progress.read(folders or (workspace.root,), damaged)
+    studies = study_progress.read(folders or (workspace.root,), damaged)
     results = results_of(frame, studies, published=published, ladders=ladders, level=level)
     packed = [path for folder in folders for path in (folder / "splits", *sorted(folder.glob("*/splits")))]
     searches = tuning.read(folders or (workspace.root,), damaged)

@@ -8,8 +8,8 @@ import pandas as pd
 
 from benchmark.config import overrides
 from benchmark.data import pinned
-from reports.analysis.progress import StudyProgress
 from reports.analysis.results import Results
+from reports.analysis.study_progress import StudyProgress
 
 
 def results_of(frame: pd.DataFrame, studies: Sequence[StudyProgress], *, published: str = "hidden",

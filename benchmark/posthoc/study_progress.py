@@ -13,8 +13,8 @@ import methods
 from benchmark.config import overrides
 from benchmark.config.spec import RunSpec
 from benchmark.config.study import Study
-from reports.analysis import progress
-from reports.analysis.progress import DIGITS, GIVEN, StudyProgress
+from reports.analysis import study_progress
+from reports.analysis.study_progress import DIGITS, GIVEN, StudyProgress
 from reports.storage import paths
 
 
@@ -29,7 +29,7 @@ def of(study: Study, specs: Iterable[RunSpec], named: str = "") -> StudyProgress
 
 def _given(spec: RunSpec) -> str:
     settings = {**spec.settings, **spec.base_settings}  # as in a record
-    return progress.given(overrides.of_run(spec.protocol.identity(), spec.method, spec.dataset, settings))
+    return study_progress.given(overrides.of_run(spec.protocol.identity(), spec.method, spec.dataset, settings))
 
 
 def _rows(of_splits: pd.DataFrame) -> pd.DataFrame:
@@ -55,12 +55,12 @@ def keep(study: Study, specs: Iterable[RunSpec], named: str, work: Path, whole: 
         return
     now = of(study, specs, named)
     asked = now.by_split()
-    before = [one.by_split() for one in progress.read([work], [])
+    before = [one.by_split() for one in study_progress.read([work], [])
               if one.name == study.name and {"given", "splits"} <= {*one.rows}]
     fixed = asked[[methods.get(name).trains == "nothing" for name in asked["method"]]]
     before = [rows[~((_gone if whole else _changed)(rows, asked) | _among(rows, fixed, [*GIVEN, "on"]))]
               for rows in before]
-    progress.write(work, replace(now, rows=_rows(pd.concat([*before, asked], ignore_index=True))))
+    study_progress.write(work, replace(now, rows=_rows(pd.concat([*before, asked], ignore_index=True))))
 
 
 def _changed(before: pd.DataFrame, now: pd.DataFrame) -> pd.Series:

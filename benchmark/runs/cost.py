@@ -17,10 +17,9 @@ from benchmark.config.protocol import FIELDS, Protocol
 from benchmark.config.spec import RunSpec
 from benchmark.data import weights
 from benchmark.training import compile_when
-from benchmark.utils.wording import byte_size, counted
 from reports import records
 from reports.storage.row import is_gpu
-from reports.wording import duration
+from reports.wording import byte_size, counted, duration
 from splits.manifest import HELD_OUT
 
 CALIBRATION = "calibration"

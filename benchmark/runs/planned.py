@@ -19,11 +19,11 @@ from benchmark.utils import provenance
 from benchmark.utils.errors import UserError, near
 from benchmark.utils.files import write_json
 from benchmark.utils.terminal import columns
-from benchmark.utils.wording import counted
 from benchmark.utils.workspace import Workspace
 from methods.registry import code as source_code
 from reports import records
-from reports.storage.text import one_line
+from reports.safe_text import one_line
+from reports.wording import counted
 
 SCHEMA = 1
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from reports.storage.text import one_line, printable
+from reports.safe_text import one_line, printable
 from reports.wording import duration
 
 INTERVAL = 60.0

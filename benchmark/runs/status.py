@@ -11,8 +11,8 @@ from pathlib import Path
 from benchmark.runs import locks
 from benchmark.utils.errors import UserError
 from reports import ReportError, records
+from reports.safe_text import one_line
 from reports.storage.migration import IncompatibleRecord
-from reports.storage.text import one_line
 from reports.wording import duration
 
 KINDS = ("done", "running", "failed", "missing")

@@ -20,9 +20,9 @@ from benchmark.runs.matrix import Matrix, gather
 from benchmark.runs.progress import Progress
 from benchmark.utils import provenance
 from benchmark.utils.errors import UserError
-from benchmark.utils.wording import counted
 from benchmark.utils.workspace import Workspace
 from reports.storage.row import is_gpu
+from reports.wording import counted
 
 FEW = 3
 """Backbones without weights that are told of one by one."""

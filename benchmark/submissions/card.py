@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.utils.errors import UserError, near
+from reports.safe_text import one_line, printable
 from reports.storage.paths import plain_file
-from reports.storage.text import one_line, printable
 
 KEYS = {"method": "name of the method, letters, digits and . + - _", "paper": "title, or address of the paper",
         "code": "address of the code", "backbone": "network, as timm calls it where it can, such as resnet50",

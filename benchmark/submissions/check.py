@@ -20,9 +20,10 @@ from benchmark.submissions.pack import PACK, RE_EMBEDDED
 from benchmark.submissions.pack_folder import FILE, LARGEST, Refused
 from benchmark.utils.errors import is_user_error
 from reports import records
+from reports.safe_text import one_line
 from reports.storage import queries
+from reports.storage.json_text import from_json
 from reports.storage.queries import PartResults, QueryResults
-from reports.storage.text import from_json, one_line
 from splits import pinning
 from splits.pinning import Pinned
 

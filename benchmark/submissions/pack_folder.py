@@ -15,8 +15,9 @@ from benchmark.submissions.pack import PACK, RE_EMBEDDED, RECOMPUTED
 from benchmark.utils.errors import is_user_error
 from benchmark.utils.files import sha256
 from reports import records
+from reports.safe_text import one_line
 from reports.storage import packed, queries
-from reports.storage.text import from_json, one_line
+from reports.storage.json_text import from_json
 
 FILE = re.compile(r"([1-9][0-9]{0,3})-s(0|[1-9][0-9]{0,9})/(record\.json|queries\.npz|embeddings\.npy)")
 """One name for each split and seed: 1-s00 beside 1-s0 would hold a record that nobody checks."""

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from benchmark.utils.errors import UserError
-from benchmark.utils.wording import counted
+from reports.wording import counted
 
 ID_COLUMNS = ("id", "ids", "image", "path", "file_name", "image_path", "filename")
 VECTOR_COLUMNS = ("embedding", "embeddings", "features", "feature", "vector")

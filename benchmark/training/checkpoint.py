@@ -19,7 +19,7 @@ from torch import Tensor
 
 from benchmark.data.weights import BACKBONE
 from benchmark.utils.files import flush, whole
-from reports.storage.text import one_line
+from reports.safe_text import one_line
 
 NAME, SUMS = "checkpoint", "sums.json"
 SHARE = 0.1

@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 
 from benchmark.utils.errors import is_user_error
-from reports.storage.text import one_line
+from reports.safe_text import one_line
 
 DEBUG = "OODML_DEBUG"
 FOLDER = "errors"

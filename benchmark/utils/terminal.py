@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, TextIO, cast
 
-from reports.storage.text import cut, printable
+from reports.safe_text import cut, printable
 from reports.tables.alignment import aligned, fitted
 from reports.wording import number
 

@@ -18,9 +18,9 @@ import pandas as pd
 
 from reports import ReportError
 from reports.aggregate import ags, harmonic_mean
+from reports.safe_text import one_line
 from reports.selection import ROW
 from reports.storage import paths
-from reports.storage.text import one_line
 from reports.tables.table import Column, Table
 from reports.wording import metric_name
 

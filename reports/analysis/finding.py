@@ -40,7 +40,7 @@ class Finding:
 def finding(board: Board, by: tuple[str, str] = ("mean", "")) -> Finding | None:
     """The finding of the network with the most ranks on a board that is ranked `by` a score; None without two rows.
 
-    The board has scores at both ends of a ladder: one of AGS (`baselines.with_ends`), or `rung_board.rung_board`.
+    The board has scores at both ends of a ladder: one of AGS (`board_columns.with_ends`), or `rung_board.rung_board`.
     """
     if not len(board) or "nearest" not in board.rows:
         return None

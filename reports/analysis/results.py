@@ -9,11 +9,11 @@ from typing import Any
 import pandas as pd
 
 from reports import ReportError, aggregate, pinned_ladders, selection
-from reports.analysis import baselines, fewshot, paper_tables, significance, thresholds
-from reports.analysis.progress import StudyProgress
+from reports.analysis import baselines, board_columns, fewshot, paper_tables, significance, thresholds
+from reports.analysis.ranked_with import ranked_with
 from reports.analysis.resampling import Resamples
 from reports.analysis.seeds import SeedScores
-from reports.analysis.study_boards import ranked_with
+from reports.analysis.study_progress import StudyProgress
 from reports.board import Board
 from reports.overrides import Overrides, overrides_text, with_overrides
 from reports.pinned_ladders import PinnedLadder
@@ -29,7 +29,7 @@ class Results:
 
     `derive` finds out in what a run differs from the file of its protocol as it is now, see
     `overrides.with_overrides`; `pinned` are the ladders that have names, `ladders` the names of those to show. Rows
-    below `level` take no rank. `studies` may have boards of their own, see `study_boards`.
+    below `level` take no rank. `studies` may have boards of their own, see `ranked_with`.
     """
 
     def __init__(self, frame: pd.DataFrame, with_published: bool = True, rank_published: bool = False,
@@ -155,8 +155,8 @@ class Results:
         board = aggregate.ags_board(runs, metric)
         if not len(board):
             return board
-        board = baselines.with_ends(baselines.with_costs(board, runs, metric), runs, metric)
-        board = baselines.with_late_gain(fewshot.with_gain(board, self.fewshot, metric), runs)
+        board = board_columns.with_ends(board_columns.with_costs(board, runs, metric), runs, metric)
+        board = board_columns.with_late_gain(fewshot.with_gain(board, self.fewshot, metric), runs)
         datasets = board.parts("ags")
         board = self._with_published(board, paper_tables.ags_rows(datasets, metric, self.unlike_papers), ("mean", ""))
         board = baselines.with_gains(board)
@@ -196,7 +196,7 @@ class Results:
         board = aggregate.union_board(runs, metric)
         if not len(board):
             return board
-        board = baselines.with_late_gain(board, runs)
+        board = board_columns.with_late_gain(board, runs)
         if dataset not in self.unlike_papers:
             printed = paper_tables.union_rows(union_parts(board), metric)
             board = self._with_published(board, printed.assign(dataset=dataset), ("harmonic", ""))

@@ -1,4 +1,4 @@
-"""Tables of single runs: those of a method, those that failed, their curves, what came to the board when."""
+"""Tables of single runs: all of them as a file, those of a method, those that failed, their curves, when they came."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from reports.tables.table import Column, Table
 from reports.wording import metric_name
 
 OBJECTS = ("ladder", "papers", "tags", "cite", "summary", "settings", "protocol_settings", "curve", "chosen_epochs",
-           "path", "parts", "members", "overrides", "spectra", "thresholds",
-           "backbone_facts")
+           "path", "parts", "members", "overrides", "spectra", "thresholds", "backbone_facts")
+"""Columns of runs that are no plain values, or too long for a cell: a file of all runs leaves them out."""
 
 
 def runs_table(runs: pd.DataFrame, name: str, caption: str) -> Table:

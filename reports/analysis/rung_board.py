@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from reports import aggregate, selection
-from reports.analysis import baselines, significance
+from reports.analysis import baselines, board_columns, significance
 from reports.analysis.results import Results
 from reports.board import SCORE, Board
 from reports.overrides import overrides_text
@@ -25,7 +25,7 @@ def rung_board(results: Results, dataset: str, metric: str, default: bool = Fals
     Ranked by AGS, or by the score on the default split in a protocol of which no trained row has a whole ladder (by
     the split that most of its rows have, where that was not run: the fact `ranked_by`); with intervals, rank
     ranges and tie groups. The facts `nearest`, `farthest` and `kept` are of the ends of its ladder, see
-    `baselines.with_kept`. With `default` the board of the default split alone.
+    `board_columns.with_kept`. With `default` the board of the default split alone.
     """
     return results.once(("rungs", dataset, metric, default), lambda: _rung_board(results, dataset, metric, default))
 
@@ -81,11 +81,11 @@ def _rung_board(results: Results, dataset: str, metric: str, default: bool) -> B
         board = board.assign(ranked_with=board.rows["protocol"].map(selection.ranked_as))
     boards = aggregate.boards_of(board.rows)
     board = board.assign(board=[boards[key] for key in board.keys])
-    board = baselines.with_late_gain(baselines.with_gap(baselines.with_gains(board), runs, metric), runs)
+    board = board_columns.with_late_gain(board_columns.with_gap(baselines.with_gains(board), runs, metric), runs)
     ladder = results.ladders[dataset] or ()
     if len(ladder) > 1 and not default:
-        near, far = baselines.at_ends(runs[~selection.is_union(runs)], ladder, metric)
-        board = baselines.with_kept(board, board.aligned(near.mean()), board.aligned(far.mean()))
+        near, far = board_columns.at_ends(runs[~selection.is_union(runs)], ladder, metric)
+        board = board_columns.with_kept(board, board.aligned(near.mean()), board.aligned(far.mean()))
         board = board.assign(**{"rungs:n": _beyond(board, dataset, splits)})
     resamples = results.resamples(metric)
     # what is told of one split has the classes of that split, AGS the fewest of any

@@ -15,8 +15,9 @@ from typing_extensions import NotRequired, TypedDict
 
 from reports import ReportError
 from reports.aggregate import spread
+from reports.safe_text import one_line
 from reports.storage import paths
-from reports.storage.text import from_json, one_line
+from reports.storage.json_text import from_json
 from reports.tables.table import Column, Table
 from reports.wording import decimal, metric_name
 

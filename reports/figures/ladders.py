@@ -17,7 +17,7 @@ from reports.figures.lines import Axes, Line, chart, nice_ticks
 from reports.selection import ROW, in_words
 from reports.wording import metric_name
 
-DISTANCE = "Fréchet distance between training and test images"
+DISTANCE_AXIS = "Fréchet distance between training and test images"
 KINDS = {"score": "{}, percent", "difference": "{}, points above the mean over methods",
          "gain": "{}, points above the frozen backbone"}
 """What a curve shows of a score, and how its axis is called."""
@@ -54,7 +54,7 @@ def ladder_curve(cells: pd.DataFrame, look: dict[str, Style], name: str, title: 
     ticks = list(zip(rungs["share"], map(_distance, rungs["frd"])))
     marks = [(place, "default split") for place in rungs.loc[rungs["kind"] == "default", "share"]]
     ends = "; ".join(f"{line.label} ends at {line.ys[-1]:.1f}" for line in lines)
-    axes = Axes(KINDS[kind].format(metric_name(metric)), DISTANCE, ticks, marks, zero=kind != "score")
+    axes = Axes(KINDS[kind].format(metric_name(metric)), DISTANCE_AXIS, ticks, marks, zero=kind != "score")
     about = f"{metric_name(metric)} over the distance of {len(rungs)} splits: {ends}."
     return chart(_named(lines, cells), axes, name, title, about)
 
@@ -86,7 +86,7 @@ def fixed_test_curve(cells: pd.DataFrame, control: pd.DataFrame, look: dict[str,
             lines.append(replace(line, name=f"{curve['method'].iloc[0]}{ending}", style=replace(line.style, dash=dash)))
     ticks = [((tick - near) / (far - near), _distance(tick)) for tick in nice_ticks(near, far, 8)]
     falls = "; ".join(f"{line.name} from {line.ys[0]:.1f} to {line.ys[-1]:.1f}" for line in lines)
-    return chart(lines, Axes(KINDS["score"].format(metric_name(metric)), DISTANCE, ticks), name, title,
+    return chart(lines, Axes(KINDS["score"].format(metric_name(metric)), DISTANCE_AXIS, ticks), name, title,
                  f"{metric_name(metric)} from the nearest to the farthest split: {falls}.")
 
 

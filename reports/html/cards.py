@@ -12,8 +12,8 @@ import pandas as pd
 
 from reports import aggregate
 from reports.analysis import paper_tables
+from reports.safe_text import without_folders
 from reports.selection import is_union
-from reports.storage.text import without_folders
 from reports.tables.table import Column, Table
 
 _ANYHOW = {"--budget": 1, "--per-gpu": 1, "--gpus-per-run": 1, "--jobs": 1, "--executor": 1, "--ray-address": 1,

@@ -12,11 +12,11 @@ import pandas as pd
 from reports import aggregate
 from reports.analysis import comparison, paper_tables, significance, statistics
 from reports.analysis.rung_board import rung_board, rungs_of
-from reports.figures import studies
+from reports.figures import comparisons
 from reports.html.rendering import Site
 from reports.selection import ROW, in_words, ranked_as, row_keys
 from reports.storage import by_class
-from reports.tables import boards as tabular
+from reports.tables.boards import row_columns
 from reports.tables.formats import csv_text
 from reports.tables.table import Column, Table
 from reports.wording import metric_name
@@ -99,7 +99,7 @@ def statistical(site: Site) -> None:
     site.files["data/wilcoxon.csv"] = csv_text(pd.concat(every).items())
     stable = [(protocol, site.table(table)) for protocol in site.results.protocols
               for table in [_stability(site, protocol, metric)] if table]
-    site.later("statistics.html", "Statistics", tested=tested, stable=stable, metric=metric, few=studies.FEW,
+    site.later("statistics.html", "Statistics", tested=tested, stable=stable, metric=metric, few=statistics.FEW,
                resolution=_resolution(site, metric), kept=keeping_queries(site.runs))
 
 
@@ -114,7 +114,7 @@ def _tested(site: Site, wide: pd.DataFrame, pairs: pd.DataFrame, number: int) ->
         methods = dict(zip(site.runs["label"], site.runs["method"]))  # all of one protocol and backbone
         named = {methods[label] + " · submitted" * label.endswith(" · submitted"): rank
                  for label, rank in test.ranks.items()}
-        drawn = studies.critical_differences(replace(test, ranks=named) if len(named) == len(test.ranks) else test,
+        drawn = comparisons.critical_differences(replace(test, ranks=named) if len(named) == len(test.ranks) else test,
                                              f"critical{ending}",
                                              f"Mean ranks of {site.metrics[0]} over {wide.shape[1]} cells")
         order = sorted(test.ranks, key=lambda label: test.ranks[label])
@@ -153,7 +153,7 @@ def _stability(site: Site, protocol: str, metric: str) -> Table | None:
                    zip(places, board.rows["rank"].to_numpy(int)[rows] - 1)]
     frame = board.rows.reset_index(drop=True)[[*ROW, "network", "rank", "rank:low", "rank:high", "family"]].assign(
         **dict(zip(("keeps", "first", "near"), np.array(shares).T)))
-    method, *rest = tabular.row_columns(frame)
+    method, *rest = row_columns(frame)
     columns = (Column("rank", "Rank", "rank"), method,
                Column("keeps", "Keeps its rank, %", "percent", "Share of the draws in which the rank stays"),
                Column("near", "Within one rank, %", "percent", "Share of the draws at most one place away"),

@@ -20,7 +20,7 @@ from reports.html.extras import Extras
 from reports.html.markup import slug
 from reports.html.rendering import Site
 from reports.selection import ROW
-from reports.tables import boards as tables
+from reports.tables.boards import differing, row_columns, union_table, without_parts
 from reports.tables.table import Column, Table
 from reports.wording import metric_name
 
@@ -95,10 +95,10 @@ def union_tables(site: Site, dataset: str, prefix: str = "") -> list[tuple[str, 
     made = []
     for protocol, board in boards.items():
         name = site.slug(dataset) if len(boards) == 1 else f"{site.slug(dataset)}-{protocol}"
-        table = tables.union_table(board, "recall@1")
-        table = tables.without_parts(table) if prefix else table
+        table = union_table(board, "recall@1")
+        table = without_parts(table) if prefix else table
         shown = site.table(replace(table, name=prefix + name))
-        made.append((protocol, tables.differing(board), shown))
+        made.append((protocol, differing(board), shown))
     return made
 
 
@@ -214,7 +214,7 @@ def _bias_table(board: pd.DataFrame, sizes: dict[str, int]) -> Table:
                                for _, row in rows.iterrows()])
     about = "Spearman correlation of the row's scores with the number of training images of the parts"
     largest_first = sorted(sizes.items(), key=lambda item: (-item[1], item[0]))
-    columns = (*tables.row_columns(biased), Column("bias", "Correlation", "number", about, 2),
+    columns = (*row_columns(biased), Column("bias", "Correlation", "number", about, 2),
                *(Column(key_of("recall", part), f"{part} ({count:,})", "score")
                  for part, count in largest_first))
     keep = [*ROW, *(column.key for column in columns), *(f"{key}:std" for key in keys), "baseline"]

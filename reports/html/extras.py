@@ -13,11 +13,12 @@ from pydantic import TypeAdapter, ValidationError
 from typing_extensions import NotRequired, TypedDict
 
 from reports import ReportError
-from reports.html import drawings
+from reports.html import svg_check
 from reports.html.rendering import Site
 from reports.records import FAILURE_FACTS
+from reports.safe_text import one_line
 from reports.storage import paths
-from reports.storage.text import from_json, one_line
+from reports.storage.json_text import from_json
 
 INSPECTION = "inspect/inspection.json"
 SCHEMA = 1
@@ -70,7 +71,7 @@ class Extras:
             if paths.is_own_file(self.splits or "", f"{dataset}-{ending}"):
                 name = f"figures/{site.slug(dataset)}-{ending}"
                 content = (Path(self.splits or "") / f"{dataset}-{ending}").read_bytes()
-                if ending.endswith(".svg") and drawings.fault(content):
+                if ending.endswith(".svg") and svg_check.fault(content):
                     continue
                 site.files[name] = content
                 pictures.append({"file": name, "caption": caption})
@@ -150,7 +151,7 @@ def read_inspection(path: Path) -> dict[str, Any]:
         whole = paths.is_plain(file) and file.endswith(_SUFFIXES) and paths.is_own_file(path.parent, file)
         if not whole or file not in content["files"]:
             raise ReportError(f"{path} names {file[:120]!r}, which is no picture beside it; {again}")
-        fault = drawings.fault((path.parent / file).read_bytes()) if file.endswith(".svg") else ""
+        fault = svg_check.fault((path.parent / file).read_bytes()) if file.endswith(".svg") else ""
         if fault:
             raise ReportError(f"{path} names {file[:120]!r}, a drawing that may not be published: {one_line(fault)}; "
                               f"{again}")

@@ -9,16 +9,16 @@ from typing import Any
 import pandas as pd
 
 from reports import selection
-from reports.analysis import ladder_tables, paper_tables, progress, run_tables
+from reports.analysis import ladder_tables, paper_tables, run_tables, study_progress
 from reports.analysis.finding import Finding, finding
-from reports.analysis.progress import StudyProgress
 from reports.analysis.rung_board import apart, beside_ladder, rung_board
+from reports.analysis.study_progress import StudyProgress
 from reports.figures import ladders
 from reports.html import dataset_pages
 from reports.html.dataset_pages import extent
 from reports.html.rendering import Site
 from reports.selection import row_keys
-from reports.tables import boards as tables
+from reports.tables.boards import ags_table
 
 
 @dataclass
@@ -57,7 +57,7 @@ def write(site: Site, studies: Sequence[StudyProgress] = ()) -> None:
     first: list[Any] = next((one.curves for one in sections if one.datasets == lead and one.curves), [])
     leader = site.results.labels.get(found.best, "") if found else ""
     covered = [shown | {"table": site.table(shown["table"])} for study in studies
-               if (shown := progress.shown(study, results.with_controls()))]
+               if (shown := study_progress.shown(study, results.with_controls()))]
     lost = site.table(run_tables.failure_table(site.failures)) if len(site.failures) else None
     # the first screen has a line for each dataset; its other boards follow the first one
     firsts: dict[tuple[str, ...], Section] = {}
@@ -99,7 +99,7 @@ def _ladder_section(site: Site, protocol: str, names: list[str], several: bool, 
             whole = board.column("mean")["score"].notna()
             board = board.where(whole | ~pd.Series([key in elsewhere for key in board.keys], board.rows.index))
         # by its protocol even where there is but one, so that a link stays true when another comes
-        table = replace(tables.ags_table(board, metric), name=f"ags-{protocol}-{metric}")
+        table = replace(ags_table(board, metric), name=f"ags-{protocol}-{metric}")
         made.append((metric, site.table(table, site.sparks(metric))))
     of = extent(site, names[0], site.results.of_protocol(protocol)) if len(names) == 1 else None
     # of several ladders the first by each metric

@@ -27,8 +27,8 @@ import numpy as np
 
 from reports import ReportError
 from reports.storage import packed, paths
+from reports.storage.json_text import from_json
 from reports.storage.queries import FULL, NAME, PRECISION, array
-from reports.storage.text import from_json
 
 SUMMED = "classes.json"
 SIDES = "sides.json"

@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reports import ReportError
+from reports.safe_text import one_line
 from reports.storage import paths
-from reports.storage.text import from_json, may_hold_controls, one_line
+from reports.storage.json_text import from_json, may_hold_controls
 
 if TYPE_CHECKING:
     import pandas as pd

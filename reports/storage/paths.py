@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from reports import ReportError
-from reports.storage.text import one_line
+from reports.safe_text import one_line
 
 LONGEST = 200
 """Bytes of a name: file systems take 255, and endings are added."""

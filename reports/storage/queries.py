@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from reports import ReportError
+from reports.safe_text import one_line
 from reports.storage import paths
-from reports.storage.text import one_line
 
 NAME = "queries.npz"
 PRECISION = {"map@r": "ap_r", "map@1000": "ap_1000"}

@@ -8,9 +8,10 @@ from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationE
 from typing_extensions import NotRequired, TypedDict
 
 from reports import ReportError
+from reports.safe_text import one_line, printable
 from reports.storage import paths
+from reports.storage.json_text import holds_controls
 from reports.storage.migration import SCHEMA
-from reports.storage.text import holds_controls, one_line, printable
 
 Source = Literal["run", "submitted", "published"]
 SOURCES: tuple[str, ...] = get_args(Source)

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
-from reports.storage.text import printable
+from reports.safe_text import printable
 
 _ON_ANOTHER = re.compile("[\u1160-\u11ff🏻-🏿]")
 """Vowels and ends of a Korean syllable, and tones of skin: part of the character before."""

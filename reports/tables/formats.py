@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from reports import ReportError
-from reports.storage.text import one_line, printable
+from reports.safe_text import one_line, printable
 from reports.tables.alignment import aligned, width
 from reports.tables.notes import TIE
 from reports.tables.table import Table, missing

@@ -13,8 +13,8 @@ from benchmark.commands import columns_option, workspace_options
 from benchmark.commands.splits.options import feature_options, ladder_options, replace_option
 from benchmark.utils.errors import UserError, is_user_error
 from benchmark.utils.phases import timed
-from benchmark.utils.wording import counted
 from benchmark.utils.workspace import Workspace
+from reports.wording import counted
 
 
 def _iterations(text: str) -> list[int | str]:

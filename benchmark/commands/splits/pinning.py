@@ -9,8 +9,8 @@ import click
 
 from benchmark.commands import workspace_options
 from benchmark.utils.terminal import columns
-from benchmark.utils.wording import byte_size, counted
 from benchmark.utils.workspace import Workspace
+from reports.wording import byte_size, counted
 
 
 @click.command()

@@ -27,8 +27,8 @@ from benchmark.utils import processors
 from benchmark.utils.errors import UserError
 from benchmark.utils.signals import unblock_signals
 from benchmark.utils.terminal import plain_warning
-from benchmark.utils.wording import counted
 from reports.records import FAILURE
+from reports.wording import counted
 
 ATTEMPTS = 2
 """How often a run is tried whose worker died or hung under it."""

@@ -15,7 +15,7 @@ from benchmark.runs.job import Job, Resources, SweepResult
 from benchmark.runs.locks import STALE
 from benchmark.runs.progress import Progress
 from benchmark.utils.errors import UserError
-from benchmark.utils.wording import counted
+from reports.wording import counted
 
 MINUTES = 24 * 60
 """Time limit of a job where `--slurm time=...` gives none; a job at its limit is saved and queued again."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from reports.analysis.progress import StudyProgress
+from reports.analysis.study_progress import StudyProgress
 from reports.selection import ROW, ranked_as, with_setting
 
 

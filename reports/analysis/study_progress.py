@@ -20,9 +20,10 @@ import pandas as pd
 
 from reports import ReportError
 from reports.analysis import costs
+from reports.safe_text import printable
 from reports.selection import NAMED
 from reports.storage import paths
-from reports.storage.text import from_json, printable
+from reports.storage.json_text import from_json
 from reports.tables.table import Column, Table
 
 FOLDER = "studies"

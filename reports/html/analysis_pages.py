@@ -25,8 +25,8 @@ from reports.analysis import (
     tuned_ags,
     tuning,
 )
+from reports.figures import comparisons
 from reports.figures import spectra as spectrum_figures
-from reports.figures import studies
 from reports.html import cards
 from reports.html.comparison_pages import compare, statistical
 from reports.html.frozen_pages import untrained
@@ -34,7 +34,7 @@ from reports.html.markup import slug
 from reports.html.rendering import Site
 from reports.html.threshold_pages import drift
 from reports.selection import ROW, in_words
-from reports.tables import boards as tabular
+from reports.tables.boards import DISTANCE, row_columns
 from reports.tables.formats import to_csv
 from reports.tables.notes import bar_note
 from reports.tables.table import Column, Table
@@ -57,12 +57,12 @@ def structural(site: Site) -> None:
         if named:
             fitted = correlations.normalised(points, [metric, *named]).rename(columns=named)
             title = f"{metric_name(metric)} against the structure of the {correlations.SIDE_WORDS[side]} embeddings"
-            panels.append({"side": side} | site.figure(studies.scatters(
+            panels.append({"side": side} | site.figure(comparisons.scatters(
                 fitted, list(named.values()), metric, f"scatter-{side}", title), f"scatter-{side}"))
     cells = None
     if panels:
         measured = [key for named in sides.values() for key in named]
-        columns = (Column("dataset", "Dataset"), Column("split", "Split"), *tabular.row_columns(points),
+        columns = (Column("dataset", "Dataset"), Column("split", "Split"), *row_columns(points),
                    Column(metric, metric_name(metric), "score"), *correlations.measure_columns(measured, 3))
         cells = _beginning(site, Table("structure-cells", "Structure of the embeddings and score of each cell", columns,
                                        points[["dataset", "split", *ROW, metric, *measured]], marked=False))
@@ -72,7 +72,7 @@ def structural(site: Site) -> None:
                      for dataset, some in _by_dataset(spectra.panels(site.runs, metric)).items()]
     drawn_matrix = None
     if matrix.shape[0] > 1:
-        drawn_matrix = site.figure(studies.matrix(matrix, "metrics", "Correlation between metrics"), "metrics")
+        drawn_matrix = site.figure(comparisons.matrix(matrix, "metrics", "Correlation between metrics"), "metrics")
     site.later("structure.html", "Structure", tables=[site.table(one) if one else None for one in (table, released)],
                measures=[measures.of_structure(key) for key in table.frame["measure"].unique()] if table else [],
                panels=panels, cells=cells, by_split=_beginning(site, by_split) if by_split else None,
@@ -104,9 +104,9 @@ def few_shot(site: Site) -> None:
     parts = []
     for shots in sorted(adapted.loc[adapted["metric"] == metric, "shots"].unique()):
         cells = fewshot.cells(adapted, metric, int(shots))
-        method, *rest = tabular.row_columns(cells)
+        method, *rest = row_columns(cells)
         columns = (method, Column("dataset", "Dataset"), Column("split", "Split"),
-                   Column("frd", tabular.DISTANCE, "number", digits=1), Column("zero", "Zero-shot", "score"),
+                   Column("frd", DISTANCE, "number", digits=1), Column("zero", "Zero-shot", "score"),
                    Column("few", "Few-shot", "score"), Column("gain", "Gain", "gain"),
                    Column("episodes", "Episodes", "number", "Draws of the images that were shown", 0),
                    Column("iterations", "Iterations", "number", "Steps of the adaptation", 0),
