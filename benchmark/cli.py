@@ -97,6 +97,7 @@ def _run(arguments: list[str] | None, facts: dict[str, Path]) -> None:
     except click.exceptions.Abort as abort:
         if isinstance(abort.__cause__, EOFError):  # click takes the end of any file for Ctrl-D
             raise abort.__cause__ from None
+        _say("oodml: stopped; the same command goes on with what was finished")
         _end(130)
     except click.ClickException as error:
         error.show()

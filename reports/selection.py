@@ -158,11 +158,13 @@ def _on_newest_files(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """The runs on the same files of each dataset as the newest, and notes on the others."""
     if "contents" not in frame:  # which records of earlier versions, and those of drawn images, do not say
         return frame, []
-    ours = frame["contents"].where(frame["source"] != "submitted")
-    newest = ours.groupby(frame["dataset"]).transform("last").fillna(frame["contents"])
+    since = frame["ladder_since"].fillna(frame["date"]) if "ladder_since" in frame else frame["date"]
+    order = since.sort_values(kind="stable", na_position="first").index
+    ours = frame["contents"].where(frame["source"] != "submitted").loc[order]
+    newest = ours.groupby(frame["dataset"]).transform("last").reindex(frame.index).fillna(frame["contents"])
     other = frame["contents"].notna() & (frame["contents"] != newest)
-    notes = [f"{_set_aside(count, f'on other files of {dataset} than the newest')}. {AGAIN}, and they are trained on "
-             "the files that are there now."
+    notes = [f"{_set_aside(count, f'on other files of {dataset} than the newest')}. {AGAIN} beside the files that "
+             "are to count: what was done on these is shown again, the others are trained."
              for dataset, count in frame.loc[other, "dataset"].value_counts(sort=False).sort_index().items()]
     return frame[~other].reset_index(drop=True), notes
 

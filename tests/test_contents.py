@@ -22,6 +22,7 @@ from benchmark.data.store import open_store
 from benchmark.runs import recording, renumbering, status, sweep, worker
 from benchmark.runs.job import Job, SweepOptions
 from benchmark.runs.matrix import gather
+from benchmark.utils import provenance
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from reports import records, selection
@@ -227,6 +228,26 @@ def test_runs_on_other_files_than_the_newest_are_set_aside(tmp_path: Path) -> No
     runs, notes = selection.select(records.collect(tmp_path))
     assert sorted(runs["seed"]) == [0, 2]
     assert any("1 run on other files of cub" in note and "`oodml run`" in note for note in notes)
+
+
+def test_runs_on_the_files_of_before_are_shown_again_by_their_command(trained: tuple[Path, Path, Job],
+                                                                      tmp_path: Path) -> None:
+    """Also where they are done already: nothing of them is trained, and they count from then on."""
+    made = Workspace.at(shutil.copytree(trained[0], tmp_path / "work"))
+    changed = make_record(trained[2].spec.dataset, 1, "arcface", seed=0, contents="b" * 64)
+    changed["provenance"]["date"] = "2100-01-01T00:00:00Z"
+    records.write(made.runs / trained[2].spec.dataset / "1" / "arcface" / "s0-00000000", changed)
+    shown = [set(selection.select(records.collect(made.runs))[0]["method"])]
+    for _ in range(2):
+        lines: list[str] = []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(provenance, "now", lambda: "2100-01-02T00:00:00Z")
+            sweep.run(tiny_sweep.study("margin", datasets=(f"folder:{trained[1]}",), splits="1", seeds=1),
+                      SweepOptions(made), lines.append)
+        shown.append(set(selection.select(records.collect(made.runs))[0]["method"]))
+        told = [line for line in lines if "had other files than lie there now" in line]
+        assert len(told) == (len(shown) == 2), "once"
+    assert shown == [{"arcface"}, {"margin"}, {"margin"}]
 
 
 def test_drawn_images_have_no_contents_and_keep_their_identity(tmp_path: Path) -> None:

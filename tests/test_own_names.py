@@ -141,3 +141,31 @@ def test_a_dataset_may_be_moved_or_copied(tmp_path: Path, capsys: pytest.Capture
     pictures(tmp_path / "y" / "x" / "images", "abcdefgh", "mended")
     cli.main(["splits", "show", "--dataset", f"folder:{tmp_path / 'y' / 'x' / 'images'}", *where])
     assert manifest.load(tmp_path / "work" / "splits" / "x-images.json").dataset == "x-images"
+
+
+def test_embeddings_are_scored_on_a_pinned_ladder_of_ones_own(tmp_path: Path,
+                                                              capsys: pytest.CaptureFixture[str]) -> None:
+    """Named by its file, with or without the folder; a pack is for the ladders that come with the suite."""
+    birds, work = pictures(tmp_path / "my birds" / "birds"), ["--work", str(tmp_path / "work")]
+    cli.main(["splits", "build", "--dataset", birds, *BUILD, "--default-only", *work])
+    cli.main(["splits", "pin", "birds@v1", "--dataset", birds, "--out", str(tmp_path / "pins"), *work])
+    fixed = str(tmp_path / "pins" / "birds@v1.json")
+    index = datasets.load(birds, tmp_path)
+    np.savez(tmp_path / "mine.npz", embeddings=np.random.default_rng(0).normal(size=(len(index), 4)), ids=index.paths)
+    own = ["--work", str(tmp_path / "fresh")]
+    cli.main(["splits", "use", fixed, "--dataset", birds, *own])
+    for where in ([], ["--dataset", birds], ["--dataset", "birds"]):
+        capsys.readouterr()
+        cli.main(["evaluate", "--ladder", fixed, *where, "--embeddings", str(tmp_path / "mine.npz"), *own])
+        assert "(submitted)" in (said := capsys.readouterr().out)
+        assert "oodml submit" not in said
+    assert "is a ladder of birds, not of cub" in refused(
+        ["evaluate", "--ladder", fixed, "--dataset", "cub", "--embeddings", str(tmp_path / "mine.npz"), *own], capsys)
+    assert "birds@v1 is a ladder of your own" in refused(["submit", str(tmp_path / "mine"), *own], capsys)
+    assert "no results on cub@v1, but on birds@v1" in refused(
+        ["submit", str(tmp_path / "mine"), "--ladder", "cub@v1", *own], capsys)
+    (tmp_path / "my birds" / "birds" / "a" / "0.png").unlink()
+    told = refused(["splits", "use", fixed, "--dataset", birds, "--work", str(tmp_path / "third")], capsys)
+    assert f"--work {tmp_path / 'third'} --dataset '{birds}' --incomplete`" in told
+    (tmp_path / "birds").mkdir()
+    assert "there is no file" in refused(["splits", "verify", str(tmp_path / "birds"), *own], capsys)

@@ -80,10 +80,11 @@ def command(workspace: Workspace, dataset: str | None, ladder: str | None, seeds
 def _written(paths: list[Path]) -> str:
     """Where the records of several splits lie, and how they are packed, which those on a pinned ladder alone can be."""
     from reports import records
+    from splits import pinning
 
     home = paths[0].parents[3]  # below it SPLIT/METHOD/sSEED-HASH8; the name of a dataset of one's own is not its path
     pinned = records.read(paths[0])["split"].get("pinned")
-    packs = "; `oodml submit PACK` packs them" if pinned else ""
+    packs = "; `oodml submit PACK` packs them" if pinned and pinned.get("name") in pinning.names() else ""
     return f"{counted(len(paths), 'record')} in {home} (submitted){packs}"
 
 

@@ -29,7 +29,7 @@ from benchmark.utils.workspace import Workspace
 @click.option("--published", type=click.Choice(["shown", "ranked", "hidden"]), default="hidden", show_default=True,
               help="Rows from papers on the boards of the same datasets: shown without a rank, ranked, or left out.")
 @click.option("--ladder", "ladders", multiple=True, metavar="NAME@VERSION",
-              help="Runs on this pinned ladder of its dataset [default: on the newest]. May be repeated.")
+              help="Runs on this pinned ladder of its dataset [default: that of the newest run]. May be repeated.")
 @click.option("--out", type=click.Path(path_type=Path), help="File [default: standard output]; with --to, a folder.")
 @workspace_options
 def command(workspace: Workspace, name: str, form: str, place: str | None, hub: str, metric: str,

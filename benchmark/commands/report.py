@@ -30,7 +30,7 @@ def _leave_all() -> None:
 @click.option("--published", type=click.Choice(["shown", "ranked", "hidden"]), default="shown", show_default=True,
               help="Rows from papers on the boards of the same datasets: shown without a rank, ranked, or left out.")
 @click.option("--ladder", "ladders", multiple=True, metavar="NAME@VERSION",
-              help="Runs on this pinned ladder of its dataset [default: on the newest]. May be repeated.")
+              help="Runs on this pinned ladder of its dataset [default: that of the newest run]. May be repeated.")
 @click.option("--level", type=click.Choice(["recomputed", "re-embedded", "run here"]),
               help="Rank only rows of this level or above; the others are shown without a rank.")
 @click.option("--paper", type=click.Choice(["oodml", "revisiting", "crt", "uml"]),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 import signal
 from collections import deque
 from collections.abc import Iterator
@@ -75,8 +76,9 @@ def opened(index: DatasetIndex, i: int) -> Iterator[Image.Image]:
         remedy = "" if isinstance(error, UserError) else f"; {mended}"
         if isinstance(error, Image.DecompressionBombError):
             why, remedy = "it has more pixels than Pillow opens", "; save it smaller"
-        raise UserError(f"cannot read image {path}: {why}{remedy} (`oodml datasets check {index.typed}` lists all "
-                        "such files), then run again: what is decoded already is kept") from None
+        lists = f"`oodml datasets check {shlex.quote(index.typed)}` lists all such files"
+        raise UserError(f"cannot read image {path}: {why}{remedy} ({lists}), then run again: what is decoded already "
+                        "is kept") from None
 
 
 @contextmanager

@@ -169,8 +169,9 @@ def use(name: str, workspace: Workspace, replace_other: bool = False, dataset: s
         way = ("Unpack its archive again, or put back what is named here" if not lacking else
                f"Its classes are those of {path} already: name the dataset, {pinned.dataset}, and not the ladder"
                if taken else
-               f"Unpack its archive again, put back what is named here, or do without: `oodml splits use {name} "
-               "--incomplete` (results do not count as on the pinned ladder then)")
+               f"Unpack its archive again, put back what is named here, or do without: `oodml splits use {name}"
+               f"{workspace.option()}{f' --dataset {shlex.quote(dataset)}' if dataset else ''} --incomplete` (results "
+               "do not count as on the pinned ladder then)")
         raise UserError("\n".join([f"the local copy of {pinned.dataset} is not that of {pinned.name}, "
                                    f"{counted(len(found), 'difference')}; nothing was written. {way}:",
                                    *_shown(found)]))
@@ -228,7 +229,8 @@ def named(ladder: str | None, dataset: str | None, workspace: Workspace) -> str:
         if dataset is None:
             raise UserError("name a dataset (--dataset NAME) or a pinned ladder (--ladder NAME@VERSION)")
         return dataset
-    index, _ = use(ladder, workspace.writable())
-    if dataset not in (None, index.name):
-        raise UserError(f"{ladder} is a ladder of {index.name}, not of {dataset}; leave --dataset out")
+    its_own = get(ladder).dataset
+    if dataset is not None and ":" not in dataset and dataset != its_own:
+        raise UserError(f"{ladder} is a ladder of {its_own}, not of {dataset}; leave --dataset out")
+    index, _ = use(ladder, workspace.writable(), dataset=dataset if dataset and ":" in dataset else None)
     return index.name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from benchmark.utils import provenance
 from benchmark.utils.files import whole
 from methods import backbones
 from methods.registry import code as source_code
-from reports import records
+from reports import ReportError, records
 from reports.storage import queries
 from splits.manifest import Ladder, Split
 
@@ -105,3 +106,28 @@ def refresh(folder: Path, ladder: Ladder) -> bool:
         return False
     records.write(folder, {**record, "split": {**facts, "since": provenance.now()}})
     return True
+
+
+def on_other_files(dataset: Path, contents: str) -> list[str]:
+    """When each of the finished runs below a dataset's folder that were on other files than these came to the board."""
+    found = []
+    for path in dataset.glob(f"*/*/*/{records.RECORD}"):
+        if contents.encode() not in path.read_bytes():  # most are on these: nothing of them need be understood
+            with contextlib.suppress(ReportError):
+                record = records.read(path.parent)
+                if record.get("contents") and record["source"] == "run":
+                    found.append(_since(record))
+    return found
+
+
+def show_again(folder: Path, after: str) -> bool:
+    """Note in a record that it counts from now on, where it has not since `after`; whether it changed."""
+    record = records.read(folder)
+    if _since(record) > after:
+        return False
+    records.write(folder, {**record, "split": {**record["split"], "since": provenance.now()}})
+    return True
+
+
+def _since(record: dict[str, Any]) -> str:
+    return str(record["split"].get("since") or record["provenance"].get("date") or "")

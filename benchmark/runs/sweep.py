@@ -179,6 +179,7 @@ def run(study: Study, options: SweepOptions, echo: Echo = click.echo) -> SweepRe
         if kept is not None:
             echo(f"{job.spec.label()}: {matrix.states[job.spec.identity].text}; kept as {kept.name}, done again")
     _refresh(matrix, echo)
+    _tell_other_files(matrix, workspace, echo)
     planned.save_plan(workspace, matrix.jobs, options.command)
     todo = matrix.of("missing", "damaged", "running", *again)
     if (failed := matrix.of("failed")) and not options.retry_failed:
@@ -207,6 +208,20 @@ def _refresh(matrix: Matrix, echo: Echo) -> None:
     if stale:
         echo(f"{counted(len(stale), 'finished run is', 'finished runs are')} of an older ladder, and the new one has "
              "the same split: the records now name the new ladder")
+
+
+def _tell_other_files(matrix: Matrix, workspace: Workspace, echo: Echo) -> None:
+    """Reports show the runs on one copy of a dataset, that of the newest: those done on this one count from now on."""
+    for dataset in {job.spec.dataset: None for job in matrix.jobs if job.spec.contents}:
+        here = [job for job in matrix.jobs if job.spec.dataset == dataset]
+        others = recording.on_other_files(workspace.runs / dataset, here[0].spec.contents)
+        if not others:
+            continue
+        done = [job for job in matrix.of("done") if job.spec.dataset == dataset]
+        shown = [job for job in done if recording.show_again(job.folder, max(others))]
+        if shown or len(done) < len(here):
+            echo(f"{counted(len(others), 'finished run')} of {dataset} had other files than lie there now: reports "
+                 "set them aside and show those on these; the same command beside the other files turns that round")
 
 
 def _refuse_incompatible(matrix: Matrix) -> None:

@@ -99,6 +99,7 @@ def evaluate_ladder(workspace: Workspace, *, embeddings: str, dataset: str, spli
                         "card of this method")
     if len(seeds) > 1 and "{seed}" not in embeddings:
         raise UserError("several seeds need a file each: write {seed} where its number stands, as in mine-{seed}.npy")
+    dataset = datasets.resolved(dataset, workspace.splits)
     index = datasets.load(dataset, workspace.data)
     ladder = ladders.load(workspace, dataset, index, default_only=split == "default")
     rungs = ladder.splits if split == "all" else (ladders.rung(ladder, split),)

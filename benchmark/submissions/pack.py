@@ -81,13 +81,19 @@ def write(out: Path, runs: Path, *, name: str, ladder: str | None = None, card: 
     others = ", ".join(sorted(set(frame.loc[frame["source"] == "submitted", "method"])))
     frame = frame[frame["method"] == name]
     there = sorted(set(frame["ladder_name"]))
+    if ladder is not None and there and ladder not in there:
+        raise UserError(f"'{name}' has no results on {ladder}, but on {', '.join(there)}")
     if ladder is not None:
         frame = frame[frame["ladder_name"] == ladder]
     if frame.empty or frame["ladder_name"].nunique() > 1:
         raise UserError(f"'{name}' has results on {', '.join(there)}; say which to submit with --ladder" if there else
                         f"there are no results of '{name}'{others and f', but of {others},'} on a pinned ladder below "
                         f"{runs}; `oodml evaluate --ladder NAME@VERSION --name {name}` makes them")
-    pinned = pinning.get(str(frame["ladder_name"].iloc[0]))
+    on = str(frame["ladder_name"].iloc[0])
+    if on not in pinning.names():
+        raise UserError(f"{on} is a ladder of your own: a pack is checked, and shown on the board, on those that come "
+                        f"with oodml: {', '.join(pinning.names())}")
+    pinned = pinning.get(on)
     if set(frame["ladder_hash"]) != {pinned.hash}:
         raise UserError(f"the results of '{name}' are on another {pinned.name} than this version has; "
                         f"`oodml evaluate --ladder {pinned.name} --name {name}` evaluates again")

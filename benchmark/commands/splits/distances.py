@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from benchmark.commands import listed, workspace_options
+from benchmark.commands import columns_option, listed, workspace_options
 from benchmark.commands.splits.options import dataset_argument, feature_options, ladder_options
 from benchmark.utils.errors import UserError
 from benchmark.utils.terminal import columns
@@ -22,6 +22,7 @@ from benchmark.utils.workspace import Workspace
               help="Also write the ladder with these distances, a manifest beside the one in WORK/splits.")
 @feature_options
 @workspace_options
+@columns_option
 def measure(workspace: Workspace, dataset: str, against: Path | None, out: Path | None, **options: Any) -> None:
     """The distances of a ladder, of a released one above all, with this copy of the dataset and another network."""
     from benchmark.data import ladder_distances, ladders
@@ -71,6 +72,7 @@ def cross(workspace: Workspace, names: str, **options: Any) -> None:
 @click.option("--device", help="cpu, cuda, cuda:1 ... [default: the GPU where there is one].")
 @ladder_options
 @workspace_options
+@columns_option
 def compare(workspace: Workspace, dataset: str, backbones: str, out: Path | None, **options: Any) -> None:
     """Does the ladder depend on the backbone? Distances over iterations, order of moves and overlap of splits."""
     from benchmark import datasets

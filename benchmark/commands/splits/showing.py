@@ -71,7 +71,7 @@ def verify(workspace: Workspace, files: tuple[Path, ...], dataset: str | None) -
     from benchmark.data import ladders, pinned
     from splits import pinning
 
-    if absent := next((path for path in files if not path.exists()), None):
+    if absent := next((path for path in files if not path.is_file()), None):
         there = ", ".join(map(str, sorted(workspace.splits.glob("*.json"))))
         raise UserError(f"there is no file {absent}; give a manifest by its path: "
                         f"{there or f'there is none in {workspace.splits}, `oodml splits build` makes one'}")
