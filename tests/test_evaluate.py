@@ -330,7 +330,7 @@ def test_a_whole_ladder_is_cut_from_one_file_and_seeds_have_theirs(birds):
     made = [path for path in home.rglob("record.json")]
     for path in made:
         facts = json.loads(path.read_text())
-        facts["split"]["pinned"] = {"name": "birds@v1", "hash": "0" * 64}
+        facts["split"]["pinned"] = {"name": "cub@v1", "hash": "0" * 64}
         path.write_text(json.dumps(facts))
     assert evaluate_command._written(made) == f"6 records in {home} (submitted); `oodml submit PACK` packs them"
     assert sorted(zip(frame["split"], frame["seed"])) == [(s, k) for s in (1, 2, 3) for k in (0, 1)]

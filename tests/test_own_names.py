@@ -159,6 +159,8 @@ def test_embeddings_are_scored_on_a_pinned_ladder_of_ones_own(tmp_path: Path,
         cli.main(["evaluate", "--ladder", fixed, *where, "--embeddings", str(tmp_path / "mine.npz"), *own])
         assert "(submitted)" in (said := capsys.readouterr().out)
         assert "oodml submit" not in said
+    cli.main(["splits", "use", fixed, "--dataset", birds, *own])
+    assert "1 finished run of birds in" in capsys.readouterr().out
     assert "is a ladder of birds, not of cub" in refused(
         ["evaluate", "--ladder", fixed, "--dataset", "cub", "--embeddings", str(tmp_path / "mine.npz"), *own], capsys)
     assert "birds@v1 is a ladder of your own" in refused(["submit", str(tmp_path / "mine"), *own], capsys)

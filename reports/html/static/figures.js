@@ -113,9 +113,9 @@ oodml.figures = () => {
       mark.querySelector("text").setAttribute("x", x + 5);
     }
     const below = svg.querySelector(".below");
-    below.setAttribute("x", left + wide / 2);
     below.setAttribute("y", height - 6);
     below.setAttribute("font-size", width < 480 ? 10.5 : 12);
+    below.setAttribute("x", Math.max(left + wide / 2, below.getComputedTextLength() / 2 + 2)); // whole, on a phone too
 
     const inside = (line) => line.y[line.y.length - 1] >= low && line.y[line.y.length - 1] <= high;
     const last = (line) => line.x[line.x.length - 1];
