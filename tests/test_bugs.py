@@ -123,4 +123,5 @@ def test_ctrl_c_does_not_wait_for_a_thread() -> None:
     time.sleep(0.5)  # until it sleeps
     child.send_signal(signal.SIGINT)
     out, err = child.communicate(timeout=25)
-    assert (child.returncode, out, err.strip()) == (130, "", "oodml: stopped; the same command goes on with what was finished")
+    told = "oodml: stopped; the same command goes on with what was finished"
+    assert (child.returncode, out, err.strip()) == (130, "", told)
