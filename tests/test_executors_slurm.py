@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 import signal
 import subprocess
@@ -20,8 +21,9 @@ from hypothesis import strategies as st
 from benchmark.runs import status
 from benchmark.runs.executors import slurm
 from benchmark.runs.failures import last_failure, write_failure
-from benchmark.runs.job import Job, Resources
+from benchmark.runs.job import Job, Resources, SweepOptions
 from benchmark.runs.locks import Lock, newest
+from benchmark.runs.matrix import gather
 from benchmark.runs.progress import Progress
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
@@ -64,6 +66,35 @@ def test_a_job_does_several_runs(made: Workspace, jobs: list[Job], capsys: pytes
     assert all(job.done for job in several)
 
 
+PLUGIN = """
+from methods import Objective, register
+
+@register("mine", family="ranking")
+class Mine(Objective):
+    \"\"\"Nothing but gradients.\"\"\"
+
+    def forward(self, embeddings, labels):
+        return embeddings.square().sum()
+"""
+
+
+def test_a_job_knows_the_methods_of_plug_ins(tiny_base: Path, tmp_path: Path, plugins_forgotten: None) -> None:
+    made = Workspace.at(shutil.copytree(tiny_base, tmp_path / "work"))
+    (tmp_path / "mine.py").write_text(PLUGIN)
+    options = SweepOptions(made, plugins=(str(tmp_path / "mine.py"),))
+    (job,) = gather(tiny_sweep.study("mine", seeds=1), options).jobs
+    words = [sys.executable, "-c", TASK, str(tmp_path / "task.pkl")]
+    (tmp_path / "task.pkl").write_bytes(pickle.dumps(slurm.Task([job])))
+    done = subprocess.run(words, env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}, check=True,
+                          capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "1 done, 0 failed"
+
+
+TASK = """
+import pickle, sys
+if __name__ == "__main__":
+    print(pickle.load(open(sys.argv[1], "rb"))())
+"""
 KINDS = st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xy")))
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import methods
 from benchmark.runs import cost
 from benchmark.runs.executors import local
 from benchmark.runs.failures import last_failure
@@ -37,6 +38,8 @@ class Task:
 
     def __call__(self) -> str:
         self.failures = {job.spec.identity: last_failure(job.folder) for job in self.jobs}
+        for plugin in dict.fromkeys(plugin for job in self.jobs for plugin in job.context.plugins):
+            methods.load_plugin(plugin)  # this process knows none of its methods yet
         os.environ.setdefault("SLURM_CPUS_PER_TASK", "1")  # what Slurm gives where nothing is asked for
         progress = Progress(len(self.jobs), sum(cost.epochs(job.spec) for job in self.jobs), terminal=False)
         # signals are submitit's: it queues the job again and raises a SystemExit here
