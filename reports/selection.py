@@ -89,13 +89,19 @@ def _protocol_texts(runs: pd.DataFrame) -> list[str]:
 
 def _ladder(runs: pd.DataFrame, wanted: Iterable[str]) -> str:
     """The ladder of one dataset that counts: the one asked for, or else the newest; what was submitted comes last."""
-    if "ladder_since" in runs:  # a run that was put on a ladder in the second of another's end was so after it
-        moved = runs["ladder_since"]
-        runs = runs.assign(since=moved.fillna(runs["date"]), moved=moved.notna()).sort_values(
-            ["since", "moved"], kind="stable", na_position="first")
+    runs = _as_they_came(runs)
     asked = runs[runs["ladder_name"].isin(list(wanted))]
     own = runs[runs["source"] == "run"]
     return str(next(some for some in (asked, own, runs) if len(some))["on"].iloc[-1])
+
+
+def _as_they_came(runs: pd.DataFrame) -> pd.DataFrame:
+    """The runs in the order in which they came to count where they do now: when they ended, or were noted so later."""
+    if "ladder_since" not in runs:
+        return runs
+    moved = runs["ladder_since"]  # what was noted in the second of another's end was so after it
+    return runs.assign(since=moved.fillna(runs["date"]), moved=moved.notna()).sort_values(
+        ["since", "moved"], kind="stable", na_position="first")
 
 
 def select(frame: pd.DataFrame, ladders: Iterable[str] = ()) -> tuple[pd.DataFrame, list[str]]:
@@ -158,10 +164,8 @@ def _on_newest_files(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """The runs on the same files of each dataset as the newest, and notes on the others."""
     if "contents" not in frame:  # which records of earlier versions, and those of drawn images, do not say
         return frame, []
-    since = frame["ladder_since"].fillna(frame["date"]) if "ladder_since" in frame else frame["date"]
-    order = since.sort_values(kind="stable", na_position="first").index
-    ours = frame["contents"].where(frame["source"] != "submitted").loc[order]
-    newest = ours.groupby(frame["dataset"]).transform("last").reindex(frame.index).fillna(frame["contents"])
+    ours = _as_they_came(frame[frame["source"] != "submitted"])["contents"]
+    newest = frame["dataset"].map(ours.groupby(frame["dataset"]).last()).fillna(frame["contents"])
     other = frame["contents"].notna() & (frame["contents"] != newest)
     notes = [f"{_set_aside(count, f'on other files of {dataset} than the newest')}. {AGAIN} beside the files that "
              "are to count: what was done on these is shown again, the others are trained."

@@ -73,7 +73,7 @@ def sweep_options(command: Callable[..., Any]) -> Callable[..., Any]:
                      help="A parameter of the Slurm job array, such as partition=gpu or time=24:00:00. May be "
                           "repeated."),
         click.option("--runs-per-job", type=click.IntRange(1), default=1, show_default=True,
-                     help="Runs that a job of Slurm does one after the other: it starts, compiles and loads images "
+                     help="Runs that a job of Slurm does, --per-gpu at a time: it starts, compiles and loads images "
                           "once, which for short runs takes as long as they do."),
         click.option("--retry-failed", is_flag=True, help="Also try runs again that failed earlier."),
         click.option("--redo", is_flag=True,

@@ -70,7 +70,7 @@ class Resources:
     """Time after which runs under way save and no new one starts."""
     ray_address: str | None = None
     runs_per_job: int = 1
-    """Runs that a job of Slurm does one after the other."""
+    """Runs that a job of Slurm does, `per_gpu` at a time."""
     slurm: dict[str, Any] = field(default_factory=dict)
     """Parameters of the job array, as submitit calls them."""
 

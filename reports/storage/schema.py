@@ -40,7 +40,7 @@ _KEYS: dict[str, Any] = {
               "hash": _TEXT, "train_classes": _NUMBER, "test_classes": _NUMBER, "train_images": _NUMBER,
               "test_images": _NUMBER, "ladder": list[_RUNG],
               "frd_equal_n": NotRequired[_NUMBER],  # with as many images a side on every rung
-              "since": NotRequired[str],  # when a run that was done before was put on this ladder
+              "since": NotRequired[str],  # when a run done before was put on this ladder, or came to count again
               "parts": NotRequired[_FACTS],  # of a union, the number of training images of each of its datasets
               "pinned": NotRequired[dict[str, str]]},  # name and hash of the pinned ladder it is of
     "method": {"name": str, "family": str, "papers": _NAMES, "tags": _NAMES, "summary": _TEXT, "cite": _TEXT,
