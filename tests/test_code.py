@@ -207,28 +207,44 @@ def test_identities_of_the_suites_own_methods_are_as_they_were() -> None:
 def test_a_run_that_is_done_anew_keeps_its_old_record(tmp_path: Path) -> None:
     for number in (1, 2):
         records.write(tmp_path, make_record(score=0.1 * number))
-        assert status.keep_before(tmp_path) == tmp_path / f"before-{number}.json"
+        assert status.keep_before(tmp_path) == [tmp_path / f"before-{number}-record.json"]
     records.write_failure(tmp_path, {"cause": "x"})
-    assert status.keep_before(tmp_path) == tmp_path / "before-3.json"
-    assert status.keep_before(tmp_path) is None
+    assert status.keep_before(tmp_path) == [tmp_path / "before-3-failure.json"]
+    assert status.keep_before(tmp_path) == []
     assert len(records.scan(tmp_path)[0]) == 0
+
+
+def test_what_was_computed_from_a_run_is_not_taken_for_that_of_the_run_done_anew(tmp_path: Path) -> None:
+    records.write(tmp_path, make_record())
+    records.write_failure(tmp_path, {"cause": "an attempt before"})
+    computed = ("fewshot.json", "cross.json", "gallery.json", "wise.json", "classes.json")
+    for name in computed:
+        (tmp_path / name).write_text("{}")
+    (tmp_path / "inspect").mkdir()
+    (tmp_path / "inspect" / "inspection.json").write_text("{}")
+    (tmp_path / "spec.json").write_text("{}")
+    assert {path.name for path in status.keep_before(tmp_path)} == {
+        f"before-1-{name}" for name in ("record.json", "failure.json", "inspect", *computed)}
+    assert (tmp_path / "before-1-inspect" / "inspection.json").exists()
+    assert {path.name for path in tmp_path.iterdir() if not path.name.startswith("before-")} == {"spec.json"}
+    assert status.look(tmp_path).kind == "missing"
 
 
 def test_a_run_that_is_done_anew_begins_at_its_first_epoch_and_overwrites_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     (folder / "checkpoint-00003").mkdir(parents=True)
-    (folder / "before-2.json").write_text("the first was deleted")
+    (folder / "before-2-record.json").write_text("the first was deleted")
     records.write_failure(folder, {"cause": "x"})
     assert status.look(folder).begun
-    assert status.keep_before(folder) == folder / "before-1.json"
+    assert status.keep_before(folder) == [folder / "before-1-failure.json"]
     assert not status.look(folder).begun
     records.write_failure(folder, {"cause": "y"})
-    assert status.keep_before(folder) == folder / "before-3.json"
-    assert (folder / "before-2.json").read_text() == "the first was deleted"
+    assert status.keep_before(folder) == [folder / "before-3-failure.json"]
+    assert (folder / "before-2-record.json").read_text() == "the first was deleted"
     (folder / "checkpoint-00003").mkdir()
     lock = Lock.take(folder, 0)
     assert lock is not None
-    assert status.keep_before(folder) is None
+    assert status.keep_before(folder) == []
     assert status.look(folder).begun, "a run that is under way keeps what it has saved"
 
 

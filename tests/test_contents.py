@@ -158,6 +158,17 @@ def test_a_change_that_keeps_size_and_times_is_read(tmp_path: Path, monkeypatch:
     assert not contents.changed_silently(index, tmp_path / "work" / "cache")
 
 
+def test_the_hash_of_before_is_taken_where_all_files_are_gone_and_not_where_some_are(tmp_path: Path) -> None:
+    root, cache = photos(tmp_path / "birds", 10), tmp_path / "cache"
+    index = datasets.load(f"folder:{root}", tmp_path)
+    before = open_store(index, cache, progress=False).contents
+    for name in ("a/0.bmp", "d/1.bmp"):  # the first and the last
+        (root / name).unlink()
+    assert contents.contents(index, cache) != before
+    shutil.rmtree(root)
+    assert contents.contents(index, cache) == before
+
+
 def test_a_ladder_that_runs_stand_on_is_replaced_when_asked_for(
         trained: tuple[Path, Path, Job], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     work = Path(shutil.copytree(trained[0], tmp_path / "work"))

@@ -25,8 +25,7 @@ from scipy.io import savemat
 import methods
 from benchmark import cli, datasets
 from benchmark.config import protocol, study
-from benchmark.config.plan import parse_ids
-from benchmark.data import store, weights
+from benchmark.data import rungs, store, weights
 from benchmark.posthoc import board_version, leaderboard
 from benchmark.runs.executors import local
 from benchmark.submissions import card as cards
@@ -118,7 +117,7 @@ def test_splits_and_seeds_are_refused_before_they_are_counted_out(capsys: pytest
     began = time.monotonic()
     for text in ("1-999999999", "9" * 5000, "1-1e9"):
         with pytest.raises(UserError, match="ranges"):
-            parse_ids(text)
+            rungs.numbers(text)
     with pytest.raises(SystemExit) as refused:
         cli.main(["plan", "--dataset", "glyphs-mini", "--methods", "margin", "--seeds", "1000000000"])
     assert refused.value.code == 2

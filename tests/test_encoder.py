@@ -18,7 +18,7 @@ import oodml
 from benchmark import datasets
 from benchmark.data import ladders
 from benchmark.data.store import open_store
-from benchmark.submissions import evaluate as submitted
+from benchmark.submissions import encoder
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from reports import records
@@ -77,11 +77,11 @@ print(oodml.evaluate(Encoder(), "folder:{images}", work="{workspace.root}"))
 
 
 def test_every_rung_is_scored_from_one_pass(made: Workspace) -> None:
-    encoder = Pixels()
-    oodml.evaluate(encoder, "glyphs-mini", work=made.root, batch=50)
+    pixels = Pixels()
+    oodml.evaluate(pixels, "glyphs-mini", work=made.root, batch=50)
     index = datasets.load("glyphs-mini", made.data)
     tested = {i for split in ladders.load(made, "glyphs-mini", index).splits for i in index.of_classes(split.test)}
-    assert encoder.seen == len(tested)
+    assert pixels.seen == len(tested)
 
 
 def test_scores_are_those_of_the_nearest_image(made: Workspace, result: Any) -> None:
@@ -108,11 +108,17 @@ def test_records_are_made_on_the_device_that_was_asked_for(made: Workspace, monk
 
     def evaluate(*arguments: Any, device: str | None, **named: Any) -> Any:
         asked.append(device)
-        return Mock()
+        return [Mock(split=1), Mock(split=2)]
 
-    monkeypatch.setattr(submitted, "evaluate", evaluate)
-    result = oodml.evaluate(Pixels(), "glyphs-mini", work=made.root, record="on-a-device", device="cpu")
-    assert asked == ["cpu"] * len(result.scores)
+    monkeypatch.setattr(encoder, "evaluate_ladder", evaluate)
+    result = oodml.evaluate(Pixels(), "glyphs-mini", work=made.root, splits="1-2", record="on-a-device", device="cpu")
+    assert asked == ["cpu"]
+    assert len(result.records) == len(result.scores) == 2
+
+
+def test_a_name_that_is_none_is_refused_before_anything_is_encoded(made: Workspace) -> None:
+    with pytest.raises(UserError, match="'margin' is a method of this suite"):
+        oodml.evaluate(object(), "glyphs-mini", work=made.root, record="margin")  # type: ignore[arg-type]
 
 
 def test_drift_and_records(made: Workspace, result: Any) -> None:

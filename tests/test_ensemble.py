@@ -126,6 +126,20 @@ def test_it_is_made_once_and_the_command_tells(workspace: Workspace, capsys: pyt
     assert "ensemble:proxyanchor seed 0: recall@1" in capsys.readouterr().out
 
 
+def test_it_is_made_anew_where_a_member_was(workspace: Workspace, tmp_path: Path) -> None:
+    other = Workspace(shutil.copytree(workspace.root, tmp_path / "work"), workspace.data)
+    (path,) = made(other)
+    record = json.loads(path.read_text())
+    record["scores"]["last"]["recall@1"] = 0.0
+    path.write_text(json.dumps(record))
+    assert made(other) == [path]
+    assert records.read(path)["scores"]["last"]["recall@1"] == 0
+    record["provenance"]["date"] = "2020-01-01T00:00:00Z"
+    path.write_text(json.dumps(record))
+    assert made(other) == [path]
+    assert records.read(path)["scores"]["last"]["recall@1"] > 0
+
+
 def test_runs_of_other_settings_are_another_ensemble(workspace: Workspace, tmp_path: Path) -> None:
     other = Workspace(shutil.copytree(workspace.root, tmp_path / "work"), workspace.data)
     for job in tiny_sweep.jobs(other, "proxyanchor", datasets=MEMBERS, splits="default", seeds=1, set={"epochs": 1}):

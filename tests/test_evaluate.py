@@ -304,7 +304,7 @@ def test_the_default_split_by_its_name(birds):
     by_name = run(birds, birds / "mine.npz", "--split", "default")
     assert by_name.exit_code == 0, by_name.output + repr(by_name.exception)
     assert by_name.output == run(birds, birds / "mine.npz").output
-    assert "'first' is no split" in str(run(birds, birds / "mine.npz", "--split", "first").exception)
+    assert "--split first: write numbers" in str(run(birds, birds / "mine.npz", "--split", "first").exception)
     listed = CliRunner().invoke(cli, ["splits", "export", "--dataset", f"folder:{birds / 'birds'}", "--split",
                                       "default", "--work", str(birds / "work")])
     assert listed.output.strip() == f"wrote {birds / 'work' / 'splits' / 'birds-1.csv'}"

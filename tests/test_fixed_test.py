@@ -12,9 +12,8 @@ import pytest
 
 from benchmark import cli, datasets
 from benchmark.commands.splits import building
-from benchmark.config import plan
 from benchmark.config import study as studies
-from benchmark.data import ladder_features, ladders
+from benchmark.data import ladder_features, ladders, rungs
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from reports import records
@@ -121,9 +120,9 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
 
 def test_a_study_of_the_control_refuses_the_ladder(ladder: Ladder, images: tuple[np.ndarray, np.ndarray]) -> None:
     control = fixed_test_ladder(ladder, *images, CLASSES, rungs=4)
-    assert plan.rungs("fixed-test", control) is None
+    assert rungs.chosen("fixed-test", control) == control.splits
     with pytest.raises(UserError, match="--fixed-test --work DIR"):
-        plan.rungs("fixed-test", ladder)
+        rungs.chosen("fixed-test", ladder)
     assert studies.load("photos-fixed-test").parts[0].splits == "fixed-test"
 
 

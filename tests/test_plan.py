@@ -17,9 +17,9 @@ import methods
 from benchmark.commands.run import seconds_of
 from benchmark.commands.status import command as status_command
 from benchmark.config import narrowing, protocol
-from benchmark.config.plan import Overrides, changes, parse_ids
+from benchmark.config.plan import Overrides, changes
 from benchmark.config.spec import RunSpec, differences
-from benchmark.data import ladders
+from benchmark.data import ladders, rungs
 from benchmark.runs import planned
 from benchmark.runs.job import Resources, SweepOptions
 from benchmark.runs.matrix import gather
@@ -266,7 +266,7 @@ def test_every_batch_sampler_can_be_planned(made: Workspace, name: str) -> None:
 @pytest.mark.parametrize("text", ["5-3", "3-", "-3", "1,2-1", "1 2", "", "1-2-3"])
 def test_rungs_that_mean_nothing_are_refused(text: str) -> None:
     with pytest.raises(UserError, match="1,3-5"):
-        parse_ids(text)
+        rungs.numbers(text)
 
 
 def test_all_missing_datasets_are_named_at_once(made: Workspace) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
 
+import benchmark
 from benchmark.utils import provenance
 
 GPU = pytest.param("cuda:0", id="gpu", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))
@@ -22,3 +27,26 @@ def test_energy_is_counted(device: str) -> None:
     watts = (energy.joules or 0) / (time.monotonic() - began)
     assert 5 < watts < 2000
     assert provenance.facts()["driver"]
+
+
+def test_the_commit_is_that_of_the_suite_and_not_of_a_project_that_it_is_installed_in(tmp_path: Path) -> None:
+    own = Path(benchmark.__file__).parents[1]
+    place = tmp_path / ".venv" / "site-packages"
+    place.mkdir(parents=True)
+    for package in ("benchmark", "reports", "methods", "splits"):
+        shutil.copytree(own / package, place / package, ignore=shutil.ignore_patterns("__pycache__", "records"))
+
+    def commit() -> str:
+        code = "from benchmark.utils import provenance; print(provenance.facts()['commit'])"
+        return subprocess.run([sys.executable, "-c", code], cwd=place, check=True, capture_output=True,
+                              text=True).stdout.strip()
+
+    def git(folder: Path) -> None:
+        for words in (["init", "-q"], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty",
+                                       "-m", "a"]):
+            subprocess.run(["git", "-C", str(folder), *words], check=True)
+
+    git(tmp_path)
+    assert commit() == ""
+    git(place)
+    assert len(commit()) == 40

@@ -44,7 +44,7 @@ def test_a_run_returns_its_record_and_is_not_done_twice(tiny: Workspace) -> None
     assert not list(path.parent.glob("before-*"))
     again = run(seed=1, beta=0.6, redo=True)
     assert again["scores"] == record["scores"]
-    assert (path.parent / "before-1.json").is_file()
+    assert (path.parent / "before-1-record.json").is_file()
     with pytest.raises(UserError, match="has no ladder yet"):
         single.run("margin", "glyphs", 2, work=tiny.root)
 

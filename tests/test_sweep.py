@@ -182,7 +182,7 @@ def test_edited_code_is_never_taken_for_the_old(tiny: Workspace, capsys: pytest.
     first = json.loads(record.read_text())
     redone, _ = again("embeddings.abs().mean()", redo=True)
     assert len(redone.done) == 1
-    second, before = json.loads(record.read_text()), json.loads(record.with_name("before-1.json").read_text())
+    second, before = json.loads(record.read_text()), json.loads(record.with_name("before-1-record.json").read_text())
     assert before == first
     assert (second["scores"], second["identity"]) == (first["scores"], first["identity"])
     assert second["provenance"]["date"] >= first["provenance"]["date"]
@@ -304,6 +304,12 @@ def test_the_default_split_alone_needs_no_ladder(tmp_path: Path) -> None:
     (split,) = gather(Study("three", (default, Part(("glyphs-union",), "margin"))), empty).ladders["glyphs-mini"].splits
     assert (split.kind, split.frd) == ("default", None)
     assert {path.stem for path in empty.workspace.splits.glob("*.json")} == {"glyphs-mini", "glyphs-union"}
+    with pytest.raises(UserError, match=r"has no ladder yet .* has the default split alone.*oodml splits build"):
+        gather(Study("four", (every,)), empty)
+    assert ladders.load(empty.workspace, "glyphs-mini").splits == (split,), "finished runs still find theirs"
+    gather(Study("five", (default,)), empty)
+    ladders.save(ladders.build("glyphs-mini", empty.workspace, default_only=True), empty.workspace)
+    gather(Study("six", (every,)), empty)  # that is what its user wants
 
 
 def test_a_dataset_may_be_named_from_where_one_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,8 +28,9 @@ MEASURES = (*RETRIEVAL, "nmi", "f1")
                    "[default: FILE.txt beside FILE.npy].")
 @click.option("--dataset", help="Dataset the images are of. See `oodml datasets`.")
 @click.option("--ladder", metavar="NAME@VERSION", help="A pinned ladder instead of a dataset. See `oodml splits use`.")
-@click.option("--split", default="all", show_default=True, metavar="ID",
-              help="Rung of its ladder, `default`, or `all`: one file of all images is cut split by split.")
+@click.option("--split", default="all", show_default=True, metavar="IDS",
+              help="Rungs of its ladder, such as 1,3-5, `default`, or `all`: one file of all images is cut split by "
+                   "split.")
 @click.option("--name", help="What to call the method [default: as the card says, else the file's name].")
 @click.option("--seed", "seeds", default="0", show_default=True, metavar="LIST",
               help="Seed the embeddings were trained with, or several such as 0-4.")
@@ -48,12 +49,12 @@ def command(workspace: Workspace, dataset: str | None, ladder: str | None, seeds
     dataset; with all training images the structure of the training embeddings is measured too. For a union the scores
     of its members and their harmonic mean follow those over its unified gallery.
     """
-    from benchmark.config.plan import parse_ids
     from benchmark.data import pinned
+    from benchmark.data.rungs import numbers
     from benchmark.submissions.evaluate import evaluate_ladder, summary
 
     name = pinned.named(ladder, dataset, workspace)
-    results = evaluate_ladder(workspace.writable(), dataset=name, seeds=parse_ids(seeds, "--seed"), **arguments)
+    results = evaluate_ladder(workspace.writable(), dataset=name, seeds=numbers(seeds, "--seed"), **arguments)
     if len(results) > 1:
         for note in _alike([list(one.notes) for one in results]):
             click.echo(f"note: {note}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -159,37 +158,3 @@ def split_of(ladder: Ladder, spec: RunSpec) -> Split:
     if split.hash != spec.split_hash:
         raise UserError(f"split {spec.split} of {ladder.dataset} has changed since it was planned; plan again")
     return split
-
-
-def parse_ids(text: str, option: str = "--splits") -> list[int]:
-    """Rungs from a list of numbers and ranges.
-
-    >>> parse_ids("1,3-5")
-    [1, 3, 4, 5]
-    """
-    ids: list[int] = []
-    for part in text.split(","):
-        numbers = re.fullmatch(r"([0-9]{1,4})(?:-([0-9]{1,4}))?", part.strip())
-        if not numbers or int(numbers[2] or numbers[1]) < int(numbers[1]):
-            also = ", or default, or all" if option == "--splits" else ""
-            raise UserError(f"{option} {text[:100]}: write numbers and rising ranges such as 1,3-5, below 10000{also}")
-        ids += range(int(numbers[1]), int(numbers[2] or numbers[1]) + 1)
-    return ids
-
-
-def rungs(text: str, ladder: Ladder, needs: str = "", option: str = "--splits") -> list[int] | None:
-    """The rungs that `--splits` means; None for all, which `fixed-test` means of a control and of no other ladder.
-
-    `needs`: the ladder that is meant, see `study.Part.needs`; `option`: what else the text stands under.
-    """
-    if text == "fixed-test":
-        from splits.fixed_test import is_control
-
-        if not is_control(ladder):
-            made = needs if "--fixed-test" in needs else "--fixed-test"
-            raise UserError(f"--splits fixed-test: the ladder of {ladder.dataset} is not one with fixed test classes; "
-                            f"`oodml splits build --dataset {ladder.dataset} {made} --work DIR` makes one, in a "
-                            "working folder of its own")
-    if text in ("all", "fixed-test"):
-        return None
-    return [ladder.default.id] if text == "default" else parse_ids(text, option)

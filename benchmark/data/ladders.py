@@ -25,7 +25,7 @@ from reports.wording import counted
 from splits import SplitError, manifest, official, pinning, union
 from splits.fixed_test import fixed_test_ladder, is_control, named_ladder
 from splits.ladder import against_rule, build_ladder, default_rung
-from splits.manifest import Ladder, Split
+from splits.manifest import Ladder
 from splits.rungs import check_rungs
 
 
@@ -127,6 +127,10 @@ def _signed(ladder: Ladder, line: str) -> Ladder:
     return replace(ladder, made={"version": provenance.facts()["version"], "command": line})
 
 
+IN_PASSING = "in passing"
+"""The mark, in `Ladder.made`, of a default split that `load` made because no more was asked for."""
+
+
 def path_of(workspace: Workspace, name: str) -> Path:
     """Where the ladder of a dataset lies."""
     return workspace.splits / f"{paths.plain(name, 'dataset')}.json"
@@ -191,34 +195,41 @@ def present(path: Path) -> Ladder | None:
         return None
 
 
-def load(workspace: Workspace, name: str, index: DatasetIndex | None = None, default_only: bool = False,
+def load(workspace: Workspace, name: str, index: DatasetIndex | None = None, default_only: bool | None = None,
          needs: str = "") -> Ladder:
     """The saved ladder of a dataset; with its index, one that was built from other files is refused.
 
     Of a dataset of one's own (`folder:PATH`) the index is read where it is not given, as others may share its name.
-    Where none is saved and the default split is all that is asked for, or all there is, that is made here: it needs no
-    features. `needs`: the one that is meant, by its pinned name or the options that make it, see `study.Part.needs`.
+
+    Args:
+        default_only: whether the default split is all that is asked for; None: whatever is saved. Where nothing is
+            saved, a default split that is all that is asked for, or all there is, is made here, as it needs no
+            features. Where more is asked for, one that was made here is no ladder: it must still be built.
+        needs: the ladder that is meant, by its pinned name or the options that make it, see `study.Part.needs`.
     """
     if index is None and ":" in name:
         index = datasets.load(name, workspace.data)
     path = path_of(workspace, name if index is None else index.name)
     remedy = (f"take it with `oodml splits use {needs}{workspace.option()}`" if needs and not needs.startswith("-") else
               f"make it with `{command(name)}{needs and f' {needs}'}{workspace.option()}`")
-    if not path.exists() and index is not None and (
-            default_only or index.domains is not None or not datasets.get(name).ladder):
-        save(build(name, workspace, default_only=True), workspace)
-    if not path.exists():
+    if not path.exists() and index is not None:
+        all_there_is = index.domains is not None or not datasets.get(name).ladder
+        if default_only or all_there_is:
+            made = build(name, workspace, default_only=True)
+            save(made if all_there_is else replace(made, made={**made.made, IN_PASSING: True}), workspace)
+    saved = manifest.load(path) if path.exists() else None
+    if saved is None or (default_only is False and saved.made.get(IN_PASSING)):
         if index is None:
             datasets.get(name)  # a mistyped name is the likelier mistake
         pinned = [f"`oodml splits use {one}{workspace.option()}`" for one in pinning.names([name]) if not needs]
         remedy += f", or take a pinned one, whose results can be compared: {' or '.join(pinned)}" if pinned else ""
-        raise UserError(f"{name} has no ladder yet ({path} is not there); {remedy}")
-    ladder = manifest.load(path)
-    if index is not None and (other := ladder_origin.namesake(ladder, index, workspace)):
+        there = "is not there" if saved is None else "has the default split alone"
+        raise UserError(f"{name} has no ladder yet ({path} {there}); {remedy}")
+    if index is not None and (other := ladder_origin.namesake(saved, index, workspace)):
         raise UserError(f"{path} {other}")
-    if index is not None and ladder.dataset_hash != index.hash:
+    if index is not None and saved.dataset_hash != index.hash:
         raise UserError(f"{path} was built from other files than {name} has now; {remedy} again")
-    return ladder
+    return saved
 
 
 def of_other_files(name: str, workspace: Workspace, replace_it: bool = False) -> str:
@@ -243,17 +254,6 @@ def of_other_files(name: str, workspace: Workspace, replace_it: bool = False) ->
     return (f"{path} was built from other files and will be replaced; if that is another dataset which is named "
             f"'{index.name}' too, stop here and rename one of the two, or give each a working folder of its own "
             "(--work DIR)")
-
-
-def rung(ladder: Ladder, split: int | str) -> Split:
-    """The rung of this number, or the default one."""
-    if split == "default":
-        return ladder.default
-    try:
-        number = int(split)
-    except ValueError:
-        raise UserError(f"'{split}' is no split; give a number (`oodml splits show` lists them) or `default`") from None
-    return ladder.split(number)
 
 
 def verify(path: Path, workspace: Workspace, dataset: str | None = None) -> list[str]:

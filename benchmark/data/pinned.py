@@ -48,7 +48,7 @@ def pin(name: str, workspace: Workspace, out: Path, *, dataset: str | None = Non
     index = datasets.load(dataset or datasets.source(own, workspace.splits), workspace.data)
     if index.name != own:
         raise UserError(f"a pinned ladder is called by its dataset: {index.name}@{name.partition('@')[2]}")
-    ladder = ladders.load(workspace, index.typed, index)
+    ladder = ladders.load(workspace, index.typed, index, default_only=False)
     target = out / f"{name}.json"
     if target.exists():
         raise UserError(f"{target} is there and stays as it is; give another version, as in {_next(name)}")

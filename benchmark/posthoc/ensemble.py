@@ -148,7 +148,7 @@ def _made(runs: list[Finished], index: DatasetIndex, ladder: Ladder, workspace: 
     identity = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
     name = NAME.format(spec.method)
     folder = records.run_folder(workspace.runs, index.name, split.id, name, spec.seed, identity)
-    if (folder / records.RECORD).exists() and records.read(folder)["provenance"].get("domains") == OWN:
+    if (folder / records.RECORD).exists() and not _outdated(records.read(folder), runs):
         return folder / records.RECORD
     from benchmark.metrics import operating_points, structure
     from benchmark.metrics.union import ensemble
@@ -172,6 +172,12 @@ def _made(runs: list[Finished], index: DatasetIndex, ladder: Ladder, workspace: 
                                   {**spec.settings, **spec.base_settings}),
         members={one.spec.dataset: one.spec.identity for one in runs}, domains=OWN,
         epochs={one.spec.dataset: one.spec.protocol.epochs for one in runs})
+
+
+def _outdated(made: dict[str, Any], runs: list[Finished]) -> bool:
+    """Whether an ensemble was scored by its mean on every dataset, or before one of its members was done anew."""
+    members = (records.read(one.folder)["provenance"] for one in runs)
+    return made["provenance"].get("domains") != OWN or any(made["provenance"]["date"] < one["date"] for one in members)
 
 
 def _own(embeddings: list[Tensor], side: Side) -> Tensor:

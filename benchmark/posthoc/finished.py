@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import methods
 from benchmark import datasets
-from benchmark.config.plan import rungs, split_of
+from benchmark.config.plan import split_of
 from benchmark.config.protocol import Protocol
 from benchmark.config.spec import RunSpec
-from benchmark.data import contents, ladders, weights
+from benchmark.data import contents, ladders, rungs, weights
 from benchmark.data.store import ImageStore, open_store
 from benchmark.data.task import Side, Task, learnt
 from benchmark.datasets import DatasetIndex
@@ -202,7 +202,7 @@ def matching(workspace: Workspace, dataset: str, chosen: str = "all", splits: st
     """
     index = datasets.load(dataset, workspace.data)
     ladder = ladders.load(workspace, dataset, index)
-    wanted = rungs(splits, ladder)
+    wanted = rungs.ids(splits, ladder)
     able = list(find(workspace, index.name, chosen, wanted, untrained=untrained) if runs is None else runs)
     content = contents.contents(index, workspace.cache) if able else ""  # it may read every file
     if fitting := [run for run in able if run.fits(index, ladder, content)]:

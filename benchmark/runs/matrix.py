@@ -12,10 +12,10 @@ import methods
 from benchmark import datasets
 from benchmark.config import protocol as protocols
 from benchmark.config.naming import backbone_with_file
-from benchmark.config.plan import Overrides, fitting, plan, rungs
+from benchmark.config.plan import Overrides, fitting, plan
 from benchmark.config.spec import RunSpec
 from benchmark.config.study import Part, Study
-from benchmark.data import contents, ladder_origin, ladders
+from benchmark.data import contents, ladder_origin, ladders, rungs
 from benchmark.data.store import fits_earlier
 from benchmark.data.task import Side
 from benchmark.datasets import DatasetIndex
@@ -166,8 +166,8 @@ class _Gathered:
                 asked = (_seeds(part, ladder, count) if self.seeds is None else
                          {split.id: self.seeds for split in ladder.splits})
                 planned = plan(ladder, index.hash, names, protocol=name, seeds=sorted(set().union(*asked.values())),
-                               splits=rungs(part.splits, ladder, part.needs), overrides=overrides, weights_file=file,
-                               contents=self.contents[dataset])
+                               splits=rungs.ids(part.splits, ladder, part.needs), overrides=overrides,
+                               weights_file=file, contents=self.contents[dataset])
                 made += [(spec, file) for spec in planned if spec.seed in asked[spec.split]]
         return made
 
@@ -209,7 +209,7 @@ def _seeds(part: Part, ladder: Ladder, usual: int) -> dict[int, Sequence[int]]:
     """The seeds of each split of the ladder in a part; the default split may be all of a ladder that is not built."""
     counts = {split.id: usual for split in ladder.splits}
     for text, more in part.more_seeds.items():
-        for number in rungs(text, ladder, option="more_seeds") or list(counts):
+        for number in rungs.ids(text, ladder, option="more_seeds"):
             if number not in counts and part.splits == "default":
                 continue
             if number not in counts:

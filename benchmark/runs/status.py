@@ -12,6 +12,7 @@ from benchmark.runs import locks
 from benchmark.utils.errors import UserError
 from reports import ReportError, records
 from reports.safe_text import one_line
+from reports.storage.by_class import SUMMED
 from reports.storage.migration import IncompatibleRecord
 from reports.wording import duration
 
@@ -81,7 +82,8 @@ def set_aside(folder: Path) -> Path | None:
     """Keep a damaged record under another name, so that its run can be done again; None where another runner did."""
     if look(folder).kind != "damaged":
         return None
-    target = _unused(folder, "damaged")
+    # nothing that was kept is overwritten
+    target = next(path for n in itertools.count(1) if not (path := folder / f"damaged-{n}.json").exists())
     try:
         (folder / records.RECORD).rename(target)
     except FileNotFoundError:
@@ -89,20 +91,18 @@ def set_aside(folder: Path) -> Path | None:
     return target
 
 
-def keep_before(folder: Path) -> Path | None:
-    """Keep the record or the failure of a run as `before-N.json`, so that it is done anew; None where there is none.
+def keep_before(folder: Path) -> list[Path]:
+    """Keep the record or the failure of a run, and all that was computed from it, as `before-N-NAME`: it is done anew.
 
     What an attempt has saved on its way is removed, unless one is under way: anew is from the first epoch.
     """
+    from reports.html.extras import INSPECTION  # pages and packing are not needed to tell the state of a run
+    from reports.packing import BESIDE
+
     if look(folder).kind != "running":
         for saved in folder.glob("checkpoint-*"):
             shutil.rmtree(saved, ignore_errors=True)
-    for name in (records.RECORD, records.FAILURE):
-        if (folder / name).is_file():
-            return (folder / name).rename(_unused(folder, "before"))
-    return None
-
-
-def _unused(folder: Path, name: str) -> Path:
-    """NAME-1.json, or the next number that no file has: nothing that was kept is overwritten."""
-    return next(path for number in itertools.count(1) if not (path := folder / f"{name}-{number}.json").exists())
+    # the record last: killed in between, the run is done as before, and lacks at most what can be computed again
+    names = (*BESIDE, SUMMED, INSPECTION.partition("/")[0], records.FAILURE, records.RECORD)
+    number = next(n for n in itertools.count(1) if not any(folder.glob(f"before-{n}-*")))
+    return [(folder / name).rename(folder / f"before-{number}-{name}") for name in names if (folder / name).exists()]

@@ -19,10 +19,10 @@ import methods
 from benchmark import datasets
 from benchmark.config import protocol as protocols
 from benchmark.config import search
-from benchmark.config.plan import Overrides, fitting, load_protocol, rungs
+from benchmark.config.plan import Overrides, fitting, load_protocol
 from benchmark.config.spec import RunSpec
 from benchmark.config.study import Part, Study
-from benchmark.data import ladders
+from benchmark.data import ladders, rungs
 from benchmark.data.task import learnt
 from benchmark.runs import sweep
 from benchmark.runs.job import HEADLINE, Echo, SweepOptions, SweepResult
@@ -130,8 +130,7 @@ def _of_dataset(dataset: str, part: Part, tuned: TuneOptions, options: SweepOpti
     index = datasets.load(dataset, options.workspace.data)
     ladder = ladders.load(options.workspace, dataset, index, part.splits == "default", part.needs)
     content = run_contents(index, options.workspace)
-    ids = rungs(part.splits, ladder, part.needs)
-    tested = [ladder.split(i) for i in ids] if ids is not None else list(ladder.splits)
+    tested = list(rungs.chosen(part.splits, ladder, part.needs))
     chosen_on = [(ladder.default, tested)] if tuned.choose_on == "default" else [(split, [split]) for split in tested]
     name, overrides = part.protocol or datasets.get(dataset).protocol, Overrides.of(part.set)
     seeds = part.seeds or protocols.load(name, dataset=index.name, overrides=overrides.protocol).seeds

@@ -20,14 +20,14 @@ import torch
 from PIL import Image
 
 from benchmark import datasets
-from benchmark.config.plan import rungs
-from benchmark.data import ladders, pinned
+from benchmark.data import ladders, pinned, rungs
 from benchmark.data.store import ImageStore, open_store
 from benchmark.data.task import Side
 from benchmark.datasets import DatasetIndex
 from benchmark.metrics import operating_points
 from benchmark.runs.scoring import score
-from benchmark.submissions import evaluate as submitted
+from benchmark.submissions import card as cards
+from benchmark.submissions.evaluate import evaluate_ladder
 from benchmark.utils.children import own_children
 from benchmark.utils.devices import best_device
 from benchmark.utils.errors import UserError
@@ -95,12 +95,12 @@ def evaluate(encoder: Encoder, ladder: str, *, splits: str = "all", batch: int =
         device: where the scores are computed [default: the GPU where there is one].
     """
     workspace = Workspace.at(work, data).writable()
-    index, found = _opened(ladder, workspace)
+    index, found = _opened(ladder, workspace, default_only=splits == "default")
+    if record is not None:
+        cards.name(record, "record")  # before hours of encoding
     if batch < 1:
         raise UserError(f"batch={batch}: at least one image at a time")
-    wanted = rungs(splits, found)
-    chosen = sorted((found.split(i) for i in wanted) if wanted is not None else found.splits,
-                    key=lambda split: (split.frd is None, split.frd, split.id))
+    chosen = sorted(rungs.chosen(splits, found), key=lambda split: (split.frd is None, split.frd, split.id))
     sides = {split.id: Side.of(index, split.test) for split in chosen}
     ids = np.unique(np.concatenate([side.ids for side in sides.values()]))
     with own_children():  # a script without a guard must not begin again in each process that decodes
@@ -117,8 +117,9 @@ def evaluate(encoder: Encoder, ladder: str, *, splits: str = "all", batch: int =
     whole = len(known) == len(found.splits) > 1
     means = {metric: ags(known, [scores[i][metric] for i in distances]) for metric in next(iter(scores.values()))
              } if whole else {}
-    return LadderScores(index.name, distances, scores, means, kept,
-                        _recorded(record, table, [index.paths[i] for i in ids], index, sides, workspace, device))
+    made = {} if record is None else _recorded(record, table, [index.paths[i] for i in ids], index, splits, workspace,
+                                               device)
+    return LadderScores(index.name, distances, scores, means, kept, tuple(made[i] for i in distances if made))
 
 
 def encode(encoder: Encoder, index: DatasetIndex, store: ImageStore, ids: np.ndarray, batch: int) -> np.ndarray:
@@ -157,22 +158,21 @@ def _table(made: Any) -> np.ndarray:
         raise UserError(f"encode gave what is no table ({error}); one row of numbers an image is wanted") from None
 
 
-def _opened(name: str, workspace: Workspace) -> tuple[DatasetIndex, Ladder]:
+def _opened(name: str, workspace: Workspace, default_only: bool) -> tuple[DatasetIndex, Ladder]:
     """The dataset and its ladder: a pinned one by its name, else the one that lies in the working folder."""
     if "@" in name and ":" not in name:
         return pinned.use(name, workspace)
     name = datasets.resolved(name, workspace.splits)
     index = datasets.load(name, workspace.data)
-    return index, ladders.load(workspace, name, index)
+    return index, ladders.load(workspace, name, index, default_only)
 
 
-def _recorded(name: str | None, table: np.ndarray, paths: list[str], index: DatasetIndex, sides: Mapping[int, Side],
-              workspace: Workspace, device: str | None) -> tuple[Path, ...]:
-    """The records of a submission of these embeddings, one a rung."""
-    if name is None:
-        return ()
+def _recorded(name: str, table: np.ndarray, paths: list[str], index: DatasetIndex, splits: str,
+              workspace: Workspace, device: str | None) -> dict[int, Path]:
+    """The record of each rung of a submission of these embeddings."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "embeddings.npz"
         np.savez(file, embeddings=table, ids=np.array(paths))
-        return tuple(submitted.evaluate(workspace, embeddings=file, dataset=index.typed, split=number, name=name,
-                                        device=device).path for number in sides)
+        scored = evaluate_ladder(workspace, embeddings=str(file), dataset=index.typed, split=splits, name=name,
+                                 device=device)
+        return {one.split: one.path for one in scored}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmark import datasets
-from benchmark.data import ladders
+from benchmark.data import ladders, rungs
 from benchmark.data.task import Side
 from benchmark.datasets import DatasetIndex
 from benchmark.runs import recording
@@ -63,19 +63,11 @@ class _Scored:
     sent: str
 
 
-def evaluate(workspace: Workspace, *, embeddings: Path, dataset: str, split: int | str, seed: int = 0,
-             **options: Any) -> Evaluation:
-    """Reads, checks and scores one file of embeddings on one split; `evaluate_ladder` says which options there are."""
-    (result,) = evaluate_ladder(workspace, embeddings=str(embeddings), dataset=dataset, split=split, seeds=(seed,),
-                                **options)
-    return result
-
-
-def evaluate_ladder(workspace: Workspace, *, embeddings: str, dataset: str, split: int | str = "all",
+def evaluate_ladder(workspace: Workspace, *, embeddings: str, dataset: str, split: str = "all",
                     seeds: Sequence[int] = (0,), name: str | None = None, ids: str | Path | None = None,
                     backbone: str | None = None, cluster: bool = False, device: str | None = None,
                     card: Path | None = None, keep: bool = False) -> list[Evaluation]:
-    """Scores embeddings on one split or on all of a ladder, for one seed or several; all records are written or none.
+    """Scores embeddings on splits of a ladder, for one seed or several; all records are written or none.
 
     Every test image of a split must be there once. Other images of the dataset may be there too; if all training
     images are, the structure of the training embeddings is recorded as well.
@@ -83,7 +75,7 @@ def evaluate_ladder(workspace: Workspace, *, embeddings: str, dataset: str, spli
     Args:
         embeddings: the file; `{split}` and `{seed}` in its name stand for the number of each. A name without
             `{split}` is one file for all images, of which each split takes its own.
-        split: number of a rung, `default`, or `all`.
+        split: numbers and ranges of rungs, `default`, or `all`.
         name: what to call the method [default: that of the card, else of the file].
         ids: file of image paths, may hold `{split}` and `{seed}` as well.
         backbone: to show in reports [default: that of the card].
@@ -102,8 +94,8 @@ def evaluate_ladder(workspace: Workspace, *, embeddings: str, dataset: str, spli
     dataset = datasets.resolved(dataset, workspace.splits)
     index = datasets.load(dataset, workspace.data)
     ladder = ladders.load(workspace, dataset, index, default_only=split == "default")
-    rungs = ladder.splits if split == "all" else (ladders.rung(ladder, split),)
-    files = {(seed, rung.id): _filled(embeddings, rung.id, seed) for seed in seeds for rung in rungs}
+    chosen = rungs.chosen(split, ladder, option="--split")
+    files = {(seed, rung.id): _filled(embeddings, rung.id, seed) for seed in seeds for rung in chosen}
     if lacking := sorted({file for file in files.values() if not Path(file).exists()}):
         raise UserError(f"there is no file {', '.join(lacking[:3])}{' ...' * (len(lacking) > 3)}; --embeddings names a "
                         "file, in which {split} and {seed} stand for the numbers of each split and seed; --split ID "
@@ -112,7 +104,7 @@ def evaluate_ladder(workspace: Workspace, *, embeddings: str, dataset: str, spli
     scored = []
     read: dict[tuple[str, str], Submission] = {}
     for seed in seeds:
-        for rung in rungs:
+        for rung in chosen:
             key = (files[seed, rung.id], _filled(str(ids), rung.id, seed) if ids else "")
             if key not in read:
                 read = {key: reading.read(Path(key[0]), Path(key[1]) if ids else None)}

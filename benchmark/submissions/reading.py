@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ class Submission:
     ids: tuple[str, ...]
     embeddings: np.ndarray
 
-    @property
+    @cached_property
     def hash(self) -> str:
         """Of images and numbers, whatever the order, the file and the precision they came in."""
         order = np.argsort(np.array(self.ids))
@@ -122,7 +123,8 @@ def check(embeddings: np.ndarray, ids: Sequence[str]) -> list[str]:
     notes = []
     if np.abs(norms - 1).max() > 1e-3:
         notes.append(f"lengths run from {norms.min():.4g} to {norms.max():.4g}: normalised before the search")
-    distinct = len(np.unique(embeddings, axis=0))
+    # rows as bytes: sorting them by their numbers takes twenty times as long; + 0 makes of -0 the 0 that it equals
+    distinct = len({row.tobytes() for row in embeddings + 0})
     if distinct < len(embeddings):
         notes.append(f"only {distinct} of {len(embeddings)} embeddings are different; equal ones are ties, "
                      "ordered by the position of their image")

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from benchmark import __version__
+import benchmark
 
 PACKAGES = ("torch", "torchvision", "timm", "pytorch-metric-learning", "numpy", "scipy")
 
@@ -28,7 +28,7 @@ def facts(command: str = "") -> dict[str, Any]:
     `command` is what the user typed, where this process was started by another.
     """
     return {
-        "version": __version__,
+        "version": benchmark.__version__,
         "commit": _git("rev-parse", "HEAD"),
         "dirty": bool(_git("status", "--porcelain", "--untracked-files=no")),
         "python": platform.python_version(),
@@ -134,7 +134,10 @@ def _version(name: str) -> str:
 
 
 def _git(*arguments: str) -> str:
-    return _output(["git", "-C", str(Path(__file__).parent), *arguments])
+    """What git says of the repository of this suite; '' where it was installed, maybe within another's."""
+    home = Path(benchmark.__file__).resolve().parents[1]
+    top = _output(["git", "-C", str(home), "rev-parse", "--show-toplevel"])
+    return _output(["git", "-C", str(home), *arguments]) if top and Path(top).resolve() == home else ""
 
 
 @cache

@@ -101,7 +101,7 @@ def export(workspace: Workspace, dataset: str, split: str | None, form: str, hol
     Paths and classes stand as they are, also where a spreadsheet takes one for a formula: import csv as text there.
     """
     from benchmark import datasets
-    from benchmark.data import ladders
+    from benchmark.data import ladders, rungs
     from benchmark.utils.files import whole
     from reports.storage.paths import below, plain
     from splits.export import export as lines
@@ -110,7 +110,7 @@ def export(workspace: Workspace, dataset: str, split: str | None, form: str, hol
     ladder = ladders.load(workspace, dataset, index, default_only=split == "default")
     folder = out or workspace.splits
     folder.mkdir(parents=True, exist_ok=True)
-    for rung in ladder.splits if split is None else [ladders.rung(ladder, split)]:
+    for rung in rungs.chosen(split or "all", ladder, option="--split"):
         path = below(folder, f"{plain(ladder.dataset, 'dataset')}-{rung.id}.{form}")
         if form == "json" and ladders.present(path):
             raise UserError(f"{path} is the ladder of {path.stem}, which stays; give another folder with --out")
