@@ -198,8 +198,8 @@ def disturb(scene: Scene, folder: Path, kills: int, dice: random.Random) -> Coun
 def preload() -> None:
     """Imports once what every command imports; nothing is computed with it, as threads do not survive a fork."""
     os.environ["OMP_NUM_THREADS"] = "1"
-    for name in ("timm", "benchmark.commands.report", "benchmark.data.features", "benchmark.data.ladder_features",
-                 "benchmark.data.ladders", "benchmark.data.weights", "benchmark.posthoc.leaderboard",
+    for name in ("timm", "benchmark.commands.report", "benchmark.data.features", "benchmark.ladders.features",
+                 "benchmark.ladders", "benchmark.data.weights", "benchmark.board.leaderboard",
                  "benchmark.submissions.check", "reports.site"):
         importlib.import_module(name)
 
@@ -227,7 +227,7 @@ def pictures(root: Path) -> None:
 
 def an_earlier_ladder(root: Path) -> None:
     """A ladder of glyphs-mini with a run on it, which the new one leaves behind."""
-    from benchmark.data import ladders
+    from benchmark import ladders
     from reports import records
     from tests import tiny_sweep
     from tests.sample_records import make_record
@@ -250,7 +250,7 @@ def runs(root: Path) -> None:
 
 
 def site(root: Path) -> None:
-    from benchmark.posthoc import leaderboard
+    from benchmark.board import leaderboard
     from benchmark.utils.workspace import Workspace
 
     runs(root)
@@ -275,7 +275,7 @@ def evaluated(root: Path) -> None:
     import numpy as np
 
     from benchmark import datasets
-    from benchmark.data import pinned
+    from benchmark.ladders import pinned
     from benchmark.submissions.evaluate import evaluate_ladder
     from splits import pinning
     from tests import tiny_sweep

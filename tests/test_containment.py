@@ -17,9 +17,9 @@ import pytest
 from click.testing import CliRunner
 
 import methods
+from benchmark.board import leaderboard
 from benchmark.cli import cli, main
 from benchmark.commands.records import command
-from benchmark.posthoc import leaderboard
 from benchmark.utils.terminal import Harmless
 from benchmark.utils.workspace import Workspace
 from reports import ReportError, exports, packing, records, site

@@ -13,10 +13,10 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image
 
-from benchmark import cli, datasets
+from benchmark import cli, datasets, ladders
 from benchmark.commands.datasets import command
 from benchmark.config.spec import RunSpec
-from benchmark.data import contents, decoding, ladders, weights
+from benchmark.data import contents, decoding, weights
 from benchmark.data.decoding import CHUNK
 from benchmark.data.store import open_store
 from benchmark.runs import recording, renumbering, status, sweep, worker

@@ -24,9 +24,10 @@ from scipy.io import savemat
 
 import methods
 from benchmark import cli, datasets
+from benchmark.board import leaderboard, versions
 from benchmark.config import protocol, study
-from benchmark.data import rungs, store, weights
-from benchmark.posthoc import board_version, leaderboard
+from benchmark.data import store, weights
+from benchmark.ladders import rungs
 from benchmark.runs.executors import local
 from benchmark.submissions import card as cards
 from benchmark.submissions import reading
@@ -161,7 +162,7 @@ def test_a_named_pipe_among_images_is_named_and_not_waited_for(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("read", [cards.read, reading.read, official.import_released, manifest.load, pinning.load,
-                                  board_version.differences, lambda path: audit.audit([path])])
+                                  versions.differences, lambda path: audit.audit([path])])
 def test_a_named_pipe_is_refused_and_not_waited_for(read: Callable[[Path], object], tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.toml")
     with pytest.raises((UserError, SplitError, ReportError), match=r"no plain file|there is no file"):

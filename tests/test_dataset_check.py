@@ -15,8 +15,8 @@ from PIL import Image
 
 from benchmark import datasets
 from benchmark.commands.datasets import command
-from benchmark.data.dataset_check import CHUNK, examine
 from benchmark.datasets import Counts
+from benchmark.overview.faults import CHUNK, examine
 from benchmark.utils.signals import block_signals
 from tests import layouts
 

@@ -13,9 +13,9 @@ from PIL import Image
 
 from benchmark import datasets
 from benchmark.commands.datasets import command
-from benchmark.data import class_sizes
-from benchmark.data.contact_sheet import contact_sheet
 from benchmark.datasets.reading import NotThere, rows, safe
+from benchmark.overview import class_sizes
+from benchmark.overview.contact_sheet import contact_sheet
 from benchmark.utils.errors import UserError
 from tests import layouts
 

@@ -15,8 +15,7 @@ import torch
 from PIL import Image
 
 import oodml
-from benchmark import datasets
-from benchmark.data import ladders
+from benchmark import datasets, ladders
 from benchmark.data.store import open_store
 from benchmark.submissions import encoder
 from benchmark.utils.errors import UserError

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from benchmark import cli, datasets
+from benchmark import cli, datasets, ladders
 from benchmark.config.spec import RunSpec
-from benchmark.data import ladders
 from benchmark.data.loader import Loader
 from benchmark.data.store import open_store
 from benchmark.data.task import Side

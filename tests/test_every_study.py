@@ -13,10 +13,9 @@ import numpy as np
 import pytest
 
 import methods
-from benchmark import datasets
+from benchmark import datasets, ladders
 from benchmark.config import narrowing
 from benchmark.config import study as studies
-from benchmark.data import ladders
 from benchmark.posthoc import fewshot, steps
 from benchmark.runs import attempt, sweep
 from benchmark.runs.job import Resources, SweepOptions

@@ -16,9 +16,9 @@ import yaml
 from click.testing import CliRunner, Result
 from huggingface_hub.repocard_data import model_index_to_eval_results
 
+from benchmark.board import versions
 from benchmark.commands.board import command as board
 from benchmark.commands.export import command as export
-from benchmark.posthoc import board_version
 from reports import packing, records
 from reports.analysis.results import Results
 from reports.exports import tidy_table
@@ -177,7 +177,7 @@ BOARDS = sorted((Path(__file__).resolve().parents[1] / "reports/data/boards").gl
 @pytest.mark.parametrize("path", BOARDS, ids=lambda path: path.stem)
 def test_a_published_board_follows_from_its_records(path: Path) -> None:
     """As long as these are here: the board of records that were replaced is built from its tag."""
-    lines, _ = board_version.differences(path)
+    lines, _ = versions.differences(path)
     if any(line.startswith("records: ") for line in lines):
         pytest.skip(f"the records of {path.stem} were replaced since")
     assert not lines

@@ -12,11 +12,12 @@ import torch
 from torch import Tensor, nn
 from torchvision import transforms as T
 
-from benchmark import datasets
-from benchmark.data import features, ladder_features, ladders
+from benchmark import datasets, ladders
+from benchmark.data import features
 from benchmark.data.augment import IMAGENET_MEAN, IMAGENET_STD, Transform
 from benchmark.data.store import ImageStore, open_store
 from benchmark.datasets.index import DatasetIndex
+from benchmark.ladders import features as ladder_features
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from tests.pictures import Drawing, drawn

@@ -16,10 +16,9 @@ import torch
 from scipy import stats
 
 import methods
-from benchmark import cli, datasets
+from benchmark import cli, datasets, ladders
 from benchmark.config import study
 from benchmark.config.plan import Overrides, load_protocol
-from benchmark.data import ladders
 from benchmark.data.store import open_store
 from benchmark.data.task import Side, Task, learnt
 from benchmark.data.weights import RUN

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmark import cli, datasets
+from benchmark import cli, datasets, ladders
 from benchmark.commands.splits import building
 from benchmark.config import study as studies
-from benchmark.data import ladder_features, ladders, rungs
+from benchmark.ladders import rungs
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from reports import records
@@ -92,7 +92,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
         features = np.random.default_rng(0).normal(size=(len(index), 6)) + index.labels[:, None] % 9
         return index, features, {"backbone": backbone or "efficientnet_lite0"}
 
-    monkeypatch.setattr(ladder_features, "frozen_features", frozen)
+    monkeypatch.setattr("benchmark.ladders.features.frozen_features", frozen)
 
     def build(work: str, *options: str) -> Ladder:
         cli.main(["splits", "build", "--dataset", "glyphs-mini", *options, "--work", str(tmp_path / work)])

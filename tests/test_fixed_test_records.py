@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmark.data import pinned
+from benchmark.ladders import pinned
 from reports import records
 from splits.fixed_test import is_control
 from splits.manifest import load

@@ -138,7 +138,7 @@ def test_a_split_of_one_test_class_that_is_there_already_is_refused_before_train
     filled(root, "train/a", "train/b", "test/c")
     where = ["--dataset", f"folder:{root}", "--work", str(tmp_path / "work")]
     with monkeypatch.context() as earlier:  # built by a version that did not refuse it
-        earlier.setattr("benchmark.data.ladders.one_class", lambda test: "")
+        earlier.setattr("benchmark.ladders.building.one_class", lambda test: "")
         cli.main(["splits", "build", "--default-only", *where])
     with pytest.raises(SystemExit) as ended:
         cli.main(["run", "--methods", "margin", "--backbone", "conv4", *where])

@@ -17,10 +17,10 @@ import timm
 import torch
 from safetensors.torch import save_file
 
-from benchmark import datasets
+from benchmark import datasets, ladders
 from benchmark.commands.run import summarise
 from benchmark.config import study as studies
-from benchmark.data import features, ladders, weights
+from benchmark.data import features, weights
 from benchmark.data.augment import Transform
 from benchmark.data.store import open_store
 from benchmark.datasets.union import unite_indexes

@@ -15,10 +15,10 @@ from PIL import Image, ImageDraw, ImageFont
 from scipy.spatial.distance import cdist
 
 from benchmark import datasets
-from benchmark.data.baseline import raw_pixel_recall
 from benchmark.datasets import _glyph_drawing as drawing
 from benchmark.datasets import _glyph_outlines as outlines
 from benchmark.datasets import glyphs
+from benchmark.overview.baseline import raw_pixel_recall
 
 FONTS = "52a1bbe8790bfe496387502fddfeeb3fef399f91db578cc9912c8a5cb76c37fc"
 GOLDEN = {

@@ -16,8 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
-from benchmark import cli, datasets
-from benchmark.data import ladder_features, ladders
+from benchmark import cli, datasets, ladders
 from benchmark.utils.workspace import Workspace
 from splits import SplitError, frechet, manifest
 from splits.compare import compare_ladders, cross_distances, overlap
@@ -232,7 +231,7 @@ def test_too_few_rungs_for_the_ends_and_the_default() -> None:
 
 def test_too_few_rungs_are_refused_before_features_are_computed(tmp_path: Path,
                                                                 monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ladder_features, "frozen_features", lambda *_: pytest.fail("features were computed"))
+    monkeypatch.setattr("benchmark.ladders.features.frozen_features", lambda *_: pytest.fail("features were computed"))
     with pytest.raises(SplitError, match="take 3, or 2 with --no-reverse"):
         ladders.build("glyphs-mini", Workspace.at(tmp_path), rungs=2)
     assert rising([5.0], 0) == [0]
@@ -408,7 +407,7 @@ def test_the_command_in_a_manifest_makes_the_same_ladder(options: list[str], tmp
         features = np.random.default_rng(0).normal(size=(len(index), 6)) + index.labels[:, None] % 9
         return index, features, {"backbone": backbone or "efficientnet_lite0"}
 
-    monkeypatch.setattr(ladder_features, "frozen_features", frozen)
+    monkeypatch.setattr("benchmark.ladders.features.frozen_features", frozen)
 
     def made(*words: str) -> Ladder:
         work = tmp_path / str(len(list(tmp_path.iterdir())))
@@ -500,7 +499,7 @@ def test_a_ladder_measured_by_the_command(tmp_path: Path, monkeypatch: pytest.Mo
         features = np.random.default_rng(0).normal(size=(len(index), 6)) + index.labels[:, None] % 9
         return index, features, {"backbone": "x"}
 
-    monkeypatch.setattr(ladder_features, "frozen_features", frozen)
+    monkeypatch.setattr("benchmark.ladders.features.frozen_features", frozen)
     where = ["--dataset", "glyphs-mini", "--work", str(tmp_path)]
     cli.main(["splits", "build", "--rungs", "3", *where])
     built = capsys.readouterr().out

@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 import methods
-from benchmark import datasets
+from benchmark import datasets, ladders
 from benchmark.commands.run import study_of
 from benchmark.config import naming, narrowing
 from benchmark.config import study as studies
 from benchmark.config.study import Part, Study
-from benchmark.data import ladders
 from benchmark.runs.job import SweepOptions
 from benchmark.runs.matrix import gather
 from benchmark.utils.workspace import Workspace

@@ -14,9 +14,10 @@ import pytest
 from PIL import Image, ImageOps
 
 from benchmark import cli, datasets
-from benchmark.data import decoding, ladder_features, store
+from benchmark.data import decoding, store
 from benchmark.datasets.folder import own_name
 from benchmark.datasets.union import unite_indexes
+from benchmark.ladders import features
 from benchmark.runs import worker
 from benchmark.runs.job import SweepOptions
 from benchmark.runs.matrix import gather
@@ -238,7 +239,7 @@ def test_every_command_after_a_run_finds_it(tmp_path, capsys, make, name):
 
 def test_a_random_network_measures_the_same_distances_each_time(tmp_path):
     given = own_folder(tmp_path)
-    found = [ladder_features.frozen_features(given, Workspace.at(tmp_path / home), backbone="conv4", device="cpu")[1]
+    found = [features.frozen_features(given, Workspace.at(tmp_path / home), backbone="conv4", device="cpu")[1]
              for home in "ab"]
     assert np.array_equal(*found)
     assert np.ptp(found[0]) > 0

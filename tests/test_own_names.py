@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import oodml
-from benchmark import cli, datasets
-from benchmark.data import ladders
+from benchmark import cli, datasets, ladders
 from benchmark.runs import tune
 from benchmark.runs.job import SweepOptions
 from benchmark.runs.trials import TuneOptions

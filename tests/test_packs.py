@@ -19,7 +19,7 @@ from click.testing import CliRunner
 
 from benchmark import datasets
 from benchmark.cli import cli
-from benchmark.data import pinned
+from benchmark.ladders import pinned
 from benchmark.submissions import check as pack_check
 from benchmark.submissions import pack
 from benchmark.submissions.evaluate import evaluate_ladder

@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image
 
-from benchmark import datasets
+from benchmark import datasets, ladders
 from benchmark.commands.splits import command as splits_command
-from benchmark.data import ladders, pinned
+from benchmark.ladders import pinned
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from splits import SplitError, croissant, manifest, pinning

@@ -14,12 +14,13 @@ from click.testing import CliRunner
 from safetensors.torch import save_file
 
 import methods
+from benchmark import ladders
 from benchmark.commands.run import seconds_of
 from benchmark.commands.status import command as status_command
 from benchmark.config import narrowing, protocol
 from benchmark.config.plan import Overrides, changes
 from benchmark.config.spec import RunSpec, differences
-from benchmark.data import ladders, rungs
+from benchmark.ladders import rungs
 from benchmark.runs import planned
 from benchmark.runs.job import Resources, SweepOptions
 from benchmark.runs.matrix import gather

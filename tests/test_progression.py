@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.data import ladder_features, ladder_figures, ladders, pinned
+from benchmark import ladders
+from benchmark.ladders import figures, pinned
 from benchmark.utils.workspace import Workspace
 from splits import SplitError, manifest, pinning
 from tests import tiny_runs
@@ -108,7 +109,7 @@ def test_a_manifest_from_before_has_its_figure(tmp_path: Path) -> None:
     workspace = Workspace.at(tmp_path)
     before = replace(manifest.load(RECORDS / "glyphs" / "splits" / "glyphs.json"), progression=())
     ladders.save(before, workspace)
-    (drawn,) = ladder_figures.draw("glyphs", workspace, tmp_path / "out", umap=False, seed=0)
+    (drawn,) = figures.draw("glyphs", workspace, tmp_path / "out", umap=False, seed=0)
     assert drawn.name == "glyphs-progression.svg"
     for other in ({"name": "glyphs@v2", "hash": "0" * 64}, {"name": "glyphs@v9"}, {"name": ["x"]}, "glyphs@v2", None):
         unlike = replace(before, made={"pinned": other})
@@ -118,6 +119,6 @@ def test_a_manifest_from_before_has_its_figure(tmp_path: Path) -> None:
 def test_the_curve_is_told_before_the_slow_figures_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace, said = Workspace.at(tmp_path), list[str]()
     ladders.save(manifest.load(RECORDS / "glyphs" / "splits" / "glyphs.json"), workspace)
-    monkeypatch.setattr(ladder_features, "frozen_features", lambda *_, **options: pytest.fail("; ".join(said)))
+    monkeypatch.setattr("benchmark.ladders.features.frozen_features", lambda *_, **__: pytest.fail("; ".join(said)))
     with pytest.raises(pytest.fail.Exception, match=r"^wrote \S+glyphs-progression.svg; UMAPs .* --no-umap leaves"):
-        ladder_figures.draw("glyphs", workspace, tmp_path / "out", umap=True, seed=0, tell=said.append)
+        figures.draw("glyphs", workspace, tmp_path / "out", umap=True, seed=0, tell=said.append)

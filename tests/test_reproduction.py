@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from benchmark.config import overrides
-from benchmark.data import pinned
+from benchmark.ladders import pinned
 from reports import records
 from reports.analysis import paper_tables, reproduction
 from reports.analysis.results import Results

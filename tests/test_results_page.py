@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from scipy.stats import hmean, kendalltau
 
-from benchmark.data import pinned
+from benchmark.ladders import pinned
 from reports import records
 from reports.aggregate import ags
 from reports.analysis import reproduction

@@ -16,9 +16,9 @@ from PIL import Image
 
 from benchmark import cli, datasets
 from benchmark.data.contents import contents
-from benchmark.data.dataset_check import examine
 from benchmark.data.store import open_store
 from benchmark.datasets import parquet as reader
+from benchmark.overview.faults import examine
 from benchmark.utils.errors import UserError
 from tests.pictures import picture
 

@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from benchmark import datasets
-from benchmark.data import ladders
+from benchmark import datasets, ladders
 from benchmark.posthoc import finished
 from benchmark.runs import evaluation, locks, single
 from benchmark.runs.matrix import gather

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 import methods
+from benchmark import ladders
 from benchmark.commands.inspect import command as inspect_command
-from benchmark.data import ladders
 from benchmark.posthoc import fewshot, steps, transfer
 from benchmark.runs import sweep, worker
 from benchmark.runs.job import Resources, SweepOptions

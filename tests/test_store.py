@@ -23,11 +23,11 @@ from PIL import Image
 
 from benchmark.data.augment import Transform
 from benchmark.data.contents import contents
-from benchmark.data.dataset_check import examine, look_at
 from benchmark.data.decoding import CHUNK
 from benchmark.data.loader import Loader
 from benchmark.data.store import ImageStore, kept, open_store
 from benchmark.datasets.index import DatasetIndex
+from benchmark.overview.faults import examine, look_at
 from benchmark.utils import files
 from benchmark.utils.errors import UserError
 from tests.pictures import Drawing, Fatal, drawn, index_of, picture, prepare_slowly

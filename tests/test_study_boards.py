@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
+from benchmark import ladders
+from benchmark.board import study_progress
 from benchmark.commands import report, run
 from benchmark.config.study import Study
-from benchmark.data import ladders
-from benchmark.posthoc import study_progress
 from benchmark.runs import sweep
 from benchmark.runs.job import SweepResult
 from benchmark.runs.matrix import gather

@@ -11,8 +11,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from benchmark import ladders
 from benchmark.config.study import Part, Study
-from benchmark.data import ladders
 from benchmark.runs import planned, status, sweep, worker
 from benchmark.runs.job import Resources, SweepOptions, SweepResult
 from benchmark.runs.matrix import gather

@@ -18,10 +18,9 @@ import pytest
 from scipy import stats
 
 import methods
-from benchmark import cli
+from benchmark import cli, ladders
+from benchmark.board import leaderboard
 from benchmark.config import search
-from benchmark.data import ladders
-from benchmark.posthoc import leaderboard
 from benchmark.runs import sweep, tune
 from benchmark.runs.attempt import score_text
 from benchmark.runs.job import Resources, SweepOptions

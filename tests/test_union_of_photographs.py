@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 from scipy.stats import kendalltau
 
+from benchmark.board import leaderboard
 from benchmark.config import overrides
-from benchmark.posthoc import leaderboard
 from benchmark.utils.workspace import Workspace
 from reports import records, site
 from reports.analysis.results import Results

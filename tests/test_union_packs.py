@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmark.data import pinned
+from benchmark.ladders import pinned
 from benchmark.submissions import check, pack
 from benchmark.submissions.evaluate import evaluate_ladder
 from benchmark.utils.workspace import Workspace

@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 import torch
 
-from benchmark import cli, datasets
-from benchmark.data import ladders
+from benchmark import cli, datasets, ladders
 from benchmark.data.store import open_store
 from benchmark.posthoc import finished, interpolate, steps
 from benchmark.runs.scoring import score
@@ -76,7 +75,7 @@ def test_a_command_reads_the_dataset_and_its_ladder_once(made: Workspace, words:
         monkeypatch.setattr(module, "load", lambda *given, load=load, module=module, **options: (
             read.append(module.__name__), load(*given, **options))[1])
     cli.main([*words, "--dataset", "glyphs-mini", "--work", str(made.root)])
-    assert sorted(read) == ["benchmark.data.ladders", "benchmark.datasets"]
+    assert sorted(read) == ["benchmark.datasets", "benchmark.ladders"]
 
 
 def test_page_export_and_packs_have_the_curves(made: Workspace, tmp_path: Path) -> None:

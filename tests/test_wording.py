@@ -13,10 +13,9 @@ import pytest
 from PIL import Image
 
 import methods
-from benchmark import datasets
+from benchmark import datasets, ladders
 from benchmark.cli import main
 from benchmark.config import protocol, study
-from benchmark.data import ladders
 from benchmark.utils import errors
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
@@ -146,10 +145,10 @@ def test_a_dataset_of_one_s_own_has_one_name_wherever_it_is_called_from(
     def named(what: Any, name: str = "", *_: Any, **__: Any) -> None:
         raise UserError(f"asked for {name or what[0]}")
 
-    monkeypatch.setattr("benchmark.data.ladder_distances.cross", lambda names, *_, **__: named(names))
-    monkeypatch.setattr("benchmark.data.ladder_distances.compare_backbones", lambda *_, **__: None)
-    monkeypatch.setattr("benchmark.data.ladder_figures.comparison_text", str)
-    monkeypatch.setattr("benchmark.data.ladder_figures.comparison", named)
+    monkeypatch.setattr("benchmark.ladders.distances.cross", lambda names, *_, **__: named(names))
+    monkeypatch.setattr("benchmark.ladders.distances.compare_backbones", lambda *_, **__: None)
+    monkeypatch.setattr("benchmark.ladders.figures.comparison_text", str)
+    monkeypatch.setattr("benchmark.ladders.figures.comparison", named)
     for words, meant in ((["cross", "--datasets", "own"], splittable),
                          (["compare", "own", "--backbones", "a,b"], "own")):
         with pytest.raises(SystemExit):

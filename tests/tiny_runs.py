@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 import methods
-from benchmark import datasets
+from benchmark import datasets, ladders
 from benchmark.config.plan import Overrides, plan
 from benchmark.config.spec import RunSpec
-from benchmark.data import ladders, weights
+from benchmark.data import weights
 from benchmark.data.store import open_store
 from benchmark.runs import worker
 from benchmark.runs.interrupt import StopRequest

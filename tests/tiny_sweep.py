@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 
 import methods
-from benchmark import datasets
+from benchmark import datasets, ladders
 from benchmark.config.study import Part, Study
-from benchmark.data import ladders
 from benchmark.data.store import open_store
 from benchmark.runs.job import Job, SweepOptions
 from benchmark.runs.matrix import gather

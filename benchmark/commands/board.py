@@ -23,9 +23,9 @@ def command(context: click.Context) -> None:
 
 
 def _table() -> None:
-    from benchmark.posthoc import board_version
+    from benchmark.board import versions
 
-    rows = [board_version.summary(path) for path in board_version.files(HOME)]
+    rows = [versions.summary(path) for path in versions.files(HOME)]
     for line in columns([("version", "made by", "what it is made of"), *rows] if rows else []):
         click.echo(line)
     if rows:
@@ -44,23 +44,23 @@ def _table() -> None:
               help="Where the file of the version goes.")
 def cut(name: str, folders: tuple[Path, ...], home: Path) -> None:
     """Write down what the version v2026.1 (for example) is made of: hashes of its records, tables and pages."""
-    from benchmark.posthoc import board_version
+    from benchmark.board import versions
 
-    click.echo(f"wrote {board_version.cut(name, folders, home)}")
+    click.echo(f"wrote {versions.cut(name, folders, home)}")
 
 
 @command.command()
-@click.argument("versions", nargs=-1, required=True, metavar="VERSION...")
-def check(versions: tuple[str, ...]) -> None:
+@click.argument("names", nargs=-1, required=True, metavar="VERSION...")
+def check(names: tuple[str, ...]) -> None:
     """Build versions again from their records; the exit code is 1 where a record or a table differs.
 
     VERSION is one of those that `oodml board` lists, or the path of its file.
     """
-    from benchmark.posthoc import board_version
+    from benchmark.board import versions
 
     wrong = False
-    for path in [board_version.find(version, HOME) for version in versions]:
-        lines, same_pages = board_version.differences(path)
+    for path in [versions.find(version, HOME) for version in names]:
+        lines, same_pages = versions.differences(path)
         wrong |= bool(lines)
         if lines and lines[0].startswith("records: "):
             lines.append(f"it was cut from other records than these: check out its tag, {path.stem}, to build it")

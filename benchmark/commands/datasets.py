@@ -60,9 +60,9 @@ def _table(workspace: Workspace) -> None:
 
 def _row(dataset: Dataset, data: Path, loaded: dict[str, DatasetIndex]) -> tuple[str, ...]:
     from benchmark import datasets
-    from benchmark.data.dataset_check import count
     from benchmark.datasets.reading import NotThere, Unreadable
     from benchmark.datasets.union import unite_indexes
+    from benchmark.overview.faults import count
     from benchmark.utils.errors import UserError
 
     name, title = dataset.name, dataset.title
@@ -107,9 +107,9 @@ def _sizes(counts: Counts) -> tuple[str, str, str]:
 def show(workspace: Workspace, name: str, sheet: Path | None, sizes: Path | None) -> None:
     """Where a dataset comes from, its tree and its counts."""
     from benchmark import datasets
-    from benchmark.data.contact_sheet import contact_sheet
-    from benchmark.data.dataset_check import describe
     from benchmark.datasets.reading import NotThere
+    from benchmark.overview.contact_sheet import contact_sheet
+    from benchmark.overview.faults import describe
 
     name = datasets.source(name, workspace.splits)
     dataset = datasets.get(name)
@@ -133,15 +133,15 @@ def show(workspace: Workspace, name: str, sheet: Path | None, sizes: Path | None
         return
     _figures(index)
     if dataset.embedded and index.domains is None:
-        from benchmark.data import baseline
         from benchmark.data.store import open_store
+        from benchmark.overview import baseline
 
         store = open_store(index, workspace.writable().cache)
         click.echo("before anything is learnt, Recall@1 on the default test classes: "
                    f"raw pixels {100 * baseline.raw_pixel_recall(index, store):.0f} %, frozen EfficientNet-Lite0 "
                    f"{100 * baseline.frozen_recall(index, store, workspace):.0f} %")
     if sizes is not None:
-        from benchmark.data import class_sizes
+        from benchmark.overview import class_sizes
 
         click.echo(f"sizes of classes: {class_sizes.draw(index, sizes)}")
     if sheet is None and dataset.embedded:
@@ -153,7 +153,7 @@ def show(workspace: Workspace, name: str, sheet: Path | None, sizes: Path | None
 def _figures(index: DatasetIndex) -> None:
     import numpy as np
 
-    from benchmark.data.dataset_check import count, describe, single_classes
+    from benchmark.overview.faults import count, describe, single_classes
 
     if index.root is not None:
         click.echo(f"found in: {index.root}")
@@ -194,9 +194,9 @@ def check(workspace: Workspace, name: str, jobs: int | None) -> None:
 
     from benchmark import datasets
     from benchmark.data.contents import changed_silently, contents
-    from benchmark.data.dataset_check import count, describe, examine
-    from benchmark.data.dataset_report import first
     from benchmark.data.store import kept
+    from benchmark.overview.faults import count, describe, examine
+    from benchmark.overview.report import first
     from benchmark.utils.errors import UserError
 
     source = datasets.source(name, workspace.splits)

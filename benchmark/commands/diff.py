@@ -57,7 +57,7 @@ def command(a: Path, b: Path | None, against: tuple[Path, ...], metric: str, tol
 
 def _refuse_version(path: Path) -> None:
     """A UserError for the name of a version of the board: it has hashes of its records, its tag has the records."""
-    from benchmark.posthoc.board_version import NAME
+    from benchmark.board.versions import NAME
     from benchmark.utils.errors import UserError
 
     name = path.name.removesuffix(".json")
@@ -70,7 +70,7 @@ def _refuse_version(path: Path) -> None:
 
 def _against(published: tuple[Path, ...], pack: Path, metric: str) -> None:
     """Where a pack would stand, after it was checked."""
-    from benchmark.posthoc.results import results_of
+    from benchmark.board.results import results_of
     from benchmark.submissions import check as pack_check
     from benchmark.utils.errors import UserError
     from reports import records

@@ -49,8 +49,8 @@ def command(workspace: Workspace, dataset: str | None, ladder: str | None, seeds
     dataset; with all training images the structure of the training embeddings is measured too. For a union the scores
     of its members and their harmonic mean follow those over its unified gallery.
     """
-    from benchmark.data import pinned
-    from benchmark.data.rungs import numbers
+    from benchmark.ladders import pinned
+    from benchmark.ladders.rungs import numbers
     from benchmark.submissions.evaluate import evaluate_ladder, summary
 
     name = pinned.named(ladder, dataset, workspace)

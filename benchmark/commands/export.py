@@ -38,7 +38,7 @@ def command(workspace: Workspace, name: str, form: str, place: str | None, hub: 
     """Write one table of the finished runs, ready to be pasted into a paper or read by other programs."""
     if out is None and (place or form == "parquet"):
         raise click.UsageError(f"{f'--to {place}' if place else '--format parquet'} needs --out")
-    from benchmark.posthoc.results import results_of
+    from benchmark.board.results import results_of
     from reports import exports, records, sharing
     from reports.analysis import study_progress, tuning
 

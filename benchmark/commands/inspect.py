@@ -32,7 +32,7 @@ def command(workspace: Workspace, runs: tuple[Path, ...], queries: int, no_umap:
     The leaderboard is built again, with a page for each run that was looked into.
     """
     import methods
-    from benchmark.posthoc import leaderboard
+    from benchmark.board import leaderboard
     from benchmark.runs import status
 
     for run in runs:

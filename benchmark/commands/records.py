@@ -61,7 +61,7 @@ def _ladders(workspace: Workspace, out: Path) -> list[Path]:
 
     One of other runs is named and left out.
     """
-    from benchmark.data import ladders
+    from benchmark import ladders
     from reports import records
     from reports.storage import paths
     from splits import manifest
@@ -110,9 +110,9 @@ def _own_files(folder: Path, kind: str) -> list[Path]:
 
 def _progress_of(name: str, workspace: Workspace) -> StudyProgress:
     """The runs that a study asks for; where its datasets are not at hand, as it was last run or unpacked here."""
+    from benchmark.board import study_progress
     from benchmark.config import study as studies
     from benchmark.datasets.reading import NotThere
-    from benchmark.posthoc import study_progress
     from benchmark.runs.job import SweepOptions
     from benchmark.runs.matrix import gather
     from reports.analysis.study_progress import read

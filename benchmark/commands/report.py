@@ -45,8 +45,8 @@ def command(workspace: Workspace, folders: tuple[Path, ...], out: Path | None, d
     gc.set_threshold(1_000_000)  # tables are made of many objects and few circles: looking took a tenth of the time
     atexit.register(_leave_all)
 
+    from benchmark.board import leaderboard
     from benchmark.config import study
-    from benchmark.posthoc import leaderboard
     from reports import terminal
     from reports.analysis import papers
     from reports.html import extras

@@ -116,7 +116,7 @@ def study_of(workspace: Workspace, *, study: str | None, methods: str | None, da
     """The study that the options of the command line name or describe; pinned ladders are put in their place."""
     from benchmark.config import narrowing
     from benchmark.config import study as studies
-    from benchmark.data import pinned
+    from benchmark.ladders import pinned
     from methods import load_plugin
 
     datasets = (*datasets, *(pinned.named(name, None, workspace) for name in ladders))
@@ -201,7 +201,7 @@ def command(workspace: Workspace, dry_run: bool, **arguments: Any) -> None:
     study = study_of(workspace, **arguments)
     result = sweep.run(study, options_of(workspace.writable(), **arguments))
     if result.jobs and arguments["study"] and not (study.other_methods or any(arguments[key] for key in CHANGES)):
-        from benchmark.posthoc import study_progress
+        from benchmark.board import study_progress
 
         study_progress.keep(study, (job.spec for job in result.jobs), arguments["study"], workspace.root,
                             whole=not any(arguments[key] for key in SOME))

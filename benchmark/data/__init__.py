@@ -1,1 +1,1 @@
-"""From stored pixels to a batch on the device: augmentation, colour, resampling, and the loader that does them."""
+"""From image files to batches on the device; the weights of backbones and their frozen features."""

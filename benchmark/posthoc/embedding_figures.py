@@ -13,10 +13,10 @@ import torch.nn.functional as F
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from benchmark.data.ladder_figures import to_plane
 from benchmark.data.loader import Loader
 from benchmark.data.store import ImageStore
 from benchmark.data.task import Task
+from benchmark.ladders.figures import to_plane
 from methods import Method
 from methods.crt import CodedResidual
 from methods.layers.prompts import PromptPool

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmark import datasets
+from benchmark import datasets, ladders
 from benchmark.config import overrides
 from benchmark.config.plan import changes
-from benchmark.data import contents, ladders
+from benchmark.data import contents
 from benchmark.data.task import Side, Task
 from benchmark.datasets import DatasetIndex
 from benchmark.posthoc import finished

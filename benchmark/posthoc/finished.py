@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import methods
-from benchmark import datasets
+from benchmark import datasets, ladders
 from benchmark.config.plan import split_of
 from benchmark.config.protocol import Protocol
 from benchmark.config.spec import RunSpec
-from benchmark.data import contents, ladders, rungs, weights
+from benchmark.data import contents, weights
 from benchmark.data.store import ImageStore, open_store
 from benchmark.data.task import Side, Task, learnt
 from benchmark.datasets import DatasetIndex
+from benchmark.ladders import rungs
 from benchmark.utils.errors import UserError
 from benchmark.utils.files import write_json
 from benchmark.utils.workspace import Workspace

@@ -20,9 +20,9 @@ from PIL import Image
 from torch import Tensor
 
 import methods
-from benchmark import datasets
+from benchmark import datasets, ladders
 from benchmark.config.spec import RunSpec
-from benchmark.data import ladders, weights
+from benchmark.data import weights
 from benchmark.data.store import ImageStore
 from benchmark.data.task import Side, Task
 from benchmark.datasets import DatasetIndex

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from benchmark import datasets
+from benchmark.board import leaderboard
 from benchmark.config.study import Study
-from benchmark.posthoc import ensemble, fewshot, finished, inspect, interpolate, leaderboard, transfer
+from benchmark.posthoc import ensemble, fewshot, finished, inspect, interpolate, transfer
 from benchmark.posthoc.finished import Finished, FinishedRuns
 from benchmark.runs.job import Job, SweepResult
 from benchmark.utils.workspace import Workspace

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmark import datasets
-from benchmark.data import contents, ladders
+from benchmark import datasets, ladders
+from benchmark.data import contents
 from benchmark.data.task import Side, Task
 from benchmark.datasets import DatasetIndex
 from benchmark.posthoc.finished import Finished, on_default

@@ -9,17 +9,18 @@ from functools import cached_property, partial
 from pathlib import Path
 
 import methods
-from benchmark import datasets
+from benchmark import datasets, ladders
 from benchmark.config import protocol as protocols
 from benchmark.config.naming import backbone_with_file
 from benchmark.config.plan import Overrides, fitting, plan
 from benchmark.config.spec import RunSpec
 from benchmark.config.study import Part, Study
-from benchmark.data import contents, ladder_origin, ladders, rungs
+from benchmark.data import contents
 from benchmark.data.store import fits_earlier
 from benchmark.data.task import Side
 from benchmark.datasets import DatasetIndex
 from benchmark.datasets.reading import NotThere
+from benchmark.ladders import origin, rungs
 from benchmark.runs import status
 from benchmark.runs.job import Job, RunContext, SweepOptions
 from benchmark.runs.status import RunState
@@ -121,7 +122,7 @@ class _Gathered:
                              plugins=tuple(map(_absolute, options.plugins)), command=options.command)
         if dataset not in self.contents:
             self.contents[dataset] = run_contents(index, options.workspace)
-            if stale := ladder_origin.of_other_images(ladder, index, options.workspace):
+            if stale := origin.of_other_images(ladder, index, options.workspace):
                 self.matrix.warnings.append(stale)
         specs = self.specs(part, dataset, index, ladder, context.weights_file)
         for spec, file in specs:

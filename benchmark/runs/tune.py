@@ -16,14 +16,14 @@ from typing import Any
 import click
 
 import methods
-from benchmark import datasets
+from benchmark import datasets, ladders
 from benchmark.config import protocol as protocols
 from benchmark.config import search
 from benchmark.config.plan import Overrides, fitting, load_protocol
 from benchmark.config.spec import RunSpec
 from benchmark.config.study import Part, Study
-from benchmark.data import ladders, rungs
 from benchmark.data.task import learnt
+from benchmark.ladders import rungs
 from benchmark.runs import sweep
 from benchmark.runs.job import HEADLINE, Echo, SweepOptions, SweepResult
 from benchmark.runs.matrix import run_contents

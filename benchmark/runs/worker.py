@@ -17,11 +17,11 @@ import torch
 from torch.nn.functional import normalize
 
 import methods
-from benchmark import datasets
+from benchmark import datasets, ladders
 from benchmark.config.plan import split_of
 from benchmark.config.protocol import Protocol
 from benchmark.config.spec import RunSpec
-from benchmark.data import features, ladders, weights
+from benchmark.data import features, weights
 from benchmark.data.augment import Transform
 from benchmark.data.loader import Loader
 from benchmark.data.store import ImageStore, open_store

@@ -19,11 +19,11 @@ import numpy as np
 import torch
 from PIL import Image
 
-from benchmark import datasets
-from benchmark.data import ladders, pinned, rungs
+from benchmark import datasets, ladders
 from benchmark.data.store import ImageStore, open_store
 from benchmark.data.task import Side
 from benchmark.datasets import DatasetIndex
+from benchmark.ladders import pinned, rungs
 from benchmark.metrics import operating_points
 from benchmark.runs.scoring import score
 from benchmark.submissions import card as cards

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmark import datasets
-from benchmark.data import ladders, rungs
+from benchmark import datasets, ladders
 from benchmark.data.task import Side
 from benchmark.datasets import DatasetIndex
+from benchmark.ladders import rungs
 from benchmark.runs import recording
 from benchmark.submissions import card as cards
 from benchmark.submissions import reading

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmark import datasets
-from benchmark.data import features, ladders, weights
+from benchmark import datasets, ladders
+from benchmark.data import features, weights
 from benchmark.data.augment import Transform
 from benchmark.data.loader import Loader
 from benchmark.data.store import open_store

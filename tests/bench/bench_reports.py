@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmark.posthoc import leaderboard
+from benchmark.board import leaderboard
 from benchmark.utils.workspace import Workspace
 from reports import packing, records
 from tests.bench import Row

@@ -52,8 +52,7 @@ def build(workspace: Workspace, names: tuple[str, ...], dataset: tuple[str, ...]
 
     Of several datasets, one that gets no ladder does not keep the others from theirs.
     """
-    from benchmark import datasets
-    from benchmark.data import ladders
+    from benchmark import datasets, ladders
 
     workspace.writable()
     names = tuple(dict.fromkeys(datasets.source(name, workspace.splits) for name in (*names, *dataset)))
@@ -105,7 +104,7 @@ def _tell(step: Any) -> None:
 @workspace_options
 def import_(workspace: Workspace, file: Path, dataset: str, replace: bool) -> None:
     """Take over a split file released with the ooDML paper; nothing in it is run."""
-    from benchmark.data import ladders
+    from benchmark import ladders
 
     imported = ladders.import_released(file, dataset, workspace.writable())
     for one, several, names in (("class is", "classes are", imported.missing_classes),

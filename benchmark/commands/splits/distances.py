@@ -25,7 +25,8 @@ from benchmark.utils.workspace import Workspace
 @columns_option
 def measure(workspace: Workspace, dataset: str, against: Path | None, out: Path | None, **options: Any) -> None:
     """The distances of a ladder, of a released one above all, with this copy of the dataset and another network."""
-    from benchmark.data import ladder_distances, ladders
+    from benchmark import ladders
+    from benchmark.ladders import distances
     from splits import manifest
     from splits.compare import overlap
 
@@ -33,7 +34,7 @@ def measure(workspace: Workspace, dataset: str, against: Path | None, out: Path 
     other = manifest.load(against) if against else None
     if out and out.exists():
         raise UserError(f"{out} is there already; give --out another name, or remove it")
-    found = ladder_distances.measured(ladder, dataset, workspace.writable(), **options)
+    found = distances.measured(ladder, dataset, workspace.writable(), **options)
     click.echo(ladders.table(found))
     if out:
         manifest.save(found, out)
@@ -55,12 +56,12 @@ def measure(workspace: Workspace, dataset: str, against: Path | None, out: Path 
 def cross(workspace: Workspace, names: str, **options: Any) -> None:
     """Distance of each dataset's train set (rows) to each one's test set (columns)."""
     from benchmark import datasets
-    from benchmark.data import ladder_distances
+    from benchmark.ladders import distances
 
     found = [datasets.source(name, workspace.splits) for name in listed(names)]
-    distances = ladder_distances.cross(found, workspace.writable(), **options)
-    rows = [("train \\ test", *distances.names)]
-    rows += [(name, *(f"{value:.2f}" for value in row)) for name, row in zip(distances.names, distances.matrix)]
+    table = distances.cross(found, workspace.writable(), **options)
+    rows = [("train \\ test", *table.names)]
+    rows += [(name, *(f"{value:.2f}" for value in row)) for name, row in zip(table.names, table.matrix)]
     for line in columns(rows, left=0):
         click.echo(line)
 
@@ -76,9 +77,9 @@ def cross(workspace: Workspace, names: str, **options: Any) -> None:
 def compare(workspace: Workspace, dataset: str, backbones: str, out: Path | None, **options: Any) -> None:
     """Does the ladder depend on the backbone? Distances over iterations, order of moves and overlap of splits."""
     from benchmark import datasets
-    from benchmark.data import ladder_distances, ladder_figures
+    from benchmark.ladders import distances, figures
 
-    compared = ladder_distances.compare_backbones(dataset, backbones.split(","), workspace.writable(), **options)
-    click.echo(ladder_figures.comparison_text(compared))
+    compared = distances.compare_backbones(dataset, backbones.split(","), workspace.writable(), **options)
+    click.echo(figures.comparison_text(compared))
     name = datasets.load(dataset, workspace.data).name
-    click.echo(f"wrote {ladder_figures.comparison(compared, name, out or workspace.splits)}")
+    click.echo(f"wrote {figures.comparison(compared, name, out or workspace.splits)}")

@@ -25,7 +25,8 @@ def use(workspace: Workspace, name: str | None, replace_other: bool, dataset: st
 
     Without a NAME it lists the pinned ladders. NAME may also be the path of a pinned ladder's file.
     """
-    from benchmark.data import ladders, pinned
+    from benchmark import ladders
+    from benchmark.ladders import pinned
     from splits import croissant, pinning
 
     if name is None:
@@ -59,7 +60,7 @@ def pin(workspace: Workspace, name: str, out: Path | None, **options: Any) -> No
 
     Writes NAME@VERSION.json (classes, image ids, rungs, distances; no pixels), its card and its Croissant description.
     """
-    from benchmark.data import pinned
+    from benchmark.ladders import pinned
     from splits import pinning
 
     made, written = pinned.pin(name, workspace, out or pinning.FOLDER, **options)

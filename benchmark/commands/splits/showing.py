@@ -21,7 +21,8 @@ from benchmark.utils.workspace import Workspace
 @columns_option
 def show(workspace: Workspace, dataset: str | None, pinned_name: str | None) -> None:
     """The rungs (splits) of a ladder: classes, images, distances, the i.i.d. baseline, and how it was made."""
-    from benchmark.data import ladders, pinned
+    from benchmark import ladders
+    from benchmark.ladders import pinned
     from splits.ladder import against_rule
 
     if (dataset is None) == (pinned_name is None):
@@ -52,9 +53,9 @@ def show(workspace: Workspace, dataset: str | None, pinned_name: str | None) -> 
 @columns_option
 def plot(workspace: Workspace, dataset: str, umap: bool, out: Path | None, seed: int, **options: Any) -> None:
     """Figures: the distance over iterations, and train and test images of three splits in the plane."""
-    from benchmark.data import ladder_figures
+    from benchmark.ladders import figures
 
-    written = ladder_figures.draw(dataset, workspace.writable(), out or workspace.splits, umap, seed, click.echo,
+    written = figures.draw(dataset, workspace.writable(), out or workspace.splits, umap, seed, click.echo,
                                   **options)
     if not written:
         raise UserError(f"nothing to draw: the ladder of {dataset} was not built step by step here, so there is no "
@@ -68,7 +69,8 @@ def plot(workspace: Workspace, dataset: str, umap: bool, out: Path | None, seed:
 @columns_option
 def verify(workspace: Workspace, files: tuple[Path, ...], dataset: str | None) -> None:
     """Check manifests: hash, disjoint sides, classes and counts against the dataset on disk; or pinned ladders."""
-    from benchmark.data import ladders, pinned
+    from benchmark import ladders
+    from benchmark.ladders import pinned
     from splits import pinning
 
     if absent := next((path for path in files if not path.is_file()), None):
@@ -100,8 +102,8 @@ def export(workspace: Workspace, dataset: str, split: str | None, form: str, hol
 
     Paths and classes stand as they are, also where a spreadsheet takes one for a formula: import csv as text there.
     """
-    from benchmark import datasets
-    from benchmark.data import ladders, rungs
+    from benchmark import datasets, ladders
+    from benchmark.ladders import rungs
     from benchmark.utils.files import whole
     from reports.storage.paths import below, plain
     from splits.export import export as lines

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from benchmark.data import ladder_features, ladders
+from benchmark import ladders
+from benchmark.ladders import features
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from splits import compare, manifest
@@ -19,7 +20,7 @@ def cross(names: Sequence[str], workspace: Workspace, **options: Any) -> CrossDi
     """Distances of each dataset's default train set to each one's default test set, all with one backbone."""
     sets = {}
     for name in names:
-        index, vectors, _ = ladder_features.frozen_features(name, workspace, **options)
+        index, vectors, _ = features.frozen_features(name, workspace, **options)
         sets[index.name] = tuple(vectors[index.of_classes(side)] for side in (index.train_classes, index.test_classes))
     return compare.cross_distances(sets)
 
@@ -37,7 +38,7 @@ def measured(ladder: Ladder, name: str, workspace: Workspace, **options: Any) ->
     Its few-shot episodes, which are no distances, are left out, and so is the name of a pinned ladder: results along
     other distances are not to be compared with those of that name.
     """
-    index, vectors, made_with = ladder_features.frozen_features(name, workspace, **options)
+    index, vectors, made_with = features.frozen_features(name, workspace, **options)
     if problems := manifest.verify(ladder, index.classes, index.labels):
         raise UserError(f"the ladder is not one of this copy of {name}: {problems[0]}; "
                         f"`{ladders.command(name)} --replace` makes one of it")

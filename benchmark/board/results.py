@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from benchmark.config import overrides
-from benchmark.data import pinned
+from benchmark.ladders import pinned
 from reports.analysis.results import Results
 from reports.analysis.study_progress import StudyProgress
 

@@ -14,9 +14,9 @@ import pandas as pd
 from pandas.errors import OptionError
 
 from benchmark import datasets as known_datasets
+from benchmark.board.results import results_of
 from benchmark.config import study
-from benchmark.data import ladder_figures
-from benchmark.posthoc.results import results_of
+from benchmark.ladders import figures as ladder_figures
 from benchmark.utils import leftovers
 from benchmark.utils.workspace import Workspace
 from reports import ReportError, records, site

@@ -36,7 +36,7 @@ def raw_pixel_recall(index: DatasetIndex, store: ImageStore, queries: int = QUER
 
 def frozen_recall(index: DatasetIndex, store: ImageStore, workspace: Workspace) -> float:
     """Recall@1 of the default test split by the cosine of the features that its ladder is built from."""
-    from benchmark.data.ladder_features import frozen_features
+    from benchmark.ladders.features import frozen_features
     from benchmark.metrics.retrieval import retrieval
 
     _, features, made_with = frozen_features(index.name, workspace)

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from benchmark.data import ladder_features, ladders, pinned
+from benchmark import ladders
+from benchmark.ladders import features, pinned
 from benchmark.utils.files import whole
 from benchmark.utils.workspace import Workspace
 from reports.figures.drawing import GREY, HUES, MARKERS
@@ -35,7 +36,7 @@ def draw(dataset: str, workspace: Workspace, folder: Path, umap: bool, seed: int
         tell("UMAPs of an easy, a medium and a hard split follow, which may take a minute; --no-umap leaves them out")
         if not options.get("backbone"):  # that of the distances
             options["backbone"] = ladder.features.get("backbone")
-        index, vectors, _ = ladder_features.frozen_features(dataset, workspace, **options)
+        index, vectors, _ = features.frozen_features(dataset, workspace, **options)
         figure = umaps(ladder, vectors, index.labels, index.classes, seed)
         written.append(_save(figure, below(folder, f"{plain(ladder.dataset, 'dataset')}-umap.png")))
         tell(f"wrote {written[-1]}")
@@ -70,12 +71,12 @@ def progression(ladder: Ladder) -> Figure:
     return figure
 
 
-def umaps(ladder: Ladder, features: np.ndarray, labels: np.ndarray, classes: tuple[str, ...], seed: int) -> Figure:
+def umaps(ladder: Ladder, vectors: np.ndarray, labels: np.ndarray, classes: tuple[str, ...], seed: int) -> Figure:
     """Train and test images of an easy, a medium and a hard rung in the plane, one UMAP for all of them."""
     rungs = plot_data.easy_medium_hard(ladder)
     shown = [plot_data.points(split, labels, classes, seed=seed) for split in rungs]
     union = np.unique(np.concatenate([points.images for points in shown]))
-    plane = dict(zip(union.tolist(), to_plane(np.asarray(features[union]), seed)))
+    plane = dict(zip(union.tolist(), to_plane(np.asarray(vectors[union]), seed)))
     figure = Figure(figsize=(4.2 * len(rungs), 4.2), layout="constrained")
     for axes, split, points in zip(np.atleast_1d(figure.subplots(1, len(rungs))), rungs, shown):
         positions = np.array([plane[i] for i in points.images.tolist()])

@@ -15,13 +15,13 @@ import numpy as np
 from PIL import Image
 
 from benchmark import datasets
-from benchmark.data.dataset_report import Report
 from benchmark.data.decoding import killed_processes, shrunk
 from benchmark.data.store import ImageStore
 from benchmark.datasets import Counts, DatasetIndex, csv_list, folder, known_split
 from benchmark.datasets.index import upright
 from benchmark.datasets.reading import images_under
 from benchmark.datasets.union import Members, members
+from benchmark.overview.report import Report
 from benchmark.utils.processors import cores
 from benchmark.utils.signals import block_signals
 from reports.storage.processes import end_with_parent

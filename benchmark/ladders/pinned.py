@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmark import datasets
-from benchmark.data import ladders
+from benchmark import datasets, ladders
 from benchmark.data.task import Side
 from benchmark.datasets import DatasetIndex
 from benchmark.datasets.index import upright

@@ -117,7 +117,7 @@ def _aside(path: Path) -> bool:
 
 
 def _hashes(folders: tuple[Path, ...]) -> dict[str, Any]:
-    from benchmark.posthoc import leaderboard  # brings much along that a list of versions does not need
+    from benchmark.board import leaderboard  # brings much along that a list of versions does not need
 
     with TemporaryDirectory() as made:
         board = leaderboard.collect(Workspace.at(Path(made) / "work"), folders)
