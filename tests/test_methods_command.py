@@ -16,9 +16,10 @@ from scipy.stats import mannwhitneyu
 import methods
 from benchmark import cli
 from benchmark.commands.methods import command
+from benchmark.training import toy
 from methods import registry
 from methods.checks import CHECKS, example
-from methods.parts import miners, toy
+from methods.parts import miners
 from tests.test_methods import PLUGIN
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
 from benchmark.commands import Group
-from benchmark.utils.terminal import columns, value_text
+from benchmark.utils.terminal import columns
 from reports.wording import counted
-
-if TYPE_CHECKING:
-    from methods import Entry
 
 plugin_option = click.option("--plugin", "plugins", multiple=True, type=click.Path(path_type=Path), metavar="FILE",
                              help="A Python file that registers further methods (it is run).")
@@ -69,6 +65,7 @@ def _table(tag: str | None) -> None:
 def show(name: str, plugins: tuple[Path, ...]) -> None:
     """Formula, settings with their sources, difference from the protocols' defaults, and BibTeX of one method."""
     import methods
+    from benchmark.config import explained
 
     _load(plugins)
     entry = methods.get(name)
@@ -76,12 +73,11 @@ def show(name: str, plugins: tuple[Path, ...]) -> None:
     click.echo(inspect.cleandoc(entry.declared.__doc__ or "") + "\n")
     click.echo(f"trains: {entry.trains}")
     click.echo(f"batches: {entry.batches}\n")
-    _settings(entry)
+    told = [[*explained.settings(entry)]]
     if entry.base is not None:
-        click.echo(f"on the objective {entry.base.name}: {entry.base.summary}")
-        _settings(entry.base)
-    _space(entry)
-    _against_protocols(entry)
+        told.append([f"on the objective {entry.base.name}: {entry.base.summary}", *explained.settings(entry.base)])
+    for lines in filter(None, [*told, [*explained.space(entry)], [*explained.against_protocols(entry)]]):
+        click.echo("\n".join(lines) + "\n")
     if entry.cite:
         click.echo(entry.cite)
 
@@ -114,64 +110,6 @@ def check(targets: tuple[str, ...], whole: bool) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _settings(entry: Entry) -> None:
-    """One line for each setting: value, datasets and protocols that differ, source."""
-    import dataclasses
-
-    from benchmark.config import protocol
-
-    fields = dataclasses.fields(entry.declared.Settings)  # type: ignore[attr-defined]
-    changed = {name: protocol.settings_of(name, entry) for name in protocol.names()}
-    own = entry.settings()
-    if not fields:
-        click.echo("no settings\n")
-        return
-    click.echo(f"settings (--set {entry.name}.{fields[0].name}=VALUE):")
-    for field in fields:
-        differing = {**field.metadata.get("per_dataset", {}), **{
-            f"protocol {name}": there[field.name] for name, there in changed.items() if field.name in there}}
-        others = ", ".join(f"{name} {value_text(value)}" for name, value in differing.items())
-        value = value_text(getattr(own, field.name)) + (f" ({others})" if others else "")
-        click.echo(f"  {field.name:18} {value:42} {field.metadata.get('source', '')}")
-    click.echo()
-
-
-def _space(entry: Entry) -> None:
-    """What `oodml tune` searches."""
-    from benchmark.config import search
-
-    if entry.trains != "nothing":
-        click.echo("searched by `oodml tune`:\n"
-                   f"  {'lr':28} the protocol's / {search.LR_FACTOR:g} to x {search.LR_FACTOR:g}, log-uniform")
-        for key, values in entry.space().items():
-            click.echo(f"  {key:28} {search.described(values)}")
-        click.echo()
-
-
-def _against_protocols(entry: Entry) -> None:
-    """What the method does otherwise than each protocol's general keys say, or says by its own rates."""
-    from benchmark.config import protocol
-
-    lines = []
-    for name in protocol.names():
-        general = protocol.load(name)
-        special = protocol.load(name, method=entry.name, tags=entry.kinds)
-        changes = [f"{key} {value_text(value)} instead of {value_text(getattr(general, key))}"
-                   for key, value in vars(special).items() if value != getattr(general, key)]
-        objective = entry.objective
-        if objective is not None:
-            there = vars(objective.settings(**protocol.settings_of(name, objective)))
-            own = vars(entry.settings(**protocol.settings_of(name, entry)))
-            rates = {key: value for key, value in entry.as_trained({**own, **there}).items()
-                     if key.endswith("_rate") and key in there}
-            changes += [f"{key} {value_text(value)} times lr: {value_text(value * special.lr)}"
-                        for key, value in rates.items() if value != 1]
-        if special.batches and special.batches != entry.batches:
-            changes.append(f"the protocol's batches {special.batches} replace {entry.batches}")
-        lines.append(f"  {name:12} {'; '.join(changes) or 'its defaults'}")
-    click.echo("against the protocols' defaults:\n" + "\n".join(lines) + "\n")
-
-
 @command.command()
 @click.option("--out", type=click.Path(path_type=Path), default=Path("toy.png"), show_default=True,
               help="Where the figure goes; the ending (.png, .svg, .pdf) says how.")
@@ -186,8 +124,9 @@ def toy(out: Path, p: float, seed: int) -> None:
     .0010 without it and .0010 with it (contrastive loss, as printed), .057 and .055 (margin loss); with p = 0.4 it has
     .0048 and .278.
     """
+    from benchmark.training import toy as examples
+    from benchmark.training import toy_figure
     from benchmark.utils.errors import UserError
-    from methods.parts import toy as examples
 
     if out.suffix not in (".png", ".svg", ".pdf"):
         raise UserError(f"{out}: the figure can be .png, .svg or .pdf")
@@ -200,40 +139,5 @@ def toy(out: Path, p: float, seed: int) -> None:
             click.echo(f"{name:9} {objective:12} " + "; ".join(
                 f"p = {q:g}: second singular value {float(one.spectrum[1]):.3f}, length of a training line "
                 f"{one.spread:.4f}, gap between test lines {one.gap:.4f}" for q, one in trained.items()))
-    _draw(outcomes, out)
+    toy_figure.draw(outcomes, out)
     click.echo(f"wrote {out}")
-
-
-def _draw(outcomes: dict[tuple[str, str], dict[float, Any]], out: Path) -> None:
-    """One row for each example and objective: the data, the embedding for each p, the singular values."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    from methods.parts import toy as examples
-
-    def scatter(axis: Any, dots: Any, crosses: Any, labels: Any, others: Any) -> None:
-        axis.scatter(*dots.T, c=labels, cmap="tab10", vmin=0, vmax=9, s=14, marker="o")
-        axis.scatter(*crosses.T, c=others + 4, cmap="tab10", vmin=0, vmax=9, s=14, marker="x")
-
-    rows, shares = len(outcomes), len(next(iter(outcomes.values())))
-    figure, axes = plt.subplots(rows, shares + 2, figsize=(3.25 * (shares + 2), 3.2 * rows), squeeze=False,
-                                layout="constrained")
-    for row, ((name, objective), trained) in zip(axes, outcomes.items()):
-        known, unknown = examples.EXAMPLES[name]()
-        scatter(row[0], known.points, unknown.points, known.labels, unknown.labels)
-        row[0].set_title(f"{name}: training (dots), test (crosses)")
-        for axis, (p, outcome) in zip(row[1:], trained.items()):
-            # the test lines on a wider circle, so that neither hides the other
-            scatter(axis, outcome.train, 1.15 * outcome.test, known.labels, unknown.labels)
-            title = f"{objective}, switching with p = {p:g}" if p else objective
-            axis.set(title=title, xlim=(-1.3, 1.3), ylim=(-1.3, 1.3), aspect="equal")
-        width = 0.8 / shares
-        for number, (p, outcome) in enumerate(trained.items()):
-            shift = (number - (shares - 1) / 2) * width
-            row[-1].bar([1 + shift, 2 + shift], outcome.spectrum.tolist(), width, label=f"p = {p:g}")
-        row[-1].set(title="singular values, training", xticks=[1, 2])
-        row[-1].legend()
-    figure.savefig(out, dpi=150)
-    plt.close(figure)
