@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -13,9 +12,6 @@ from benchmark.commands import Group, columns_option, workspace_options
 from benchmark.utils.terminal import columns
 from benchmark.utils.workspace import Workspace
 from reports.wording import byte_size, counted
-
-if TYPE_CHECKING:
-    from benchmark.datasets import Counts, Dataset, DatasetIndex
 
 
 def _names() -> list[str]:
@@ -41,14 +37,9 @@ def command(workspace: Workspace) -> None:
 
 def _table(workspace: Workspace) -> None:
     from benchmark import datasets
+    from benchmark.overview import listing
 
-    loaded: dict[str, DatasetIndex] = {}
-    rows: list[tuple[str, ...]] = [("name", "state", "images", "classes", "train / test images", "counts",
-                                    "what and where")]
-    for name in datasets.names():
-        if not name.endswith(":"):
-            rows.append(_row(datasets.get(name), workspace.data, loaded))
-    for line in columns(rows):
+    for line in columns(list(listing.rows(workspace.data))):
         click.echo(line)
     click.echo()
     for name in datasets.names():
@@ -56,44 +47,6 @@ def _table(workspace: Workspace) -> None:
             click.echo(datasets.get(name).title)
     click.echo(f"data folder: {workspace.data} (--data DIR or OODML_DATA); `oodml datasets show NAME` says where a "
                "dataset comes from")
-
-
-def _row(dataset: Dataset, data: Path, loaded: dict[str, DatasetIndex]) -> tuple[str, ...]:
-    from benchmark import datasets
-    from benchmark.datasets.reading import NotThere, Unreadable
-    from benchmark.datasets.union import unite_indexes
-    from benchmark.overview.faults import count
-    from benchmark.utils.errors import UserError
-
-    name, title = dataset.name, dataset.title
-    if dataset.embedded and dataset.counts is not None:  # choosing among a thousand drawings would take seconds
-        return name, "embedded", *_sizes(dataset.counts), "", title
-    try:
-        if dataset.members and all(member in loaded for member in dataset.members):
-            index = unite_indexes(dataset.name, [loaded[member] for member in dataset.members])
-        elif dataset.members:
-            lacking = [member for member in dataset.members if member not in loaded]
-            return name, "absent", "", "", "", "", f"{title}; lacking: {', '.join(lacking)}"
-        else:
-            index = datasets.load(dataset.name, data)
-    except NotThere:
-        return name, "absent", "", "", "", "", f"{title}; looked for {', '.join(dataset.folders)}"
-    except Unreadable as error:
-        return name, "unreadable", "", "", "", "", str(error)
-    except UserError as error:
-        return name, "broken", "", "", "", "", str(error)
-    loaded[name] = index
-    counts = count(index)
-    same = counts == dataset.counts if dataset.counts else (len(index), len(index.classes)) == dataset.size
-    official = "" if not (dataset.counts or dataset.size) else "official" if same else "not official"
-    where = "" if index.root is None else f"; {index.root}"
-    state = "present" if datasets.has_images(index) else "no images"
-    return name, state, *_sizes(counts), official, f"{title}{where}"
-
-
-def _sizes(counts: Counts) -> tuple[str, str, str]:
-    return (f"{counts.train_images + counts.test_images:,}", f"{counts.train_classes + counts.test_classes:,}",
-            f"{counts.train_images:,} / {counts.test_images:,}")
 
 
 @command.command()
@@ -109,7 +62,7 @@ def show(workspace: Workspace, name: str, sheet: Path | None, sizes: Path | None
     from benchmark import datasets
     from benchmark.datasets.reading import NotThere
     from benchmark.overview.contact_sheet import contact_sheet
-    from benchmark.overview.faults import describe
+    from benchmark.overview.counts import describe, facts
 
     name = datasets.source(name, workspace.splits)
     dataset = datasets.get(name)
@@ -131,7 +84,8 @@ def show(workspace: Workspace, name: str, sheet: Path | None, sizes: Path | None
             raise
         click.echo(f"absent: {error}")
         return
-    _figures(index)
+    for line in facts(index):
+        click.echo(line)
     if dataset.embedded and index.domains is None:
         from benchmark.data.store import open_store
         from benchmark.overview import baseline
@@ -148,31 +102,6 @@ def show(workspace: Workspace, name: str, sheet: Path | None, sizes: Path | None
         sheet = workspace.writable().root / f"{index.name}-contact.png"
     if sheet is not None:
         click.echo(f"contact sheet: {contact_sheet(index, sheet)}")
-
-
-def _figures(index: DatasetIndex) -> None:
-    import numpy as np
-
-    from benchmark.overview.faults import count, describe, single_classes
-
-    if index.root is not None:
-        click.echo(f"found in: {index.root}")
-    click.echo(f"found: {describe(count(index))}")
-    sizes = np.bincount(index.labels, minlength=len(index.classes))
-    click.echo(f"images a class: {sizes.min()} to {sizes.max()}, median {np.median(sizes):g}")
-    if index.roles is not None:
-        click.echo(f"roles: {counted(int((index.roles == 'query').sum()), 'query')}, "
-                   f"{(index.roles == 'gallery').sum():,} gallery")
-    if index.domains is not None:
-        shares = np.bincount(index.domains, minlength=len(index.domain_names))
-        click.echo("domains: " + ", ".join(f"{name} {share:,}" for name, share in zip(index.domain_names, shares)))
-    alone = single_classes(index)
-    if alone:
-        click.echo(f"classes of one image: {len(alone):,}, the first '{alone[0]}'; such an image has nothing to be "
-                   "matched with and is left out of the scores")
-    if index.note:
-        click.echo(f"note: {index.note}")
-    click.echo(f"index hash: {index.hash}")
 
 
 def _indented(text: str) -> str:
@@ -195,7 +124,8 @@ def check(workspace: Workspace, name: str, jobs: int | None) -> None:
     from benchmark import datasets
     from benchmark.data.contents import changed_silently, contents
     from benchmark.data.store import kept
-    from benchmark.overview.faults import count, describe, examine
+    from benchmark.overview.counts import count, describe
+    from benchmark.overview.faults import examine
     from benchmark.overview.report import first
     from benchmark.utils.errors import UserError
 

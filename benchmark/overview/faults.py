@@ -21,6 +21,7 @@ from benchmark.datasets import Counts, DatasetIndex, csv_list, folder, known_spl
 from benchmark.datasets.index import upright
 from benchmark.datasets.reading import images_under
 from benchmark.datasets.union import Members, members
+from benchmark.overview.counts import count, describe, single_classes
 from benchmark.overview.report import Report
 from benchmark.utils.processors import cores
 from benchmark.utils.signals import block_signals
@@ -29,18 +30,6 @@ from reports.wording import counted
 
 CHUNK = 64
 """Images that a process is handed at a time: enough to make the handing cheap, few enough for a steady progress bar."""
-
-
-def count(index: DatasetIndex) -> Counts:
-    """The size of the default split."""
-    train = len(index.of_classes(index.train_classes))
-    test = len(index.of_classes(index.test_classes))
-    return Counts(train, len(index.train_classes), test, len(index.test_classes))
-
-
-def single_classes(index: DatasetIndex) -> list[str]:
-    """Classes that have one image only."""
-    return [index.classes[c] for c in np.flatnonzero(np.bincount(index.labels, minlength=len(index.classes)) == 1)]
 
 
 def examine(index: DatasetIndex, official: Counts | None = None, jobs: int | None = None,
@@ -89,11 +78,6 @@ def _part_of(index: DatasetIndex, official: Counts) -> str:
     if both is None or len(index) not in both or len(index.classes) != official.train_classes + official.test_classes:
         return ""
     return f" (the {'training' if len(index) == both[0] else 'test'} side of the split for classification alone)"
-
-
-def describe(counts: Counts) -> str:
-    return (f"{counted(counts.train_images, 'image')} of {counted(counts.train_classes, 'class')} to train on, "
-            f"{counts.test_images:,} of {counts.test_classes:,} to test on")
 
 
 class Look(NamedTuple):
