@@ -73,6 +73,14 @@ def test_plan_and_status_say_what_there_is(tiny: Workspace, capsys: pytest.Captu
     assert "--study demo: no sweep in" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("every", ["-5", "0"])
+def test_looks_without_a_pause_are_refused(every: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["status", "--watch", "--every", every, "--work", str(tmp_path)])
+    assert caught.value.code == 2
+    assert "'--every'" in capsys.readouterr().err
+
+
 def test_a_plan_names_the_steps_that_follow_and_are_not_in_its_estimate(tiny: Workspace, tmp_path: Path,
                                                                        capsys: pytest.CaptureFixture[str]) -> None:
     changes = ", ".join(f'{key} = {value if key != "backbone" else chr(34) + str(value) + chr(34)}'
@@ -85,6 +93,20 @@ def test_a_plan_names_the_steps_that_follow_and_are_not_in_its_estimate(tiny: Wo
         cli.main([*words, "--study", str(study), "--work", str(tiny.root)])
         assert ('after the runs: fewshot (datasets = ["glyphs-mini"], shots = [2, 5]), cross; not in this estimate'
                 in capsys.readouterr().out)
+
+
+def test_states_are_asked_for_by_the_study_however_it_was_named(tiny: Workspace, tmp_path: Path,
+                                                                capsys: pytest.CaptureFixture[str]) -> None:
+    """And whatever stands in the command besides: `oodml.main` takes another than that of the process."""
+    study = tmp_path / "my studies" / "mine.toml"
+    study.parent.mkdir()
+    study.write_text('datasets = ["glyphs-mini"]\nmethods = "margin"\nsplits = "1"\nseeds = 1\nprotocol = "demo"')
+    small = [word for word in tiny_sweep.WORDS if word not in ("--dataset", "glyphs-mini")]
+    cli.main(["run", f"--study={study}", *small, "--work", str(tiny.root)])
+    capsys.readouterr()
+    for name in ("mine", str(study)):
+        cli.main(["status", "--study", name, "--work", str(tiny.root)])
+        assert re.search(r"all\s+1\s+0\s+0\s+0", capsys.readouterr().out)
 
 
 @pytest.mark.parametrize("found", [False, True], ids=["given", "in OODML_WEIGHTS"])

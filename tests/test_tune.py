@@ -15,21 +15,27 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from safetensors.torch import save_file
 from scipy import stats
 
 import methods
 from benchmark import cli, ladders
 from benchmark.board import leaderboard
 from benchmark.config import search
+from benchmark.config.spec import RunSpec
 from benchmark.runs import sweep, tune
 from benchmark.runs.attempt import score_text
 from benchmark.runs.job import Resources, SweepOptions
+from benchmark.runs.matrix import gather
 from benchmark.runs.trials import TuneOptions
 from benchmark.utils.errors import UserError
+from benchmark.utils.files import write_json
 from benchmark.utils.workspace import Workspace
+from methods.backbones import create
 from reports import ReportError, records
 from reports.analysis import tuning
 from tests import tiny_sweep
+from tests.test_contents import photos
 
 SMALL = {key: value for key, value in tiny_sweep.SMALL.items() if key != "lr"}
 WORDS = ["tune", "--dataset", "glyphs-mini", "--protocol", "demo", "--splits", "1", "--jobs", "2",
@@ -200,6 +206,17 @@ def test_more_trials_keep_those_there_are(made: Workspace, monkeypatch: pytest.M
     assert begun == [1, 1, 1], "each trial is done anew once, not once a round"
 
 
+def test_a_search_that_ends_while_it_is_done_anew_says_what_was_not(made: Workspace) -> None:
+    said: list[str] = []
+    before = {path: path.read_bytes() for path in made.runs.rglob("record.json")}
+    short = SweepOptions(made, redo=True, resources=Resources(1, seconds=1))
+    result, _ = tune.run(study("supcon"), TuneOptions(3), short, said.append)
+    assert result.ended
+    assert "trials are over" in said[-2]
+    assert said[-1].startswith("the runs on the test ladder are as they were before --redo")
+    assert {path: path.read_bytes() for path in made.runs.rglob("record.json")} == before
+
+
 def test_a_killed_search_goes_on_with_the_same_trials(finished: Path, tiny: Workspace) -> None:
     words = [*WORDS, "--methods", "margin", "--trials", "3", "--choose-only"]
     process = tiny_sweep.oodml(tiny, *words)
@@ -216,6 +233,53 @@ def test_a_killed_search_goes_on_with_the_same_trials(finished: Path, tiny: Work
     (straight, _) = tuning.load(finished / "tune" / "tiny.json")
     assert whole["trials"] == straight["trials"]
     assert whole["choice"] == straight["choice"]
+
+
+def test_runs_of_an_earlier_version_beside_a_search_do_not_hold_it_up(tmp_path: Path,
+                                                                      monkeypatch: pytest.MonkeyPatch) -> None:
+    """These and further runs of the test do not name what the files contain; the trials, in their own folder, do."""
+    made = Workspace.at(tmp_path / "work")
+    images = str(photos(tmp_path / "birds", 10, "abcdefghijklmnop"))
+    ladders.save(ladders.build(f"folder:{images}", made, default_only=True), made)
+    birds = study("supcon", datasets=(f"folder:{images}",), splits="default")
+    (job,) = gather(birds, SweepOptions(made)).jobs
+    earlier = dataclasses.replace(job.spec, seed=7, contents="")
+    earlier.folder(made).mkdir(parents=True)
+    write_json(earlier.folder(made) / "spec.json", earlier.facts())
+    _, path = tune.run(birds, TuneOptions(2), SweepOptions(made), lambda line: None)
+    (one,) = tuning.load(path)
+    assert one["choice"] is not None
+    (row,) = one["test"]
+    (tested,) = (found.parent for found in made.runs.rglob("record.json"))
+    assert (spec := RunSpec.read(tested)) is not None
+    assert spec.contents == ""
+    assert row["tuned"] == records.read(tested)["scores"]["last"]["recall@1"]
+    # and where trials are not those that a sweep does, for whatever reason, that is said
+    monkeypatch.setattr(tune, "run_contents", lambda index, workspace: "other")
+    with pytest.raises(UserError, match=r"2 trials of this search cannot be found among its runs: .*the same command"):
+        tune.run(birds, TuneOptions(2), SweepOptions(made), lambda line: None)
+
+
+def test_weights_of_one_s_own_are_tuned_on_as_they_are_run_on(tiny: Workspace, monkeypatch: pytest.MonkeyPatch,
+                                                              capsys: pytest.CaptureFixture[str]) -> None:
+    """NETWORK=FILE names the same runs as for `oodml run`, by a path from where the user stands too."""
+    monkeypatch.chdir(tiny.root)
+    save_file(create("conv4").network.state_dict(), "mine.safetensors")
+    own = ["--methods", "supcon", "--backbone", "conv4=mine.safetensors", "--seeds", "1", "--work", str(tiny.root)]
+    settings = WORDS[:WORDS.index("--set")] + [word for key, value in SMALL.items() if key != "backbone"
+                                               for word in ("--set", f"{key}={value}")]
+    cli.main([*settings, *own, "--trials", "1"])
+    (one,) = tuning.load(tiny.root / "tune" / "glyphs-mini.json")
+    assert (one["backbone"], one["choice"]) == ("conv4:mine", 0)
+    (row,) = one["test"]
+    (tested,) = (path.parent for path in tiny.runs.rglob("record.json"))
+    assert row["tuned"] == records.read(tested)["scores"]["last"]["recall@1"]
+    capsys.readouterr()
+    cli.main(["run", *settings[1:], *own])
+    assert "1 run, 1 done" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        cli.main([*settings, *own, "--backbone", "conv4=none.safetensors"])
+    assert "--backbones conv4=none.safetensors: there is no file" in capsys.readouterr().err
 
 
 def test_each_rung_may_choose_for_itself(tiny: Workspace) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,14 +26,14 @@ from benchmark.data.task import learnt
 from benchmark.ladders import rungs
 from benchmark.runs import sweep
 from benchmark.runs.job import HEADLINE, Echo, SweepOptions, SweepResult
-from benchmark.runs.matrix import run_contents
+from benchmark.runs.matrix import run_contents, with_files
 from benchmark.runs.trials import Search, TuneOptions, read_scores
 from benchmark.utils.errors import UserError
 from benchmark.utils.files import write_json
 from benchmark.utils.workspace import Workspace
-from methods import backbones
 from reports import records
 from reports.analysis import tuned_ags, tuning
+from reports.wording import counted
 from splits.manifest import Ladder, Split
 
 
@@ -65,7 +65,10 @@ def run(study: Study, tuned: TuneOptions, options: SweepOptions, echo: Echo = cl
         read_scores(searches, inner)
         _write(path, study, [_entry(one, tuned, options.workspace) for one in searches], options)
         if not all(one.over for one in searches):
+            _check_planned((trial.spec.identity for one in searches for trial in one.trials[known:]), result)
             failed = _tell_unfinished(searches, tuned, inner, echo)
+            if options.redo:
+                echo("the runs on the test ladder are as they were before --redo; without it they are kept")
             if failed and not (result.interrupted or result.ended or result.submitted):
                 result.ended = f"{failed} trials failed"
             return result, path
@@ -116,24 +119,27 @@ def _searches(study: Study, tuned: TuneOptions, options: SweepOptions, echo: Ech
 
 
 def _on_one_backbone(part: Part, study: str) -> Part:
-    """The part with its backbone among what is set."""
-    chosen = backbones.select(part.backbones) if part.backbones else []
+    """The part with its backbone among what is set; one with a file of its weights stays named beside that."""
+    chosen = with_files(part.backbones) if part.backbones else {}
     if part.vary or len(chosen) > 1:
         raise UserError(f"{study}: one protocol and one backbone are tuned at a time: leave out `vary`, and "
                         "name one backbone with --backbone")
-    return replace(part, backbones=None, more_seeds={},
-                   set={**part.set, **({"backbone": chosen[0]} if chosen else {})})
+    name, file = next(iter(chosen.items()), (None, None))
+    return replace(part, backbones=part.backbones if file else None, more_seeds={},
+                   set={**part.set, **({"backbone": name} if name else {})})
 
 
 def _of_dataset(dataset: str, part: Part, tuned: TuneOptions, options: SweepOptions, echo: Echo) -> Iterator[Search]:
     """The searches of a part on one dataset: of each method one for all rungs, or one for each."""
     index = datasets.load(dataset, options.workspace.data)
     ladder = ladders.load(options.workspace, dataset, index, part.splits == "default", part.needs)
-    content = run_contents(index, options.workspace)
+    content, of_trials = (run_contents(index, where) for where in (options.workspace,
+                                                                   trial_workspace(options.workspace)))
     tested = list(rungs.chosen(part.splits, ladder, part.needs))
     chosen_on = [(ladder.default, tested)] if tuned.choose_on == "default" else [(split, [split]) for split in tested]
     name, overrides = part.protocol or datasets.get(dataset).protocol, Overrides.of(part.set)
     seeds = part.seeds or protocols.load(name, dataset=index.name, overrides=overrides.protocol).seeds
+    (file,) = with_files(part.backbones).values() if part.backbones else [None]
     for method in _tunable(part, index.name, name, overrides, echo):
         entry = methods.get(method)
         space = search.space_of(entry, load_protocol(name, index.name, method, overrides).lr, part.set, part.search)
@@ -146,7 +152,8 @@ def _of_dataset(dataset: str, part: Part, tuned: TuneOptions, options: SweepOpti
             _check_held_out(split, ladder)
             yield Search(dataset=dataset, method=method, protocol=name, ladder=ladder, index_hash=index.hash,
                          part=replace(part, datasets=(dataset,), methods=method, set=own), contents=content,
-                         weights_file=options.weights_file, split=split, tested=rest, seeds=seeds, space=space)
+                         trial_contents=of_trials, weights_file=file or options.weights_file, split=split, tested=rest,
+                         seeds=seeds, space=space)
 
 
 def _tunable(part: Part, dataset: str, protocol: str, overrides: Overrides, echo: Echo) -> Iterator[str]:
@@ -171,6 +178,14 @@ def _check_held_out(split: Split, ladder: Ladder) -> None:
         raise UserError(f"split {split.id} of {ladder.dataset} cannot be tuned on: of its {len(split.train)} training "
                         f"classes {len(split.validation)} are held out and {len(kept)} left to train on, and each "
                         "needs two; build a ladder with more training classes (`oodml splits build`)")
+
+
+def _check_planned(trials: Iterable[str], result: SweepResult) -> None:
+    """A UserError where a trial is none of the runs of the sweep that was to do it: it would never be over."""
+    runs = {job.spec.identity for job in result.jobs}
+    if strange := sum(trial not in runs for trial in trials):
+        raise UserError(f"{counted(strange, 'trial')} of this search cannot be found among its runs: the images or the "
+                        "ladder were changed meanwhile; the same command goes on with them as they are now")
 
 
 def _tell_unfinished(searches: list[Search], tuned: TuneOptions, inner: Workspace, echo: Echo) -> int:
