@@ -67,8 +67,11 @@ def own_names(text: str | None, workspace: Workspace) -> list[str] | None:
 
 
 device_option = click.option("--device", help="cpu, cuda or cuda:N [default: the GPU where there is one].")
-plugin_option = click.option("--plugin", "plugins", multiple=True,
-                             help="A Python file that registers methods; it is run. May be repeated.")
+plugin_option = click.option("--plugin", "plugins", multiple=True, metavar="FILE",
+                             help="A Python file that registers methods; it is run: load only what you trust. May be "
+                                  "repeated.")
+weights_option = click.option("--weights", "weights_file", help="Weights of the backbone: safetensors, a torch state "
+                              "dict, a finished run's folder, or `scratch` for random ones.")
 
 
 def check_names(chosen: str, dataset: str, plugins: tuple[str, ...]) -> None:

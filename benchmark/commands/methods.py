@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchmark.commands import Group
+from benchmark.commands import Group, plugin_option
 from benchmark.utils.terminal import columns, value_text
 from reports.wording import counted
 
 if TYPE_CHECKING:
     from methods import Entry
-
-plugin_option = click.option("--plugin", "plugins", multiple=True, type=click.Path(path_type=Path), metavar="FILE",
-                             help="A Python file that registers further methods (it is run).")
 
 
 def _names() -> list[str]:
@@ -29,14 +26,14 @@ def _names() -> list[str]:
 @plugin_option
 @click.option("--tag", default=None, help="Only methods with this tag, family or paper.")
 @click.pass_context
-def command(context: click.Context, plugins: tuple[Path, ...], tag: str | None) -> None:
+def command(context: click.Context, plugins: tuple[str, ...], tag: str | None) -> None:
     """List the methods, or show one with its formula, settings and citation."""
     _load(plugins)
     if context.invoked_subcommand is None:
         _table(tag)
 
 
-def _load(plugins: tuple[Path, ...]) -> None:
+def _load(plugins: tuple[str, ...]) -> None:
     if plugins:  # for the help of what follows nothing heavy may be imported
         import methods
 
@@ -66,7 +63,7 @@ def _table(tag: str | None) -> None:
 @command.command()
 @click.argument("name")
 @plugin_option
-def show(name: str, plugins: tuple[Path, ...]) -> None:
+def show(name: str, plugins: tuple[str, ...]) -> None:
     """Formula, settings with their sources, difference from the protocols' defaults, and BibTeX of one method."""
     import methods
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from benchmark.commands import device_option, weights_option
+
 
 def dataset_argument(needed: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Adds the dataset whose ladder a command is about: NAME as in `oodml datasets show NAME`, or after --dataset.
@@ -32,9 +34,8 @@ def dataset_argument(needed: bool = True) -> Callable[[Callable[..., Any]], Call
 
 def feature_options(function: Any) -> Any:
     for option in (
-        click.option("--device", help="cpu, cuda, cuda:1 ... [default: the GPU where there is one]."),
-        click.option("--weights", "weights_file", help="Weights of the backbone: safetensors, a torch state dict, a "
-                     "finished run's folder, or `scratch` for random ones."),
+        device_option,
+        weights_option,
         click.option("--backbone", help="Network whose features the distance uses "
                                         "[default: resnet50; efficientnet_lite0 for embedded data]."),
     ):
