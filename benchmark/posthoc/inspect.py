@@ -48,6 +48,8 @@ THUMBNAIL = 48
 """Pixels of a picture that is packed with a record, in eight greys."""
 MOST_POINTS = 3000
 """Test images that the plane shows."""
+NAMED = 7
+"""Classes that it shows in colour: as many as `embedding_figures.plane` has hues."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,7 @@ def _look_into(one: Finished, task: Task, store: ImageStore, device: str, querie
         picture(store.image(image)).save(home / _name(image))
     figures = []
     if plane:
-        named = _first_classes(sampled)
+        named = list(dict.fromkeys(row["query"]["class"] for row in sampled["rows"]))[:NAMED]
         figures.append(embedding_figures.plane(task, embeddings, home, named, MOST_POINTS, seed))
     figures += embedding_figures.figures(watched, task, store, loader, home, seed)
     names = sorted(path.name for path in home.iterdir())
@@ -288,7 +290,3 @@ def picture(pixels: np.ndarray) -> Image.Image:
         return image.resize((image.width * step, image.height * step), Image.Resampling.NEAREST)
     image.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
     return image
-
-
-def _first_classes(shown: dict[str, Any], most: int = 7) -> list[str]:
-    return list(dict.fromkeys(row["query"]["class"] for row in shown["rows"]))[:most]
