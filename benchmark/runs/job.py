@@ -19,7 +19,10 @@ Echo = Callable[[str], None]
 
 @dataclass(frozen=True)
 class RunContext:
-    """What a worker must know beside the spec: folders and devices, none of which changes a result."""
+    """What a worker must know beside the spec: folders and devices, none of which changes a result.
+
+    All paths are absolute: a worker may run on another machine or in another folder.
+    """
 
     dataset: str
     work: Path

@@ -238,7 +238,7 @@ def _with_files(text: str) -> dict[str | None, str | None]:
 
 
 def _absolute(name: str) -> str:
-    """A file by its whole path, since workers of a cluster may run in another folder; other names stay as they are."""
+    """A file by its whole path, as a `RunContext` has it; other names stay as they are."""
     return str(Path(name).absolute()) if Path(name).exists() else name
 
 
