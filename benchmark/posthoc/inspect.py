@@ -36,6 +36,7 @@ from benchmark.utils.devices import best_device
 from benchmark.utils.errors import UserError
 from benchmark.utils.files import write_json
 from benchmark.utils.workspace import Workspace
+from reports import records
 from reports.analysis import galleries, standings
 from reports.analysis.results import Results
 from reports.html.extras import INSPECTION, SCHEMA
@@ -97,7 +98,7 @@ def with_ends(run: Finished, index: DatasetIndex, ladder: Ladder, workspace: Wor
     for split in sorted(wanted):
         home = workspace.runs / run.spec.dataset / str(split) / run.folder.parent.name
         for folder in sorted(home.glob(f"s{run.spec.seed}-*")):
-            if (folder / "record.json").is_file() and (run.frozen_at_hand or (folder / weights.RUN).is_file()):
+            if (folder / records.RECORD).is_file() and (run.frozen_at_hand or (folder / weights.RUN).is_file()):
                 other = opened(folder)
                 if kind(other.spec) == kind(run.spec) and other.fits(index, ladder, run.spec.contents):
                     by_split[split] = other

@@ -26,6 +26,7 @@ def use(workspace: Workspace, name: str | None, replace_other: bool, dataset: st
     Without a NAME it lists the pinned ladders. NAME may also be the path of a pinned ladder's file.
     """
     from benchmark.data import ladders, pinned
+    from reports.records import RECORD
     from splits import croissant, pinning
 
     if name is None:
@@ -40,7 +41,7 @@ def use(workspace: Workspace, name: str | None, replace_other: bool, dataset: st
     told = (f"without {counted(missing, 'image')} of {fixed.name}, so results do not count as on it" if missing else
             f"all {counted(len(index), 'image')} of {index.name} are those of {fixed.name} ({fixed.hash[:12]})")
     click.echo(f"{told}; wrote {ladders.path_of(workspace, index.name)}")
-    if there := sum(1 for _ in workspace.runs.glob(f"{index.name}/*/*/*/record.json")):
+    if there := sum(1 for _ in workspace.runs.glob(f"{index.name}/*/*/*/{RECORD}")):
         click.echo(f"{counted(there, 'finished run of', 'finished runs of')} {index.name} in {workspace.runs}: give "
                    "their `oodml run` commands again, and those on the same classes count on this ladder")
 
