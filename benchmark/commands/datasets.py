@@ -17,6 +17,8 @@ from reports.wording import byte_size, counted
 if TYPE_CHECKING:
     from benchmark.datasets import Counts, Dataset, DatasetIndex
 
+jobs_option = click.option("--jobs", type=click.IntRange(min=1), help="Processes that decode [default: one a core].")
+
 
 def _names() -> list[str]:
     from benchmark import datasets
@@ -181,7 +183,7 @@ def _indented(text: str) -> str:
 
 @command.command()
 @click.argument("name")
-@click.option("--jobs", type=click.IntRange(min=1), help="Processes that decode [default: one a core].")
+@jobs_option
 @workspace_options
 @columns_option
 def check(workspace: Workspace, name: str, jobs: int | None) -> None:
@@ -239,7 +241,7 @@ def _expected(tree: str) -> None:
 
 @command.command()
 @click.argument("name")
-@click.option("--jobs", type=click.IntRange(min=1), help="Processes that decode [default: one a core].")
+@jobs_option
 @workspace_options
 @columns_option
 def prepare(workspace: Workspace, name: str, jobs: int | None) -> None:

@@ -207,18 +207,17 @@ class Results:
 
     def cells(self, dataset: str, metric: str) -> pd.DataFrame:
         """The rungs of a dataset with the label of their row and errors of their scores."""
-        return self.once(("cells", dataset, metric), lambda: self._cells(dataset, metric))
+        return self.once(("cells", dataset, metric), lambda: self._cells(self.runs, dataset, metric))
 
-    def _cells(self, dataset: str, metric: str) -> pd.DataFrame:
-        cells = aggregate.rung_scores(self.runs, dataset, metric)
+    def _cells(self, runs: pd.DataFrame, dataset: str, metric: str) -> pd.DataFrame:
+        cells = aggregate.rung_scores(runs, dataset, metric)
         return cells.assign(label=self.label(cells), dataset=dataset)
 
     def fixed_test_cells(self, dataset: str, metric: str) -> pd.DataFrame:
         """The rungs of a dataset's control, whose test classes are those of its hardest split; see `splits`."""
         if not self.fixed_test["dataset"].eq(dataset).any() or metric not in self.fixed_test:
             return self.cells(dataset, metric).iloc[:0]
-        cells = aggregate.rung_scores(self.fixed_test, dataset, metric)
-        return cells.assign(label=self.label(cells), dataset=dataset)
+        return self._cells(self.fixed_test, dataset, metric)
 
     def rung_errors(self, dataset: str, split: int, metric: str) -> tuple[pd.DataFrame, significance.Errors]:
         """(the cells of one rung, their errors and those of all differences), in the order of the cells."""

@@ -231,13 +231,9 @@ def board_seeds(board: Board, scores: SeedScores, ladders: Ladders) -> dict[Key,
 
 
 def column_errors(board: Board, key: Key, drawn: Mapping[Key, np.ndarray], classes: int | Mapping[Key, int],
-                  over_seeds: Mapping[Key, SeedErrors] | None = None) -> Errors:
+                  over_seeds: Mapping[Key, SeedErrors] | None = None, column: pd.DataFrame | None = None) -> Errors:
     """The errors of one column of a board; variances over seeds are compared within a backbone."""
-    return _column_errors(board, board.column(*key), key, drawn, classes, over_seeds)
-
-
-def _column_errors(board: Board, column: pd.DataFrame, key: Key, drawn: Mapping[Key, np.ndarray],
-                   classes: int | Mapping[Key, int], over_seeds: Mapping[Key, SeedErrors] | None) -> Errors:
+    column = board.column(*key) if column is None else column
     empty = np.full((len(board), 2), np.nan)
     count = classes if isinstance(classes, int) else classes[key]
     return errors(drawn.get(key, empty), column["std"].to_numpy(float), column["n"].fillna(0).to_numpy(float), count,
@@ -267,7 +263,7 @@ def with_ties(board: Board, by: Key, drawn: Mapping[Key, np.ndarray], classes: i
         column = filled[start:start + len(board)]
         key = column["statistic"].iloc[0], column["part"].iloc[0]
         values = column["score"].to_numpy(float)
-        spread = _column_errors(board, column, key, drawn, classes, over_seeds)
+        spread = column_errors(board, key, drawn, classes, over_seeds, column)
         groups, first, last = (np.full(len(board), np.nan) for _ in range(3))
         tested = np.ones(len(board), bool)
         for network in dict.fromkeys(networks[ranks]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -62,3 +63,5 @@ def ladder_options(function: Any) -> Any:
 
 replace_option = click.option("--replace", is_flag=True, help="Replace a ladder that runs stand on; it is kept in "
                                                               "WORK/splits/replaced.")
+out_option = click.option("--out", type=click.Path(file_okay=False, path_type=Path),
+                          help="Folder [default: WORK/splits].")
