@@ -140,9 +140,14 @@ class Results:
 
     def laddering(self, metric: str) -> list[str]:
         """The protocols whose ooDML board ranks a row; where none does, those that have a board."""
-        boards = {protocol: self.ags(metric, protocol) for protocol in self.protocols}
-        ranking = [protocol for protocol, board in boards.items() if len(board) and board.rows["rank"].notna().any()]
-        return ranking or [protocol for protocol, board in boards.items() if len(board)]
+        boards = self.boards(metric)
+        return [protocol for protocol, board in boards.items() if board.rows["rank"].notna().any()] or list(boards)
+
+    def boards(self, metric: str, union: str = "") -> dict[str, Board]:
+        """The boards of the protocols that have rows: the ooDML boards, or those of a union."""
+        made = {protocol: self.universal(union, protocol, metric) if union else self.ags(metric, protocol)
+                for protocol in self.protocols}
+        return {protocol: board for protocol, board in made.items() if len(board)}
 
     def ags(self, metric: str, protocol: str) -> Board:
         """The ooDML board of one protocol."""
