@@ -108,9 +108,7 @@ def _tidy_union(results: Results, metric: str) -> pd.DataFrame:
 
 
 def _union_boards(results: Results, metric: str) -> list[Board]:
-    boards = [results.universal(dataset, protocol, metric) for dataset in results.unions
-              for protocol in results.protocols]
-    return [board for board in boards if len(board)]
+    return [board for dataset in results.unions for board in results.boards(metric, dataset).values()]
 
 
 def _recall(results: Results, metric: str) -> pd.DataFrame:
@@ -146,8 +144,7 @@ TABLES: dict[str, Callable[[Results, str], pd.DataFrame]] = {
 def _shaped(results: Results, name: str, metric: str, tidy: pd.DataFrame) -> list[Table]:
     """The table as it is printed: boards as pages show them, other frames as they are."""
     if name == "ags":
-        boards = [results.ags(metric, protocol) for protocol in results.protocols]
-        return [ags_table(board, metric) for board in boards if len(board)]
+        return [ags_table(board, metric) for board in results.boards(metric).values()]
     if name == "ladder":
         return [ladder_tables.heat_table(results, dataset, metric) for dataset in sorted(tidy["dataset"].unique())]
     if name == "uml":
@@ -247,9 +244,8 @@ def without_papers(results: Results, name: str, form: str, metric: str = "recall
     if form not in WITH_PAPERS.get(name, ()):
         which = ", or ".join(f"{table} as {', '.join(forms)}" for table, forms in WITH_PAPERS.items())
         return f"no row from papers is in the table {name} as {form}; those that can have some: {which}"
-    boards = _union_boards(results, metric) if name == "uml" else [
-        results.ags(metric, protocol) for protocol in results.protocols]
-    if any(board.rows["source"].eq("published").any() for board in boards if len(board)):
+    boards = _union_boards(results, metric) if name == "uml" else results.boards(metric).values()
+    if any(board.rows["source"].eq("published").any() for board in boards):
         return ""
     here = results.unions if name == "uml" else results.laddered
     unlike = [results.unlike_papers[dataset] for dataset in here if dataset in results.unlike_papers]

@@ -81,6 +81,7 @@ def _make(site: Site, work: list[Callable[[], None]]) -> None:
     A forked process has all that was computed so far; only the files that it makes come back.
     """
     global _site, _work
+    # elsewhere than on Linux a process that uses several threads cannot be forked safely, or not at all
     cores = min(4, len(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else 1
     if len(work) < MANY or cores == 1:
         for page in work:

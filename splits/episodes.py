@@ -16,6 +16,8 @@ from splits.manifest import seeded_order
 
 SHOTS = (2, 5, 10)
 EPISODES = 10
+DRAW = 0
+"""The draw of training images: one for all runs, whose seeds then differ in training alone."""
 
 
 @dataclass(frozen=True)
@@ -109,8 +111,8 @@ def released_episodes(episodes: Mapping[str, Mapping[str, Sequence[str]]], image
 
 
 def training_subset(images: Sequence[str], labels: np.ndarray, classes: Sequence[str], train_classes: Sequence[str],
-                    shots: int, *, seed: int = 0) -> TrainingSubset:
-    """k seeded images of each training class, as in the few-shot experiment of UML; larger k contain smaller ones.
+                    shots: int) -> TrainingSubset:
+    """k images of each training class, as in the few-shot experiment of UML; larger k contain smaller ones.
 
     A class with fewer than k images gives all it has (the released files repeat images instead).
 
@@ -120,7 +122,7 @@ def training_subset(images: Sequence[str], labels: np.ndarray, classes: Sequence
     """
     _check_shots(shots)
     groups = _groups(images, labels, classes, train_classes)
-    chosen = [members[seeded_order([images[i] for i in members], "training", seed, name)[:shots]]
+    chosen = [members[seeded_order([images[i] for i in members], "training", DRAW, name)[:shots]]
               for name, members in groups.items()]
     return TrainingSubset(shots, _sorted(chosen), tuple(name for name, p in groups.items() if len(p) < shots))
 

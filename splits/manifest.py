@@ -45,9 +45,9 @@ HELD_OUT = 0.25
 """The part of the training classes that is held out to choose by, as in the released files."""
 
 
-def validation_part(train: Sequence[str], seed: int, part: float = HELD_OUT) -> tuple[str, ...]:
-    """The classes of `train` held out to choose by: n - int((1 - part) n) of them, seeded, in the order of `train`."""
-    held = set(seeded_order(train, "validation", seed)[: len(train) - int((1 - part) * len(train))])
+def validation_part(train: Sequence[str], seed: int) -> tuple[str, ...]:
+    """The classes of `train` held out to choose by: n - int((1 - HELD_OUT) n), seeded, in the order of `train`."""
+    held = set(seeded_order(train, "validation", seed)[: len(train) - int((1 - HELD_OUT) * len(train))])
     return tuple(name for i, name in enumerate(train) if i in held)
 
 

@@ -84,14 +84,13 @@ def r_auroc(x: np.ndarray, y: np.ndarray) -> float:
     return float(roc_auc_score(right, table.max(1)))
 
 
-def open_set_recall(x: np.ndarray, y: np.ndarray, share: float = 0.5, rates: Sequence[float] = RATES, seed: int = 0,
-                    ) -> tuple[float, list[float]]:
+def open_set_recall(x: np.ndarray, y: np.ndarray, rates: Sequence[float] = RATES) -> tuple[float, list[float]]:
     """Recall@1 of the known classes in a gallery without the others, query by query: of all, and of those accepted.
 
     The threshold rejects all strangers but a share of `rate`; what is above the nearest that it rejects is accepted.
     """
     classes = sorted(set(y.tolist()))
-    taken = {classes[c] for c in np.random.default_rng(seed).permutation(len(classes))[:round(share * len(classes))]}
+    taken = {classes[c] for c in np.random.default_rng(0).permutation(len(classes))[:round(0.5 * len(classes))]}
     table, strangers, known = similarities(x), [], []
     for i in range(len(x)):
         gallery = [j for j in range(len(x)) if y[j] not in taken and j != i]

@@ -54,13 +54,14 @@ def test_only_the_newest_stays_and_a_half_written_one_is_never_read(tmp_path) ->
     for epoch in (1, 2, 10):
         save(tmp_path, parts(), {"epoch": epoch})
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-00010"]
-    unfinished = tmp_path / ".checkpoint-99"
+    unfinished = tmp_path / ".oodml.checkpoint.1"  # there is such a process: numbers are given again
     unfinished.mkdir()
     (unfinished / "tensors.safetensors").write_bytes(b"cut")
     assert checkpoint.load(tmp_path)[1]["epoch"] == 10
-    (tmp_path / ".queries.npz.123").touch()  # left by a kill in the middle of writing
+    (tmp_path / ".oodml.queries.npz.123-4").touch()  # left by a kill in the middle of writing
+    (tmp_path / ".mine").touch()
     checkpoint.remove(tmp_path)
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == [".mine"]
     assert checkpoint.load(tmp_path) is None
 
 

@@ -10,6 +10,7 @@ import functools
 import os
 import re
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -67,8 +68,24 @@ def own_names(text: str | None, workspace: Workspace) -> list[str] | None:
 
 
 device_option = click.option("--device", help="cpu, cuda or cuda:N [default: the GPU where there is one].")
-plugin_option = click.option("--plugin", "plugins", multiple=True,
-                             help="A Python file that registers methods; it is run. May be repeated.")
+plugin_option = click.option("--plugin", "plugins", multiple=True, metavar="FILE",
+                             help="A Python file that registers methods; it is run: load only what you trust. May be "
+                                  "repeated.")
+weights_option = click.option("--weights", "weights_file", help="Weights of the backbone: safetensors, a torch state "
+                              "dict, a finished run's folder, or `scratch` for random ones.")
+records_option = click.option("--records", "folders", multiple=True, type=click.Path(path_type=Path),
+                              help="Folder of run records, loose or packed; may be given several times [default: "
+                                   "WORK/runs].")
+ladders_option = click.option("--ladder", "ladders", multiple=True, metavar="NAME@VERSION",
+                              help="Runs on this pinned ladder of its dataset [default: that of the newest run]. May "
+                                   "be repeated.")
+
+
+def published_option(default: str) -> Callable[..., Any]:
+    """Adds `--published`, which says what a command does with rows from papers."""
+    return click.option("--published", type=click.Choice(["shown", "ranked", "hidden"]), default=default,
+                        show_default=True, help="Rows from papers on the boards of the same datasets: shown without a "
+                                                "rank, ranked, or left out.")
 
 
 def check_names(chosen: str, dataset: str, plugins: tuple[str, ...]) -> None:

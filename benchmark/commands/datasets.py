@@ -13,6 +13,8 @@ from benchmark.utils.terminal import columns
 from benchmark.utils.workspace import Workspace
 from reports.wording import byte_size, counted
 
+jobs_option = click.option("--jobs", type=click.IntRange(min=1), help="Processes that decode [default: one a core].")
+
 
 def _names() -> list[str]:
     from benchmark import datasets
@@ -110,7 +112,7 @@ def _indented(text: str) -> str:
 
 @command.command()
 @click.argument("name")
-@click.option("--jobs", type=click.IntRange(min=1), help="Processes that decode [default: one a core].")
+@jobs_option
 @workspace_options
 @columns_option
 def check(workspace: Workspace, name: str, jobs: int | None) -> None:
@@ -169,7 +171,7 @@ def _expected(tree: str) -> None:
 
 @command.command()
 @click.argument("name")
-@click.option("--jobs", type=click.IntRange(min=1), help="Processes that decode [default: one a core].")
+@jobs_option
 @workspace_options
 @columns_option
 def prepare(workspace: Workspace, name: str, jobs: int | None) -> None:

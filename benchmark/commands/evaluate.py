@@ -17,6 +17,8 @@ from reports.wording import counted
 
 RETRIEVAL = ("recall@1", "recall@2", "recall@4", "recall@8", "map@1000", "map@r", "r-precision")
 MEASURES = (*RETRIEVAL, "nmi", "f1")
+OF_SEVERAL = ("recall@1", "map@1000", "map@r")
+"""What the table of several splits has room for."""
 
 
 @click.command()
@@ -58,7 +60,7 @@ def command(workspace: Workspace, dataset: str | None, ladder: str | None, seeds
     if len(results) > 1:
         for note in _alike([list(one.notes) for one in results]):
             click.echo(f"note: {note}")
-        for line in summary(results, MEASURES[:1] + RETRIEVAL[4:6]):
+        for line in summary(results, OF_SEVERAL):
             click.echo(line)
         click.echo(_written([one.path for one in results]))
         return

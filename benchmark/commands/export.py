@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from benchmark.commands import own_names, workspace_options
+from benchmark.commands import ladders_option, own_names, published_option, records_option, workspace_options
 from benchmark.utils.workspace import Workspace
 
 
@@ -23,13 +23,10 @@ from benchmark.utils.workspace import Workspace
 @click.option("--hub", default="oodml", show_default=True, metavar="NAME",
               help="With --to huggingface: the organisation below which the datasets are named.")
 @click.option("--metric", default="recall@1", show_default=True, help="The metric that is aggregated.")
-@click.option("--records", "folders", multiple=True, type=click.Path(path_type=Path),
-              help="Folder of run records, loose or packed; may be given several times [default: WORK/runs].")
+@records_option
 @click.option("--dataset", "--datasets", "datasets", metavar="LIST", help="Only these, with commas between them.")
-@click.option("--published", type=click.Choice(["shown", "ranked", "hidden"]), default="hidden", show_default=True,
-              help="Rows from papers on the boards of the same datasets: shown without a rank, ranked, or left out.")
-@click.option("--ladder", "ladders", multiple=True, metavar="NAME@VERSION",
-              help="Runs on this pinned ladder of its dataset [default: that of the newest run]. May be repeated.")
+@published_option("hidden")
+@ladders_option
 @click.option("--out", type=click.Path(path_type=Path), help="File [default: standard output]; with --to, a folder.")
 @workspace_options
 def command(workspace: Workspace, name: str, form: str, place: str | None, hub: str, metric: str,

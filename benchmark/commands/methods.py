@@ -7,12 +7,9 @@ from pathlib import Path
 
 import click
 
-from benchmark.commands import Group
+from benchmark.commands import Group, plugin_option
 from benchmark.utils.terminal import columns
 from reports.wording import counted
-
-plugin_option = click.option("--plugin", "plugins", multiple=True, type=click.Path(path_type=Path), metavar="FILE",
-                             help="A Python file that registers further methods (it is run).")
 
 
 def _names() -> list[str]:
@@ -25,14 +22,14 @@ def _names() -> list[str]:
 @plugin_option
 @click.option("--tag", default=None, help="Only methods with this tag, family or paper.")
 @click.pass_context
-def command(context: click.Context, plugins: tuple[Path, ...], tag: str | None) -> None:
+def command(context: click.Context, plugins: tuple[str, ...], tag: str | None) -> None:
     """List the methods, or show one with its formula, settings and citation."""
     _load(plugins)
     if context.invoked_subcommand is None:
         _table(tag)
 
 
-def _load(plugins: tuple[Path, ...]) -> None:
+def _load(plugins: tuple[str, ...]) -> None:
     if plugins:  # for the help of what follows nothing heavy may be imported
         import methods
 
@@ -62,7 +59,7 @@ def _table(tag: str | None) -> None:
 @command.command()
 @click.argument("name")
 @plugin_option
-def show(name: str, plugins: tuple[Path, ...]) -> None:
+def show(name: str, plugins: tuple[str, ...]) -> None:
     """Formula, settings with their sources, difference from the protocols' defaults, and BibTeX of one method."""
     import methods
     from benchmark.config import explained

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from benchmark.commands import Group, own_names, workspace_options
+from benchmark.commands import Group, own_names, records_option, workspace_options
 from benchmark.utils.workspace import Workspace
 from reports.wording import byte_size, counted
 
@@ -18,8 +18,7 @@ def command() -> None:
 
 @command.command()
 @click.argument("out", type=click.Path(path_type=Path, file_okay=False))
-@click.option("--records", "folders", multiple=True, type=click.Path(path_type=Path),
-              help="Folder of run records; may be given several times [default: WORK/runs].")
+@records_option
 @click.option("--dataset", "--datasets", "datasets", metavar="LIST", help="Only these, with commas between them.")
 @click.option("--study", "studies", multiple=True, metavar="NAME",
               help="A study whose runs these are: the leaderboard then says how far it is. May be repeated.")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from benchmark.commands import own_names, workspace_options
+from benchmark.commands import ladders_option, own_names, published_option, records_option, workspace_options
 from benchmark.utils.workspace import Workspace
 
 
@@ -20,17 +20,14 @@ def _leave_all() -> None:
 
 
 @click.command(name="report")
-@click.option("--records", "folders", multiple=True, type=click.Path(path_type=Path),
-              help="Folder of run records, loose or packed; may be given several times [default: WORK/runs].")
+@records_option
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False),
               help="Where the pages go [default: WORK/leaderboard].")
 @click.option("--dataset", "--datasets", "datasets", metavar="LIST",
               help="Only these, with commas between them; the mean is over them.")
 @click.option("--metric", default="recall@1", show_default=True, help="The metric of the ranking in the terminal.")
-@click.option("--published", type=click.Choice(["shown", "ranked", "hidden"]), default="shown", show_default=True,
-              help="Rows from papers on the boards of the same datasets: shown without a rank, ranked, or left out.")
-@click.option("--ladder", "ladders", multiple=True, metavar="NAME@VERSION",
-              help="Runs on this pinned ladder of its dataset [default: that of the newest run]. May be repeated.")
+@published_option("shown")
+@ladders_option
 @click.option("--level", type=click.Choice(["recomputed", "re-embedded", "run here"]),
               help="Rank only rows of this level or above; the others are shown without a rank.")
 @click.option("--paper", type=click.Choice(["oodml", "revisiting", "crt", "uml"]),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchmark.commands import columns_option, listed, workspace_options
+from benchmark.commands import columns_option, listed, plugin_option, weights_option, workspace_options
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from reports.wording import counted
@@ -44,16 +44,14 @@ def sweep_options(command: Callable[..., Any]) -> Callable[..., Any]:
                      help="Other backbones than the protocol's: names, NETWORK=FILE for weights of one's own, "
                           "NETWORK@mean, @gem, @max, @meanmax or @token for another pooling, @max-ln for one with a "
                           "layer norm; `generic`, `capacity` and `foundation` are lists of several."),
-        click.option("--weights", "weights_file", help="Weights of the backbone: safetensors, a torch state dict, a "
-                     "finished run's folder, or `scratch` for random ones."),
+        weights_option,
         click.option("--batches", help="Another batch sampler than the method's own."),
         click.option("--precision", type=click.Choice(["fp32", "tf32", "bf16", "auto"]),
                      help="Arithmetic of the network. bf16 is the fastest on a GPU; tf32 is what most published code "
                           "has, float32 with products of ten bits; fp32 is exact and on a GPU the slowest, as TF32 is "
                           "off. auto: bf16 on a GPU that has it, else fp32 [default: the protocol's]."),
         click.option("--no-compile", is_flag=True, help="Do not compile the network."),
-        click.option("--plugin", "plugins", multiple=True,
-                     help="A Python file that registers methods; it is run: load only what you trust."),
+        plugin_option,
         click.option("--jobs", type=click.IntRange(1),
                      help="Worker processes on a CPU [default: one a core, at most 4], which share its cores; the last "
                           "bits of a score follow the threads of a run, which its record names. On a cluster: runs at "

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmark.config import toml
-from benchmark.utils.errors import UserError, near
+from benchmark.utils.errors import UserError, misspelt, near
 
 FOLDER = Path(__file__).parent / "protocols"
 KINDS = ("dataset", "tag", "method", "both")
@@ -105,7 +105,7 @@ def check_owners(path: Path, dataset: str, method: str) -> None:
     known = {"dataset": [dataset] if dataset else [], "method": names, "tag": tags, SETTINGS: [*names, *tags]}
     for kind, *owners in filter(None, _own_tables(path)):
         for what, owner in zip(("dataset", "method") if kind in PAIRS else (kind,), owners):
-            if meant := toml.misspelt(owner, [*known[what], *([EVERY] if kind == BASE else [])]):
+            if meant := misspelt(owner, [*known[what], *([EVERY] if kind == BASE else [])]):
                 remedy = "give it a name less like that" if what == "dataset" else "load it with --plugin FILE"
                 raise UserError(f"protocol {path}: [{'.'.join((kind, *owners))}] changes nothing: there is no "
                                 f"{'method or tag' if what == SETTINGS else what} '{owner}' (did you mean '{meant}'?); "

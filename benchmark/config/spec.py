@@ -6,7 +6,6 @@ Read by commands that only look at runs, so nothing here imports torch before a 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from benchmark.config import rates, toml
 from benchmark.config.protocol import Protocol
 from benchmark.utils.workspace import Workspace
 from reports import records
+from splits.manifest import digest
 
 if TYPE_CHECKING:
     from torch import nn
@@ -71,7 +71,7 @@ class RunSpec:
         """
         facts = {key: value for key, value in self.facts().items() if key != "split"}
         facts |= {part: rates.in_absolutes(facts[part], self.protocol.lr) for part in ("settings", "base_settings")}
-        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+        return digest(facts)
 
     def folder(self, workspace: Workspace) -> Path:
         """Where the run lies."""

@@ -6,7 +6,7 @@ import dataclasses
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -41,25 +41,6 @@ def find(folder: Path, kind: str, name: str) -> Path:
         raise UserError(f"unknown {kind} '{name}'{near(name, known)}; there are {', '.join(known)}, "
                         "or give the path of a .toml file")
     return path
-
-
-def misspelt(name: str, known: Iterable[str]) -> str:
-    """The known name of which an unknown one is a misspelling, else nothing.
-
-    A letter is missing, too many or wrong, two are swapped, or case and joints differ; other digits make a variant.
-
-    >>> misspelt("margn", ["margin"]), misspelt("Proxy_Anchor", ["proxyanchor"]), misspelt("margin2", ["margin"])
-    ('margin', 'proxyanchor', '')
-    """
-    return "" if name in known else next((other for other in known if _one_edit_apart(name, other)), "")
-
-
-def _one_edit_apart(name: str, other: str) -> bool:
-    one, two = (re.sub("[-_ ]", "", text.lower()) for text in (name, other))
-    for _ in range(2):  # what is left without the common beginning and end
-        same = next((i for i, (a, b) in enumerate(zip(one, two)) if a != b), min(len(one), len(two)))
-        one, two = one[same:][::-1], two[same:][::-1]
-    return not (one + two).isdigit() and (max(len(one), len(two)) < 2 or (len(one) == 2 and one == two[::-1]))
 
 
 def table(path: Path) -> dict[str, Any]:

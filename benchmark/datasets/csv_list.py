@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import difflib
 import io
 import os
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 from benchmark.datasets import Dataset, DatasetIndex, known_split
 from benchmark.datasets.folder import own_name
 from benchmark.datasets.reading import NotThere, first_half, make_index, safe, text
-from benchmark.utils.errors import UserError, near
+from benchmark.utils.errors import UserError, misspelt
 from reports.wording import counted
 
 COLUMNS = {"path": None, "label": None, "split": ("train", "test"), "domain": None, "role": ("", "query", "gallery")}
@@ -94,11 +93,11 @@ def _entries(path: Path) -> list[tuple[int, dict[str, str]]]:
     between = next((mark for mark in ";\t" if mark in head and "," not in head), ",")  # as spreadsheets write lists
     reader = csv.DictReader(io.StringIO(written, newline=""), skipinitialspace=True, restval="", delimiter=between)
     columns = [column.strip() for column in reader.fieldnames or ()]
-    mistyped = next((column for column in columns if column not in COLUMNS and difflib.get_close_matches(
-        column.lower(), [name for name in COLUMNS if name not in columns], cutoff=0.75)), None)
-    if mistyped is not None:
-        raise UserError(f"{path} has the column '{mistyped}'{near(mistyped, COLUMNS)}; correct the first line, or give "
-                        "the column quite another name and it is passed over")
+    lacking = [name for name in COLUMNS if name not in columns]
+    for column in columns:
+        if column not in COLUMNS and (meant := misspelt(column, lacking)):
+            raise UserError(f"{path} has the column '{column}' (did you mean '{meant}'?); correct the first line, or "
+                            "give the column quite another name and it is passed over")
     if twice := [column for column in COLUMNS if columns.count(column) > 1]:
         raise UserError(f"{path} has the column '{twice[0]}' twice; take one out of it")
     if not {"path", "label"} <= set(columns):

@@ -1,4 +1,4 @@
-"""What embeddings are measured by: retrieval, clustering, structure, and measures of a union of datasets."""
+"""What embeddings are measured by: retrieval, clustering, structure, thresholds, unions of datasets; and the search."""
 
 from benchmark.metrics.retrieval import retrieval
 

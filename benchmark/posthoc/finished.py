@@ -176,8 +176,8 @@ def on_default(runs: Iterable[Finished], workspace: Workspace) -> list[Finished]
 
 
 def find(workspace: Workspace, dataset: str, chosen: str = "all", splits: list[int] | None = None,
-         seed: int | None = None, untrained: bool = False) -> Iterator[Finished]:
-    """The finished runs on a dataset by methods, rungs and seed; those without kept weights are left out.
+         untrained: bool = False) -> Iterator[Finished]:
+    """The finished runs on a dataset by methods and rungs; those without kept weights are left out.
 
     With `untrained` also those that need none, since nothing was trained.
 
@@ -189,8 +189,7 @@ def find(workspace: Workspace, dataset: str, chosen: str = "all", splits: list[i
         if not frozen and not (folder / weights.RUN).is_file():
             continue
         run = Finished.at(folder)
-        if ((names is None or run.spec.method in names) and (splits is None or run.spec.split in splits)
-                and seed in (None, run.spec.seed)):
+        if (names is None or run.spec.method in names) and (splits is None or run.spec.split in splits):
             yield run
 
 

@@ -36,6 +36,7 @@ from benchmark.utils.devices import best_device
 from benchmark.utils.errors import UserError
 from benchmark.utils.files import write_json
 from benchmark.utils.workspace import Workspace
+from reports import records
 from reports.analysis import galleries, standings
 from reports.analysis.results import Results
 from reports.html.extras import INSPECTION, SCHEMA
@@ -48,6 +49,8 @@ THUMBNAIL = 48
 """Pixels of a picture that is packed with a record, in eight greys."""
 MOST_POINTS = 3000
 """Test images that the plane shows."""
+NAMED = 7
+"""Classes that it shows in colour: as many as `embedding_figures.plane` has hues."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,7 @@ def with_ends(run: Finished, index: DatasetIndex, ladder: Ladder, workspace: Wor
     for split in sorted(wanted):
         home = workspace.runs / run.spec.dataset / str(split) / run.folder.parent.name
         for folder in sorted(home.glob(f"s{run.spec.seed}-*")):
-            if (folder / "record.json").is_file() and (run.frozen_at_hand or (folder / weights.RUN).is_file()):
+            if (folder / records.RECORD).is_file() and (run.frozen_at_hand or (folder / weights.RUN).is_file()):
                 other = opened(folder)
                 if kind(other.spec) == kind(run.spec) and other.fits(index, ladder, run.spec.contents):
                     by_split[split] = other
@@ -140,7 +143,7 @@ def _look_into(one: Finished, task: Task, store: ImageStore, device: str, querie
         picture(store.image(image)).save(home / _name(image))
     figures = []
     if plane:
-        named = _first_classes(sampled)
+        named = list(dict.fromkeys(row["query"]["class"] for row in sampled["rows"]))[:NAMED]
         figures.append(embedding_figures.plane(task, embeddings, home, named, MOST_POINTS, seed))
     figures += embedding_figures.figures(watched, task, store, loader, home, seed)
     names = sorted(path.name for path in home.iterdir())
@@ -288,7 +291,3 @@ def picture(pixels: np.ndarray) -> Image.Image:
         return image.resize((image.width * step, image.height * step), Image.Resampling.NEAREST)
     image.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
     return image
-
-
-def _first_classes(shown: dict[str, Any], most: int = 7) -> list[str]:
-    return list(dict.fromkeys(row["query"]["class"] for row in shown["rows"]))[:most]

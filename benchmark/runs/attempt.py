@@ -50,7 +50,7 @@ def attempt_run(job: Job, heartbeat: Heartbeat, *, should_stop: Callable[[], boo
     try:
         lock = Lock.take(folder, job.after)
     except OSError as error:  # nothing is written down: the folder may be another runner's
-        full = _is_full(error)
+        full = failure_of(error)["cause"] == FULL
         return AttemptResult("full", FULL) if full else AttemptResult("failed", f"{folder}: {error.strerror}")
     if lock is None:
         return AttemptResult("busy")
@@ -169,7 +169,3 @@ def _line_of_plugin(error: BaseException, plugins: tuple[str, ...]) -> str:
     frames = [frame for frame in traceback.extract_tb(error.__traceback__)
               if Path(frame.filename).resolve().parent in homes]
     return f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else ""
-
-
-def _is_full(error: Exception) -> bool:
-    return str(failure_of(error)["cause"]).startswith(FULL)

@@ -10,6 +10,7 @@ from typing import Any
 
 from benchmark.config.spec import RunSpec
 from benchmark.utils.workspace import Workspace
+from reports import records
 
 HEADLINE = "recall@1"
 """The measure by which the rules other than `last` choose an epoch, and `oodml tune` a configuration."""
@@ -19,7 +20,10 @@ Echo = Callable[[str], None]
 
 @dataclass(frozen=True)
 class RunContext:
-    """What a worker must know beside the spec: folders and devices, none of which changes a result."""
+    """What a worker must know beside the spec: folders and devices, none of which changes a result.
+
+    All paths are absolute: a worker may run on another machine or in another folder.
+    """
 
     dataset: str
     work: Path
@@ -53,7 +57,7 @@ class Job:
     @property
     def done(self) -> bool:
         """Whether there is a record."""
-        return (self.folder / "record.json").exists()
+        return (self.folder / records.RECORD).exists()
 
 
 @dataclass(frozen=True)

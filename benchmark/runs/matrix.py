@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -56,6 +56,16 @@ class Matrix:
         return self.ladders[spec.dataset].split(spec.split)
 
 
+def check_names(study: Study, plugins: Iterable[str]) -> None:
+    """Run plug-ins, then tell of a mistyped method or protocol, which is before a ladder is asked for."""
+    for plugin in plugins:
+        methods.load_plugin(plugin)
+    for part in study.parts:
+        methods.select(part.methods)
+        if part.protocol:
+            protocols.path_of(part.protocol)
+
+
 def gather(study: Study, options: SweepOptions, seeds: Sequence[int] | None = None) -> Matrix:
     """The runs of a study with their states; `seeds`: these, instead of the first of each part.
 
@@ -64,12 +74,7 @@ def gather(study: Study, options: SweepOptions, seeds: Sequence[int] | None = No
     nothing else is wrong than that some are not there), and so is a step of the study on a dataset that it has no runs
     on.
     """
-    for plugin in options.plugins:
-        methods.load_plugin(plugin)
-    for part in study.parts:
-        methods.select(part.methods)  # a mistyped name is told before a ladder is asked for
-        if part.protocol:
-            protocols.path_of(part.protocol)
+    check_names(study, options.plugins)
     found = _Gathered(study, options, seeds)
     for part in study.parts:
         for name in part.datasets:
@@ -239,7 +244,7 @@ def with_files(text: str) -> dict[str | None, str | None]:
 
 
 def _absolute(name: str) -> str:
-    """A file by its whole path, since workers of a cluster may run in another folder; other names stay as they are."""
+    """A file by its whole path, as a `RunContext` has it; other names stay as they are."""
     return str(Path(name).absolute()) if Path(name).exists() else name
 
 

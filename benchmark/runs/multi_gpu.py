@@ -37,9 +37,6 @@ def joined(spec: RunSpec, context: RunContext) -> Iterator[World]:
         yield World()
         return
     with tempfile.TemporaryDirectory() as place:
-        there = replace(context, work=context.work.absolute(), data=context.data.absolute(),
-                        plugins=tuple(os.path.abspath(path) for path in context.plugins),
-                        weights_file=_absolute(context.weights_file))
         processes: list[subprocess.Popen[bytes]] = []
         ending = threading.Event()
         try:
@@ -49,7 +46,7 @@ def joined(spec: RunSpec, context: RunContext) -> Iterator[World]:
                     cwd=Path(methods.__file__).parents[1]))
                 pipe = processes[-1].stdin
                 assert pipe is not None
-                pickle.dump((spec.facts(), replace(there, device=context.devices[rank]), rank, place), pipe)
+                pickle.dump((spec.facts(), replace(context, device=context.devices[rank]), rank, place), pipe)
                 pipe.flush()  # it stays open: when it closes, the process ends
             join(context.device, 0, count, place)
             if context.device.startswith("cuda"):
@@ -68,10 +65,6 @@ def _end_with(process: subprocess.Popen[bytes], ending: threading.Event) -> None
     """Ends this process when one that it shares its batches with is lost: on GPUs it would wait for it in vain."""
     if process.wait() and not ending.is_set():
         os._exit(LOST)
-
-
-def _absolute(file: str | None) -> str | None:
-    return os.path.abspath(file) if file and os.path.exists(file) else file
 
 
 def join(device: str, rank: int, count: int, place: str) -> None:

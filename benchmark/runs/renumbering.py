@@ -23,7 +23,7 @@ def take_over(job: Job) -> bool:
         return False
     job.folder.parent.mkdir(parents=True, exist_ok=True)
     leftovers.remove([job.folder.parent], job.folder.name)
-    part = job.folder.with_name(f".oodml.{job.folder.name}.{os.getpid()}")
+    part = leftovers.unfinished(job.folder)
     shutil.copytree(other, part, copy_function=_linked, ignore=shutil.ignore_patterns("lock*", "inspect"))
     if (part / "spec.json").exists():
         write_json(part / "spec.json", job.spec.facts())

@@ -35,7 +35,7 @@ def show(study: Study, options: SweepOptions, echo: Echo = click.echo) -> None:
     for job in matrix.of("missing"):
         if (other := renumbering.renumbered(job)) is not None:
             matrix.states[job.spec.identity] = status.look(other)
-    runs = [planned.PlannedRun(job.spec, job.folder, matrix.states[job.spec.identity], "") for job in matrix.jobs]
+    runs = _planned(matrix)
     echo(planned.table(runs))
     for line in (*_remarks(matrix), *planned.code_changes(runs)):
         echo(line)
@@ -70,6 +70,10 @@ def show(study: Study, options: SweepOptions, echo: Echo = click.echo) -> None:
             room -= estimate.seconds or 0.0
             affordable += room >= 0
         echo(f"budget: enough for about the first {affordable} of {counted(len(todo), 'run')}")
+
+
+def _planned(matrix: Matrix) -> list[planned.PlannedRun]:
+    return [planned.PlannedRun(job.spec, job.folder, matrix.states[job.spec.identity], "") for job in matrix.jobs]
 
 
 def _remarks(matrix: Matrix) -> list[str]:
@@ -167,7 +171,7 @@ def run(study: Study, options: SweepOptions, echo: Echo = click.echo) -> SweepRe
     counts = Counter(matrix.states[job.spec.identity].kind for job in matrix.jobs)
     kinds = [*status.KINDS, *(["damaged"] if counts["damaged"] else [])]
     echo(f"{study.name}: {counted(len(matrix.jobs), 'run')}, " + ", ".join(f"{counts[kind]} {kind}" for kind in kinds))
-    runs = [planned.PlannedRun(job.spec, job.folder, matrix.states[job.spec.identity], "") for job in matrix.jobs]
+    runs = _planned(matrix)
     for line in (*_remarks(matrix), *(() if options.redo else planned.code_changes(runs))):
         echo(line)
     if options.redo:

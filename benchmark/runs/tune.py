@@ -26,7 +26,7 @@ from benchmark.data.task import learnt
 from benchmark.ladders import rungs
 from benchmark.runs import sweep
 from benchmark.runs.job import HEADLINE, Echo, SweepOptions, SweepResult
-from benchmark.runs.matrix import run_contents, with_files
+from benchmark.runs.matrix import check_names, run_contents, with_files
 from benchmark.runs.trials import Search, TuneOptions, read_scores
 from benchmark.utils.errors import UserError
 from benchmark.utils.files import write_json
@@ -102,10 +102,7 @@ def trial_workspace(workspace: Workspace) -> Workspace:
 
 def _searches(study: Study, tuned: TuneOptions, options: SweepOptions, echo: Echo) -> list[Search]:
     """A search for each method, dataset and split that chooses: each once, also where parts of the study repeat it."""
-    for plugin in options.plugins:
-        methods.load_plugin(plugin)
-    for part in study.parts:
-        methods.select(part.methods)  # a mistyped name is told before a ladder is asked for
+    check_names(study, options.plugins)
     searches: dict[tuple[str, ...], Search] = {}
     for part in study.parts:
         part = _on_one_backbone(part, study.name)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,7 +24,7 @@ from benchmark.utils.errors import UserError
 from benchmark.utils.files import whole
 from benchmark.utils.workspace import Workspace
 from reports import records
-from splits.manifest import Ladder, Split
+from splits.manifest import Ladder, Split, digest
 
 if TYPE_CHECKING:  # it brings torch along, which takes seconds: what is refused is refused before
     from benchmark.runs.scoring import Score
@@ -153,7 +151,7 @@ def _score(workspace: Workspace, index: DatasetIndex, ladder: Ladder, rung: Spli
     scores = dict(result.scores)
     if cluster:
         scores |= clustering.nmi_f1(parts["test"], sides["test"].labels, seed)
-    identity = _identity(index.hash, rung.hash, name, seed, sent)
+    identity = digest({"dataset": index.hash, "split": rung.hash, "name": name, "seed": seed, "embeddings": sent.hash})
     folder = records.run_folder(workspace.runs, index.name, rung.id, name, seed, identity)
     return _Scored(result, scores, notes, {
         "source": "submitted", "identity": identity, "dataset": index.name,
@@ -179,11 +177,6 @@ def _written(one: _Scored, keep: bool, **origin: Any) -> Evaluation:
     path = recording.write(one.folder, one.result, one.facts, embeddings=one.sent, **origin)
     return Evaluation(path, one.scores, one.notes, one.result.domains, union.harmonic(one.result.domains),
                       one.facts["split"]["id"], one.facts["seed"])
-
-
-def _identity(dataset: str, split: str, name: str, seed: int, sent: Submission) -> str:
-    facts: dict[str, Any] = {"dataset": dataset, "split": split, "name": name, "seed": seed, "embeddings": sent.hash}
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 def summary(results: Sequence[Evaluation], measures: Sequence[str]) -> Iterator[str]:

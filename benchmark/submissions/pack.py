@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -114,7 +113,7 @@ def write(out: Path, runs: Path, *, name: str, ladder: str | None = None, card: 
     if out.resolve().name != name:
         raise UserError(f"a pack is called as its method: give a folder named {name}")
     leftovers.remove([out.parent], out.name)
-    temporary = out.with_name(f".oodml.{out.name}.{os.getpid()}")
+    temporary = leftovers.unfinished(out)
     level = RE_EMBEDDED if embeddings else RECOMPUTED
     try:
         temporary.mkdir(parents=True)

@@ -1,1 +1,1 @@
-"""What a training run stands on: precision, compiling, folded norms, checkpoints, the log."""
+"""One training run: its course, optimiser, precision, compiling, frozen norms, batches in shares, checkpoints."""

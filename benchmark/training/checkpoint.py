@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import time
 import warnings
@@ -18,10 +17,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from benchmark.data.weights import BACKBONE
+from benchmark.utils import leftovers
 from benchmark.utils.files import flush, whole
 from reports.safe_text import one_line
 
-NAME, SUMS = "checkpoint", "sums.json"
+NAME, DAMAGED, SUMS = "checkpoint", ".damaged-checkpoint", "sums.json"
 SHARE = 0.1
 """Most of a run's time that checkpoints are written in: copying, hashing and flushing take from what trains beside."""
 Kind = tuple[torch.dtype, torch.device]
@@ -69,9 +69,9 @@ class Saver:
     def _write(self, packed: Packed, content: dict[str, Any]) -> None:
         """A kill at any moment leaves the old checkpoint or the new one, never half of one."""
         began = time.monotonic()
-        for left in self.folder.glob(f".{NAME}-*"):
+        for left, _ in leftovers.within(self.folder, NAME):
             shutil.rmtree(left, ignore_errors=True)
-        fresh = self.folder / f".{NAME}-{os.getpid()}"
+        fresh = leftovers.unfinished(self.folder / NAME)
         fresh.mkdir()  # without parents: where the run's folder was removed meanwhile, it is not made again
         try:
             save_file(packed.on_host(self._pinned), fresh / "tensors.safetensors")
@@ -199,7 +199,7 @@ def set_aside(folder: Path, why: str) -> None:
     path = _newest(folder)
     if path is None:
         return
-    aside = folder / f".damaged-{path.name}"
+    aside = folder / path.name.replace(NAME, DAMAGED, 1)
     shutil.rmtree(aside, ignore_errors=True)
     path.rename(aside)
     warnings.warn(f"{path} is damaged ({one_line(why, 300)}) and was set aside: the run goes on from the checkpoint "
@@ -207,9 +207,12 @@ def set_aside(folder: Path, why: str) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Delete the checkpoints of a finished run, and what a kill left of unfinished files, whose names begin with a dot.
+    """Delete the checkpoints of a finished run, also damaged ones, and what a kill left of unfinished files.
+
+    However young these are: nobody else writes to the folder of a run that is held.
     """
-    for path in [*folder.glob(f"{NAME}-*"), *folder.glob(".*")]:
+    half = [path for path, _ in leftovers.within(folder)]
+    for path in [*folder.glob(f"{NAME}-*"), *folder.glob(f"{DAMAGED}-*"), *half]:
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
         else:

@@ -1,1 +1,1 @@
-"""What every other folder uses: errors, the working folder, atomic files, signals, provenance, precision."""
+"""What every other folder uses: errors, the working folder, atomic files, signals, terminal, devices, provenance."""

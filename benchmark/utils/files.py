@@ -7,13 +7,13 @@ import hashlib
 import json
 import os
 import sys
-import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from benchmark.utils import leftovers
 from benchmark.utils.errors import NO_ROOM, UserError
 
 _BLOCK = 1 << 24
@@ -36,8 +36,7 @@ def disk_errors(path: Path) -> Iterator[None]:
 @contextmanager
 def whole(path: Path) -> Iterator[Path]:
     """Another name to write to, which becomes `path` once all is written: a file is there whole or not at all."""
-    # a name of its own: two runners may write the same file at the same moment
-    part = path.with_name(f".oodml.{path.name}.{os.getpid()}-{threading.get_ident()}")
+    part = leftovers.unfinished(path)
     try:
         yield part
         os.replace(part, path)

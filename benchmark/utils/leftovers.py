@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,18 +20,27 @@ AGE = 3600.0
 _NAMES = re.compile(r"\.oodml\.(?P<name>.+)\.(?P<pid>\d+)(?:-\d+)?")
 
 
+def unfinished(path: Path) -> Path:
+    """What `path` is called while it is being written; two threads may write the same file at the same moment."""
+    return path.with_name(f".oodml.{path.name}.{os.getpid()}-{threading.get_ident()}")
+
+
+def within(folder: Path, name: str = "") -> Iterator[tuple[Path, int]]:
+    """What in a folder is so called, of the file `name` alone if that is given, with the process that wrote it."""
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if (made := _NAMES.fullmatch(path.name)) and name in ("", made["name"]):
+            yield path, int(made["pid"])
+
+
 def remove(folders: Iterable[Path], name: str = "") -> list[Path]:
     """Removes what killed commands left in these folders, of the file `name` alone if that is given; what was removed.
 
     What a living process of this machine writes, and what is younger than an hour, stays.
     """
     removed = []
-    for path in (path for folder in folders if folder.is_dir() for path in sorted(folder.iterdir())):
-        made = _NAMES.fullmatch(path.name)
-        if not made or (name and made["name"] != name) or _alive(int(made["pid"])):
-            continue
+    for path, pid in (left for folder in folders for left in within(folder, name)):
         with suppress(OSError):  # another command may have removed it, or the folder cannot be written
-            if time.time() - path.lstat().st_mtime > AGE:
+            if not _alive(pid) and time.time() - path.lstat().st_mtime > AGE:
                 shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
                 removed.append(path)
     return removed

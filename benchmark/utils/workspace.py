@@ -60,7 +60,7 @@ class Workspace:
         """Itself, after making sure that something can be written here."""
         try:
             self.root.mkdir(parents=True, exist_ok=True)
-            probe = self.root / f".oodml.writable.{os.getpid()}"
+            probe = leftovers.unfinished(self.root / "writable")
             probe.touch()
             probe.unlink()
         except OSError as error:

@@ -1,1 +1,1 @@
-"""Layers that methods add to a backbone: adapters, prompts, adversaries, a momentum encoder."""
+"""Layers that methods add to a backbone: adapters, prompts, adversaries, proxies in a hierarchy, a momentum encoder."""

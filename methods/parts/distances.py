@@ -49,21 +49,17 @@ def paired(x: Tensor, y: Tensor) -> Tensor:
     return root((x - y).square().sum(-1))
 
 
-def squared(x: Tensor, y: Tensor | None = None) -> Tensor:
-    """Squared Euclidean distances of every row of x to every row of y, by |x|^2 + |y|^2 - 2 x.y."""
-    if y is None:
-        products = gram(x)
-        first = second = products.diagonal()
-    else:
-        products = x @ y.T
-        first, second = x.square().sum(-1), y.square().sum(-1)
-    return torch.sub(first[:, None] + second[None, :], products, alpha=2).clamp(min=0)
+def squared(x: Tensor) -> Tensor:
+    """Squared Euclidean distances of every two rows, by |x_i|^2 + |x_j|^2 - 2 x_i.x_j."""
+    products = gram(x)
+    lengths = products.diagonal()
+    return torch.sub(lengths[:, None] + lengths[None, :], products, alpha=2).clamp(min=0)
 
 
-def pairwise(x: Tensor, y: Tensor | None = None) -> Tensor:
-    """Euclidean distances of every row of x to every row of y.
+def pairwise(x: Tensor) -> Tensor:
+    """Euclidean distances of every two rows.
 
     >>> pairwise(torch.tensor([[0.0, 0.0], [3.0, 4.0]]))[0, 1]
     tensor(5.)
     """
-    return root(squared(x, y))
+    return root(squared(x))

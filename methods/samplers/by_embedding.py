@@ -32,7 +32,9 @@ BIG = 1024
 CANDIDATES = 10
 AHEAD = 16
 """Batches chosen at a time; the bank that they are chosen from is at most twice as many steps old."""
-WORKERS = max(1, min(8, (os.cpu_count() or 2) - 1))
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
+"""Those that this process may use: in a container or a job of a cluster fewer than the machine has."""
+WORKERS = max(1, min(8, CORES - 1))
 
 Select = Callable[[Tensor, list[Tensor]], int]
 """Which of the candidate batches (positions in the big batch) is closest to the big batch of embeddings."""

@@ -17,6 +17,8 @@ from reports.tables.table import Column, Table
 
 MOST = 120_000
 """Intervals that the page of comparisons carries, so that it stays below a megabyte."""
+VERSUS = 20
+"""Labels in a table of wins: more columns are not read."""
 
 
 def offered(results: Results, metric: str, rows: Sequence[str]) -> tuple[list[str], int]:
@@ -121,7 +123,7 @@ def alike(found: list[dict[str, Any]], rows: int, most: int) -> tuple[list[int],
     return shared[cells][:most], [found[k] for k in sorted(cells)]
 
 
-def versus(found: list[dict[str, Any]], labels: Sequence[str], name: str = "compare", shown: int = 20) -> Table:
+def versus(found: list[dict[str, Any]], labels: Sequence[str], name: str = "compare") -> Table:
     """Wins, ties and losses of the first labels against each other over the cells that both have, as `5/2/1`.
 
     Parts of unions are not counted.
@@ -131,9 +133,10 @@ def versus(found: list[dict[str, Any]], labels: Sequence[str], name: str = "comp
     '1/0/0'
     """
     rows, found = [], [cell for cell in found if not cell.get("part")]
-    for i, a in enumerate(labels[:shown]):
+    labels = labels[:VERSUS]
+    for i, a in enumerate(labels):
         row: dict[str, Any] = {"label": a}
-        for j in range(len(labels[:shown])):
+        for j in range(len(labels)):
             counts: dict[int | None, int] = {1: 0, 0: 0, -1: 0, None: 0}
             for cell in found if i != j else ():
                 one, two = cell["scores"][i], cell["scores"][j]
@@ -142,7 +145,7 @@ def versus(found: list[dict[str, Any]], labels: Sequence[str], name: str = "comp
             row[f"against{j}"] = f"{counts[1]}/{counts[0]}/{counts[-1]}" if any(
                 counts[told] for told in (1, 0, -1)) else ""
         rows.append(row)
-    columns = [Column(f"against{j}", b) for j, b in enumerate(labels[:shown])
+    columns = [Column(f"against{j}", b) for j, b in enumerate(labels)
                if any(row[f"against{j}"] for row in rows)]
     for i, row in enumerate(rows):
         row[f"against{i}"] = "–"  # itself

@@ -140,9 +140,14 @@ class Results:
 
     def laddering(self, metric: str) -> list[str]:
         """The protocols whose ooDML board ranks a row; where none does, those that have a board."""
-        boards = {protocol: self.ags(metric, protocol) for protocol in self.protocols}
-        ranking = [protocol for protocol, board in boards.items() if len(board) and board.rows["rank"].notna().any()]
-        return ranking or [protocol for protocol, board in boards.items() if len(board)]
+        boards = self.boards(metric)
+        return [protocol for protocol, board in boards.items() if board.rows["rank"].notna().any()] or list(boards)
+
+    def boards(self, metric: str, union: str = "") -> dict[str, Board]:
+        """The boards of the protocols that have rows: the ooDML boards, or those of a union."""
+        made = {protocol: self.universal(union, protocol, metric) if union else self.ags(metric, protocol)
+                for protocol in self.protocols}
+        return {protocol: board for protocol, board in made.items() if len(board)}
 
     def ags(self, metric: str, protocol: str) -> Board:
         """The ooDML board of one protocol."""
@@ -207,18 +212,17 @@ class Results:
 
     def cells(self, dataset: str, metric: str) -> pd.DataFrame:
         """The rungs of a dataset with the label of their row and errors of their scores."""
-        return self.once(("cells", dataset, metric), lambda: self._cells(dataset, metric))
+        return self.once(("cells", dataset, metric), lambda: self._cells(self.runs, dataset, metric))
 
-    def _cells(self, dataset: str, metric: str) -> pd.DataFrame:
-        cells = aggregate.rung_scores(self.runs, dataset, metric)
+    def _cells(self, runs: pd.DataFrame, dataset: str, metric: str) -> pd.DataFrame:
+        cells = aggregate.rung_scores(runs, dataset, metric)
         return cells.assign(label=self.label(cells), dataset=dataset)
 
     def fixed_test_cells(self, dataset: str, metric: str) -> pd.DataFrame:
         """The rungs of a dataset's control, whose test classes are those of its hardest split; see `splits`."""
         if not self.fixed_test["dataset"].eq(dataset).any() or metric not in self.fixed_test:
             return self.cells(dataset, metric).iloc[:0]
-        cells = aggregate.rung_scores(self.fixed_test, dataset, metric)
-        return cells.assign(label=self.label(cells), dataset=dataset)
+        return self._cells(self.fixed_test, dataset, metric)
 
     def rung_errors(self, dataset: str, split: int, metric: str) -> tuple[pd.DataFrame, significance.Errors]:
         """(the cells of one rung, their errors and those of all differences), in the order of the cells."""

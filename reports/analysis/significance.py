@@ -22,7 +22,7 @@ from scipy import special
 
 from reports.analysis.resampling import Resamples, ags_weights
 from reports.analysis.seeds import SeedErrors, SeedScores
-from reports.analysis.statistics import ALPHA, holm, moderated, pooled
+from reports.analysis.statistics import ALPHA, CUT, holm, moderated, pooled
 from reports.board import Board, fractions, in_unit
 
 SLOPE = 1e-3
@@ -44,18 +44,18 @@ class Errors:
     pair: np.ndarray
     freedom: np.ndarray
 
-    def half_widths(self, level: float = 0.95) -> np.ndarray:
+    def half_widths(self) -> np.ndarray:
         """Half of each row's interval; NaN where nothing is known of its error."""
-        return special.stdtrit(self.own_freedom, (1 + level) / 2) * np.sqrt(self.own)
+        return special.stdtrit(self.own_freedom, CUT) * np.sqrt(self.own)
 
     def bounds(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(low, high) of each row's 95 % interval; of scores in [0, 1] within what a score can be."""
         half = self.half_widths()
         return fractions(values, values - half), fractions(values, values + half)
 
-    def pair_half_widths(self, level: float = 0.95) -> np.ndarray:
+    def pair_half_widths(self) -> np.ndarray:
         """Half of the interval of each difference."""
-        return special.stdtrit(self.freedom, (1 + level) / 2) * np.sqrt(self.pair)
+        return special.stdtrit(self.freedom, CUT) * np.sqrt(self.pair)
 
     def of(self, rows: np.ndarray) -> Errors:
         """Those of some rows alone."""
@@ -160,7 +160,7 @@ def p_values(values: np.ndarray, spread: Errors) -> np.ndarray:
     return adjusted
 
 
-def rank_ranges(values: np.ndarray, p: np.ndarray, alpha: float = ALPHA) -> tuple[np.ndarray, np.ndarray]:
+def rank_ranges(values: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(first, last) place each row may hold: behind those that are surely better, before those surely worse.
 
     Where no error is known the order of the scores decides.
@@ -169,13 +169,13 @@ def rank_ranges(values: np.ndarray, p: np.ndarray, alpha: float = ALPHA) -> tupl
     >>> [f"{a}-{b}" for a, b in zip(first.tolist(), last.tolist())]
     ['1-2', '1-2', '3-3']
     """
-    sure = np.isnan(p) | (p < alpha)
+    sure = np.isnan(p) | (p < ALPHA)
     better = sure & (values[:, None] < values[None, :])
     worse = sure & (values[:, None] > values[None, :])
     return 1 + better.sum(axis=1), len(values) - worse.sum(axis=1)
 
 
-def tie_groups(values: np.ndarray, p: np.ndarray, alpha: float = ALPHA) -> np.ndarray:
+def tie_groups(values: np.ndarray, p: np.ndarray) -> np.ndarray:
     """1 for the best row and all that do not differ from it significantly, 2 for the next such group, else 0."""
     groups = np.zeros(len(values), int)
     for number in (1, 2):
@@ -183,7 +183,7 @@ def tie_groups(values: np.ndarray, p: np.ndarray, alpha: float = ALPHA) -> np.nd
         if len(left) == 0:
             break
         best = left[np.argmax(values[left])]
-        like = np.isnan(p[best]) & (values == values[best]) | (p[best] >= alpha)
+        like = np.isnan(p[best]) & (values == values[best]) | (p[best] >= ALPHA)
         groups[[i for i in left if like[i] or i == best]] = number
     return groups
 
@@ -231,13 +231,9 @@ def board_seeds(board: Board, scores: SeedScores, ladders: Ladders) -> dict[Key,
 
 
 def column_errors(board: Board, key: Key, drawn: Mapping[Key, np.ndarray], classes: int | Mapping[Key, int],
-                  over_seeds: Mapping[Key, SeedErrors] | None = None) -> Errors:
+                  over_seeds: Mapping[Key, SeedErrors] | None = None, column: pd.DataFrame | None = None) -> Errors:
     """The errors of one column of a board; variances over seeds are compared within a backbone."""
-    return _column_errors(board, board.column(*key), key, drawn, classes, over_seeds)
-
-
-def _column_errors(board: Board, column: pd.DataFrame, key: Key, drawn: Mapping[Key, np.ndarray],
-                   classes: int | Mapping[Key, int], over_seeds: Mapping[Key, SeedErrors] | None) -> Errors:
+    column = board.column(*key) if column is None else column
     empty = np.full((len(board), 2), np.nan)
     count = classes if isinstance(classes, int) else classes[key]
     return errors(drawn.get(key, empty), column["std"].to_numpy(float), column["n"].fillna(0).to_numpy(float), count,
@@ -267,7 +263,7 @@ def with_ties(board: Board, by: Key, drawn: Mapping[Key, np.ndarray], classes: i
         column = filled[start:start + len(board)]
         key = column["statistic"].iloc[0], column["part"].iloc[0]
         values = column["score"].to_numpy(float)
-        spread = _column_errors(board, column, key, drawn, classes, over_seeds)
+        spread = column_errors(board, key, drawn, classes, over_seeds, column)
         groups, first, last = (np.full(len(board), np.nan) for _ in range(3))
         tested = np.ones(len(board), bool)
         for network in dict.fromkeys(networks[ranks]):

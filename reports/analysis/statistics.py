@@ -17,13 +17,16 @@ from scipy import special
 from reports.selection import ROW
 
 ALPHA = 0.05
+"""Of tests, and outside the intervals, which are of 95 % throughout."""
+CUT = 1 - ALPHA / 2
+"""Where Student's distribution is cut for an interval."""
 FEW = 20
 """Rows below which their variances over seeds say too little of each other."""
 SOME = 3
 """Rows below which their mean variance says too little of a row that has none."""
 
 
-def t_interval(values: Iterable[float], level: float = 0.95) -> tuple[float, float, float]:
+def t_interval(values: Iterable[float]) -> tuple[float, float, float]:
     """(mean, low, high) of Student's interval mean ± t_{n-1} s / sqrt(n); without a second value no bounds.
 
     >>> tuple(round(bound, 3) for bound in t_interval([1.0, 2.0, 3.0]))
@@ -35,7 +38,7 @@ def t_interval(values: Iterable[float], level: float = 0.95) -> tuple[float, flo
     mean = float(finite.mean())
     if len(finite) == 1:
         return mean, math.nan, math.nan
-    half = float(special.stdtrit(len(finite) - 1, (1 + level) / 2) * finite.std(ddof=1) / math.sqrt(len(finite)))
+    half = float(special.stdtrit(len(finite) - 1, CUT) * finite.std(ddof=1) / math.sqrt(len(finite)))
     return mean, mean - half, mean + half
 
 
@@ -237,13 +240,13 @@ def friedman(wide: pd.DataFrame) -> Friedman | None:
                     dict(zip(wide.index, ranks.mean(axis=1).tolist())), cells, critical_difference(methods, cells))
 
 
-def critical_difference(methods: int, cells: int, alpha: float = ALPHA) -> float:
+def critical_difference(methods: int, cells: int) -> float:
     """Nemenyi's CD = q_alpha sqrt(k (k + 1) / (6 N)) for k methods over N cells (Demšar 2006).
 
     >>> round(critical_difference(5, 30), 3)
     1.114
     """
-    q = _range_quantile(1 - alpha, methods) / math.sqrt(2)
+    q = _range_quantile(1 - ALPHA, methods) / math.sqrt(2)
     return q * math.sqrt(methods * (methods + 1) / (6 * cells))
 
 

@@ -59,9 +59,7 @@ def critical_differences(test: Friedman, name: str, title: str) -> str:
             axes.annotate(f"{label} {rank:.2f}" if on_left else f"{rank:.2f} {label}", (edge, y), va="center",
                           ha="right" if on_left else "left", fontsize=9, xytext=(-4 if on_left else 4, 0),
                           textcoords="offset points", annotation_clip=False)
-        told = "; ".join(f"{label} {test.ranks[label]:.2f}" for label in order)
-        return svg(figure, name, title, f"Mean ranks over {test.cells} cells: {told}. "
-                                        f"Critical difference {test.critical:.2f}.")
+        return svg(figure, name, title, _said(test, order))
 
 
 def rank_intervals(test: Friedman, name: str, title: str) -> str:
@@ -90,9 +88,12 @@ def rank_intervals(test: Friedman, name: str, title: str) -> str:
         axes.set_xlim(0.5, len(order) + 0.5)
         axes.grid(axis="x")
         axes.spines["left"].set_visible(False)
-        told = "; ".join(f"{label} {test.ranks[label]:.2f}" for label in order)
-        return svg(figure, name, title, f"Mean ranks over {test.cells} cells: {told}. "
-                                        f"Critical difference {test.critical:.2f}.")
+        return svg(figure, name, title, _said(test, order))
+
+
+def _said(test: Friedman, order: list[str]) -> str:
+    told = "; ".join(f"{label} {test.ranks[label]:.2f}" for label in order)
+    return f"Mean ranks over {test.cells} cells: {told}. Critical difference {test.critical:.2f}."
 
 
 # orange to nothing to blue: what is transparent in the middle is right on a light and on a dark page

@@ -90,9 +90,7 @@ def curves(site: Site, dataset: str, metric: str, kind: str = "score") -> list[d
 
 def union_tables(site: Site, dataset: str, prefix: str = "") -> list[tuple[str, str, dict[str, Any]]]:
     """(protocol, in what its runs differ from it, table) of a union, one for each protocol it was run with."""
-    boards = {protocol: site.results.universal(dataset, protocol) for protocol in site.results.protocols}
-    boards = {protocol: board for protocol, board in boards.items() if len(board)}
-    made = []
+    boards, made = site.results.boards("recall@1", dataset), []
     for protocol, board in boards.items():
         name = site.slug(dataset) if len(boards) == 1 else f"{site.slug(dataset)}-{protocol}"
         table = union_table(board, "recall@1")
@@ -180,7 +178,7 @@ def _flips(site: Site, dataset: str, every: pd.DataFrame) -> list[dict[str, Any]
 
 def union(site: Site, dataset: str) -> None:
     """A union: its board, the score on its parts, and whether large parts are favoured, each backbone by itself."""
-    boards = [site.results.universal(dataset, protocol) for protocol in site.results.protocols]
+    boards = site.results.boards("recall@1", dataset).values()
     parts = sorted(set().union(*(union_parts(board) for board in boards)))
     board = pd.concat([board.wide() for board in boards], ignore_index=True)
     # what was submitted, and a network that is not trained, stand on the boards of several protocols

@@ -72,8 +72,8 @@ class Site:
         The curves of datasets that papers report on come first, of which the home page tells before all others.
         """
         results = self.results
-        boards = [self.board, *(results.universal(dataset, protocol).rows for dataset in self.unions
-                                for protocol in results.protocols)]
+        boards = [self.board, *(board.rows for dataset in self.unions
+                                for board in results.boards("recall@1", dataset).values())]
         known = [board[board["source"] != "published"] for board in boards if len(board)]
         order = [label for board in known for label in results.label(board)] + sorted(results.labels.values())
         frozen = set(self.runs.loc[self.runs["baseline"], "label"])

@@ -1,1 +1,1 @@
-"""How runs lie on disk: schema, earlier schemas, many records packed in one file, results of queries."""
+"""How runs lie on disk: schema, earlier schemas, packed records, results of queries, paths that are safe to write."""

@@ -1,1 +1,1 @@
-"""One kind of table for pages, terminal and files, and the formats it is written in."""
+"""One kind of table for pages, terminal and files: boards as such tables, notes below them, and their formats."""

@@ -1,4 +1,4 @@
-"""`oodml splits`: builds, shows, checks and moves ladders of splits."""
+"""`oodml splits`: builds, shows, checks, compares and pins ladders of splits."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from benchmark.commands import columns_option, listed, workspace_options
-from benchmark.commands.splits.options import dataset_argument, feature_options, ladder_options
+from benchmark.commands import columns_option, device_option, listed, workspace_options
+from benchmark.commands.splits.options import dataset_argument, feature_options, ladder_options, out_option
 from benchmark.utils.errors import UserError
 from benchmark.utils.terminal import columns
 from benchmark.utils.workspace import Workspace
@@ -69,8 +69,8 @@ def cross(workspace: Workspace, names: str, **options: Any) -> None:
 @click.command()
 @dataset_argument()
 @click.option("--backbones", required=True, metavar="LIST", help="Names, separated by commas.")
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder [default: WORK/splits].")
-@click.option("--device", help="cpu, cuda, cuda:1 ... [default: the GPU where there is one].")
+@out_option
+@device_option
 @ladder_options
 @workspace_options
 @columns_option

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
+
+from benchmark.commands import device_option, weights_option
 
 
 def dataset_argument(needed: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -32,9 +35,8 @@ def dataset_argument(needed: bool = True) -> Callable[[Callable[..., Any]], Call
 
 def feature_options(function: Any) -> Any:
     for option in (
-        click.option("--device", help="cpu, cuda, cuda:1 ... [default: the GPU where there is one]."),
-        click.option("--weights", "weights_file", help="Weights of the backbone: safetensors, a torch state dict, a "
-                     "finished run's folder, or `scratch` for random ones."),
+        device_option,
+        weights_option,
         click.option("--backbone", help="Network whose features the distance uses "
                                         "[default: resnet50; efficientnet_lite0 for embedded data]."),
     ):
@@ -61,3 +63,5 @@ def ladder_options(function: Any) -> Any:
 
 replace_option = click.option("--replace", is_flag=True, help="Replace a ladder that runs stand on; it is kept in "
                                                               "WORK/splits/replaced.")
+out_option = click.option("--out", type=click.Path(file_okay=False, path_type=Path),
+                          help="Folder [default: WORK/splits].")

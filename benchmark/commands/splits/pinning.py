@@ -27,6 +27,7 @@ def use(workspace: Workspace, name: str | None, replace_other: bool, dataset: st
     """
     from benchmark import ladders
     from benchmark.ladders import pinned
+    from reports.records import RECORD
     from splits import croissant, pinning
 
     if name is None:
@@ -41,7 +42,7 @@ def use(workspace: Workspace, name: str | None, replace_other: bool, dataset: st
     told = (f"without {counted(missing, 'image')} of {fixed.name}, so results do not count as on it" if missing else
             f"all {counted(len(index), 'image')} of {index.name} are those of {fixed.name} ({fixed.hash[:12]})")
     click.echo(f"{told}; wrote {ladders.path_of(workspace, index.name)}")
-    if there := sum(1 for _ in workspace.runs.glob(f"{index.name}/*/*/*/record.json")):
+    if there := sum(1 for _ in workspace.runs.glob(f"{index.name}/*/*/*/{RECORD}")):
         click.echo(f"{counted(there, 'finished run of', 'finished runs of')} {index.name} in {workspace.runs}: give "
                    "their `oodml run` commands again, and those on the same classes count on this ladder")
 

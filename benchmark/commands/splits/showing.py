@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from benchmark.commands import columns_option, workspace_options
-from benchmark.commands.splits.options import dataset_argument, feature_options
+from benchmark.commands.splits.options import dataset_argument, feature_options, out_option
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 
@@ -46,7 +46,7 @@ def show(workspace: Workspace, dataset: str | None, pinned_name: str | None) -> 
 @click.command()
 @dataset_argument()
 @click.option("--umap/--no-umap", default=True, help="Also UMAPs of an easy, a medium and a hard split.")
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder [default: WORK/splits].")
+@out_option
 @click.option("--seed", type=int, default=0)
 @feature_options
 @workspace_options
@@ -93,7 +93,7 @@ def verify(workspace: Workspace, files: tuple[Path, ...], dataset: str | None) -
 @click.option("--format", "form", type=click.Choice(["csv", "json", "txt"]), default="csv")
 @click.option("--hold-out", is_flag=True, help="Mark the validation classes, which runs train on unless their protocol "
                                                "says `validation = true`.")
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder [default: WORK/splits].")
+@out_option
 @workspace_options
 @columns_option
 def export(workspace: Workspace, dataset: str, split: str | None, form: str, hold_out: bool,

@@ -1,6 +1,7 @@
-"""Ways to do many runs: each module here takes jobs and does every run that is not done yet.
+"""Ways to do many runs: each module of NAMES takes jobs and does every run that is not done yet.
 
-`execute(jobs, resources, progress) -> SweepResult` is the whole interface; all of them call `attempt.attempt_run`.
+`execute(jobs, resources, progress) -> SweepResult` is its whole interface; a run is done by `benchmark.runs.attempt`
+wherever that may be. The other modules are what these stand on: GPUs and who shares them, outcomes, forked workers.
 """
 
 from __future__ import annotations
