@@ -286,18 +286,37 @@ def test_rungs_are_named_as_for_a_run(tmp_path: Path) -> None:
     assert adapted(f"1-{max(rungs)}") == adapted("all") == {default, other}
 
 
-def test_another_adaptation_replaces_the_old(workspace: Workspace) -> None:
-    (one,) = finished.find(workspace, "glyphs-mini", "margin")
-    adapt(workspace, "margin", 2)
-    other = Adaptation(iterations=2, episodes=2)
+def test_another_adaptation_stays_beside_the_old(workspace: Workspace, tmp_path: Path) -> None:
+    """And neither is done again; 3 steps are the same in a report, asked for or not, and are there once."""
+    work = Workspace(shutil.copytree(workspace.root, tmp_path / "work"), workspace.data)
+    (one,) = finished.find(work, "glyphs-mini", "margin")
+    path = one.folder / "fewshot.json"
+    path.unlink(missing_ok=True)
+    adapt(work, "margin", 2)
+    first = json.loads(path.read_text())
+    other = Adaptation(lr=1e-3, iterations=2, episodes=2)
     assert fewshot.done(one.folder, other) == set()
-    adapt(workspace, "margin", 3, adaptation=other)
-    measured = json.loads((one.folder / "fewshot.json").read_text())
-    assert set(measured["shots"]) == {"3"}
-    assert measured["adaptation"] == asdict(other)
+    adapt(work, "margin", 2, 3, adaptation=other)
+    assert (fewshot.done(one.folder, QUICK), fewshot.done(one.folder, other)) == ({2}, {2, 3})
+    both = json.loads(path.read_text())
+    assert (both["adaptation"], both["others"]) == (asdict(other), [
+        {"adaptation": first["adaptation"], "shots": first["shots"]}])
+    adapt(work, "margin", 2)
+    assert json.loads(path.read_text()) == both
+    adapt(work, "margin", 3)
+    assert (fewshot.done(one.folder, QUICK), fewshot.done(one.folder, other)) == ({2, 3}, {2, 3})
+
+    def shown() -> list[tuple[float, ...]]:
+        rows = collect(records.collect(work.runs)).query("method == 'margin' and metric == 'recall@1'")
+        return sorted(rows[["shots", "iterations", "lr"]].itertuples(index=False, name=None))
+
+    assert shown() == [(2, 2, 1e-3), (2, 3, 1e-4), (3, 2, 1e-3), (3, 3, 1e-4)]
+    adapt(work, "margin", 2, adaptation=replace(QUICK, batch_size=50))
+    assert len(shown()) == 4, "what reports do not tell apart is no second run"
 
 
-@pytest.mark.parametrize("content", ['{"schema": 1, "adap', "[]", '{"schema": 1}', '{"schema": 1, "shots": 3}'])
+@pytest.mark.parametrize("content", ['{"schema": 1, "adap', "[]", '{"schema": 1}', '{"schema": 1, "shots": 3}',
+                                     '{"schema": 1, "adaptation": {}, "shots": {}, "others": [3]}'])
 def test_a_damaged_file_is_made_anew(workspace: Workspace, content: str) -> None:
     (one,) = finished.find(workspace, "glyphs-mini", "margin")
     (one.folder / "fewshot.json").write_text(content)

@@ -123,6 +123,24 @@ def test_seeds_that_were_adapted_in_other_ways_are_not_averaged(tmp_path: Path) 
     assert dict(zip(page["iterations"], page["gain"])) == pytest.approx({20: 0.002, 1000: 0.1})
 
 
+def test_of_several_ways_of_adapting_the_most_thorough_stands_for_the_row(tmp_path: Path) -> None:
+    """A look with fewer steps is a line of its own on the page and in exports, and none of the gain on the board."""
+    runs = write_sample(tmp_path / "runs", {"margin": 0.6, "s2sd": 0.7}, ("glyphs",), seeds=1, union=False)
+    for method, gain in (("margin", 0.1), ("s2sd", 0.2)):
+        (folder,) = (runs / "glyphs" / "1" / method).iterdir()
+        adapt(folder, gain)
+        whole = json.loads((path := folder / "fewshot.json").read_text())
+        adapt(folder, 0.01, iterations=20)
+        look = json.loads(path.read_text())
+        path.write_text(json.dumps(look | {"others": [{key: whole[key] for key in ("adaptation", "shots")}]}))
+    results = Results(records.collect(runs), with_published=False)
+    table = boards.ags_table(results.ags("recall@1", "demo"))
+    assert dict(zip(table.frame["method"], table.frame["fewshot"])) == pytest.approx({"margin": 0.1, "s2sd": 0.2})
+    for frame in (pd.read_csv(StringIO(exports.export(results, "fewshot", "csv"))),
+                  pd.read_csv(StringIO(some_pages(results, analysis_pages.few_shot)["data/fewshot-2.csv"]))):
+        assert sorted(frame.loc[frame["method"] == "margin", "iterations"]) == [20, 1000]
+
+
 @pytest.mark.parametrize("queries", [True, False])
 def test_latex_says_once_what_is_bold(tmp_path: Path, queries: bool) -> None:
     """With tests all that tie are bold, as the note says; without them the best alone, as the first line says."""

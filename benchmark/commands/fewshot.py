@@ -32,7 +32,7 @@ def command(workspace: Workspace, chosen: str, dataset: str, shots: str, splits:
 
     Support images are those of the episodes that an imported ladder came with (`oodml splits import`), if the dataset
     has their files, else drawn. Zero-shot and few-shot measures of the same queries go to `fewshot.json` beside each
-    record; what is there already is kept.
+    record; what is there already is kept, also what was adapted otherwise (--episodes, --iterations, --lr).
     """
     check_names(chosen, dataset, plugins)
     counts = dict.fromkeys(part.strip() for part in shots.split(","))

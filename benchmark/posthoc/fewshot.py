@@ -4,7 +4,7 @@ ooDML, section 4.4, released code: 10 episodes a rung, only the last layer train
 mining and a fixed boundary, Adam at 1e-4, 1000 steps for 2 shots and 1500 for more. What the last layer works on is
 computed once for each run, so support images are not augmented as they are there. The support images are those of the
 released episodes where the ladder was imported with them and the dataset has their files, else drawn by a seed.
-`fewshot.json` beside the record holds zero-shot and few-shot measures of the same queries.
+`fewshot.json` beside the record holds zero-shot and few-shot measures of the same queries, for each way of adapting.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from benchmark.utils.workspace import Workspace
 from methods import Method, MethodError
 from methods.margin import Margin
 from methods.samplers.by_label import ClassTable
-from reports.analysis.fewshot import NAME, SCHEMA
+from reports.analysis.fewshot import NAME, SCHEMA, ways_of
 from reports.analysis.statistics import t_interval
 from reports.wording import decimal, duration
 from splits import SplitError
@@ -237,23 +237,28 @@ def _summary(values: list[float]) -> dict[str, Any]:
     return {"mean": mean, **bounds, "values": values}
 
 
-def _read(folder: Path) -> dict[str, Any] | None:
-    """What was adapted before; None where there is nothing, or a file that is damaged or of another version."""
+def _read(folder: Path) -> list[dict[str, Any]]:
+    """Each way of adapting with what was measured by it, the newest first; nothing where the file cannot be used.
+
+    That is where there is none, where it is damaged, or of another version.
+    """
     try:
         adapted = json.loads((folder / NAME).read_text(encoding="utf-8"))
-        whole = adapted["schema"] == SCHEMA and isinstance(adapted["adaptation"], dict)
-        return adapted if whole and isinstance(adapted["shots"], dict) else None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return None
+        ways = [{key: way[key] for key in ("adaptation", "shots")} for way in ways_of(adapted)]
+        whole = adapted["schema"] == SCHEMA and all(isinstance(part, dict) for way in ways for part in way.values())
+        return ways if whole else []
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return []
 
 
 def _kept(folder: Path, adaptation: Adaptation) -> dict[str, Any]:
     """What was measured before, by shots, if it was adapted in the same way."""
-    adapted = _read(folder)
-    return adapted["shots"] if adapted and adapted["adaptation"] == asdict(adaptation) else {}
+    return next((way["shots"] for way in _read(folder) if way["adaptation"] == asdict(adaptation)), {})
 
 
 def _merge(one: Finished, shots: int, measured: dict[str, Any], adaptation: Adaptation) -> None:
-    """Add these shots to the run's file; what was adapted in another way is dropped."""
-    one.write_beside(NAME, SCHEMA, adaptation=asdict(adaptation),
-                     shots={**_kept(one.folder, adaptation), str(shots): measured})
+    """Add these shots to the run's file; what was adapted in another way stays beside them."""
+    own = asdict(adaptation)
+    others = [way for way in _read(one.folder) if way["adaptation"] != own]
+    one.write_beside(NAME, SCHEMA, adaptation=own, shots={**_kept(one.folder, adaptation), str(shots): measured},
+                     **({"others": others} if others else {}))

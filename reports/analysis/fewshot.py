@@ -25,13 +25,38 @@ def collect(runs: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
+def ways_of(content: Any) -> list[Any]:
+    """The parts of one file, each with a way of adapting and what was measured by it; the newest is the file itself.
+
+    >>> [way["shots"] for way in ways_of({"shots": {"2": 1}, "others": [{"adaptation": {"lr": 0.1}, "shots": {}}]})]
+    [{'2': 1}, {}]
+    """
+    return [content, *content.get("others", [])]
+
+
 def _rows(content: Any) -> list[tuple[Any, ...]]:
-    """(shots, metric, zero-shot, few-shot, episodes, iterations, lr) of one file."""
-    lr = float(content["adaptation"]["lr"]) if "adaptation" in content else None
-    return [(int(shots), str(metric), float(entry["zero"][metric]["mean"]), float(few["mean"]), int(entry["episodes"]),
-             int(entry["iterations"]) if "iterations" in entry else None, lr)
-            for shots, entry in sorted(content["shots"].items(), key=lambda item: int(item[0]))
-            for metric, few in entry["few"].items() if entry["zero"].get(metric) is not None]
+    """(shots, metric, zero-shot, few-shot, episodes, iterations, lr) of one file, once for each of its SETTINGS."""
+    found: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+    for way in ways_of(content):
+        lr = float(way["adaptation"]["lr"]) if "adaptation" in way else None
+        for shots, entry in sorted(way["shots"].items(), key=lambda item: int(item[0])):
+            episodes, steps = int(entry["episodes"]), int(entry["iterations"]) if "iterations" in entry else None
+            for metric, few in entry["few"].items():
+                if entry["zero"].get(metric) is not None:
+                    row = (int(shots), str(metric), float(entry["zero"][metric]["mean"]), float(few["mean"]), episodes,
+                           steps, lr)
+                    # 1000 steps are the same whether they were asked for or not: of equals the newest counts
+                    found.setdefault((int(shots), str(metric), episodes, steps, lr), row)
+    return list(found.values())
+
+
+def most_thorough(adapted: pd.DataFrame, *same: str) -> pd.DataFrame:
+    """Of rows that have `same` in common, those of one way of adapting: most episodes, most steps, least lr.
+
+    So that a first look with few of them does not stand for, or beside, what was adapted in earnest.
+    """
+    ordered = adapted.sort_values(["episodes", "iterations", "lr"], ascending=[False, False, True], kind="stable")
+    return ordered.drop_duplicates([*same]).sort_index()
 
 
 def cells(adapted: pd.DataFrame, metric: str, shots: int) -> pd.DataFrame:
@@ -50,9 +75,9 @@ def cells(adapted: pd.DataFrame, metric: str, shots: int) -> pd.DataFrame:
 def with_gain(board: Board, adapted: pd.DataFrame, metric: str) -> Board:
     """A board with `fewshot`: the gain of adaptation, mean over the cells that all its adapted rows have alike.
 
-    A cell is a split of a dataset with some SETTINGS, of these the fewest shots; it counts once, however many seeds
-    were adapted on it. Where the rows share none there is no gain, as they would differ by what was adapted and how,
-    and `fewshot:why` says so.
+    A cell is a split of a dataset with some SETTINGS, of these the fewest shots, and of several ways of adapting the
+    most thorough; it counts once, however many seeds were adapted on it. Where the rows share none there is no gain, as
+    they would differ by what was adapted and how, and `fewshot:why` says so.
     """
     known = set(board.keys)
     here = adapted[adapted["metric"] == metric]
@@ -66,5 +91,6 @@ def with_gain(board: Board, adapted: pd.DataFrame, metric: str) -> Board:
     shared = gains.dropna(axis="columns")
     if shared.empty:
         return board.assign(**{"fewshot:why": "no split was adapted with the same settings for all adapted rows"})
-    fewest = shared.columns.get_level_values("shots")
-    return board.assign(fewshot=board.aligned(shared.loc[:, fewest == fewest.min()].mean(axis="columns")))
+    alike = shared.columns.to_frame(index=False)
+    chosen = most_thorough(alike[alike["shots"] == alike["shots"].min()], "dataset", "split")
+    return board.assign(fewshot=board.aligned(shared.iloc[:, chosen.index].mean(axis="columns")))

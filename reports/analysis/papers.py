@@ -218,7 +218,8 @@ class Runs:
         if place == "fewshot":
             shots, use = sought.part.split()
             adapted = fewshot.collect(self._on_rung(runs, sought))
-            return adapted.loc[adapted["shots"].eq(int(shots)) & adapted["metric"].eq(metric), use]
+            wanted = adapted[adapted["shots"].eq(int(shots)) & adapted["metric"].eq(metric)]
+            return fewshot.most_thorough(wanted, "split", "seed")[use]
         if place == "harmonic":
             columns = [f"domain:{part}:{metric}" for part in PARTS[sought.dataset]]
             parts = runs.reindex(columns=columns).astype(float).dropna()
