@@ -146,6 +146,14 @@ def test_one_seed_is_planned_and_not_those_before_it(tiny: Workspace, monkeypatc
         single.run("margin", "glyphs-mini", 1, work=tiny.root, seed=-1)
 
 
+@pytest.mark.parametrize("split", ["1-2", "all", "1,3", "fixed-test", "", -1, 1.5])
+def test_several_splits_are_refused_before_anything_is_looked_for(tmp_path: Path, split: Any) -> None:
+    with pytest.raises(UserError, match=rf"oodml.run: split={split!r}: it does one run, so give one rung, such as "
+                                        "split=1, or split='default'"):
+        single.run("margin", "glyphs-mini", split, work=tmp_path / "work")
+    assert not (tmp_path / "work").exists()
+
+
 @pytest.mark.parametrize("how", ["removed", "taken over"])
 @pytest.mark.parametrize("when", ["in the first step", "after the last epoch"])
 def test_a_run_that_is_lost_ends_the_call_and_not_the_process(tiny: Workspace, monkeypatch: pytest.MonkeyPatch,

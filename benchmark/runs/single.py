@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import re
 import threading
 import warnings
 from pathlib import Path
@@ -49,6 +50,9 @@ def run(method: str, dataset: str, split: int | str = "default", *, seed: int = 
     changes = _changes(entry, settings)
     if seed < 0:
         raise UserError(f"oodml.run: seed={seed}: give a number from 0 on")
+    if not re.fullmatch("default|[0-9]+", str(split)):
+        raise UserError(f"oodml.run: split={split!r}: it does one run, so give one rung, such as split=1, or "
+                        "split='default'; call it once for each rung, or do them all with `oodml run --splits`")
     workspace = Workspace.at(None if work is None else str(work), None if data is None else str(data)).writable()
     part = Part((dataset,), method, protocol, str(split), set=changes)
     command = f"oodml.run({method!r}, {dataset!r}, {split!r})"
