@@ -73,6 +73,14 @@ def test_plan_and_status_say_what_there_is(tiny: Workspace, capsys: pytest.Captu
     assert "--study demo: no sweep in" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("every", ["-5", "0"])
+def test_looks_without_a_pause_are_refused(every: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["status", "--watch", "--every", every, "--work", str(tmp_path)])
+    assert caught.value.code == 2
+    assert "'--every'" in capsys.readouterr().err
+
+
 def test_a_plan_names_the_steps_that_follow_and_are_not_in_its_estimate(tiny: Workspace, tmp_path: Path,
                                                                        capsys: pytest.CaptureFixture[str]) -> None:
     changes = ", ".join(f'{key} = {value if key != "backbone" else chr(34) + str(value) + chr(34)}'

@@ -15,7 +15,8 @@ from benchmark.utils.workspace import Workspace
 @click.option("--dataset", "--datasets", "datasets", metavar="LIST", help="Only these, with commas between them.")
 @click.option("--study", metavar="NAME", help="Only the runs of this study, as sweeps of it were started here.")
 @click.option("--watch", is_flag=True, help="Look again every few seconds until nothing runs any more.")
-@click.option("--every", type=float, default=10.0, show_default=True, help="Seconds between two looks.")
+@click.option("--every", type=click.FloatRange(min=0.1), default=10.0, show_default=True,
+              help="Seconds between two looks.")
 @workspace_options
 def command(workspace: Workspace, datasets: str | None, study: str | None, watch: bool, every: float) -> None:
     """Count done, running, failed and missing runs of the sweeps started here, with causes of failures."""
