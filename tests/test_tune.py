@@ -20,17 +20,21 @@ from scipy import stats
 import methods
 from benchmark import cli
 from benchmark.config import search
+from benchmark.config.spec import RunSpec
 from benchmark.data import ladders
 from benchmark.posthoc import leaderboard
 from benchmark.runs import sweep, tune
 from benchmark.runs.attempt import score_text
 from benchmark.runs.job import Resources, SweepOptions
+from benchmark.runs.matrix import gather
 from benchmark.runs.trials import TuneOptions
 from benchmark.utils.errors import UserError
+from benchmark.utils.files import write_json
 from benchmark.utils.workspace import Workspace
 from reports import ReportError, records
 from reports.analysis import tuning
 from tests import tiny_sweep
+from tests.test_contents import photos
 
 SMALL = {key: value for key, value in tiny_sweep.SMALL.items() if key != "lr"}
 WORDS = ["tune", "--dataset", "glyphs-mini", "--protocol", "demo", "--splits", "1", "--jobs", "2",
@@ -217,6 +221,31 @@ def test_a_killed_search_goes_on_with_the_same_trials(finished: Path, tiny: Work
     (straight, _) = tuning.load(finished / "tune" / "tiny.json")
     assert whole["trials"] == straight["trials"]
     assert whole["choice"] == straight["choice"]
+
+
+def test_runs_of_an_earlier_version_beside_a_search_do_not_hold_it_up(tmp_path: Path,
+                                                                      monkeypatch: pytest.MonkeyPatch) -> None:
+    """These and further runs of the test do not name what the files contain; the trials, in their own folder, do."""
+    made = Workspace.at(tmp_path / "work")
+    images = str(photos(tmp_path / "birds", 10, "abcdefghijklmnop"))
+    ladders.save(ladders.build(f"folder:{images}", made, default_only=True), made)
+    birds = study("supcon", datasets=(f"folder:{images}",), splits="default")
+    (job,) = gather(birds, SweepOptions(made)).jobs
+    earlier = dataclasses.replace(job.spec, seed=7, contents="")
+    earlier.folder(made).mkdir(parents=True)
+    write_json(earlier.folder(made) / "spec.json", earlier.facts())
+    _, path = tune.run(birds, TuneOptions(2), SweepOptions(made), lambda line: None)
+    (one,) = tuning.load(path)
+    assert one["choice"] is not None
+    (row,) = one["test"]
+    (tested,) = (found.parent for found in made.runs.rglob("record.json"))
+    assert (spec := RunSpec.read(tested)) is not None
+    assert spec.contents == ""
+    assert row["tuned"] == records.read(tested)["scores"]["last"]["recall@1"]
+    # and where trials are not those that a sweep does, for whatever reason, that is said
+    monkeypatch.setattr(tune, "run_contents", lambda index, workspace: "other")
+    with pytest.raises(UserError, match=r"2 trials of this search cannot be found among its runs: .*the same command"):
+        tune.run(birds, TuneOptions(2), SweepOptions(made), lambda line: None)
 
 
 def test_each_rung_may_choose_for_itself(tiny: Workspace) -> None:

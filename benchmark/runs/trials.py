@@ -65,6 +65,8 @@ class Search:
     ladder: Ladder
     index_hash: str
     contents: str
+    trial_contents: str
+    """As `contents`, `matrix.run_contents`, but in the trials' own folder, where runs of other versions may lie."""
     weights_file: str | None
     split: Split
     tested: list[Split]
@@ -73,11 +75,12 @@ class Search:
     space: dict[str, Any]
     trials: list[Trial] = field(default_factory=list)
 
-    def spec(self, configuration: dict[str, Any], split: int, seed: int = 0, **fixed: str) -> RunSpec:
-        """The run of a configuration."""
-        overrides = Overrides.of({**self.part.set, **configuration, **fixed})
+    def spec(self, configuration: dict[str, Any], split: int, seed: int = 0, *, trial: bool = False) -> RunSpec:
+        """The run of a configuration: of the test, or a trial, which holds classes out."""
+        overrides = Overrides.of({**self.part.set, **configuration, **({"validation": "true"} if trial else {})})
         (spec,) = plan(self.ladder, self.index_hash, [self.method], protocol=self.protocol, seeds=[seed],
-                       splits=[split], overrides=overrides, weights_file=self.weights_file, contents=self.contents)
+                       splits=[split], overrides=overrides, weights_file=self.weights_file,
+                       contents=self.trial_contents if trial else self.contents)
         return spec
 
     def extend(self, count: int, options: TuneOptions) -> None:
@@ -85,7 +88,7 @@ class Search:
         earlier = [(trial.set, trial.score) for trial in self.trials]
         for number in range(len(self.trials), count):
             configuration = search.propose(self.space, options.seed, self.method, number, earlier, options.sampler)
-            self.trials.append(Trial(number, configuration, self.spec(configuration, self.split.id, validation="true")))
+            self.trials.append(Trial(number, configuration, self.spec(configuration, self.split.id, trial=True)))
 
     def parts(self, first: int = 0) -> Iterator[Part]:
         """The trials from this number on as parts of a study."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from benchmark.utils.workspace import Workspace
 from methods import backbones
 from reports import records
 from reports.analysis import tuned_ags, tuning
+from reports.wording import counted
 from splits.manifest import Ladder, Split
 
 
@@ -65,6 +66,7 @@ def run(study: Study, tuned: TuneOptions, options: SweepOptions, echo: Echo = cl
         read_scores(searches, inner)
         _write(path, study, [_entry(one, tuned, options.workspace) for one in searches], options)
         if not all(one.over for one in searches):
+            _check_planned((trial.spec.identity for one in searches for trial in one.trials[known:]), result)
             failed = _tell_unfinished(searches, tuned, inner, echo)
             if failed and not (result.interrupted or result.ended or result.submitted):
                 result.ended = f"{failed} trials failed"
@@ -129,7 +131,8 @@ def _of_dataset(dataset: str, part: Part, tuned: TuneOptions, options: SweepOpti
     """The searches of a part on one dataset: of each method one for all rungs, or one for each."""
     index = datasets.load(dataset, options.workspace.data)
     ladder = ladders.load(options.workspace, dataset, index, part.splits == "default", part.needs)
-    content = run_contents(index, options.workspace)
+    content, of_trials = (run_contents(index, where) for where in (options.workspace,
+                                                                   trial_workspace(options.workspace)))
     ids = rungs(part.splits, ladder, part.needs)
     tested = [ladder.split(i) for i in ids] if ids is not None else list(ladder.splits)
     chosen_on = [(ladder.default, tested)] if tuned.choose_on == "default" else [(split, [split]) for split in tested]
@@ -146,7 +149,7 @@ def _of_dataset(dataset: str, part: Part, tuned: TuneOptions, options: SweepOpti
         for split, rest in chosen_on:
             _check_held_out(split, ladder)
             yield Search(dataset=dataset, method=method, protocol=name, ladder=ladder, index_hash=index.hash,
-                         part=replace(part, datasets=(dataset,), methods=method, set=own), contents=content,
+                         part=replace(part, datasets=(dataset,), methods=method, set=own), contents=content, trial_contents=of_trials,
                          weights_file=options.weights_file, split=split, tested=rest, seeds=seeds, space=space)
 
 
@@ -172,6 +175,14 @@ def _check_held_out(split: Split, ladder: Ladder) -> None:
         raise UserError(f"split {split.id} of {ladder.dataset} cannot be tuned on: of its {len(split.train)} training "
                         f"classes {len(split.validation)} are held out and {len(kept)} left to train on, and each "
                         "needs two; build a ladder with more training classes (`oodml splits build`)")
+
+
+def _check_planned(trials: Iterable[str], result: SweepResult) -> None:
+    """A UserError where a trial is none of the runs of the sweep that was to do it: it would never be over."""
+    runs = {job.spec.identity for job in result.jobs}
+    if strange := sum(trial not in runs for trial in trials):
+        raise UserError(f"{counted(strange, 'trial')} of this search cannot be found among its runs: the images or the "
+                        "ladder were changed meanwhile; the same command goes on with them as they are now")
 
 
 def _tell_unfinished(searches: list[Search], tuned: TuneOptions, inner: Workspace, echo: Echo) -> int:
