@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from safetensors.torch import save_file
 from scipy import stats
 
 import methods
@@ -31,6 +32,7 @@ from benchmark.runs.trials import TuneOptions
 from benchmark.utils.errors import UserError
 from benchmark.utils.files import write_json
 from benchmark.utils.workspace import Workspace
+from methods.backbones import create
 from reports import ReportError, records
 from reports.analysis import tuning
 from tests import tiny_sweep
@@ -246,6 +248,28 @@ def test_runs_of_an_earlier_version_beside_a_search_do_not_hold_it_up(tmp_path: 
     monkeypatch.setattr(tune, "run_contents", lambda index, workspace: "other")
     with pytest.raises(UserError, match=r"2 trials of this search cannot be found among its runs: .*the same command"):
         tune.run(birds, TuneOptions(2), SweepOptions(made), lambda line: None)
+
+
+def test_weights_of_one_s_own_are_tuned_on_as_they_are_run_on(tiny: Workspace, monkeypatch: pytest.MonkeyPatch,
+                                                              capsys: pytest.CaptureFixture[str]) -> None:
+    """NETWORK=FILE names the same runs as for `oodml run`, by a path from where the user stands too."""
+    monkeypatch.chdir(tiny.root)
+    save_file(create("conv4").network.state_dict(), "mine.safetensors")
+    own = ["--methods", "supcon", "--backbone", "conv4=mine.safetensors", "--seeds", "1", "--work", str(tiny.root)]
+    settings = WORDS[:WORDS.index("--set")] + [word for key, value in SMALL.items() if key != "backbone"
+                                               for word in ("--set", f"{key}={value}")]
+    cli.main([*settings, *own, "--trials", "1"])
+    (one,) = tuning.load(tiny.root / "tune" / "glyphs-mini.json")
+    assert (one["backbone"], one["choice"]) == ("conv4:mine", 0)
+    (row,) = one["test"]
+    (tested,) = (path.parent for path in tiny.runs.rglob("record.json"))
+    assert row["tuned"] == records.read(tested)["scores"]["last"]["recall@1"]
+    capsys.readouterr()
+    cli.main(["run", *settings[1:], *own])
+    assert "1 run, 1 done" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        cli.main([*settings, *own, "--backbone", "conv4=none.safetensors"])
+    assert "--backbones conv4=none.safetensors: there is no file" in capsys.readouterr().err
 
 
 def test_each_rung_may_choose_for_itself(tiny: Workspace) -> None:

@@ -150,7 +150,7 @@ class _Gathered:
               weights_file: str | None) -> list[tuple[RunSpec, str | None]]:
         """The runs of a part on one dataset, each with the file of its weights if one was given."""
         name = part.protocol or datasets.get(dataset).protocol
-        chosen = _with_files(part.backbones) if part.backbones else {None: None}
+        chosen = with_files(part.backbones) if part.backbones else {None: None}
         if weights_file and (len(chosen) > 1 or any(chosen.values())):
             raise UserError("--weights is the file of one backbone; for several put them into a folder, each named "
                             "like its timm tag, and set OODML_WEIGHTS to that folder")
@@ -219,7 +219,7 @@ def _seeds(part: Part, ladder: Ladder, usual: int) -> dict[int, Sequence[int]]:
     return {number: range(count) for number, count in counts.items()}
 
 
-def _with_files(text: str) -> dict[str | None, str | None]:
+def with_files(text: str) -> dict[str | None, str | None]:
     """The backbones of a list, each with the file of its weights where it was written NETWORK=FILE."""
     chosen: dict[str | None, str | None] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):

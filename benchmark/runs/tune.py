@@ -26,12 +26,11 @@ from benchmark.data import ladders
 from benchmark.data.task import learnt
 from benchmark.runs import sweep
 from benchmark.runs.job import HEADLINE, Echo, SweepOptions, SweepResult
-from benchmark.runs.matrix import run_contents
+from benchmark.runs.matrix import run_contents, with_files
 from benchmark.runs.trials import Search, TuneOptions, read_scores
 from benchmark.utils.errors import UserError
 from benchmark.utils.files import write_json
 from benchmark.utils.workspace import Workspace
-from methods import backbones
 from reports import records
 from reports.analysis import tuned_ags, tuning
 from reports.wording import counted
@@ -118,13 +117,14 @@ def _searches(study: Study, tuned: TuneOptions, options: SweepOptions, echo: Ech
 
 
 def _on_one_backbone(part: Part, study: str) -> Part:
-    """The part with its backbone among what is set."""
-    chosen = backbones.select(part.backbones) if part.backbones else []
+    """The part with its backbone among what is set; one with a file of its weights stays named beside that."""
+    chosen = with_files(part.backbones) if part.backbones else {}
     if part.vary or len(chosen) > 1:
         raise UserError(f"{study}: one protocol and one backbone are tuned at a time: leave out `vary`, and "
                         "name one backbone with --backbone")
-    return replace(part, backbones=None, more_seeds={},
-                   set={**part.set, **({"backbone": chosen[0]} if chosen else {})})
+    name, file = next(iter(chosen.items()), (None, None))
+    return replace(part, backbones=part.backbones if file else None, more_seeds={},
+                   set={**part.set, **({"backbone": name} if name else {})})
 
 
 def _of_dataset(dataset: str, part: Part, tuned: TuneOptions, options: SweepOptions, echo: Echo) -> Iterator[Search]:
@@ -138,6 +138,7 @@ def _of_dataset(dataset: str, part: Part, tuned: TuneOptions, options: SweepOpti
     chosen_on = [(ladder.default, tested)] if tuned.choose_on == "default" else [(split, [split]) for split in tested]
     name, overrides = part.protocol or datasets.get(dataset).protocol, Overrides.of(part.set)
     seeds = part.seeds or protocols.load(name, dataset=index.name, overrides=overrides.protocol).seeds
+    (file,) = with_files(part.backbones).values() if part.backbones else [None]
     for method in _tunable(part, index.name, name, overrides, echo):
         entry = methods.get(method)
         space = search.space_of(entry, load_protocol(name, index.name, method, overrides).lr, part.set, part.search)
@@ -149,8 +150,9 @@ def _of_dataset(dataset: str, part: Part, tuned: TuneOptions, options: SweepOpti
         for split, rest in chosen_on:
             _check_held_out(split, ladder)
             yield Search(dataset=dataset, method=method, protocol=name, ladder=ladder, index_hash=index.hash,
-                         part=replace(part, datasets=(dataset,), methods=method, set=own), contents=content, trial_contents=of_trials,
-                         weights_file=options.weights_file, split=split, tested=rest, seeds=seeds, space=space)
+                         part=replace(part, datasets=(dataset,), methods=method, set=own), contents=content,
+                         trial_contents=of_trials, weights_file=file or options.weights_file, split=split, tested=rest,
+                         seeds=seeds, space=space)
 
 
 def _tunable(part: Part, dataset: str, protocol: str, overrides: Overrides, echo: Echo) -> Iterator[str]:
