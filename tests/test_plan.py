@@ -363,6 +363,25 @@ def test_two_runners_may_write_the_same_plan_at_the_same_moment(made: Workspace)
     assert {run.command for run in planned.survey(made)[0]} == {"oodml run"}
 
 
+def test_a_plan_that_cannot_be_written_leaves_the_one_before(tmp_path: Path, made: Workspace,
+                                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where the command is killed: the sweep is not forgotten. Once it is written, it is the only one."""
+    here, jobs = Workspace.at(tmp_path), tiny_sweep.jobs(made, "margin", seeds=1)
+    planned.save_plan(here, jobs, "first")
+    planned.save_plan(here, tiny_sweep.jobs(made, "arcface", seeds=1), "other")
+
+    def full(*given: Any) -> None:
+        raise OSError("no room")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(planned, "write_json", full)
+        with pytest.raises(OSError, match="no room"):
+            planned.save_plan(here, jobs, "second")
+    assert {run.command for run in planned.survey(here)[0]} == {"first", "other"}
+    planned.save_plan(here, jobs, "third")
+    assert [plan.command for plan in planned.plans(here)] == ["third", "other"]
+
+
 def test_a_study_varies_methods_settings(made: Workspace) -> None:
     """One run for each value of the method it is of; the other methods of the part are run once."""
     study = tiny_sweep.study("margin,contrastive,uniform-prior", seeds=1, splits="default",

@@ -60,12 +60,17 @@ def save_plan(workspace: Workspace, jobs: Iterable[Job], command: str) -> Path:
     folder = workspace.plans
     folder.mkdir(parents=True, exist_ok=True)
     name = hashlib.sha256("".join(sorted(job.spec.identity for job in jobs)).encode()).hexdigest()[:12]
-    for old in folder.glob(f"*-{name}.json"):
-        old.unlink(missing_ok=True)
-    numbers = [int(path.name.partition("-")[0]) for path in folder.glob("[0-9]*-*.json")]
-    path = folder / f"{max(numbers, default=0) + 1:06d}-{name}.json"
+    number = max(map(_number, folder.glob("[0-9]*-*.json")), default=0) + 1
+    path = folder / f"{number:06d}-{name}.json"
     write_json(path, {"schema": SCHEMA, "command": command, "cells": runs})
+    for old in folder.glob(f"[0-9]*-{name}.json"):  # now that there is another, and none that is newer still
+        if _number(old) < number:
+            old.unlink(missing_ok=True)
     return path
+
+
+def _number(plan: Path) -> int:
+    return int(plan.name.partition("-")[0])
 
 
 def plans(workspace: Workspace, damaged: list[str] | None = None) -> Iterator[Planned]:
