@@ -95,6 +95,20 @@ def test_a_plan_names_the_steps_that_follow_and_are_not_in_its_estimate(tiny: Wo
                 in capsys.readouterr().out)
 
 
+def test_states_are_asked_for_by_the_study_however_it_was_named(tiny: Workspace, tmp_path: Path,
+                                                                capsys: pytest.CaptureFixture[str]) -> None:
+    """And whatever stands in the command besides: `oodml.main` takes another than that of the process."""
+    study = tmp_path / "my studies" / "mine.toml"
+    study.parent.mkdir()
+    study.write_text('datasets = ["glyphs-mini"]\nmethods = "margin"\nsplits = "1"\nseeds = 1\nprotocol = "demo"')
+    small = [word for word in tiny_sweep.WORDS if word not in ("--dataset", "glyphs-mini")]
+    cli.main(["run", f"--study={study}", *small, "--work", str(tiny.root)])
+    capsys.readouterr()
+    for name in ("mine", str(study)):
+        cli.main(["status", "--study", name, "--work", str(tiny.root)])
+        assert re.search(r"all\s+1\s+0\s+0\s+0", capsys.readouterr().out)
+
+
 @pytest.mark.parametrize("found", [False, True], ids=["given", "in OODML_WEIGHTS"])
 def test_weights_of_another_network_are_refused_once_before_the_sweep(
         found: bool, tiny: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,

@@ -295,7 +295,7 @@ def test_the_newest_plan_counts_for_a_place(made: Workspace) -> None:
 def test_the_states_of_some_datasets_or_of_one_study(made: Workspace, tmp_path: Path) -> None:
     """Runs that a later command planned too are still those of the study."""
     here, of_study = Workspace.at(tmp_path), tiny_sweep.jobs(made, "margin", seeds=1)
-    planned.save_plan(here, of_study, "oodml run --study '../my studies/mine.toml'")
+    planned.save_plan(here, of_study, "oodml run --study=no-matter", "mine")
     planned.save_plan(here, tiny_sweep.jobs(made, seeds=2), "oodml run --dataset glyphs-mini --methods margin,arcface")
     for words in ({"study": "mine"}, {"study": "elsewhere/mine.toml", "datasets": ["glyphs-mini"]}):
         runs, _ = planned.survey(here, **words)
@@ -309,6 +309,18 @@ def test_the_states_of_some_datasets_or_of_one_study(made: Workspace, tmp_path: 
                         ({"datasets": ["cub"]}, "--dataset cub: .*runs of: glyphs-mini$")):
         with pytest.raises(UserError, match=said):
             planned.survey(here, **words)
+
+
+def test_a_plan_without_the_name_of_its_study_is_of_none(tmp_path: Path, made: Workspace) -> None:
+    """As earlier versions wrote it."""
+    here = Workspace.at(tmp_path)
+    path = planned.save_plan(here, tiny_sweep.jobs(made, "margin", seeds=1), "oodml run --study mine", "mine")
+    content = json.loads(path.read_text())
+    assert content.pop("study") == "mine"
+    path.write_text(json.dumps(content))
+    (plan,) = planned.plans(here)
+    assert (plan.study, len(plan.jobs)) == ("", 1)
+    assert len(planned.survey(here)[0]) == 1
 
 
 def test_a_plan_of_another_version_is_refused_and_a_cut_one_is_named(tmp_path: Path) -> None:

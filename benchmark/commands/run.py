@@ -141,9 +141,10 @@ def study_of(workspace: Workspace, *, study: str | None, methods: str | None, da
 def options_of(workspace: Workspace, *, weights_file: str | None, plugins: tuple[str, ...], executor: str,
                jobs: int | None, per_gpu: str, gpus_per_run: int, budget: str | None, ray_address: str | None,
                slurm: Iterable[str], runs_per_job: int, retry_failed: bool, redo: bool, calibrate: bool = False,
-               **_: Any) -> SweepOptions:
-    """The options of the command line that are not about the study."""
+               study: str | None = None, **_: Any) -> SweepOptions:
+    """The options of the command line that are not about the study, but for its name."""
     from benchmark.runs.job import Resources, SweepOptions
+    from benchmark.runs.planned import study_name
 
     if gpus_per_run > 1 and executor != "local":
         raise UserError(f"--gpus-per-run {gpus_per_run} is of the GPUs of this machine: it needs --executor local")
@@ -157,7 +158,7 @@ def options_of(workspace: Workspace, *, weights_file: str | None, plugins: tuple
                           seconds=seconds_of(budget), ray_address=ray_address,
                           runs_per_job=runs_per_job, slurm=_pairs("--slurm", slurm, "partition=gpu"))
     return SweepOptions(workspace, weights_file, plugins, executor, resources, retry_failed, redo, calibrate,
-                        command=shlex.join(["oodml", *sys.argv[1:]]))
+                        command=shlex.join(["oodml", *sys.argv[1:]]), study=study_name(study or ""))
 
 
 def _pairs(option: str, texts: Iterable[str], example: str) -> dict[str, str]:

@@ -93,6 +93,8 @@ class SweepOptions:
     """Whether `sweep.show` measures a few steps of each kind of run."""
     command: str = ""
     """What the user typed, for the records."""
+    study: str = ""
+    """The name of the study that the user named, for `oodml status`; '' where none was."""
 
 
 @dataclass

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
@@ -34,22 +33,11 @@ class Planned:
 
     command: str
     jobs: tuple[Job, ...]
-
-    @property
-    def study(self) -> str:
-        """The study that its command names; '' where it names none.
-
-        >>> Planned("oodml run --study ../mine.toml --seeds 1", ()).study, Planned("oodml run --dataset cub", ()).study
-        ('mine', '')
-        """
-        try:
-            words = [part for word in shlex.split(self.command) for part in word.split("=", 1)]
-            return _study_name(words[words.index("--study") + 1])
-        except (ValueError, IndexError):  # none, or written from Python
-            return ""
+    study: str = ""
+    """The name of the study that it is of; '' where it is of none, and where an earlier version wrote it down."""
 
 
-def save_plan(workspace: Workspace, jobs: Iterable[Job], command: str) -> Path:
+def save_plan(workspace: Workspace, jobs: Iterable[Job], command: str, study: str = "") -> Path:
     """Write down the runs of a sweep, for `oodml status`; of several plans the newest has the highest number.
 
     Returns:
@@ -62,7 +50,7 @@ def save_plan(workspace: Workspace, jobs: Iterable[Job], command: str) -> Path:
     name = hashlib.sha256("".join(sorted(job.spec.identity for job in jobs)).encode()).hexdigest()[:12]
     number = max(map(_number, folder.glob("[0-9]*-*.json")), default=0) + 1
     path = folder / f"{number:06d}-{name}.json"
-    write_json(path, {"schema": SCHEMA, "command": command, "cells": runs})
+    write_json(path, {"schema": SCHEMA, "command": command, "study": study, "cells": runs})
     for old in folder.glob(f"[0-9]*-{name}.json"):  # now that there is another, and none that is newer still
         if _number(old) < number:
             old.unlink(missing_ok=True)
@@ -84,7 +72,8 @@ def plans(workspace: Workspace, damaged: list[str] | None = None) -> Iterator[Pl
             yield Planned(content["command"], tuple(
                 Job(RunSpec.of(run["spec"]), RunContext(run["dataset"], workspace.root.absolute(),
                                                         workspace.data.absolute(), weights_file=run["weights_file"],
-                                                        plugins=tuple(run["plugins"]))) for run in content["cells"]))
+                                                        plugins=tuple(run["plugins"]))) for run in content["cells"]),
+                str(content.get("study", "")))
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             # cut while it was written, or of a version with other specs: the runs themselves remain
             if damaged is not None:
@@ -111,6 +100,7 @@ def survey(workspace: Workspace, datasets: Collection[str] = (),
     """
     owner: dict[tuple[Any, ...], int] = {}
     found: dict[str, tuple[Job, str]] = {}
+    study = study_name(study)
     of_studies: dict[str, set[str]] = {}
     changes: Counter[str] = Counter()
     damaged: list[str] = []
@@ -121,11 +111,11 @@ def survey(workspace: Workspace, datasets: Collection[str] = (),
                 found.setdefault(job.spec.identity, (job, planned.command))
     if found:
         _check_known("dataset", datasets, {job.spec.dataset for job, _ in found.values()}, workspace)
-        _check_known("study", [_study_name(study)] * bool(study), {*of_studies} - {""}, workspace)
+        _check_known("study", [study] * bool(study), {*of_studies} - {""}, workspace)
     runs = {identity: PlannedRun(job.spec, job.folder, look(job.folder), command)
             for identity, (job, command) in found.items()
             if (not datasets or job.spec.dataset in datasets)
-            and (not study or identity in of_studies[_study_name(study)])}
+            and (not study or identity in of_studies[study])}
     for run in runs.values():
         for before in earlier(run.spec, run.folder, set(found)):
             changes[f"{run.spec.dataset}, {run.spec.method}: {'; '.join(differences(before, run.spec))}"] += 1
@@ -142,7 +132,7 @@ def _check_known(option: str, wanted: Collection[str], known: Collection[str], w
                             f"are runs of: {', '.join(sorted(known)) or 'none'}")
 
 
-def _study_name(text: str) -> str:
+def study_name(text: str) -> str:
     """The name of a study that was given by its name or by the path of its file."""
     return Path(text).stem if text.endswith(".toml") else text
 

@@ -180,7 +180,7 @@ def run(study: Study, options: SweepOptions, echo: Echo = click.echo) -> SweepRe
             echo(f"{job.spec.label()}: {matrix.states[job.spec.identity].text}; kept as {kept.name}, done again")
     _refresh(matrix, echo)
     _tell_other_files(matrix, workspace, echo)
-    planned.save_plan(workspace, matrix.jobs, options.command)
+    planned.save_plan(workspace, matrix.jobs, options.command, options.study)
     todo = matrix.of("missing", "damaged", "running", *again)
     if (failed := matrix.of("failed")) and not options.retry_failed:
         echo(f"{counted(len(failed), 'run that failed earlier is', 'runs that failed earlier are')} left alone; "
