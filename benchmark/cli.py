@@ -97,7 +97,8 @@ def _run(arguments: list[str] | None, facts: dict[str, Path]) -> None:
     except click.exceptions.Abort as abort:
         if isinstance(abort.__cause__, EOFError):  # click takes the end of any file for Ctrl-D
             raise abort.__cause__ from None
-        _say("oodml: stopped; the same command goes on with what was finished")
+        without = " without --redo" if "--redo" in (sys.argv if arguments is None else arguments) else ""
+        _say(f"oodml: stopped; the same command{without} goes on with what was finished")
         _end(130)
     except click.ClickException as error:
         error.show()

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from benchmark import cli
-from benchmark.runs import failures, locks, status, sweep
+from benchmark.runs import failures, locks, planned, status, sweep
 from benchmark.runs.executors import local
 from benchmark.runs.interrupt import StopRequest
 from benchmark.runs.job import Resources, SweepOptions, SweepResult
@@ -130,6 +130,45 @@ def test_ctrl_c_saves_and_the_same_command_resumes(tiny: Workspace, times: int, 
     assert cost["device"] == provenance.device_name(device)
     assert cost["seconds"] > cost["train_seconds"] + cost["evaluate_seconds"] > 0, "all attempts together"
     assert not list(job.folder.glob("checkpoint-*"))
+
+
+def test_what_is_done_anew_is_resumed_without_being_begun_again(tiny: Workspace, monkeypatch: pytest.MonkeyPatch,
+                                                                capsys: pytest.CaptureFixture[str]) -> None:
+    """--redo is stopped in the first of two runs: both were set aside, and no command that is named does that again."""
+    long = {"epochs": 4, "evaluate_every": 4, "steps_per_epoch": 25}
+    words = ["run", *tiny_sweep.WORDS, *(word for key, value in long.items() for word in ("--set", f"{key}={value}")),
+             "--methods", "margin", "--splits", "1", "--seeds", "2", "--jobs", "1", "--work", str(tiny.root)]
+    jobs = tiny_sweep.jobs(tiny, "margin", set=long)
+    cli.main(words)
+    before = {job.spec.seed: (job.folder / "record.json").read_bytes() for job in jobs}
+
+    def press() -> None:
+        deadline = time.monotonic() + 90
+        while not list(jobs[0].folder.glob("checkpoint-*")) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    finger = threading.Thread(target=press)
+    monkeypatch.setattr(sys, "argv", ["oodml", *words, "--redo"])
+    finger.start()
+    with pytest.raises(SystemExit) as caught:
+        cli.main([*words, "--redo"])
+    finger.join()
+    assert caught.value.code == 130
+    assert "Stopped. The same command without --redo resumes." in capsys.readouterr().out
+    assert {plan.command for plan in planned.plans(tiny)} == {shlex.join(["oodml", *words])}
+    assert [status.look(job.folder).kind for job in jobs] == ["missing"] * 2
+    cli.main(words)
+    for job in jobs:
+        assert job.done
+        (kept,) = job.folder.glob("before-*.json")
+        assert kept.read_bytes() == before[job.spec.seed] != (job.folder / "record.json").read_bytes()
+        assert records.read(job.folder)["scores"] == json.loads(kept.read_text())["scores"]
+    starts = [line["epoch"] for line in map(json.loads, (jobs[0].folder / "log.jsonl").read_text().splitlines())
+              if line["event"] == "start"]
+    assert len(starts) == 3
+    assert starts[:2] == [0, 0]
+    assert 0 < starts[2] < 4, "from its checkpoint"
 
 
 def test_what_failed_elsewhere_meanwhile_is_not_tried_again(tiny: Workspace) -> None:

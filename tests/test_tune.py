@@ -207,6 +207,17 @@ def test_more_trials_keep_those_there_are(made: Workspace, monkeypatch: pytest.M
     assert begun == [1, 1, 1], "each trial is done anew once, not once a round"
 
 
+def test_a_search_that_ends_while_it_is_done_anew_says_what_was_not(made: Workspace) -> None:
+    said: list[str] = []
+    before = {path: path.read_bytes() for path in made.runs.rglob("record.json")}
+    short = SweepOptions(made, redo=True, resources=Resources(1, seconds=1))
+    result, _ = tune.run(study("supcon"), TuneOptions(3), short, said.append)
+    assert result.ended
+    assert "trials are over" in said[-2]
+    assert said[-1].startswith("the runs on the test ladder are as they were before --redo")
+    assert {path: path.read_bytes() for path in made.runs.rglob("record.json")} == before
+
+
 def test_a_killed_search_goes_on_with_the_same_trials(finished: Path, tiny: Workspace) -> None:
     words = [*WORDS, "--methods", "margin", "--trials", "3", "--choose-only"]
     process = tiny_sweep.oodml(tiny, *words)

@@ -158,7 +158,16 @@ def options_of(workspace: Workspace, *, weights_file: str | None, plugins: tuple
                           seconds=seconds_of(budget), ray_address=ray_address,
                           runs_per_job=runs_per_job, slurm=_pairs("--slurm", slurm, "partition=gpu"))
     return SweepOptions(workspace, weights_file, plugins, executor, resources, retry_failed, redo, calibrate,
-                        command=shlex.join(["oodml", *sys.argv[1:]]), study=study_name(study or ""))
+                        command=_resuming(sys.argv[1:]), study=study_name(study or ""))
+
+
+def _resuming(words: Iterable[str]) -> str:
+    """The command as it goes on with its runs: with --redo it would set aside what it has done by then.
+
+    >>> _resuming(["run", "--redo", "--study", "my studies/mine.toml"])
+    "oodml run --study 'my studies/mine.toml'"
+    """
+    return shlex.join(["oodml", *(word for word in words if word != "--redo")])
 
 
 def _pairs(option: str, texts: Iterable[str], example: str) -> dict[str, str]:
@@ -210,14 +219,15 @@ def command(workspace: Workspace, dry_run: bool, **arguments: Any) -> None:
         from benchmark.posthoc import steps  # brings much along that most sweeps do not need
 
         steps.follow_all(study, result, workspace, click.echo)
-    summarise(study, result, workspace)
+    summarise(study, result, workspace, arguments["redo"])
 
 
-def summarise(study: Study, result: SweepResult, workspace: Workspace) -> None:
+def summarise(study: Study, result: SweepResult, workspace: Workspace, redo: bool = False) -> None:
     """Print what is left to do and the next command, and leave with the exit code of the sweep."""
+    same = "same command without --redo" if redo else "same command"  # with it all would begin anew
     if result.submitted:
         click.echo(f"{counted(result.submitted, 'run is', 'runs are')} with the cluster now; `oodml status` "
-                   "shows how far" + ("; when all is done, the same command does the rest of the study"
+                   "shows how far" + (f"; when all is done, the {same} does the rest of the study"
                                       if study.after else ""))
     waiting = result.lacking > 0 and not all(part.optional for part in study.parts)
     if result.lacking:
@@ -226,10 +236,10 @@ def summarise(study: Study, result: SweepResult, workspace: Workspace) -> None:
     if result.failed:
         click.echo(f"{counted(len(result.failed), 'run')} failed; `oodml status` shows why and how to try again")
     if result.interrupted:
-        click.echo("Stopped. The same command resumes.")
+        click.echo(f"Stopped. The {same} resumes.")
         raise SystemExit(result.interrupted)
     if result.ended:
-        click.echo(f"Ended early: {result.ended}. The same command resumes.")
+        click.echo(f"Ended early: {result.ended}. The {same} resumes.")
     if any(job.done for job in result.jobs):
         click.echo(f"Next: `oodml report{workspace.option()}` ranks the finished runs and makes the leaderboard")
     if result.failed or waiting or (result.ended and "--budget" not in result.ended):

@@ -40,4 +40,4 @@ def command(workspace: Workspace, trials: int, sampler: str, seed: int, choose_o
     result, path = tune.run(study, TuneOptions(trials, seed, sampler, choose_on, compare, choose_only),
                             options_of(workspace.writable(), **arguments))
     click.echo(f"What was tried and chosen: {path}")
-    summarise(study, result, workspace)
+    summarise(study, result, workspace, arguments["redo"])

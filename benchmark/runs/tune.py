@@ -67,6 +67,8 @@ def run(study: Study, tuned: TuneOptions, options: SweepOptions, echo: Echo = cl
         if not all(one.over for one in searches):
             _check_planned((trial.spec.identity for one in searches for trial in one.trials[known:]), result)
             failed = _tell_unfinished(searches, tuned, inner, echo)
+            if options.redo:
+                echo("the runs on the test ladder are as they were before --redo; without it they are kept")
             if failed and not (result.interrupted or result.ended or result.submitted):
                 result.ended = f"{failed} trials failed"
             return result, path
