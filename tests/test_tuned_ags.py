@@ -67,9 +67,17 @@ def test_without_the_default_configuration_there_is_no_gain() -> None:
         "a file of before"])
 def test_there_is_no_ags_of_what_is_not_one_whole_ladder(searches: list[Search]) -> None:
     assert tuned_ags.table(searches) is None
-    assert tuned_ags.lines(searches, searches) == []
+    assert [line for line in tuned_ags.lines(searches, searches) if ": no AGS, since" not in line] == []
     board = tuning.board(searches)
     assert tuned_ags.joined(board, None) is board
+
+
+def test_unequal_budgets_are_named_where_they_alone_leave_no_ags() -> None:
+    searches = [*each()[:2], search(3, [3], budget=5)]
+    assert tuned_ags.lines(searches[-1:], searches) == [
+        "margin on cub: no AGS, since its rungs were tuned with unequal budgets (4, 5 trials); one --trials for all of "
+        "them gives it one"]
+    assert not tuned_ags.lines(searches[1:], searches[1:]), "a rung is missing as well"
 
 
 def test_the_table_says_which_methods_lack_a_rung_and_whose_budgets_differ() -> None:

@@ -19,13 +19,23 @@ _SETTINGS = {"each": "each rung's own", "default": "one choice for all rungs"}
 
 
 def lines(searches: Iterable[Search], known: Iterable[Search]) -> list[str]:
-    """One line for each method of `searches` whose whole ladder was tested, by these or by others of the `known`."""
+    """One line for each method of `searches` whose whole ladder was tested, by these or by others of the `known`.
+
+    Or one that says why it has no AGS, where that is because of unequal budgets alone.
+    """
+    searches, known = list(searches), list(known)
     own, said = {_together(search) for search in searches}, []
     for row in rows(search for search in known if _together(search) in own):
         gain = "" if math.isnan(row["ags_gain"]) else (
             f" (default {100 * row['default_ags']:.1f}); gain {decimal(100 * row['ags_gain'], 1, signed=True)}")
         said.append(f"{row['method']} on {row['dataset']}, {row['settings']}, {counted(row['rungs'], 'rung')}: "
                     f"AGS {100 * row['tuned_ags']:.1f}{gain}")
+    for ladder in dict.fromkeys(_together(search, budget="") for search in searches):
+        alike = [search for search in known if _together(search, budget="") == ladder]
+        if _by_seed(alike, "tuned") and not rows(alike):
+            budgets = ", ".join(map(str, sorted({search["budget"] for search in alike})))
+            said.append(f"{alike[0]['method']} on {alike[0]['dataset']}: no AGS, since its rungs were tuned with "
+                        f"unequal budgets ({budgets} trials); one --trials for all of them gives it one")
     return said
 
 
@@ -51,9 +61,10 @@ def rows(searches: Iterable[Search]) -> list[dict[str, Any]]:
     return made
 
 
-def _together(search: Search) -> tuple[str, ...]:
+def _together(search: Search, **but: str) -> tuple[str, ...]:
     """What the searches have in common that choose for one ladder: all but the split, and the budget."""
-    return (*tuning.key({**search, "split": ""}), str(search["budget"]), json.dumps(_ladder(search)))
+    search = {**search, "split": "", **but}
+    return (*tuning.key(search), str(search["budget"]), json.dumps(_ladder(search)))
 
 
 def _ladder(search: Search) -> list[tuple[int, float]]:
