@@ -142,8 +142,7 @@ def test_few_shot_episodes_are_taught_on_the_kept_features(done: tuple[Workspace
     monkeypatch.setattr(fewshot, "EPISODES", 2)
     steps.follow({"step": "fewshot", "datasets": ["glyphs-mini"], "shots": [2]}, jobs[:1], made, lambda line: None)
     (found,) = made.runs.glob("*/*/frozen/*/fewshot.json")
-    measured = fewshot._read(found.parent)
-    assert measured is not None
+    (measured,) = fewshot._read(found.parent)
     assert counted.images == []
     assert measured["shots"]["2"]["few"]["recall@1"]["mean"] > 0
 

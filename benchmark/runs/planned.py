@@ -74,6 +74,8 @@ def plans(workspace: Workspace, damaged: list[str] | None = None) -> Iterator[Pl
                                                         workspace.data.absolute(), weights_file=run["weights_file"],
                                                         plugins=tuple(run["plugins"]))) for run in content["cells"]),
                 str(content.get("study", "")))
+        except FileNotFoundError:  # just replaced by a newer one
+            continue
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             # cut while it was written, or of a version with other specs: the runs themselves remain
             if damaged is not None:
