@@ -17,7 +17,6 @@ from benchmark.data import features
 from benchmark.data.augment import IMAGENET_MEAN, IMAGENET_STD, Transform
 from benchmark.data.store import ImageStore, open_store
 from benchmark.datasets.index import DatasetIndex
-from benchmark.ladders import features as ladder_features
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from tests.pictures import Drawing, drawn
@@ -154,8 +153,8 @@ def test_distances_are_computed_where_features_are(typed: str | None, used: str,
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setattr(ladders, "build_ladder", build_ladder)
-    monkeypatch.setattr(ladder_features, "frozen_features",
+    monkeypatch.setattr("benchmark.ladders.building.build_ladder", build_ladder)
+    monkeypatch.setattr("benchmark.ladders.features.frozen_features",
                         lambda name, *given: (datasets.load(name, None), np.zeros(1), {}))
     with pytest.raises(KeyboardInterrupt):
         ladders.build("glyphs-mini", Workspace.at(Path("nowhere")), device=typed)

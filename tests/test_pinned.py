@@ -74,7 +74,7 @@ def test_croissant_is_read_by_its_own_library(name: str) -> None:
 def test_the_published_runs_stand_on_the_pinned_ladder() -> None:
     fixed = pinning.get("glyphs@v2")
     published = Path(ladders.__file__).parents[2] / "reports/data/records/glyphs/splits/glyphs.json"
-    assert pinning.same(fixed, ladders.manifest.load(published))
+    assert pinning.same(fixed, manifest.load(published))
 
 
 def test_what_is_pinned_is_used(made: tuple[Workspace, pinning.Pinned, Path], tmp_path: Path) -> None:
