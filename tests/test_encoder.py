@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ from PIL import Image
 import oodml
 from benchmark import datasets, ladders
 from benchmark.data.store import open_store
-from benchmark.submissions import encoder
+from benchmark.submissions.evaluate import evaluate_ladder
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from reports import records
@@ -102,17 +101,23 @@ def test_scores_are_those_of_the_nearest_image(made: Workspace, result: Any) -> 
     assert f"{100 * result.ags['recall@1']:.2f}" in str(result)
 
 
-def test_records_are_made_on_the_device_that_was_asked_for(made: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_are_made_on_the_device_that_was_asked_for_and_say_the_same(
+        made: Workspace, result: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
     def evaluate(*arguments: Any, device: str | None, **named: Any) -> Any:
         asked.append(device)
-        return [Mock(split=1), Mock(split=2)]
+        return evaluate_ladder(*arguments, device=device, **named)
 
-    monkeypatch.setattr(encoder, "evaluate_ladder", evaluate)
-    result = oodml.evaluate(Pixels(), "glyphs-mini", work=made.root, splits="1-2", record="on-a-device", device="cpu")
+    monkeypatch.setattr("benchmark.submissions.encoder.evaluate_ladder", evaluate)
+    recorded = oodml.evaluate(Pixels(), "glyphs-mini", work=made.root, splits="1-2", record="here", device="cpu")
+    plain = oodml.evaluate(Pixels(), "glyphs-mini", work=made.root, splits="1-2", device="cpu")
     assert asked == ["cpu"]
-    assert len(result.records) == len(result.scores) == 2
+    assert (len(recorded.records), len(plain.records)) == (2, 0)
+    for split, scores in plain.scores.items():
+        assert recorded.scores[split] == pytest.approx(scores)
+        assert recorded.thresholds[split]["tar"] == pytest.approx(plain.thresholds[split]["tar"])
+    assert [*recorded.scores] == [*recorded.frd] == [split for split in result.scores if split in (1, 2)]
 
 
 def test_a_name_that_is_none_is_refused_before_anything_is_encoded(made: Workspace) -> None:

@@ -27,11 +27,12 @@ from benchmark.ladders import pinned, rungs
 from benchmark.metrics import operating_points
 from benchmark.runs.scoring import score
 from benchmark.submissions import card as cards
-from benchmark.submissions.evaluate import evaluate_ladder
+from benchmark.submissions.evaluate import Evaluation, evaluate_ladder
 from benchmark.utils.children import own_children
 from benchmark.utils.devices import best_device
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
+from reports import records
 from reports.aggregate import ags
 from reports.storage.operating_points import LEVELS, RATES, rate_at
 from splits.manifest import Ladder
@@ -106,20 +107,24 @@ def evaluate(encoder: Encoder, ladder: str, *, splits: str = "all", batch: int =
     with own_children():  # a script without a guard must not begin again in each process that decodes
         store = open_store(index, workspace.cache)
     table = encode(encoder, index, store, ids, batch)
-    where = torch.from_numpy(table).to(best_device(device))
-    scores, kept = {}, {}
-    for number, side in sides.items():
-        embeddings = where[torch.from_numpy(np.searchsorted(ids, side.ids)).to(where.device)]
-        scores[number] = score(side, embeddings, index.domain_names).scores
-        kept[number] = operating_points.of_run(embeddings, side.labels)
+    scores, kept, paths = {}, {}, {}
+    if record is None:
+        where = torch.from_numpy(table).to(best_device(device))
+        for number, side in sides.items():
+            embeddings = where[torch.from_numpy(np.searchsorted(ids, side.ids)).to(where.device)]
+            scores[number] = score(side, embeddings, index.domain_names).scores
+            kept[number] = operating_points.of_run(embeddings, side.labels)
+    else:
+        for one in _recorded(record, table, [index.paths[i] for i in ids], index, splits, workspace, device):
+            scores[one.split], paths[one.split] = one.scores, one.path
+            kept[one.split] = records.read(one.path.parent)["thresholds"]
     distances = {split.id: split.frd for split in chosen}
     known = [frd for frd in distances.values() if frd is not None]
     whole = len(known) == len(found.splits) > 1
     means = {metric: ags(known, [scores[i][metric] for i in distances]) for metric in next(iter(scores.values()))
              } if whole else {}
-    made = {} if record is None else _recorded(record, table, [index.paths[i] for i in ids], index, splits, workspace,
-                                               device)
-    return LadderScores(index.name, distances, scores, means, kept, tuple(made[i] for i in distances if made))
+    return LadderScores(index.name, distances, {i: scores[i] for i in distances}, means,
+                        {i: kept[i] for i in distances}, tuple(paths[i] for i in distances if paths))
 
 
 def encode(encoder: Encoder, index: DatasetIndex, store: ImageStore, ids: np.ndarray, batch: int) -> np.ndarray:
@@ -168,11 +173,10 @@ def _opened(name: str, workspace: Workspace, default_only: bool) -> tuple[Datase
 
 
 def _recorded(name: str, table: np.ndarray, paths: list[str], index: DatasetIndex, splits: str,
-              workspace: Workspace, device: str | None) -> dict[int, Path]:
-    """The record of each rung of a submission of these embeddings."""
+              workspace: Workspace, device: str | None) -> list[Evaluation]:
+    """What a submission of these embeddings reaches on each rung, with its record."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "embeddings.npz"
         np.savez(file, embeddings=table, ids=np.array(paths))
-        scored = evaluate_ladder(workspace, embeddings=str(file), dataset=index.typed, split=splits, name=name,
-                                 device=device)
-        return {one.split: one.path for one in scored}
+        return evaluate_ladder(workspace, embeddings=str(file), dataset=index.typed, split=splits, name=name,
+                               device=device)
