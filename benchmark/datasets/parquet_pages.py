@@ -37,9 +37,9 @@ def pages(file: Path | str, facts: Any) -> Iterator[Page]:
                 kind, size, packed = header[1], header[2], header[3]
                 own = header.get(5) or header.get(8) or {}
                 rows = own.get(1, 0)
-                if packed < 0 or rows < 0:
+                if not all(isinstance(number, int) for number in (size, packed, rows)) or packed < 0 or rows < 0:
                     return
-            except (LookupError, ValueError, TypeError, AttributeError, RecursionError):
+            except (LookupError, ValueError, TypeError, AttributeError, RecursionError, struct.error):
                 return
             yield Page(size, rows, kind == _DICTIONARY)
             at += packed
@@ -76,8 +76,10 @@ def _value(content: Any, at: int, kind: int) -> tuple[Any, int]:
         at += 1
         if count == 15:
             count, at = _plain(content, at)
+        if inner in (1, 2):  # a byte each; they may be said to be more than can be counted one by one
+            return None, at + count
         for _ in range(count):
-            _, at = (None, at + 1) if inner in (1, 2) else _value(content, at, inner)
+            _, at = _value(content, at, inner)
         return None, at
     if kind == 12:
         return _struct(content, at)
