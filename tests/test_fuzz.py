@@ -127,6 +127,7 @@ def _embeddings(folder: Path) -> None:
     np.savez(folder / "e.npz", embeddings=np.ones((2, 3), np.float32), ids=np.array(["a", "b"]))
     save_file({"embeddings": torch.ones(2, 3)}, folder / "e.safetensors", metadata={"ids": '["a", "b"]'})
     np.save(folder / "e.npy", np.ones((2, 3), np.float32))
+    pq.write_table(pa.table({"id": ["a", "b"], "embedding": [[1.0, 2.0], [3.0, 4.0]]}), folder / "e.parquet")
     (folder / "e.txt").write_text("a\nb\n")
     (folder / "ids.json").write_text('[{"image": "a", "class": "x"}, {"image": "b", "class": "y"}]')
     (folder / "ids.csv").write_text("image,class\na,x\nb,y\n")
@@ -251,6 +252,8 @@ READERS = {
     "npy": Reader("e.npy", _embeddings, lambda folder: reading.read(folder / "e.npy"), damaged_bytes),
     "safetensors": Reader("e.safetensors", _embeddings, lambda folder: reading.read(folder / "e.safetensors"),
                           damaged_bytes),
+    "parquet embeddings": Reader("e.parquet", _embeddings, lambda folder: reading.read(folder / "e.parquet"),
+                                 damaged_bytes),
     "ids": Reader("ids.json", _embeddings, lambda folder: reading.read(folder / "e.npy", folder / "ids.json")),
     "keras": Reader("model.json", _keras, keras_weights.read),
     "weights": Reader("w.pth", _embeddings, lambda folder: weights.read(folder / "w.pth"), damaged_bytes),

@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image
 
 from benchmark.datasets import Dataset, DatasetIndex, shards
-from benchmark.datasets.parquet_pages import LARGEST, pages
+from benchmark.datasets.parquet_pages import LARGEST, Group, groups, pages
 from benchmark.utils.errors import UserError
 from reports.wording import byte_size
 
@@ -62,7 +62,7 @@ def _named(shard: str, path: Any) -> str:
 
 def _image(file: str, column: str, row: int) -> Any:
     """The content of one row, as the shard has it."""
-    for group, first in enumerate(starts := _groups(file)):
+    for group, first in enumerate(starts := _starts(file)):
         if row < (starts[group + 1] if group + 1 < len(starts) else row + 1):
             return _group(file, column, group).row(row - first)
     raise UserError("there is no such row")
@@ -89,18 +89,17 @@ class _Group:
         return self._value.as_py()  # type: ignore[attr-defined]
 
 
-def _check_pages(file: str, column: str, *groups: int) -> None:
+def _check_pages(file: str, column: str, *chosen: int) -> None:
     """A UserError where a page of a column, in these groups of rows or in all, is too large to be unpacked."""
-    facts = _opened(file).metadata
-    for group in groups or range(facts.num_row_groups):
-        own = facts.row_group(group)
-        for part in map(own.column, range(own.num_columns)):
-            row = _groups(file)[group]
-            for page in pages(file, part) if f"{part.path_in_schema}.".startswith(f"{column}.") else ():
+    paths = [part.path for part in _opened(file).schema]
+    for group in chosen or range(len(_groups(file))):
+        for path, chunk in zip(paths, _groups(file)[group].chunks):
+            row = _starts(file)[group]
+            for page in pages(file, chunk) if f"{path}.".startswith(f"{column}.") else ():
                 if page.size > LARGEST:
                     what = "dictionary" if page.dictionary else "page"
                     raise UserError(
-                        f"{file}, row {row}: the {what} of '{part.path_in_schema}' "
+                        f"{file}, row {row}: the {what} of '{path}' "
                         f"that begins there has {byte_size(page.size)}, more than the {byte_size(LARGEST)} that "
                         "are read at once; write the shard again with smaller pages (pyarrow: write_batch_size=16, "
                         "use_dictionary=False)")
@@ -108,11 +107,15 @@ def _check_pages(file: str, column: str, *groups: int) -> None:
 
 
 @lru_cache(maxsize=64)
-def _groups(file: str) -> tuple[int, ...]:
+def _groups(file: str) -> tuple[Group, ...]:
+    _opened(file)  # which says best what is wrong with a file that is not parquet at all
+    return groups(file)
+
+
+@lru_cache(maxsize=64)
+def _starts(file: str) -> tuple[int, ...]:
     """The number of the first row of each group of rows."""
-    facts = _opened(file).metadata
-    counts = [facts.row_group(group).num_rows for group in range(facts.num_row_groups)]
-    return tuple(np.cumsum([0, *counts[:-1]]).tolist())
+    return tuple(np.cumsum([0, *(group.rows for group in _groups(file)[:-1])]).tolist())
 
 
 @lru_cache(maxsize=2)
@@ -171,7 +174,7 @@ def read(data: Path, rest: str) -> DatasetIndex:
     structures with bytes and one called label; `--columns image=NAME,label=NAME` names others.
     """
     place, folder, files, chosen = shards.find(rest, "parquet", ".parquet")
-    for opened in (_opened, _groups, _group):
+    for opened in (_opened, _groups, _starts, _group):
         opened.cache_clear()  # type: ignore[attr-defined]  # a file may have been replaced since
     schema = _opened(str(files[0])).schema_arrow
     features = _features(schema)

@@ -1,16 +1,39 @@
-"""The pages of a parquet file by their headers: how large each becomes in memory, before any is unpacked."""
+"""The pages of a parquet file by their headers: how large each becomes in memory, before any is unpacked.
+
+Read here and not by pyarrow, which tells nothing of pages, and whose `metadata.row_group(0).column(0)` ends the whole
+process where a damaged file gives a column what its type cannot have (26.0: an exception that nobody catches).
+"""
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmark.utils.errors import UserError
+
 LARGEST = 1 << 29
 """Bytes of a page that is read. Most writers make pages of 1 MB; a few kilobytes can unpack to 2 GB."""
 _DICTIONARY = 2
+_DAMAGES = (LookupError, ValueError, TypeError, AttributeError, RecursionError, struct.error)
+"""What reading damaged bytes ends in."""
+
+
+class Chunk(NamedTuple):
+    """Where the pages of one column in one group of rows lie."""
+
+    start: int
+    end: int
+
+
+class Group(NamedTuple):
+    """A group of rows; its chunks are in the order of the schema's columns."""
+
+    rows: int
+    chunks: tuple[Chunk, ...]
 
 
 class Page(NamedTuple):
@@ -22,31 +45,58 @@ class Page(NamedTuple):
     dictionary: bool
 
 
-def pages(file: Path | str, facts: Any) -> Iterator[Page]:
-    """The pages of a column in a group of rows; they end where a header cannot be read, as for whoever reads them.
+def groups(file: Path | str) -> tuple[Group, ...]:
+    """The groups of rows that the end of a file lists."""
+    with _mapped(file) as content:
+        try:
+            footer, _ = _struct(content, len(content) - 8 - int.from_bytes(content[-8:-4], "little"))
+            return tuple(Group(_number(one[3]), tuple(_chunk(part[3]) for part in one[1])) for one in footer[4])
+        except _DAMAGES:
+            raise UserError(f"{file} cannot be read as a parquet file (its list of columns is damaged); fetch it "
+                            "again") from None
 
-    `facts` are the column's in the metadata of the group (`pyarrow.parquet.ColumnChunkMetaData`).
-    """
-    starts = [facts.data_page_offset, *([facts.dictionary_page_offset] if facts.has_dictionary_page else [])]
-    at = min(start for start in starts if start is not None)
-    end = at + facts.total_compressed_size
-    with open(file, "rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
+
+def _chunk(facts: dict[int, Any]) -> Chunk:
+    start, dictionary = _number(facts[9]), facts.get(11)
+    if dictionary is not None and 0 < _number(dictionary) < start:  # some writers say 0 where there is none
+        start = dictionary
+    return Chunk(start, start + _number(facts[7]))
+
+
+def _number(value: Any) -> int:
+    """The value, where it is a number of bytes or rows."""
+    if not isinstance(value, int) or value < 0:
+        raise ValueError(f"{value!r} is no number of bytes or rows")
+    return value
+
+
+def pages(file: Path | str, chunk: Chunk) -> Iterator[Page]:
+    """The pages of a column in a group of rows; they end where a header cannot be read, as for whoever reads them."""
+    at, end = chunk
+    with _mapped(file) as content:
         while at < end:
             try:
                 header, at = _struct(content, at)
-                kind, size, packed = header[1], header[2], header[3]
-                own = header.get(5) or header.get(8) or {}
-                rows = own.get(1, 0)
-                if packed < 0 or rows < 0:
-                    return
-            except (LookupError, ValueError, TypeError, AttributeError, RecursionError):
+                size, packed = _number(header[2]), _number(header[3])
+                rows = _number((header.get(5) or header.get(8) or {}).get(1, 0))
+                page = Page(size, rows, header[1] == _DICTIONARY)
+            except _DAMAGES:
                 return
-            yield Page(size, rows, kind == _DICTIONARY)
+            yield page
             at += packed
 
 
+@contextlib.contextmanager
+def _mapped(file: Path | str) -> Iterator[mmap.mmap]:
+    with open(file, "rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        yield content
+
+
 def _struct(content: Any, at: int) -> tuple[dict[int, Any], int]:
-    """A structure of Thrift's compact protocol as {field: value}, and where it ends."""
+    """A structure of Thrift's compact protocol as {field: value}, and where it ends.
+
+    Texts, and lists of anything but structures, are of no use here: they are None.
+    """
     fields: dict[int, Any] = {}
     field = 0
     while (head := content[at]) != 0:
@@ -68,7 +118,7 @@ def _value(content: Any, at: int, kind: int) -> tuple[Any, int]:
         return _integer(content, at)
     if kind == 7:
         return struct.unpack_from("<d", content, at)[0], at + 8
-    if kind == 8:  # texts are of no use here
+    if kind == 8:
         count, at = _plain(content, at)
         return None, at + count
     if kind in (9, 10):
@@ -76,12 +126,17 @@ def _value(content: Any, at: int, kind: int) -> tuple[Any, int]:
         at += 1
         if count == 15:
             count, at = _plain(content, at)
+        if inner in (1, 2):  # a byte each; they may be said to be more than can be counted one by one
+            return None, at + count
+        values = []
         for _ in range(count):
-            _, at = (None, at + 1) if inner in (1, 2) else _value(content, at, inner)
-        return None, at
+            value, at = _value(content, at, inner)
+            if inner == 12:
+                values.append(value)
+        return values if inner == 12 else None, at
     if kind == 12:
         return _struct(content, at)
-    raise ValueError(f"no header of a page has a value of kind {kind}")
+    raise ValueError(f"no header has a value of kind {kind}")
 
 
 def _plain(content: Any, at: int) -> tuple[int, int]:
