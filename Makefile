@@ -78,7 +78,7 @@ fuzz: $(READY) ## Read FUZZ damaged inputs of every kind (default 5000), from th
 	FUZZ=$(or $(FUZZ),5000) FUZZ_SEED=$(or $(FUZZ_SEED),1) OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest --numprocesses auto tests/test_fuzz.py
 
 # a part of the tests that imports, trains, measures and reports with everything that pyproject.toml gives a lower bound
-QUICK := tests/test_frechet.py tests/test_metrics.py tests/test_backbones.py tests/test_attempt.py tests/test_tables.py tests/test_site.py
+QUICK := tests/test_frechet.py tests/test_metrics.py tests/test_backbones.py tests/test_attempt.py tests/test_tables.py tests/test_site.py tests/test_cli.py tests/test_shards.py
 test-lowest: ## Install the oldest dependencies that pyproject.toml allows, and run a quick part of the tests
 	$(PYTHON) -m venv $(LOWEST)
 	$(LOWEST)/bin/python -m pip install --quiet uv
