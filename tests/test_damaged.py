@@ -28,7 +28,7 @@ from benchmark.board import leaderboard, versions
 from benchmark.config import protocol, study
 from benchmark.data import store, weights
 from benchmark.ladders import rungs
-from benchmark.runs.executors import local
+from benchmark.runs.executors.pool import Worker, WorkerPool
 from benchmark.submissions import card as cards
 from benchmark.submissions import reading
 from benchmark.training import checkpoint
@@ -246,13 +246,13 @@ def test_a_worker_is_started_again_where_its_server_died(monkeypatch: pytest.Mon
         def Pipe() -> tuple[Any, Any]:
             return io.BytesIO(), io.BytesIO()
 
-    pool = local.WorkerPool.__new__(local.WorkerPool)
+    pool = WorkerPool.__new__(WorkerPool)
     monkeypatch.setattr(pool, "processes", Processes, raising=False)
     monkeypatch.setattr(pool, "threads", 1, raising=False)
     monkeypatch.setattr(pool, "stopping", None, raising=False)
     monkeypatch.setattr(pool, "watch", type("Watch", (), {"stale": 12.0}), raising=False)
     fails = 2
-    assert isinstance(pool._spawn(), local.Worker)
+    assert isinstance(pool._spawn(), Worker)
     fails = 99
     with pytest.raises(UserError, match="could be started"):
         pool._spawn()

@@ -19,7 +19,7 @@ import torch
 
 from benchmark import cli
 from benchmark.runs import failures, locks, planned, status, sweep
-from benchmark.runs.executors import local
+from benchmark.runs.executors.pool import ATTEMPTS, STOPPING, Worker, WorkerPool
 from benchmark.runs.interrupt import StopRequest
 from benchmark.runs.job import Resources, SweepOptions, SweepResult
 from benchmark.runs.locks import Lock
@@ -91,7 +91,7 @@ def test_two_runners_share_the_work(tiny: Workspace) -> None:
 def test_ctrl_c_saves_and_the_same_command_resumes(tiny: Workspace, times: int, device: str,
                                                    monkeypatch: pytest.MonkeyPatch,
                                                    capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(local, "devices", lambda resources: [device])
+    monkeypatch.setattr("benchmark.runs.executors.local.devices", lambda resources: [device])
     # an epoch takes longer than the time between two presses
     long = {"epochs": 4, "evaluate_every": 4, "steps_per_epoch": 25}
     words = ["run", *tiny_sweep.WORDS, *(word for key, value in long.items() for word in ("--set", f"{key}={value}")),
@@ -114,7 +114,7 @@ def test_ctrl_c_saves_and_the_same_command_resumes(tiny: Workspace, times: int, 
     assert caught.value.code == 130
     out = capsys.readouterr().out
     assert "same command resumes" in out
-    assert (local.STOPPING in out) or times == 2, "a second press may come before the first is seen"
+    assert (STOPPING in out) or times == 2, "a second press may come before the first is seen"
     state = status.look(job.folder)
     assert (state.kind, state.begun) == ("missing", True)
     assert not (job.folder / "failure.json").exists()
@@ -174,7 +174,7 @@ def test_what_is_done_anew_is_resumed_without_being_begun_again(tiny: Workspace,
 def test_what_failed_elsewhere_meanwhile_is_not_tried_again(tiny: Workspace) -> None:
     before, meanwhile, full, fresh = tiny_sweep.jobs(tiny, "margin", seeds=4)
     failures.write_failure(before, "before the sweep, so that --retry-failed was given")
-    pool = local.WorkerPool(["cpu"], Progress(4, 8), StopRequest(), deque([before, meanwhile, full, fresh]))
+    pool = WorkerPool(["cpu"], Progress(4, 8), StopRequest(), deque([before, meanwhile, full, fresh]))
     failures.write_failure(meanwhile, "it broke there")
     failures.write_failure(full, "the disk is full", passing=True)
     taken = []
@@ -188,7 +188,7 @@ def test_what_failed_elsewhere_meanwhile_is_not_tried_again(tiny: Workspace) -> 
 def test_a_run_that_others_take_over_again_and_again_has_not_failed(tiny: Workspace, released: bool) -> None:
     """A machine that is put to sleep twice while it works: its worker ends, and the run is another's."""
     (job,) = tiny_sweep.jobs(tiny, "margin", seeds=1)
-    pool = local.WorkerPool(["cpu"], Progress(1, 2), StopRequest(), deque([job]))
+    pool = WorkerPool(["cpu"], Progress(1, 2), StopRequest(), deque([job]))
     for generation in range(0, 6, 2):
         own, other = Lock.take(job.folder, generation), Lock.take(job.folder, generation + 1)
         assert own is not None
@@ -197,7 +197,7 @@ def test_a_run_that_others_take_over_again_and_again_has_not_failed(tiny: Worksp
             other.release()
         process = SimpleNamespace(pid=-1, exitcode=locks.LOST, kill=lambda: None, join=lambda seconds: None)
         pool.waiting.clear()
-        pool._lost(0, local.Worker(process, SimpleNamespace(close=lambda: None), None, job), job)
+        pool._lost(0, Worker(process, SimpleNamespace(close=lambda: None), None, job), job)
         assert list(pool.waiting) == [job]
     assert pool.result.failed == []
     assert not (job.folder / "failure.json").exists(), "the folder is another's"
@@ -206,12 +206,12 @@ def test_a_run_that_others_take_over_again_and_again_has_not_failed(tiny: Worksp
 def test_a_worker_that_ends_itself_under_its_own_lock_has_failed(tiny: Workspace) -> None:
     """So it does where a process that shares its batches is lost, which may be so every time."""
     (job,) = tiny_sweep.jobs(tiny, "margin", seeds=1)
-    pool = local.WorkerPool(["cpu"], Progress(1, 2), StopRequest(), deque())
+    pool = WorkerPool(["cpu"], Progress(1, 2), StopRequest(), deque())
     pool.failures = {job.spec.identity: None}
     Lock.take(job.folder, 0)
     process = SimpleNamespace(pid=os.getpid(), exitcode=locks.LOST, kill=lambda: None, join=lambda seconds: None)
-    for _ in range(local.ATTEMPTS):
-        pool._lost(0, local.Worker(process, SimpleNamespace(close=lambda: None), None, job), job)
+    for _ in range(ATTEMPTS):
+        pool._lost(0, Worker(process, SimpleNamespace(close=lambda: None), None, job), job)
     assert [spec for spec, _ in pool.result.failed] == [job.spec]
 
 

@@ -16,7 +16,7 @@ import methods
 from benchmark.config.spec import RunSpec
 from benchmark.data import weights
 from benchmark.runs import worker
-from benchmark.runs.executors import gpus, local
+from benchmark.runs.executors import gpus
 from benchmark.runs.job import Resources
 from benchmark.training import distributed, micro_batch
 from benchmark.training.distributed import World
@@ -90,13 +90,13 @@ def test_what_cannot_be_shared_is_one_line(monkeypatch: pytest.MonkeyPatch) -> N
         micro_batch.check(method, 0, World(0, 2))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 5)
-    assert local.devices(Resources(gpus_per_run=2)) == ["cuda:0", "cuda:2"]
-    assert local.group("cuda:2", 2) == ("cuda:2", "cuda:3")
+    assert gpus.devices(Resources(gpus_per_run=2)) == ["cuda:0", "cuda:2"]
+    assert gpus.group("cuda:2", 2) == ("cuda:2", "cuda:3")
     with pytest.raises(UserError, match="--gpus-per-run 6: this machine has 5 GPUs"):
-        local.devices(Resources(gpus_per_run=6))
+        gpus.devices(Resources(gpus_per_run=6))
     with pytest.raises(UserError, match="exclude each other"):
-        local.devices(Resources(gpus_per_run=2, per_gpu=2))
-    assert local.devices(Resources(per_gpu=0)).count("cuda:4") == gpus.MOST
+        gpus.devices(Resources(gpus_per_run=2, per_gpu=2))
+    assert gpus.devices(Resources(per_gpu=0)).count("cuda:4") == gpus.MOST
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(UserError, match="--gpus-per-run 2: this machine has no GPUs"):
-        local.devices(Resources(gpus_per_run=2))
+        gpus.devices(Resources(gpus_per_run=2))

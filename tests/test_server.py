@@ -14,7 +14,8 @@ import pytest
 
 from benchmark import cli
 from benchmark.runs import sweep
-from benchmark.runs.executors import local, mps, server
+from benchmark.runs.executors import mps, server
+from benchmark.runs.executors.pool import WorkerPool
 from benchmark.runs.interrupt import StopRequest
 from benchmark.runs.progress import Progress
 from benchmark.utils.workspace import Workspace
@@ -120,7 +121,7 @@ def test_workers_are_told_of_a_daemon_that_is_younger_than_their_server(monkeypa
     started = []
     monkeypatch.setattr(server, "start", started.append)
     monkeypatch.setenv(mps.PIPES, "/of-this-sweep")
-    pool = local.WorkerPool(["cpu"], Progress(0, 0, terminal=False), StopRequest(), deque())
+    pool = WorkerPool(["cpu"], Progress(0, 0, terminal=False), StopRequest(), deque())
     pool._spawn()
     assert started[0]._args[-1] == "/of-this-sweep"
     mps.join("/of-another")
@@ -136,10 +137,12 @@ def test_a_stopped_server_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     from multiprocessing.forkserver import _forkserver
 
     preload = forkserver.set_forkserver_preload
-    monkeypatch.setattr(forkserver, "set_forkserver_preload", lambda names: preload(["benchmark.runs.executors.local"]))
-    monkeypatch.setattr(local, "ENDING", 1.0)  # and no torch, since no worker here has a run to do
+    alone = ["benchmark.runs.executors.worker_process"]
+    monkeypatch.setattr(forkserver, "set_forkserver_preload", lambda names: preload(alone))
+    # ENDING is short, and no torch is imported, since no worker here has a run to do
+    monkeypatch.setattr("benchmark.runs.executors.pool.ENDING", 1.0)
     with StopRequest() as stop:
-        pool = local.WorkerPool(["cpu", "cpu"], Progress(0, 0, terminal=False), stop, deque())
+        pool = WorkerPool(["cpu", "cpu"], Progress(0, 0, terminal=False), stop, deque())
         pool.workers[0] = pool._spawn()
         first = _forkserver._forkserver_pid
         os.kill(first, signal.SIGSTOP)

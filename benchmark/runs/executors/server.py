@@ -72,7 +72,7 @@ def warm() -> None:
 
     own = [module.name for module in pkgutil.iter_modules(methods.__path__)]
     # optimisers import torch._dynamo at their first step, which takes seconds
-    forkserver.set_forkserver_preload(["oodml", "benchmark.runs.executors.local", "benchmark.runs.attempt",
+    forkserver.set_forkserver_preload(["oodml", "benchmark.runs.executors.worker_process", "benchmark.runs.attempt",
                                        "torch._dynamo", *(f"methods.{name}" for name in own)])
     here = os.getcwd()
     with block_signals(signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
