@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import methods
 from benchmark.config import rates, toml
 from benchmark.config.protocol import Protocol
-from benchmark.utils.workspace import Workspace
+from benchmark.utils.workspace import SPEC, Workspace
 from reports import records
 from splits.manifest import digest
 
@@ -98,7 +98,7 @@ class RunSpec:
     def read(cls, folder: Path) -> RunSpec | None:
         """The spec in a run's folder; None where there is none that this version understands."""
         try:
-            return cls.of(json.loads((folder / "spec.json").read_text(encoding="utf-8")))
+            return cls.of(json.loads((folder / SPEC).read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError, RecursionError):
             return None
 

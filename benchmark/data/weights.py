@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from benchmark.data import keras_weights
 from benchmark.utils.errors import UserError
 from benchmark.utils.files import sha256
+from benchmark.utils.workspace import SPEC
 from methods.backbones import TIMM, names
 from reports.safe_text import one_line
 
@@ -169,7 +170,7 @@ def _said(path: Path) -> str:
             if said := (file.metadata() or {}).get(BACKBONE):
                 return one_line(said, 200)
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # no run's folder, or a damaged one
-        return str(json.loads(path.with_name("spec.json").read_text(encoding="utf-8"))["protocol"]["backbone"])
+        return str(json.loads(path.with_name(SPEC).read_text(encoding="utf-8"))["protocol"]["backbone"])
     return ""
 
 

@@ -11,7 +11,7 @@ from benchmark.datasets import DatasetIndex
 from benchmark.ladders import origin
 from benchmark.ladders.building import build, command
 from benchmark.utils.errors import UserError
-from benchmark.utils.workspace import Workspace
+from benchmark.utils.workspace import SPEC, Workspace
 from reports.records import RECORD
 from reports.storage import paths
 from reports.wording import counted
@@ -68,7 +68,7 @@ def _split_hash(folder: Path) -> str:
     """Of the split that a run is on; '' where nothing of it is left but its failure."""
     if not (folder / RECORD).is_file() and not any(folder.glob("checkpoint-*")):
         return ""
-    for name, keys in (("spec.json", ("split_hash",)), (RECORD, ("split", "hash"))):
+    for name, keys in ((SPEC, ("split_hash",)), (RECORD, ("split", "hash"))):
         try:
             facts = json.loads((folder / name).read_text(encoding="utf-8"))
             for key in keys:

@@ -20,7 +20,7 @@ from benchmark.datasets import DatasetIndex
 from benchmark.ladders import rungs
 from benchmark.utils.errors import UserError
 from benchmark.utils.files import write_json
-from benchmark.utils.workspace import Workspace
+from benchmark.utils.workspace import ENVIRONMENT, SPEC, Workspace
 from methods import backbones
 from reports import records
 from splits.manifest import Ladder
@@ -46,7 +46,7 @@ class Finished:
     def at(cls, folder: Path) -> Finished:
         """The run in a folder."""
         spec = RunSpec.read(folder)
-        if spec is None and not (folder / "spec.json").exists():
+        if spec is None and not (folder / SPEC).exists():
             raise UserError(f"{folder} has a record alone, unpacked or copied, and no weights: nothing can be computed "
                             "from it; run it again in a new folder (--work DIR)")
         if spec is None:
@@ -72,7 +72,7 @@ class Finished:
     def dataset(self) -> str:
         """The dataset as the user named it, such as folder:PATH; its name where an older run kept no more."""
         try:
-            return str(json.loads((self.folder / "env.json").read_text(encoding="utf-8"))["dataset"])
+            return str(json.loads((self.folder / ENVIRONMENT).read_text(encoding="utf-8"))["dataset"])
         except (OSError, ValueError, KeyError, TypeError):
             return self.spec.dataset
 
@@ -162,7 +162,7 @@ class FinishedRuns:
 def weights_file(folder: Path) -> str | None:
     """The file of one's own weights that a run began with, if it had one."""
     try:
-        file = json.loads((folder / "env.json").read_text(encoding="utf-8")).get("weights_file")
+        file = json.loads((folder / ENVIRONMENT).read_text(encoding="utf-8")).get("weights_file")
         return None if file is None else str(file)
     except (OSError, ValueError, AttributeError):
         return None
@@ -185,7 +185,7 @@ def find(workspace: Workspace, dataset: str, chosen: str = "all", splits: list[i
     """
     names = set(methods.select(chosen)) if chosen != "all" else None
     for folder in _folders(workspace, dataset):
-        frozen = untrained and folder.parent.name in UNTRAINED and (folder / "spec.json").is_file()
+        frozen = untrained and folder.parent.name in UNTRAINED and (folder / SPEC).is_file()
         if not frozen and not (folder / weights.RUN).is_file():
             continue
         run = Finished.at(folder)
@@ -233,7 +233,7 @@ def _refuse_without_weights(bare: dict[Path, str], command: str) -> None:
     if not bare:
         return
     protocols = sorted(set(bare.values()))
-    why = "" if any((folder / "spec.json").exists() for folder in bare) else ", since only records were unpacked"
+    why = "" if any((folder / SPEC).exists() for folder in bare) else ", since only records were unpacked"
     again = " and ".join(f"`{command} --protocol {name} --work DIR`" for name in protocols)
     raise UserError(f"{len(bare)} finished run{'s have' if len(bare) > 1 else ' has'} no kept weights{why}; run "
                     f"{'them' if len(bare) > 1 else 'it'} again in a new folder: {again}")

@@ -10,6 +10,7 @@ from pathlib import Path
 from benchmark.runs.job import Job
 from benchmark.utils import leftovers
 from benchmark.utils.files import write_json
+from benchmark.utils.workspace import SPEC
 from reports import ReportError, records
 
 
@@ -25,8 +26,8 @@ def take_over(job: Job) -> bool:
     leftovers.remove([job.folder.parent], job.folder.name)
     part = leftovers.unfinished(job.folder)
     shutil.copytree(other, part, copy_function=_linked, ignore=shutil.ignore_patterns("lock*", "inspect"))
-    if (part / "spec.json").exists():
-        write_json(part / "spec.json", job.spec.facts())
+    if (part / SPEC).exists():
+        write_json(part / SPEC, job.spec.facts())
     try:
         part.rename(job.folder)  # not where another runner was faster
     except OSError:

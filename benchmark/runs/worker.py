@@ -42,7 +42,7 @@ from benchmark.utils import provenance
 from benchmark.utils.errors import UserError
 from benchmark.utils.files import write_json
 from benchmark.utils.phases import Phases
-from benchmark.utils.workspace import Workspace
+from benchmark.utils.workspace import ENVIRONMENT, SPEC, Workspace
 from methods import Method
 from methods.backbones import Backbone
 from methods.samplers import batches
@@ -73,8 +73,8 @@ def run(spec: RunSpec, context: RunContext, *, should_stop: Callable[[], bool] =
         return folder / records.RECORD
     folder.mkdir(parents=True, exist_ok=True)
     (folder / records.FAILURE).unlink(missing_ok=True)  # what an earlier attempt met
-    write_json(folder / "spec.json", spec.facts())
-    write_json(folder / "env.json", {**provenance.facts(context.command), "dataset": context.dataset,
+    write_json(folder / SPEC, spec.facts())
+    write_json(folder / ENVIRONMENT, {**provenance.facts(context.command), "dataset": context.dataset,
                                      "weights_file": context.weights_file})
     devices = context.devices or (context.device,)
     spent = Spent(time.perf_counter(), Occupancy(devices), provenance.Energy(*devices))

@@ -10,6 +10,9 @@ from pathlib import Path
 from benchmark.utils import leftovers
 from benchmark.utils.errors import UserError
 
+SPEC, ENVIRONMENT = "spec.json", "env.json"
+"""What a run's folder holds before its record: what is to be trained, and where it is or was."""
+
 
 @dataclass(frozen=True)
 class Workspace:
