@@ -22,8 +22,8 @@ from benchmark.config.plan import Overrides, load_protocol
 from benchmark.data.store import open_store
 from benchmark.data.task import Side, Task, learnt
 from benchmark.data.weights import RUN
-from benchmark.posthoc import fewshot, finished
-from benchmark.posthoc.fewshot import Adaptation
+from benchmark.posthoc import adaptation, fewshot, finished
+from benchmark.posthoc.adaptation import Adaptation
 from benchmark.runs import worker
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
@@ -110,8 +110,8 @@ def test_released_episodes_are_the_support_where_the_ladder_came_with_them(
     lines: list[str] = []
     ladders.save(replace(ladder, episodes={str(one.spec.split): {"2": episodes}}), other)
     shown = []
-    teach = fewshot.teach
-    monkeypatch.setattr(fewshot, "teach", lambda m, layer, features, labels, *rest: (
+    teach = adaptation.teach
+    monkeypatch.setattr(adaptation, "teach", lambda m, layer, features, labels, *rest: (
         shown.append((features, labels)), teach(m, layer, features, labels, *rest)))
     (path,) = adapt(other, "margin", 2, 5, tell=lines.append)
     entries = json.loads(path.read_text())["shots"]
@@ -161,7 +161,7 @@ def test_what_cannot_learn_is_left_out_with_a_reason() -> None:
     backbone = torch.nn.Identity()
     backbone.dim = 4  # type: ignore[assignment]
     with pytest.raises(MethodError, match="no last layer"):
-        fewshot.last_layer(RandomProjection(backbone, None, 4))
+        adaptation.last_layer(RandomProjection(backbone, None, 4))
 
 
 @pytest.mark.parametrize("name", ["margin", "diva", "crt", "mlp3-emb"])
@@ -184,15 +184,15 @@ def test_features_and_last_layer_give_the_embeddings_of_the_run(workspace: Works
 def test_only_the_last_layer_learns_and_is_put_back(workspace: Workspace, name: str) -> None:
     method, features, task = restored(workspace, name)
     before = copy.deepcopy(method.state_dict())
-    layer = fewshot.last_layer(method)
+    layer = adaptation.last_layer(method)
     own = {id(p) for p in layer.parameters()}
     mine = {key for key, p in method.named_parameters() if id(p) in own}
     labels = torch.from_numpy(task.test.labels)
-    fewshot.teach(method, layer, features, labels, QUICK, 3, 0)
+    adaptation.teach(method, layer, features, labels, QUICK, 3, 0)
     changed = {key for key, value in method.state_dict().items() if not torch.equal(value, before[key])}
     assert changed == mine
     method.load_state_dict(before)
-    fewshot.adapt_all(method, layer, features, task.test, [str(i) for i in range(1000)], 2, 0, QUICK)
+    adaptation.adapt_all(method, layer, features, task.test, [str(i) for i in range(1000)], 2, 0, QUICK)
     assert all(torch.equal(value, before[key]) for key, value in method.state_dict().items())
 
 
@@ -214,7 +214,7 @@ def test_adaptation_finds_the_classes_that_the_support_shows() -> None:
             return layer(x)
 
     side = Side(np.arange(count), labels, tuple("abcdef"))
-    measured = fewshot.adapt_all(Head(), layer, torch.tensor(features, dtype=torch.float32), side,  # type: ignore[arg-type]
+    measured = adaptation.adapt_all(Head(), layer, torch.tensor(features, dtype=torch.float32), side,  # type: ignore[arg-type]
                               [f"{i}.png" for i in range(count)], 5, 0, Adaptation(lr=0.03, iterations=200, episodes=3))
     assert measured["few"]["recall@1"]["mean"] > measured["zero"]["recall@1"]["mean"] + 0.1
     assert measured["episodes"] == 3

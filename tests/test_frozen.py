@@ -26,6 +26,7 @@ from benchmark.data.store import open_store
 from benchmark.datasets.union import unite_indexes
 from benchmark.metrics import retrieval
 from benchmark.posthoc import fewshot, steps
+from benchmark.posthoc.adaptation import Adaptation
 from benchmark.runs import attempt, worker
 from benchmark.runs.interrupt import StopRequest
 from benchmark.runs.job import Job, SweepOptions, SweepResult
@@ -138,8 +139,7 @@ def test_few_shot_episodes_are_taught_on_the_kept_features(done: tuple[Workspace
                                                            monkeypatch: pytest.MonkeyPatch) -> None:
     made, jobs, _ = done
     counted = Counted(monkeypatch)
-    monkeypatch.setattr(fewshot.Adaptation, "steps", lambda self, shots: 2)
-    monkeypatch.setattr(fewshot, "EPISODES", 2)
+    monkeypatch.setattr(fewshot, "Adaptation", lambda: Adaptation(iterations=2, episodes=2))
     steps.follow({"step": "fewshot", "datasets": ["glyphs-mini"], "shots": [2]}, jobs[:1], made, lambda line: None)
     (found,) = made.runs.glob("*/*/frozen/*/fewshot.json")
     (measured,) = fewshot._read(found.parent)

@@ -9,56 +9,34 @@ released episodes where the ladder was imported with them and the dataset has th
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.nn.functional import normalize
+from torch import Tensor
 
 from benchmark.data.features import extract
 from benchmark.data.store import ImageStore
 from benchmark.data.task import Side, Task
 from benchmark.data.weights import SCRATCH
 from benchmark.datasets import DatasetIndex
+from benchmark.posthoc.adaptation import Adaptation, adapt_all, last_layer, too_few_images
 from benchmark.posthoc.finished import UNTRAINED, Finished, FinishedRuns
-from benchmark.runs.scoring import score
 from benchmark.training import precision
 from benchmark.utils.devices import best_device
-from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from methods import Method, MethodError
-from methods.margin import Margin
-from methods.samplers.by_label import ClassTable
 from reports.analysis.fewshot import NAME, SCHEMA, ways_of
-from reports.analysis.statistics import t_interval
 from reports.wording import decimal, duration
 from splits import SplitError
-from splits.episodes import EPISODES, Episode, few_shot_episodes, released_episodes
+from splits.episodes import Episode, released_episodes
 from splits.manifest import Ladder
-
-
-@dataclass(frozen=True)
-class Adaptation:
-    """How the last layer is taught."""
-
-    lr: float = 1e-4
-    """Ten times that of training (released code)."""
-    batch_size: int = 112
-    iterations: int = 0
-    """Steps; 0: 1000 for at most two shots, 1500 for more (released runs)."""
-    episodes: int = EPISODES
-    beta: float = 1.2
-    """Boundary of the margin loss, not trained (released code)."""
-
-    def steps(self, shots: int) -> int:
-        return self.iterations or (1000 if shots <= 2 else 1500)
 
 
 def run(workspace: Workspace, found: FinishedRuns, *, shots: tuple[int, ...], adaptation: Adaptation | None = None,
@@ -72,60 +50,84 @@ def run(workspace: Workspace, found: FinishedRuns, *, shots: tuple[int, ...], ad
         The path of `fewshot.json` of each run, whether written now or before.
     """
     adaptation = adaptation or Adaptation()
-    index, ladder = found.index, found.ladder
     device = best_device(device)
+    steps_of = [sum(adaptation.steps(k) for k in shots if str(k) not in _kept(one.folder, adaptation))
+                for one in found.runs]  # that each run still needs, as far as its file tells
+    pace, told = Pace(), set[str]()
     written = []
-    unusable: set[str] = set()
-    steps = [sum(adaptation.steps(k) for k in shots if str(k) not in _kept(one.folder, adaptation))
-             for one in found.runs]  # that each run still needs, as far as its file tells
-    seconds = taken = 0.0
     for number, one in enumerate(found.runs, 1):
-        task = one.task(index, ladder)
-        released = {}
-        for k in shots:
-            try:
-                released[k] = official(ladder, one.spec.split, task.test, index.paths, k)
-            except SplitError as error:
-                released[k] = None
-                if (line := f"{index.name}: support images are drawn by a seed, since {error}") not in unusable:
-                    tell(line)
-                unusable.add(line)
+        place = f"run {number} of {len(found.runs)}"
+        task = one.task(found.index, found.ladder)
+        released, why_not = _released(found, one, task.test, shots)
+        if why_not and why_not not in told:
+            tell(f"{found.index.name}: support images are drawn by a seed, since {why_not}")
+            told.add(why_not)
         missing = [k for k in shots if k not in done(one.folder, adaptation, {k: bool(released[k]) for k in shots})]
         most = max((k for k in missing if not released[k]), default=0)
         if np.bincount(task.test.labels).max(initial=0) < most + 2:  # before minutes of adapting to fewer
-            raise _too_many(most)
+            raise too_few_images(most)
         if missing:
             try:
-                method, features = restore(one, task, one.images(index, workspace), device, index, workspace)
+                method, features = restore(one, task, one.images(found.index, workspace), device, found.index,
+                                           workspace)
                 layer = last_layer(method)
             except MethodError as error:
-                tell(f"{one.spec.label()}: left out, {error} (run {number} of {len(found.runs)})")
+                tell(f"{one.spec.label()}: left out, {error} ({place})")
                 continue
-            if device == "cpu" and not taken:
-                tell(f"{adaptation.episodes} episodes of "
-                     f"{' or '.join(f'{count:,}' for count in sorted({*map(adaptation.steps, shots)}))} steps for each "
-                     "run and number of shots, on the CPU: fewer of `oodml fewshot --episodes N --iterations N` take "
-                     "less, for a first look")
-            for place, k in enumerate(missing, 1):
-                began = time.perf_counter()
-                adapted = adapt_all(method, layer, features, task.test, list(index.paths), k, one.spec.seed, adaptation,
-                                    released[k])
+            if device == "cpu" and not pace.steps:
+                tell(_on_the_cpu(adaptation, shots))
+            for position, k in enumerate(missing, 1):
+                with pace.over(adaptation.steps(k)):
+                    adapted = adapt_all(method, layer, features, task.test, list(found.index.paths), k, one.spec.seed,
+                                        adaptation, released[k])
                 _merge(one, k, adapted, adaptation)
-                lasted = time.perf_counter() - began
-                seconds, taken = seconds + lasted, taken + adaptation.steps(k)
-                ahead = sum(steps[number:]) + sum(map(adaptation.steps, missing[place:]))
-                zero, few = (adapted[side]["recall@1"]["mean"] for side in ("zero", "few"))
-                tell(f"{one.spec.label()}, {k} shots: recall@1 {100 * zero:.2f} -> {100 * few:.2f} % "
-                     f"({decimal(100 * (few - zero), 2, signed=True)}, {lasted:.0f} s; "
-                     f"run {number} of {len(found.runs)}"
-                     f"{f', {duration(seconds / taken * ahead)} left' if ahead else ''})")
+                left = pace.left(sum(steps_of[number:]) + sum(map(adaptation.steps, missing[position:])))
+                zero, few = (100 * adapted[side]["recall@1"]["mean"] for side in ("zero", "few"))
+                tell(f"{one.spec.label()}, {k} shots: recall@1 {zero:.2f} -> {few:.2f} % "
+                     f"({decimal(few - zero, 2, signed=True)}, {pace.last:.0f} s; {place}{left})")
         written.append(one.folder / NAME)
     return written
 
 
-def _too_many(shots: int) -> UserError:
-    return UserError(f"no test class has two images beside {shots} for the support, so nothing is to be found: ask for "
-                     "fewer --shots")
+@dataclass
+class Pace:
+    """How fast adaptations go, and so how long those that are left will take."""
+
+    seconds: float = 0.0
+    steps: int = 0
+    last: float = 0.0
+    """Seconds of the adaptation before."""
+
+    @contextmanager
+    def over(self, steps: int) -> Iterator[None]:
+        """Takes the time of so many steps."""
+        began = time.perf_counter()
+        yield
+        self.last = time.perf_counter() - began
+        self.seconds, self.steps = self.seconds + self.last, self.steps + steps
+
+    def left(self, steps: int) -> str:
+        """How long so many steps will take, as the end of a line."""
+        return f", {duration(self.seconds / self.steps * steps)} left" if steps else ""
+
+
+def _on_the_cpu(adaptation: Adaptation, shots: tuple[int, ...]) -> str:
+    steps = " or ".join(f"{count:,}" for count in sorted({*map(adaptation.steps, shots)}))
+    return (f"{adaptation.episodes} episodes of {steps} steps for each run and number of shots, on the CPU: fewer of "
+            "`oodml fewshot --episodes N --iterations N` take less, for a first look")
+
+
+def _released(found: FinishedRuns, one: Finished, test: Side,
+              shots: tuple[int, ...]) -> tuple[dict[int, list[Episode] | None], str]:
+    """The released episodes of a run's split by the number of shots, and why there are none of some that came."""
+    released: dict[int, list[Episode] | None] = {}
+    why_not = ""
+    for k in shots:
+        try:
+            released[k] = official(found.ladder, one.spec.split, test, found.index.paths, k)
+        except SplitError as error:
+            released[k], why_not = None, why_not or str(error)
+    return released, why_not
 
 
 def official(ladder: Ladder, split: int, test: Side, paths: Sequence[str], shots: int) -> list[Episode] | None:
@@ -147,94 +149,10 @@ def restore(one: Finished, task: Task, store: ImageStore, device: str, index: Da
     return method, torch.cat(parts)
 
 
-def last_layer(method: Method) -> nn.Module:
-    """What is taught: the embedding layer, of several the last; a frozen network gets one that changes nothing yet."""
-    if isinstance(method.embedding, nn.Identity):
-        method.embedding = _identity(method)
-    layer = method.embedding[-1] if isinstance(method.embedding, nn.Sequential) else method.embedding
-    if not any(True for _ in layer.parameters()):
-        raise MethodError("it has no last layer that could learn")
-    return layer
-
-
-def _identity(method: Method) -> nn.Module:
-    """A linear layer x -> W x with W = I, so that zero-shot scores are those of the features."""
-    where = next(method.backbone.parameters()).device
-    layer = nn.Linear(method.backbone.dim, method.backbone.dim, bias=False, device=where)  # type: ignore[arg-type]
-    nn.init.eye_(layer.weight)
-    return layer.requires_grad_(False)
-
-
-def adapt_all(method: Method, layer: nn.Module, features: Tensor, test: Side, paths: list[str], shots: int, seed: int,
-              adaptation: Adaptation, released: list[Episode] | None = None) -> dict[str, Any]:
-    """All episodes of one number of shots: means and 95 % t-intervals of zero-shot and few-shot measures.
-
-    Episodes are the first of those `released`, or else drawn.
-    """
-    start = {key: value.clone() for key, value in layer.state_dict().items()}
-    values: dict[str, dict[str, list[float]]] = {"zero": {}, "few": {}}
-    facts: dict[str, Any] = {}
-    names = [paths[i] for i in test.ids]
-    episodes = (released or list(few_shot_episodes(names, test.labels, test.classes, test.classes, shots=[shots],
-                                                   episodes=adaptation.episodes)))[:adaptation.episodes]
-    for episode in episodes:
-        layer.load_state_dict(start)
-        if not _note(values["zero"], method, features, test, episode.query):
-            raise _too_many(shots)
-        facts = {"support": len(episode.support), "queries": len(episode.query), "too_small": len(episode.too_small)}
-        mixed = hashlib.sha256(f"{seed}:{shots}:{episode.number}".encode()).digest()
-        teach(method, layer, features[episode.support], torch.from_numpy(test.labels[episode.support]),
-              adaptation, adaptation.steps(shots), int.from_bytes(mixed[:7], "big"))
-        _note(values["few"], method, features, test, episode.query)
-    layer.load_state_dict(start)
-    return {"episodes": len(episodes), "source": "released" if released else "drawn",
-            "iterations": adaptation.steps(shots), **facts,
-            **{side: {name: _summary(each) for name, each in measured.items()} for side, measured in values.items()}}
-
-
-def teach(method: Method, layer: nn.Module, features: Tensor, labels: Tensor, adaptation: Adaptation, steps: int,
-          seed: int) -> None:
-    """Train the last layer on the support's features by the margin loss, two images a class in a batch."""
-    torch.manual_seed(seed)
-    generator = torch.Generator().manual_seed(seed)
-    table, size = ClassTable(labels), min(adaptation.batch_size, len(labels))
-    objective = Margin(Margin.Settings(beta=adaptation.beta), int(labels.max()) + 1, 0).to(features.device)
-    objective.requires_grad_(False)
-    labels = labels.to(features.device)
-    layer.requires_grad_(True)
-    optimiser = torch.optim.Adam(layer.parameters(), lr=adaptation.lr)
-    for _ in range(steps):
-        chosen = table.batch(size, 2, generator).to(features.device)
-        loss = objective(normalize(method.project(features[chosen]).float(), dim=-1), labels[chosen])
-        optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        optimiser.step()
-    layer.requires_grad_(False)
-
-
 def done(folder: Path, adaptation: Adaptation, released: Mapping[int, bool] | None = None) -> set[int]:
     """The numbers of shots that were adapted in the same way already; `released` says which have released episodes."""
     return {int(k) for k, entry in _kept(folder, adaptation).items()
             if (entry.get("source") == "released") == (released or {}).get(int(k), False)}
-
-
-@torch.no_grad()
-def _note(values: dict[str, list[float]], method: Method, features: Tensor, test: Side, query: np.ndarray) -> bool:
-    """Measure these queries and note it; whether any of them had something to find."""
-    if not len(query):
-        return False
-    embeddings = torch.cat([normalize(method.project(part).float(), dim=-1) for part in features[query].split(4096)])
-    side = Side(test.ids[query], test.labels[query], test.classes, None if test.roles is None else test.roles[query])
-    result = score(side, embeddings)
-    for name, value in result.scores.items():
-        values.setdefault(name, []).append(value)
-    return bool(result.queries.counted.any())
-
-
-def _summary(values: list[float]) -> dict[str, Any]:
-    mean, low, high = t_interval(values)
-    bounds = {"low": low, "high": high} if len(values) > 1 else {}
-    return {"mean": mean, **bounds, "values": values}
 
 
 def _read(folder: Path) -> list[dict[str, Any]]:
