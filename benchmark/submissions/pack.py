@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from benchmark.runs import recording
 from benchmark.submissions import card as cards
@@ -75,39 +76,15 @@ def record_of(pinned: Pinned, split: int, seed: int, card: dict[str, str], resul
 def write(out: Path, runs: Path, *, name: str, ladder: str | None = None, card: Path | None = None,
           embeddings: bool = False, check: Callable[[Path, str], list[str]] = lambda folder, name: []) -> Path:
     """Makes a pack of what `oodml evaluate` recorded of a method, whole or not at all; `check` says what is wrong."""
-    frame, _ = records.scan(runs)
-    frame = frame[frame["ladder_name"].notna()]
-    others = ", ".join(sorted(set(frame.loc[frame["source"] == "submitted", "method"])))
-    frame = frame[frame["method"] == name]
-    there = sorted(set(frame["ladder_name"]))
-    if ladder is not None and there and ladder not in there:
-        raise UserError(f"'{name}' has no results on {ladder}, but on {', '.join(there)}")
-    if ladder is not None:
-        frame = frame[frame["ladder_name"] == ladder]
-    if frame.empty or frame["ladder_name"].nunique() > 1:
-        raise UserError(f"'{name}' has results on {', '.join(there)}; say which to submit with --ladder" if there else
-                        f"there are no results of '{name}'{others and f', but of {others},'} on a pinned ladder below "
-                        f"{runs}; `oodml evaluate --ladder NAME@VERSION --name {name}` makes them")
-    on = str(frame["ladder_name"].iloc[0])
-    if on not in pinning.names():
-        raise UserError(f"{on} is a ladder of your own: a pack is checked, and shown on the board, on those that come "
-                        f"with oodml: {', '.join(pinning.names())}")
-    pinned = pinning.get(on)
-    if set(frame["ladder_hash"]) != {pinned.hash}:
-        raise UserError(f"the results of '{name}' are on another {pinned.name} than this version has; "
-                        f"`oodml evaluate --ladder {pinned.name} --name {name}` evaluates again")
+    frame = _of_one_ladder(runs, name, ladder)
+    pinned = _pinned(frame, name)
     frame = frame.sort_values("date", kind="stable").drop_duplicates(["split", "seed"], keep="last")
     told = cards.read(card) if card is not None else _card(frame["path"].tolist())
     if told["method"] != name:
         raise UserError(f"{card or 'the card of the results'} is of '{told['method']}', not of '{name}'; give "
                         "the card of this method with --card FILE")
     cards.name(name)
-    missing = [f"{split.id} (seed {seed})" for seed in sorted(set(frame["seed"])) for split in pinned.splits
-               if not ((frame["split"] == split.id) & (frame["seed"] == seed)).any()]
-    if missing:
-        raise UserError(f"a pack has every split of {pinned.name} for every seed; '{name}' lacks split "
-                        f"{', '.join(missing[:5])}{' ...' if missing[5:] else ''}; `oodml evaluate --ladder "
-                        f"{pinned.name} --name {name}` scores them")
+    _check_whole(frame, pinned, name)
     if out.exists():
         raise UserError(f"{out} is there already; give another folder, or delete it")
     if out.resolve().name != name:
@@ -125,6 +102,46 @@ def write(out: Path, runs: Path, *, name: str, ladder: str | None = None, card: 
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return out
+
+
+def _of_one_ladder(runs: Path, name: str, ladder: str | None) -> pd.DataFrame:
+    """The results of a method on the pinned ladder that is asked for, or on the only one that it has results on."""
+    frame, _ = records.scan(runs)
+    frame = frame[frame["ladder_name"].notna()]
+    others = ", ".join(sorted(set(frame.loc[frame["source"] == "submitted", "method"])))
+    frame = frame[frame["method"] == name]
+    there = sorted(set(frame["ladder_name"]))
+    if ladder is not None and there and ladder not in there:
+        raise UserError(f"'{name}' has no results on {ladder}, but on {', '.join(there)}")
+    if ladder is not None:
+        frame = frame[frame["ladder_name"] == ladder]
+    if frame.empty or frame["ladder_name"].nunique() > 1:
+        raise UserError(f"'{name}' has results on {', '.join(there)}; say which to submit with --ladder" if there else
+                        f"there are no results of '{name}'{others and f', but of {others},'} on a pinned ladder below "
+                        f"{runs}; `oodml evaluate --ladder NAME@VERSION --name {name}` makes them")
+    return frame
+
+
+def _pinned(frame: pd.DataFrame, name: str) -> Pinned:
+    """The ladder that these results are on, as it comes with this version."""
+    on = str(frame["ladder_name"].iloc[0])
+    if on not in pinning.names():
+        raise UserError(f"{on} is a ladder of your own: a pack is checked, and shown on the board, on those that come "
+                        f"with oodml: {', '.join(pinning.names())}")
+    pinned = pinning.get(on)
+    if set(frame["ladder_hash"]) != {pinned.hash}:
+        raise UserError(f"the results of '{name}' are on another {pinned.name} than this version has; "
+                        f"`oodml evaluate --ladder {pinned.name} --name {name}` evaluates again")
+    return pinned
+
+
+def _check_whole(frame: pd.DataFrame, pinned: Pinned, name: str) -> None:
+    missing = [f"{split.id} (seed {seed})" for seed in sorted(set(frame["seed"])) for split in pinned.splits
+               if not ((frame["split"] == split.id) & (frame["seed"] == seed)).any()]
+    if missing:
+        raise UserError(f"a pack has every split of {pinned.name} for every seed; '{name}' lacks split "
+                        f"{', '.join(missing[:5])}{' ...' if missing[5:] else ''}; `oodml evaluate --ladder "
+                        f"{pinned.name} --name {name}` scores them")
 
 
 def _card(paths: Sequence[str]) -> dict[str, str]:
