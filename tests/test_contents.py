@@ -19,7 +19,7 @@ from benchmark.config.spec import RunSpec
 from benchmark.data import contents, decoding, weights
 from benchmark.data.decoding import CHUNK
 from benchmark.data.store import open_store
-from benchmark.runs import recording, renumbering, status, sweep, worker
+from benchmark.runs import forecast, recording, renumbering, status, sweep, worker
 from benchmark.runs.job import Job, SweepOptions
 from benchmark.runs.matrix import gather
 from benchmark.utils import provenance
@@ -202,7 +202,7 @@ def test_a_rung_that_got_another_number_keeps_its_runs(trained: tuple[Path, Path
                     SweepOptions(workspace)).jobs
     assert not job.done
     lines: list[str] = []
-    sweep.show(tiny_sweep.study("margin", datasets=(f"folder:{trained[1]}",), splits="2", seeds=1),
+    forecast.show(tiny_sweep.study("margin", datasets=(f"folder:{trained[1]}",), splits="2", seeds=1),
                SweepOptions(workspace), lines.append)
     assert lines[0].splitlines()[-1].split() == ["all", "1", "0", "0", "0", "0"], "as `oodml run` will find it"
     assert renumbering.take_over(job)

@@ -12,7 +12,7 @@ import pytest
 from benchmark.config.plan import Overrides, load_protocol
 from benchmark.config.spec import RunSpec
 from benchmark.data import weights
-from benchmark.runs import cost, executors, sweep, worker
+from benchmark.runs import cost, executors, forecast, worker
 from benchmark.runs.cost import Estimate, Measured, Rates
 from benchmark.runs.job import Job, Resources, SweepOptions, SweepResult
 from benchmark.runs.matrix import gather
@@ -229,10 +229,10 @@ def calibrated(tiny: Workspace, monkeypatch: pytest.MonkeyPatch, device: str, na
             return SweepResult()
 
     monkeypatch.setattr(executors, "get", lambda name: Engine)
-    monkeypatch.setattr(sweep, "_devices", lambda resources: [device])
+    monkeypatch.setattr(forecast, "_devices", lambda resources: [device])
     options, lines = SweepOptions(tiny), list[str]()
     matrix = gather(tiny_sweep.study(names, **given), options)
-    sweep._calibrate(matrix.jobs, matrix, options, lines.append)
+    forecast._calibrate(matrix.jobs, matrix, options, lines.append)
     return [job.spec for job in done], lines
 
 

@@ -65,9 +65,9 @@ def test_a_killed_runner_leaves_no_server_behind(tiny: Workspace) -> None:
 def test_the_server_is_warm_before_images_are_made_ready_and_only_where_runs_are_to_do(
         tiny: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
-    warm, prepare = server.warm, sweep._prepare
+    warm, prepare = server.warm, sweep.prepare
     monkeypatch.setattr(server, "warm", lambda: (order.append("warm"), warm())[1])
-    monkeypatch.setattr(sweep, "_prepare", lambda *words: (order.append("prepare"), prepare(*words))[1])
+    monkeypatch.setattr(sweep, "prepare", lambda *words: (order.append("prepare"), prepare(*words))[1])
     words = [*WORDS, "--work", str(tiny.root)]
     cli.main([*words, "--dry-run"])
     with pytest.raises(SystemExit):
@@ -88,7 +88,7 @@ from benchmark.utils.errors import UserError
 def fail(*_):
     raise UserError("no images")
 
-sweep._prepare = fail
+sweep.prepare = fail
 cli.main()
 """
 

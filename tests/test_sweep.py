@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 
 from benchmark import ladders
 from benchmark.config.study import Part, Study
-from benchmark.runs import planned, status, sweep, worker
+from benchmark.runs import forecast, planned, status, sweep, worker
 from benchmark.runs.job import Resources, SweepOptions, SweepResult
 from benchmark.runs.matrix import gather
 from benchmark.utils.errors import UserError
@@ -206,7 +206,7 @@ def test_a_plan_tells_of_weights_of_one_s_own(tiny: Workspace, tmp_path: Path) -
         save_file(create("conv4").network.state_dict(), tmp_path / f"mine{seed}.safetensors")
     files = ",".join(f"conv4={tmp_path / name}.safetensors" for name in ("mine0", "mine1"))
     lines: list[str] = []
-    sweep.show(tiny_sweep.study("margin", seeds=1, backbones=files), SweepOptions(tiny), lines.append)
+    forecast.show(tiny_sweep.study("margin", seeds=1, backbones=files), SweepOptions(tiny), lines.append)
     for name in ("mine0", "mine1"):
         (line,) = [line for line in lines if f"backbone conv4:{name} (weights {name}.safetensors, " in line]
         assert "1 run of 4 steps" in line

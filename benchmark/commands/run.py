@@ -181,9 +181,9 @@ def _pairs(option: str, texts: Iterable[str], example: str) -> dict[str, str]:
 
 def show(workspace: Workspace, arguments: dict[str, Any]) -> None:
     """What `plan` and `run --dry-run` do."""
-    from benchmark.runs import sweep
+    from benchmark.runs import forecast
 
-    sweep.show(study_of(workspace, **arguments), options_of(workspace, **arguments))
+    forecast.show(study_of(workspace, **arguments), options_of(workspace, **arguments))
 
 
 @click.command()

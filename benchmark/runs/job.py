@@ -94,7 +94,7 @@ class SweepOptions:
     redo: bool = False
     """Whether finished and failed runs are done anew; their records are kept aside."""
     calibrate: bool = False
-    """Whether `sweep.show` measures a few steps of each kind of run."""
+    """Whether `forecast.show` measures a few steps of each kind of run."""
     command: str = ""
     """What the user typed, for the records."""
     study: str = ""

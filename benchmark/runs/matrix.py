@@ -23,6 +23,7 @@ from benchmark.datasets.reading import NotThere
 from benchmark.ladders import origin, rungs
 from benchmark.runs import status
 from benchmark.runs.job import Job, RunContext, SweepOptions
+from benchmark.runs.planned import PlannedRun
 from benchmark.runs.status import RunState
 from benchmark.utils.errors import UserError, near
 from benchmark.utils.files import write_json
@@ -54,6 +55,16 @@ class Matrix:
     def split(self, spec: RunSpec) -> Split:
         """The rung of one of its runs."""
         return self.ladders[spec.dataset].split(spec.split)
+
+    @property
+    def remarks(self) -> list[str]:
+        """What the user should know of it, one line each."""
+        return [*(f"warning: {line}" for line in self.warnings), *self.left_out]
+
+    @property
+    def planned(self) -> list[PlannedRun]:
+        """Its runs with their states, as `runs.planned` lists and compares them."""
+        return [PlannedRun(job.spec, job.folder, self.states[job.spec.identity], "") for job in self.jobs]
 
 
 def check_names(study: Study, plugins: Iterable[str]) -> None:
