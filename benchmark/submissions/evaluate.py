@@ -18,6 +18,7 @@ from benchmark.runs import recording
 from benchmark.submissions import card as cards
 from benchmark.submissions import reading
 from benchmark.submissions.reading import Submission
+from benchmark.submissions.submitted import facts
 from benchmark.utils import provenance
 from benchmark.utils.devices import best_device
 from benchmark.utils.errors import UserError
@@ -154,12 +155,8 @@ def _score(workspace: Workspace, index: DatasetIndex, ladder: Ladder, rung: Spli
     identity = digest({"dataset": index.hash, "split": rung.hash, "name": name, "seed": seed, "embeddings": sent.hash})
     folder = records.run_folder(workspace.runs, index.name, rung.id, name, seed, identity)
     return _Scored(result, scores, notes, {
-        "source": "submitted", "identity": identity, "dataset": index.name,
-        "dataset_hash": index.hash, "seed": seed, "split": recording.split_facts(rung, ladder),
-        "method": {"name": name, "family": "submitted", "papers": [], "tags": [], "cite": None, "trains": None,
-                   "summary": f"embeddings of {table.shape[1]} dimensions, submitted", "settings": {},
-                   "trainable_parameters": None, "total_parameters": None},
-        "protocol": {"name": "submitted"}, "backbone": {"name": backbone, "weights": None},
+        **facts(name, seed, rung, ladder, index.hash, identity=identity, backbone=backbone, papers=[],
+                summary=f"embeddings of {table.shape[1]} dimensions, submitted"),
         "scores": {"last": scores},
         "structure": {part: structure.with_spectra(x, sides[part].labels) for part, x in parts.items()},
         "thresholds": operating_points.of_run(parts["test"], sides["test"].labels),

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmark.runs import recording
 from benchmark.submissions import card as cards
 from benchmark.submissions.evaluate import EMBEDDINGS
+from benchmark.submissions.submitted import facts
 from benchmark.utils import leftovers, provenance
 from benchmark.utils.errors import UserError
 from reports import records
@@ -62,12 +62,9 @@ def record_of(pinned: Pinned, split: int, seed: int, card: dict[str, str], resul
     identity = pinning.digest({"ladder": pinned.hash, "split": rung.hash, "name": card["method"], "seed": seed,
                                "queries": hashlib.sha256(raw).hexdigest()})
     return {
-        "schema": records.SCHEMA, "source": "submitted", "identity": identity, "dataset": pinned.dataset,
-        "dataset_hash": pinned.dataset_hash, "seed": seed, "split": recording.split_facts(rung, pinned.ladder),
-        "method": {"name": card["method"], "family": "submitted", "papers": [card["paper"]], "tags": [], "cite": None,
-                   "trains": None, "summary": f"Submitted, {level}.", "settings": {}, "trainable_parameters": None,
-                   "total_parameters": None},
-        "protocol": {"name": "submitted"}, "backbone": {"name": card["backbone"], "weights": None},
+        "schema": records.SCHEMA,
+        **facts(card["method"], seed, rung, pinned.ladder, pinned.dataset_hash, identity=identity,
+                backbone=card["backbone"], summary=f"Submitted, {level}.", papers=[card["paper"]]),
         "scores": {"last": scores}, "domains": domains, "chosen_epochs": {}, "structure": {}, "curve": [],
         "queries": {"count": count, "left_out": len(results.counted) - count}, "cost": {},
         "provenance": {**made, "level": level, "card": card, "overrides": {}}}
