@@ -18,8 +18,8 @@ from benchmark.data.store import open_store
 from benchmark.data.task import Side
 from benchmark.posthoc import ensemble, finished
 from benchmark.runs import worker
+from benchmark.runs.ready import transform_of
 from benchmark.runs.scoring import score
-from benchmark.runs.worker import transform_of
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from reports import records

@@ -168,7 +168,7 @@ def test_what_cannot_learn_is_left_out_with_a_reason() -> None:
 def test_features_and_last_layer_give_the_embeddings_of_the_run(workspace: Workspace, name: str) -> None:
     """By another road: the whole method on the images."""
     from benchmark.data.loader import Loader
-    from benchmark.runs.worker import transform_of
+    from benchmark.runs.ready import transform_of
 
     method, features, task = restored(workspace, name)
     (one,) = finished.find(workspace, "glyphs-mini", name)

@@ -27,7 +27,7 @@ from benchmark.datasets.union import unite_indexes
 from benchmark.metrics import retrieval
 from benchmark.posthoc import fewshot, steps
 from benchmark.posthoc.adaptation import Adaptation
-from benchmark.runs import attempt, worker
+from benchmark.runs import attempt, ready, worker
 from benchmark.runs.interrupt import StopRequest
 from benchmark.runs.job import Job, SweepOptions, SweepResult
 from benchmark.runs.matrix import gather
@@ -93,7 +93,7 @@ def test_all_rungs_of_a_network_cost_one_embedding_pass(done: tuple[Workspace, l
         network.load(weights.read(Path(str(job.context.weights_file))), "the file")
         test = index.of_classes(ladder.split(job.spec.split).test)
         store = open_store(index, made.cache)
-        loader = features.Loader(store, worker.transform_of(job.spec.protocol, job.spec.build(network, 2)), "cpu")
+        loader = features.Loader(store, ready.transform_of(job.spec.protocol, job.spec.build(network, 2)), "cpu")
         with torch.no_grad():
             vectors = network(loader.evaluate(torch.from_numpy(test)))
         record = records.read(job.folder)

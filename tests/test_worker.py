@@ -26,7 +26,7 @@ from benchmark.data.augment import Transform
 from benchmark.data.task import Side, Task
 from benchmark.datasets.index import DatasetIndex
 from benchmark.metrics.clustering import KMEANS
-from benchmark.runs import evaluation, worker
+from benchmark.runs import evaluation, ready, worker
 from benchmark.runs.job import Job, RunContext, SweepOptions
 from benchmark.runs.matrix import gather
 from benchmark.runs.occupancy import Occupancy
@@ -73,7 +73,7 @@ def test_a_warm_process_reads_everything_once_and_says_where_its_seconds_go(made
     def counted(name: str, do: Any) -> Any:
         return lambda *given, **named: read.append(name) or do(*given, **named)
 
-    for place, name in ((weights, "read"), (worker, "open_store"), (datasets, "load")):
+    for place, name in ((weights, "read"), (ready, "open_store"), (datasets, "load")):
         monkeypatch.setattr(place, name, counted(name, getattr(place, name)))
     made = Workspace.at(shutil.copytree(made.root, made.root.with_name("warm")))
     tiny_runs.spec(made, "margin")
@@ -156,7 +156,7 @@ def test_weights_that_are_replaced_after_planning_are_refused_and_planned_anew(t
     assert not (first.folder / records.RECORD).exists()
     second = planned()
     assert second.spec.weights == hashlib.sha256(file.read_bytes()).hexdigest() != first.spec.weights
-    begun = worker.start(second.spec, str(file), 2).backbone.network.state_dict()
+    begun = ready.start(second.spec, str(file), 2).backbone.network.state_dict()
     assert all(torch.equal(begun[name], value) for name, value in state.items())
     assert records.read(worker.run(second.spec, second.context).parent)["backbone"]["weights"] == second.spec.weights
 
@@ -206,13 +206,13 @@ def test_the_seconds_of_a_resumed_run_are_those_of_all_its_attempts(made: Worksp
                                                                     monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of all of it as well as of each phase: training was that of all attempts, the sum that of the last."""
     spec = tiny_runs.spec(made, "margin", "evaluate_every=1", seed=31)
-    pause, build = 1.0, worker._build
+    pause, build = 1.0, ready._build
 
     def slow(*given: Any) -> Any:
         time.sleep(pause)
         return build(*given)
 
-    monkeypatch.setattr(worker, "_build", slow)
+    monkeypatch.setattr(ready, "_build", slow)
     questions = itertools.count(1)
     with pytest.raises(Interrupted):  # saved after its first epoch, of three steps and one question
         worker.run(spec, tiny_runs.context(made), should_stop=lambda: next(questions) == 4)
@@ -267,20 +267,20 @@ def test_few_images_of_every_training_class() -> None:
     index: DatasetIndex = datasets.load(tiny_runs.DATASET, None)
     side = Side.of(index, index.train_classes)
     for shots in (1, 5, 100):
-        few = worker.subsample(side, index, shots)
+        few = ready.subsample(side, index, shots)
         counts = np.bincount(few.labels, minlength=len(side.classes))
         assert counts.tolist() == np.minimum(np.bincount(side.labels), shots).tolist()
         assert (index.labels[few.ids] == index.labels[side.ids[np.searchsorted(side.ids, few.ids)]]).all()
         assert few.classes == side.classes
-    assert set(worker.subsample(side, index, 1).ids) <= set(worker.subsample(side, index, 5).ids)
+    assert set(ready.subsample(side, index, 1).ids) <= set(ready.subsample(side, index, 5).ids)
 
 
 def test_scale_and_flip_are_the_augmentations_unless_given() -> None:
     method: Any = SimpleNamespace(backbone=SimpleNamespace(mean=(0.5,) * 3, std=(0.5,) * 3))
     base = protocol.load("oodml")
-    assert worker.transform_of(base, method).scale == Transform().scale
-    assert worker.transform_of(replace(base, augmentation="red"), method).crop == "plain"
-    changed = worker.transform_of(replace(base, scale=(0.5, 1.0), flip=0.0, interpolation="bicubic"), method)
+    assert ready.transform_of(base, method).scale == Transform().scale
+    assert ready.transform_of(replace(base, augmentation="red"), method).crop == "plain"
+    changed = ready.transform_of(replace(base, scale=(0.5, 1.0), flip=0.0, interpolation="bicubic"), method)
     assert (changed.scale, changed.flip, changed.interpolation) == ((0.5, 1.0), 0.0, "bicubic")
-    big = worker.transform_of(protocol.load("oodml", overrides={"augmentation": "big"}), method)
+    big = ready.transform_of(protocol.load("oodml", overrides={"augmentation": "big"}), method)
     assert (big.size, big.resize) == (256, 256)

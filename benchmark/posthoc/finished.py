@@ -118,10 +118,10 @@ class Finished:
         """The method as it was before its first step, if the weights of its backbone are still those."""
         import torch
 
-        from benchmark.runs import worker
+        from benchmark.runs import ready
 
         with torch.random.fork_rng(devices=()):
-            return worker.start(self.spec, weights_file(self.folder), classes).eval().requires_grad_(False)
+            return ready.start(self.spec, weights_file(self.folder), classes).eval().requires_grad_(False)
 
     def images(self, index: DatasetIndex, workspace: Workspace) -> ImageStore:
         """The decoded images of any dataset, as large as its protocol looks at them."""
@@ -130,7 +130,7 @@ class Finished:
     def ready(self, classes: int, store: ImageStore, device: str) -> tuple[Method, Loader]:
         """The trained method on a device, and what brings it these `images` as its protocol wants them."""
         from benchmark.data.loader import Loader
-        from benchmark.runs.worker import transform_of
+        from benchmark.runs.ready import transform_of
 
         method = self.rebuild(classes).to(device)
         return method, Loader(store, transform_of(self.protocol, method), device)

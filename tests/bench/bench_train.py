@@ -24,7 +24,7 @@ from benchmark.config.protocol import Protocol
 from benchmark.data.loader import Loader
 from benchmark.data.store import VERSION, ImageStore
 from benchmark.data.task import Side
-from benchmark.runs.worker import transform_of
+from benchmark.runs.ready import transform_of
 from benchmark.training import train
 from methods import Method
 from methods.backbones import create
