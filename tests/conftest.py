@@ -45,3 +45,19 @@ def plugins_forgotten() -> Iterator[None]:
 
     with tiny_sweep.registry_as_before():
         yield
+
+
+@pytest.fixture
+def birds(tmp_path: Path) -> Path:
+    """A folder of 8 classes with 5 small images each, and a ladder of three rungs for it."""
+    from tests import birds
+
+    return birds.make(tmp_path)
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """A folder of photographs of many sizes."""
+    from tests import pictures
+
+    return pictures.photos(tmp_path / "photos")

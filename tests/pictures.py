@@ -60,3 +60,12 @@ def prepare_slowly(count: int, folder: Path) -> None:
     from benchmark.data.store import open_store
 
     open_store(drawn(count, Drawing(pause=0.002)), folder, jobs=1, progress=False)
+
+
+def photos(root: Path) -> Path:
+    """A new folder with photographs of many sizes."""
+    rng = np.random.default_rng(0)
+    root.mkdir()
+    for k, (height, width) in enumerate([(300, 451), (513, 290), (64, 64), (100, 700), (256, 256), (257, 1100)]):
+        picture(rng, height, width).save(root / f"{k}.JPG", quality=92)
+    return root
