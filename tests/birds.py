@@ -10,6 +10,10 @@ from benchmark import datasets
 from benchmark.cli import cli
 from splits.manifest import Ladder, Split, save
 
+CARD = {"method": "mine", "paper": "https://example.org/paper", "code": "https://example.org/code",
+        "backbone": "resnet50", "pretraining_data": "ImageNet-1k", "training_data": "birds", "extra_data": "none",
+        "hardware": "one H200", "contact": "me@example.org", "licence": "CC BY 4.0"}
+
 
 def make(folder):
     """A folder of 8 classes with 5 small images each, and a ladder of three rungs for it."""

@@ -279,7 +279,7 @@ def evaluated(root: Path) -> None:
     from benchmark.submissions.evaluate import evaluate_ladder
     from splits import pinning
     from tests import tiny_sweep
-    from tests.test_evaluate import CARD
+    from tests.birds import CARD
 
     made = tiny_sweep.workspace(root / "work")
     pinned.pin("glyphs-mini@v1", made, pinning.FOLDER)

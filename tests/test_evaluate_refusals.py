@@ -11,7 +11,7 @@ from PIL import Image
 from benchmark.cli import cli
 from benchmark.utils.errors import UserError
 from reports import records
-from tests.birds import run, sent
+from tests.birds import CARD, run, sent
 
 
 @pytest.mark.parametrize(("device", "message"), [
@@ -92,11 +92,6 @@ def test_the_split_whose_images_are_not_all_there_is_named(birds):
     error = str(run(birds, birds / "one.npz", "--split", "all").exception)
     assert error.startswith("split 2: 20 of 20 test images have no embedding")
     assert "--split ID" in error
-
-
-CARD = {"method": "mine", "paper": "https://example.org/paper", "code": "https://example.org/code",
-        "backbone": "resnet50", "pretraining_data": "ImageNet-1k", "training_data": "birds", "extra_data": "none",
-        "hardware": "one H200", "contact": "me@example.org", "licence": "CC BY 4.0"}
 
 
 @pytest.mark.parametrize("ending", ["toml", "yaml"])

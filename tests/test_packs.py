@@ -29,8 +29,8 @@ from reports import records
 from reports.storage import queries
 from splits import pinning
 from tests import tiny_runs
+from tests.birds import CARD
 from tests.sample_records import identity
-from tests.test_evaluate import CARD
 
 HTML = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 

@@ -18,7 +18,7 @@ from benchmark.utils.workspace import Workspace
 from reports import records
 from reports.storage import queries
 from splits import pinning
-from tests.test_evaluate import CARD
+from tests.birds import CARD
 from tests.test_packs import mended
 
 LADDER = "glyphs-union@v1"
