@@ -15,7 +15,9 @@ from reports.analysis import ladder_tables, standings
 from reports.analysis.ladder_tables import heat_table
 from reports.analysis.results import Results
 from reports.analysis.rung_board import rung_board
-from reports.html import analysis_pages
+from reports.html import analysis_pages, comparison_pages, dataset_pages
+from reports.html.extras import Extras
+from reports.storage.queries import NAME, PRECISION, QueryResults
 from reports.tables import boards, formats
 from tests.sample_records import LADDERS, make_record, some_pages, write_queries, write_sample
 
@@ -153,3 +155,38 @@ def test_latex_says_once_what_is_bold(tmp_path: Path, queries: bool) -> None:
     assert ("all that tie with the best of their backbone are bold" in last) is queries
     plain = exports.export(results, "runs", "latex").splitlines()
     assert plain[0] == r"% needs \usepackage{booktabs}"
+
+
+def test_rankings_of_a_split_without_a_difference_have_no_tau(tmp_path: Path) -> None:
+    for method, fall in (("margin", 0.02), ("s2sd", 0.03)):
+        for split, _ in LADDERS["glyphs"]:
+            records.write(tmp_path / method / str(split), make_record("glyphs", split, method, 0,
+                                                                      0.7 - fall * (split - 1)))
+    results = Results(records.collect(tmp_path), with_published=False)
+    page = some_pages(results, lambda site: dataset_pages.ladder(site, "glyphs", Extras(None)))["dataset/glyphs.html"]
+    assert "nearest and the farthest is not defined, as all scores of one of them are equal: 0 of 1 pairs" in page
+
+
+def test_an_imported_split_is_of_no_iteration(tmp_path: Path) -> None:
+    for split, kind, iteration in ((1, "default", 0), (2, "imported", 0), (3, "removal", 9)):
+        record = make_record("glyphs", split, "margin", 0, 0.7)
+        record["split"] |= {"kind": kind, "iteration": iteration}
+        records.write(tmp_path / str(split), record)
+    table = ladder_tables.split_table(Results(records.collect(tmp_path), with_published=False), "glyphs")
+    column = next(column for column in table.columns if column.key == "iteration")
+    assert [table.text(row, column) for row in table.rows] == ["0", "–", "9"]
+
+
+def test_the_page_of_statistics_says_of_which_measures_classes_are_resampled(tmp_path: Path) -> None:
+    """Those that its own tables give an interval to with a single seed, and no other."""
+    rng, labels = np.random.default_rng(0), np.repeat(np.arange(3), 4)
+    for method, score in (("margin", 0.6), ("s2sd", 0.7)):
+        for split, _ in LADDERS["glyphs"]:
+            made = records.write(tmp_path / method / str(split), make_record("glyphs", split, method, 0, score))
+            QueryResults(rng.integers(0, 3, 12), np.ones(12, bool), labels,
+                         precision={key: rng.random(12) for key in PRECISION}).save(made.parent / NAME)
+    results = Results(records.collect(tmp_path), with_published=False)
+    bounded = [metric for metric in (*results.metrics, "r-precision")
+               if exports.tidy_table(results, "ladder", metric)["low"].notna().all()]
+    page = some_pages(results, comparison_pages.statistical)["statistics.html"]
+    assert f"<li>{', '.join(bounded[:-1])} and {bounded[-1]}: what came of the queries is kept" in page
