@@ -17,7 +17,7 @@ from reports.analysis.results import Results
 from reports.analysis.rung_board import rung_board
 from reports.html import analysis_pages, comparison_pages, dataset_pages
 from reports.html.extras import Extras
-from reports.storage.queries import NAME, PRECISION, QueryResults
+from reports.storage.queries import NAME, PRECISION, PartResults, QueryResults
 from reports.tables import boards, formats
 from tests.sample_records import LADDERS, make_record, some_pages, write_queries, write_sample
 
@@ -190,3 +190,23 @@ def test_the_page_of_statistics_says_of_which_measures_classes_are_resampled(tmp
                if exports.tidy_table(results, "ladder", metric)["low"].notna().all()]
     page = some_pages(results, comparison_pages.statistical)["statistics.html"]
     assert f"<li>{', '.join(bounded[:-1])} and {bounded[-1]}: what came of the queries is kept" in page
+
+
+def test_one_test_class_tells_no_error_of_other_classes(tmp_path: Path) -> None:
+    """Redrawn it is itself again: an interval of no width, and ranks of no doubt, would be made of that."""
+    for method, hits in (("margin", 18), ("s2sd", 12)):
+        for split, _ in LADDERS["glyphs"]:
+            made = records.write(tmp_path / method / str(split), make_record("glyphs", split, method, 0, hits / 20))
+            write_queries(made.parent, np.zeros(20, int), np.arange(20) < hits)
+        union = records.write(tmp_path / method / "union", make_record(
+            "glyphs-union", 1, method, 0, hits / 20, {"latin": hits / 20, "greek": hits / 20}))
+        right = (np.arange(20) % 10 < hits // 2).astype(int)
+        QueryResults(right, np.ones(20, bool), np.repeat([0, 1, 2], [10, 5, 5]), parts=PartResults(
+            np.repeat([0, 1], 10), np.array(["latin", "greek"]), right)).save(union.parent / NAME)
+    results = Results(records.collect(tmp_path), with_published=False)
+    assert exports.tidy_table(results, "ags")[["low", "high"]].isna().all(axis=None)
+    assert exports.tidy_table(results, "ladder")[["low", "high"]].isna().all(axis=None)
+    assert "not tested" in heat_table(results, "glyphs", "recall@1").note
+    union = results.universal("glyphs-union", "demo").wide()
+    assert union["recall:latin:high"].isna().all()  # of one class; the other part has two, the union three
+    assert union[["recall:greek:high", "unified:high"]].notna().all(axis=None)
