@@ -210,3 +210,18 @@ def test_one_test_class_tells_no_error_of_other_classes(tmp_path: Path) -> None:
     union = results.universal("glyphs-union", "demo").wide()
     assert union["recall:latin:high"].isna().all()  # of one class; the other part has two, the union three
     assert union[["recall:greek:high", "unified:high"]].notna().all(axis=None)
+
+
+def test_rows_whose_intervals_lack_the_test_classes_are_named(tmp_path: Path) -> None:
+    """One of three keeps no results of queries: its interval is Student's over seeds, the others' are wider."""
+    rng, labels = np.random.default_rng(0), np.repeat(np.arange(6), 10)
+    for method in ("diva", "margin", "s2sd"):
+        for split, seed in ((split, seed) for split, _ in LADDERS["glyphs"] for seed in range(2)):
+            hits = rng.random(60) < np.repeat([0.1, 0.9, 0.3, 0.7, 0.2, 0.8], 10)
+            made = records.write(tmp_path / method / f"{split}-{seed}", make_record("glyphs", split, method, seed,
+                                                                                    hits.mean()))
+            if method != "s2sd":
+                write_queries(made.parent, labels, hits)
+    note = heat_table(Results(records.collect(tmp_path), with_published=False), "glyphs", "recall@1").note
+    assert note.count("the intervals are over seeds alone") == 1
+    assert "Of s2sd the intervals are over seeds alone, not over test classes as those of other rows." in note
