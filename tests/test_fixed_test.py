@@ -13,7 +13,7 @@ import pytest
 from benchmark import cli, datasets, ladders
 from benchmark.commands.splits import building
 from benchmark.config import study as studies
-from benchmark.ladders import rungs
+from benchmark.ladders import figures, rungs
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from reports import records
@@ -40,6 +40,13 @@ def images() -> tuple[np.ndarray, np.ndarray]:
 @pytest.fixture(scope="module")
 def ladder(images: tuple[np.ndarray, np.ndarray]) -> Ladder:
     return build_ladder(*images, CLASSES[:12], CLASSES[12:], classes=CLASSES, dataset="made-up", iid_draws=2)
+
+
+def test_the_figure_of_a_control_is_not_one_of_swapping(ladder: Ladder, images: tuple[np.ndarray, np.ndarray]) -> None:
+    control = fixed_test_ladder(ladder, *images, CLASSES, rungs=4)
+    heads = [[axes.get_xlabel() for axes in figures.progression(one).axes] for one in (ladder, control)]
+    assert heads == [["iterations of class swapping", "iterations of class removal"],
+                     ["choices of training classes, nearest first"]]
 
 
 def test_only_the_training_classes_move(ladder: Ladder, images: tuple[np.ndarray, np.ndarray]) -> None:

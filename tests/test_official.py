@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from benchmark.commands.splits import command
+from benchmark.ladders import showing
 from splits import SplitError
 from splits.episodes import released_episodes
 from splits.manifest import load, save
@@ -110,6 +111,8 @@ def test_the_command_takes_the_published_file_over_to_a_local_copy(cars: Importe
     assert "Ram C/V Cargo Van Minivan 2012" in {*ladder.splits[0].train, *ladder.splits[0].test}
     assert ladder.default.id == 1
     assert {s.kind for s in ladder.splits[1:]} == {"imported"}
+    rows = [line.split()[1:3] for line in showing.table(ladder).splitlines()[1:]]
+    assert rows == [["default", "0"], *[["imported", "-"]] * 7]  # the file tells no iteration
     checked = CliRunner().invoke(command, ["verify", str(manifest), *places], catch_exceptions=False)
     assert (checked.exit_code, checked.output.strip()) == (0, f"{manifest}: sound")
     drawn = CliRunner().invoke(command, ["plot", "--dataset", "cars", "--no-umap", *places])

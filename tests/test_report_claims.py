@@ -15,7 +15,9 @@ from reports.analysis import ladder_tables, standings
 from reports.analysis.ladder_tables import heat_table
 from reports.analysis.results import Results
 from reports.analysis.rung_board import rung_board
-from reports.html import analysis_pages
+from reports.html import analysis_pages, comparison_pages, dataset_pages
+from reports.html.extras import Extras
+from reports.storage.queries import NAME, PRECISION, PartResults, QueryResults
 from reports.tables import boards, formats
 from tests.sample_records import LADDERS, make_record, some_pages, write_queries, write_sample
 
@@ -153,3 +155,73 @@ def test_latex_says_once_what_is_bold(tmp_path: Path, queries: bool) -> None:
     assert ("all that tie with the best of their backbone are bold" in last) is queries
     plain = exports.export(results, "runs", "latex").splitlines()
     assert plain[0] == r"% needs \usepackage{booktabs}"
+
+
+def test_rankings_of_a_split_without_a_difference_have_no_tau(tmp_path: Path) -> None:
+    for method, fall in (("margin", 0.02), ("s2sd", 0.03)):
+        for split, _ in LADDERS["glyphs"]:
+            records.write(tmp_path / method / str(split), make_record("glyphs", split, method, 0,
+                                                                      0.7 - fall * (split - 1)))
+    results = Results(records.collect(tmp_path), with_published=False)
+    page = some_pages(results, lambda site: dataset_pages.ladder(site, "glyphs", Extras(None)))["dataset/glyphs.html"]
+    assert "nearest and the farthest is not defined, as all scores of one of them are equal: 0 of 1 pairs" in page
+
+
+def test_an_imported_split_is_of_no_iteration(tmp_path: Path) -> None:
+    for split, kind, iteration in ((1, "default", 0), (2, "imported", 0), (3, "removal", 9)):
+        record = make_record("glyphs", split, "margin", 0, 0.7)
+        record["split"] |= {"kind": kind, "iteration": iteration}
+        records.write(tmp_path / str(split), record)
+    table = ladder_tables.split_table(Results(records.collect(tmp_path), with_published=False), "glyphs")
+    column = next(column for column in table.columns if column.key == "iteration")
+    assert [table.text(row, column) for row in table.rows] == ["0", "–", "9"]
+
+
+def test_the_page_of_statistics_says_of_which_measures_classes_are_resampled(tmp_path: Path) -> None:
+    """Those that its own tables give an interval to with a single seed, and no other."""
+    rng, labels = np.random.default_rng(0), np.repeat(np.arange(3), 4)
+    for method, score in (("margin", 0.6), ("s2sd", 0.7)):
+        for split, _ in LADDERS["glyphs"]:
+            made = records.write(tmp_path / method / str(split), make_record("glyphs", split, method, 0, score))
+            QueryResults(rng.integers(0, 3, 12), np.ones(12, bool), labels,
+                         precision={key: rng.random(12) for key in PRECISION}).save(made.parent / NAME)
+    results = Results(records.collect(tmp_path), with_published=False)
+    bounded = [metric for metric in (*results.metrics, "r-precision")
+               if exports.tidy_table(results, "ladder", metric)["low"].notna().all()]
+    page = some_pages(results, comparison_pages.statistical)["statistics.html"]
+    assert f"<li>{', '.join(bounded[:-1])} and {bounded[-1]}: what came of the queries is kept" in page
+
+
+def test_one_test_class_tells_no_error_of_other_classes(tmp_path: Path) -> None:
+    """Redrawn it is itself again: an interval of no width, and ranks of no doubt, would be made of that."""
+    for method, hits in (("margin", 18), ("s2sd", 12)):
+        for split, _ in LADDERS["glyphs"]:
+            made = records.write(tmp_path / method / str(split), make_record("glyphs", split, method, 0, hits / 20))
+            write_queries(made.parent, np.zeros(20, int), np.arange(20) < hits)
+        union = records.write(tmp_path / method / "union", make_record(
+            "glyphs-union", 1, method, 0, hits / 20, {"latin": hits / 20, "greek": hits / 20}))
+        right = (np.arange(20) % 10 < hits // 2).astype(int)
+        QueryResults(right, np.ones(20, bool), np.repeat([0, 1, 2], [10, 5, 5]), parts=PartResults(
+            np.repeat([0, 1], 10), np.array(["latin", "greek"]), right)).save(union.parent / NAME)
+    results = Results(records.collect(tmp_path), with_published=False)
+    assert exports.tidy_table(results, "ags")[["low", "high"]].isna().all(axis=None)
+    assert exports.tidy_table(results, "ladder")[["low", "high"]].isna().all(axis=None)
+    assert "not tested" in heat_table(results, "glyphs", "recall@1").note
+    union = results.universal("glyphs-union", "demo").wide()
+    assert union["recall:latin:high"].isna().all()  # of one class; the other part has two, the union three
+    assert union[["recall:greek:high", "unified:high"]].notna().all(axis=None)
+
+
+def test_rows_whose_intervals_lack_the_test_classes_are_named(tmp_path: Path) -> None:
+    """One of three keeps no results of queries: its interval is Student's over seeds, the others' are wider."""
+    rng, labels = np.random.default_rng(0), np.repeat(np.arange(6), 10)
+    for method in ("diva", "margin", "s2sd"):
+        for split, seed in ((split, seed) for split, _ in LADDERS["glyphs"] for seed in range(2)):
+            hits = rng.random(60) < np.repeat([0.1, 0.9, 0.3, 0.7, 0.2, 0.8], 10)
+            made = records.write(tmp_path / method / f"{split}-{seed}", make_record("glyphs", split, method, seed,
+                                                                                    hits.mean()))
+            if method != "s2sd":
+                write_queries(made.parent, labels, hits)
+    note = heat_table(Results(records.collect(tmp_path), with_published=False), "glyphs", "recall@1").note
+    assert note.count("the intervals are over seeds alone") == 1
+    assert "Of s2sd the intervals are over seeds alone, not over test classes as those of other rows." in note

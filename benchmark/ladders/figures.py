@@ -15,7 +15,7 @@ from benchmark.utils.files import whole
 from benchmark.utils.workspace import Workspace
 from reports.figures.drawing import GREY, HUES, MARKERS
 from reports.storage.paths import below, plain
-from splits import plot_data
+from splits import fixed_test, plot_data
 from splits.compare import Comparison
 from splits.manifest import Ladder, Split
 
@@ -44,7 +44,10 @@ def draw(dataset: str, workspace: Workspace, folder: Path, umap: bool, seed: int
 
 
 def progression(ladder: Ladder) -> Figure:
-    """Distance after each swap iteration and, beside it, after each removal (ooDML, figure 1); rungs are marked."""
+    """Distance after each swap iteration and, beside it, after each removal (ooDML, figure 1); rungs are marked.
+
+    Of a control, whose test classes are fixed, that of each choice of training classes.
+    """
     curves = {name: steps for name, steps in plot_data.curves(ladder).items() if steps}
     figure = Figure(figsize=(4.6 * len(curves), 3.4), layout="constrained")
     chosen = {(split.kind, split.iteration): split.id for split in ladder.splits}
@@ -62,7 +65,8 @@ def progression(ladder: Ladder) -> Figure:
                 axes.plot(x, step.frd, "o", color=HUES[1], ms=5)
                 axes.annotate(str(chosen[step.kind, step.iteration]), (x, step.frd), xytext=(0, 6),
                               textcoords="offset points", ha="center", fontsize=8)
-        axes.set_xlabel("iterations of class swapping" if name == "swap" else "iterations of class removal")
+        axes.set_xlabel("iterations of class removal" if name == "removal" else "choices of training classes, nearest "
+                        "first" if fixed_test.is_control(ladder) else "iterations of class swapping")
         axes.spines[["top", "right"]].set_visible(False)
         if name == "removal":
             axes.axhline(steps[0].frd, color=GREY, lw=1, ls=(0, (4, 3)))

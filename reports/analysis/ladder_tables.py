@@ -155,9 +155,12 @@ def split_table(results: Results, dataset: str) -> Table:
     runs = results.runs[results.runs["dataset"] == dataset]
     known = rungs_of(runs).reset_index(drop=True)
     known = known.assign(hash=known["split_hash"].map(lambda text: str(text)[:12] if text else ""),
+                         # a released file tells no iterations, and 0 is that of the default split
+                         iteration=known["iteration"].mask(known["kind"].eq("imported")),
                          kind=known["kind"].replace(selection.KINDS))
     columns = (Column("split", "Split"), Column("kind", "Kind", "text", selection.ABOUT_KINDS),
-               Column("iteration", "Iteration", "number", "Swapping iteration", 0),
+               Column("iteration", "Iteration", "number", "Of swapping or removing classes or, where test classes are "
+                      "fixed, the choice of training classes; of imported splits it is not known", 0),
                Column("frd", DISTANCE, "number", "Between the training and the test images", 2),
                Column("frd_equal_n", "Fréchet distance at equal n", "number",
                       "The same with as many images a side on every split; fewer images raise the estimate", 2),

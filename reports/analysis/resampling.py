@@ -19,6 +19,8 @@ from reports.selection import ROW
 from reports.storage.by_class import ByClass, Reader
 
 DRAWS = 1000
+SOME = 2
+"""Classes below which every draw is the same: that says nothing of other classes, and is no error of zero."""
 
 
 class Resamples:
@@ -44,6 +46,8 @@ class Resamples:
 
     def _rung(self, key: tuple[str, int], by_row: dict[tuple[str, ...], list[ByClass]], weights: _Weights) -> None:
         first = _usual([one for runs in by_row.values() for one in runs])
+        if len(first.keys) < SOME:
+            return
         kept = {row: [one for one in runs if _alike(one, first)] for row, runs in by_row.items()}
         kept = {row: runs for row, runs in kept.items() if runs}
         hits = np.array([np.mean([one.hits for one in runs], axis=0) for runs in kept.values()], np.float32)
@@ -56,7 +60,7 @@ class Resamples:
             return
         hits = np.array([np.mean(results, axis=0) for results in within.values()], np.float32)
         self.parts[key] = {str(part): dict(zip(within, _redrawn(hits[:, here], first.queries[here], drawn[here])))
-                           for part in np.unique(first.parts) for here in [first.parts == part]}
+                           for part in np.unique(first.parts) for here in [first.parts == part] if here.sum() >= SOME}
 
     def scores(self, dataset: str, split: int, rows: Sequence[tuple[str, ...]]) -> np.ndarray:
         """(rows, draws) of a rung; NaN for a row without queries."""

@@ -60,6 +60,7 @@ def bar_note(board: pd.DataFrame, keys: list[str]) -> str:
         bars += f" {TIE} ({_how(tested, board, keys)}, Holm, 5 %)."
         if not by_seeds:
             bars = f"{bars[:-1]}; a single seed says nothing of the chance of training."
+        bars += _seeds_alone(tested, keys[0])
     if len(untested):
         bars += (f" {'Other ranks' if len(tested) else 'Ranks'} are the order of the scores and not tested: with a "
                  "single seed that takes results of single queries, which some of these runs or this measure lack.")
@@ -79,6 +80,24 @@ def _how(tested: pd.DataFrame, board: pd.DataFrame, keys: list[str]) -> str:
     names = [f"split {part}" if statistic == "rung" else part or statistic
              for statistic, _, part in (key.partition(":") for key in drawn)]
     return "tests over seeds alone" + (f", in {', '.join(names)} with classes resampled as well" if names else "")
+
+
+def _seeds_alone(tested: pd.DataFrame, key: str) -> str:
+    """Which rows have an interval without the error of test classes, where others have it: theirs are narrower.
+
+    >>> rows = pd.DataFrame({"method": ["diva", "s2sd"], "rank:classes": [True, False], "ags:cars:high": [0.8, 0.8]})
+    >>> _seeds_alone(rows, "ags:cars")
+    ' Of s2sd the intervals are over seeds alone, not over test classes as those of other rows.'
+    """
+    by_classes = tested["rank:classes"].astype(bool)
+    if not by_classes.any() or f"{key}:high" not in tested:
+        return ""
+    names = list(dict.fromkeys(tested.loc[~by_classes & tested[f"{key}:high"].notna(), "method"]))
+    if not names:
+        return ""
+    more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
+    return (f" Of {', '.join(names[:_MOST])}{more} the intervals are over seeds alone, not over test classes as those "
+            "of other rows.")
 
 
 def _by_classes(board: pd.DataFrame, key: str) -> bool:
