@@ -131,7 +131,7 @@ def _pair_table(pairs: pd.DataFrame) -> Table:
                Column("difference", "Mean difference, points", "gain", "First less second", 2),
                Column("p", "p", "p", "Wilcoxon's signed-rank test, two-sided", 4),
                Column("holm", "p, Holm", "p", "Corrected over all pairs", 4))
-    return Table("wilcoxon-first", "Pairs of methods over all splits of all datasets", columns, pairs)
+    return Table("wilcoxon-first", "Pairs of methods over all splits of all ladders", columns, pairs)
 
 
 def _stability(site: Site, protocol: str, metric: str) -> Table | None:
