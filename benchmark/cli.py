@@ -17,9 +17,11 @@ import click
 from benchmark import __version__, commands
 from benchmark.utils import bugs
 from benchmark.utils.children import own_children
-from benchmark.utils.errors import NO_ROOM, is_user_error
+from benchmark.utils.errors import NO_ROOM, NoRoom, is_user_error
 from benchmark.utils.terminal import LONGEST, end_bars, harmless_output, plain_warning
 from reports.safe_text import cut
+
+RESUMING = "leave --redo away then, which would begin anew what has been done again by now"
 
 
 class Commands(commands.Group):
@@ -53,13 +55,14 @@ def cli() -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Entry point: one line and exit code 2 for a user's mistake; for ours one line, a file and exit code 1."""
     facts: dict[str, Path] = {}
+    redo = "--redo" in (sys.argv if arguments is None else arguments)
     with harmless_output(), warnings.catch_warnings(), own_children(), bugs.of_threads(facts):
         warnings.formatwarning = plain_warning
         try:
-            _run(arguments, facts)
+            _run(arguments, facts, redo)
         except Exception as error:
             if is_user_error(error):
-                _say(f"oodml: {error}")
+                _say(f"oodml: {error}{'; ' + RESUMING if redo and isinstance(error, NoRoom) else ''}")
                 sys.exit(2)
             if os.environ.get(bugs.DEBUG):
                 raise
@@ -85,8 +88,8 @@ def _say(text: str) -> None:
     click.echo(cut(text, LONGEST), err=True)
 
 
-def _run(arguments: list[str] | None, facts: dict[str, Path]) -> None:
-    """Does what the words ask for; `facts` has the working folder after that."""
+def _run(arguments: list[str] | None, facts: dict[str, Path], redo: bool) -> None:
+    """Does what the words ask for, --redo among them or not; `facts` has the working folder after that."""
     try:
         try:
             code = cli.main(args=arguments, prog_name="oodml", standalone_mode=False, obj=facts)
@@ -97,8 +100,7 @@ def _run(arguments: list[str] | None, facts: dict[str, Path]) -> None:
     except click.exceptions.Abort as abort:
         if isinstance(abort.__cause__, EOFError):  # click takes the end of any file for Ctrl-D
             raise abort.__cause__ from None
-        without = " without --redo" if "--redo" in (sys.argv if arguments is None else arguments) else ""
-        _say(f"oodml: stopped; the same command{without} goes on with what was finished")
+        _say(f"oodml: stopped; the same command{' without --redo' if redo else ''} goes on with what was finished")
         _end(130)
     except click.ClickException as error:
         error.show()
@@ -112,14 +114,15 @@ def _run(arguments: list[str] | None, facts: dict[str, Path]) -> None:
         if os.environ.get(bugs.DEBUG):
             raise
         where = f" {error.filename}" if error.filename else ""
-        _say(f"oodml: {error.strerror or error}{where}{_remedy(error)}")
+        _say(f"oodml: {error.strerror or error}{where}{_remedy(error, redo)}")
         sys.exit(2)
 
 
-def _remedy(error: OSError) -> str:
+def _remedy(error: OSError, redo: bool) -> str:
     """What helps where a disk cannot be written; '' for other errors."""
     if error.errno in NO_ROOM:
-        return ": free some space, or write to another disk (--work DIR, --out), then give the same command again"
+        return (": free some space, or write to another disk (--work DIR, --out), then give the same command again"
+                + f"; {RESUMING}" * redo)
     if error.errno == errno.EROFS:
         return ": write to another folder (--work DIR, --out)"
     return ""

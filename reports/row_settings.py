@@ -23,13 +23,13 @@ def of_runs(frame: pd.DataFrame) -> dict[str, pd.Series]:
 
     The runs must tell which of them are of a `baseline`.
     """
-    weights = frame.assign(weights=frame["weights"].map(lambda value: {"weights": _short(value)}))
+    weights = frame.assign(weights=frame["weights"].map(lambda value: {"weights": short_weights(value)}))
     return {"method": _unusual(frame, "method", "settings"),
             "protocol": _as_long(frame, _unusual(frame, "protocol", "protocol_settings")),
             "backbone": _unusual(weights, "backbone", "weights")}
 
 
-def _short(weights: Any) -> Any:
+def short_weights(weights: Any) -> Any:
     """The first digits of the SHA-256 of a file of weights, which tell it in a name; anything else as it is."""
     return weights[:8] if isinstance(weights, str) and len(weights) == 64 else weights
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import signal
 import subprocess
@@ -16,13 +17,15 @@ import pytest
 from benchmark import cli
 from benchmark.commands import workspace_options
 from benchmark.utils import bugs
+from benchmark.utils.files import disk_errors
 from benchmark.utils.workspace import Workspace
 
 
 @click.command(name="status")
 @click.argument("how")
+@click.option("--redo", is_flag=True)
 @workspace_options
-def broken(workspace: Workspace, how: str) -> None:
+def broken(workspace: Workspace, how: str, redo: bool) -> None:
     """In place of a command: does what a bug might."""
     from tqdm import tqdm
 
@@ -32,8 +35,11 @@ def broken(workspace: Workspace, how: str) -> None:
             thread.start()
             thread.join()
         elif i == 2:
-            raise {"error": RuntimeError("two\nlines \x1b[31m"), "eof": EOFError(), "memory": MemoryError(),
-                   "disk": OSError(5, "Input/output error", "/x"), "full": OSError(28, "No space left on device")}[how]
+            errors: dict[str, BaseException] = {
+                "error": RuntimeError("two\nlines \x1b[31m"), "eof": EOFError(), "memory": MemoryError(),
+                "disk": OSError(5, "Input/output error", "/x"), "full": OSError(28, "No space left on device")}
+            with disk_errors(Path("/y")) if how == "file" else contextlib.nullcontext():
+                raise errors["full" if how == "file" else how]
 
 
 @pytest.fixture(autouse=True)
@@ -85,6 +91,16 @@ def test_what_is_no_bug_is_not_called_so(tmp_path: Path, capsys: pytest.CaptureF
     code, (line,) = ended(capsys, "full", "--work", str(tmp_path))
     assert line.startswith("oodml: No space left on device: free some space, or write to another disk")
     assert not (tmp_path / bugs.FOLDER).exists()
+
+
+@pytest.mark.parametrize("how", ["full", "file"])
+def test_after_a_full_disk_nothing_is_done_anew_that_was(capsys: pytest.CaptureFixture[str], how: str) -> None:
+    """`--redo` sets aside what there is: given again, it would do so with what it has done by then."""
+    code, (line,) = ended(capsys, how)
+    assert (code, "--redo" in line) == (2, False)
+    code, (line,) = ended(capsys, how, "--redo")
+    assert code == 2
+    assert line.endswith("; leave --redo away then, which would begin anew what has been done again by now")
 
 
 def test_a_thread_of_the_background_says_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,6 @@ import pytest
 import methods
 import oodml
 from benchmark.cli import cli
-from benchmark.utils.workspace import Workspace
 from methods.checks import check_method
 from tests import sample_records
 
@@ -69,7 +68,8 @@ def test_every_name_in_python_is_there(document: str, name: str) -> None:
         assert hasattr(importlib.import_module(module), last), document
 
 
-def test_the_example_in_python_runs(tiny: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_in_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a new folder, where no ladder was built before."""
     sample_records.write_sample(tmp_path / "work" / "runs", {"margin": 0.7}, ("glyphs",))
     monkeypatch.chdir(tmp_path)
     code = re.search(r"```python\n(.*?)```", DOCUMENTS["README.md"].partition("## In Python")[2], re.S)

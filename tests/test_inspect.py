@@ -56,6 +56,7 @@ def inspected(workspace: Workspace) -> str:
 
 def test_galleries_and_pages_of_the_nearest_and_farthest_rung(workspace: Workspace, inspected: str) -> None:
     assert inspected.count("looked into") == 2
+    assert "the UMAP" not in inspected, "--no-umap leaves out what takes longest, and what is said of it"
     pages = sorted((workspace.leaderboard / "inspect").glob("*.html"))
     assert len(pages) == 2
     assert "inspect/" in (workspace.leaderboard / "method" / "margin.html").read_text()

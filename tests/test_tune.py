@@ -23,6 +23,7 @@ from benchmark import cli, ladders
 from benchmark.board import leaderboard
 from benchmark.config import search
 from benchmark.config.spec import RunSpec
+from benchmark.data.weights import file_hash
 from benchmark.runs import sweep, tune
 from benchmark.runs.attempt import score_text
 from benchmark.runs.job import Resources, SweepOptions
@@ -280,6 +281,21 @@ def test_weights_of_one_s_own_are_tuned_on_as_they_are_run_on(tiny: Workspace, m
     with pytest.raises(SystemExit):
         cli.main([*settings, *own, "--backbone", "conv4=none.safetensors"])
     assert "--backbones conv4=none.safetensors: there is no file" in capsys.readouterr().err
+    # other weights in a file of the same name elsewhere are another search, and the tables tell which is which
+    (tiny.root / "other").mkdir()
+    save_file(create("conv4").network.state_dict(), "other/mine.safetensors")
+    path, elsewhere = tiny.root / "tune" / "glyphs-mini.json", [*own[:3], "conv4=other/mine.safetensors", *own[4:]]
+    cli.main([*settings, *elsewhere, "--trials", "1", "--choose-only"])
+    both = tuning.load(path)
+    assert [file_hash(Path(name)) for name in ("mine.safetensors", "other/mine.safetensors")] == [
+        search["weights"] for search in both]
+    assert [row["backbone"] for row in tuning.board(both).rows] == [
+        f"conv4:mine ({search['weights'][:8]})" for search in both]
+    # a file of before does not say which weights: the search that comes takes its place, as it did
+    bare = [{name: value for name, value in both[0].items() if name != "weights"}]
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"searches": bare}))
+    cli.main([*settings, *elsewhere, "--trials", "1", "--choose-only"])
+    assert tuning.load(path) == both[1:]
 
 
 def test_each_rung_may_choose_for_itself(tiny: Workspace) -> None:

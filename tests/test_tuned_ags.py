@@ -24,9 +24,10 @@ def search(split: int, rungs: list[int], **changes: Any) -> Search:
     """One that chose on a split for some rungs."""
     test = [{"split": rung, "frd": LADDER[rung - 1][1], "seed": seed, "tuned": TUNED[seed][rung - 1],
              "default": DEFAULT[seed][rung - 1]} for rung in rungs for seed in TUNED]
-    return {"dataset": "cub", "method": "margin", "protocol": "oodml", "backbone": "conv4", "split": split,
-            "choose_on": "each" if rungs == [split] else "default", "ladder": LADDER, "sampler": "random", "seed": 0,
-            "metric": "recall@1", "budget": 4, "fixed": {}, "tested_held_out": {str(rung): 0 for rung in rungs},
+    return {"dataset": "cub", "method": "margin", "protocol": "oodml", "backbone": "conv4", "weights": "scratch",
+            "split": split, "choose_on": "each" if rungs == [split] else "default", "ladder": LADDER,
+            "sampler": "random", "seed": 0, "metric": "recall@1", "budget": 4, "fixed": {},
+            "tested_held_out": {str(rung): 0 for rung in rungs},
             "trials": [{"number": 0, "set": {}, "state": "done", "score": 0.5, "run": "0" * 12}], "choice": 0,
             "chosen": {}, "default_score": 0.5, "score": 0.5, "test": test, "test_gain": None, **changes}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -12,6 +13,7 @@ import torch
 from benchmark import cli, datasets, ladders
 from benchmark.data.store import open_store
 from benchmark.posthoc import finished, interpolate, steps
+from benchmark.posthoc.bar import Bar
 from benchmark.runs.scoring import score
 from benchmark.training import train
 from benchmark.utils.workspace import Workspace
@@ -58,10 +60,23 @@ def test_the_start_is_the_same_each_time(made: Workspace) -> None:
 
 
 def test_what_is_known_is_kept(made: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
+    asked, bars, said = [], list[Bar](), list[str]()
     monkeypatch.setattr(interpolate, "mixed", lambda start, end, alpha: (asked.append(alpha), end)[1])
-    interpolate.run(made, finished.matching(made, "glyphs-mini"), alphas=(0.5, 0.75), device="cpu")
+
+    class Noted(Bar):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given, terminal=False)
+            bars.append(self)
+
+    monkeypatch.setattr(interpolate, "Bar", Noted)
+    found = finished.matching(made, "glyphs-mini")
+    interpolate.run(made, found, alphas=(0.5, 0.75), device="cpu", tell=said.append)
     assert asked == [0.75, 0.75]
+    images = sum(len(one.task(found.index, found.ladder).test) for one in found.runs)
+    assert said[0] == f"2 runs at up to 1 alpha: {images} images to embed"
+    assert [(bar.total, bar.done) for bar in bars] == [(images, images)], "images are told of as they are embedded"
+    interpolate.run(made, found, alphas=(0.5, 0.75), device="cpu", tell=said.append)
+    assert len(said) == 3
     steps.follow({"step": "wise", "datasets": ["glyphs-mini"]}, [], made)
 
 

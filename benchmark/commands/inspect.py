@@ -10,6 +10,9 @@ import click
 from benchmark.commands import device_option, plugin_option, workspace_options
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
+from reports.wording import counted
+
+SLOWEST = "the UMAP of each takes longest; --no-umap leaves it out"
 
 
 @click.command(name="inspect")
@@ -26,10 +29,10 @@ def command(workspace: Workspace, runs: tuple[Path, ...], queries: int, no_umap:
             device: str | None, plugins: tuple[str, ...]) -> None:
     """Show what finished RUNS retrieve: galleries of sampled and worst queries, the embedding in the plane.
 
-    RUN is the folder of a run, WORK/runs/DATASET/SPLIT/METHOD/sSEED-HASH; without one, the best, the median and the
-    frozen network on the nearest and the farthest split of each dataset are looked into, which the page Retrieval of
-    the leaderboard shows side by side. PUMA's prompt weights and CRT's maps of prototypes are added for these methods.
-    The leaderboard is built again, with a page for each run that was looked into.
+    RUN is the folder of a run, WORK/runs/DATASET/SPLIT/METHOD/sSEED-HASH; without one, the best, the median and, of
+    the same backbone, the frozen network on the nearest and the farthest split of each dataset are looked into, which
+    the page Retrieval of the leaderboard shows side by side. PUMA's prompt weights and CRT's maps of prototypes are
+    added for these methods. The leaderboard is built again, with a page for each run that was looked into.
     """
     import methods
     from benchmark.board import leaderboard
@@ -43,8 +46,10 @@ def command(workspace: Workspace, runs: tuple[Path, ...], queries: int, no_umap:
     from benchmark.posthoc.inspect import inspect, inspect_all, typical, unknown  # with torch, which takes seconds
 
     how: dict[str, Any] = {"queries": queries, "plane": not no_umap, "dataset": dataset, "device": device}
+    if runs and not no_umap:
+        click.echo(SLOWEST)
     for run in runs:
-        for path in inspect(workspace, run, ends=not only, **how):
+        for path in inspect(workspace, run, ends=not only, tell=click.echo, **how):
             click.echo(f"looked into {path.parent.parent}")
     if results is not None:
         strange = unknown(results)
@@ -55,6 +60,7 @@ def command(workspace: Workspace, runs: tuple[Path, ...], queries: int, no_umap:
         if not chosen:
             raise UserError(f"no {'other ' * bool(strange)}finished run in {workspace.runs} kept its weights; run "
                             "again what is to be looked into")
+        click.echo(f"{counted(len(chosen), 'run')} to look into{'' if no_umap else '; ' + SLOWEST}")
         inspect_all(workspace, chosen, click.echo, **how)
     index = leaderboard.collect(workspace).build()
     click.echo(f"Pages: {(index.parent / 'inspect').resolve()}")

@@ -25,7 +25,7 @@ import numpy as np
 from benchmark.data import contents
 from benchmark.data.decoding import CHUNK, SHORTER_SIDE, decode, decode_all, opened, stored_size
 from benchmark.datasets.index import DatasetIndex
-from benchmark.utils.errors import UserError
+from benchmark.utils.errors import NoRoom, UserError
 from benchmark.utils.files import GrowingFile, alone, disk_errors, write_json
 from benchmark.utils.phases import timed
 from benchmark.utils.processors import cores
@@ -242,8 +242,8 @@ def _check_disk(index: DatasetIndex, home: Path, side: int, present: int, progre
     needed = int(mean * len(index) * 1.05) - present
     free = shutil.disk_usage(home).free
     if needed > free:
-        raise UserError(f"decoding '{index.name}' needs about {byte_size(needed)} in {home}, where "
-                        f"{byte_size(free)} are free: free some space or give another folder with --work DIR")
+        raise NoRoom(f"decoding '{index.name}' needs about {byte_size(needed)} in {home}, where "
+                     f"{byte_size(free)} are free: free some space or give another folder with --work DIR")
     if progress and needed > 1e9:
         print(f"decoding {len(index):,} images of '{index.name}': about {byte_size(needed)} in {home} "
               f"({byte_size(free)} free)", file=sys.stderr)

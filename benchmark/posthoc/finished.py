@@ -125,7 +125,7 @@ class Finished:
 
     def images(self, index: DatasetIndex, workspace: Workspace) -> ImageStore:
         """The decoded images of any dataset, as large as its protocol looks at them."""
-        return open_store(index, workspace.cache, shorter=self.protocol.decoded_side, progress=False)
+        return open_store(index, workspace.cache, shorter=self.protocol.decoded_side)
 
     def ready(self, classes: int, store: ImageStore, device: str) -> tuple[Method, Loader]:
         """The trained method on a device, and what brings it these `images` as its protocol wants them."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import io
 import shutil
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from benchmark.datasets import DatasetIndex
 from benchmark.metrics import search
 from benchmark.metrics.retrieval import by_role
 from benchmark.posthoc import embedding_figures
+from benchmark.posthoc.bar import Bar, Tell
 from benchmark.posthoc.finished import Finished
 from benchmark.runs import status
 from benchmark.training import train
@@ -106,7 +107,8 @@ def with_ends(run: Finished, index: DatasetIndex, ladder: Ladder, workspace: Wor
 
 
 def inspect(workspace: Workspace, folder: Path, *, queries: int = 8, plane: bool = True, ends: bool = True,
-            dataset: str | None = None, device: str | None = None, seed: int = 0) -> list[Path]:
+            dataset: str | None = None, device: str | None = None, seed: int = 0,
+            tell: Tell = lambda line: None) -> list[Path]:
     """Shows what a finished run retrieves: galleries of queries, figures of the embedding.
 
     Args:
@@ -124,16 +126,19 @@ def inspect(workspace: Workspace, folder: Path, *, queries: int = 8, plane: bool
     index = indexed(run, workspace, dataset)
     ladder = ladders.load(workspace, dataset or run.dataset, index)
     store = run.images(index, workspace)
-    return [_look_into(one, one.task(index, ladder, store.contents), store, device, queries, plane, seed,
-                       dataset or one.dataset) for one in (with_ends(run, index, ladder, workspace) if ends else [run])]
+    looked = [(one, one.task(index, ladder, store.contents))
+              for one in (with_ends(run, index, ladder, workspace) if ends else [run])]
+    with Bar(sum(len(task.test) for _, task in looked), tell) as bar:
+        return [_look_into(*each, store, device, queries, plane, seed, dataset or run.dataset, bar) for each in looked]
 
 
 def _look_into(one: Finished, task: Task, store: ImageStore, device: str, queries: int, plane: bool, seed: int,
-               dataset: str) -> Path:
+               dataset: str, bar: Bar) -> Path:
     """Write `inspect/` of one run, and its gallery to be packed where the images of the dataset are drawn here."""
     method, loader = one.ready(len(task.train.classes), store, device)
     watched = embedding_figures.watch(method)
-    embeddings = train.embed(method, loader, task.test.ids, one.protocol, device)
+    bar.begin(f"embedding {one.spec.label()}")
+    embeddings = train.embed(method, loader, task.test.ids, one.protocol, device, bar.step)
     home = one.folder / INSPECTION.rpartition("/")[0]
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir()
@@ -143,6 +148,7 @@ def _look_into(one: Finished, task: Task, store: ImageStore, device: str, querie
         picture(store.image(image)).save(home / _name(image))
     figures = []
     if plane:
+        bar.begin(f"UMAP of {one.spec.label()}")
         named = list(dict.fromkeys(row["query"]["class"] for row in sampled["rows"]))[:NAMED]
         figures.append(embedding_figures.plane(task, embeddings, home, named, MOST_POINTS, seed))
     figures += embedding_figures.figures(watched, task, store, loader, home, seed)
@@ -158,11 +164,11 @@ def _look_into(one: Finished, task: Task, store: ImageStore, device: str, querie
     return one.folder / INSPECTION
 
 
-def inspect_all(workspace: Workspace, runs: Sequence[Path], tell: Callable[[str], None], **how: Any) -> None:
+def inspect_all(workspace: Workspace, runs: Sequence[Path], tell: Tell, **how: Any) -> None:
     """Looks into runs, each by itself; one that cannot be opened is told and left out unless it is the only one."""
     for number, run in enumerate(runs, 1):
         try:
-            for path in inspect(workspace, run, ends=False, **how):
+            for path in inspect(workspace, run, ends=False, tell=tell, **how):
                 tell(f"looked into {path.parent.parent} ({number} of {len(runs)})")
         except (UserError, methods.MethodError) as error:  # one of a plug-in since changed, say, hides no others
             if len(runs) == 1:

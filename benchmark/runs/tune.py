@@ -109,7 +109,7 @@ def _searches(study: Study, tuned: TuneOptions, options: SweepOptions, echo: Ech
         for dataset in (datasets.resolved(name, options.workspace.splits) for name in part.datasets):
             for one in _of_dataset(dataset, part, tuned, options, echo):
                 searches.setdefault((one.ladder.dataset, one.method, one.protocol, str(one.split.id),
-                                     str(sorted(one.part.set.items()))), one)
+                                     str(one.weights_file), str(sorted(one.part.set.items()))), one)
     if not searches:
         raise UserError(f"{study.name}: no method is left to tune")
     return list(searches.values())
@@ -206,7 +206,9 @@ def _left(options: SweepOptions, began: float) -> SweepOptions:
 def _write(path: Path, study: Study, entries: list[dict[str, Any]], options: SweepOptions) -> None:
     """Put what was tried and chosen into the file; searches of other commands that it holds stay."""
     kept = {tuning.key(entry): entry for entry in tuning.load(path)} if path.is_file() else {}
-    kept |= {tuning.key(entry): entry for entry in entries}
+    for entry in entries:  # those of before do not say their weights, and are done anew by now
+        kept.pop(tuning.key({**entry, "weights": tuning.UNSAID}), None)
+        kept[tuning.key(entry)] = entry
     write_json(path, {"schema": tuning.SCHEMA, "study": study.name, "command": options.command,
                       "searches": list(kept.values())})
 
@@ -222,8 +224,8 @@ def _entry(one: Search, tuned: TuneOptions, workspace: Workspace) -> dict[str, A
         for split in one.tested for seed in range(one.seeds)]
     return {
         "dataset": spec.dataset, "method": one.method, "protocol": spec.protocol.name,
-        "backbone": spec.protocol.backbone, "fixed": one.part.set, "metric": HEADLINE, "split": one.split.id,
-        "choose_on": tuned.choose_on, "split_hash": one.split.hash,
+        "backbone": spec.protocol.backbone, "weights": spec.weights, "fixed": one.part.set, "metric": HEADLINE,
+        "split": one.split.id, "choose_on": tuned.choose_on, "split_hash": one.split.hash,
         "ladder": [[rung.id, rung.frd] for rung in one.ladder.splits if rung.frd is not None],
         "held_out": len(held), "learnt": len(learnt(one.split, hold_out=True)),
         "tested_held_out": {str(split.id): len(held & set(split.test)) for split in one.tested},

@@ -99,16 +99,18 @@ def evaluate_ladder(workspace: Workspace, *, embeddings: str, dataset: str, spli
         raise UserError(f"there is no file {', '.join(lacking[:3])}{' ...' * (len(lacking) > 3)}; --embeddings names a "
                         "file, in which {split} and {seed} stand for the numbers of each split and seed; --split ID "
                         "scores one split alone")
+    from tqdm import tqdm
+
     told_facts = {"card": told} if told else {}
     scored = []
     read: dict[tuple[str, str], Submission] = {}
-    for seed in seeds:
-        for rung in chosen:
-            key = (files[seed, rung.id], _filled(str(ids), rung.id, seed) if ids else "")
-            if key not in read:
-                read = {key: reading.read(Path(key[0]), Path(key[1]) if ids else None)}
-            scored.append(_score(workspace, index, ladder, rung, read[key], name=name, seed=seed, cluster=cluster,
-                                 backbone=backbone or (told["backbone"] if told else "not stated"), device=device))
+    for seed, rung in tqdm([(seed, rung) for seed in seeds for rung in chosen], desc=f"scoring {name}", unit="split",
+                           disable=None):
+        key = (files[seed, rung.id], _filled(str(ids), rung.id, seed) if ids else "")
+        if key not in read:
+            read = {key: reading.read(Path(key[0]), Path(key[1]) if ids else None)}
+        scored.append(_score(workspace, index, ladder, rung, read[key], name=name, seed=seed, cluster=cluster,
+                             backbone=backbone or (told["backbone"] if told else "not stated"), device=device))
     from benchmark.metrics.clustering import KMEANS
 
     return [_written(one, keep, **told_facts, kmeans=KMEANS if cluster else None) for one in scored]

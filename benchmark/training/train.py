@@ -39,8 +39,7 @@ Evaluate = Callable[[], dict[str, Any]]
 Report = Callable[[dict[str, Any]], None]
 
 GRACE = 10.0
-"""Seconds: a run that is asked to stop finishes an epoch that takes no longer than this, with its evaluation; a longer
-one it leaves."""
+"""Seconds: a run that is asked to stop still finishes an epoch, with its evaluation, that takes no longer than this."""
 
 
 class Interrupted(Exception):
@@ -236,8 +235,9 @@ class _Loop:
 
 
 @torch.no_grad()
-def embed(method: Method, loader: Loader, ids: np.ndarray, protocol: Protocol, device: str) -> Tensor:
-    """The normalised float32 embeddings of the images `ids`, (n, d), on the device."""
+def embed(method: Method, loader: Loader, ids: np.ndarray, protocol: Protocol, device: str,
+          step: Callable[[int], None] = lambda images: None) -> Tensor:
+    """The normalised float32 embeddings of the images `ids`, (n, d), on the device; `step` hears of each batch."""
     method.to(device).to(memory_format=torch.channels_last).eval()
     batch = loader.at_once
     # the last batch is filled up: on a GPU evaluation took 3 s with a new number of images and 0.1 s with a known one
@@ -246,6 +246,7 @@ def embed(method: Method, loader: Loader, ids: np.ndarray, protocol: Protocol, d
     for _, images in loader.prefetch(torch.from_numpy(filled).split(batch), thread=loader.placement != "device"):
         with precision.forward(protocol, device):
             parts.append(method.embed(images).float())
+        step(min(len(images), len(ids) - batch * (len(parts) - 1)))
     return torch.cat(parts)[:len(ids)]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from reports.wording import near
 
-__all__ = ["NO_ROOM", "UserError", "is_user_error", "misspelt", "near"]
+__all__ = ["NO_ROOM", "NoRoom", "UserError", "is_user_error", "misspelt", "near"]
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Numbers of the system's errors that say that a disk, or the user's part of it, is full."""
@@ -19,6 +19,10 @@ class UserError(Exception):
 
     user_error = True
     """SplitError, MethodError and ReportError say the same of themselves; the libraries share no base class."""
+
+
+class NoRoom(UserError):
+    """A disk is full: what was asked for was right, and is asked for again when there is room."""
 
 
 def is_user_error(error: BaseException) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.utils import leftovers
-from benchmark.utils.errors import NO_ROOM, UserError
+from benchmark.utils.errors import NO_ROOM, NoRoom, UserError
 
 _BLOCK = 1 << 24
 
@@ -26,8 +26,8 @@ def disk_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in NO_ROOM:
-            raise UserError(f"the disk is full while writing {path}: free some space or give another folder with "
-                            "--work DIR, then run again; what is already there is kept") from None
+            raise NoRoom(f"the disk is full while writing {path}: free some space or give another folder with "
+                         "--work DIR, then run again; what is already there is kept") from None
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise UserError(f"cannot write {path}: {error.strerror}; give another folder with --work DIR") from None
         raise

@@ -48,11 +48,11 @@ def rows(searches: Iterable[Search]) -> list[dict[str, Any]]:
     for search in searches:
         ladders.setdefault(_together(search), []).append(search)
     made = []
-    for alike in ladders.values():
+    for alike, network in zip(ladders.values(), tuning.networks([alike[0] for alike in ladders.values()])):
         first, tuned, default = alike[0], _by_seed(alike, "tuned"), _by_seed(alike, "default")
         if tuned:
-            row = {name: first[name] for name in ("method", "dataset", "protocol", "backbone", "sampler", "budget")}
-            row |= {"fixed": tuning.settings_text(first["fixed"]), "choose_on": first["choose_on"],
+            row = {name: first[name] for name in ("method", "dataset", "protocol", "sampler", "budget")}
+            row |= {"backbone": network, "fixed": tuning.settings_text(first["fixed"]), "choose_on": first["choose_on"],
                     "settings": _SETTINGS[first["choose_on"]], "rungs": len(first["ladder"])}
             gains = [tuned[seed] - default[seed] for seed in tuned if seed in default]
             for name, values in (("tuned_ags", tuned.values()), ("default_ags", default.values()), ("ags_gain", gains)):

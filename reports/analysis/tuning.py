@@ -15,6 +15,7 @@ from typing_extensions import NotRequired, TypedDict
 
 from reports import ReportError
 from reports.aggregate import spread
+from reports.row_settings import short_weights
 from reports.safe_text import one_line
 from reports.storage import paths
 from reports.storage.json_text import from_json
@@ -23,7 +24,9 @@ from reports.wording import decimal, metric_name
 
 FOLDER = "tune"
 SCHEMA = 1
-_KEY = ("dataset", "method", "protocol", "backbone", "choose_on", "split", "sampler", "seed")
+_KEY = ("dataset", "method", "protocol", "backbone", "weights", "choose_on", "split", "sampler", "seed")
+UNSAID = ""
+"""The weights of a search whose file is of before and does not say them."""
 Search = dict[str, Any]
 """The search of one method on one dataset, as its file has it."""
 
@@ -59,6 +62,7 @@ class _Search(TypedDict):
     sampler: str
     metric: str
     split: int
+    weights: NotRequired[str]
     choose_on: NotRequired[Literal["each", "default"]]
     ladder: NotRequired[list[tuple[int, Annotated[float, Field(allow_inf_nan=False)]]]]
     seed: int
@@ -87,7 +91,7 @@ def load(path: Path) -> list[Search]:
             raise ReportError(f"{path} is of schema {content['schema']} and this version reads {SCHEMA}; run "
                               "`oodml tune` again")
         _adapter().validate_python(content["searches"])
-        return [{"choose_on": _chooses_on(search), **search} for search in content["searches"]]
+        return [{"choose_on": _chooses_on(search), "weights": UNSAID, **search} for search in content["searches"]]
     except ReportError:
         raise
     except (OSError, ValueError, LookupError, TypeError) as error:
@@ -103,6 +107,20 @@ def _chooses_on(search: Search) -> str:
 def _tested(search: Search) -> list[int]:
     """The splits that the choice is for."""
     return sorted(map(int, search["tested_held_out"]))
+
+
+def networks(searches: Sequence[Search]) -> list[str]:
+    """The backbone of each search, with the first digits of its weights' hash where others of its name had others.
+
+    >>> one = {"backbone": "conv4:mine", "weights": "1a2b3c4d" * 8}
+    >>> networks([one]), networks([one, {**one, "weights": "9f8e7d6c" * 8}])
+    (['conv4:mine'], ['conv4:mine (1a2b3c4d)', 'conv4:mine (9f8e7d6c)'])
+    """
+    known: dict[str, set[str]] = {}
+    for search in searches:
+        known.setdefault(search["backbone"], set()).add(search["weights"])
+    return [search["backbone"] + (f" ({short_weights(search['weights']) or 'unknown weights'})"
+                                  if len(known[search["backbone"]]) > 1 else "") for search in searches]
 
 
 def _for_splits(search: Search) -> str:
@@ -183,14 +201,14 @@ def varying(frame: pd.DataFrame, *names: str) -> list[Column]:
 def board(searches: Sequence[Search]) -> Table:
     """One row a search: budget, choice, gain on validation and on test, and how much the setting matters."""
     rows = []
-    for search in searches:
+    for search, network in zip(searches, networks(searches)):
         scores = [trial["score"] for trial in search["trials"] if trial["score"] is not None]
         tested = [score["tuned"] for score in search["test"] if score["tuned"] is not None]
         gain, deviation, seeds = gain_on_test(search["test"])
         default, chosen = search["default_score"], search["score"]
         rows.append({
             "method": search["method"], "dataset": search["dataset"], "protocol": search["protocol"],
-            "backbone": search["backbone"], "split": search["split"], "for_splits": _for_splits(search),
+            "backbone": network, "split": search["split"], "for_splits": _for_splits(search),
             "choose_on": search["choose_on"], "sampler": search["sampler"], "fixed": settings_text(search["fixed"]),
             "budget": search["budget"], "diverged": sum(trial["state"] == "diverged" for trial in search["trials"]),
             "choice": settings_text(search["chosen"]), "default": default, "chosen": chosen,
@@ -238,11 +256,11 @@ def shared(searches: Sequence[Search]) -> str:
 def trials(searches: Sequence[Search]) -> Table:
     """Every trial with its validation score."""
     rows = [{"method": search["method"], "dataset": search["dataset"], "protocol": search["protocol"],
-             "backbone": search["backbone"], "split": search["split"], "for_splits": _for_splits(search),
+             "backbone": network, "split": search["split"], "for_splits": _for_splits(search),
              "number": trial["number"],
              "settings": settings_text(trial["set"]), "state": trial["state"], "score": trial["score"],
              "chosen": "yes" if trial["number"] == search["choice"] else "", "run": trial["run"][:12]}
-            for search in searches for trial in search["trials"]]
+            for search, network in zip(searches, networks(searches)) for trial in search["trials"]]
     columns = (Column("method", "Method"), Column("dataset", "Dataset"), Column("protocol", "Protocol"),
                Column("backbone", "Backbone"), Column("split", "Split"),
                *([Column("for_splits", "For splits")] if _of_several(searches) else []),
