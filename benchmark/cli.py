@@ -21,7 +21,7 @@ from benchmark.utils.errors import NO_ROOM, NoRoom, is_user_error
 from benchmark.utils.terminal import LONGEST, end_bars, harmless_output, plain_warning
 from reports.safe_text import cut
 
-RESUMING = "leave --redo away then, which would begin anew what has been done again by now"
+RESUMING = "leave --redo out then, which would begin anew what has been done again by now"
 
 
 class Commands(commands.Group):

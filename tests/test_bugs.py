@@ -100,7 +100,7 @@ def test_after_a_full_disk_nothing_is_done_anew_that_was(capsys: pytest.CaptureF
     assert (code, "--redo" in line) == (2, False)
     code, (line,) = ended(capsys, how, "--redo")
     assert code == 2
-    assert line.endswith("; leave --redo away then, which would begin anew what has been done again by now")
+    assert line.endswith("; leave --redo out then, which would begin anew what has been done again by now")
 
 
 def test_a_thread_of_the_background_says_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
