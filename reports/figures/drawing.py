@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from reports.figures.compact import compact
-from reports.figures.hues import shape, shared_out
+from reports.figures.hues import shared_out
 
 # Okabe and Ito's hues, distinct for colour-blind readers; black and yellow last, they are weak on one background each.
 # Not quite black: matplotlib leaves pure black out of the SVG, and a page could not recolour it.
@@ -63,12 +63,15 @@ def styles(labels: Sequence[str], baselines: Sequence[str] = (), methods: Mappin
     named = {label: (methods or {}).get(label, label) for label in labels}
     figures = [[(methods or {}).get(label, label) for label in ranking] for ranking in rankings]
     hues = shared_out(named.values(), figures)
-    looks, rows = {}, Counter[tuple[str, ...]]()
+    looks, marks, rows, alike = {}, {}, Counter[tuple[str, ...]](), Counter[int]()
+    for method, hue in hues.items():  # methods of different hues have different marks, those of one hue in their turn
+        marks[method] = hue + alike[hue]
+        alike[hue] += 1
     for label in labels:
         method = named[label]
         hue = hues[method]
         network = (method, (backbones or {}).get(label, ""))
-        marker = MARKERS[(shape(method) + rows[(method,)]) % len(MARKERS)]
+        marker = MARKERS[(marks[method] + rows[(method,)]) % len(MARKERS)]
         looks[label] = Style(HUES[hue], marker, STROKES[rows[network] % 4], hue)
         rows.update([(method,), network])
     return looks | {label: Style(GREY, "", "3 3" if i % 2 else "2 3", -2) for i, label in enumerate(baselines)}

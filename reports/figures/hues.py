@@ -22,11 +22,6 @@ def preferred(method: str) -> int:
     return crc32(method.encode()) % EASY
 
 
-def shape(method: str) -> int:
-    """The number of the mark around its points, from the name as well, so that methods of one hue seldom share it."""
-    return crc32(method.encode()) // EASY
-
-
 def shared_out(methods: Iterable[str], figures: Sequence[Sequence[str]] = ()) -> dict[str, int]:
     """The number of each method's hue: the preferred one, or the next that is free where figures would show it twice.
 
@@ -56,4 +51,4 @@ def shared_out(methods: Iterable[str], figures: Sequence[Sequence[str]] = ()) ->
         own = preferred(method)
         order = [*((own + step) % EASY for step in range(EASY)), *range(EASY, COUNT)]
         hues[method] = max(order, key=lambda hue: shared[hue])
-    return {method: hues.get(method, preferred(method)) for method in dict.fromkeys([*hues, *methods])}
+    return hues | {method: preferred(method) for method in sorted(set(methods) - set(hues))}
