@@ -106,10 +106,11 @@ class StudyProgress:
         """
         if "splits" not in self.rows:
             return {}
-        even = self.rows["runs"] % self.rows["splits"].str.split().str.len() == 0
+        even = self.rows["runs"] % [len(splits.split()) for splits in self.rows["splits"]] == 0
         told = self.rows["seeds"].ne("") if "seeds" in self.rows else False
         lines = replace(self, rows=self.rows[even | told]).by_split()
-        return dict(lines.groupby([*self.keys, "on"])["seeds"].sum().items())
+        counts = lines.groupby([*self.keys, "on"])["seeds"].sum()
+        return dict(zip(counts.index.tolist(), counts.tolist()))
 
     def _plain(self, runs: pd.DataFrame) -> pd.DataFrame:
         """The runs as a study calls them."""
