@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,21 @@ def test_the_page_has_curves_and_tables(results: Results) -> None:
     far = results.thresholds.query("split == 3 and rate == 0.01 and fixed_on == 'nearest split'")
     assert table["false_accepts"].tolist() == pytest.approx([100 * far["false_accepts"].mean()], rel=1e-4)
     assert "figures/glyphs-accepts-0.01.svg" in made.files
+
+
+def test_lines_stand_in_the_order_of_the_boards(results: Results) -> None:
+    """The first eight are in colour: the best rows, not the first by the alphabet."""
+    own = results.runs[results.runs["method"] == "margin"]
+    runs = pd.concat([results.runs, own.assign(method="zeta", base_method="zeta")], ignore_index=True)
+    drawn = []
+    for best_last in (False, True):
+        made = Site(Results(runs, with_published=False), FAILURES)
+        made.look = dict(reversed(made.look.items())) if best_last else made.look
+        drift(made)
+        figure = str(made.files["figures/glyphs-accepts-0.01.svg"])
+        drawn.append(re.findall(r'<g class="line" data-method="(\w+)', figure))
+    assert sorted(drawn[0]) == ["margin", "zeta"]
+    assert drawn[0] == drawn[1][::-1]
 
 
 def test_a_row_with_one_split_is_not_drawn(results: Results) -> None:

@@ -175,6 +175,15 @@ def test_methods_whose_curves_share_a_figure_have_different_colours() -> None:
         assert len(set().union(*colours)) == len(methods)
 
 
+def test_a_dataset_that_comes_or_goes_changes_hardly_any_colour() -> None:
+    frame = records.collect(RECORDS / "photos")
+    every, fewer = (Site(Results(some), some.iloc[:0]).look for some in (frame, frame[frame["dataset"] != "cub"]))
+    known = {label.partition(" · ")[0]: style.number for label, style in every.items()}
+    again = {label.partition(" · ")[0]: style.number for label, style in fewer.items()}
+    assert len(again) > 10
+    assert sum(number != known[method] for method, number in again.items()) <= len(again) // 5
+
+
 def test_the_page_of_a_dataset_names_the_pinned_ladder_that_its_runs_are_on() -> None:
     """CUB's records are from before ladders had names; of Cars 15 images are missing, so its runs are not on it."""
     frame = pd.concat([records.collect(RECORDS / name) for name in ("photos", "frozen")], ignore_index=True)

@@ -190,6 +190,14 @@ def test_a_drawn_curve_has_the_numbers_of_the_csv(built: Path) -> None:
         assert drawn == [f"{100 * float(value):.1f}" for value in rungs]
 
 
+def test_what_is_not_drawn_does_not_widen_the_scale() -> None:
+    """A row with one split has no line among the grey ones."""
+    own, other = [(10.0, 80.0, 0.0), (30.0, 60.0, 0.0)], [(10.0, 70.0, 0.0), (30.0, 62.0, 0.0)]
+    drawn = [method_curve.shift_curve(own, others, (), "a", styles(["a"])["a"], "n", "t", "recall@1")
+             for others in ([other], [other, [(20.0, 1.0, 0.0)]])]
+    assert drawn[0] == drawn[1]
+
+
 def test_the_curve_stands_at_its_numbers() -> None:
     own = [(10.0, 80.0, 1.0), (30.0, 60.0, 2.0)]
     drawn = method_curve.shift_curve(own, [[(10.0, 20.0, 0.0), (30.0, 100.0, 0.0)]], (), "a", styles(["a"])["a"], "n",

@@ -22,6 +22,7 @@ from reports.analysis.ladder_tables import heat_table
 from reports.analysis.results import Results
 from reports.analysis.rung_board import rung_board
 from reports.html import dataset_pages
+from reports.html.cells import Head, cell
 from reports.html.extras import Extras
 from reports.html.home_page import write as home
 from reports.html.rendering import Site
@@ -54,6 +55,22 @@ def test_what_a_cell_shows() -> None:
         {"a": math.nan, "a:coverage": "7/9", "rank": math.nan}, {"a": 0.2, "baseline": True, "rank": math.nan}]))
     shown = [[table.text(row, column) for column in table.columns] for row in table.rows]
     assert shown == [["71.3 ± 0.4", "1"], ["50.0", "2"], ["7/9", "–"], ["20.0", "baseline"]]
+
+
+def test_a_page_tells_what_was_covered_from_a_score() -> None:
+    ags = Column("ags", "AGS", "score")
+    table = Table("t", "t", (ags,), pd.DataFrame([
+        {"ags": 0.7, "ags:coverage": "9/9"}, {"ags": math.nan, "ags:coverage": "1/9"},
+        {"ags": math.nan, "ags:coverage": "–"}, {"ags": math.nan, "ags:coverage": math.nan}]))
+    head = Head("", -1, "", False)
+    cells = [cell(table, row, ags, "", [], False, head, "") for row in table.rows]
+    assert cells[0] == '<td data-v="0.7">70.0</td>'
+    assert cells[1] == ('<td class="num" title="No score: run on 1 of 9 splits">'
+                        '<span class="covered">1 of 9</span></td>')  # and no data-v, so it is sorted last
+    assert cells[2:] == ['<td class="num">–</td>'] * 2
+    harmonic = Table("u", "u", (), pd.DataFrame([{"harmonic": math.nan, "harmonic:coverage": "2/3"}]))
+    column = Column("harmonic", "Harmonic mean", "score", role="harmonic")
+    assert harmonic.reason(harmonic.rows[0], column) == "No score: run on 2 of 3 parts"
 
 
 def test_a_minus_is_a_minus_and_zero_has_no_sign() -> None:

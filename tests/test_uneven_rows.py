@@ -220,10 +220,29 @@ def test_further_seeds_on_one_split_are_not_the_runs_of_another(
     assert sorted(study.done(runs)["split"]) == [*there]
 
 
-def test_a_study_that_asks_for_more_seeds_on_some_splits_can_be_done(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("asked", "there", "done"), [
+    (6, {1: (0, 1, 2, 3, 4), 2: (0,)}, 3), (6, {1: (7, 9), 2: (3, 0), 3: (5, 6)}, 6),
+    (6, {1: (7, 8, 9), 2: (3, 0, 1), 3: (4, 5, 6)}, 6), (3, {1: (4,), 2: (2, 9), 3: (0, 1, 2)}, 3),
+    (9, {1: (0, 1, 2, 3), 2: (5,), 3: (8, 9)}, 6)])
+def test_as_many_seeds_count_on_each_split_as_are_asked_for_whichever_they_are(
+        tmp_path: Path, asked: int, there: dict[int, tuple[int, ...]], done: int) -> None:
+    """A study asks for equally many seeds on each of three splits; a fourth on one does not make up for another."""
+    made = [make_record("glyphs", split, "margin", seed, 0.5) for split, seeds in there.items() for seed in seeds]
+    runs = board_of(tmp_path, made).runs
+    study = asking(asked, (1, 2, 3))
+    assert study.held_against(runs)["done"].tolist() == [done]
+    assert len(study.done(runs)) == done
+    shown = study_progress.shown(study, runs)
+    assert shown is not None
+    assert (shown["done"], shown["runs"], shown["complete"]) == (done, asked, done == asked)
+    assert [part["done"] for part in shown["parts"]] == [done]
+
+
+def test_a_study_of_before_that_asks_for_more_seeds_on_some_splits_can_be_done(tmp_path: Path) -> None:
+    """Its file does not say on which: five runs on two splits."""
     runs = board_of(tmp_path, [make_record("glyphs", split, "margin", seed, 0.5)
-                               for split, seed in ((1, 0), (1, 1), (1, 2), (2, 0))]).runs
-    assert asking(4, (1, 2)).held_against(runs)["done"].tolist() == [4]
+                               for split, seed in ((1, 0), (1, 1), (1, 2), (1, 3), (2, 0))]).runs
+    assert asking(5, (1, 2)).held_against(runs)["done"].tolist() == [5]
 
 
 def test_what_is_lost_along_a_ladder_is_of_the_seeds_that_have_both_ends(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def test_one_seed_prints_no_bar_and_says_so(built: Path) -> None:
     table = home[home.index('id="table-ags-demo-recall-1"'):]
     order = re.findall(r'method/([a-z-]+)\.html', table[:table.index("</table>")])
     assert order.index("supcon") > order.index("npair")
-    assert "3/5" in texts["index.html"]
+    assert "3 of 5" in texts["index.html"]
     assert "diva" not in order, "it has the default split, and a board for that"
     table = home[home.index('id="table-home-glyphs-default-recall-1"'):]
     assert "diva" in re.findall(r'method/([a-z-]+)\.html', table[:table.index("</table>")])

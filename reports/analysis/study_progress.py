@@ -99,11 +99,18 @@ class StudyProgress:
         return self.rows.assign(on=splits, seeds=seeds).explode(["on", "seeds"], ignore_index=True)
 
     def _seeds_told(self) -> dict[tuple[str, ...], int]:
-        """The seeds that are asked for, by row and split, of rows that tell them split by split."""
-        if "seeds" not in self.rows:
+        """The seeds that are asked for, by row and split: as told split by split, or as many on each.
+
+        Not of rows whose runs cannot be equally many on each split and which do not say how many: files of earlier
+        versions have such.
+        """
+        if "splits" not in self.rows:
             return {}
-        lines = replace(self, rows=self.rows[self.rows["seeds"].ne("")]).by_split()
-        return dict(zip(lines[[*self.keys, "on"]].itertuples(index=False, name=None), lines["seeds"]))
+        even = self.rows["runs"] % [len(splits.split()) for splits in self.rows["splits"]] == 0
+        told = self.rows["seeds"].ne("") if "seeds" in self.rows else False
+        lines = replace(self, rows=self.rows[even | told]).by_split()
+        counts = lines.groupby([*self.keys, "on"])["seeds"].sum()
+        return dict(zip(counts.index.tolist(), counts.tolist()))
 
     def _plain(self, runs: pd.DataFrame) -> pd.DataFrame:
         """The runs as a study calls them."""

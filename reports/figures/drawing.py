@@ -17,6 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from reports.figures.compact import compact
+from reports.figures.hues import shared_out
 
 # Okabe and Ito's hues, distinct for colour-blind readers; black and yellow last, they are weak on one background each.
 # Not quite black: matplotlib leaves pure black out of the SVG, and a page could not recolour it.
@@ -45,32 +46,32 @@ class Style:
 
 def styles(labels: Sequence[str], baselines: Sequence[str] = (), methods: Mapping[str, str] | None = None,
            rankings: Sequence[Sequence[str]] = (), backbones: Mapping[str, str] | None = None) -> dict[str, Style]:
-    """A style for each label: rows of one method have one hue, the best eight of a ranking different ones if they can.
+    """A style for each label: rows of a method have one hue, the first eight methods of a ranking different ones.
 
-    Further rows of a method have other markers; those of one backbone, which share a figure, are also dashed.
+    `hues.shared_out` says which. Further rows of a method have other markers; those of one backbone, which share a
+    figure, are also dashed.
 
     >>> look = styles([f"m{i}" for i in range(20)], rankings=[["m9", "m8"], ["m8", "m0"]])
-    >>> [look[label].number for label in ("m9", "m8", "m0")]
-    [0, 1, 0]
-    >>> [each.number for each in styles(["a · x", "a · y"], methods={"a · x": "a", "a · y": "a"}).values()]
-    [0, 0]
+    >>> look["m9"].number != look["m8"].number != look["m0"].number
+    True
+    >>> len({each.number for each in styles(["a · x", "a · y"], methods={"a · x": "a", "a · y": "a"}).values()})
+    1
     >>> look = styles(["a 1", "a 2"], methods={"a 1": "a", "a 2": "a"}, backbones={"a 1": "x", "a 2": "y"})
     >>> look["a 2"].dash, look["a 1"].marker == look["a 2"].marker
     ('', False)
     """
-    hues: dict[str, int] = {}
-    for ranking in (*rankings, labels):
-        order = list(dict.fromkeys((methods or {}).get(label, label) for label in ranking))
-        for start in range(0, len(order), len(HUES)):
-            eight = order[start:start + len(HUES)]
-            free = [hue for hue in range(len(HUES)) if hue not in {hues.get(method) for method in eight}]
-            hues |= {method: free.pop(0) for method in eight if method not in hues}
-    looks, rows, places = {}, Counter[tuple[str, ...]](), {method: i for i, method in enumerate(hues)}
+    named = {label: (methods or {}).get(label, label) for label in labels}
+    figures = [[(methods or {}).get(label, label) for label in ranking] for ranking in rankings]
+    hues = shared_out(named.values(), figures)
+    looks, marks, rows, alike = {}, {}, Counter[tuple[str, ...]](), Counter[int]()
+    for method, hue in hues.items():  # methods of different hues have different marks, those of one hue in their turn
+        marks[method] = hue + alike[hue]
+        alike[hue] += 1
     for label in labels:
-        method = (methods or {}).get(label, label)
-        hue, place = hues[method], places[method]
+        method = named[label]
+        hue = hues[method]
         network = (method, (backbones or {}).get(label, ""))
-        marker = MARKERS[(hue + place // len(HUES) + rows[(method,)]) % len(MARKERS)]
+        marker = MARKERS[(marks[method] + rows[(method,)]) % len(MARKERS)]
         looks[label] = Style(HUES[hue], marker, STROKES[rows[network] % 4], hue)
         rows.update([(method,), network])
     return looks | {label: Style(GREY, "", "3 3" if i % 2 else "2 3", -2) for i, label in enumerate(baselines)}

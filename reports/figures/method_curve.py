@@ -18,6 +18,7 @@ _LEFT, _TOP, _WIDTH, _HEIGHT = 44, 34, 520, 250
 def shift_curve(own: Curve, others: Sequence[Curve], frozen: Curve, label: str, style: Style, name: str, title: str,
                 metric: str) -> str:
     """The score of one row over distance, with a band of one deviation, over all other rows and its frozen network."""
+    others = [curve for curve in others if len(curve) > 1]  # a line is what can be seen of them
     known = [point for curve in (own, frozen, *others) for point in curve]
     near, far = min(x for x, _, _ in known), max(x for x, _, _ in known)
     ticks = _ticks([y for _, y, _ in known])
@@ -45,7 +46,7 @@ def shift_curve(own: Curve, others: Sequence[Curve], frozen: Curve, label: str, 
             shown = across(x)
     parts.append(text_at(_LEFT + _WIDTH / 2, _TOP + _HEIGHT + 36, "Fréchet distance between training and test images",
                        anchor="middle"))
-    field = "".join(line(curve) for curve in others if len(curve) > 1)
+    field = "".join(map(line, others))
     parts.append(f'<path d="{field}" class="field" fill="none" stroke="{GREY}" stroke-width="1" opacity="0.35"/>')
     place = up(own[-1][1])
     if len(frozen) > 1:

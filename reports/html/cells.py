@@ -64,6 +64,8 @@ def cell(table: Table, row: dict[str, Any], column: Column, mark: str, heat: lis
         classes.append("num")
         if why := table.reason(row, column):
             attributes = f' title="{escape(why)}"'
+    if part := table.coverage(row, column):  # as 1/9 it would read as a score among scores
+        return f'<td class="num"{attributes}><span class="covered">{escape(part)}</span>{drawn}</td>'
     named = f' class="{" ".join(classes)}"' if classes else ""
     shown = f'<span class="pm"> ± {escape(bar)}</span>' if bar else '<span class="pm"></span>' if barred else ""
     return f"<td{named}{attributes}>{escape(text)}{shown}{drawn}</td>"

@@ -34,7 +34,8 @@ def _along(site: Site, dataset: str) -> dict[str, Any] | None:
         return None
     name = f"{slug(dataset)}-frozen-curve"
     # grey is what frozen networks are elsewhere, where they are the floor of others
-    look = drawing.styles(sorted(cells["label"].unique()))
+    labels = sorted(cells["label"].unique())
+    look = drawing.styles(labels, rankings=[labels])
     drawn = site.figure(ladders.ladder_curve(cells.assign(baseline=False), look, name,
                                              f"Frozen networks along the ladder of {dataset}", metric), name)
     return drawn | {"trained": bool((cells["base_method"] != frozen.METHOD).any())}

@@ -67,9 +67,9 @@ class Site:
         return self.slugs.get(name) or slug(name)
 
     def _styles(self) -> dict[str, drawing.Style]:
-        """Hues in order of the boards, then of the name, so that a method looks the same on every page.
+        """The looks of all rows, in order of the boards, then of the name; see `hues.shared_out`.
 
-        The curves of datasets that papers report on come first, of which the home page tells before all others.
+        The figures of datasets that papers report on come first, of which the home page tells before all others.
         """
         results = self.results
         boards = [self.board, *(board.rows for dataset in self.unions
@@ -77,10 +77,11 @@ class Site:
         known = [board[board["source"] != "published"] for board in boards if len(board)]
         order = [label for board in known for label in results.label(board)] + sorted(results.labels.values())
         frozen = set(self.runs.loc[self.runs["baseline"], "label"])
+        place = {label: i for i, label in reversed(list(enumerate(order)))}
         told = sorted([*results.without_ladder, *results.laddered], key=lambda name: not paper_tables.reported(name))
         parts = [results.cells(dataset, results.metrics[0]) for dataset in told]
         curves = [cells[~ladders.single(cells)] for cells in parts]
-        rankings = [rows.groupby("label")["score"].mean().sort_values(ascending=False).index.tolist()
+        rankings = [sorted(rows["label"].unique(), key=place.__getitem__)
                     for cells in curves for _, rows in cells[~cells["baseline"]].groupby("backbone")]
         rankings += [[label for label in results.label(rows) if label not in frozen]
                      for board in known for _, rows in board.groupby("network", sort=False)]

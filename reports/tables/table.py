@@ -77,7 +77,8 @@ class Table:
         if column.kind == "rank":
             return rank_text(row)
         if missing(value):
-            return str(row.get(f"{column.key}:coverage") or "–")
+            part = row.get(f"{column.key}:coverage")
+            return "–" if missing(part) else str(part or "–")
         number = float(value)  # type: ignore[arg-type]
         if math.isinf(number):
             return "never"
@@ -119,8 +120,15 @@ class Table:
         bounds = " to ".join(decimal(100 * float(bound), column.digits) for bound in (low, high))  # type: ignore[arg-type]
         return f"95 % interval {bounds}" + ("" if missing(n) else f", n = {int(n)}")  # type: ignore[arg-type]
 
+    def coverage(self, row: dict[str, Any], column: Column) -> str:
+        """How much of what a score needs was run, `1 of 9`, where there is no score for it; empty elsewhere."""
+        part = str(row.get(f"{column.key}:coverage"))
+        return part.replace("/", " of ") if "/" in part and missing(row.get(column.key)) else ""
+
     def reason(self, row: dict[str, Any], column: Column) -> str:
-        """Why a cell holds a dash though there are runs, where the frame says it in `KEY:why`; empty elsewhere."""
+        """Why a cell holds no score though there are runs: some are missing, or `KEY:why` says it; empty elsewhere."""
+        if part := self.coverage(row, column):
+            return f"No score: run on {part} {'parts' if column.role in ('harmonic', 'arithmetic') else 'splits'}"
         why = row.get(f"{column.key}:why")
         return "" if missing(why) or not missing(row.get(column.key)) else f"Not defined: {why}" if why else ""
 

@@ -145,8 +145,9 @@ oodml.board = (board) => {
       const complete = there.length === kept.length;
       for (const [role, mean] of Object.entries(means)) {
         if (place(role) < 0) continue;
-        const number = complete ? mean(there) : null;
-        put(row.cells[place(role)], number, complete ? (100 * number).toFixed(1) : there.length + "/" + kept.length);
+        const [number, cell] = [complete ? mean(there) : null, row.cells[place(role)]];
+        put(cell, number, complete ? (100 * number).toFixed(1) : "");
+        if (!complete) cell.append(make("span", { class: "covered" }, there.length + " of " + kept.length));
       }
       if (place("weakest") >= 0) {
         const least = kept.reduce((a, b) => (value(row, b) < value(row, a) ? b : a));
