@@ -22,7 +22,7 @@ DOCUMENTS = {path.name: path.read_text(encoding="utf-8")
              for path in [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "benchmark").glob("*.md")),
                           *sorted((ROOT / "docs/pages").glob("*.md")), ROOT / "reports/html/templates/submit.html"]}
 SHOWN = sorted({(name, line) for name, text in DOCUMENTS.items()
-                for line in [*re.findall(r"^ {4,8}(oodml .*)$", text.replace("\\\n", " "), re.M),
+                for line in [*re.findall(r"^ {4,8}(?:[A-Z_]+=\S+ )*(oodml .*)$", text.replace("\\\n", " "), re.M),
                              *re.findall(r"^(?:<pre.*?<code>)?(oodml .*?)(?:</code>.*)?$", text, re.M),
                              *re.findall(r"`(oodml [^`]+)`", text.replace("\n", " "))]})
 

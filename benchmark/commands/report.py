@@ -11,6 +11,7 @@ import click
 
 from benchmark.commands import ladders_option, own_names, published_option, records_option, workspace_options
 from benchmark.utils.workspace import Workspace
+from reports.wording import counted
 
 
 def _leave_all() -> None:
@@ -50,6 +51,8 @@ def command(workspace: Workspace, folders: tuple[Path, ...], out: Path | None, d
 
     board = leaderboard.collect(workspace, folders, own_names(datasets, workspace), published,
                                 ladders, level or "")
+    if sys.stderr.isatty():  # a thousand runs take half a minute
+        click.echo(f"{counted(len(board.results.runs), 'run')} read; writing the pages", err=True)
     lost = extras.with_damaged(board.lost, board.results.runs)
     told = terminal.summary(board.results, lost, metric, board.studies)
     try:

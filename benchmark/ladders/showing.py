@@ -26,4 +26,9 @@ def _iteration(split: Split) -> str:
 
 
 def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
+    """Two decimals or, of features so small that these would be zeros, two digits.
+
+    >>> _number(123.034), _number(0.00123), _number(0.0), _number(None)
+    ('123.03', '0.0012', '0.00', '-')
+    """
+    return "-" if value is None else f"{value:.2f}" if not 0 < abs(value) < 0.1 else f"{value:.2g}"

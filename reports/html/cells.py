@@ -34,6 +34,15 @@ def rising(points: float) -> str:
     return f' <span class="rising" role="img" title="still rising: {points:+.1f} points in the last quarter"></span>'
 
 
+def breakable(name: str) -> str:
+    """A name with places to break it, before its settings and between them: one long row would widen a whole table.
+
+    >>> breakable("margin[beta=0.6,weight=2]")
+    'margin<wbr>[beta=0.6,<wbr>weight=2]'
+    """
+    return str(escape(name)).replace("[", "<wbr>[").replace(",", ",<wbr>")
+
+
 def cell(table: Table, row: dict[str, Any], column: Column, mark: str, heat: list[float], barred: bool, head: Head,
          drawn: str) -> str:
     """A cell: text or number, marked as the best or tied, shaded in a heat table, with its interval and its bar."""
@@ -46,7 +55,7 @@ def cell(table: Table, row: dict[str, Any], column: Column, mark: str, heat: lis
         badge = f' <span class="badge">{escape(head.level)}</span>' if head.level not in ("", "run here") else ""
         if (row.get("late") or 0.0) >= RISING:
             badge += rising(100 * row["late"])
-        link = f'<a href="{ROOT}{escape(head.href)}">{escape(text)}</a>'
+        link = f'<a href="{ROOT}{escape(head.href)}">{breakable(text)}</a>'
         return f'<th scope="row">{swatch(head.hue, head.baseline)}{link}{badge}</th>'
     value = row.get(column.key)
     attributes, classes = "", ["rank"] if column.kind == "rank" else []
