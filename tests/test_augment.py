@@ -120,7 +120,7 @@ def test_plain_crops_follow_torchvisions_law() -> None:
         assert set(np.unique(ours[:, column])) == set(range((256, 341)[column] - 223))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 2000), st.integers(1, 2000), st.integers(0, 2**31), st.sampled_from(["resized", "plain"]))
 def test_boxes_lie_within_the_image(height: int, width: int, seed: int, crop: str) -> None:
     stored = np.tile(stored_size(height, width), (5, 1))

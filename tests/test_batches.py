@@ -133,7 +133,7 @@ def test_spc_r_where_no_class_has_a_second_image() -> None:
     assert len(set(ids.tolist())) == 4
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=40), st.integers(1, 50), st.sampled_from(batches.NAMES))
 def test_any_labels_and_sizes_give_batches(labels: list[int], size: int, name: str) -> None:
     sampler = make(name, torch.tensor(labels), size)

@@ -18,7 +18,7 @@ def data(sizes: list[int]) -> tuple[list[str], np.ndarray]:
     return [f"{NAMES[c]}/{i}.jpg" for i, c in enumerate(labels)], labels
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.integers(1, 14), min_size=4, max_size=4), st.integers(0, 99))
 def test_episodes(sizes: list[int], seed: int) -> None:
     images, labels = data(sizes)

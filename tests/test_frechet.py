@@ -59,7 +59,7 @@ def test_closed_form_also_where_covariances_are_singular(live_x: int, live_y: in
     assert frechet_distance(Moments.of(x), Moments.of(y)) == pytest.approx(expected.expected, rel=1e-8)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(2, 40), st.integers(2, 40), st.integers(1, 25), st.integers(0, 1000), st.floats(0, 1e4))
 def test_properties(n: int, m: int, d: int, seed: int, shift: float) -> None:
     x, y = sets(n, m, d, seed)

@@ -94,7 +94,7 @@ def test_removal_takes_the_classes_nearest_the_other_side() -> None:
     assert removals
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(4, 30), st.integers(1, 40), st.integers(0, 10_000), st.integers(1, 3), st.booleans())
 def test_properties(classes: int, d: int, seed: int, swaps: int, reverse: bool) -> None:
     of = data(classes, d, seed)
@@ -174,7 +174,7 @@ def test_rungs_can_be_named_by_iteration() -> None:
         build(data(), rung_iterations=[77, "R99"])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.integers(0, 10_000), min_size=3, max_size=9, unique=True), st.data())
 def test_rungs_are_as_uniform_as_any_choice(values: list[int], draw: st.DataObject) -> None:
     distances = sorted(values)

@@ -175,7 +175,7 @@ def test_of_many_takers_one_wins(tmp_path: Path, after: int) -> None:
 
 
 @given(st.lists(st.sampled_from(["take", "beat", "release", "stall", "done"]), max_size=30))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_at_most_one_believes_to_be_owner(tmp_path_factory: pytest.TempPathFactory, actions: list[str]) -> None:
     folder = tmp_path_factory.mktemp("run")
     clock = Clock()

@@ -62,14 +62,14 @@ sets = st.integers(2, 30).flatmap(lambda n: st.tuples(
     st.lists(st.integers(0, 5), min_size=n, max_size=n)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(sets, st.sampled_from(["torch", "faiss"]))
 def test_ties_duplicates_and_lone_classes(case, backend):
     x, y = np.array(case[0], dtype=np.float32), case[1]
     agree(retrieval(x, y, similarity="dot", backend=backend, chunk=4), by_loops(x, y, ks=KS))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(sets, st.randoms(use_true_random=False))
 def test_query_and_gallery(case, random):
     x, y = np.array(case[0], dtype=np.float32), np.array(case[1])
@@ -172,7 +172,7 @@ def test_collapse_to_a_point_beside_one_outlier_is_no_success():
     assert retrieval(x, y)["recall@1"] < 0.2
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(2, 40), st.integers(1, 8), st.integers(2, 12), st.integers(0, 2**32 - 1))
 def test_rotation_order_names_and_scale_change_nothing(n, classes, d, seed):
     random = np.random.default_rng(seed)
@@ -188,7 +188,7 @@ def test_rotation_order_names_and_scale_change_nothing(n, classes, d, seed):
         assert other == pytest.approx(base, abs=1e-12, nan_ok=True)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.integers(1, 7), min_size=2, max_size=12), st.integers(0, 2**32 - 1))
 def test_perfect_clusters_of_any_sizes_give_one(counts, seed):
     assume(max(counts) > 1)
@@ -202,7 +202,7 @@ def test_perfect_clusters_of_any_sizes_give_one(counts, seed):
     assert scores["map@1000_released"] == scores["map@c_released"] == pytest.approx(np.mean(shares))
 
 
-@settings(max_examples=10, deadline=None)  # 60 searches each
+@settings(max_examples=10)  # 60 searches each
 @given(st.lists(st.integers(0, 4), min_size=2, max_size=14), st.integers(1, 6))
 def test_a_constant_embedding_gives_chance_over_all_orders(labels, k):
     # over random orders the k that lead the list are k of the others, drawn without favour
@@ -249,7 +249,7 @@ def test_large_and_small_numbers_change_no_score(factor, kind, similarity):
     assert retrieval(np.full((4, 3), 1e38), [0, 0, 1, 1], ks=(1,))["queries"] == 4
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.floats(-2.0**127, 2.0**127, width=32), min_size=3, max_size=3))
 def test_unit_is_the_direction_of_any_row(row):
     exact = [Fraction(value) for value in row]
@@ -258,7 +258,7 @@ def test_unit_is_the_direction_of_any_row(row):
     assert measured == (pytest.approx([float(value / length) for value in exact], abs=3e-7) if length else [0, 0, 0])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 2**32 - 1), st.integers(-60, 60))
 def test_usual_rows_keep_their_bits(seed, exponent):
     x = torch.from_numpy(np.random.default_rng(seed).normal(size=(5, 7)).astype(np.float32))

@@ -257,7 +257,7 @@ ENTRIES = st.lists(st.tuples(st.dictionaries(KEYS, VALUES, max_size=4), st.integ
                    max_size=6)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(ENTRIES)
 def test_any_entries_come_back(made: list[tuple[dict[str, Any], int, int]]) -> None:
     entries = [{"record": {"protocol": {"name": "p"}, "backbone": {"name": "b"}, "split": {"id": split}, "seed": seed,

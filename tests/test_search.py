@@ -33,7 +33,7 @@ integers = st.integers(1, 40).flatmap(lambda n: st.tuples(
     st.integers(1, 45), st.integers(1, 50)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(integers, st.sampled_from(["torch", "faiss"]), st.booleans())
 def test_ties_are_ordered_by_index(case, backend, exclude):
     points, k, chunk = np.array(case[0], dtype=np.float32), case[1], case[2]

@@ -159,7 +159,7 @@ def test_singular_values_of_many_matrices_at_once():
 codes = st.integers(2, 40).flatmap(lambda n: st.tuples(*[st.lists(st.integers(0, 6), min_size=n, max_size=n)] * 2))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(codes)
 def test_nmi_and_f1_against_scikit_learn(case):
     classes, clusters = map(np.array, case)

@@ -28,7 +28,7 @@ def members(draw: st.DrawFn) -> list[Member]:
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(members())
 def test_every_image_keeps_its_dataset_class_side_and_role(parts: list[Member]) -> None:
     united = unite(parts)
