@@ -22,7 +22,7 @@ from benchmark.commands.inspect import command
 from benchmark.commands.report import command as report
 from benchmark.data import weights
 from benchmark.data.task import Side, Task
-from benchmark.posthoc import embedding_figures, inspect
+from benchmark.posthoc import embedding_figures, gallery, inspect
 from benchmark.utils.errors import UserError
 from benchmark.utils.files import write_json
 from benchmark.utils.workspace import Workspace
@@ -73,7 +73,7 @@ def test_galleries_and_pages_of_the_nearest_and_farthest_rung(workspace: Workspa
     assert text.count("<img") == 2 * 3 * 8
     for name in seen["files"]:
         with Image.open(pages[0].with_suffix("") / name) as picture:
-            assert max(picture.size) <= inspect.SIDE
+            assert max(picture.size) <= gallery.SIDE
 
 
 @pytest.mark.usefixtures("inspected")
@@ -95,14 +95,14 @@ def test_retrieval_is_that_of_a_loop() -> None:
     x /= np.linalg.norm(x, axis=1, keepdims=True)
     labels = np.repeat(np.arange(8), 5)
     side = Side(np.arange(40), labels, tuple("abcdefgh"))
-    retrieved = inspect.retrieve(side, torch.from_numpy(x.astype(np.float32)))
+    retrieved = gallery.retrieve(side, torch.from_numpy(x.astype(np.float32)))
     for i in range(40):
         order = sorted((j for j in range(40) if j != i), key=lambda j: -float(x[i] @ x[j]))
         assert retrieved.neighbours[i].tolist() == order[:7]
         wrong = max(float(x[i] @ x[j]) for j in order if labels[j] != labels[i])
         right = max(float(x[i] @ x[j]) for j in order if labels[j] == labels[i])
         assert retrieved.failure[i] == pytest.approx(wrong - right, abs=1e-5)
-    worst = inspect.gallery(side, retrieved, "worst", 4, 0)["rows"]
+    worst = gallery.sample(side, retrieved, "worst", 4, 0)["rows"]
     assert len({row["query"]["class"] for row in worst}) == 4
     assert worst[0]["query"]["id"] == int(np.argmax(retrieved.failure))
 
@@ -110,9 +110,9 @@ def test_retrieval_is_that_of_a_loop() -> None:
 def test_a_single_class_and_ties_are_no_failures() -> None:
     """One class: every answer is right, and no query is left out. Equal embeddings: the first by index answers."""
     x = torch.from_numpy(np.random.default_rng(2).normal(size=(6, 3)).astype(np.float32))
-    alone = inspect.retrieve(Side(np.arange(6), np.zeros(6, int), ("a",)), x)
+    alone = gallery.retrieve(Side(np.arange(6), np.zeros(6, int), ("a",)), x)
     assert len(alone.queries) == 6
-    even = inspect.retrieve(Side(np.arange(6), np.arange(6) % 2, ("a", "b")), torch.ones(6, 3))
+    even = gallery.retrieve(Side(np.arange(6), np.arange(6) % 2, ("a", "b")), torch.ones(6, 3))
     assert len(even.queries) == 6
     assert even.neighbours[:, 0].tolist() == [1, 0, 0, 0, 0, 0]
 
@@ -122,7 +122,7 @@ def test_query_and_gallery_are_different_images() -> None:
     x = torch.from_numpy(rng.normal(size=(12, 4)).astype(np.float32))
     roles = np.array(["query", "gallery"] * 6)
     side = Side(np.arange(12), np.arange(12) // 4, tuple("abc"), roles)
-    retrieved = inspect.retrieve(side, x)
+    retrieved = gallery.retrieve(side, x)
     assert retrieved.queries.tolist() == [0, 2, 4, 6, 8, 10]
     assert set((retrieved.neighbours % 2).ravel().tolist()) == {1}
 
@@ -173,7 +173,7 @@ def test_the_best_the_median_and_the_frozen_network_stand_side_by_side(workspace
     again = (tmp_path / "site" / "gallery.html").read_text()
     pictures = re.findall(r'<img src="([^"]+)', shown)
     assert pictures == re.findall(r'<img src="([^"]+)', again)
-    assert len(pictures) >= 2 * (1 + inspect.NEIGHBOURS)
+    assert len(pictures) >= 2 * (1 + gallery.NEIGHBOURS)
     found = {base64.b64decode(image) for path in workspace.runs.rglob(galleries.NAME)
              for image in json.loads(path.read_text())["images"].values()}
     files = [tmp_path / "site" / name for name in sorted(set(pictures))]
@@ -181,7 +181,7 @@ def test_the_best_the_median_and_the_frozen_network_stand_side_by_side(workspace
     assert len({path.read_bytes() for path in files} & found) == len(files)  # each once, as a run left it
     for path in files:
         with Image.open(path) as picture:
-            assert max(picture.size) <= inspect.THUMBNAIL
+            assert max(picture.size) <= gallery.THUMBNAIL
     run = folder_of(workspace, "margin")
     content = json.loads((run / galleries.NAME).read_text())
     assert content["right"] == pytest.approx(records.read(run)["scores"]["last"]["recall@1"], abs=1e-4)

@@ -6,29 +6,19 @@ makes a page. Nothing is trained; the embeddings are made again from the kept we
 
 from __future__ import annotations
 
-import base64
-import io
 import shutil
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-import torch
-from PIL import Image
-from torch import Tensor
 
 import methods
 from benchmark import datasets, ladders
 from benchmark.config.spec import RunSpec
 from benchmark.data import weights
 from benchmark.data.store import ImageStore
-from benchmark.data.task import Side, Task
+from benchmark.data.task import Task
 from benchmark.datasets import DatasetIndex
-from benchmark.metrics import search
-from benchmark.metrics.retrieval import by_role
-from benchmark.posthoc import embedding_figures
+from benchmark.posthoc import embedding_figures, gallery
 from benchmark.posthoc.bar import Bar, Tell
 from benchmark.posthoc.finished import Finished
 from benchmark.runs import status
@@ -43,29 +33,10 @@ from reports.analysis.results import Results
 from reports.html.extras import INSPECTION, SCHEMA
 from splits.manifest import Ladder
 
-NEIGHBOURS = 7
-SIDE = 112
-"""Pixels of the longer side of a picture in a gallery."""
-THUMBNAIL = 48
-"""Pixels of a picture that is packed with a record, in eight greys."""
 MOST_POINTS = 3000
 """Test images that the plane shows."""
 NAMED = 7
 """Classes that it shows in colour: as many as `embedding_figures.plane` has hues."""
-
-
-@dataclass(frozen=True)
-class Retrieved:
-    """For each query its row on the test side, its nearest images (rows, similarities), and how badly it fails.
-
-    `failure` is the similarity of the nearest wrong image less that of the nearest right one: above zero, the first
-    answer is wrong.
-    """
-
-    queries: np.ndarray
-    neighbours: np.ndarray
-    similarities: np.ndarray
-    failure: np.ndarray
 
 
 def opened(folder: Path) -> Finished:
@@ -142,10 +113,10 @@ def _look_into(one: Finished, task: Task, store: ImageStore, device: str, querie
     home = one.folder / INSPECTION.rpartition("/")[0]
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir()
-    retrieved = retrieve(task.test, embeddings)
-    sampled, worst = (gallery(task.test, retrieved, kind, queries, seed) for kind in ("sampled", "worst"))
-    for image in sorted({shot["id"] for shot in (*_shots(sampled), *_shots(worst))}):
-        picture(store.image(image)).save(home / _name(image))
+    retrieved = gallery.retrieve(task.test, embeddings)
+    sampled, worst = (gallery.sample(task.test, retrieved, kind, queries, seed) for kind in ("sampled", "worst"))
+    for image in sorted({shot["id"] for shot in (*gallery.shots(sampled), *gallery.shots(worst))}):
+        gallery.picture(store.image(image)).save(home / gallery.file_of(image))
     figures = []
     if plane:
         bar.begin(f"UMAP of {one.spec.label()}")
@@ -155,12 +126,12 @@ def _look_into(one: Finished, task: Task, store: ImageStore, device: str, querie
     names = sorted(path.name for path in home.iterdir())
     right = float((task.test.labels[retrieved.neighbours[:, 0]] == task.test.labels[retrieved.queries]).mean())
     if datasets.get(dataset).embedded:  # drawn here: everybody may have the pictures
-        write_json(one.folder / galleries.NAME, compact(sampled, store, right))
+        write_json(one.folder / galleries.NAME, gallery.compact(sampled, store, right))
+    lead = (f"{len(retrieved.queries):,} queries among {len(task.test):,} images of {len(task.test.classes):,} classes "
+            f"that were not trained on; the first answer is right for {100 * right:.1f} % of them.")
     write_json(one.folder / INSPECTION, {
-        "schema": SCHEMA, "run": one.spec.identity, "side": SIDE, "galleries": [sampled, worst], "figures": figures,
-        "files": names, "lead": f"{len(retrieved.queries):,} queries among {len(task.test):,} images of "
-                                f"{len(task.test.classes):,} classes that were not trained on; the first answer is "
-                                f"right for {100 * right:.1f} % of them."})
+        "schema": SCHEMA, "run": one.spec.identity, "side": gallery.SIDE, "galleries": [sampled, worst],
+        "figures": figures, "files": names, "lead": lead})
     return one.folder / INSPECTION
 
 
@@ -207,93 +178,3 @@ def typical(results: Results, of: Collection[str] | None = None) -> list[Path]:
                 found += [Path(path) for path in runs.sort_values("seed")["path"][:1]]
     return [run for run in found if (run / weights.RUN).is_file()
             or ((spec := RunSpec.read(run)) is not None and Finished(run, spec).frozen_at_hand)]
-
-
-def retrieve(side: Side, embeddings: Tensor) -> Retrieved:
-    """The nearest images of every query and how badly it fails; queries without a second image of their class left out.
-
-    Query and gallery of a side with roles are different images; otherwise every image is both, but not its own answer.
-    """
-    asks, answers, own = by_role(np.full(len(side), "") if side.roles is None else side.roles)
-    gallery_ = embeddings[torch.from_numpy(answers).to(embeddings.device)]
-    asked = embeddings[torch.from_numpy(asks).to(embeddings.device)]
-    nearest, similarities = search.neighbours(asked, gallery_, NEIGHBOURS, exclude_self=own)
-    labels = torch.from_numpy(side.labels)
-    failure = _failures(asked, gallery_, labels[asks], labels[answers], own)
-    counts = failure < np.inf  # of a single class no answer is wrong
-    return Retrieved(asks[counts], answers[nearest.cpu().numpy()][counts], similarities.cpu().numpy()[counts],
-                     failure[counts])
-
-
-def _failures(asked: Tensor, gallery_: Tensor, labels: Tensor, known: Tensor, own: Tensor) -> np.ndarray:
-    """Similarity of the nearest wrong image less that of the nearest right one; none where there is no right one."""
-    parts = []
-    for start in range(0, len(asked), 1024):
-        rows = slice(start, start + 1024)
-        products = (asked[rows].float() @ gallery_.float().T).cpu()
-        inside = (own[rows] >= 0).nonzero().squeeze(1)
-        same = labels[rows, None] == known[None, :]
-        wrong = products.masked_fill(same, -torch.inf).amax(1)
-        products[inside, own[rows][inside]] = -torch.inf
-        parts.append(wrong - products.masked_fill(~same, -torch.inf).amax(1))
-    return torch.cat(parts).numpy()
-
-
-def gallery(side: Side, retrieved: Retrieved, kind: str, count: int, seed: int) -> dict[str, Any]:
-    """Some queries with their neighbours: drawn at random, or those that fail worst, one a class."""
-    if kind == "sampled":
-        chosen = np.sort(np.random.default_rng(seed).permutation(len(retrieved.queries))[:count])
-        title, note = "Sampled queries", "Drawn at random."
-    else:
-        order = np.argsort(-retrieved.failure, kind="stable")
-        classes = side.labels[retrieved.queries[order]]
-        first = np.sort(np.unique(classes, return_index=True)[1])
-        chosen = order[first[:count]]
-        title, note = "Worst queries", "The wrong answer is nearest compared with the right one; one query a class."
-    rows = []
-    for i in chosen:
-        own = side.labels[retrieved.queries[i]]
-        rows.append({"query": _shot(side, retrieved.queries[i]), "neighbours": [
-            _shot(side, row) | {"right": bool(side.labels[row] == own), "similarity": float(similarity)}
-            for row, similarity in zip(retrieved.neighbours[i], retrieved.similarities[i]) if np.isfinite(similarity)]})
-    return {"kind": kind, "title": title, "note": note, "neighbours": NEIGHBOURS, "rows": rows}
-
-
-def compact(shown: dict[str, Any], store: ImageStore, right: float) -> dict[str, Any]:
-    """A gallery with its pictures in one object, small enough to be packed with a record, see `galleries.collect`."""
-    shots = _shots(shown)
-    images = {}
-    for image in sorted({shot["id"] for shot in shots}):
-        content = io.BytesIO()
-        small = Image.fromarray(np.ascontiguousarray(store.image(image)))
-        small.thumbnail((THUMBNAIL, THUMBNAIL), Image.Resampling.LANCZOS)
-        small.convert("L").quantize(8).save(content, "PNG", optimize=True)
-        images[str(image)] = base64.b64encode(content.getvalue()).decode()
-    return {"schema": galleries.SCHEMA, "right": round(right, 5), "images": images,
-            "classes": {str(shot["id"]): shot["class"] for shot in shots},
-            "rows": [[str(row["query"]["id"]), [[str(one["id"]), round(one["similarity"], 3)]
-                                                for one in row["neighbours"]]] for row in shown["rows"]]}
-
-
-def _shots(shown: dict[str, Any]) -> list[dict[str, Any]]:
-    """Every image of a gallery: each query and its neighbours."""
-    return [shot for row in shown["rows"] for shot in (row["query"], *row["neighbours"])]
-
-
-def _shot(side: Side, row: int) -> dict[str, Any]:
-    image = int(side.ids[row])
-    return {"id": image, "image": _name(image), "class": side.classes[side.labels[row]]}
-
-
-def _name(image: int) -> str:
-    return f"image-{image}.png"
-
-
-def picture(pixels: np.ndarray) -> Image.Image:
-    """A small copy for a gallery; small images are enlarged in whole steps, so that their pixels stay square."""
-    image = Image.fromarray(np.ascontiguousarray(pixels))
-    step = SIDE // max(image.size)
-    if step > 1:
-        return image.resize((image.width * step, image.height * step), Image.Resampling.NEAREST)
-    image.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
-    return image
