@@ -30,6 +30,7 @@ from benchmark.datasets import (
 )
 from benchmark.datasets.reading import NotThere
 from benchmark.utils.errors import UserError
+from reports.storage.paths import short
 from splits.union import EIGHT, STANDARD_FOUR, Member, unite
 
 
@@ -92,7 +93,8 @@ def read(data: Path, rest: str) -> DatasetIndex:
     if nested is not None:
         raise UserError(f"'{nested}' is itself a union; name its members instead")
     indexes = _members(f"union:{rest}", names, data)
-    return unite_indexes("-".join(["union", *(index.name for index in indexes)]), indexes)
+    # of eight datasets with names of a few words the file's name would be longer than file systems take
+    return unite_indexes(short("-".join(["union", *(index.name for index in indexes)])), indexes)
 
 
 def _named(name: str, names: tuple[str, ...], note: str) -> Dataset:
