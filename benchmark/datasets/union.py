@@ -30,7 +30,6 @@ from benchmark.datasets import (
 )
 from benchmark.datasets.reading import NotThere
 from benchmark.utils.errors import UserError
-from reports.storage.paths import short
 from splits.union import EIGHT, STANDARD_FOUR, Member, unite
 
 
@@ -88,6 +87,8 @@ def read_named(union: str, names: Sequence[str], data: Path) -> DatasetIndex:
 
 def read(data: Path, rest: str) -> DatasetIndex:
     """The union of the datasets whose names follow the colon, with commas between them."""
+    from reports.storage.paths import short
+
     names = [name.strip() for name in rest.split(",") if name.strip()]
     nested = next((name for name in names if get(name).members or get(name).name == "union:"), None)
     if nested is not None:
