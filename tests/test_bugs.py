@@ -36,6 +36,7 @@ def broken(workspace: Workspace, how: str, redo: bool) -> None:
             thread.join()
         elif i == 2:
             errors: dict[str, BaseException] = {
+                "pipe": BrokenPipeError(32, "Broken pipe"),
                 "error": RuntimeError("two\nlines \x1b[31m"), "eof": EOFError(), "memory": MemoryError(),
                 "disk": OSError(5, "Input/output error", "/x"), "full": OSError(28, "No space left on device")}
             with disk_errors(Path("/y")) if how == "file" else contextlib.nullcontext():
@@ -56,7 +57,8 @@ def ended(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int | str | 
     return exit.value.code, [line for line in shown if line and not re.match(r" *\d+%\|", line)]
 
 
-@pytest.mark.parametrize(("how", "said"), [("error", "RuntimeError: two lines "), ("eof", "EOFError ")])
+@pytest.mark.parametrize(("how", "said"), [("error", "RuntimeError: two lines "), ("eof", "EOFError "),
+                                           ("pipe", "Severed: [Errno 32] Broken pipe ")])
 def test_one_line_and_a_file_with_the_traceback(tmp_path: Path, capsys: pytest.CaptureFixture[str], how: str,
                                                 said: str) -> None:
     code, (line,) = ended(capsys, how, "--work", str(tmp_path))
