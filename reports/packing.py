@@ -79,9 +79,10 @@ def _entry(run: Path, record: dict[str, Any], sides: dict[str, Any], reader: by_
 
 
 def _without_values(content: Any) -> Any:
+    """Of few-shot measures the means and bounds, for each way of adapting, without those of each episode."""
     if isinstance(content, dict):
         return {key: _without_values(value) for key, value in content.items() if key != "values"}
-    return content
+    return [*map(_without_values, content)] if isinstance(content, list) else content
 
 
 def pack(folders: Iterable[Path | str], out: Path, datasets: list[str] | None = None) -> tuple[list[Path], int]:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 DAMAGES = (ReportError, ValueError, TypeError, KeyError, AttributeError, OSError, RecursionError)
 """What reading a damaged file may raise."""
 
-__all__ = ["FACTS", "SCHEMA", "SOURCES", "check", "collect", "failures", "metrics", "read", "run_folder", "scan",
+__all__ = ["FACTS", "SCHEMA", "SOURCES", "check", "collect", "metrics", "read", "run_folder", "scan",
            "scan_checked", "still_failed", "write", "write_failure"]
 
 RECORD, FAILURE, FAILURES = "record.json", "failure.json", "failures.jsonl"
@@ -213,17 +213,12 @@ def collect(folder: Path | str | Iterable[Path | str]) -> pd.DataFrame:
 
     Columns `recall@1` are of the rule `last`, `best-test:recall@1` of another rule, `domain:latin:recall@1` of one
     part of a union, `structure:test:pi_intra` of the embedding, `cost:seconds` of the run. A damaged record is
-    warned of by name and stands in `failures`.
+    warned of by name; `scan` tells of it, too.
     """
     frame, lost = scan(_present([folder] if isinstance(folder, (str, Path)) else folder))
     for cause in lost.loc[lost["state"] == "damaged", "cause"]:
         warnings.warn(cause, stacklevel=2)
     return frame
-
-
-def failures(folder: Path | str | Iterable[Path | str]) -> pd.DataFrame:
-    """One row a run without a result: failed with its cause, or finished with a record that cannot be read."""
-    return scan(folder)[1]
 
 
 PUBLISHED = Path(__file__).parent / "data" / "records"

@@ -335,6 +335,13 @@ def test_methods_on_the_default_split_of_a_ladder_that_others_have_whole_are_ran
     assert (line["kind"], line["score"], line["rank"], line["of"]) == ("split", 0.9, 1, 4)
 
 
+def test_a_heading_has_the_name_of_a_dataset_once_whatever_it_is(partly: Results) -> None:
+    of_another_name = Results(partly.runs.drop(columns=["label", "ranked_with"]).assign(dataset="split"),
+                              with_published=False)
+    home = some_pages(of_another_name, home_page.write)["index.html"]
+    assert '<a href="dataset/split.html">split</a>, default split <small>' in home
+
+
 def test_methods_with_some_splits_of_a_ladder_that_one_has_whole_keep_both_ends(tmp_path: Path) -> None:
     """Otherwise the board of a single row would take the place of theirs."""
     for split, _ in LADDERS["cars"]:

@@ -312,6 +312,12 @@ def test_another_adaptation_stays_beside_the_old(workspace: Workspace, tmp_path:
     assert shown() == [(2, 2, 1e-3), (2, 3, 1e-4), (3, 2, 1e-3), (3, 3, 1e-4)]
     adapt(work, "margin", 2, adaptation=replace(QUICK, batch_size=50))
     assert len(shown()) == 4, "what reports do not tell apart is no second run"
+    packing.pack([work.runs], tmp_path / "packed")
+    packing.unpack(tmp_path / "packed", tmp_path / "unpacked")
+    (again,) = tmp_path.glob("unpacked/*/*/margin/*/fewshot.json")
+    adapted = json.loads(again.read_text())
+    assert len(adapted["others"]) == 2
+    assert '"values"' not in json.dumps(adapted), "of no way of adapting each episode is packed"
 
 
 @pytest.mark.parametrize("content", ['{"schema": 1, "adap', "[]", '{"schema": 1}', '{"schema": 1, "shots": 3}',

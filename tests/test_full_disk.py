@@ -76,11 +76,11 @@ def keeping(folder: Path) -> None:
     write_sample(loose, {"margin": 0.6}, ("glyphs",), seeds=1)
     packing.pack([loose], pack)
     results = Results(records.collect(pack))
-    site.build(results, records.failures(pack), pages)
+    site.build(results, records.scan(pack)[1], pages)
     write_sample(loose, {"margin": 0.6}, ("glyphs",), seeds=5)
     before = {path: path.read_bytes() for top in (pack, pages) for path in top.rglob("*") if path.is_file()}
     Ballast(folder, 0)
-    for write in (lambda: packing.pack([loose], pack), lambda: site.build(results, records.failures(pack), pages)):
+    for write in (lambda: packing.pack([loose], pack), lambda: site.build(results, records.scan(pack)[1], pages)):
         with pytest.raises(OSError, match="No space left"):
             write()
     assert {path: path.read_bytes() for top in (pack, pages) for path in top.rglob("*") if path.is_file()} == before

@@ -221,7 +221,7 @@ def failed(folder: Path, split: int, cause: str, **facts: Any) -> Path:
 
 
 def causes(pack: Path) -> list[str]:
-    return sorted(records.failures(pack)["cause"])
+    return sorted(records.scan(pack)[1]["cause"])
 
 
 def test_a_pack_tells_of_failures_until_their_runs_are_done(tmp_path: Path) -> None:

@@ -201,7 +201,7 @@ def test_failed_and_damaged_runs_are_told_not_dropped(tmp_path: Path) -> None:
     damaged.write_text("{")
     with pytest.warns(UserWarning, match="s2-cccc"):
         assert len(records.collect(tmp_path)) == 1
-    lost = records.failures(tmp_path).to_dict("records")
+    lost = records.scan(tmp_path)[1].to_dict("records")
     assert [(row["state"], row["dataset"], row["split"], row["seed"]) for row in lost] == [
         ("failed", "glyphs", "2", "1"), ("damaged", "glyphs", "3", "2")]
     assert lost[0]["cause"] == "out of memory"
@@ -210,16 +210,16 @@ def test_failed_and_damaged_runs_are_told_not_dropped(tmp_path: Path) -> None:
 
 def test_what_is_told_of_a_failure_is_one_line_of_some_length(tmp_path: Path) -> None:
     records.write_failure(tmp_path / "long", {"cause": "no\n" + 5000 * "x", "kind": {"odd": 5000 * "y"}})
-    (row,) = records.failures(tmp_path).to_dict("records")
+    (row,) = records.scan(tmp_path)[1].to_dict("records")
     assert row["cause"] == f"no {996 * 'x'}…"
     assert len(row["kind"]) == 1000
 
 
 def test_a_record_ends_an_earlier_failure(tmp_path: Path) -> None:
     records.write_failure(tmp_path, {"cause": "killed"})
-    assert len(records.failures(tmp_path)) == 1
+    assert len(records.scan(tmp_path)[1]) == 1
     records.write(tmp_path, make_record())
-    assert records.failures(tmp_path).empty
+    assert records.scan(tmp_path)[1].empty
     assert len(records.collect(tmp_path)) == 1
     with pytest.raises(ReportError, match="cause"):
         records.write_failure(tmp_path, {})

@@ -21,7 +21,7 @@ from reports.figures import drawing
 from reports.html import dataset_pages
 from tests.sample_records import DOMAINS, make_record, write_sample
 
-VOID = {"meta", "link", "input", "br", "img", "hr", "mspace"}
+VOID = {"meta", "link", "input", "br", "img", "hr", "mspace", "wbr"}
 
 
 class Page(HTMLParser):

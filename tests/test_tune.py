@@ -16,9 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from safetensors.torch import save_file
-from scipy import stats
 
-import methods
 from benchmark import cli, ladders
 from benchmark.board import leaderboard
 from benchmark.config import search
@@ -37,25 +35,7 @@ from reports import ReportError, records
 from reports.analysis import tuning
 from tests import tiny_sweep
 from tests.test_contents import photos
-
-SMALL = {key: value for key, value in tiny_sweep.SMALL.items() if key != "lr"}
-WORDS = ["tune", "--dataset", "glyphs-mini", "--protocol", "demo", "--splits", "1", "--jobs", "2",
-         *(word for key, value in SMALL.items() for word in ("--set", f"{key}={value}"))]
-TUNED = ("margin", "multisimilarity", "proxyanchor", "arcface", "triplet", "contrastive", "normsoftmax", "s2sd", "diva",
-         "uniform-prior", "cosface", "softtriple")
-
-
-def study(names: str = "margin,supcon", **fields: Any) -> Any:
-    made = tiny_sweep.study(names, seeds=1, **fields)
-    part = made.parts[0]
-    return dataclasses.replace(made, parts=(dataclasses.replace(part, set={
-        key: value for key, value in part.set.items() if key != "lr"}),))
-
-
-def tuned(made: Workspace, names: str = "margin,supcon", trials: int = 3, **options: Any) -> list[tuning.Search]:
-    _, path = tune.run(study(names), TuneOptions(trials, **options), SweepOptions(made, resources=Resources(jobs=2)),
-                       lambda line: None)
-    return tuning.load(path)
+from tests.tiny_search import SMALL, WORDS, study, tuned
 
 
 @pytest.fixture(scope="module")
@@ -69,43 +49,6 @@ def finished(tiny_base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def made(finished: Path, tmp_path: Path) -> Workspace:
     return Workspace.at(shutil.copytree(finished, tmp_path / "work", symlinks=True))
-
-
-def test_a_draw_depends_on_seed_method_number_and_key_alone() -> None:
-    space = {"lr": (1e-5, 1e-3), "m.count": (2, 9), "m.kind": ["a", "b", "c"]}
-    draws = [search.draw(space, 0, "m", number) for number in range(400)]
-    assert draws == [search.draw(dict(reversed(space.items())), 0, "m", number) for number in range(400)]
-    assert draws[0] == {}
-    fewer = {key: values for key, values in space.items() if key != "m.kind"}
-    assert all({**search.draw(fewer, 0, "m", n), "m.kind": draws[n]["m.kind"]} == draws[n] for n in range(1, 400))
-    assert search.draw(space, 1, "m", 5) != draws[5] != search.draw(space, 0, "other", 5)
-    logs = [math.log10(draw["lr"]) for draw in draws[1:]]
-    assert stats.kstest(logs, stats.uniform(-5, 2).cdf).pvalue > 0.01
-    assert {draw["m.count"] for draw in draws[1:]} == set(range(2, 10))
-    assert {draw["m.kind"] for draw in draws[1:]} == {"a", "b", "c"}
-
-
-@pytest.mark.parametrize("name", methods.names())
-def test_every_declared_space_can_be_drawn_and_holds_the_default(name: str) -> None:
-    entry = methods.get(name)
-    space = entry.space()
-    assert (name not in TUNED) or any(key.startswith(f"{name}.") for key in space)
-    for number in range(1, 20):
-        for key, value in search.draw(space, 0, name, number).items():
-            owner, _, setting = key.rpartition(".")
-            settings = (entry if owner == name else entry.base).settings(**{setting: str(value)})
-            assert getattr(settings, setting) == value
-            assert type(value) is type(getattr(settings, setting))
-    for key, values in space.items():
-        owner, _, setting = key.rpartition(".")
-        default = getattr((entry if owner == name else entry.base).settings(), setting)
-        assert default in values if isinstance(values, list) else values[0] <= default <= values[1], key
-
-
-@pytest.mark.parametrize("wrong", [(0.4, 0.1), (0.0, 1.0), (1.0,), [1.0], 0.3])
-def test_a_space_that_cannot_be_drawn_from_is_refused(wrong: Any) -> None:
-    with pytest.raises(methods.MethodError, match="write \\(low, high\\)"):
-        methods.setting(0.2, "here", search=wrong)
 
 
 def test_each_method_has_as_many_trials_and_the_best_on_validation_is_chosen(made: Workspace) -> None:
@@ -310,27 +253,6 @@ def test_each_rung_may_choose_for_itself(tiny: Workspace) -> None:
         assert all(row["tuned"] is not None for row in one["test"])
 
 
-def test_a_trial_that_diverges_counts_as_the_worst_and_one_that_fails_holds_the_choice_up(
-        tiny: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = search.draw
-    monkeypatch.setattr(search, "draw", lambda space, seed, method, number: (
-        {"lr": 1e30} if number == 1 else real(space, seed, method, number)))
-    said: list[str] = []
-    tune.run(study("margin"), TuneOptions(2, choose_only=True), SweepOptions(tiny), said.append)
-    (one,) = tuning.load(tiny.root / "tune" / "tiny.json")
-    assert [trial["state"] for trial in one["trials"]] == ["done", "diverged"]
-    assert one["choice"] == 0
-    assert one["trials"][1]["cause"]
-    assert tuning.board([one]).rows[0]["diverged"] == 1
-    failure = next((tiny.root / "tune" / "runs").rglob("failure.json"))
-    failure.write_text(json.dumps(json.loads(failure.read_text()) | {"kind": "OSError", "cause": "no room"}))
-    tune.run(study("margin"), TuneOptions(2), SweepOptions(tiny), said.append)
-    (one,) = tuning.load(tiny.root / "tune" / "tiny.json")
-    assert one["choice"] is None
-    assert "1 of 2 trials are over, and nothing is chosen before all are; 1 failed, the first: no room" in said[-1]
-    assert not tiny.runs.exists()
-
-
 def test_parzen_estimator_asks_and_is_told(tmp_path: Path) -> None:
     pytest.importorskip("optuna")
     space = {"lr": (1e-5, 1e-1), "m.kind": ["a", "b"], "m.count": (1, 9)}
@@ -351,46 +273,6 @@ def test_parzen_estimator_asks_and_is_told(tmp_path: Path) -> None:
     late = [sum(map(score, made[20:])) for made in (tried, drawn)]
     assert late[0] > late[1]
     assert all(1e-5 <= made["lr"] <= 1e-1 for made in tried[1:])
-
-
-@pytest.mark.parametrize(("words", "text"), [
-    (["--methods", "margn"], "did you mean 'margin'"),
-    (["--methods", "margin", "--trials", "0"], "--trials 0: at least 1"),
-    (["--methods", "frozen"], "no method is left to tune"),
-    (["--methods", "supcon", "--set", "lr=0.1"], "--set fixes all"),
-    (["--methods", "margin", "--backbones", "conv4,resnet18"], "one backbone"),
-    (["--methods", "margin", "--set", "arcface.scale=8"], "--set names arcface"),
-])
-def test_mistakes_are_said_in_one_line(words: list[str], text: str, tiny: Workspace,
-                                       capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        cli.main([*WORDS, *words, "--work", str(tiny.root)])
-    assert caught.value.code == 2
-    said = capsys.readouterr().err
-    assert text in said
-    assert len(said.splitlines()) == 1
-
-
-def test_help_lists_no_option_that_is_always_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """What a search would cost is not measured; of runs `oodml plan` and `oodml run --dry-run` do it."""
-    for name, listed in (("tune", False), ("plan", True), ("run", True)):
-        with pytest.raises(SystemExit) as caught:
-            cli.cli.main([name, "--help"])
-        assert caught.value.code == 0
-        assert ("--calibrate" in capsys.readouterr().out) is listed, name
-    with pytest.raises(SystemExit) as caught:
-        cli.main([*WORDS, "--methods", "margin", "--calibrate"])
-    assert caught.value.code == 2
-    assert "No such option" in capsys.readouterr().err
-
-
-def test_a_split_without_classes_to_hold_out_is_refused(tiny: Workspace) -> None:
-    ladder = ladders.load(tiny, "glyphs-mini")
-    bare = [dataclasses.replace(split, validation=()) for split in ladder.splits]
-    ladders.save(dataclasses.replace(ladder, splits=tuple(bare)), tiny)
-    with pytest.raises(UserError, match="0 are held out") as caught:
-        tuned(tiny)
-    assert len(str(caught.value).splitlines()) == 1
 
 
 def test_one_choice_for_all_rungs_stands_beside_those_of_each_rung(made: Workspace, tmp_path: Path) -> None:
@@ -472,10 +354,3 @@ def test_the_tables_are_exported(made: Workspace, capsys: pytest.CaptureFixture[
         with pytest.raises(SystemExit):
             cli.main(["export", "--table", "tuning", *words, "--work", str(made.root)])
         assert text in capsys.readouterr().err
-
-
-def test_show_prints_the_space(capsys: pytest.CaptureFixture[str]) -> None:
-    cli.main(["methods", "show", "uniform-prior"])
-    said = capsys.readouterr().out
-    assert "uniform-prior.weight         0.02 to 2, log-uniform" in said
-    assert "margin.beta                  0.5 to 1.4, log-uniform" in said

@@ -32,9 +32,9 @@ def ids(text: str, ladder: Ladder, needs: str = "", option: str = "--splits") ->
 
 
 def numbers(text: str, option: str = "--splits") -> list[int]:
-    """A list of numbers and ranges.
+    """A list of numbers and ranges, each once: what is named twice is not scored twice.
 
-    >>> numbers("1,3-5")
+    >>> numbers("1,3-5,4")
     [1, 3, 4, 5]
     """
     found: list[int] = []
@@ -44,4 +44,4 @@ def numbers(text: str, option: str = "--splits") -> list[int]:
             also = ", or default, or all" if option.startswith("--split") else ""
             raise UserError(f"{option} {text[:100]}: write numbers and rising ranges such as 1,3-5, below 10000{also}")
         found += range(int(ends[1]), int(ends[2] or ends[1]) + 1)
-    return found
+    return list(dict.fromkeys(found))

@@ -1,1 +1,1 @@
-"""What several methods share: distances, miners, proxies, ranks, neighbourhoods, memory; and the toy examples."""
+"""What several methods share: distances, miners, proxies, ranks, neighbourhoods, memory."""

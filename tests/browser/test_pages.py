@@ -162,6 +162,19 @@ def test_bold_in_latex_is_the_tie_group_of_the_page(page: Any, built: Path) -> N
     assert text.count(r"\underline{") == page.locator(f"{board} td.second").count()
 
 
+def test_rows_of_one_hue_have_two_where_they_are_compared(page: Any, published: Path) -> None:
+    visit(page, published, "compare.html")
+    alike = page.evaluate("""() => {
+      const { ids, hues } = JSON.parse(document.getElementById("compare-data").textContent);
+      return ids.filter((id, i) => hues[i] === hues[0]);
+    }""")[:3]
+    assert len(alike) > 1
+    visit(page, published, f"compare.html#pin={','.join(alike)}")
+    swatches = page.locator("[data-compare-choices] .swatch").evaluate_all(
+        "all => all.map(one => one.style.getPropertyValue('--c'))")
+    assert len(set(swatches)) == len(swatches) == len(alike)
+
+
 def test_methods_are_compared_and_the_choice_lies_in_the_address(page: Any, built: Path) -> None:
     visit(page, built, "compare.html#pin=margin,s2sd")
     told = page.locator("[data-compare-sum]").inner_text()

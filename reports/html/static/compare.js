@@ -8,12 +8,12 @@ document.addEventListener("DOMContentLoaded", () => {
     section.querySelector("[data-compare-" + part + "]"));
   const search = document.getElementById("compare-search");
   let chosen = [];
-  // a row without a hue of its own takes the first that no other chosen row has
+  // a row without a hue, or whose hue one chosen before it has, takes the first that no other chosen row has
   const colour = (place) => {
-    const taken = new Set(chosen.map((other) => hues[other]));
+    const own = (row) => hues[row] >= 0 && chosen.find((other) => hues[other] === hues[row]) === row;
+    const taken = new Set(chosen.filter(own).map((row) => hues[row]));
     const free = [0, 1, 2, 3, 4, 5, 6, 7].filter((hue) => !taken.has(hue));
-    const plain = chosen.filter((other) => hues[other] < 0);
-    const hue = hues[place] >= 0 ? hues[place] : free[plain.indexOf(place)];
+    const hue = own(place) ? hues[place] : free[chosen.filter((row) => !own(row)).indexOf(place)];
     return "var(" + (hue === undefined ? "--figure-grey" : "--hue-" + hue) + ")";
   };
 
