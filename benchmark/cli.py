@@ -130,4 +130,6 @@ def _remedy(error: OSError, redo: bool) -> str:
                 + f"; {RESUMING}" * redo)
     if error.errno == errno.EROFS:
         return ": write to another folder (--work DIR, --out)"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return ": see to its permissions or, where it should be written, take another folder (--work DIR, --out)"
     return ""

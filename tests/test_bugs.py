@@ -38,7 +38,8 @@ def broken(workspace: Workspace, how: str, redo: bool) -> None:
             errors: dict[str, BaseException] = {
                 "pipe": BrokenPipeError(32, "Broken pipe"),
                 "error": RuntimeError("two\nlines \x1b[31m"), "eof": EOFError(), "memory": MemoryError(),
-                "disk": OSError(5, "Input/output error", "/x"), "full": OSError(28, "No space left on device")}
+                "disk": OSError(5, "Input/output error", "/x"), "full": OSError(28, "No space left on device"),
+                "denied": OSError(13, "Permission denied", "/x")}
             with disk_errors(Path("/y")) if how == "file" else contextlib.nullcontext():
                 raise errors["full" if how == "file" else how]
 
@@ -103,6 +104,13 @@ def test_after_a_full_disk_nothing_is_done_anew_that_was(capsys: pytest.CaptureF
     code, (line,) = ended(capsys, how, "--redo")
     assert code == 2
     assert line.endswith("; leave --redo out then, which would begin anew what has been done again by now")
+
+
+def test_what_may_not_be_written_is_told_with_a_remedy(capsys: pytest.CaptureFixture[str]) -> None:
+    code, (line,) = ended(capsys, "denied")
+    assert code == 2
+    assert line == ("oodml: Permission denied /x: see to its permissions or, where it should be written, take another "
+                    "folder (--work DIR, --out)")
 
 
 def test_a_thread_of_the_background_says_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
