@@ -18,7 +18,7 @@ from benchmark import __version__, commands
 from benchmark.utils import bugs
 from benchmark.utils.children import own_children
 from benchmark.utils.errors import NO_ROOM, NoRoom, is_user_error
-from benchmark.utils.terminal import LONGEST, end_bars, harmless_output, plain_warning
+from benchmark.utils.terminal import LONGEST, end_bars, harmless_output, plain_warning, reader_gone
 from reports.safe_text import cut
 
 RESUMING = "leave --redo out then, which would begin anew what has been done again by now"
@@ -39,11 +39,16 @@ class Commands(commands.Group):
         try:
             return super().invoke(context)
         except BrokenPipeError as error:  # which click would take for its own
-            raise ReaderGone from error
+            kind = ReaderGone if reader_gone() else Severed
+            raise kind(str(error)).with_traceback(error.__traceback__) from error
 
 
 class ReaderGone(Exception):
     """Whoever read the output (head, less) has seen enough."""
+
+
+class Severed(Exception):
+    """A pipe broke that is not the output's: a process that this one had started is gone."""
 
 
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -125,4 +130,6 @@ def _remedy(error: OSError, redo: bool) -> str:
                 + f"; {RESUMING}" * redo)
     if error.errno == errno.EROFS:
         return ": write to another folder (--work DIR, --out)"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return ": see to its permissions or, where it should be written, take another folder (--work DIR, --out)"
     return ""

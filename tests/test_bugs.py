@@ -36,8 +36,10 @@ def broken(workspace: Workspace, how: str, redo: bool) -> None:
             thread.join()
         elif i == 2:
             errors: dict[str, BaseException] = {
+                "pipe": BrokenPipeError(32, "Broken pipe"),
                 "error": RuntimeError("two\nlines \x1b[31m"), "eof": EOFError(), "memory": MemoryError(),
-                "disk": OSError(5, "Input/output error", "/x"), "full": OSError(28, "No space left on device")}
+                "disk": OSError(5, "Input/output error", "/x"), "full": OSError(28, "No space left on device"),
+                "denied": OSError(13, "Permission denied", "/x")}
             with disk_errors(Path("/y")) if how == "file" else contextlib.nullcontext():
                 raise errors["full" if how == "file" else how]
 
@@ -56,7 +58,8 @@ def ended(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int | str | 
     return exit.value.code, [line for line in shown if line and not re.match(r" *\d+%\|", line)]
 
 
-@pytest.mark.parametrize(("how", "said"), [("error", "RuntimeError: two lines "), ("eof", "EOFError ")])
+@pytest.mark.parametrize(("how", "said"), [("error", "RuntimeError: two lines "), ("eof", "EOFError "),
+                                           ("pipe", "Severed: [Errno 32] Broken pipe ")])
 def test_one_line_and_a_file_with_the_traceback(tmp_path: Path, capsys: pytest.CaptureFixture[str], how: str,
                                                 said: str) -> None:
     code, (line,) = ended(capsys, how, "--work", str(tmp_path))
@@ -101,6 +104,13 @@ def test_after_a_full_disk_nothing_is_done_anew_that_was(capsys: pytest.CaptureF
     code, (line,) = ended(capsys, how, "--redo")
     assert code == 2
     assert line.endswith("; leave --redo out then, which would begin anew what has been done again by now")
+
+
+def test_what_may_not_be_written_is_told_with_a_remedy(capsys: pytest.CaptureFixture[str]) -> None:
+    code, (line,) = ended(capsys, "denied")
+    assert code == 2
+    assert line == ("oodml: Permission denied /x: see to its permissions or, where it should be written, take another "
+                    "folder (--work DIR, --out)")
 
 
 def test_a_thread_of_the_background_says_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

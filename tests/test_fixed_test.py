@@ -116,8 +116,13 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     assert manifest.load(tmp_path / "control" / "splits" / "glyphs-mini.json").hash == control.hash
     cli.main(["splits", "show", "--dataset", "glyphs-mini", "--work", str(tmp_path / "control")])
     assert "fixed-test" in capsys.readouterr().out
-    for options, message in [(("ladder", "--fixed-test"), "a working folder of its own"),
-                             (("other", "--fixed-test", "--default-only"), "default split alone"),
+    for options in (("ladder", "--fixed-test"), ("control",)):
+        with monkeypatch.context() as patch:
+            patch.setattr(ladders, "build", lambda *_, **__: pytest.fail("refused after hours of features"))
+            with pytest.raises(SystemExit):
+                build(*options)
+        assert "a working folder of its own" in capsys.readouterr().err
+    for options, message in [(("other", "--fixed-test", "--default-only"), "default split alone"),
                              (("other", "--fixed-test", "nowhere.json"), "there is no such file")]:
         with pytest.raises(SystemExit):
             build(*options)

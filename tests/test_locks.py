@@ -6,6 +6,7 @@ import errno
 import json
 import multiprocessing
 import os
+import re
 import threading
 import time
 from pathlib import Path
@@ -151,6 +152,27 @@ def test_a_silent_owner_is_shown_and_not_watched_for_ever(tiny: Workspace, monke
     planned.save_plan(tiny, [job], "oodml run")
     cli.main(["status", "--watch", "--every", "0.1", "--work", str(tiny.root)])
     assert "no heartbeat for" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [["--watch", "--every", "0.1"], ["--every", "0.1"]])
+def test_a_watch_outlasts_the_moment_in_which_no_run_is_held(tiny: Workspace, monkeypatch: pytest.MonkeyPatch,
+                                                             capsys: pytest.CaptureFixture[str],
+                                                             words: list[str]) -> None:
+    """As while a sweep is starting, or between two of its runs."""
+    (job,) = tiny_sweep.jobs(tiny, "margin", seeds=1)
+    planned.save_plan(tiny, [job], "oodml run")
+    held: list[Lock | None] = []
+
+    def pause(_: float) -> None:
+        if not held:
+            held.append(Lock.take(job.folder, 0))
+        else:
+            (job.folder / "lock.1").unlink(missing_ok=True)
+
+    monkeypatch.setattr("benchmark.commands.status.time.sleep", pause)
+    cli.main(["status", *words, "--work", str(tiny.root)])
+    totals = re.findall(r"^all +(\d+) +(\d+) +(\d+) +(\d+)", capsys.readouterr().out, re.MULTILINE)
+    assert [running for _, running, _, _ in totals] == ["0", "1", "0", "0"]
 
 
 def _race(folder: str, after: int, gate: object, won: object) -> None:

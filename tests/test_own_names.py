@@ -17,6 +17,7 @@ from benchmark.runs.job import SweepOptions
 from benchmark.runs.trials import TuneOptions
 from benchmark.utils.workspace import Workspace
 from reports import packing, records
+from reports.storage.paths import is_plain
 from splits import manifest
 from tests import layouts, tiny_sweep
 from tests.sample_records import make_record
@@ -170,3 +171,13 @@ def test_embeddings_are_scored_on_a_pinned_ladder_of_ones_own(tmp_path: Path,
     assert f"--work {tmp_path / 'third'} --dataset '{birds}' --incomplete`" in told
     (tmp_path / "birds").mkdir()
     assert "there is no file" in refused(["splits", "verify", str(tmp_path / "birds"), *own], capsys)
+
+
+def test_names_too_long_for_a_file_are_cut_and_stay_apart(tmp_path: Path) -> None:
+    members = [pictures(tmp_path / f"{'鳥' * 70} {'very long ' * 3}{i}", salt=str(i)) for i in range(2)]
+    names = [datasets.load(name, tmp_path).name for name in (*members, f"union:{','.join(members)}")]
+    assert len(set(names)) == 3
+    assert all(is_plain(name) for name in names)
+    assert names[2].startswith("union-鳥鳥")
+    cli.main(["splits", "build", "--dataset", members[0], "--default-only", "--work", str(tmp_path)])
+    assert datasets.source(names[0], tmp_path / "splits") == members[0]

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from benchmark.data.decoding import CHUNK
+from benchmark.data.decoding import CHUNK, killed_processes
 from benchmark.data.store import ImageStore, open_store
 from benchmark.datasets.index import DatasetIndex
 from benchmark.overview.faults import examine
@@ -100,6 +100,8 @@ def test_a_process_that_is_killed_is_told_and_what_is_decoded_is_kept(tmp_path: 
     for decode in (lambda: open_store(index, tmp_path, jobs=2, progress=False), lambda: examine(index, jobs=2)):
         with pytest.raises(UserError, match=r"of 'drawn' was killed, .* `oodml datasets prepare drawn --jobs 1`"):
             decode()
+    with pytest.raises(UserError, match="was killed"), killed_processes(index):
+        raise BrokenPipeError  # as where it was killed before it could read what it shall do
     assert not list(tmp_path.glob("*-part/chunk-*"))
     assert len(open_store(index, tmp_path, jobs=1, progress=False)) == 4 * CHUNK
 

@@ -23,7 +23,8 @@ def command(workspace: Workspace, chosen: str, dataset: str, seeds: int | None, 
 
     The accuracy on a dataset is that of its own model, the unified accuracy that of the ensemble, the mean of all
     models' embeddings. First run the method on the members: `oodml run --methods M --dataset NAME --splits default`
-    for each. The record stands among the union's runs as the method ensemble:M, as where a study asks for it.
+    for each, by the protocol of the union's own runs (--protocol), as else their board is another. The record stands
+    among the union's runs as the method ensemble:M, as where a study asks for it.
     """
     from benchmark.posthoc import ensemble
 

@@ -40,3 +40,4 @@ def show(name: str) -> None:
     from benchmark.config import toml
 
     click.echo(toml.text(studies.path_of(name)), nl=False)
+    studies.load(name)

@@ -86,7 +86,11 @@ def killed_processes(index: DatasetIndex) -> Iterator[None]:
     """Turns the sudden end of a process that decodes into one line that says what to do."""
     try:
         yield
-    except BrokenProcessPool:
+    except (BrokenProcessPool, BrokenPipeError) as error:  # the latter where it was killed before it had begun
+        from benchmark.utils.terminal import reader_gone  # not in the processes, where it is heavy
+
+        if isinstance(error, BrokenPipeError) and reader_gone():
+            raise
         raise UserError(f"a process that decodes images of '{index.name}' was killed, most likely for want of memory: "
                         f"`oodml datasets prepare {index.typed} --jobs 1` takes the least; what is decoded already is "
                         "kept") from None

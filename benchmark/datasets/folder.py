@@ -34,13 +34,13 @@ def own_name(path: Path) -> str:
     >>> own_name(Path("My birds (2024)")), own_name(Path("cub")), own_name(Path("/birds/images")), own_name(Path("鳥"))
     ('My-birds-2024', 'own-cub', 'birds-images', '鳥')
     """
-    from reports.storage.paths import is_plain
+    from reports.storage.paths import is_plain, short
 
     around = path.absolute().parent.name
     text = f"{around}-{path.name}" if path.name.lower() in COMMON and around else path.name
     # composed, as a Mac writes an accent as a character of its own
     slug = re.sub(r"[^\w-]+", "-", unicodedata.normalize("NFC", text)).strip("-") or "own"
-    return f"own-{slug}" if slug.lower() in names() or not is_plain(slug) else slug
+    return short(slug if slug.lower() not in names() and is_plain(short(slug)) else f"own-{slug}")
 
 
 def read(data: Path, rest: str) -> DatasetIndex:

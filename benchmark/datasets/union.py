@@ -87,12 +87,15 @@ def read_named(union: str, names: Sequence[str], data: Path) -> DatasetIndex:
 
 def read(data: Path, rest: str) -> DatasetIndex:
     """The union of the datasets whose names follow the colon, with commas between them."""
+    from reports.storage.paths import short
+
     names = [name.strip() for name in rest.split(",") if name.strip()]
     nested = next((name for name in names if get(name).members or get(name).name == "union:"), None)
     if nested is not None:
         raise UserError(f"'{nested}' is itself a union; name its members instead")
     indexes = _members(f"union:{rest}", names, data)
-    return unite_indexes("-".join(["union", *(index.name for index in indexes)]), indexes)
+    # of eight datasets with names of a few words the file's name would be longer than file systems take
+    return unite_indexes(short("-".join(["union", *(index.name for index in indexes)])), indexes)
 
 
 def _named(name: str, names: tuple[str, ...], note: str) -> Dataset:

@@ -139,7 +139,8 @@ def get(name: str) -> Pinned:
     known = pinning.names()
     if not name.endswith(".json") and name not in known:
         raise UserError(f"there is no pinned ladder '{name[:100]}'{near(name[:100], known)}; there are: "
-                        f"{', '.join(known) or 'none'}")
+                        f"{', '.join(known) or 'none'}; one of your own is given by the path of its file, such as "
+                        f"pins/{name[:100]}.json")
     return pinning.get(name)
 
 

@@ -45,16 +45,27 @@ def refuse_to_replace(dataset: str, ladder: Ladder | None, workspace: Workspace)
     """A UserError where runs stand on splits of the ladder that is there which this one, if any, does not have."""
     path = path_of(workspace, dataset)
     before = present(path)
-    if before is not None and ladder is not None and is_control(before) != is_control(ladder):
-        raise UserError(f"{path} is left as it is: a ladder and its control with fixed test classes are two ladders of "
-                        "one dataset; build this one in a working folder of its own (--work DIR), and show the runs of "
-                        "both with `oodml report --records`")
+    if ladder is not None:
+        _refuse_other_kind(path, before, is_control(ladder))
     count = 0 if before is None else runs_left_behind(before, ladder, workspace)
     if count:
         raise UserError(f"{path} is left as it is: {counted(count, 'run stands', 'runs stand')} in "
                         f"{workspace.runs / dataset} on splits that the new ladder does not have, and would no longer "
                         "count; --replace writes it all the same and "
                         f"keeps the old one in {path.parent / 'replaced'}, --work DIR builds it elsewhere")
+
+
+def refuse_other_kind(name: str, control: bool, workspace: Workspace) -> None:
+    """A UserError where a ladder would take the place of its control, or the other way: before hours of features."""
+    path = path_of(workspace, datasets.load(name, workspace.data).name)
+    _refuse_other_kind(path, present(path), control)
+
+
+def _refuse_other_kind(path: Path, before: Ladder | None, control: bool) -> None:
+    if before is not None and is_control(before) != control:
+        raise UserError(f"{path} is left as it is: a ladder and its control with fixed test classes are two ladders of "
+                        "one dataset; build this one in a working folder of its own (--work DIR), and show the runs of "
+                        "both with `oodml report --records`")
 
 
 def runs_left_behind(before: Ladder, now: Ladder | None, workspace: Workspace) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import select
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -78,6 +79,16 @@ def end_bars() -> None:
     bars = getattr(sys.modules.get("tqdm"), "tqdm", None)
     for bar in list(getattr(bars, "_instances", ())):
         bar.close()
+
+
+def reader_gone() -> bool:
+    """Whether nobody reads the output any more; where that cannot be told, as if so."""
+    if not hasattr(select, "poll"):
+        return True
+    poll = select.poll()
+    for stream in (1, 2):
+        poll.register(stream, 0)
+    return any(event & (select.POLLERR | select.POLLHUP | select.POLLNVAL) for _, event in poll.poll(0))
 
 
 @contextlib.contextmanager

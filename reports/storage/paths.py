@@ -6,6 +6,7 @@ folder that it is put into.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import stat
@@ -52,6 +53,18 @@ control characters, no dot at its beginning, no device, at most 200 bytes
                           'of : * ? " < > |, no control characters, no dot at its beginning, no device, at most '
                           f"{LONGEST} bytes")
     return str(name)
+
+
+def short(name: str) -> str:
+    """A name that somebody gave, brought to the length that a file may have; two long ones stay two.
+
+    >>> short("birds"), len(short("b" * 300)), short("b" * 300) == short("b" * 301), len(short("鳥" * 90).encode())
+    ('birds', 200, False, 198)
+    """
+    if len(name.encode(errors="replace")) <= LONGEST:
+        return name
+    mark = "-" + hashlib.sha256(name.encode(errors="replace")).hexdigest()[:8]
+    return name.encode(errors="replace")[:LONGEST - len(mark)].decode(errors="ignore") + mark
 
 
 def of_method(name: str) -> str:

@@ -69,6 +69,8 @@ def build(workspace: Workspace, names: tuple[str, ...], dataset: tuple[str, ...]
                 click.echo(f"{name}: note: {note}")
             if warning := ladders.of_other_files(name, workspace, replace):
                 click.echo(f"{name}: warning: {warning}", err=True)
+            if not replace:
+                ladders.refuse_other_kind(name, options["fixed_test"] is not None, workspace)
             ladder = ladders.build(name, workspace, rung_iterations=chosen, progress=_tell, **options)
             if not replace:
                 ladders.refuse_to_replace(ladder.dataset, ladder, workspace)
@@ -115,7 +117,8 @@ def import_(workspace: Workspace, file: Path, dataset: str, replace: bool) -> No
                        f"{' ...' if names[5:] else ''}")
     click.echo(ladders.table(imported.ladder))
     if imported.missing_classes:
-        raise click.ClickException("nothing was written, as runs would miss these classes")
+        raise UserError(f"nothing was written, as runs would miss these classes; complete the copy of {dataset}, or "
+                        "rename its class folders as the file has them")
     if not replace:
         ladders.refuse_to_replace(imported.ladder.dataset, imported.ladder, workspace)
     click.echo(f"wrote {ladders.save(imported.ladder, workspace)}")
