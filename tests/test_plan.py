@@ -167,6 +167,9 @@ def test_methods_that_do_not_fit_the_backbone_are_listed(made: Workspace) -> Non
 def test_variations_and_backbones_are_cells_of_their_own(made: Workspace) -> None:
     found = specs(made, seeds=1, vary={"dim": (8, 16), "batch_size": (12,)})
     assert [(spec.protocol.dim, spec.protocol.batch_size) for spec in found] == [(16, 24), (8, 24), (16, 12)]
+    labels = [job.label for job in tiny_sweep.jobs(made, "margin", seeds=1, vary={"dim": (8, 16), "batch_size": (12,)})]
+    assert [label.partition("(")[2] for label in labels] == [
+        "dim 16, batch_size 24)", "dim 8, batch_size 24)", "dim 16, batch_size 12)"], "no two are called alike"
     found = specs(made, seeds=1, backbones="conv4,efficientnet_lite0")
     assert [spec.protocol.backbone for spec in found] == ["conv4", "efficientnet_lite0"]
 

@@ -23,6 +23,7 @@ from benchmark.utils.workspace import Workspace
 def command(context: click.Context, workspace: Workspace, datasets: str | None, study: str | None,
             watch: bool, every: float) -> None:
     """Count done, running, failed and missing runs of the sweeps started here, with causes of failures."""
+    from benchmark.config.spec import told_apart
     from benchmark.runs import locks, planned
 
     names = own_names(datasets, workspace) or ()
@@ -43,9 +44,10 @@ def command(context: click.Context, workspace: Workspace, datasets: str | None, 
         if watch and sys.stdout.isatty():
             click.clear()
         click.echo(planned.table(runs))
+        labels = told_apart(run.spec for run in runs)
         for run in runs:
             if run.state.kind == "running":
-                click.echo(f"running {run.spec.label()}: {run.state.text}")
+                click.echo(f"running {labels[run.spec.identity]}: {run.state.text}")
         for line in changes:
             click.echo(line)
         for line in planned.failures(runs):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import methods
 from benchmark.config import rates, toml
 from benchmark.config.protocol import Protocol
+from benchmark.utils.terminal import value_text
 from benchmark.utils.workspace import SPEC, Workspace
 from reports import records
 from splits.manifest import digest
@@ -101,6 +102,29 @@ class RunSpec:
             return cls.of(json.loads((folder / SPEC).read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError, RecursionError):
             return None
+
+
+def told_apart(specs: Iterable[RunSpec]) -> dict[str, str]:
+    """The label of each run by its identity: of runs that would share one, with the keys and values that differ.
+
+    >>> from benchmark.config import protocol
+    >>> first = RunSpec("a", "x", 1, "y", "margin", {"beta": 1.2}, {}, protocol.load("oodml"), "w", 0)
+    >>> second, third = dataclasses.replace(first, settings={"beta": 0.6}), dataclasses.replace(first, seed=1)
+    >>> list(told_apart([first, second, third]).values())  # doctest: +NORMALIZE_WHITESPACE
+    ['a/1 margin resnet50 seed 0 (beta 1.2)', 'a/1 margin resnet50 seed 0 (beta 0.6)',
+     'a/1 margin resnet50 seed 1']
+    """
+    alike: dict[str, list[RunSpec]] = {}
+    for spec in specs:
+        alike.setdefault(spec.label(), []).append(spec)
+    labels = {}
+    for label, runs in alike.items():
+        keys = [{**vars(run.protocol), **run.settings, **run.base_settings} for run in runs]
+        differ = [key for key in keys[0] if any(own.get(key) != keys[0][key] for own in keys)]
+        for run, own in zip(runs, keys):
+            told = ", ".join(f"{key} {value_text(own[key])}" for key in differ if key in own)
+            labels[run.identity] = f"{label} ({told})" if told else label
+    return labels
 
 
 def differences(before: RunSpec, now: RunSpec) -> list[str]:

@@ -43,16 +43,23 @@ class RunContext:
 
 @dataclass(frozen=True)
 class Job:
-    """A run to do: its spec, its context, and the generation of its lock that may be followed."""
+    """A run to do: its spec, its context, the generation of its lock that may be followed, and its label."""
 
     spec: RunSpec
     context: RunContext
     after: int = 0
+    told: str = ""
+    """Its label among the runs of its sweep, as `spec.told_apart` gives it."""
 
     @cached_property
     def folder(self) -> Path:
         """Where the run keeps its lock, checkpoint and record."""
         return self.spec.folder(self.context.workspace)
+
+    @property
+    def label(self) -> str:
+        """What messages call it."""
+        return self.told or self.spec.label()
 
     @property
     def done(self) -> bool:

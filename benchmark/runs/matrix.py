@@ -13,7 +13,7 @@ from benchmark import datasets, ladders
 from benchmark.config import protocol as protocols
 from benchmark.config.naming import backbone_with_file
 from benchmark.config.plan import Overrides, fitting, plan
-from benchmark.config.spec import RunSpec
+from benchmark.config.spec import RunSpec, told_apart
 from benchmark.config.study import Part, Study
 from benchmark.data import contents
 from benchmark.data.store import fits_earlier
@@ -97,7 +97,9 @@ def gather(study: Study, options: SweepOptions, seeds: Sequence[int] | None = No
     matrix = found.matrix
     matrix.left_out = [f"left out on {dataset}: {', '.join(names)}: {reason}"
                        for (dataset, reason), names in found.unfit.items()]
-    matrix.jobs = _in_order(found.jobs.values(), by_dataset=options.resources.seconds is None)
+    labels = told_apart(job.spec for job in found.jobs.values())
+    matrix.jobs = _in_order([replace(job, told=labels[identity]) for identity, job in found.jobs.items()],
+                            by_dataset=options.resources.seconds is None)
     matrix.states = {job.spec.identity: status.look(job.folder) for job in matrix.jobs}
     return matrix
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from benchmark.config.spec import RunSpec, differences
+from benchmark.config.spec import RunSpec, differences, told_apart
 from benchmark.runs.job import Job, RunContext
 from benchmark.runs.status import KINDS, RunState, look
 from benchmark.utils import provenance
@@ -188,13 +188,13 @@ def table(runs: Iterable[PlannedRun]) -> str:
     return "\n".join(columns(rows, left=len(names)))
 
 
-def failures(runs: Iterable[PlannedRun]) -> list[str]:
+def failures(runs: Sequence[PlannedRun]) -> list[str]:
     """Each run without a result: its cause, what may help and the command that tries again."""
-    lines = []
+    lines, labels = [], told_apart(run.spec for run in runs)
     for run in runs:
         kind = run.state.kind
         if kind in ("failed", "damaged", "incompatible") or (run.state.text and kind == "missing"):
-            lines.append(f"{run.spec.label()}: {run.state.text}")
+            lines.append(f"{labels[run.spec.identity]}: {run.state.text}")
             if run.state.remedy:
                 lines.append(f"    may help: {run.state.remedy}")
             if kind in ("failed", "missing"):

@@ -72,7 +72,7 @@ def run(method: str, dataset: str, split: int | str = "default", *, seed: int = 
         context = dataclasses.replace(job.context, device="cuda:0" if device == "cuda" else device)
         result = _attempt(dataclasses.replace(job, context=context))
     if result.kind not in ("done", "exists"):
-        raise UserError(f"{job.spec.label()} has no result: {result.text or result.kind}; see {job.folder}")
+        raise UserError(f"{job.label} has no result: {result.text or result.kind}; see {job.folder}")
     return records.read(job.folder)
 
 

@@ -52,7 +52,7 @@ def run(study: Study, options: SweepOptions, echo: Echo = click.echo) -> SweepRe
     for job in matrix.of("damaged"):
         kept = status.set_aside(job.folder)
         if kept is not None:
-            echo(f"{job.spec.label()}: {matrix.states[job.spec.identity].text}; kept as {kept.name}, done again")
+            echo(f"{job.label}: {matrix.states[job.spec.identity].text}; kept as {kept.name}, done again")
     _refresh(matrix, echo)
     _tell_other_files(matrix, workspace, echo)
     planned.save_plan(workspace, matrix.jobs, options.command, options.study)

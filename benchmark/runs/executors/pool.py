@@ -147,7 +147,7 @@ class WorkerPool:
             worker = self.workers[slot] = self._spawn()
         worker.job = job
         self.watch.forget(worker.process.pid)
-        self.progress.start(job.spec.identity, job.spec.label(), cost.epochs(job.spec))
+        self.progress.start(job.spec.identity, job.label, cost.epochs(job.spec))
         with contextlib.suppress(OSError):  # it died while idle: its end of the pipe is closed
             device = self.devices[slot]
             worker.pipe.send(replace(job, context=replace(job.context, device=device,
@@ -159,7 +159,7 @@ class WorkerPool:
             failure = last_failure(job.folder)
             if failure not in (None, self.failures[job.spec.identity]):  # another runner tried meanwhile
                 self.result.failed.append((job.spec, failure[1]))
-                self.progress.failed(job.spec.label(), f"elsewhere: {failure[1]}")
+                self.progress.failed(job.label, f"elsewhere: {failure[1]}")
                 continue
             after = self.watch.free(job.folder)
             if after is not None:
@@ -171,7 +171,7 @@ class WorkerPool:
         for job in list(self.held_elsewhere):
             if job.done:
                 self.held_elsewhere.remove(job)
-                self.progress.done(job.spec.label(), ELSEWHERE)
+                self.progress.done(job.label, ELSEWHERE)
             elif self.watch.free(job.folder) is not None:
                 self.held_elsewhere.remove(job)
                 self.waiting.append(job)

@@ -111,7 +111,7 @@ def _drive(ray: Any, jobs: list[Job], resources: Resources, progress: Progress, 
         while waiting and len(running) < (resources.jobs or max(1, room)) and not (stopping or result.ended):
             job = waiting.pop()
             running[remote.remote(job, channel, 1)] = job
-            progress.start(job.spec.identity, job.spec.label(), cost.epochs(job.spec))
+            progress.start(job.spec.identity, job.label, cost.epochs(job.spec))
         if not running:
             break
         ready, _ = ray.wait(list(running), timeout=0.5)
