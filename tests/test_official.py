@@ -105,6 +105,7 @@ def test_the_command_takes_the_published_file_over_to_a_local_copy(cars: Importe
     assert done.exit_code == 0, done.output
     assert "classes are not in the local copy" not in done.output
     assert "files of few-shot episodes are not in the local copy" in done.output
+    assert "Next: `oodml run --dataset cars --methods all --work" in done.output
     manifest = tmp_path / "work" / "splits" / "cars.json"
     ladder = load(manifest)
     assert [(s.id, s.frd, s.train_images) for s in ladder.splits] == [(s.id, s.frd, 2 * len(s.train)) for s in theirs]

@@ -86,10 +86,14 @@ def build(workspace: Workspace, names: tuple[str, ...], dataset: tuple[str, ...]
         made = ladder.dataset
     if names and len(failed) < len(names):
         named = [*(["--backbone", options["backbone"]] if options.get("backbone") else []), "--methods", "all"]
-        click.echo(f"Next: `oodml run --dataset {made} {shlex.join(named)}{workspace.option()}` trains every method on "
-                   "it; `oodml plan` with the same words says what that costs")
+        click.echo(_next(made, named, workspace))
     if failed:
         raise UserError(f"no ladder was made for {', '.join(failed)}; the cause of each stands above")
+
+
+def _next(dataset: str, words: list[str], workspace: Workspace) -> str:
+    return (f"Next: `oodml run --dataset {dataset} {shlex.join(words)}{workspace.option()}` trains every method on it; "
+            "`oodml plan` with the same words says what that costs")
 
 
 def _tell(step: Any) -> None:
@@ -115,6 +119,9 @@ def import_(workspace: Workspace, file: Path, dataset: str, replace: bool) -> No
         if names:
             click.echo(f"{counted(len(names), one, several)} not in the local copy of {dataset}: {', '.join(names[:5])}"
                        f"{' ...' if names[5:] else ''}")
+    if imported.missing_files:
+        click.echo("  runs do not need them; where a split lacks some, `oodml fewshot` draws its support images by a "
+                   "seed")
     click.echo(ladders.table(imported.ladder))
     if imported.missing_classes:
         raise UserError(f"nothing was written, as runs would miss these classes; complete the copy of {dataset}, or "
@@ -122,3 +129,4 @@ def import_(workspace: Workspace, file: Path, dataset: str, replace: bool) -> No
     if not replace:
         ladders.refuse_to_replace(imported.ladder.dataset, imported.ladder, workspace)
     click.echo(f"wrote {ladders.save(imported.ladder, workspace)}")
+    click.echo(_next(imported.ladder.dataset, ["--methods", "all"], workspace))
