@@ -169,7 +169,7 @@ def test_variations_and_backbones_are_cells_of_their_own(made: Workspace) -> Non
     assert [(spec.protocol.dim, spec.protocol.batch_size) for spec in found] == [(16, 24), (8, 24), (16, 12)]
     labels = [job.label for job in tiny_sweep.jobs(made, "margin", seeds=1, vary={"dim": (8, 16), "batch_size": (12,)})]
     assert [label.partition("(")[2] for label in labels] == [
-        "dim 16, batch_size 24)", "dim 8, batch_size 24)", "dim 16, batch_size 12)"], "no two are called alike"
+        "batch_size 24, dim 16)", "batch_size 24, dim 8)", "batch_size 12, dim 16)"], "no two are called alike"
     found = specs(made, seeds=1, backbones="conv4,efficientnet_lite0")
     assert [spec.protocol.backbone for spec in found] == ["conv4", "efficientnet_lite0"]
 
@@ -304,8 +304,9 @@ def test_a_study_varies_methods_settings(made: Workspace) -> None:
     """One run for each value of the method it is of; the other methods of the part are run once."""
     study = tiny_sweep.study("margin,contrastive,uniform-prior", seeds=1, splits="default",
                              vary={"margin.beta": (0.3, 0.9)})
-    found = [(job.spec.method, {**job.spec.settings, **job.spec.base_settings}.get("beta"))
-             for job in gather(study, SweepOptions(made)).jobs]
+    jobs = gather(study, SweepOptions(made)).jobs
+    assert len({job.label for job in jobs}) == len(jobs), "also those that differ in a setting of their base"
+    found = [(job.spec.method, {**job.spec.settings, **job.spec.base_settings}.get("beta")) for job in jobs]
     assert sorted(found, key=str) == sorted([("contrastive", None), *(
         (name, beta) for name in ("margin", "uniform-prior") for beta in (1.2, 0.3, 0.9))], key=str)
     wrong = tiny_sweep.study("margin", seeds=1, vary={"margin.betta": (0.3,)})

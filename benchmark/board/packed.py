@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from benchmark import ladders
 from benchmark.board import study_progress
 from benchmark.config import study as studies
 from benchmark.datasets.reading import NotThere
+from benchmark.utils.terminal import Tell
 from benchmark.utils.workspace import Workspace
 from reports import packing, records
 from reports.analysis import tuning
@@ -17,9 +18,6 @@ from reports.analysis.study_progress import FOLDER, StudyProgress, read, write
 from reports.safe_text import one_line
 from reports.storage import paths
 from splits import SplitError, manifest
-
-Tell = Callable[[str], None]
-"""Is told what was left out, one line each."""
 
 
 def pack(workspace: Workspace, out: Path, folders: Sequence[Path], datasets: list[str] | None,
@@ -29,6 +27,7 @@ def pack(workspace: Workspace, out: Path, folders: Sequence[Path], datasets: lis
     Args:
         datasets: only these.
         named: the studies whose runs these are.
+        tell: is told what was left out, one line each.
 
     Returns:
         The files that were written, and how many runs.

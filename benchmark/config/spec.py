@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -119,10 +120,11 @@ def told_apart(specs: Iterable[RunSpec]) -> dict[str, str]:
         alike.setdefault(spec.label(), []).append(spec)
     labels = {}
     for label, runs in alike.items():
-        keys = [{**vars(run.protocol), **run.settings, **run.base_settings} for run in runs]
-        differ = [key for key in keys[0] if any(own.get(key) != keys[0][key] for own in keys)]
-        for run, own in zip(runs, keys):
-            told = ", ".join(f"{key} {value_text(own[key])}" for key in differ if key in own)
+        values = [_values(run) for run in runs] if len(runs) > 1 else [{}]
+        differ = sorted(place for place in {*chain(*values)} if any(own.get(place) != values[0].get(place)
+                                                                    for own in values))
+        for run, own in zip(runs, values):
+            told = ", ".join(f"{place[1]} {value_text(own[place])}" for place in differ if place in own)
             labels[run.identity] = f"{label} ({told})" if told else label
     return labels
 
@@ -140,13 +142,18 @@ def differences(before: RunSpec, now: RunSpec) -> list[str]:
              "weights": "the backbone's weights", "method": "the method", "seed": "the seed",
              "code": "the source of the plug-in", "contents": "what the dataset's files contain"}
     lines = [text for key, text in named.items() if getattr(before, key) != getattr(now, key)]
-    for part in ("protocol", "settings", "base_settings"):
-        old, new = before.facts()[part], now.facts()[part]
-        for key in sorted({*old, *new}):
-            # one of them may have been through JSON, which knows no tuples
-            if json.dumps(old.get(key)) != json.dumps(new.get(key)):
-                lines.append(f"{key} {old.get(key)} -> {new.get(key)}")
+    old, new = _values(before), _values(now)
+    for place in sorted({*old, *new}):
+        # one of them may have been through JSON, which knows no tuples
+        if json.dumps(old.get(place)) != json.dumps(new.get(place)):
+            lines.append(f"{place[1]} {old.get(place)} -> {new.get(place)}")
     return lines
+
+
+def _values(spec: RunSpec) -> dict[tuple[int, str], Any]:
+    """The keys of its protocol (0), the settings of its method (1) and of that method's base (2), which share names."""
+    return {(part, key): value for part, values in enumerate((
+        spec.protocol.identity(), spec.settings, spec.base_settings)) for key, value in values.items()}
 
 
 def typed_settings(entry: Entry, settings: Mapping[str, Any], base: Mapping[str, Any]) -> tuple[Any, Any]:

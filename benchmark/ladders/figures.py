@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from matplotlib.figure import Figure
 from benchmark import ladders
 from benchmark.ladders import features, pinned
 from benchmark.utils.files import whole
+from benchmark.utils.terminal import Tell
 from benchmark.utils.workspace import Workspace
 from reports.figures.drawing import GREY, HUES, MARKERS
 from reports.storage.paths import below, plain
@@ -24,7 +24,7 @@ NEIGHBOURS = 15
 
 
 def draw(dataset: str, workspace: Workspace, folder: Path, umap: bool, seed: int,
-         tell: Callable[[str], None] = lambda line: None, **options: Any) -> list[Path]:
+         tell: Tell = lambda line: None, **options: Any) -> list[Path]:
     """The progression figure and, if wanted, the UMAPs of a dataset's saved ladder; each is told once it is written."""
     folder.mkdir(parents=True, exist_ok=True)
     ladder = pinned.with_progression(ladders.load(workspace, dataset))

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
 from types import TracebackType
 
 from tqdm import tqdm
 
 from benchmark.runs.progress import INTERVAL
+from benchmark.utils.terminal import Tell
 from reports.safe_text import printable
 from reports.wording import duration
-
-Tell = Callable[[str], None]
 
 
 class Bar:

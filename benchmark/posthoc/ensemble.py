@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from benchmark.runs import recording
 from benchmark.utils import provenance
 from benchmark.utils.devices import best_device
 from benchmark.utils.errors import UserError
+from benchmark.utils.terminal import Tell
 from benchmark.utils.workspace import Workspace
 from reports import records
 from reports.wording import counted
@@ -41,7 +42,6 @@ OWN = "own model"
 versions before wrote, the ensemble was scored on every dataset."""
 LENGTH = frozenset(f"protocol.{key}" for key in ("epochs", "steps_per_epoch", "evaluate_every", "warmup", "milestones"))
 """Keys that say for how many epochs, of how many steps, a run is trained; datasets of other sizes may differ here."""
-Tell = Callable[[str], None]
 
 
 def find(workspace: Workspace, union: str, chosen: str, seeds: int | None = None) -> list[Finished]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -30,6 +30,7 @@ from benchmark.posthoc.adaptation import Adaptation, adapt_all, last_layer, too_
 from benchmark.posthoc.finished import UNTRAINED, Finished, FinishedRuns
 from benchmark.training import precision
 from benchmark.utils.devices import best_device
+from benchmark.utils.terminal import Tell
 from benchmark.utils.workspace import Workspace
 from methods import Method, MethodError
 from reports.analysis.fewshot import NAME, SCHEMA, ways_of
@@ -40,7 +41,7 @@ from splits.manifest import Ladder
 
 
 def run(workspace: Workspace, found: FinishedRuns, *, shots: tuple[int, ...], adaptation: Adaptation | None = None,
-        device: str | None = None, tell: Callable[[str], None] = lambda line: None) -> list[Path]:
+        device: str | None = None, tell: Tell = lambda line: None) -> list[Path]:
     """Adapt finished runs, as `finished.matching` finds them with `untrained`.
 
     Args:

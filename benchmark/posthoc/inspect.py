@@ -19,13 +19,14 @@ from benchmark.data.store import ImageStore
 from benchmark.data.task import Task
 from benchmark.datasets import DatasetIndex
 from benchmark.posthoc import embedding_figures, gallery
-from benchmark.posthoc.bar import Bar, Tell
+from benchmark.posthoc.bar import Bar
 from benchmark.posthoc.finished import Finished
 from benchmark.runs import status
 from benchmark.training import train
 from benchmark.utils.devices import best_device
 from benchmark.utils.errors import UserError
 from benchmark.utils.files import write_json
+from benchmark.utils.terminal import Tell
 from benchmark.utils.workspace import Workspace
 from reports import records
 from reports.analysis import galleries, standings

@@ -17,11 +17,12 @@ from torch import Tensor
 
 from benchmark.data.store import ImageStore
 from benchmark.data.task import Task
-from benchmark.posthoc.bar import Bar, Tell
+from benchmark.posthoc.bar import Bar
 from benchmark.posthoc.finished import Finished, FinishedRuns
 from benchmark.runs.scoring import score
 from benchmark.training import train
 from benchmark.utils.devices import best_device
+from benchmark.utils.terminal import Tell
 from benchmark.utils.workspace import Workspace
 from reports.analysis.wise import NAME, SCHEMA
 from reports.wording import counted

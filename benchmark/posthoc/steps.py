@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from benchmark import datasets
@@ -11,18 +11,19 @@ from benchmark.config.study import Study
 from benchmark.posthoc import ensemble, fewshot, finished, inspect, interpolate, transfer
 from benchmark.posthoc.finished import Finished, FinishedRuns
 from benchmark.runs.job import Job, SweepResult
+from benchmark.utils.terminal import Tell
 from benchmark.utils.workspace import Workspace
 from reports.html.extras import INSPECTION
 
 
-def follow_all(study: Study, result: SweepResult, workspace: Workspace, say: Callable[[str], None] = print) -> None:
+def follow_all(study: Study, result: SweepResult, workspace: Workspace, say: Tell = print) -> None:
     """Do the steps of a study after a sweep that went to its end."""
     if not (result.interrupted or result.ended or result.submitted):
         for step in study.after:
             follow(step, result.jobs, workspace, say)
 
 
-def follow(step: dict[str, Any], jobs: list[Job], workspace: Workspace, say: Callable[[str], None] = print) -> None:
+def follow(step: dict[str, Any], jobs: list[Job], workspace: Workspace, say: Tell = print) -> None:
     """Do one step of a study on those of its runs that are finished; what was done already is kept."""
     done, kind = [job for job in jobs if job.done], step["step"]
     if kind == "fewshot":

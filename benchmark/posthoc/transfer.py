@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from benchmark.runs.job import Job
 from benchmark.runs.scoring import score
 from benchmark.utils.devices import best_device
 from benchmark.utils.errors import UserError
+from benchmark.utils.terminal import Tell
 from benchmark.utils.workspace import Workspace
 from reports import records
 from reports.analysis.transfer import NAME, SCHEMA
@@ -56,7 +57,7 @@ class Target:
 
 
 def run(workspace: Workspace, jobs: Iterable[Job], *, device: str | None = None,
-        tell: Callable[[str], None] = lambda line: None) -> list[Path]:
+        tell: Tell = lambda line: None) -> list[Path]:
     """Measure every trained network of these finished runs on the other datasets among them; the paths of the files."""
     jobs = list(jobs)
     device = best_device(device)

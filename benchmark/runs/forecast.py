@@ -10,16 +10,17 @@ import click
 from benchmark.config.study import Study
 from benchmark.data import weights
 from benchmark.runs import cost, executors, planned, renumbering, status
-from benchmark.runs.job import Echo, Job, Resources, SweepOptions
+from benchmark.runs.job import Job, Resources, SweepOptions
 from benchmark.runs.matrix import Matrix, gather
 from benchmark.runs.preparing import prepare, refuse_weights, with_weights
 from benchmark.runs.progress import Progress
 from benchmark.utils import provenance
+from benchmark.utils.terminal import Tell
 from reports.storage.row import is_gpu
 from reports.wording import counted
 
 
-def show(study: Study, options: SweepOptions, echo: Echo = click.echo) -> None:
+def show(study: Study, options: SweepOptions, echo: Tell = click.echo) -> None:
     """Print the matrix of a study with its states, and what the rest of it will cost."""
     executors.check(options.executor)
     matrix, resources, workspace = gather(study, options), options.resources, options.workspace
@@ -90,7 +91,7 @@ def _devices(resources: Resources) -> list[str]:
     return devices(resources)
 
 
-def _calibrate(todo: list[Job], matrix: Matrix, options: SweepOptions, echo: Echo) -> None:
+def _calibrate(todo: list[Job], matrix: Matrix, options: SweepOptions, echo: Tell) -> None:
     """Four short epochs of every method on every backbone and dataset, one after the other, kept in the cache.
 
     On a GPU up to 50 steps each, so that what happens once an epoch weighs about as in a whole one. There the first run

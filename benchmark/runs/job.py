@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,8 +14,6 @@ from reports import records
 
 HEADLINE = "recall@1"
 """The measure by which the rules other than `last` choose an epoch, and `oodml tune` a configuration."""
-Echo = Callable[[str], None]
-"""Prints a line for the user."""
 
 
 @dataclass(frozen=True)

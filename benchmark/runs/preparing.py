@@ -6,9 +6,10 @@ from pathlib import Path
 
 from benchmark.data import weights
 from benchmark.data.store import open_store
-from benchmark.runs.job import Echo, Job
+from benchmark.runs.job import Job
 from benchmark.runs.matrix import Matrix
 from benchmark.utils.errors import UserError
+from benchmark.utils.terminal import Tell
 from benchmark.utils.workspace import Workspace
 
 FEW = 3
@@ -27,7 +28,7 @@ def refuse_weights(jobs: list[Job], matrix: Matrix) -> None:
         weights.pretrained(name, file)
 
 
-def with_weights(todo: list[Job], weights_file: str | None, echo: Echo) -> tuple[list[Job], int]:
+def with_weights(todo: list[Job], weights_file: str | None, echo: Tell) -> tuple[list[Job], int]:
     """The runs whose backbone has weights, fetched now so that workers need not, and how many have none.
 
     One line names each backbone without; of many the first says why.

@@ -10,16 +10,17 @@ import click
 from benchmark.config.study import Study
 from benchmark.runs import cost, executors, planned, recording, renumbering, status
 from benchmark.runs.executors import server
-from benchmark.runs.job import Echo, SweepOptions, SweepResult
+from benchmark.runs.job import SweepOptions, SweepResult
 from benchmark.runs.matrix import Matrix, gather
 from benchmark.runs.preparing import prepare, refuse_weights, with_weights
 from benchmark.runs.progress import Progress
 from benchmark.utils.errors import UserError
+from benchmark.utils.terminal import Tell
 from benchmark.utils.workspace import Workspace
 from reports.wording import counted
 
 
-def run(study: Study, options: SweepOptions, echo: Echo = click.echo) -> SweepResult:
+def run(study: Study, options: SweepOptions, echo: Tell = click.echo) -> SweepResult:
     """Plan the runs of a study and do those that are not done.
 
     Args:
@@ -77,7 +78,7 @@ def run(study: Study, options: SweepOptions, echo: Echo = click.echo) -> SweepRe
     return result
 
 
-def _refresh(matrix: Matrix, echo: Echo) -> None:
+def _refresh(matrix: Matrix, echo: Tell) -> None:
     """Update the split in finished records to the ladder as it is now: same classes, but distances may have changed."""
     stale = [job for job in matrix.of("done") if recording.refresh(job.folder, matrix.ladders[job.spec.dataset])]
     if stale:
@@ -85,7 +86,7 @@ def _refresh(matrix: Matrix, echo: Echo) -> None:
              "the same split: the records now name the new ladder")
 
 
-def _tell_other_files(matrix: Matrix, workspace: Workspace, echo: Echo) -> None:
+def _tell_other_files(matrix: Matrix, workspace: Workspace, echo: Tell) -> None:
     """Reports show the runs on one copy of a dataset, that of the newest: those done on this one count from now on."""
     for dataset in {job.spec.dataset: None for job in matrix.jobs if job.spec.contents}:
         here = [job for job in matrix.jobs if job.spec.dataset == dataset]

@@ -25,11 +25,12 @@ from benchmark.config.study import Part, Study
 from benchmark.data.task import learnt
 from benchmark.ladders import rungs
 from benchmark.runs import sweep
-from benchmark.runs.job import HEADLINE, Echo, SweepOptions, SweepResult
+from benchmark.runs.job import HEADLINE, SweepOptions, SweepResult
 from benchmark.runs.matrix import check_names, run_contents, with_files
 from benchmark.runs.trials import Search, TuneOptions, read_scores
 from benchmark.utils.errors import UserError
 from benchmark.utils.files import write_json
+from benchmark.utils.terminal import Tell
 from benchmark.utils.workspace import Workspace
 from reports import records
 from reports.analysis import tuned_ags, tuning
@@ -37,7 +38,7 @@ from reports.wording import counted
 from splits.manifest import Ladder, Split
 
 
-def run(study: Study, tuned: TuneOptions, options: SweepOptions, echo: Echo = click.echo) -> tuple[SweepResult, Path]:
+def run(study: Study, tuned: TuneOptions, options: SweepOptions, echo: Tell = click.echo) -> tuple[SweepResult, Path]:
     """Search, choose, and run what was chosen on the test ladder; what is done already is kept.
 
     Args:
@@ -100,7 +101,7 @@ def trial_workspace(workspace: Workspace) -> Workspace:
     return Workspace(root, workspace.data)
 
 
-def _searches(study: Study, tuned: TuneOptions, options: SweepOptions, echo: Echo) -> list[Search]:
+def _searches(study: Study, tuned: TuneOptions, options: SweepOptions, echo: Tell) -> list[Search]:
     """A search for each method, dataset and split that chooses: each once, also where parts of the study repeat it."""
     check_names(study, options.plugins)
     searches: dict[tuple[str, ...], Search] = {}
@@ -126,7 +127,7 @@ def _on_one_backbone(part: Part, study: str) -> Part:
                    set={**part.set, **({"backbone": name} if name else {})})
 
 
-def _of_dataset(dataset: str, part: Part, tuned: TuneOptions, options: SweepOptions, echo: Echo) -> Iterator[Search]:
+def _of_dataset(dataset: str, part: Part, tuned: TuneOptions, options: SweepOptions, echo: Tell) -> Iterator[Search]:
     """The searches of a part on one dataset: of each method one for all rungs, or one for each."""
     index = datasets.load(dataset, options.workspace.data)
     ladder = ladders.load(options.workspace, dataset, index, part.splits == "default", part.needs)
@@ -153,7 +154,7 @@ def _of_dataset(dataset: str, part: Part, tuned: TuneOptions, options: SweepOpti
                          seeds=seeds, space=space)
 
 
-def _tunable(part: Part, dataset: str, protocol: str, overrides: Overrides, echo: Echo) -> Iterator[str]:
+def _tunable(part: Part, dataset: str, protocol: str, overrides: Overrides, echo: Tell) -> Iterator[str]:
     """The methods of a part that train something and fit the backbone that they would get."""
     names = methods.select(part.methods)
     bases = {entry.base.name for entry in map(methods.get, names) if entry.base is not None}
@@ -185,7 +186,7 @@ def _check_planned(trials: Iterable[str], result: SweepResult) -> None:
                         "ladder were changed meanwhile; the same command goes on with them as they are now")
 
 
-def _tell_unfinished(searches: list[Search], tuned: TuneOptions, inner: Workspace, echo: Echo) -> int:
+def _tell_unfinished(searches: list[Search], tuned: TuneOptions, inner: Workspace, echo: Tell) -> int:
     """Say how many trials are over and how many failed: a choice without them would favour other methods."""
     trials = [trial for one in searches for trial in one.trials]
     failed = [trial for trial in trials if trial.state == "failed"]

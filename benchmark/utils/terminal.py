@@ -8,13 +8,15 @@ import re
 import select
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TextIO, cast
 
 from reports.safe_text import cut, printable
 from reports.tables.alignment import aligned, fitted
 from reports.wording import number
 
+Tell = Callable[[str], None]
+"""Prints a line for the user."""
 LONGEST = 2000
 """Characters of a message."""
 
