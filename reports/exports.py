@@ -36,6 +36,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pandas as pd
 
@@ -48,7 +49,7 @@ from reports.records import metrics
 from reports.safe_text import one_line
 from reports.selection import DEFAULT_KINDS, ROW, on_ladder, row_keys
 from reports.sharing import outcomes
-from reports.tables import formats
+from reports.tables import formats, narrowing
 from reports.tables.boards import ags_table, union_table
 from reports.tables.table import Column, Table
 
@@ -207,22 +208,24 @@ def _macros(results: Results, tidy: pd.DataFrame, name: str, metric: str) -> str
     return "".join(f"\\newcommand{{\\{key}}}{{{text}}} % {about}\n" for key, (text, about) in sorted(lines.items()))
 
 
-def searched(searches: Sequence[tuning.Search], name: str, form: str) -> str:
+def searched(searches: Sequence[tuning.Search], name: str, form: str, wanted: str = "all") -> str:
     """What `oodml tune` tried and chose, the tables `tuning` and `trials`, in one of the formats but macros."""
     if not searches:
         raise ReportError(f"nothing was tuned, so there is no table '{name}'; `oodml tune` makes it")
     if form not in formats.FORMATS:
         raise ReportError(f"the table '{name}' has the formats {', '.join(formats.FORMATS)}, not '{form}'")
-    if name == "trials":
-        return formats.render(tuning.trials(searches), form)
     board, over = tuning.board(searches), tuned_ags.table(searches)
-    if form in ("csv", "json"):
-        return formats.render(tuned_ags.joined(board, over), form)
-    return "\n".join(formats.render(table, form) for table in (over, board) if table)
+    if name == "trials":
+        tables = [tuning.trials(searches)]
+    elif form in ("csv", "json"):
+        tables = [tuned_ags.joined(board, over)]
+    else:
+        tables = [table for table in (over, board) if table]
+    return _rendered(tables, form, wanted)
 
 
-def tidy_table(results: Results, name: str, metric: str = "recall@1") -> pd.DataFrame:
-    """The tidy frame of a table, as the top of this file lists its columns."""
+def tidy_table(results: Results, name: str, metric: str = "recall@1", wanted: str = "all") -> pd.DataFrame:
+    """The tidy frame of a table with the columns that are wanted, as the top of this file lists them."""
     if name not in TABLES:
         raise ReportError(f"unknown table '{name}'; there are: {', '.join(TABLES)}")
     tidy = TABLES[name](results, metric)
@@ -232,7 +235,7 @@ def tidy_table(results: Results, name: str, metric: str = "recall@1") -> pd.Data
         raise ReportError(f"no run has what the table '{name}' shows; `{makes}` makes it")
     if "overrides" not in tidy and name != "queries":
         tidy = tidy.assign(overrides=[results.overrides.get(key, "") for key in row_keys(tidy)])
-    return tidy
+    return narrowing.frame(tidy, wanted)
 
 
 WITH_PAPERS = {"ags": ("latex", "md", "text"), "uml": ("csv", "latex", "md", "json", "text", "parquet")}
@@ -256,14 +259,21 @@ def without_papers(results: Results, name: str, form: str, metric: str = "recall
             "of `oodml report`")
 
 
-def export(results: Results, name: str, form: str, metric: str = "recall@1") -> str:
-    """A table of results in one of the formats csv, latex, md, json, text, macros."""
+def export(results: Results, name: str, form: str, metric: str = "recall@1", wanted: str = "all") -> str:
+    """A table of results in one of the formats csv, latex, md, json, text, macros, with the columns that are wanted."""
     if form not in _FORMS:
         raise ReportError(f"unknown format '{form}'; there are: {', '.join(_FORMS)}")
     tidy = tidy_table(results, name, metric)
     if form == "macros":
         return _macros(results, tidy, name, metric)
     if form in ("csv", "json"):
-        columns = tuple(Column(key, key) for key in tidy.columns)
-        return formats.render(Table(name, name, columns, tidy), form)
-    return "\n".join(formats.render(table, form) for table in _shaped(results, name, metric, tidy))
+        shown = tuple(Column(key, head) for key, head in formats.headers(tidy.columns).items())
+        return _rendered([Table(name, name, shown, tidy)], form, wanted)
+    return _rendered(_shaped(results, name, metric, tidy), form, wanted)
+
+
+def _rendered(tables: Sequence[Table], form: str, wanted: str) -> str:
+    tables = narrowing.tables(tables, wanted)
+    if form in ("csv", "json") and wanted != "all":  # these have what the frame has, as the deviation beside a score
+        tables = [replace(table, frame=table.frame[[column.key for column in table.columns]]) for table in tables]
+    return "\n".join(formats.render(table, form) for table in tables)

@@ -22,6 +22,9 @@ from benchmark.utils.workspace import Workspace
               help="Instead, in the folder --out: evaluation files of models, or badges with rank and AGS.")
 @click.option("--hub", default="oodml", show_default=True, metavar="NAME",
               help="With --to huggingface: the organisation below which the datasets are named.")
+@click.option("--columns", default="all", show_default=True, metavar="LIST",
+              help="Columns by their headings and in this order, such as rank,method,ags; globs; a leading minus takes "
+              "away.")
 @click.option("--metric", default="recall@1", show_default=True, help="The metric that is aggregated.")
 @records_option
 @click.option("--dataset", "--datasets", "datasets", metavar="LIST", help="Only these, with commas between them.")
@@ -29,12 +32,14 @@ from benchmark.utils.workspace import Workspace
 @ladders_option
 @click.option("--out", type=click.Path(path_type=Path), help="File [default: standard output]; with --to, a folder.")
 @workspace_options
-def command(workspace: Workspace, name: str, form: str, place: str | None, hub: str, metric: str,
-            folders: tuple[Path, ...], datasets: str | None, published: str, ladders: tuple[str, ...],
+def command(workspace: Workspace, name: str, form: str, place: str | None, hub: str, columns: str,
+            metric: str, folders: tuple[Path, ...], datasets: str | None, published: str, ladders: tuple[str, ...],
             out: Path | None) -> None:
     """Write one table of the finished runs, ready to be pasted into a paper or read by other programs."""
     if out is None and (place or form == "parquet"):
         raise click.UsageError(f"{f'--to {place}' if place else '--format parquet'} needs --out")
+    if columns != "all" and (place or form == "macros"):
+        raise click.UsageError(f"{f'--to {place}' if place else '--format macros'} makes no table with --columns")
     from benchmark.board.results import results_of
     from reports import exports, records, sharing
     from reports.analysis import study_progress, tuning
@@ -43,7 +48,7 @@ def command(workspace: Workspace, name: str, form: str, place: str | None, hub: 
     if name in ("tuning", "trials") and not place:
         searches = tuning.read(folders or (workspace.root,))
         chosen = [one for one in searches if datasets is None or one["dataset"] in (named or ())]
-        _put(exports.searched(chosen, name, form), out)
+        _put(exports.searched(chosen, name, form, columns), out)
         return
     frame, _ = records.scan_checked(folders or (workspace.runs,), named)
     studies = study_progress.read(folders or (workspace.root,), [])
@@ -59,10 +64,10 @@ def command(workspace: Workspace, name: str, form: str, place: str | None, hub: 
         click.echo(f"wrote {sharing.write(files, out)} files below {out}")
         return
     if form == "parquet" and out is not None:
-        sharing.write_parquet(exports.tidy_table(results, name, metric), _file(out))
+        sharing.write_parquet(exports.tidy_table(results, name, metric, columns), _file(out))
         click.echo(f"wrote {out}")
         return
-    _put(exports.export(results, name, form, metric), out)
+    _put(exports.export(results, name, form, metric, columns), out)
 
 
 def _file(out: Path) -> Path:
