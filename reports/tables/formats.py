@@ -109,17 +109,17 @@ def to_markdown(table: Table) -> str:
 
 
 _TEX = {"&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}", "\\": r"\textbackslash{}", "±": r"$\pm$", "–": "--",
+        "^": r"\textasciicircum{}", "\\": r"\textbackslash{}", "±": r"$\pm$", "·": r"$\cdot$", "–": "--",
         "−": "$-$"}
 
 
 def tex(text: str) -> str:
     r"""Text on one line with the characters that LaTeX would take for its own written out.
 
-    >>> tex("[2pt] 50 %")  # the end of the row before takes a bracket for its argument
-    '{[}2pt] 50 \\%'
+    >>> tex("[2pt] 50 %"), tex("s2sd · oodml")  # the end of the row before takes a bracket for its argument
+    ('{[}2pt] 50 \\%', 's2sd $\\cdot$ oodml')
     """
-    text = re.sub(r"[&%$#_{}~^\\±–−]", lambda special: _TEX[special[0]], one_line(text))
+    text = re.sub(r"[&%$#_{}~^\\±·–−]", lambda special: _TEX[special[0]], one_line(text))
     return re.sub(r"^[\[*]", r"{\g<0>}", text)
 
 
