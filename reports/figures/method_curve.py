@@ -8,6 +8,7 @@ from matplotlib.ticker import MaxNLocator
 
 from reports.figures.drawing import GREY, GRID, INK, Style
 from reports.figures.inline import framed, text_at
+from reports.figures.ladders import DISTANCE_AXIS
 from reports.wording import metric_name
 
 Curve = Sequence[tuple[float, float, float]]
@@ -44,8 +45,7 @@ def shift_curve(own: Curve, others: Sequence[Curve], frozen: Curve, label: str, 
             words = f"{x:.0f}" if x >= 100 else f"{x:.1f}"
             parts.append(text_at(across(x), _TOP + _HEIGHT + 17, words, anchor="middle"))
             shown = across(x)
-    parts.append(text_at(_LEFT + _WIDTH / 2, _TOP + _HEIGHT + 36, "Fréchet distance between training and test images",
-                       anchor="middle"))
+    parts.append(text_at(_LEFT + _WIDTH / 2, _TOP + _HEIGHT + 36, DISTANCE_AXIS, anchor="middle"))
     field = "".join(map(line, others))
     parts.append(f'<path d="{field}" class="field" fill="none" stroke="{GREY}" stroke-width="1" opacity="0.35"/>')
     place = up(own[-1][1])
