@@ -86,6 +86,15 @@ def number(value: float) -> str:
     return exact if float(exact) == value else f"{value:.4g}"
 
 
+def distance(frd: float) -> str:
+    """A Fréchet distance as axes and heads of columns write it.
+
+    >>> distance(8.64), distance(99.96), distance(123.4)
+    ('8.6', '100', '123')
+    """
+    return f"{frd:.0f}" if frd >= 99.95 else f"{frd:.1f}"
+
+
 METRICS = {"recall": "Recall", "map": "mAP", "map@r": "MAP@R", "r-precision": "R-precision", "nmi": "NMI", "f1": "F1"}
 """What papers call them; MAP@R is Musgrave et al.'s."""
 

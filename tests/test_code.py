@@ -214,7 +214,8 @@ def test_a_run_that_is_done_anew_keeps_its_old_record(tmp_path: Path) -> None:
     assert len(records.scan(tmp_path)[0]) == 0
 
 
-def test_what_was_computed_from_a_run_is_not_taken_for_that_of_the_run_done_anew(tmp_path: Path) -> None:
+@pytest.mark.parametrize("damaged", [False, True])
+def test_what_was_computed_from_a_run_is_not_taken_for_that_of_the_run_done_anew(damaged: bool, tmp_path: Path) -> None:
     records.write(tmp_path, make_record())
     records.write_failure(tmp_path, {"cause": "an attempt before"})
     computed = ("fewshot.json", "cross.json", "gallery.json", "wise.json", "classes.json")
@@ -223,11 +224,17 @@ def test_what_was_computed_from_a_run_is_not_taken_for_that_of_the_run_done_anew
     (tmp_path / "inspect").mkdir()
     (tmp_path / "inspect" / "inspection.json").write_text("{}")
     (tmp_path / "spec.json").write_text("{}")
-    assert {path.name for path in status.keep_before(tmp_path)} == {
-        f"before-1-{name}" for name in ("record.json", "failure.json", "inspect", *computed)}
-    assert (tmp_path / "before-1-inspect" / "inspection.json").exists()
-    assert {path.name for path in tmp_path.iterdir() if not path.name.startswith("before-")} == {"spec.json"}
+    if damaged:
+        (tmp_path / "record.json").write_text("{")
+        (tmp_path / "damaged-1.json").write_text("as an earlier version named it")
+    word, number, aside = ("damaged", 2, status.set_aside) if damaged else ("before", 1, status.keep_before)
+    kept = [path.name.removeprefix(f"{word}-{number}-") for path in aside(tmp_path)]
+    assert set(kept) == {"record.json", "failure.json", "inspect", *computed}
+    assert kept[-1] == "record.json"
+    assert (tmp_path / f"{word}-{number}-inspect" / "inspection.json").exists()
+    assert {path.name for path in tmp_path.iterdir() if not path.name.startswith(f"{word}-")} == {"spec.json"}
     assert status.look(tmp_path).kind == "missing"
+    assert aside(tmp_path) == []
 
 
 def test_a_run_that_is_done_anew_begins_at_its_first_epoch_and_overwrites_nothing(tmp_path: Path) -> None:

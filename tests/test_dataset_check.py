@@ -74,7 +74,7 @@ def test_damaged_images_are_named_with_their_cause(own):
     result = check(f"folder:{own}", own)
     assert result.exit_code == 1
     assert "4 images cannot be decoded" in result.output
-    assert "PATH/CLASS/*.jpg" in result.output
+    assert "expected tree" not in result.output, "the layout is right"
 
 
 def test_duplicates_across_sides_by_content(own):
@@ -221,6 +221,7 @@ def test_what_of_a_folder_is_no_class_is_told(own):
     assert result.exit_code == 1
     assert "empty: 2 class folders" in result.output
     assert "nothing (empty), phone (.heic)" in result.output
+    assert "PATH/CLASS/*.jpg" in result.output
 
 
 def test_files_that_play_no_part_are_no_fault(own):
@@ -273,6 +274,10 @@ def test_a_list_of_one_s_own_may_select(own):
     assert ("1 listed image is not there: own/b/1.jpg (line 5); put back what is missing or take its lines out of the "
             "list" in result.output)
     assert "archive" not in result.output
+    assert "expected tree" not in result.output, "one image does not make another layout"
+    (own / "b" / "0.jpg").unlink()
+    result = check(f"csv:{path}", own)
+    assert "expected tree" in result.output, "a whole folder is not where the list says"
 
 
 def heard(_: int) -> bool:

@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -38,10 +39,30 @@ class DiesOnce(Objective):
             os.kill(os.getpid(), signal.SIGKILL)
         return embeddings.square().mean()
 
+@register("dies", family="test")
+class Dies(Objective):
+    """Kills its process every time."""
+    normalised = False
+    def forward(self, embeddings, labels):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+def note(name):
+    with open(HERE / "processes", "a") as file:
+        file.write(f"{name} {os.getpid()}\\n")
+
+@register("notes", family="test")
+class Notes(Objective):
+    """Notes in which process it runs."""
+    normalised = False
+    def forward(self, embeddings, labels):
+        note("notes")
+        return embeddings.square().mean()
+
 @register("fails", family="test")
 class Fails(Objective):
     """Raises."""
     def forward(self, embeddings, labels):
+        note("fails")
         raise ValueError("made to fail, with " + os.environ.get("OODML_WEIGHTS", "no weights"))
 '''
 
@@ -66,9 +87,10 @@ def made(tiny: Workspace, plugins_forgotten: None) -> Workspace:
     return tiny
 
 
-def run(made: Workspace, cluster: Cluster, methods: str, **fields: object) -> sweep.SweepResult:
+def run(made: Workspace, cluster: Cluster, methods: str, jobs: int | None = None,
+        **fields: object) -> sweep.SweepResult:
     options = SweepOptions(made, plugins=(str(made.root / "plugin.py"),), executor="ray",
-                           resources=Resources(ray_address=cluster.address))
+                           resources=Resources(jobs=jobs, ray_address=cluster.address))
     return sweep.run(tiny_sweep.study(methods, **fields), options, lambda line: None)
 
 
@@ -96,14 +118,27 @@ def starts(job: Job) -> list[int]:
 def test_runs_are_done_lost_ones_again_and_failures_reported(
         made: Workspace, cluster: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OODML_WEIGHTS", "weights")
-    result = run(made, cluster, "margin,dies-once,fails", seeds=1)
+    result = run(made, cluster, "margin,dies-once,dies,fails", seeds=1)
     assert {spec.method for spec in result.done} == {"margin", "dies-once"}
-    ((_, cause),) = result.failed
-    assert cause.startswith(f"ValueError: made to fail, with {Path.cwd() / 'weights'} ({made.root / 'plugin.py'}")
+    failed = {spec.method: cause for spec, cause in result.failed}
+    assert failed.keys() == {"dies", "fails"}
+    assert failed["dies"] == "the cluster lost the run 4 times (ActorDiedError)"
+    assert failed["fails"].startswith(
+        f"ValueError: made to fail, with {Path.cwd() / 'weights'} ({made.root / 'plugin.py'}")
     assert {path.parts[-3] for path in made.runs.rglob("record.json")} == {"margin", "dies-once"}
     assert not list(made.runs.rglob("*margin/*/lock.*"))
-    assert "[3/3]" in capsys.readouterr().out
+    assert "[4/4]" in capsys.readouterr().out
     assert not run(made, cluster, "margin,dies-once", seeds=1).done
+
+
+def test_a_process_does_one_run_after_the_other_until_one_fails(made: Workspace, cluster: Cluster) -> None:
+    result = run(made, cluster, "notes,fails", jobs=1, seeds=3, set={"epochs": 1})
+    assert (len(result.done), len(result.failed)) == (3, 3)
+    noted = list(dict.fromkeys(tuple(line.split()) for line in (made.root / "processes").read_text().splitlines()))
+    assert [name for name, _ in noted].count("fails") == 3
+    for (name, process), (_, following) in pairwise(noted):
+        assert (process == following) == (name == "notes"), noted
+    assert len({process for _, process in noted}) < 6, noted
 
 
 def test_ctrl_c_saves(made: Workspace, cluster: Cluster) -> None:

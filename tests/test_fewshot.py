@@ -127,9 +127,17 @@ def test_released_episodes_are_the_support_where_the_ladder_came_with_them(
     adapt(other, "margin", 2, 5, tell=lines.append)
     assert len(shown) == count, "adapted in the same way already"
     episodes["1"][next(iter(files))] = ["no such file.png", "none.png"]
-    ladders.save(replace(ladder, episodes={str(one.spec.split): {"2": episodes}}), other)
-    adapt(other, "margin", 2, 5, tell=lines.append)
-    assert any("drawn by a seed, since 2 of" in line for line in lines)
+    classes_alone = {"0": [*files]}
+    broken = {"2": episodes, "5": classes_alone, "6": classes_alone}
+    ladders.save(replace(ladder, episodes={str(one.spec.split): broken}), other)
+    lines.clear()
+    adapt(other, "margin", 2, 5, 6, tell=lines.append)
+    assert [line.partition(" are drawn by a seed, since ") for line in lines if "drawn" in line] == [
+        ("glyphs-mini: support images for 2 shots", " are drawn by a seed, since ",
+         f"2 of {4 * len(files) + 2} files of the released episodes are not here, such as "
+         f"{next(iter(files))}/no such file.png"),
+        ("glyphs-mini: support images for 5, 6 shots", " are drawn by a seed, since ",
+         "the released episodes name classes and no files")], "every cause once"
     assert json.loads(path.read_text())["shots"]["2"]["source"] == "drawn"
 
 

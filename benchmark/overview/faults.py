@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import multiprocessing
+import posixpath
 import signal
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -61,6 +62,7 @@ def examine(index: DatasetIndex, official: Counts | None = None, jobs: int | Non
         if look.changed:
             report.changed.append(index.paths[i])
     report.missing.sort()
+    report.bare = sorted(_folders(report.missing) - _folders(set(index.paths).difference(report.missing)))
     if report.missing and report.family == "csv":
         report.lines = csv_list.line_numbers(Path(index.reference.partition(":")[2]).expanduser())
     report.extra = _of_members(index, extra_images)
@@ -144,6 +146,10 @@ def _look_at_all(index: DatasetIndex, store: ImageStore | None, jobs: int,
                 progress(len(results))
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def _folders(paths: Iterable[str]) -> set[str]:
+    return {posixpath.dirname(path) for path in paths}
 
 
 def _family(index: DatasetIndex) -> str:

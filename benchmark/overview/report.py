@@ -24,6 +24,8 @@ class Report:
     missing: list[str] = field(default_factory=list)
     lines: dict[str, int] = field(default_factory=dict)
     """Where the user's list names a missing image."""
+    bare: list[str] = field(default_factory=list)
+    """Folders of which not one listed image is there."""
     unreadable: dict[str, str] = field(default_factory=dict)
     """Path to cause."""
     extra: list[str] = field(default_factory=list)
@@ -50,6 +52,11 @@ class Report:
     @property
     def sound(self) -> bool:
         return not self.problems()
+
+    @property
+    def wrong_layout(self) -> bool:
+        """Whether the tree is another than it should be; else what is wrong is single images."""
+        return bool(self.counts or self.bare or self.empty)
 
     def problems(self) -> list[str]:
         """One line for each kind of finding, naming the first few."""

@@ -59,10 +59,11 @@ def run(workspace: Workspace, found: FinishedRuns, *, shots: tuple[int, ...], ad
     for number, one in enumerate(found.runs, 1):
         place = f"run {number} of {len(found.runs)}"
         task = one.task(found.index, found.ladder)
-        released, why_not = _released(found, one, task.test, shots)
-        if why_not and why_not not in told:
-            tell(f"{found.index.name}: support images are drawn by a seed, since {why_not}")
-            told.add(why_not)
+        released, why_drawn = _released(found, one, task.test, shots)
+        for line in why_drawn:
+            if line not in told:
+                tell(line)
+                told.add(line)
         missing = [k for k in shots if k not in done(one.folder, adaptation, {k: bool(released[k]) for k in shots})]
         most = max((k for k in missing if not released[k]), default=0)
         if np.bincount(task.test.labels).max(initial=0) < most + 2:  # before minutes of adapting to fewer
@@ -119,16 +120,20 @@ def _on_the_cpu(adaptation: Adaptation, shots: tuple[int, ...]) -> str:
 
 
 def _released(found: FinishedRuns, one: Finished, test: Side,
-              shots: tuple[int, ...]) -> tuple[dict[int, list[Episode] | None], str]:
-    """The released episodes of a run's split by the number of shots, and why there are none of some that came."""
+              shots: tuple[int, ...]) -> tuple[dict[int, list[Episode] | None], list[str]]:
+    """The released episodes of a run's split by the number of shots, and a line for each cause why some that came are
+    not used.
+    """
     released: dict[int, list[Episode] | None] = {}
-    why_not = ""
+    causes: dict[str, list[str]] = {}
     for k in shots:
         try:
             released[k] = official(found.ladder, one.spec.split, test, found.index.paths, k)
         except SplitError as error:
-            released[k], why_not = None, why_not or str(error)
-    return released, why_not
+            released[k] = None
+            causes.setdefault(str(error), []).append(str(k))
+    return released, [f"{found.index.name}: support images for {', '.join(numbers)} shots are drawn by a seed, since "
+                      f"{cause}" for cause, numbers in causes.items()]
 
 
 def official(ladder: Ladder, split: int, test: Side, paths: Sequence[str], shots: int) -> list[Episode] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import shutil
@@ -78,17 +79,12 @@ def _recorded(folder: Path) -> RunState:
                     commit="" if made.get("dirty") else str(made.get("commit") or ""))
 
 
-def set_aside(folder: Path) -> Path | None:
-    """Keep a damaged record under another name, so that its run can be done again; None where another runner did."""
-    if look(folder).kind != "damaged":
-        return None
-    # nothing that was kept is overwritten
-    target = next(path for n in itertools.count(1) if not (path := folder / f"damaged-{n}.json").exists())
-    try:
-        (folder / records.RECORD).rename(target)
-    except FileNotFoundError:
-        return None
-    return target
+def set_aside(folder: Path) -> list[Path]:
+    """Keep a damaged record, and all that was computed from its run, as `damaged-N-NAME`: the run can be done again.
+
+    Nothing where another runner did so.
+    """
+    return _rename(folder, "damaged") if look(folder).kind == "damaged" else []
 
 
 def keep_before(folder: Path) -> list[Path]:
@@ -96,13 +92,22 @@ def keep_before(folder: Path) -> list[Path]:
 
     What an attempt has saved on its way is removed, unless one is under way: anew is from the first epoch.
     """
-    from reports.html.extras import INSPECTION  # pages and packing are not needed to tell the state of a run
-    from reports.packing import BESIDE
-
     if look(folder).kind != "running":
         for saved in folder.glob("checkpoint-*"):
             shutil.rmtree(saved, ignore_errors=True)
+    return _rename(folder, "before")
+
+
+def _rename(folder: Path, word: str) -> list[Path]:
+    """Put a word and a new number before the names of the record and of what goes with it; the paths, its own last."""
+    from reports.html.extras import INSPECTION  # pages and packing are not needed to tell the state of a run
+    from reports.packing import BESIDE
+
     # the record last: killed in between, the run is done as before, and lacks at most what can be computed again
     names = (*BESIDE, SUMMED, INSPECTION.partition("/")[0], records.FAILURE, records.RECORD)
-    number = next(n for n in itertools.count(1) if not any(folder.glob(f"before-{n}-*")))
-    return [(folder / name).rename(folder / f"before-{number}-{name}") for name in names if (folder / name).exists()]
+    number = next(n for n in itertools.count(1) if not any(folder.glob(f"{word}-{n}[-.]*")))
+    renamed = []
+    for name in names:
+        with contextlib.suppress(FileNotFoundError):  # most are not there, or another runner was faster
+            renamed.append((folder / name).rename(folder / f"{word}-{number}-{name}"))
+    return renamed

@@ -52,8 +52,9 @@ def run(study: Study, options: SweepOptions, echo: Tell = click.echo) -> SweepRe
             matrix.states[job.spec.identity] = status.look(job.folder)
     for job in matrix.of("damaged"):
         kept = status.set_aside(job.folder)
-        if kept is not None:
-            echo(f"{job.label}: {matrix.states[job.spec.identity].text}; kept as {kept.name}, done again")
+        if kept:
+            echo(f"{job.label}: {matrix.states[job.spec.identity].text}; kept as "
+                 f"{', '.join(path.name for path in kept)}, done again")
     _refresh(matrix, echo)
     _tell_other_files(matrix, workspace, echo)
     planned.save_plan(workspace, matrix.jobs, options.command, options.study)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import time
+import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +35,7 @@ from benchmark.utils.terminal import Tell
 from benchmark.utils.workspace import Workspace
 from reports import records
 from reports.analysis import tuned_ags, tuning
+from reports.storage.paths import short
 from reports.wording import counted
 from splits.manifest import Ladder, Split
 
@@ -55,7 +57,7 @@ def run(study: Study, tuned: TuneOptions, options: SweepOptions, echo: Tell = cl
     began = time.monotonic()
     searches = _searches(study, tuned, options, echo)
     inner = trial_workspace(options.workspace)
-    path = inner.root / f"{re.sub(r'[^A-Za-z0-9_.,+-]+', '-', study.name)}.json"
+    path = inner.root / f"{_file_name(study.name)}.json"
     result = SweepResult()
     rounds = search.rounds(tuned.trials, tuned.sampler)
     for known, count in zip([0, *rounds], rounds):
@@ -99,6 +101,15 @@ def trial_workspace(workspace: Workspace) -> Workspace:
         if not (root / name).is_symlink():  # relative, so that the working folder can be moved
             (root / name).symlink_to(Path("..", name), target_is_directory=True)
     return Workspace(root, workspace.data)
+
+
+def _file_name(study: str) -> str:
+    """What a study is called, often by its datasets, as the name of a file.
+
+    >>> _file_name("folder:/my data/鳥,cub"), _file_name("folder:/my data/魚,cub")
+    ('folder-my-data-鳥,cub', 'folder-my-data-魚,cub')
+    """
+    return short(re.sub(r"[^\w.,+-]+", "-", unicodedata.normalize("NFC", study)))
 
 
 def _searches(study: Study, tuned: TuneOptions, options: SweepOptions, echo: Tell) -> list[Search]:

@@ -17,7 +17,7 @@ from reports.selection import ROW, row_keys
 from reports.tables.boards import BEST_LAST, DISTANCE, KEPT, LATE, LATE_ABOUT, gain_column, regime_column, row_columns
 from reports.tables.notes import RISING, bar_note, frozen_of, kept_note, overrides_note, rising_note
 from reports.tables.table import Column, Table
-from reports.wording import metric_name
+from reports.wording import distance, metric_name
 
 Part = Literal["ladder", "trained", "default"]
 """What a table of a ladder has of it: all splits, those that methods were trained on, or the default one alone."""
@@ -27,9 +27,9 @@ NOTABLE = 0.01
 """Selection gap from which a table shows it: a point, about what seeds differ by."""
 
 
-def distance(frd: float | None, split: Any) -> str:
+def _head(frd: float | None, split: Any) -> str:
     """A rung as the head of a column: its distance, or its number where it has none."""
-    return f"split {split}" if frd is None or pd.isna(frd) else f"{frd:.0f}" if frd >= 100 else f"{frd:.1f}"
+    return f"split {split}" if frd is None or pd.isna(frd) else distance(frd)
 
 
 def heat_table(results: Results, dataset: str, metric: str, part: Part = "ladder") -> Table:
@@ -101,7 +101,7 @@ def _rung_columns(frame: pd.DataFrame, cells: pd.DataFrame, rungs: pd.DataFrame,
     for split, frd, kind in zip(rungs["split"], rungs["frd"], rungs["kind"]):
         mark = " (default)" if kind == "default" else ""
         named = ends.get(split) or ("default" if part != "ladder" and kind == "default" else "")
-        head = f"{named.capitalize()}, {distance(frd, split)}" if named else distance(frd, split)
+        head = f"{named.capitalize()}, {_head(frd, split)}" if named else _head(frd, split)
         # what no method has waits to be asked for
         score = Column(f"rung:{split}", head if len(rungs) > 1 else metric_name(metric), "score",
                        f"Split {split}{mark}, {metric_name(metric)}", heat=True,
@@ -138,7 +138,7 @@ def _rankings(frame: pd.DataFrame) -> pd.Series:
 def _ranked_by(frame: pd.DataFrame, rungs: pd.DataFrame) -> str:
     """By what rows are ranked where that is not the AGS of all."""
     splits = frame.loc[frame["rank"].notna(), "ranked_by"].drop_duplicates().tolist()
-    heads = {str(split): distance(frd, split) for split, frd in zip(rungs["split"], rungs["frd"])}
+    heads = {str(split): _head(frd, split) for split, frd in zip(rungs["split"], rungs["frd"])}
     default = set(selection.on_default(rungs)["split"].astype(str))
     said = [f"the {'default ' if split in default and len(default) == 1 else ''}split at {heads.get(split, split)}"
             for split in splits if split]
@@ -187,7 +187,7 @@ def gain_table(results: Results, dataset: str, metric: str) -> Table | None:
     below = baselines.falls_below(whole).set_index(ROW)["below"]
     board["below"] = below.reindex(pd.MultiIndex.from_frame(board[ROW])).to_numpy(dtype=float)
     rungs = rungs_of(cells)
-    columns = [*row_columns(board), *(Column(f"rung:{split}", distance(frd, split), "gain", f"Split {split}", heat=True)
+    columns = [*row_columns(board), *(Column(f"rung:{split}", _head(frd, split), "gain", f"Split {split}", heat=True)
                                       for split, frd in zip(rungs["split"], rungs["frd"])),
                Column("below", "First below frozen at", "number", "Fréchet distance at which the row falls below the "
                       "frozen network, straight lines between splits", 1)]
@@ -197,7 +197,7 @@ def gain_table(results: Results, dataset: str, metric: str) -> Table | None:
 
 def tau_table(flips: pd.DataFrame, rungs: pd.DataFrame, dataset: str) -> Table:
     """Kendall's tau between every two rungs as a square table."""
-    heads = dict(zip(rungs["split"], (distance(frd, split) for split, frd in zip(rungs["split"], rungs["frd"]))))
+    heads = dict(zip(rungs["split"], (_head(frd, split) for split, frd in zip(rungs["split"], rungs["frd"]))))
     known = {(a, b): tau for a, b, tau in flips[["first", "second", "tau"]].itertuples(index=False, name=None)}
     rows = [{"rung": heads[a]} | {f"rung:{b}": 1.0 if a == b else known.get((a, b), known.get((b, a))) for b in heads}
             for a in heads]

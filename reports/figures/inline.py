@@ -13,6 +13,9 @@ from matplotlib.ticker import MaxNLocator
 from reports.figures.drawing import GRID, HUES, INK, STROKES, short
 from reports.wording import counted, metric_name, minus
 
+_WIDE = 190
+"""Across a panel of a training."""
+
 
 def sparkline(xs: Sequence[float], ys: Sequence[float], across: tuple[float, float], up: tuple[float, float]) -> str:
     """A ladder curve the size of a word, in a frame that is the same for all rows."""
@@ -51,17 +54,21 @@ def interval(value: float, low: float, high: float, left: float, right: float) -
 
 def training_curves(curves: Sequence[tuple[str, list[dict[str, Any]]]], name: str, title: str, metric: str) -> str:
     """Loss and score over epochs, a line for each run of a method."""
-    parts = []
+    parts, right = [], 0.0
     said = metric_name(metric)
-    for left, key, head, scale in ((34, "loss", "training loss", 1), (266, metric, f"{said}, percent", 100)):
+    for key, head, scale, least in (("loss", "training loss", 1, 34), (metric, f"{said}, percent", 100, 42)):
         lines = [[(point["epoch"], scale * point[key]) for point in curve
                   if point.get(key) is not None and point.get("epoch") is not None] for _, curve in curves]
-        parts.append(_panel(lines, left, head))
+        ticks = _ticks([y for line in lines for _, y in line])
+        # a loss that hardly changes has long numbers
+        left = right + max(least, 5 + 5.5 * max((len(written) for written, _ in ticks), default=0))
+        parts.append(_panel(lines, left, head, ticks))
+        right = left + _WIDE
     for i, (label, _) in enumerate(curves):
         y = 36 + 15 * i
-        parts.append(f'<path d="M470 {y}h16" {_stroke(i)}/>' + text_at(491, y + 3, label, 8.5))
+        parts.append(f'<path d="M{right + 14:.0f} {y}h16" {_stroke(i)}/>' + text_at(right + 35, y + 3, label, 8.5))
     about = f"Loss and {said} over epochs of {counted(len(curves), 'run')}."
-    width = max(560, 497 + 5.6 * max((len(label) for label, _ in curves), default=0))
+    width = right + 41 + max(63, 5.6 * max((len(label) for label, _ in curves), default=0))
     height = max(194, 36 + 15 * len(curves))
     return framed(parts, width, height, name, title, about)
 
@@ -74,32 +81,42 @@ def framed(parts: Sequence[str], width: float, height: float, name: str, title: 
             f'{"".join(parts)}</svg>\n')
 
 
-def _panel(lines: list[list[tuple[float, float]]], left: int, head: str) -> str:
+def _ticks(ys: Sequence[float]) -> list[tuple[str, float]]:
+    """Round numbers around some values, each with how it is written.
+
+    >>> [written for written, _ in _ticks([0.50001, 0.50003])], _ticks([])
+    (['0.50001', '0.500015', '0.50002', '0.500025', '0.50003'], [])
+    """
+    if not ys:
+        return []
+    ticks = MaxNLocator(5).tick_values(min(ys), max(ys) if max(ys) > min(ys) else min(ys) + 1)
+    return [(minus(f"{tick:.10g}"), float(tick)) for tick in ticks]
+
+
+def _panel(lines: list[list[tuple[float, float]]], left: float, head: str, ticks: list[tuple[str, float]]) -> str:
     """Axes with ticks and a line for each list of points."""
-    top, width, height = 30, 190, 126
-    known = [point for line in lines for point in line]
+    top, height = 30, 126
+    xs = [x for line in lines for x, _ in line]
     found = [text_at(left, 18, head, 10)]
-    if not known:
+    if not xs:
         return "".join(found)
-    xs, ys = zip(*known)
     x_low, x_high = min(xs), max(xs) if max(xs) > min(xs) else min(xs) + 1
-    y_ticks = MaxNLocator(5).tick_values(min(ys), max(ys) if max(ys) > min(ys) else min(ys) + 1)
-    y_low, y_high = float(y_ticks[0]), float(y_ticks[-1])
+    y_low, y_high = ticks[0][1], ticks[-1][1]
 
     def point(x: float, y: float) -> str:
-        return (f"{left + 4 + (width - 8) * (x - x_low) / (x_high - x_low):.1f},"
+        return (f"{left + 4 + (_WIDE - 8) * (x - x_low) / (x_high - x_low):.1f},"
                 f"{top + height * (y_high - y) / (y_high - y_low):.1f}")
 
-    for tick in y_ticks:
+    for written, tick in ticks:
         y = float(point(x_low, tick).split(",")[1])
-        found.append(f'<path d="M{left} {y}h{width}" stroke="{GRID}" stroke-width="0.8"/>'
-                     + text_at(left - 4, y + 3, minus(f"{tick:.4g}"), 8.5, "end"))
+        found.append(f'<path d="M{left:g} {y}h{_WIDE}" stroke="{GRID}" stroke-width="0.8"/>'
+                     + text_at(left - 4, y + 3, written, 8.5, "end"))
     for tick in MaxNLocator(6, integer=True).tick_values(x_low, x_high):
         if x_low <= tick <= x_high:
             found.append(text_at(float(point(tick, y_low).split(",")[0]), top + height + 13, f"{tick:.0f}", 8.5,
                                "middle"))
-    found.append(f'<path d="M{left} {top}v{height}h{width}" fill="none" stroke="{INK}" stroke-width="0.8"/>'
-                 + text_at(left + width / 2, top + height + 28, "epoch", 10, "middle"))
+    found.append(f'<path d="M{left:g} {top}v{height}h{_WIDE}" fill="none" stroke="{INK}" stroke-width="0.8"/>'
+                 + text_at(left + _WIDE / 2, top + height + 28, "epoch", 10, "middle"))
     for i, line in enumerate(lines):
         points = [point(*each) for each in line]
         if points:

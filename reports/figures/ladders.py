@@ -15,7 +15,7 @@ from reports.board import key_of
 from reports.figures.drawing import Style
 from reports.figures.lines import Axes, Line, chart, nice_ticks
 from reports.selection import ROW, in_words
-from reports.wording import metric_name
+from reports.wording import distance, metric_name
 
 DISTANCE_AXIS = "Fréchet distance between training and test images"
 KINDS = {"score": "{}, percent", "difference": "{}, points above the mean over methods",
@@ -51,7 +51,7 @@ def ladder_curve(cells: pd.DataFrame, look: dict[str, Style], name: str, title: 
         places = [order[split] for split in curve["split"]]
         lines.append(replace(line, after_gap=[i for i in range(1, len(places)) if places[i] > places[i - 1] + 1]))
     rungs = rungs.assign(share=((rungs["frd"] - near) / (far - near)).fillna(0.0))
-    ticks = list(zip(rungs["share"], map(_distance, rungs["frd"])))
+    ticks = list(zip(rungs["share"], map(distance, rungs["frd"])))
     marks = [(place, "default split") for place in rungs.loc[rungs["kind"] == "default", "share"]]
     ends = "; ".join(f"{line.label} ends at {line.ys[-1]:.1f}" for line in lines)
     axes = Axes(KINDS[kind].format(metric_name(metric)), DISTANCE_AXIS, ticks, marks, zero=kind != "score")
@@ -84,7 +84,7 @@ def fixed_test_curve(cells: pd.DataFrame, control: pd.DataFrame, look: dict[str,
             line = _line(curve, label, look, ((curve["frd"] - near) / (far - near)).tolist(),
                          (100 * curve["score"]).tolist(), (100 * curve["std"].fillna(0)).tolist())
             lines.append(replace(line, name=f"{curve['method'].iloc[0]}{ending}", style=replace(line.style, dash=dash)))
-    ticks = [((tick - near) / (far - near), _distance(tick)) for tick in nice_ticks(near, far, 8)]
+    ticks = [((tick - near) / (far - near), distance(tick)) for tick in nice_ticks(near, far, 8)]
     falls = "; ".join(f"{line.name} from {line.ys[0]:.1f} to {line.ys[-1]:.1f}" for line in lines)
     return chart(lines, Axes(KINDS["score"].format(metric_name(metric)), DISTANCE_AXIS, ticks), name, title,
                  f"{metric_name(metric)} from the nearest to the farthest split: {falls}.")
@@ -120,10 +120,6 @@ def _named(lines: list[Line], rows: pd.DataFrame) -> list[Line]:
     return made
 
 
-def _distance(frd: float) -> str:
-    return f"{frd:.0f}" if frd >= 100 else f"{frd:.1f}"
-
-
 def rank_flips(cells: pd.DataFrame, look: dict[str, Style], name: str, title: str) -> str:
     """The rank of each method on each rung, rungs in order of distance: lines that cross are rankings that flip.
 
@@ -136,7 +132,7 @@ def rank_flips(cells: pd.DataFrame, look: dict[str, Style], name: str, title: st
     lines = [_line(cells[cells["label"] == label], str(label), look, places, row.tolist()) for label, row in
              ranks.iterrows()]
     axes = Axes("rank on each split", "Fréchet distance, in order and not to scale",
-                list(zip(places, map(_distance, rungs["frd"]))), height=min(560, max(240, 90 + 20 * len(ranks))),
+                list(zip(places, map(distance, rungs["frd"]))), height=min(560, max(240, 90 + 20 * len(ranks))),
                 downwards=True)
     listed = "; ".join(f"{label}: {', '.join(str(int(rank)) for rank in row)}" for label, row in ranks.iterrows())
     return chart(_named(lines, cells), axes, name, title, f"Ranks from the nearest to the farthest split. {listed}.")

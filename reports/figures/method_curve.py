@@ -8,7 +8,8 @@ from matplotlib.ticker import MaxNLocator
 
 from reports.figures.drawing import GREY, GRID, INK, Style
 from reports.figures.inline import framed, text_at
-from reports.wording import metric_name
+from reports.figures.ladders import DISTANCE_AXIS
+from reports.wording import distance, metric_name
 
 Curve = Sequence[tuple[float, float, float]]
 """(distance, score, deviation over seeds) of each rung, scores in percent; 0 where there is one seed."""
@@ -41,11 +42,9 @@ def shift_curve(own: Curve, others: Sequence[Curve], frozen: Curve, label: str, 
     for x in sorted({x for x, _, _ in own}):
         parts.append(f'<path d="M{across(x):.1f} {_TOP + _HEIGHT}v-5" stroke="{INK}" stroke-width="0.8"/>')
         if across(x) - shown > 34:
-            words = f"{x:.0f}" if x >= 100 else f"{x:.1f}"
-            parts.append(text_at(across(x), _TOP + _HEIGHT + 17, words, anchor="middle"))
+            parts.append(text_at(across(x), _TOP + _HEIGHT + 17, distance(x), anchor="middle"))
             shown = across(x)
-    parts.append(text_at(_LEFT + _WIDTH / 2, _TOP + _HEIGHT + 36, "Fréchet distance between training and test images",
-                       anchor="middle"))
+    parts.append(text_at(_LEFT + _WIDTH / 2, _TOP + _HEIGHT + 36, DISTANCE_AXIS, anchor="middle"))
     field = "".join(map(line, others))
     parts.append(f'<path d="{field}" class="field" fill="none" stroke="{GREY}" stroke-width="1" opacity="0.35"/>')
     place = up(own[-1][1])

@@ -30,7 +30,6 @@ from reports.figures import spectra as spectrum_figures
 from reports.html import cards
 from reports.html.comparison_pages import compare, statistical
 from reports.html.frozen_pages import untrained
-from reports.html.markup import slug
 from reports.html.rendering import Site
 from reports.html.threshold_pages import drift
 from reports.selection import ROW, in_words
@@ -67,9 +66,11 @@ def structural(site: Site) -> None:
         cells = _beginning(site, Table("structure-cells", "Structure of the embeddings and score of each cell", columns,
                                        points[["dataset", "split", *ROW, metric, *measured]], marked=False))
     by_split = correlations.split_table(points, metric)
-    drawn_spectra = [site.figure(spectrum_figures.spectra(some, f"spectra-{slug(dataset)}", f"Spectra on {dataset}"),
-                                 f"spectra-{dataset}") | {"dataset": dataset}
-                     for dataset, some in _by_dataset(spectra.panels(site.runs, metric)).items()]
+    drawn_spectra = []
+    for dataset, some in _by_dataset(spectra.panels(site.runs, metric)).items():
+        name = f"spectra-{site.slug(dataset)}"
+        drawn = spectrum_figures.spectra(some, name, f"Spectra on {dataset}")
+        drawn_spectra.append(site.figure(drawn, name) | {"dataset": dataset})
     drawn_matrix = None
     if matrix.shape[0] > 1:
         drawn_matrix = site.figure(comparisons.matrix(matrix, "metrics", "Correlation between metrics"), "metrics")

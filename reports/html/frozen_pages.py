@@ -7,7 +7,6 @@ from typing import Any
 from reports.analysis import frozen
 from reports.figures import drawing, ladders
 from reports.figures import frozen as figures
-from reports.html.markup import slug
 from reports.html.rendering import Site
 
 
@@ -17,7 +16,7 @@ def untrained(site: Site) -> None:
     for dataset, here in rows.groupby("dataset", sort=True):
         if len(here) < 2 and here["dim"].isna().all():
             continue
-        name = f"{slug(str(dataset))}-frozen"
+        name = f"{site.slug(str(dataset))}-frozen"
         several = here["parameters"].notna().sum() > 1
         parts.append({"dataset": dataset, "table": site.table(frozen.table(rows, str(dataset))),
                       "figure": site.figure(figures.front(here, name, f"Frozen networks on {dataset}"), name)
@@ -32,7 +31,7 @@ def _along(site: Site, dataset: str) -> dict[str, Any] | None:
     cells = frozen.with_extremes(site.results.cells(dataset, metric))
     if not len(cells):
         return None
-    name = f"{slug(dataset)}-frozen-curve"
+    name = f"{site.slug(dataset)}-frozen-curve"
     # grey is what frozen networks are elsewhere, where they are the floor of others
     labels = sorted(cells["label"].unique())
     look = drawing.styles(labels, rankings=[labels])

@@ -5,15 +5,24 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
+from unicodedata import category, normalize
+from urllib.parse import quote
+
+from reports.storage.paths import short
+
+LONGEST = 100
+"""Bytes of a name in the name of a file, which may hold two of them and an ending, 255 in all."""
 
 
 def slug(name: str) -> str:
-    """A name as a file name.
+    """A name as a file name: letters and digits of any script, look-alikes as what they look like.
 
-    >>> slug("margin[beta=0.6] · resnet50"), slug("recall@1")
-    ('margin-beta-0.6-resnet50', 'recall-1')
+    >>> slug("margin[beta=0.6] · resnet50"), slug("recall@1"), slug("Vögel (鳥)"), slug("ｆｕｌｌ"), slug("_?")
+    ('margin-beta-0.6-resnet50', 'recall-1', 'Vögel-鳥', 'full', 'unnamed')
     """
-    return re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-.") or "unnamed"
+    # one form of every accent and width: a file system may change it and then not find what a link has
+    kept = (c if c.isalnum() or c in "._" or category(c).startswith("M") else "-" for c in normalize("NFKC", name))
+    return re.sub("-+", "-", "".join(kept)).rstrip("-.").lstrip("-._") or "unnamed"  # GitHub's Jekyll drops _pages
 
 
 def slugs(names: Iterable[str]) -> dict[str, str]:
@@ -21,12 +30,30 @@ def slugs(names: Iterable[str]) -> dict[str, str]:
 
     >>> slugs(["a:b", "a-b", "c"])
     {'a-b': 'a-b-d44362', 'a:b': 'a-b-6783a3', 'c': 'c'}
+    >>> slugs(["Straße", "STRASSE"])
+    {'STRASSE': 'STRASSE-b97805', 'Straße': 'Straße-58a377'}
     """
     taken: dict[str, list[str]] = {}
     for name in sorted(set(names)):
-        taken.setdefault(slug(name).lower(), []).append(name)
-    return {name: slug(name) if len(same) == 1 else f"{slug(name)}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"
+        taken.setdefault(slug(name).casefold(), []).append(name)
+    files = {name: short(slug(name), LONGEST) for same in taken.values() for name in same}
+    return {name: files[name] if len(same) == 1 else hashed(files[name], name)
             for same in taken.values() for name in same}
+
+
+def hashed(file: str, name: str) -> str:
+    """A file name with a few letters that follow from the name it was made of."""
+    return f"{file}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"
+
+
+def with_quoted_links(page: str) -> str:
+    """A page whose links are ASCII: a browser writes other letters so by itself, other programs may not.
+
+    >>> with_quoted_links('<a href="dataset/鳥.html#map">鳥</a>')
+    '<a href="dataset/%E9%B3%A5.html#map">鳥</a>'
+    """
+    return re.sub(r' (?:href|src)="[^"]*[^\x00-\x7f"][^"]*"',
+                  lambda link: re.sub(r"[^\x00-\x7f]+", lambda letters: quote(letters[0]), link[0]), page)
 
 
 def dense(page: str) -> str:

@@ -18,7 +18,7 @@ from reports.analysis.rung_board import rung_board
 from reports.analysis.tuning import Search
 from reports.figures import drawing, inline, ladders
 from reports.html.cells import ROOT, Head, cell, swatch
-from reports.html.markup import dense, distinct_regions, slug, slugs, with_permalinks
+from reports.html.markup import dense, distinct_regions, hashed, slug, slugs, with_permalinks, with_quoted_links
 from reports.selection import ROW, in_words
 from reports.storage.row import LEVELS
 from reports.tables import formats
@@ -44,6 +44,7 @@ class Site:
         self.slugs = slugs([*self.look, *self.datasets, *self.unions])
         self.sections: list[tuple[str, str, str]] = []
         self.compared: set[str] = set()
+        self._tables: dict[str, str] = {}
         self._drawn: dict[str, dict[str, Any]] = {}
         self._later: list[tuple[str, str, dict[str, Any]]] = []
         named = {name: title[:1].upper() + title[1:] for name, title in (titles or {}).items()}  # they begin a line
@@ -107,7 +108,7 @@ class Site:
         """Renders a template; the way back to the top is `root`, so that links work from any folder."""
         root = "../" * path.count("/")
         text = self.environment.get_template(template).render(root=root, path=path, **content)
-        self.files[path] = with_permalinks(distinct_regions(dense(text).replace(ROOT, root)))
+        self.files[path] = with_quoted_links(with_permalinks(distinct_regions(dense(text).replace(ROOT, root))))
 
     def later(self, path: str, head: str, template: str = "", menu: str = "Analysis", **content: Any) -> None:
         """Puts a page that has a head into the navigation, in a menu or, with an empty one, beside the menus.
@@ -136,6 +137,8 @@ class Site:
     def table(self, table: Table, spark: dict[str, Markup] | None = None) -> dict[str, Any]:
         """A table as its template wants it: linked and marked rows, and its CSV among the files."""
         name = slug(table.name)
+        if self._tables.setdefault(name.casefold(), table.name) != table.name:  # of datasets of much the same name
+            name = hashed(name, table.name)
         self.files[f"data/{name}.csv"] = formats.to_csv(table)
         labelled = all(key in table.frame for key in ROW)
         bars = self._intervals(table) if labelled else {}

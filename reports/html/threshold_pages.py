@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from reports.analysis import thresholds
 from reports.figures import ladders
-from reports.html.markup import slug
 from reports.html.rendering import Site
 from reports.storage.operating_points import RATES
 
@@ -24,7 +23,7 @@ def drift(site: Site) -> None:
                 cells = cells[cells["label"].isin(site.look)]
                 cells = cells.sort_values("label", key=lambda labels: labels.map(place), kind="stable")
                 title = f"{head} along the ladder of {dataset}, threshold fixed at {100 * rate:g} %"
-                file = f"{slug(dataset)}-{name}-{rate:g}"
+                file = f"{site.slug(dataset)}-{name}-{rate:g}"
                 part[name] = site.figure(ladders.ladder_curve(cells, site.look, file, title, head), file)
             parts.append(part)
     if parts:

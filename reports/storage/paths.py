@@ -55,16 +55,16 @@ control characters, no dot at its beginning, no device, at most 200 bytes
     return str(name)
 
 
-def short(name: str) -> str:
+def short(name: str, longest: int = LONGEST) -> str:
     """A name that somebody gave, brought to the length that a file may have; two long ones stay two.
 
     >>> short("birds"), len(short("b" * 300)), short("b" * 300) == short("b" * 301), len(short("鳥" * 90).encode())
     ('birds', 200, False, 198)
     """
-    if len(name.encode(errors="replace")) <= LONGEST:
+    if len(name.encode(errors="replace")) <= longest:
         return name
     mark = "-" + hashlib.sha256(name.encode(errors="replace")).hexdigest()[:8]
-    return name.encode(errors="replace")[:LONGEST - len(mark)].decode(errors="ignore") + mark
+    return name.encode(errors="replace")[:longest - len(mark)].decode(errors="ignore") + mark
 
 
 def of_method(name: str) -> str:

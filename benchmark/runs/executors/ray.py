@@ -1,4 +1,9 @@
-"""Runs as tasks of a Ray cluster, an existing one (`--ray-address`) or one started on this machine."""
+"""Runs on a Ray cluster, an existing one (`--ray-address`) or one started on this machine.
+
+The processes are actors, which do one run after the other: a task that needs a GPU has a process of its own each time,
+and importing torch and setting up a GPU take longer than a short run. An actor also keeps the GPU that it has begun
+with, which a process cannot change.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,7 @@ import os
 import re
 import socket
 import time
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -19,13 +25,13 @@ from benchmark.runs.progress import Progress
 from benchmark.utils.errors import UserError
 
 RETRIES = 3
-"""How often Ray restarts a task whose node or process was lost."""
+"""How often a run is begun again whose node or process was lost."""
 POLL = 1.0
-"""Seconds after which a task asks again whether it should stop: an answer takes as long as a small step."""
+"""Seconds after which a run asks again whether it should stop: an answer takes as long as a small step."""
 
 
 class Channel:
-    """The actor to which tasks report epochs and which they ask whether they should stop."""
+    """The actor to which runs report epochs and which they ask whether they should stop."""
 
     def __init__(self) -> None:
         self.stopping = False
@@ -47,24 +53,27 @@ class Channel:
         return self.stopping
 
 
-def task(job: Job, channel: Any, threads: int) -> AttemptResult:
-    """One run in a process of the cluster; it starts where an earlier try of the same task was lost."""
-    import ray
-    import torch
+class Runner:
+    """The actor of a process that does one run after the other."""
 
-    torch.set_num_threads(threads)
-    if ray.get_gpu_ids():
-        job = replace(job, context=replace(job.context, device="cuda:0"))
-    stopping, last = False, float("-inf")
+    def attempt(self, job: Job, channel: Any, threads: int) -> AttemptResult:
+        """One run; it starts where an earlier attempt was lost."""
+        import ray
+        import torch
 
-    def should_stop() -> bool:
-        nonlocal stopping, last
-        if not stopping and time.monotonic() - last >= POLL:
-            stopping, last = ray.get(channel.should_stop.remote()), time.monotonic()
-        return stopping
+        torch.set_num_threads(threads)
+        if ray.get_gpu_ids():
+            job = replace(job, context=replace(job.context, device="cuda:0"))
+        stopping, last = False, float("-inf")
 
-    return attempt_alone(job, should_stop=should_stop,
-                         report=lambda event: channel.report.remote(job.spec.identity, event))
+        def should_stop() -> bool:
+            nonlocal stopping, last
+            if not stopping and time.monotonic() - last >= POLL:
+                stopping, last = ray.get(channel.should_stop.remote()), time.monotonic()
+            return stopping
+
+        return attempt_alone(job, should_stop=should_stop,
+                             report=lambda event: channel.report.remote(job.spec.identity, event))
 
 
 def execute(jobs: list[Job], resources: Resources, progress: Progress) -> SweepResult:
@@ -91,9 +100,10 @@ def _drive(ray: Any, jobs: list[Job], resources: Resources, progress: Progress, 
     result = SweepResult()
     channel = _channel(ray)
     gpus = 1 / resources.per_gpu if ray.cluster_resources().get("GPU") else 0
-    remote = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=RETRIES, runtime_env={"env_vars": _variables()})(task)
-    waiting = list(reversed(jobs))
-    running: dict[Any, Job] = {}
+    runner = ray.remote(num_cpus=1, num_gpus=gpus, runtime_env={"env_vars": _variables()})(Runner)
+    waiting, lost = list(reversed(jobs)), Counter[str]()
+    running: dict[Any, tuple[Job, Any]] = {}
+    idle: list[Any] = []
     stopping = told = False
     while waiting or running:
         room = _room(ray, gpus)
@@ -105,12 +115,12 @@ def _drive(ray: Any, jobs: list[Job], resources: Resources, progress: Progress, 
             stopping = True
             ray.get(channel.request_stop.remote())
         if stop.forced or (stopping and not room):  # runs whose node is gone cannot be asked to stop
-            for reference in running:
-                ray.cancel(reference, force=True)
+            for _, actor in running.values():
+                ray.kill(actor)
             break
         while waiting and len(running) < (resources.jobs or max(1, room)) and not (stopping or result.ended):
-            job = waiting.pop()
-            running[remote.remote(job, channel, 1)] = job
+            job, actor = waiting.pop(), idle.pop() if idle else runner.remote()
+            running[actor.attempt.remote(job, channel, 1)] = job, actor
             progress.start(job.spec.identity, job.label, cost.epochs(job.spec))
         if not running:
             break
@@ -118,9 +128,16 @@ def _drive(ray: Any, jobs: list[Job], resources: Resources, progress: Progress, 
         for key, event in ray.get(channel.take_events.remote()):
             progress.epoch(key, event)
         for reference in ready:
-            job = running.pop(reference)
-            if _settle(ray, reference, job, result, progress) == "busy":
-                waiting.insert(0, job)
+            job, actor = running.pop(reference)
+            kind = _settle(ray, reference, job, result, progress, lost)
+            if kind in ("busy", "lost"):
+                waiting.insert(0 if kind == "busy" else len(waiting), job)
+            if kind in ("failed", "lost"):
+                ray.kill(actor)  # after an error a process cannot trust its GPU any more, and may hold its memory
+            else:
+                idle.append(actor)
+        if not waiting:
+            idle.clear()  # Ray ends an actor that nobody holds: others of the cluster may have its GPU
         progress.tick()
     return stopped(result, stop, jobs)
 
@@ -145,13 +162,18 @@ def _room(ray: Any, gpus: float) -> int:
     return int(alive.get("GPU", 0) / gpus if gpus else alive.get("CPU", 0))
 
 
-def _settle(ray: Any, reference: Any, job: Job, result: SweepResult, progress: Progress) -> str:
-    """Note how a task ended; returns the kind of its result."""
+def _settle(ray: Any, reference: Any, job: Job, result: SweepResult, progress: Progress, lost: Counter[str]) -> str:
+    """Note how an attempt ended; returns the kind of its result, `lost` where the run is to be begun again."""
     try:
         outcome = AttemptResult(*ray.get(reference))
     except ray.exceptions.RayError as error:
-        cause = f"the cluster lost the run {1 + RETRIES} times ({type(error).__name__})"
-        write_failure(job, cause, kind=type(error).__name__)
+        key, why = job.spec.identity, type(error).__name__
+        lost[key] += 1
+        if lost[key] <= RETRIES:
+            progress.paused(key, note=f"the cluster lost the run ({why}); once more:")
+            return "lost"
+        cause = f"the cluster lost the run {lost[key]} times ({why})"
+        write_failure(job, cause, kind=why)
         outcome = AttemptResult("failed", cause)
     settle(job, *outcome, result, progress)
     return outcome.kind

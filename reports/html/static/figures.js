@@ -2,11 +2,21 @@
 // Charts of lines: laid out for the width at hand; a method is lit in all of them and in the tables, a click pins it.
 oodml.figures = () => {
   const { all, make, announce, state, remember, listed, listen, changed, pin } = oodml;
-  const TOP = 30, LETTER = 6.6, NAMED = 16;
+  const TOP = 30, NAMED = 16;
   const numbers = (text) => (text || "").split(" ").filter(Boolean).map(Number);
   const mean = (values) => values.reduce((a, b) => a + b, 0) / values.length;
   const round = (value) => Math.round(value * 10) / 10;
   let lit = "";
+  const paper = document.createElement("canvas").getContext("2d"); // it tells the length of a text without laying out the page
+  const long = (text) => paper.measureText(text).width;
+  // the middle goes: frozen networks differ in how their names end
+  const cut = (text, room) => {
+    let shorter = text;
+    for (let most = Math.min(text.length, Math.max(5, Math.ceil(1.5 * text.length * room / long(text)))); most > 4 && long(shorter) > room; most--) {
+      shorter = text.slice(0, most - Math.floor(most / 2) - 1) + "…" + text.slice(-Math.floor(most / 2));
+    }
+    return shorter;
+  };
 
   const apart = (heights, gap, low, high) => {
     const order = heights.map((_, i) => i).sort((a, b) => heights[a] - heights[b]);
@@ -72,7 +82,9 @@ oodml.figures = () => {
     const few = shown.length <= NAMED && shown.length < chart.lines.length;
     const named = shown.filter((line) => few || line.named || pins.has(line.method));
     const height = width < 480 && !downwards ? Math.min(chart.height, 300 + chart.deep) : chart.height;
-    const right = Math.min(0.34 * width, 26 + LETTER * Math.max(0, ...named.map((line) => line.text.length)));
+    const letters = getComputedStyle(chart.lines[0].name);
+    paper.font = "650 " + letters.fontSize + " " + letters.fontFamily; // as of one that is lit
+    const right = Math.min(0.34 * width, 18 + Math.max(0, ...named.map((line) => long(line.text))));
     const wide = width - left - right, tall = height - TOP - chart.deep;
     const zoomed = state.get("zoom") && named.some((line) => !line.baseline);
     const ys = (zoomed ? named.filter((line) => !line.baseline) : chart.lines).flatMap((line) => line.y);
@@ -112,10 +124,14 @@ oodml.figures = () => {
       mark.querySelector("path").setAttribute("d", "M" + x + " " + TOP + "V" + floor);
       mark.querySelector("text").setAttribute("x", x + 5);
     }
-    const below = svg.querySelector(".below");
+    const [head, below] = [svg.querySelector(".head"), svg.querySelector(".below")];
+    for (const text of [head, below]) { // whole, on a phone too
+      const size = width < 480 ? 10.5 : 12;
+      text.setAttribute("font-size", size);
+      text.setAttribute("font-size", round(size * Math.min(1, (width - 12) / text.getComputedTextLength())));
+    }
     below.setAttribute("y", height - 6);
-    below.setAttribute("font-size", width < 480 ? 10.5 : 12);
-    below.setAttribute("x", Math.max(left + wide / 2, below.getComputedTextLength() / 2 + 2)); // whole, on a phone too
+    below.setAttribute("x", Math.max(left + wide / 2, below.getComputedTextLength() / 2 + 2));
 
     const inside = (line) => line.y[line.y.length - 1] >= low && line.y[line.y.length - 1] <= high;
     const last = (line) => line.x[line.x.length - 1];
@@ -148,10 +164,9 @@ oodml.figures = () => {
       }
       for (const part of [line.thin, line.stroke, line.marks, line.band]) if (part) part.setAttribute("clip-path", "url(#" + chart.clip.id + ")");
       line.tie.setAttribute("d", "M" + x + " " + y + "L" + (at[0] - 4) + " " + round(at[1]));
-      const most = Math.max(4, Math.floor((width - at[0]) / LETTER)), half = Math.floor(most / 2);
-      const long = line.text.length > most, alone = long && !named.includes(line);
-      // the middle goes: frozen networks differ in how their names end; one that is shown while it is lit has room to its left
-      line.name.textContent = long && !alone ? line.text.slice(0, most - half - 1) + "…" + line.text.slice(-half) : line.text;
+      const room = width - at[0] - 2;
+      const alone = !named.includes(line) && long(line.text) > room; // shown while it is lit: it has room to its left
+      line.name.textContent = cut(line.text, alone ? width - 4 : room);
       line.name.setAttribute("text-anchor", alone ? "end" : "start");
       line.name.setAttribute("x", alone ? width - 2 : at[0]);
       line.name.setAttribute("y", round(at[1]) + 4);
