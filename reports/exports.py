@@ -45,6 +45,7 @@ from reports.analysis import frozen, ladder_tables, run_tables, tuned_ags, tunin
 from reports.analysis.results import Results
 from reports.analysis.rung_board import rung_board, rungs_of
 from reports.board import Board
+from reports.figures import pgfplots
 from reports.records import metrics
 from reports.safe_text import one_line
 from reports.selection import DEFAULT_KINDS, ROW, on_ladder, row_keys
@@ -52,8 +53,9 @@ from reports.sharing import outcomes
 from reports.tables import formats, narrowing
 from reports.tables.boards import ags_table, union_table
 from reports.tables.table import Column, Table
+from reports.wording import metric_name
 
-_FORMS = ("csv", "latex", "md", "json", "text", "macros")
+_FORMS = ("csv", "latex", "md", "json", "text", "macros", "pgfplots")
 
 
 def _tidy_ags(results: Results, metric: str) -> pd.DataFrame:
@@ -260,16 +262,30 @@ def without_papers(results: Results, name: str, form: str, metric: str = "recall
 
 
 def export(results: Results, name: str, form: str, metric: str = "recall@1", wanted: str = "all") -> str:
-    """A table of results in one of the formats csv, latex, md, json, text, macros, with the columns that are wanted."""
+    """A table of results in one of `_FORMS`, with the columns that are wanted; `pgfplots` draws it."""
     if form not in _FORMS:
         raise ReportError(f"unknown format '{form}'; there are: {', '.join(_FORMS)}")
     tidy = tidy_table(results, name, metric)
     if form == "macros":
         return _macros(results, tidy, name, metric)
+    if form == "pgfplots":
+        return _drawn(results, name, metric)
     if form in ("csv", "json"):
         shown = tuple(Column(key, head) for key, head in formats.headers(tidy.columns).items())
         return _rendered([Table(name, name, shown, tidy)], form, wanted)
     return _rendered(_shaped(results, name, metric, tidy), form, wanted)
+
+
+def _drawn(results: Results, name: str, metric: str) -> str:
+    """The curve of each dataset that has several splits."""
+    if name != "ladder":
+        raise ReportError("figures are made from --table ladder")
+    cells = {dataset: results.cells(dataset, metric) for dataset in results.datasets}
+    drawn = [pgfplots.ladder_figure(rows, f"{metric_name(metric)} on {dataset}", metric)
+             for dataset, rows in cells.items() if rows["split"].nunique() > 1 and rows["frd"].notna().all()]
+    if not drawn:
+        raise ReportError("no dataset has runs on several splits with distances, so there is no curve")
+    return "\n".join(drawn)
 
 
 def _rendered(tables: Sequence[Table], form: str, wanted: str) -> str:

@@ -1,4 +1,4 @@
-"""`oodml export --columns`: tables with some of their columns, which say what they say in the whole table."""
+"""`oodml export --columns` and `--methods`: parts of tables say what the whole says."""
 
 from __future__ import annotations
 
@@ -100,3 +100,11 @@ def test_the_command_takes_columns(runs: Path, tmp_path: Path) -> None:
     for extra in (["--format", "macros"], ["--to", "badges", "--out", str(tmp_path / "badges")]):
         refused = CliRunner().invoke(export, ["--records", str(runs), "--columns", "ags", *extra])
         assert (refused.exit_code, "no table with --columns" in refused.stderr) == (2, True)
+
+
+def test_methods_are_those_of_records_that_hold_no_others(runs: Path, tmp_path: Path) -> None:
+    some = CliRunner().invoke(export, ["--records", str(runs), "--methods", "-proxyanchor,-s2*"]).stdout
+    alone = write_sample(tmp_path / "runs", {"frozen": 0.23, "margin": 0.66}, ("glyphs",), seeds=2)
+    assert some == CliRunner().invoke(export, ["--records", str(alone)]).stdout
+    refused = CliRunner().invoke(export, ["--records", str(runs), "--methods", "margn"])
+    assert "no method 'margn' (did you mean 'margin'?)" in str(refused.exception)

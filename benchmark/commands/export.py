@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -16,12 +17,15 @@ from benchmark.utils.workspace import Workspace
                                  "structure", "tuning", "trials", "runs", "queries"]),
               help="Which table.")
 @click.option("--format", "form", default="csv", show_default=True,
-              type=click.Choice(["csv", "latex", "md", "json", "text", "macros", "parquet"]),
-              help="Scores are fractions in csv, json and parquet, percent elsewhere; parquet needs --out.")
+              type=click.Choice(["csv", "latex", "md", "json", "text", "macros", "parquet", "pgfplots"]),
+              help="Scores are fractions in csv, json and parquet, percent elsewhere; parquet needs --out; pgfplots "
+                   "draws the curves of --table ladder.")
 @click.option("--to", "place", type=click.Choice(["huggingface", "badges"]),
               help="Instead, in the folder --out: evaluation files of models, or badges with rank and AGS.")
 @click.option("--hub", default="oodml", show_default=True, metavar="NAME",
               help="With --to huggingface: the organisation below which the datasets are named.")
+@click.option("--methods", "chosen", default="all", show_default=True, metavar="LIST",
+              help="Only runs of these, as if there were no others: names, globs; a leading minus takes away.")
 @click.option("--columns", default="all", show_default=True, metavar="LIST",
               help="Columns by their headings and in this order, such as rank,method,ags; globs; a leading minus takes "
               "away.")
@@ -32,14 +36,14 @@ from benchmark.utils.workspace import Workspace
 @ladders_option
 @click.option("--out", type=click.Path(path_type=Path), help="File [default: standard output]; with --to, a folder.")
 @workspace_options
-def command(workspace: Workspace, name: str, form: str, place: str | None, hub: str, columns: str,
-            metric: str, folders: tuple[Path, ...], datasets: str | None, published: str, ladders: tuple[str, ...],
-            out: Path | None) -> None:
+def command(workspace: Workspace, name: str, form: str, place: str | None, hub: str, chosen: str,
+            columns: str, metric: str, folders: tuple[Path, ...], datasets: str | None, published: str,
+            ladders: tuple[str, ...], out: Path | None) -> None:
     """Write one table of the finished runs, ready to be pasted into a paper or read by other programs."""
     if out is None and (place or form == "parquet"):
         raise click.UsageError(f"{f'--to {place}' if place else '--format parquet'} needs --out")
-    if columns != "all" and (place or form == "macros"):
-        raise click.UsageError(f"{f'--to {place}' if place else '--format macros'} makes no table with --columns")
+    if columns != "all" and (place or form in ("macros", "pgfplots")):
+        raise click.UsageError(f"{f'--to {place}' if place else f'--format {form}'} makes no table with --columns")
     from benchmark.board.results import results_of
     from reports import exports, records, sharing
     from reports.analysis import study_progress, tuning
@@ -47,10 +51,12 @@ def command(workspace: Workspace, name: str, form: str, place: str | None, hub: 
     named = own_names(datasets, workspace)
     if name in ("tuning", "trials") and not place:
         searches = tuning.read(folders or (workspace.root,))
-        chosen = [one for one in searches if datasets is None or one["dataset"] in (named or ())]
-        _put(exports.searched(chosen, name, form, columns), out)
+        here = [one for one in searches if datasets is None or one["dataset"] in (named or ())]
+        wanted = _methods(chosen, [one["method"] for one in here])
+        _put(exports.searched([one for one in here if one["method"] in wanted], name, form, columns), out)
         return
     frame, _ = records.scan_checked(folders or (workspace.runs,), named)
+    frame = frame[frame["method"].isin(_methods(chosen, frame["method"]))]
     studies = study_progress.read(folders or (workspace.root,), [])
     results = results_of(frame, studies, published=published, ladders=ladders)
     for note in results.set_aside:
@@ -68,6 +74,13 @@ def command(workspace: Workspace, name: str, form: str, place: str | None, hub: 
         click.echo(f"wrote {out}")
         return
     _put(exports.export(results, name, form, metric, columns), out)
+
+
+def _methods(chosen: str, known: Iterable[str]) -> set[str]:
+    """The methods of a list among those that have runs, be they registered here or not."""
+    from reports.picking import picked
+
+    return set(known) if chosen == "all" else set(picked(chosen, {name: [name] for name in known}, "method"))
 
 
 def _file(out: Path) -> Path:

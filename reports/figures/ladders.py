@@ -41,22 +41,29 @@ def ladder_curve(cells: pd.DataFrame, look: dict[str, Style], name: str, title: 
     if kind == "gain":
         cells = cells.assign(score=cells["gain"])[cells["gain"].notna()]
     rungs = cells.drop_duplicates("split").sort_values(["frd", "split"])
-    order = {split: i for i, split in enumerate(rungs["split"])}
     near, far = rungs["frd"].min(), rungs["frd"].max()
-    share = ((cells["frd"] - near) / (far - near)).fillna(0.0)
-    lines = []
-    for label, curve in cells.assign(share=share).groupby("label", sort=False):
-        halves = (100 * curve["std"].fillna(0)).tolist() if kind == "score" else []
-        line = _line(curve, str(label), look, curve["share"].tolist(), (100 * curve["score"]).tolist(), halves)
-        places = [order[split] for split in curve["split"]]
-        lines.append(replace(line, after_gap=[i for i in range(1, len(places)) if places[i] > places[i - 1] + 1]))
+    lines = curve_lines(cells if kind == "score" else cells.assign(std=np.nan), look,
+                        ((cells["frd"] - near) / (far - near)).fillna(0.0))
     rungs = rungs.assign(share=((rungs["frd"] - near) / (far - near)).fillna(0.0))
     ticks = list(zip(rungs["share"], map(distance, rungs["frd"])))
     marks = [(place, "default split") for place in rungs.loc[rungs["kind"] == "default", "share"]]
     ends = "; ".join(f"{line.label} ends at {line.ys[-1]:.1f}" for line in lines)
     axes = Axes(KINDS[kind].format(metric_name(metric)), DISTANCE_AXIS, ticks, marks, zero=kind != "score")
     about = f"{metric_name(metric)} over the distance of {len(rungs)} splits: {ends}."
-    return chart(_named(lines, cells), axes, name, title, about)
+    return chart(lines, axes, name, title, about)
+
+
+def curve_lines(cells: pd.DataFrame, look: dict[str, Style], along: pd.Series) -> list[Line]:
+    """A line for each `label` in the cells, in percent, and where each cell lies along it."""
+    rungs = cells.drop_duplicates("split").sort_values(["frd", "split"])["split"]
+    order = {split: i for i, split in enumerate(rungs)}
+    lines = []
+    for label, curve in cells.assign(along=along).groupby("label", sort=False):
+        halves = (100 * curve["std"].fillna(0)).tolist()
+        line = _line(curve, str(label), look, curve["along"].tolist(), (100 * curve["score"]).tolist(), halves)
+        places = [order[split] for split in curve["split"]]
+        lines.append(replace(line, after_gap=[i for i in range(1, len(places)) if places[i] > places[i - 1] + 1]))
+    return _named(lines, cells)
 
 
 def single(cells: pd.DataFrame) -> pd.Series:
