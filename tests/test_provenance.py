@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -50,3 +51,19 @@ def test_the_commit_is_that_of_the_suite_and_not_of_a_project_that_it_is_install
     assert commit() == ""
     git(place)
     assert len(commit()) == 40
+
+
+def test_a_run_takes_no_lock_of_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Git would write its index anew where only the time of a file has changed, behind an index.lock."""
+    home = tmp_path / "suite"
+    code = home / "benchmark" / "__init__.py"
+    code.parent.mkdir(parents=True)
+    code.touch()
+    for words in (["init", "-q"], ["add", "."], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m",
+                                                 "a"]):
+        subprocess.run(["git", "-C", str(home), *words], check=True)
+    os.utime(code, (1e9, 1e9))
+    monkeypatch.setattr(benchmark, "__file__", str(code))
+    index = (home / ".git" / "index").read_bytes()
+    assert provenance.facts.__wrapped__()["commit"]
+    assert (home / ".git" / "index").read_bytes() == index

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from benchmark.runs import sweep
 from benchmark.runs.executors import mps, server
 from benchmark.runs.executors.pool import WorkerPool
 from benchmark.runs.interrupt import StopRequest
+from benchmark.runs.locks import Watch
 from benchmark.runs.progress import Progress
 from benchmark.utils.workspace import Workspace
 from tests import tiny_sweep
@@ -155,3 +157,30 @@ def test_a_stopped_server_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
         os.kill(_forkserver._forkserver_pid, signal.SIGSTOP)
         pool.close()
         assert [worker.process.is_alive() for worker in pool.workers if worker] == [False, False]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no server to fork from")
+def test_a_stopped_worker_whose_server_died_is_ended() -> None:
+    """multiprocessing takes it for ended and would not kill it: the sweep waited for its run for ever."""
+    with StopRequest() as stop:
+        pool = WorkerPool(["cpu"], Progress(0, 0, terminal=False), stop, deque(), watch=Watch(stale=0.6))
+        worker = pool.workers[0] = pool._spawn()
+        worker.job = object()  # type: ignore[assignment]
+        deadline = time.monotonic() + 60
+        try:
+            while not worker.heartbeats.value:  # by now it holds nothing of its server's
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            os.kill(worker.process.pid, signal.SIGSTOP)
+            server.end()
+            assert not worker.process.is_alive()
+            while not worker.pipe.poll(0.05):
+                assert time.monotonic() < deadline
+                pool._check_heartbeats()
+            with pytest.raises(EOFError):
+                worker.pipe.recv()
+            assert worker.killed
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(worker.process.pid, signal.SIGKILL)
+            pool.close()

@@ -134,10 +134,14 @@ def _version(name: str) -> str:
 
 
 def _git(*arguments: str) -> str:
-    """What git says of the repository of this suite; '' where it was installed, maybe within another's."""
+    """What git says of the repository of this suite; '' where it was installed, maybe within another's.
+
+    `status` takes no lock: of a run that is killed meanwhile an index.lock would stay, and no commit could be made.
+    """
     home = Path(benchmark.__file__).resolve().parents[1]
     top = _output(["git", "-C", str(home), "rev-parse", "--show-toplevel"])
-    return _output(["git", "-C", str(home), *arguments]) if top and Path(top).resolve() == home else ""
+    git = ["git", "--no-optional-locks", "-C", str(home)]
+    return _output([*git, *arguments]) if top and Path(top).resolve() == home else ""
 
 
 @cache

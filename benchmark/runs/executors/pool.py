@@ -257,4 +257,4 @@ class WorkerPool:
                 continue
             if self.watch.still(worker.process.pid, worker.heartbeats.value):
                 worker.killed = f"the worker gave no heartbeat for {self.watch.stale:.0f} s"
-                worker.process.kill()  # its pipe closes, and `_receive` does the rest
+                server.strike(worker.process)  # its pipe closes, and `_receive` does the rest

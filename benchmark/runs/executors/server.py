@@ -18,6 +18,9 @@ from benchmark.utils.signals import block_signals
 STARTING = 120.0
 """Seconds that a worker may take to start: the server has torch to import first, maybe from a busy disk."""
 
+ORPHANED = 255
+"""Exit code that multiprocessing gives a worker, alive or not, whose server has died."""
+
 AVAILABLE = "forkserver" in multiprocessing.get_all_start_methods()
 """Whether this system has such a process."""
 
@@ -32,6 +35,18 @@ def start(process: Any) -> None:
         process.start()
     finally:
         limit.cancel()
+
+
+def strike(process: Any) -> None:
+    """Kill a worker that is known to be there, its end of the pipe being open, without waiting for its end.
+
+    `Process.kill` leaves one whose server has died as it is, since it takes it for ended. Such a worker ends by itself,
+    but not where it is stopped.
+    """
+    process.kill()
+    if process.exitcode == ORPHANED:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
 
 
 def kill(process: Any, seconds: float) -> None:
