@@ -99,6 +99,18 @@ def test_what_needs_no_torch_imports_none(tiny: Workspace) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_lists_need_no_numpy() -> None:
+    """What only names things answers in the time that Python itself takes."""
+    commands = [["protocols"], ["protocols", "show", "oodml"], ["studies"], ["methods"]]
+    code = ("import sys; from benchmark.cli import cli\n"
+            f"for words in {commands!r}:\n"
+            "    try: cli.main(words, prog_name='oodml')\n"
+            "    except SystemExit as done: assert not done.code, words\n"
+            "    assert not {'numpy', 'PIL'} & set(sys.modules), words")
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
 def test_refusals_need_no_torch_and_leave_no_folder(tmp_path: Path) -> None:
     """A mistyped name, a file that is not there: told at once, a method before a ladder that is missing too."""
     margni, glyfs = ["--dataset", "glyphs", "--methods", "margni"], ["--dataset", "glyfs", "--methods", "margin"]

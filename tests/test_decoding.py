@@ -12,10 +12,10 @@ import pytest
 import torch
 from PIL import Image
 
-from benchmark.data.augment import Transform
 from benchmark.data.contents import contents
 from benchmark.data.loader import Loader
 from benchmark.data.store import kept, open_store
+from benchmark.data.transform import Transform
 from benchmark.overview.faults import look_at
 from benchmark.utils.errors import UserError
 from tests.pictures import index_of, picture

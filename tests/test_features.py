@@ -14,8 +14,8 @@ from torchvision import transforms as T
 
 from benchmark import datasets, ladders
 from benchmark.data import features
-from benchmark.data.augment import IMAGENET_MEAN, IMAGENET_STD, Transform
 from benchmark.data.store import ImageStore, open_store
+from benchmark.data.transform import IMAGENET_MEAN, IMAGENET_STD, Transform
 from benchmark.datasets.index import DatasetIndex
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace

@@ -21,8 +21,8 @@ from benchmark import datasets, ladders
 from benchmark.commands.run import summarise
 from benchmark.config import study as studies
 from benchmark.data import features, weights
-from benchmark.data.augment import Transform
 from benchmark.data.store import open_store
+from benchmark.data.transform import Transform
 from benchmark.datasets.union import unite_indexes
 from benchmark.metrics import retrieval
 from benchmark.posthoc import fewshot, steps

@@ -12,7 +12,7 @@ import pytest
 import methods
 from benchmark import cli, datasets
 from benchmark.config import protocol
-from benchmark.data.augment import NAMED, Transform
+from benchmark.data.transform import NAMED, Transform
 from benchmark.utils.errors import UserError
 from tests import tiny_sweep
 

@@ -18,10 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from benchmark.config.protocol import Protocol
-from benchmark.data.augment import Transform
 from benchmark.data.loader import Loader
 from benchmark.data.store import ImageStore, open_store
 from benchmark.data.task import Side
+from benchmark.data.transform import Transform
 from benchmark.training import checkpoint, compiling, meter, train
 from benchmark.training.distributed import World
 from benchmark.training.meter import Diverged

@@ -22,8 +22,8 @@ import methods
 from benchmark import datasets
 from benchmark.config import protocol
 from benchmark.data import features, weights
-from benchmark.data.augment import Transform
 from benchmark.data.task import Side, Task
+from benchmark.data.transform import Transform
 from benchmark.datasets.index import DatasetIndex
 from benchmark.metrics.clustering import KMEANS
 from benchmark.runs import evaluation, ready, worker

@@ -12,7 +12,7 @@ from annotated_types import Ge, Gt, Le
 
 from benchmark.config import protocol_file, toml
 from benchmark.config.protocol_file import BASE, EVERY, FOLDER, KINDS, SETTINGS
-from benchmark.data.augment import NAMED, Transform
+from benchmark.data.transform import NAMED, Transform
 from benchmark.utils.errors import UserError
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from benchmark.data.augment import DRAWS, Transform
+from benchmark.data.crops import DRAWS
+from benchmark.data.transform import Transform
 
 _FIRST = DRAWS - 9
 """The draws for colour: one for grey, four for the factors, four for their order."""

@@ -21,9 +21,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from benchmark.data.augment import Transform
 from benchmark.data.loader import Loader
 from benchmark.data.store import ImageStore, kept
+from benchmark.data.transform import Transform
 from benchmark.datasets.index import DatasetIndex
 from benchmark.datasets.union import members
 from benchmark.utils import provenance

@@ -15,10 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmark.data.augment import Crops, Transform, center_crops, random_crops, uniforms
 from benchmark.data.colour import colour, normalise
+from benchmark.data.crops import Crops, center_crops, random_crops, uniforms
 from benchmark.data.resample import by_matrix, one_by_one, slack
 from benchmark.data.store import ImageStore
+from benchmark.data.transform import Transform
 from benchmark.utils.errors import UserError
 from reports.wording import byte_size, counted
 

@@ -15,7 +15,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from benchmark.data.augment import Crops
+from benchmark.data.crops import Crops
 
 HAS_OPENCV = importlib.util.find_spec("cv2") is not None
 _ELEMENTS = 1 << 25

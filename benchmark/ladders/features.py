@@ -55,7 +55,7 @@ def frozen_features(name: str, workspace: Workspace, backbone: str | None = None
         assert loading is not None
         network, weights_hash, device = loading.result()
     from benchmark.data import features
-    from benchmark.data.augment import Transform
+    from benchmark.data.transform import Transform
 
     transform = Transform(size=size, resize=resize, mean=network.mean, std=network.std)
     made_with: dict[str, Any] = {

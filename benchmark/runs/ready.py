@@ -18,10 +18,10 @@ from benchmark.config.plan import split_of
 from benchmark.config.protocol import Protocol
 from benchmark.config.spec import RunSpec
 from benchmark.data import weights
-from benchmark.data.augment import Transform
 from benchmark.data.loader import Loader
 from benchmark.data.store import ImageStore, open_store
 from benchmark.data.task import Side, Task
+from benchmark.data.transform import Transform
 from benchmark.datasets import DatasetIndex
 from benchmark.runs.job import RunContext
 from benchmark.training.distributed import World

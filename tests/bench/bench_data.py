@@ -16,10 +16,10 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from benchmark.data.augment import IMAGENET_MEAN, IMAGENET_STD, Transform
 from benchmark.data.features import extract
 from benchmark.data.loader import Loader
 from benchmark.data.store import ImageStore, open_store
+from benchmark.data.transform import IMAGENET_MEAN, IMAGENET_STD, Transform
 from benchmark.datasets.index import DatasetIndex
 from tests.bench import Row, seconds
 

@@ -17,10 +17,10 @@ import torch
 
 from benchmark import datasets, ladders
 from benchmark.data import features, weights
-from benchmark.data.augment import Transform
 from benchmark.data.loader import Loader
 from benchmark.data.store import open_store
 from benchmark.data.task import Task
+from benchmark.data.transform import Transform
 from benchmark.metrics.operating_points import survey
 from benchmark.runs.scoring import score
 from benchmark.utils.workspace import Workspace

@@ -17,19 +17,11 @@ from torchvision.transforms import functional as F
 
 from benchmark.data import colour, resample
 from benchmark.data import loader as loading
-from benchmark.data.augment import (
-    DRAWS,
-    IMAGENET_MEAN,
-    IMAGENET_STD,
-    Crops,
-    Transform,
-    center_crops,
-    random_crops,
-    uniforms,
-)
+from benchmark.data.crops import DRAWS, Crops, center_crops, random_crops, uniforms
 from benchmark.data.decoding import stored_size
 from benchmark.data.loader import Loader
 from benchmark.data.store import ImageStore, open_store
+from benchmark.data.transform import IMAGENET_MEAN, IMAGENET_STD, Transform
 from benchmark.utils.errors import UserError
 from tests.pictures import index_of, picture
 
