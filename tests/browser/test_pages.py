@@ -11,6 +11,7 @@ import pytest
 
 from reports import records, site
 from reports.analysis.results import Results
+from reports.tables.formats import tex
 from tests.browser.conftest import METHODS
 from tests.sample_records import make_record
 
@@ -160,6 +161,17 @@ def test_bold_in_latex_is_the_tie_group_of_the_page(page: Any, built: Path) -> N
     text = page.evaluate("() => navigator.clipboard.readText()")
     assert text.count(r"\textbf{") == page.locator(f"{board} td.best").count() > 1
     assert text.count(r"\underline{") == page.locator(f"{board} td.second").count()
+
+
+def test_latex_of_the_page_writes_letters_as_the_command_does(page: Any, built: Path) -> None:
+    visit(page, built, "dataset/glyphs.html")
+    board = "[data-board='glyphs-recall-1']"
+    name = "[2pt] a_b · 50 % ± 1 – −3 {x}~^\\"
+    page.locator(f"{board} tbody tr:not(.group) th").first.evaluate("(cell, name) => cell.textContent = name", name)
+    page.locator(f"{board} [data-format]").select_option("latex")
+    page.locator(f"{board} [data-copy]").click()
+    page.wait_for_function("() => document.getElementById('announce').textContent.startsWith('Copied')")
+    assert f" & {tex(name)} & " in page.evaluate("() => navigator.clipboard.readText()")
 
 
 def test_rows_of_one_hue_have_two_where_they_are_compared(page: Any, published: Path) -> None:

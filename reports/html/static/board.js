@@ -180,7 +180,8 @@ oodml.board = (board) => {
   const cellText = (cell) => cell.textContent.trim().replace(/\s+/g, " ");
   const escapeTex = (text) => text.replace(/[\\&%$#_{}~^]/g, (found) =>
     ({ "\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}" })[found] || "\\" + found)
-    .replace(/±/g, "$\\pm$").replace(/–/g, "--").replace(/−/g, "$-$");
+    .replace(/±/g, "$\\pm$").replace(/·/g, "$\\cdot$").replace(/–/g, "--").replace(/−/g, "$-$")
+    .replace(/^[[*]/, "{$&}"); // the end of the row before takes a bracket or a star for its own
   const mark = (cell, text, format) => {
     if (together()) return text;
     const best = cell.classList.contains("best");
