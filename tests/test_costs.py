@@ -13,9 +13,9 @@ from benchmark.utils import provenance
 from reports import records
 from reports.analysis import costs, run_tables, study_progress
 from reports.analysis.results import Results
-from reports.exports import tidy_table
 from reports.html import analysis_pages, dataset_pages, home_page
 from reports.html.extras import Extras
+from reports.tidy import tidy_table
 from tests.sample_records import make_record, some_pages
 
 PHOTOS = Path(__file__).parent.parent / "reports" / "data" / "records" / "photos"

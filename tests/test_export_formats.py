@@ -21,8 +21,8 @@ from benchmark.commands.board import command as board
 from benchmark.commands.export import command as export
 from reports import packing, records
 from reports.analysis.results import Results
-from reports.exports import tidy_table
 from reports.sharing import badge
+from reports.tidy import tidy_table
 from tests.sample_records import make_record, write_sample
 
 WICKED = '</title><script>alert(1)</script>: "- &x'

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from benchmark.commands.export import command as export
 from reports import ReportError, exports, records
 from reports.analysis.results import Results
+from reports.tidy import tidy_table
 from tests.sample_records import write_sample
 
 
@@ -67,7 +68,7 @@ def test_files_for_programs_have_these_columns_alone(results: Results) -> None:
     pd.testing.assert_frame_equal(frame, whole[frame.columns.tolist()])
     rows = json.loads(exports.export(results, "ags", "json", wanted="method,ags"))["rows"]
     assert [list(row) for row in rows] == [["method", "ags"]] * len(whole)
-    assert exports.tidy_table(results, "runs", wanted="seed,recall@1").columns.tolist() == ["seed", "recall@1"]
+    assert tidy_table(results, "runs", wanted="seed,recall@1").columns.tolist() == ["seed", "recall@1"]
 
 
 def test_a_column_that_only_some_tables_have(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from reports.html import analysis_pages, comparison_pages, dataset_pages
 from reports.html.extras import Extras
 from reports.storage.queries import NAME, PRECISION, PartResults, QueryResults
 from reports.tables import boards, formats
+from reports.tidy import tidy_table
 from tests.sample_records import LADDERS, make_record, some_pages, write_queries, write_sample
 
 
@@ -36,7 +37,7 @@ def test_a_cell_has_one_interval_whichever_table_shows_it(tmp_path: Path) -> Non
                                                                                        hits.mean()))
             write_queries(made.parent, labels, hits)
     results = Results(records.collect(tmp_path), with_published=False)
-    tidy = exports.tidy_table(results, "ladder").set_index(["dataset", "method", "split"])
+    tidy = tidy_table(results, "ladder").set_index(["dataset", "method", "split"])
     mean = results.ags("recall@1", "demo").wide().set_index("method").sort_index()
     for dataset, fewest in each.items():
         page = pd.read_csv(StringIO(formats.to_csv(heat_table(results, dataset, "recall@1")))).set_index("method")
@@ -187,7 +188,7 @@ def test_the_page_of_statistics_says_of_which_measures_classes_are_resampled(tmp
                          precision={key: rng.random(12) for key in PRECISION}).save(made.parent / NAME)
     results = Results(records.collect(tmp_path), with_published=False)
     bounded = [metric for metric in (*results.metrics, "r-precision")
-               if exports.tidy_table(results, "ladder", metric)["low"].notna().all()]
+               if tidy_table(results, "ladder", metric)["low"].notna().all()]
     page = some_pages(results, comparison_pages.statistical)["statistics.html"]
     assert f"<li>{', '.join(bounded[:-1])} and {bounded[-1]}: what came of the queries is kept" in page
 
@@ -204,8 +205,8 @@ def test_one_test_class_tells_no_error_of_other_classes(tmp_path: Path) -> None:
         QueryResults(right, np.ones(20, bool), np.repeat([0, 1, 2], [10, 5, 5]), parts=PartResults(
             np.repeat([0, 1], 10), np.array(["latin", "greek"]), right)).save(union.parent / NAME)
     results = Results(records.collect(tmp_path), with_published=False)
-    assert exports.tidy_table(results, "ags")[["low", "high"]].isna().all(axis=None)
-    assert exports.tidy_table(results, "ladder")[["low", "high"]].isna().all(axis=None)
+    assert tidy_table(results, "ags")[["low", "high"]].isna().all(axis=None)
+    assert tidy_table(results, "ladder")[["low", "high"]].isna().all(axis=None)
     assert "not tested" in heat_table(results, "glyphs", "recall@1").note
     union = results.universal("glyphs-union", "demo").wide()
     assert union["recall:latin:high"].isna().all()  # of one class; the other part has two, the union three

@@ -20,12 +20,13 @@ from benchmark.runs import sweep
 from benchmark.runs.job import SweepResult
 from benchmark.runs.matrix import gather
 from benchmark.utils.workspace import Workspace
-from reports import ReportError, exports, records, terminal
+from reports import ReportError, records, terminal
 from reports.analysis import standings
 from reports.analysis.results import Results
 from reports.analysis.rung_board import beside_ladder, rung_board
 from reports.analysis.study_progress import DIGITS, StudyProgress, read, shown, write
 from reports.html import home_page
+from reports.tidy import tidy_table
 from tests.sample_records import LADDERS, make_record, some_pages
 from tests.tiny_sweep import SMALL
 
@@ -86,7 +87,7 @@ def test_other_lengths_are_ranked_together_on_the_board_of_their_study_alone(run
     ranks = rows[rows["rank"].notna()].set_index(["board", "method"])["rank"].to_dict()
     assert ranks == {(BOARD, "s2sd"): 1, (BOARD, "margin"): 2, (BOARD, "diva"): 3,
                      ("demo", "s2sd"): 1, ("demo", "margin"): 2, ("demo", "diva"): 3}
-    tidy = exports.tidy_table(one, "ags").dropna(subset=["rank"]).set_index("method")["rank"]
+    tidy = tidy_table(one, "ags").dropna(subset=["rank"]).set_index("method")["rank"]
     assert tidy.to_dict() == {"s2sd": 1, "margin": 2, "diva": 3}
 
 
@@ -301,7 +302,7 @@ def test_a_method_on_other_splits_than_the_default_one_is_named_where_no_board_h
     told = terminal.summary(Results(records.collect(tmp_path), with_published=False), lost)
     assert "On no board here, but on the page of glyphs: mine, trained neither" in told
     with pytest.raises(ReportError, match="`oodml run --dataset union:NAME,NAME` makes it"):
-        exports.tidy_table(Results(records.collect(tmp_path), with_published=False), "uml")
+        tidy_table(Results(records.collect(tmp_path), with_published=False), "uml")
     for split, _ in ladder:
         records.write(tmp_path / f"mine-{split}", make_record("glyphs", split, "mine", 0, 0.3))
     assert "On no board" not in terminal.summary(Results(records.collect(tmp_path), with_published=False), lost)

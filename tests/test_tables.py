@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from benchmark.commands.export import command as export_command
 from benchmark.utils.terminal import columns
-from reports import ReportError, aggregate, exports, records, terminal
+from reports import ReportError, aggregate, exports, records, terminal, tidy
 from reports.analysis.ladder_tables import heat_table
 from reports.analysis.results import Results
 from reports.analysis.rung_board import rung_board
@@ -150,7 +150,7 @@ def test_terminal_summary_names_every_method_and_rank(results: Results) -> None:
     assert "harmonic" in text
 
 
-@pytest.mark.parametrize("name", sorted({*exports.TABLES} - {"fewshot", "thresholds", "frozen", "wise", "queries"}))
+@pytest.mark.parametrize("name", sorted({*tidy.TABLES} - {"fewshot", "thresholds", "frozen", "wise", "queries"}))
 @pytest.mark.parametrize("form", ["csv", "latex", "md", "json", "text"])
 def test_every_export_is_made(results: Results, name: str, form: str) -> None:
     text = exports.export(results, name, form)

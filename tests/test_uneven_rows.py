@@ -26,6 +26,7 @@ from reports.html.extras import Extras
 from reports.selection import ROW
 from reports.storage.queries import PartResults, QueryResults
 from reports.terminal import summary
+from reports.tidy import tidy_table
 from tests.sample_records import LADDERS, identity, make_record, some_pages, write_queries
 
 METHODS = {"margin": 0.70, "arcface": 0.69, "s2sd": 0.68, "proxyanchor": 0.50}
@@ -113,7 +114,7 @@ def test_the_table_of_ags_has_ranks_by_ags_alone(tmp_path: Path) -> None:
     assert table.loc["demo", "rank:of"].eq(4).all()
     assert table.loc["other", ["rank", "rank:low", "rank:high", "ags"]].isna().all(axis=None)
     assert table.loc["other", "coverage"].eq("1/5").all()
-    badges = dict(sharing.badges(exports.tidy_table(results, "ags"), results.labels))
+    badges = dict(sharing.badges(tidy_table(results, "ags"), results.labels))
     assert len(badges) == len(METHODS)
 
 
@@ -155,7 +156,7 @@ def test_evaluation_files_say_what_is_known_of_a_score(tmp_path: Path) -> None:
     """Without results of queries one seed has no interval, and two have one."""
     second = [make_record("glyphs", split, "margin", 1, 0.6) for split in range(1, 6)]
     results = board_of(tmp_path, [*whole_ladders({"glyphs": (0,)}), *second])
-    files = dict(sharing.huggingface(exports.tidy_table(results, "ags"), results.labels, "oodml"))
+    files = dict(sharing.huggingface(tidy_table(results, "ags"), results.labels, "oodml"))
     notes = {name: yaml.safe_load(files[f"{name}/.eval_results/oodml.yaml"])[0]["notes"] for name in METHODS}
     assert notes["arcface"] == "demo protocol, conv4, 1 seed, rungs 5/5"
     assert re.fullmatch(r"demo protocol, conv4, 2 seeds, 95 % interval [\d.]+ to [\d.]+, rungs 5/5", notes["margin"])

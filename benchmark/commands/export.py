@@ -17,9 +17,9 @@ from benchmark.utils.workspace import Workspace
                                  "structure", "tuning", "trials", "runs", "queries"]),
               help="Which table.")
 @click.option("--format", "form", default="csv", show_default=True,
-              type=click.Choice(["csv", "latex", "md", "json", "text", "macros", "parquet", "pgfplots"]),
+              type=click.Choice(["csv", "latex", "md", "json", "text", "macros", "parquet", "pgfplots", "bib"]),
               help="Scores are fractions in csv, json and parquet, percent elsewhere; parquet needs --out; pgfplots "
-                   "draws the curves of --table ladder.")
+                   "draws the curves of --table ladder, bib has the methods' BibTeX.")
 @click.option("--to", "place", type=click.Choice(["huggingface", "badges"]),
               help="Instead, in the folder --out: evaluation files of models, or badges with rank and AGS.")
 @click.option("--hub", default="oodml", show_default=True, metavar="NAME",
@@ -42,11 +42,12 @@ def command(workspace: Workspace, name: str, form: str, place: str | None, hub: 
     """Write one table of the finished runs, ready to be pasted into a paper or read by other programs."""
     if out is None and (place or form == "parquet"):
         raise click.UsageError(f"{f'--to {place}' if place else '--format parquet'} needs --out")
-    if columns != "all" and (place or form in ("macros", "pgfplots")):
+    if columns != "all" and (place or form in ("macros", "pgfplots", "bib")):
         raise click.UsageError(f"{f'--to {place}' if place else f'--format {form}'} makes no table with --columns")
     from benchmark.board.results import results_of
     from reports import exports, records, sharing
     from reports.analysis import study_progress, tuning
+    from reports.tidy import tidy_table
 
     named = own_names(datasets, workspace)
     if name in ("tuning", "trials") and not place:
@@ -64,13 +65,13 @@ def command(workspace: Workspace, name: str, form: str, place: str | None, hub: 
     if published != "hidden" and (why := exports.without_papers(results, name, place or form, metric)):
         click.echo(f"note: {why}", err=True)
     if place and out:
-        rows = exports.tidy_table(results, "ags", metric)
+        rows = tidy_table(results, "ags", metric)
         files = sharing.badges(rows, results.labels) if place == "badges" else \
             sharing.huggingface(rows, results.labels, hub)
         click.echo(f"wrote {sharing.write(files, out)} files below {out}")
         return
     if form == "parquet" and out is not None:
-        sharing.write_parquet(exports.tidy_table(results, name, metric, columns), _file(out))
+        sharing.write_parquet(tidy_table(results, name, metric, columns), _file(out))
         click.echo(f"wrote {out}")
         return
     _put(exports.export(results, name, form, metric, columns), out)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from reports import citing
 from reports.analysis import (
     audit,
     correlations,
@@ -185,7 +186,7 @@ def about(site: Site) -> None:
         protocols.append(site.table(cards.settings_table(usual, f"protocol-{name}", f"Protocol {in_words(str(name))}")))
     site.later("about.html", "About", menu="", methods=sorted(site.look), protocols=protocols,
                log=site.table(run_tables.changelog(site.runs)),
-               costs=site.table(costs.table(site.results.with_controls())), bibtex=cards.bibtex(site.facts),
+               costs=site.table(costs.table(site.results.with_controls())), bibtex=citing.suite(site.facts),
                structure=measures.STRUCTURE)
     site.later("submit.html", "Submit", menu="")
 

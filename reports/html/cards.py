@@ -47,26 +47,6 @@ def again(command: str) -> str:
     return shlex.join(kept)
 
 
-def bibtex(facts: Mapping[str, Any]) -> str:
-    """How this site is cited: the records by date and commit, and the paper of the ladders and of AGS."""
-    said = [f"records of {facts['date']}" if facts["date"] else "", f"version {facts['version']}" if facts["version"]
-            else "", f"commit {facts['commit']}" if facts["commit"] else ""]
-    year = facts["date"][:4] or "2026"
-    return f"""@misc{{oodml{year},
-  title  = {{oodml: A benchmark suite and leaderboard for deep metric learning under distribution shift}},
-  author = {{{{The oodml authors}}}},
-  year   = {{{year}}},
-  note   = {{{", ".join(part for part in said if part) or "software"}}}
-}}
-@inproceedings{{milbich2021characterizing,
-  title     = {{Characterizing Generalization under Out-Of-Distribution Shifts in Deep Metric Learning}},
-  author    = {{Milbich, Timo and Roth, Karsten and Sinha, Samarth and Schmidt, Ludwig and Ghassemi, Marzyeh and
-               Ommer, Bj{{\\"o}}rn}},
-  booktitle = {{Advances in Neural Information Processing Systems}},
-  year      = {{2021}}
-}}"""
-
-
 def settings_table(settings: dict[str, Any], name: str, caption: str) -> Table:
     """Names and values of settings."""
     rows = pd.DataFrame([(key, _text(value)) for key, value in sorted(settings.items())], columns=["key", "value"])

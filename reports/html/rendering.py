@@ -12,7 +12,8 @@ import jinja2
 import pandas as pd
 from markupsafe import Markup, escape
 
-from reports.analysis import paper_tables, pretraining, run_tables
+from reports import citing
+from reports.analysis import paper_tables, pretraining
 from reports.analysis.results import Results
 from reports.analysis.rung_board import rung_board
 from reports.analysis.tuning import Search
@@ -91,17 +92,13 @@ class Site:
 
     def _facts(self) -> dict[str, Any]:
         """The line under the title: how much there is, how recent, from which code."""
-        dates = sorted(str(date)[:10] for date in self.runs["date"].dropna())
-        commits = run_tables.made_with(self.runs.dropna(subset=["commit"]).sort_values("date"))
         ours = self.board[self.board["source"] != "published"] if len(self.board) else self.board
         covered, cells = int(ours["covered"].sum()), int(ours["cells"].sum())
         trained = self.runs[~self.runs["baseline"].astype(bool)]
         return {"runs": len(self.runs), "covered": covered, "cells": cells, "failed": len(self.failures),
                 "rows": int(self.runs["method"].nunique()),
-                "methods": int(trained["base_method"].nunique()), "date": dates[-1] if dates else "",
-                "commit": commits.iloc[-1] if len(commits) else "", "dirty": int(self.runs["dirty"].eq(True).sum()),
-                "version": next(iter(self.runs.sort_values("date")["version"].dropna()[::-1]), ""),
-                "seeds": int(self.runs["seed"].nunique()),
+                "methods": int(trained["base_method"].nunique()), **citing.made_of(self.runs),
+                "dirty": int(self.runs["dirty"].eq(True).sum()), "seeds": int(self.runs["seed"].nunique()),
                 "protocols": self.results.protocols, "notes": self.results.notes}
 
     def page(self, path: str, template: str, **content: Any) -> None:

@@ -1,0 +1,65 @@
+"""How results are cited: the suite with its records, the paper of the ladders and of AGS, each method's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from reports.analysis import run_tables
+
+
+def made_of(runs: pd.DataFrame) -> dict[str, str]:
+    """The date, version and commit of the newest runs that tell them, else ''."""
+    runs = runs.sort_values("date")
+    commits = run_tables.made_with(runs.dropna(subset=["commit"]))
+    return {"date": str(next(iter(runs["date"].dropna()[::-1]), ""))[:10],
+            "version": next(iter(runs["version"].dropna()[::-1]), ""),
+            "commit": commits.iloc[-1] if len(commits) else ""}
+
+
+def suite(made: Mapping[str, Any]) -> str:
+    """How the suite is cited: the records by date and commit, and the paper of the ladders and of AGS."""
+    said = [f"records of {made['date']}" if made["date"] else "", f"version {made['version']}" if made["version"]
+            else "", f"commit {made['commit']}" if made["commit"] else ""]
+    year = made["date"][:4] or "2026"
+    return f"""@misc{{oodml{year},
+  title  = {{oodml: A benchmark suite and leaderboard for deep metric learning under distribution shift}},
+  author = {{{{The oodml authors}}}},
+  year   = {{{year}}},
+  note   = {{{", ".join(part for part in said if part) or "software"}}}
+}}
+@inproceedings{{milbich2021characterizing,
+  title     = {{Characterizing Generalization under Out-Of-Distribution Shifts in Deep Metric Learning}},
+  author    = {{Milbich, Timo and Roth, Karsten and Sinha, Samarth and Schmidt, Ludwig and Ghassemi, Marzyeh and
+               Ommer, Bj{{\\"o}}rn}},
+  booktitle = {{Advances in Neural Information Processing Systems}},
+  year      = {{2021}}
+}}"""
+
+
+def bibliography(runs: pd.DataFrame) -> str:
+    """BibTeX of the suite and of the methods of these runs, each entry once, below the names of those that cite it."""
+    methods = runs[~runs["baseline"].astype(bool)].drop_duplicates("base_method").sort_values("base_method")
+    found: dict[str, tuple[str, list[str]]] = {}
+    without = []
+    for name, cite in zip(methods["base_method"], methods["cite"]):
+        entries = _entries(cite if isinstance(cite, str) else "")
+        for key, entry in entries.items():
+            found.setdefault(key, (entry, []))[1].append(name)
+        without += [] if entries else [name]
+    parts = [f"% {', '.join(names)}\n{entry}" for _, (entry, names) in sorted(found.items())]
+    told = [f"% without a citation: {', '.join(without)}"] if without else []
+    return "\n\n".join([suite(made_of(runs)), *parts, *told]) + "\n"
+
+
+def _entries(cite: str) -> dict[str, str]:
+    """The entries of a citation by their keys: a method may build on two papers.
+
+    >>> _entries("@misc{a, title={A}}\\n@misc{b, title={B@C}}")
+    {'a': '@misc{a, title={A}}', 'b': '@misc{b, title={B@C}}'}
+    """
+    return {key[1].strip(): entry.strip() for entry in re.split(r"(?m)^(?=@)", cite)
+            if (key := re.match(r"@\w+\{([^,]+),", entry))}
