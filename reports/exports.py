@@ -18,8 +18,9 @@ from reports.figures import pgfplots
 from reports.records import metrics
 from reports.safe_text import one_line
 from reports.selection import ROW, row_keys
-from reports.tables import formats, narrowing
+from reports.tables import formats
 from reports.tables.boards import ags_table, union_table
+from reports.tables.columns import tables_with
 from reports.tables.table import Column, Table
 from reports.tidy import tidy_table, union_boards
 from reports.wording import metric_name
@@ -160,7 +161,7 @@ def _drawn(results: Results, name: str, metric: str) -> str:
 
 
 def _rendered(tables: Sequence[Table], form: str, wanted: str) -> str:
-    tables = narrowing.tables(tables, wanted)
+    tables = tables_with(tables, wanted)
     if form in ("csv", "json") and wanted != "all":  # these have what the frame has, as the deviation beside a score
         tables = [replace(table, frame=table.frame[[column.key for column in table.columns]]) for table in tables]
     return "\n".join(formats.render(table, form) for table in tables)

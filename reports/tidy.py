@@ -44,7 +44,7 @@ from reports.board import Board
 from reports.records import metrics
 from reports.selection import DEFAULT_KINDS, ROW, on_ladder, row_keys
 from reports.sharing import outcomes
-from reports.tables import narrowing
+from reports.tables.columns import frame_with
 
 
 def _tidy_ags(results: Results, metric: str) -> pd.DataFrame:
@@ -144,4 +144,4 @@ def tidy_table(results: Results, name: str, metric: str = "recall@1", wanted: st
         raise ReportError(f"no run has what the table '{name}' shows; `{makes}` makes it")
     if "overrides" not in tidy and name != "queries":
         tidy = tidy.assign(overrides=[results.overrides.get(key, "") for key in row_keys(tidy)])
-    return narrowing.frame(tidy, wanted)
+    return frame_with(tidy, wanted)

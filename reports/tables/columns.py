@@ -12,7 +12,7 @@ from reports.tables.formats import headers
 from reports.tables.table import Column, Table
 
 
-def tables(whole: Sequence[Table], wanted: str) -> list[Table]:
+def tables_with(whole: Sequence[Table], wanted: str) -> list[Table]:
     """The tables with the columns of a list such as `rank,method,ags`, in its order, or without those of `-time,-kept`.
 
     A column has the name of its heading, which may end at a comma in it, or of its key in the frame. A column that only
@@ -23,10 +23,10 @@ def tables(whole: Sequence[Table], wanted: str) -> list[Table]:
     return [replace(table, columns=tuple(columns)) for table, columns in zip(whole, kept) if columns]
 
 
-def frame(whole: pd.DataFrame, wanted: str) -> pd.DataFrame:
+def frame_with(whole: pd.DataFrame, wanted: str) -> pd.DataFrame:
     """A tidy frame with the columns of a list, by their names in it or those that they have in a file.
 
-    >>> frame(pd.DataFrame({"method": ["margin"], "ags": [0.8], "ags:std": [0.1]}), "ags*,method").columns.tolist()
+    >>> frame_with(pd.DataFrame({"method": ["margin"], "ags": [0.8], "ags:std": [0.1]}), "ags*,method").columns.tolist()
     ['ags', 'ags:std', 'method']
     """
     kept = picked(wanted, _names(Column(*names) for names in headers(whole.columns).items()), "column")
