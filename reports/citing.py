@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from reports.analysis import run_tables
+from reports.safe_text import one_line
 
 
 def made_of(runs: pd.DataFrame) -> dict[str, str]:
@@ -42,24 +43,38 @@ def suite(made: Mapping[str, Any]) -> str:
 
 def bibliography(runs: pd.DataFrame) -> str:
     """BibTeX of the suite and of the methods of these runs, each entry once, below the names of those that cite it."""
-    methods = runs[~runs["baseline"].astype(bool)].drop_duplicates("base_method").sort_values("base_method")
+    own = suite(made_of(runs))
     found: dict[str, tuple[str, list[str]]] = {}
     without = []
-    for name, cite in zip(methods["base_method"], methods["cite"]):
-        entries = _entries(cite if isinstance(cite, str) else "")
+    for name, cites in runs[~runs["baseline"].astype(bool)].groupby("base_method")["cite"]:
+        entries = next(filter(None, (_entries(cite) for cite in cites if isinstance(cite, str))), {})
         for key, entry in entries.items():
-            found.setdefault(key, (entry, []))[1].append(name)
-        without += [] if entries else [name]
-    parts = [f"% {', '.join(names)}\n{entry}" for _, (entry, names) in sorted(found.items())]
-    told = [f"% without a citation: {', '.join(without)}"] if without else []
-    return "\n\n".join([suite(made_of(runs)), *parts, *told]) + "\n"
+            found.setdefault(key, (entry, []))[1].append(str(name))
+        without += [] if entries else [str(name)]
+    parts = [f"{_comment(', '.join(names))}\n{entry}" for key, (entry, names) in sorted(found.items())
+             if key not in _entries(own)]
+    told = [_comment(f"without a citation: {', '.join(without)}")] if without else []
+    return "\n\n".join([own, *parts, *told]) + "\n"
+
+
+def _comment(text: str) -> str:
+    """BibTeX passes over what is no entry, but takes every @ for the beginning of one."""
+    return f"% {one_line(text).replace('@', ' at ')}"
 
 
 def _entries(cite: str) -> dict[str, str]:
     """The entries of a citation by their keys: a method may build on two papers.
 
-    >>> _entries("@misc{a, title={A}}\\n@misc{b, title={B@C}}")
-    {'a': '@misc{a, title={A}}', 'b': '@misc{b, title={B@C}}'}
+    >>> _entries("@misc{a, title={A}} @misc {b, title={B@C}}")
+    {'a': '@misc{a, title={A}}', 'b': '@misc {b, title={B@C}}'}
     """
-    return {key[1].strip(): entry.strip() for entry in re.split(r"(?m)^(?=@)", cite)
-            if (key := re.match(r"@\w+\{([^,]+),", entry))}
+    found, start, depth = {}, -1, 0
+    for i, letter in enumerate(cite):
+        if letter == "@" and depth == 0:
+            start = i
+        depth += (letter == "{") - (letter == "}")
+        if letter == "}" and depth == 0 and start >= 0:
+            entry, start = cite[start:i + 1], -1
+            if key := re.match(r"@\w+\s*\{\s*([^,\s}]+)\s*,", entry):
+                found[key[1]] = entry
+    return found

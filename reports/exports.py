@@ -95,7 +95,7 @@ def _macros(results: Results, tidy: pd.DataFrame, name: str, metric: str) -> str
 
 
 def searched(searches: Sequence[tuning.Search], name: str, form: str, wanted: str = "all") -> str:
-    """What `oodml tune` tried and chose, the tables `tuning` and `trials`, in one of the formats but macros."""
+    """What `oodml tune` tried and chose, the tables `tuning` and `trials`, in one of `formats.FORMATS`."""
     if not searches:
         raise ReportError(f"nothing was tuned, so there is no table '{name}'; `oodml tune` makes it")
     if form not in formats.FORMATS:
@@ -137,11 +137,11 @@ def export(results: Results, name: str, form: str, metric: str = "recall@1", wan
         raise ReportError(f"unknown format '{form}'; there are: {', '.join(_FORMS)}")
     if form == "bib":
         return citing.bibliography(results.runs)
+    if form == "pgfplots":
+        return _drawn(results, name, metric)
     tidy = tidy_table(results, name, metric)
     if form == "macros":
         return _macros(results, tidy, name, metric)
-    if form == "pgfplots":
-        return _drawn(results, name, metric)
     if form in ("csv", "json"):
         shown = tuple(Column(key, head) for key, head in formats.headers(tidy.columns).items())
         return _rendered([Table(name, name, shown, tidy)], form, wanted)
@@ -153,11 +153,13 @@ def _drawn(results: Results, name: str, metric: str) -> str:
     if name != "ladder":
         raise ReportError("figures are made from --table ladder")
     cells = {dataset: results.cells(dataset, metric) for dataset in results.datasets}
-    drawn = [pgfplots.ladder_figure(rows, f"{metric_name(metric)} on {dataset}", metric)
-             for dataset, rows in cells.items() if rows["split"].nunique() > 1 and rows["frd"].notna().all()]
+    drawn = {dataset: pgfplots.ladder_figure(rows, f"{metric_name(metric)} on {dataset}", metric)
+             for dataset, rows in cells.items() if rows["split"].nunique() > 1 and rows["frd"].notna().all()}
     if not drawn:
         raise ReportError("no dataset has runs on several splits with distances, so there is no curve")
-    return "\n".join(drawn)
+    others = ", ".join(dataset for dataset in cells if dataset not in drawn)
+    return "\n".join([*drawn.values(), *([f"% no curve: {others}, without several splits at known distances\n"]
+                                         if others else [])])
 
 
 def _rendered(tables: Sequence[Table], form: str, wanted: str) -> str:

@@ -16,12 +16,15 @@ Thing = TypeVar("Thing")
 def picked(wanted: str, names: Mapping[Thing, Collection[str]], what: str) -> list[Thing]:
     """The things that a list names, in its order; a leading minus takes away, and one at the start takes from all.
 
-    `all` stands for all, `*` for any letters; capitals and kinds of dashes make no difference. A name that no thing has
-    is refused, and so is a list that leaves nothing.
+    `all` stands for all, `*` for any letters; capitals and kinds of dashes make no difference, and a comma in brackets
+    is part of a name. A name that no thing has is refused, and so is a list that leaves nothing; the first name of each
+    thing is the one that is then told.
 
-    >>> known = {1: ["AGS"], 2: ["Method"], 3: ["Kept, %", "kept"]}
-    >>> picked("method,ags", known, "column"), picked("-k*", known, "column"), picked("kept,*", known, "column")
-    ([2, 1], [1, 2], [3, 1, 2])
+    >>> known = {1: ["AGS"], 2: ["Method"], 3: ["Kept", "Kept, %"], 4: ["margin[beta=1,nu=2]", "margin"]}
+    >>> picked("method,ags", known, "column"), picked("-k*,-margin", known, "column"), picked("kept,*", known, "column")
+    ([2, 1], [1, 2], [3, 1, 2, 4])
+    >>> picked("margin[beta=1,nu=2],ags", known, "column"), picked("margin[*", known, "column")
+    ([4, 1], [4])
     """
     for entry in (one.removeprefix("-") for one in _entries(wanted)):
         if not any(_is_called(of_one, entry) for of_one in names.values()):
@@ -44,11 +47,11 @@ def known(wanted: str, names: Mapping[Thing, Collection[str]]) -> list[Thing]:
 
 
 def _entries(wanted: str) -> list[str]:
-    return [entry for part in wanted.split(",") if (entry := _bare(part))]
+    return [entry for part in re.split(r",(?![^\[]*\])", wanted) if (entry := _bare(part)) not in ("", "-")]
 
 
 def _is_called(names: Collection[str], entry: str) -> bool:
-    return entry == "all" or any(name == entry or fnmatch(name, entry) for name in map(_bare, names))
+    return entry == "all" or any(fnmatch(_bare(name), entry.replace("[", "[[]")) for name in names)
 
 
 def _bare(name: str) -> str:

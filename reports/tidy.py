@@ -1,4 +1,4 @@
-"""Tidy frames of results, for CSV, JSON and parquet: a row a score, which are fractions. Their columns:
+"""Tidy frames of results, for CSV, JSON and parquet: a row a score, which are fractions. All their columns:
 
     ags        dataset metric method protocol backbone source rank rank:low rank:high rank:of ags std n low high
                coverage   (rank:of: how many rows the rank is among)
@@ -134,7 +134,7 @@ TABLES: dict[str, Callable[[Results, str], pd.DataFrame]] = {
 
 
 def tidy_table(results: Results, name: str, metric: str = "recall@1", wanted: str = "all") -> pd.DataFrame:
-    """The tidy frame of a table with the columns that are wanted, as the top of this file lists them."""
+    """The tidy frame of a table; of the columns that the top of this file lists those that are wanted."""
     if name not in TABLES:
         raise ReportError(f"unknown table '{name}'; there are: {', '.join(TABLES)}")
     tidy = TABLES[name](results, metric)

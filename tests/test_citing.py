@@ -58,6 +58,21 @@ def test_entries_of_one_key_are_the_same() -> None:
     assert {key: texts for key, texts in cites.items() if len(texts) > 1} == {}
 
 
+def test_odd_citations_leave_the_file_whole(tmp_path: Path) -> None:
+    cites = {"at": "@misc{a,\n note={see\n@home}}", "indented": "  @misc{b, title={B}} @misc {c, title={C}}",
+             "ladder": "@inproceedings{milbich2021characterizing, title={Again}}",
+             "recall@k": "@misc{a,\n note={other}}"}
+    for name, cite in cites.items():
+        record = make_record("glyphs", 1, name)
+        record["method"]["cite"] = cite
+        records.write(tmp_path / "glyphs" / "1" / name.replace("@", "-") / "s0-0", record)
+    text = citing.bibliography(Results(records.collect(tmp_path), with_published=False).runs)
+    assert text.count("{") == text.count("}")
+    assert "% at, recall at k\n@misc{a,\n note={see\n@home}}\n" in text
+    assert "% indented\n@misc{b, title={B}}\n\n% indented\n@misc {c, title={C}}\n" in text
+    assert text.count("milbich2021characterizing") == 1
+
+
 def test_what_has_no_citation_is_named(tmp_path: Path) -> None:
     for name, cite in (("mine", None), ("odd", "see my page"), ("margin", "@misc{me, title={Me}}")):
         record = make_record("glyphs", 1, name)

@@ -107,5 +107,22 @@ def test_methods_are_those_of_records_that_hold_no_others(runs: Path, tmp_path: 
     some = CliRunner().invoke(export, ["--records", str(runs), "--methods", "-proxyanchor,-s2*"]).stdout
     alone = write_sample(tmp_path / "runs", {"frozen": 0.23, "margin": 0.66}, ("glyphs",), seeds=2)
     assert some == CliRunner().invoke(export, ["--records", str(alone)]).stdout
+    kept = CliRunner().invoke(export, ["--records", str(runs), "--columns", "kept,-", "--format", "text"])
+    assert kept.stdout.startswith("Kept, %")
     refused = CliRunner().invoke(export, ["--records", str(runs), "--methods", "margn"])
     assert "no method 'margn' (did you mean 'margin'?)" in str(refused.exception)
+
+
+def test_a_method_is_called_by_its_settings_too() -> None:
+    published = Path(__file__).parent.parent / "reports" / "data" / "records" / "photos"
+
+    def methods(chosen: str) -> set[str]:
+        done = CliRunner().invoke(export, ["--records", str(published), "--dataset", "cars", "--table", "ladder",
+                                           "--methods", chosen])
+        return set(pd.read_csv(io.StringIO(done.stdout))["method"])
+
+    arcface = "arcface[margin=0.0,positive_cosines_released=true]"
+    assert methods(f"frozen,{arcface}") == {"frozen", "arcface"}, "alone it needs no settings to be told apart"
+    assert methods("uniform-prior,-uniform-prior[*") == {"uniform-prior"}
+    assert methods(f"arcface,margin,-{arcface}") == {"arcface", "margin"}
+    assert methods("arcface") == {"arcface", arcface}

@@ -7,19 +7,24 @@ import os
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from benchmark.runs import locks, sweep
-from benchmark.runs.job import Job, Resources, SweepOptions
+from benchmark.runs.executors import ray as ray_executor
+from benchmark.runs.job import Job, Resources, SweepOptions, SweepResult
+from benchmark.runs.progress import Progress
 from benchmark.utils.errors import UserError
 from benchmark.utils.workspace import Workspace
 from tests import tiny_sweep
 
 pytest.importorskip("ray")
+from ray import exceptions
 from ray.cluster_utils import Cluster
 
 PLUGIN = '''
@@ -153,6 +158,21 @@ def test_ctrl_c_saves(made: Workspace, cluster: Cluster) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the test finds the node of a process in /proc")
+def test_an_error_of_the_process_itself_is_not_tried_again(made: Workspace) -> None:
+    """What cannot be unpacked, say: it would be so on every node."""
+    [job, *_] = tiny_sweep.jobs(made)
+
+    def get(_: object) -> None:
+        raise exceptions.RayTaskError("attempt", "Traceback ...\nModuleNotFoundError: No module named 'mine'",
+                                      ModuleNotFoundError("No module named 'mine'"))
+
+    result = SweepResult()
+    kind = ray_executor._settle(SimpleNamespace(get=get, exceptions=exceptions), None, job, result,
+                                Progress(1, 1, terminal=False), Counter())
+    assert kind == "failed"
+    assert result.failed[0][1] == "RayTaskError: ModuleNotFoundError: No module named 'mine'"
+
+
 def test_the_cell_of_a_lost_node_goes_on_elsewhere(made: Workspace, cluster: Cluster) -> None:
     long = {"epochs": 100, "evaluate_every": 100}
     (job,) = tiny_sweep.jobs(made, "margin", seeds=1, set=long)

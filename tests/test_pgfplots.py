@@ -65,6 +65,14 @@ def test_a_line_is_broken_where_splits_are_missing(results: Results) -> None:
     assert "nan" not in lines["s2sd"]
 
 
+def test_frozen_networks_are_told_apart() -> None:
+    published = Path(__file__).parent.parent / "reports" / "data" / "records" / "frozen"
+    results = Results(records.collect(published), with_published=False)
+    looks = [(colour, look) for colour, look, *_ in PLOT.findall(
+        ladder_figure(results.cells("cub", "recall@1"), "cub", "recall@1"))]
+    assert len(set(looks)) == len(looks) == 4
+
+
 def test_other_tables_are_no_figures(results: Results, tmp_path: Path) -> None:
     with pytest.raises(ReportError, match="--table ladder"):
         exports.export(results, "ags", "pgfplots")

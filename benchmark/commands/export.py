@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -25,7 +24,8 @@ from benchmark.utils.workspace import Workspace
 @click.option("--hub", default="oodml", show_default=True, metavar="NAME",
               help="With --to huggingface: the organisation below which the datasets are named.")
 @click.option("--methods", "chosen", default="all", show_default=True, metavar="LIST",
-              help="Only runs of these, as if there were no others: names, globs; a leading minus takes away.")
+              help="Only runs of these, as if there were no others: names, globs; a leading minus takes away. Rows of "
+                   "papers stay.")
 @click.option("--columns", default="all", show_default=True, metavar="LIST",
               help="Columns by their headings and in this order, such as rank,method,ags; globs; a leading minus takes "
               "away.")
@@ -47,19 +47,26 @@ def command(workspace: Workspace, name: str, form: str, place: str | None, hub: 
     from benchmark.board.results import results_of
     from reports import exports, records, sharing
     from reports.analysis import study_progress, tuning
+    from reports.picking import picked
     from reports.tidy import tidy_table
 
     named = own_names(datasets, workspace)
     if name in ("tuning", "trials") and not place:
         searches = tuning.read(folders or (workspace.root,))
         here = [one for one in searches if datasets is None or one["dataset"] in (named or ())]
-        wanted = _methods(chosen, [one["method"] for one in here])
-        _put(exports.searched([one for one in here if one["method"] in wanted], name, form, columns), out)
+        if chosen != "all" and here:
+            kept = picked(chosen, {one["method"]: [one["method"]] for one in here}, "method")
+            here = [one for one in here if one["method"] in kept]
+        _put(exports.searched(here, name, form, columns), out)
         return
     frame, _ = records.scan_checked(folders or (workspace.runs,), named)
-    frame = frame[frame["method"].isin(_methods(chosen, frame["method"]))]
     studies = study_progress.read(folders or (workspace.root,), [])
     results = results_of(frame, studies, published=published, ladders=ladders)
+    if chosen != "all":
+        runs = results.with_controls()  # in which a method is called by its settings, too
+        kept = picked(chosen, {full: [full, name] for full, name in zip(runs["method"], runs["base_method"])}, "method")
+        frame = frame[frame["identity"].isin(runs.loc[runs["method"].isin(kept), "identity"])]
+        results = results_of(frame, studies, published=published, ladders=ladders)
     for note in results.set_aside:
         click.echo(f"note: {note}", err=True)
     if published != "hidden" and (why := exports.without_papers(results, name, place or form, metric)):
@@ -75,13 +82,6 @@ def command(workspace: Workspace, name: str, form: str, place: str | None, hub: 
         click.echo(f"wrote {out}")
         return
     _put(exports.export(results, name, form, metric, columns), out)
-
-
-def _methods(chosen: str, known: Iterable[str]) -> set[str]:
-    """The methods of a list among those that have runs, be they registered here or not."""
-    from reports.picking import picked
-
-    return set(known) if chosen == "all" else set(picked(chosen, {name: [name] for name in known}, "method"))
 
 
 def _file(out: Path) -> Path:

@@ -132,7 +132,8 @@ def _released(found: FinishedRuns, one: Finished, test: Side,
         except SplitError as error:
             released[k] = None
             causes.setdefault(str(error), []).append(str(k))
-    return released, [f"{found.index.name}: support images for {', '.join(numbers)} shots are drawn by a seed, since "
+    return released, [f"{found.index.name}: support images for {', '.join(numbers)} "
+                      f"shot{'' if numbers == ['1'] else 's'} are drawn by a seed, since "
                       f"{cause}" for cause, numbers in causes.items()]
 
 

@@ -7,8 +7,9 @@ import pandas as pd
 from reports.figures.drawing import styles
 from reports.figures.ladders import curve_lines, single
 from reports.figures.lines import Line
+from reports.safe_text import one_line
 from reports.tables.formats import tex
-from reports.wording import metric_name
+from reports.wording import counted, metric_name
 
 MARKS = {"o": "*", "s": "square*", "^": "triangle*", "D": "diamond*", "v": "triangle*, mark options={rotate=180}",
          "P": "+", "X": "x", "*": "star", "": "none"}
@@ -23,15 +24,20 @@ def ladder_figure(cells: pd.DataFrame, title: str, metric: str) -> str:
     cells = cells[~single(cells)].sort_values("frd", kind="stable")
     order = cells.groupby(["baseline", "label"])["score"].mean().reset_index().sort_values(
         ["baseline", "score"], ascending=[True, False])
-    trained = order.loc[~order["baseline"], "label"].tolist()
-    methods = dict(zip(cells["label"], cells["method"]))
-    look = styles(trained, order.loc[order["baseline"], "label"].tolist(), methods,
-                  [list(dict.fromkeys(methods[label] for label in trained))])
+    floor = order.loc[order["baseline"], "label"].tolist()
+    if len(floor) > 2:  # grey lines can be told apart where names stand at their ends, but not by a legend
+        floor = []
+    rows = [label for label in order["label"] if label not in floor]
+    methods = {label: label if base else method for label, method, base in zip(
+        cells["label"], cells["method"], cells["baseline"])}
+    look = styles(rows, floor, methods, [list(dict.fromkeys(methods[label] for label in rows))])
     lines = {line.label: line for line in curve_lines(cells, look, cells["frd"])}
+    least, most = int(cells["n"].min()), int(cells["n"].max())
+    seeds = counted(most, "seed") if least == most else f"{least} to {most} seeds"
     colours = dict.fromkeys(line.style.colour for line in lines.values())
     return "\n".join([
         r"% needs \usepackage{pgfplots} and \pgfplotsset{compat=1.16}",
-        f"% {title}; bars: one standard deviation over seeds",
+        f"% {one_line(title)}; {seeds}, bars: one standard deviation over them",
         r"\begin{tikzpicture}",
         *(rf"\definecolor{{{_name(colour)}}}{{HTML}}{{{colour[1:].upper()}}}" for colour in colours),
         r"\begin{axis}[width=0.7\linewidth, height=0.5\linewidth, legend pos=outer north east, legend cell align=left,",

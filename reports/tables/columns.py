@@ -34,4 +34,4 @@ def frame_with(whole: pd.DataFrame, wanted: str) -> pd.DataFrame:
 
 
 def _names(columns: Iterable[Column]) -> dict[Column, tuple[str, ...]]:
-    return {column: (column.head, column.head.partition(",")[0].strip(), column.key) for column in columns}
+    return {column: (column.head.partition(",")[0].strip(), column.head, column.key) for column in columns}

@@ -130,9 +130,9 @@ def _drive(ray: Any, jobs: list[Job], resources: Resources, progress: Progress, 
         for reference in ready:
             job, actor = running.pop(reference)
             kind = _settle(ray, reference, job, result, progress, lost)
-            if kind in ("busy", "lost"):
+            if kind in ("busy", "again"):
                 waiting.insert(0 if kind == "busy" else len(waiting), job)
-            if kind in ("failed", "lost"):
+            if kind in ("failed", "again"):
                 ray.kill(actor)  # after an error a process cannot trust its GPU any more, and may hold its memory
             else:
                 idle.append(actor)
@@ -163,16 +163,18 @@ def _room(ray: Any, gpus: float) -> int:
 
 
 def _settle(ray: Any, reference: Any, job: Job, result: SweepResult, progress: Progress, lost: Counter[str]) -> str:
-    """Note how an attempt ended; returns the kind of its result, `lost` where the run is to be begun again."""
+    """Note how an attempt ended; returns the kind of its result, `again` where the run is to be begun anew."""
     try:
         outcome = AttemptResult(*ray.get(reference))
     except ray.exceptions.RayError as error:
         key, why = job.spec.identity, type(error).__name__
         lost[key] += 1
-        if lost[key] <= RETRIES:
+        raised = isinstance(error, ray.exceptions.RayTaskError)  # on another node it would be so again
+        if lost[key] <= RETRIES and not raised:
             progress.paused(key, note=f"the cluster lost the run ({why}); once more:")
-            return "lost"
-        cause = f"the cluster lost the run {lost[key]} times ({why})"
+            return "again"
+        cause = f"{why}: {str(error).strip().splitlines()[-1]}" if raised else \
+            f"the cluster lost the run {lost[key]} times ({why})"
         write_failure(job, cause, kind=why)
         outcome = AttemptResult("failed", cause)
     settle(job, *outcome, result, progress)
