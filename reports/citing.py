@@ -44,6 +44,7 @@ def suite(made: Mapping[str, Any]) -> str:
 def bibliography(runs: pd.DataFrame) -> str:
     """BibTeX of the suite and of the methods of these runs, each entry once, below the names of those that cite it."""
     own = suite(made_of(runs))
+    told = _entries(own)
     found: dict[str, tuple[str, list[str]]] = {}
     without = []
     for name, cites in runs[~runs["baseline"].astype(bool)].groupby("base_method")["cite"]:
@@ -52,9 +53,9 @@ def bibliography(runs: pd.DataFrame) -> str:
             found.setdefault(key, (entry, []))[1].append(str(name))
         without += [] if entries else [str(name)]
     parts = [f"{_comment(', '.join(names))}\n{entry}" for key, (entry, names) in sorted(found.items())
-             if key not in _entries(own)]
-    told = [_comment(f"without a citation: {', '.join(without)}")] if without else []
-    return "\n\n".join([own, *parts, *told]) + "\n"
+             if key not in told]
+    last = [_comment(f"without a citation: {', '.join(without)}")] if without else []
+    return "\n\n".join([own, *parts, *last]) + "\n"
 
 
 def _comment(text: str) -> str:

@@ -30,13 +30,13 @@ def picked(wanted: str, names: Mapping[Thing, Collection[str]], what: str) -> li
         if not any(_is_called(of_one, entry) for of_one in names.values()):
             first = list(dict.fromkeys(_bare(next(iter(of_one))) for of_one in names.values()))
             raise ReportError(f"there is no {what} '{entry}'{near(entry, first)}; there are: {'; '.join(first)}")
-    if not (found := known(wanted, names)):
+    if not (found := matching(wanted, names)):
         raise ReportError(f"the list '{wanted}' leaves no {what}")
     return found
 
 
-def known(wanted: str, names: Mapping[Thing, Collection[str]]) -> list[Thing]:
-    """The same of a part of the things, which need not have every name of the list."""
+def matching(wanted: str, names: Mapping[Thing, Collection[str]]) -> list[Thing]:
+    """`picked` of a part of the things, which need not have every name of the list: nothing is refused."""
     entries = _entries(wanted)
     found = list(names) if entries and entries[0].startswith("-") else []
     for entry in entries:

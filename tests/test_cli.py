@@ -78,6 +78,18 @@ def test_help_imports_nothing_heavy() -> None:
         assert re.search(rf"^Usage: {' '.join(['oodml', *words])}\b", done.stdout, re.MULTILINE), words
 
 
+def refuse_to_import(modules: set[str], commands: list[list[str]]) -> None:
+    """Do commands in turn in one process, none of which may load these; the first that does is named."""
+    code = ("import sys; from benchmark.cli import cli\n"
+            f"for words in {commands!r}:\n"
+            "    try: cli.main(words, prog_name='oodml')\n"
+            "    except SystemExit as done: assert not done.code, words\n"
+            f"    loaded = {modules!r} & set(sys.modules)\n"
+            "    assert not loaded, (words, loaded)")
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
 def test_what_needs_no_torch_imports_none(tiny: Workspace) -> None:
     """These answer within a second; importing torch alone takes two. The first that loads it is named."""
     planned.save_plan(tiny, tiny_sweep.jobs(tiny), "oodml run")  # so that `status` has something to count
@@ -89,26 +101,12 @@ def test_what_needs_no_torch_imports_none(tiny: Workspace) -> None:
                 ["protocols", "show", "oodml"], ["studies"], ["datasets", *here], ["datasets", "show", "cub", *here],
                 ["splits", "show", *ladder],
                 ["splits", "verify", str(tiny.splits / "glyphs-mini.json"), *here]]
-    code = ("import sys; from benchmark.cli import cli\n"
-            f"for words in {commands!r}:\n"
-            "    try: cli.main(words, prog_name='oodml')\n"
-            "    except SystemExit as done: assert not done.code, words\n"
-            "    loaded = {'torch', 'timm', 'torchvision', 'pandas', 'scipy', 'matplotlib.figure'} & set(sys.modules)\n"
-            "    assert not loaded, (words, loaded)")
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
+    refuse_to_import({"torch", "timm", "torchvision", "pandas", "scipy", "matplotlib.figure"}, commands)
 
 
 def test_lists_need_no_numpy() -> None:
     """What only names things answers in the time that Python itself takes."""
-    commands = [["protocols"], ["protocols", "show", "oodml"], ["studies"], ["methods"]]
-    code = ("import sys; from benchmark.cli import cli\n"
-            f"for words in {commands!r}:\n"
-            "    try: cli.main(words, prog_name='oodml')\n"
-            "    except SystemExit as done: assert not done.code, words\n"
-            "    assert not {'numpy', 'PIL'} & set(sys.modules), words")
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
+    refuse_to_import({"numpy", "PIL"}, [["protocols"], ["protocols", "show", "oodml"], ["studies"], ["methods"]])
 
 
 def test_refusals_need_no_torch_and_leave_no_folder(tmp_path: Path) -> None:

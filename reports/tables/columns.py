@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from reports.picking import known, picked
+from reports.picking import matching, picked
 from reports.tables.formats import headers
 from reports.tables.table import Column, Table
 
@@ -19,7 +19,7 @@ def tables_with(whole: Sequence[Table], wanted: str) -> list[Table]:
     others have is left out of a table, and a table that keeps none is left out whole.
     """
     picked(wanted, _names(column for table in whole for column in table.shown), "column")  # refuses what none has
-    kept = [known(wanted, _names(table.shown)) for table in whole]
+    kept = [matching(wanted, _names(table.shown)) for table in whole]
     return [replace(table, columns=tuple(columns)) for table, columns in zip(whole, kept) if columns]
 
 
