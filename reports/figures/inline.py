@@ -8,9 +8,9 @@ from html import escape
 from typing import Any
 
 import numpy as np
-from matplotlib.ticker import MaxNLocator
 
 from reports.figures.drawing import GRID, HUES, INK, STROKES, short
+from reports.figures.ticks import ticks_around, ticks_within
 from reports.wording import counted, metric_name, minus
 
 _WIDE = 190
@@ -59,7 +59,8 @@ def training_curves(curves: Sequence[tuple[str, list[dict[str, Any]]]], name: st
     for key, head, scale, least in (("loss", "training loss", 1, 34), (metric, f"{said}, percent", 100, 42)):
         lines = [[(point["epoch"], scale * point[key]) for point in curve
                   if point.get(key) is not None and point.get("epoch") is not None] for _, curve in curves]
-        ticks = _ticks([y for line in lines for _, y in line])
+        ys = [y for line in lines for _, y in line]
+        ticks = _written(ticks_around(ys, 5)) if ys else []
         # a loss that hardly changes has long numbers
         left = right + max(least, 5 + 5.5 * max((len(written) for written, _ in ticks), default=0))
         parts.append(_panel(lines, left, head, ticks))
@@ -81,16 +82,9 @@ def framed(parts: Sequence[str], width: float, height: float, name: str, title: 
             f'{"".join(parts)}</svg>\n')
 
 
-def _ticks(ys: Sequence[float]) -> list[tuple[str, float]]:
-    """Round numbers around some values, each with how it is written.
-
-    >>> [written for written, _ in _ticks([0.50001, 0.50003])], _ticks([])
-    (['0.50001', '0.500015', '0.50002', '0.500025', '0.50003'], [])
-    """
-    if not ys:
-        return []
-    ticks = MaxNLocator(5).tick_values(min(ys), max(ys) if max(ys) > min(ys) else min(ys) + 1)
-    return [(minus(f"{tick:.10g}"), float(tick)) for tick in ticks]
+def _written(ticks: Sequence[float]) -> list[tuple[str, float]]:
+    """Each tick with how it is written."""
+    return [(minus(f"{tick:.10g}"), tick) for tick in ticks]
 
 
 def _panel(lines: list[list[tuple[float, float]]], left: float, head: str, ticks: list[tuple[str, float]]) -> str:
@@ -111,10 +105,8 @@ def _panel(lines: list[list[tuple[float, float]]], left: float, head: str, ticks
         y = float(point(x_low, tick).split(",")[1])
         found.append(f'<path d="M{left:g} {y}h{_WIDE}" stroke="{GRID}" stroke-width="0.8"/>'
                      + text_at(left - 4, y + 3, written, 8.5, "end"))
-    for tick in MaxNLocator(6, integer=True).tick_values(x_low, x_high):
-        if x_low <= tick <= x_high:
-            found.append(text_at(float(point(tick, y_low).split(",")[0]), top + height + 13, f"{tick:.0f}", 8.5,
-                               "middle"))
+    for tick in ticks_within(x_low, x_high, 6, least=1):
+        found.append(text_at(float(point(tick, y_low).split(",")[0]), top + height + 13, f"{tick:.0f}", 8.5, "middle"))
     found.append(f'<path d="M{left:g} {top}v{height}h{_WIDE}" fill="none" stroke="{INK}" stroke-width="0.8"/>'
                  + text_at(left + _WIDE / 2, top + height + 28, "epoch", 10, "middle"))
     for i, line in enumerate(lines):

@@ -13,7 +13,8 @@ import pandas as pd
 from reports.aggregate import without_gaps
 from reports.board import key_of
 from reports.figures.drawing import Style
-from reports.figures.lines import Axes, Line, chart, nice_ticks
+from reports.figures.lines import Axes, Line, chart
+from reports.figures.ticks import ticks_within
 from reports.selection import ROW, in_words
 from reports.wording import distance, metric_name
 
@@ -91,7 +92,7 @@ def fixed_test_curve(cells: pd.DataFrame, control: pd.DataFrame, look: dict[str,
             line = _line(curve, label, look, ((curve["frd"] - near) / (far - near)).tolist(),
                          (100 * curve["score"]).tolist(), (100 * curve["std"].fillna(0)).tolist())
             lines.append(replace(line, name=f"{curve['method'].iloc[0]}{ending}", style=replace(line.style, dash=dash)))
-    ticks = [((tick - near) / (far - near), distance(tick)) for tick in nice_ticks(near, far, 8)]
+    ticks = [((tick - near) / (far - near), distance(tick)) for tick in ticks_within(near, far, 8)]
     falls = "; ".join(f"{line.name} from {line.ys[0]:.1f} to {line.ys[-1]:.1f}" for line in lines)
     return chart(lines, Axes(KINDS["score"].format(metric_name(metric)), DISTANCE_AXIS, ticks), name, title,
                  f"{metric_name(metric)} from the nearest to the farthest split: {falls}.")

@@ -16,6 +16,7 @@ from html import escape
 from itertools import pairwise
 
 from reports.figures.drawing import GREY, GRID, HUES, INK, Style, short, spread_out
+from reports.figures.ticks import ticks_within
 from reports.wording import minus
 
 NAMED = 16
@@ -58,18 +59,6 @@ class Axes:
     slanted: bool = False
     downwards: bool = False
     zero: bool = False
-
-
-def nice_ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Round numbers within two others, at most so many.
-
-    >>> nice_ticks(23.1, 77.9), nice_ticks(-0.4, 0.7, 4)
-    ([30.0, 40.0, 50.0, 60.0, 70.0], [0.0, 0.5])
-    """
-    span = (high - low) or 1.0
-    power = 10.0 ** math.floor(math.log10(span / most))
-    step = next(power * times for times in (1, 2, 5, 10) if span / (power * times) <= most)
-    return [round(step * k, 9) + 0.0 for k in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
 
 
 def bounds(lines: Sequence[Line], downwards: bool) -> tuple[float, float]:
@@ -135,7 +124,7 @@ def chart(lines: Sequence[Line], axes: Axes, name: str, title: str, about: str) 
 
 def _scale(axes: Axes, low: float, high: float, up: Callable[[float], float], left: float, wide: float) -> str:
     """The grid of the value axis with its numbers."""
-    ticks = nice_ticks(low, high)
+    ticks = ticks_within(low, high)
     ticks = [tick for tick in ticks if not axes.downwards or tick == int(tick)]
     lines = "".join(f'<path d="M{left:.1f} {up(tick):.1f}h{wide:.1f}" stroke="{GRID}"/>'
                     + _text(left - 6, up(tick) + 4, minus(f"{tick:g}"), "", "end") for tick in ticks)

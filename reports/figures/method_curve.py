@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from matplotlib.ticker import MaxNLocator
-
 from reports.figures.drawing import GREY, GRID, INK, Style
 from reports.figures.inline import framed, text_at
 from reports.figures.ladders import DISTANCE_AXIS
+from reports.figures.ticks import ticks_around
 from reports.wording import distance, metric_name
 
 Curve = Sequence[tuple[float, float, float]]
@@ -22,7 +21,7 @@ def shift_curve(own: Curve, others: Sequence[Curve], frozen: Curve, label: str, 
     others = [curve for curve in others if len(curve) > 1]  # a line is what can be seen of them
     known = [point for curve in (own, frozen, *others) for point in curve]
     near, far = min(x for x, _, _ in known), max(x for x, _, _ in known)
-    ticks = _ticks([y for _, y, _ in known])
+    ticks = ticks_around([y for _, y, _ in known])
     low, high = ticks[0], ticks[-1]
 
     def across(x: float) -> float:
@@ -67,22 +66,12 @@ def shift_curve(own: Curve, others: Sequence[Curve], frozen: Curve, label: str, 
     return framed(parts, _LEFT + _WIDTH + 62, _TOP + _HEIGHT + 46, name, title, about)
 
 
-def _ticks(values: Sequence[float]) -> list[float]:
-    """Round numbers around some percentages, none above 100.
-
-    >>> _ticks([62.0, 99.5])
-    [60.0, 70.0, 80.0, 90.0, 100.0]
-    """
-    ticks = MaxNLocator(6, steps=[1, 2, 5, 10]).tick_values(min(values), max(values))
-    return list(dict.fromkeys(min(100.0, float(tick)) if max(values) <= 100 else float(tick) for tick in ticks))
-
-
 def part_dots(own: Sequence[float | None], others: Sequence[Sequence[float]], frozen: Sequence[float | None],
               names: Sequence[str], label: str, style: Style, name: str, title: str, metric: str) -> str:
     """The scores of one row on each part of a union, in percent, over the marks of all other rows (by part)."""
     left, step = 20 + 9.6 * max(map(len, names)), 27
     known = [value for part in others for value in part] + [value for value in own if value is not None]
-    ticks = _ticks(known)
+    ticks = ticks_around(known)
     height = _TOP + step * len(names)
     width = _LEFT + _WIDTH - left
 

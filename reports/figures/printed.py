@@ -8,7 +8,7 @@ import pandas as pd
 
 from reports.figures.drawing import GREY, GRID, HUES
 from reports.figures.inline import framed, text_at
-from reports.figures.lines import nice_ticks
+from reports.figures.ticks import ticks_within
 from reports.selection import in_words
 from reports.wording import decimal, metric_name
 
@@ -34,7 +34,7 @@ def printed_and_ours(rows: pd.DataFrame, close: float, name: str, title: str, me
     parts = [text_at(left, 16, f"{metric_name(metric)}, percent"), _ring(left + 150, 12),
              text_at(left + 160, 16, "paper"),
              f'<circle cx="{left + 220:.1f}" cy="12" r="4" fill="{HUES[0]}"/>', text_at(left + 230, 16, "here")]
-    for tick in nice_ticks(low, high, 8):
+    for tick in ticks_within(low, high, 8):
         x = across(tick / 100)
         parts.append(f'<path d="M{x:.1f} {_TOP - 10}V{bottom}" stroke="{GRID}" stroke-width="0.8"/>'
                      + text_at(x, bottom + 16, f"{tick:g}", anchor="middle"))
