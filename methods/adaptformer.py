@@ -25,7 +25,8 @@ class AdaptFormer(TunedTransformer):
         z_l = MLP(LN(z'_l)) + z'_l + s (ReLU(LN(z'_l) W_down + b_down) W_up + b_up)
 
     Chen et al. 2022 as in UML's released code: the adapter sees the layer-normed input (Chen et al.: the residual
-    stream), no dropout; its width gives the parameter count of UML's table 2.
+    stream), no dropout; its width gives the parameter count of UML's table 2. W_down starts as PUMA's does, sqrt(3)
+    times as large as in both codes.
     """
 
     @dataclass(frozen=True)

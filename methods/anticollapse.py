@@ -35,7 +35,8 @@ class AntiCollapse(Regularised):
     psi_c are the normalised proxies of the C classes in the batch, of dimension d. Jiang et al. 2024, as in their
     released code, criteria/antico.py (batch_proxy). R grows with C: with orthogonal proxies e^{-R} is .03 at their
     d = 512 and C = 45, and silent (1e-8) at d = 128 and C = 56, where `plain` subtracts w R instead. Where the
-    objective has no proxy for each class, R is that of the batch's embeddings.
+    objective has no proxy for each class, R is that of the batch's embeddings. Their base is Proxy Anchor with an alpha
+    of 64, twice that of `proxyanchor`.
     """
 
     @dataclass(frozen=True)

@@ -25,7 +25,8 @@ class CurricularFace(Proxied):
         t <- 0.01 mean_i cos theta_y + 0.99 t
 
     Huang et al. 2020, eq. 5-8; one t, renewed before it is used. With `per_class_released` each class has its own t,
-    renewed after the loss, as in the released code of UML. pytorch-metric-learning has none.
+    renewed after the loss, as in the released code of UML. Both codes put cos theta_y - m sin m for cos(theta_y + m)
+    where theta_y + m exceeds pi, which the equations do not. pytorch-metric-learning has none.
     """
 
     batches = "random"

@@ -12,6 +12,15 @@ from methods.npair import positive_pairs
 from methods.parts.hyperbolic import clip, exponential_map, hyperbolic_distances
 
 
+def places(labels: Tensor) -> Tensor:
+    """How many images of its class stand before each in the batch.
+
+    >>> places(torch.tensor([4, 7, 4, 4, 7]))
+    tensor([0, 0, 1, 2, 1])
+    """
+    return (labels[:, None] == labels[None, :]).tril(-1).sum(1)
+
+
 @register("hyp", family="hyperbolic", papers=["uml"], cite="""
 @inproceedings{ermolov2022hyperbolic, title={Hyperbolic Vision Transformers: Combining Improvements in Metric Learning},
   author={Ermolov, Aleksandr and Mirvakhabova, Leyla and Khrulkov, Valentin and Sebe, Nicu and Oseledets, Ivan},
@@ -23,8 +32,10 @@ class Hyperbolic(Objective):
         L = mean_{(a,p)} -log e^{s_ap} / (e^{s_ap} + sum_{n : y_n != y_a} e^{s_an}),   s_ij = -D(x_i, x_j) / tau
 
     Ermolov et al. 2022, eq. 1-6, over all ordered pairs of a class (their code sums over them, which of Adam's steps
-    their clipping of gradients alone notices). Searched, as in UML, by the direction of the embedding. The orthogonal
-    start of the last layer in their code is not part of the objective. pytorch-metric-learning has none.
+    their clipping of gradients alone notices). Where a class has more than two images in a batch, their code and UML's
+    number the images of each class and take as negatives of a pair those with the numbers of its two: `pairs_released`;
+    with two all are the same. Searched, as in UML, by the direction of the embedding. The orthogonal start of the last
+    layer in their code is not part of the objective. pytorch-metric-learning has none.
     """
 
     normalised = False
@@ -35,12 +46,17 @@ class Hyperbolic(Objective):
         curvature: float = setting(0.1, "Ermolov et al. 2022 (c)")
         radius: float = setting(2.3, "Ermolov et al. 2022 (feature clipping r)")
         temperature: float = setting(0.2, "Ermolov et al. 2022 (tau)")
+        pairs_released: bool = setting(False, "all negatives of the batch; Ermolov et al. 2022, released code: true",
+                                       later=True)
 
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         s = self.settings
         points = exponential_map(clip(embeddings, s.radius), s.curvature)
         similarity = -hyperbolic_distances(points, s.curvature) / s.temperature
         a, p, negative = positive_pairs(labels)
+        if s.pairs_released:
+            place = places(labels)
+            negative = negative & ((place == place[a][:, None]) | (place == place[p][:, None]))
         own = similarity[a, p][:, None]
         others = similarity[a].masked_fill(~negative, -torch.inf)
         return (torch.logsumexp(torch.cat([own, others], 1), 1) - own[:, 0]).sum() / max(len(a), 1)

@@ -26,16 +26,17 @@ class L2SP(Regularised):
 
         L = L_base + alpha/2 |w - w_0|^2 + beta/2 |v|^2
 
-    w are the weights of the backbone, w_0 those it began with, v the new last layer. Li et al. 2018. The
-    protocol's own weight decay towards zero stays beside it.
+    w are the weights of the backbone, w_0 those it began with, v the new last layer. Li et al. 2018; their released
+    code leaves biases and the scale and shift of norms out of both terms. The protocol's own weight decay towards zero
+    stays beside it.
     """
 
     start: Tensor
 
     @dataclass(frozen=True)
     class Settings:
-        alpha: float = setting(0.1, "commonly set; Li et al. 2018 choose it by validation")
-        beta: float = setting(0.01, "commonly set; Li et al. 2018")
+        alpha: float = setting(0.1, "Li et al. 2018, released command; in the paper chosen by validation")
+        beta: float = setting(0.01, "Li et al. 2018, released command")
 
     def __init__(self, backbone: nn.Module, objective: Objective, dim: int, settings: Any = None) -> None:
         super().__init__(backbone, objective, dim, settings)

@@ -26,7 +26,8 @@ class LDIFS(Regularised):
 
     h_0 is the backbone as it began, frozen and in evaluation mode; a step costs one further pass of it. Mukhoti et al.
     2024, on the pooled features, which every backbone has. Their released code, loss/ldifs.py, takes features at five
-    depths of a vision transformer, normalises them over the tokens and averages over all entries.
+    depths of a vision transformer, normalises each over the tokens and averages over all entries: there the term is the
+    squared way over the number of tokens, 50 in ViT-B/32, so that here the same lambda holds features 50 times as hard.
     """
 
     # the term starts at zero: weighed as published it must rise before the loss can fall

@@ -21,7 +21,8 @@ class SupervisedContrastive(Objective):
 
     Khosla et al. 2020, eq. 2 (L_out), over the anchors that have a positive: pytorch-metric-learning's SupConLoss. It
     leaves anchors out whose loss rounds to zero: those whose only positive is nearer than all negatives by more than
-    about 17 tau, 1.7 of a cosine. A batch of one class has no loss.
+    about 17 tau, 1.7 of a cosine. A batch of one class has no loss. What UML's released code calls SupCon is the loss
+    of `hyp` on cosines: each positive against negatives alone.
     """
 
     batches = "spc-4"

@@ -21,12 +21,15 @@ WANG = """
 SIZE = "UML, released code; Wang et al. 55,000 for SOP"
 START = "UML, released code: steps before the memory is used; Wang et al. 1000"
 WEIGHT = "Wang et al. 2020, released code"
+ALONE = "Wang et al. 2020, released code: beside the loss of the batch; UML, released code: true"
 
 
 class CrossBatch(Objective):
     """A pair loss over the batch, and the same of the batch against the memory, from step `start` on.
 
         L = L(batch, batch) + w L(batch, memory)
+
+    With `memory_alone_released` the second term alone: the batch is in the memory.
     """
 
     batches = "spc-4"
@@ -39,10 +42,11 @@ class CrossBatch(Objective):
 
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         partners = self.memory.enqueue(embeddings, labels)
-        within = self.pair_loss(gram(embeddings), *masks(labels))
         across = self.pair_loss(embeddings @ partners.embeddings.T, partners.positives, partners.negatives)
         weight = torch.where(self.memory.steps > self.settings.start, self.settings.weight, 0.0)
-        return within + weight.to(across.dtype) * across
+        if self.settings.memory_alone_released:
+            return weight.to(across.dtype) * across
+        return self.pair_loss(gram(embeddings), *masks(labels)) + weight.to(across.dtype) * across
 
     def pair_loss(self, similarity: Tensor, positives: Tensor, negatives: Tensor) -> Tensor:
         raise NotImplementedError
@@ -55,9 +59,10 @@ class TripletXbm(CrossBatch):
         L = 1/|active| sum_a [max_n s_an - min_p s_ap + gamma]_+,   n and p from the batch, plus the same from memory
 
     Wang et al. 2020 on the triplet loss of UML's released code (cosine similarities, mean over the triplets with a
-    loss). The memory joins after `start` steps, the current batch is in it, and no image is its own partner. At once
-    by default: the hardest triplets of a batch alone can draw a network whose classes still overlap into one point,
-    where L rests at gamma and the gradient of a cosine vanishes; partners that stay where they were slow that down.
+    loss), which has the memory's term alone: `memory_alone_released`. The memory joins after `start` steps, the current
+    batch is in it, and no image is its own partner. At once by default: the hardest triplets of a batch alone can draw
+    a network whose classes still overlap into one point, where L rests at gamma and the gradient of a cosine vanishes;
+    partners that stay where they were slow that down.
     """
 
     @dataclass(frozen=True)
@@ -66,6 +71,7 @@ class TripletXbm(CrossBatch):
         size: int = setting(4096, SIZE)
         start: int = setting(0, START)
         weight: float = setting(1.0, WEIGHT)
+        memory_alone_released: bool = setting(False, ALONE, later=True)
 
     def pair_loss(self, similarity: Tensor, positives: Tensor, negatives: Tensor) -> Tensor:
         valid = positives.any(1) & negatives.any(1)
@@ -83,7 +89,8 @@ class MultiSimilarityXbm(CrossBatch):
         L = L_ms(batch, batch) + w L_ms(batch, memory),   L_ms as in `multisimilarity`
 
     Wang et al. 2020. UML's released code mines these pairs by distance weighting; here by multi-similarity, as the
-    loss's own paper. The memory joins after `start` steps, by default at once.
+    loss's own paper. It also has the second term alone: `memory_alone_released`. The memory joins after `start` steps,
+    by default at once.
     """
 
     @dataclass(frozen=True)
@@ -92,6 +99,7 @@ class MultiSimilarityXbm(CrossBatch):
         size: int = setting(4096, SIZE)
         start: int = setting(0, START)
         weight: float = setting(1.0, WEIGHT)
+        memory_alone_released: bool = setting(False, ALONE, later=True)
 
     def pair_loss(self, similarity: Tensor, positives: Tensor, negatives: Tensor) -> Tensor:
         return weigh_pairs(similarity, positives, negatives, self.settings)

@@ -231,8 +231,14 @@ def hyp(x: Points, s: Any, w: Points) -> float:
         gap = moebius([-a for a in points[i]], points[j], s.curvature)
         return -2 / math.sqrt(s.curvature) * math.atanh(math.sqrt(s.curvature * dot(gap, gap))) / s.temperature
 
+    def against(a: int, p: int) -> list[int]:
+        if not s.pairs_released:
+            return negatives(a)
+        number = [LABELS[:i].count(c) for i, c in enumerate(LABELS)]
+        return [n for n in negatives(a) if number[n] in (number[a], number[p])]
+
     terms = [-math.log(math.exp(similar(a, p)) / (math.exp(similar(a, p)) + sum(math.exp(similar(a, n))
-                                                                               for n in negatives(a))))
+                                                                               for n in against(a, p))))
              for a in range(len(x)) for p in positives(a)]
     return sum(terms) / len(terms)
 

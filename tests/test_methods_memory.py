@@ -78,19 +78,23 @@ def test_the_memory_waits_for_its_start() -> None:
     assert same == [True, True, False]
 
 
-def test_triplets_against_memory_are_pytorch_metric_learning_s() -> None:
-    """Loss and gradient of UML's released code: CrossBatchMemory over cosine triplets of BatchHardMiner."""
+@pytest.mark.parametrize("alone", [True, False])
+def test_triplets_against_memory_are_pytorch_metric_learning_s(alone: bool) -> None:
+    """Loss and gradient of UML's released code, CrossBatchMemory over cosine triplets of BatchHardMiner: alone, or
+    beside the triplets of the batch as Wang et al. have it."""
     from pytorch_metric_learning import distances, losses, miners
 
     triplets, miner = losses.TripletMarginLoss(distance=distances.CosineSimilarity()), miners.BatchHardMiner()
     theirs = losses.CrossBatchMemory(triplets, DIM, memory_size=10, miner=miner)
-    ours = methods.get("triplet-xbm").cls(settings_of("triplet-xbm", size=10), CLASSES, DIM)
+    settings = settings_of("triplet-xbm", size=10, memory_alone_released=alone)
+    ours = methods.get("triplet-xbm").cls(settings, CLASSES, DIM)
     torch.manual_seed(0)
     for labels in ([0, 0, 1, 2], [1, 1, 2, 3], [0, 0, 2, 2]):
         y = torch.tensor(labels)
         z = torch.randn(4, DIM)
         gradients, values = [], []
-        for loss in (lambda x, y=y: triplets(x, y, miner(x, y)) + theirs(x, y), lambda x, y=y: ours(x, y)):
+        for loss in (lambda x, y=y: (0 if alone else triplets(x, y, miner(x, y))) + theirs(x, y),
+                     lambda x, y=y: ours(x, y)):
             leaf = z.clone().requires_grad_()
             value = loss(F.normalize(leaf, dim=1))
             value.backward()

@@ -268,12 +268,15 @@ def test_crt_has_the_settings_of_its_section_4(dataset: str) -> None:
 
 @pytest.mark.parametrize("loss", ["triplet", "multisimilarity"])
 def test_table_8_of_uml_differs_by_the_memory_alone(loss: str) -> None:
-    """With a memory that never joins, the objective with one is the objective without, in value and in gradient."""
+    """With a memory that never joins, the objective with one is the objective without, in value and in gradient.
+
+    Under UML the memory's term takes the place of the batch's, as in its released code.
+    """
     torch.manual_seed(0)
     labels = torch.arange(6).repeat_interleave(4)
     points = torch.nn.functional.normalize(torch.randn(24, 8), dim=1).requires_grad_()
     both = []
-    for name, changes in ((loss, {}), (f"{loss}-xbm", {"start": 10**9})):
+    for name, changes in ((loss, {}), (f"{loss}-xbm", {"start": 10**9, "memory_alone_released": False})):
         entry = methods.get(name)
         objective = entry.cls(entry.settings(**{**resolved("uml", "uml", name).settings, **changes}), 6, 8)
         value = objective(points, labels)
@@ -284,6 +287,7 @@ def test_table_8_of_uml_differs_by_the_memory_alone(loss: str) -> None:
     torch.testing.assert_close(*along, rtol=1e-4, atol=1e-6)
     specs = [resolved("uml", "uml", f"puma:{name}") for name in (loss, f"{loss}-xbm")]
     assert specs[0].protocol == specs[1].protocol
+    assert specs[1].base_settings["memory_alone_released"]
 
 
 def test_the_triplets_of_uml_are_those_of_the_library() -> None:

@@ -95,7 +95,8 @@ def test_the_loss_and_its_gradient_are_the_formula(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "changes"), [
     ("triplet", {"squared": True}), ("margin", {"released_divisor": True}), ("margin", {"beta": 0.6}),
-    ("histogram", {"nodes": 11}), ("hyp", {"radius": 0.5, "curvature": 1.0}), ("softtriple", {"centres": 2}),
+    ("histogram", {"nodes": 11}), ("hyp", {"radius": 0.5, "curvature": 1.0}),
+    ("hyp", {"pairs_released": True}), ("softtriple", {"centres": 2}),
     ("multisimilarity", {"epsilon": 0.0}), ("arcface", {"margin": 0.0}),
     ("arcface", {"positive_cosines_released": True})])
 def test_settings_enter_the_formula_where_they_should(name: str, changes: dict[str, Any]) -> None:

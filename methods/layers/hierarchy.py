@@ -13,7 +13,10 @@ from methods.parts.hyperbolic import hyperbolic_distances, in_ball
 
 
 def triplets(similarity: Tensor, k: int, draws: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """For each row `draws` random (i, j, m), j among its mutual k nearest and m not, and which rows have both."""
+    """For each row `draws` random (i, j, m), j among its mutual k nearest and m not, and which rows have both.
+
+    m is never i; in the released code of Kim et al. 2023 it may be, once in some 160 draws of a batch of 180.
+    """
     nearest = similarity.topk(min(k, len(similarity))).indices
     neighbours = torch.zeros_like(similarity, dtype=torch.bool).scatter(1, nearest, True)
     mutual = (neighbours & neighbours.T).fill_diagonal_(False)
