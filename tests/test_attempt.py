@@ -108,6 +108,7 @@ def stepped(error: Exception, step: int) -> Exception:
     (OSError(28, "No space left on device"), "the disk is full", "free some space"),
     (RuntimeError("Error while serializing: No space left on device (os error 28)"), "disk is full", "--work"),
     (RuntimeError("CUDA error: device-side assert\nmore"), "the GPU failed: CUDA error: device-side assert", "again"),
+    (PermissionError(13, "Permission denied", "runs/x/log.jsonl"), "no permission for runs/x/log.jsonl", "umask"),
     (UserError("no weights for resnet50: give them"), "no weights for resnet50", ""),
     (KeyError("margin"), "KeyError: 'margin'", ""),
     (ValueError(), "ValueError", ""),
