@@ -200,9 +200,10 @@ def rows(folder: Path | str | Iterable[Path | str]) -> tuple[list[dict[str, Any]
                 damage = {"kind": "ReportError", "cause": one_line(f"{'' if str(path) in str(error) else f'{path}: '}"
                                                                    f"{str(error) or type(error).__name__}")}
                 lost.append(_failure(top, path.parent, damage, "damaged") | {"path": str(path)})
-        lost += [_failure(top, Path(error.filename), {"kind": "ReportError", "cause": f"{error.filename} cannot be read "
-                          f"({error.strerror}): the runs in it are left out"}, "damaged") for error in closed
-                 if error.errno in HINDERED]
+        for lack in closed:
+            if lack.errno in HINDERED:  # another was removed meanwhile
+                told = one_line(f"{lack.filename} cannot be read ({lack.strerror}): the runs in it are left out")
+                lost.append(_failure(top, Path(lack.filename), {"kind": "ReportError", "cause": told}, "damaged"))
     loose = {row["identity"] for row in found}
     return found + [row for identity, row in inside.items() if identity not in loose], lost
 

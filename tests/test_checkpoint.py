@@ -120,7 +120,7 @@ def test_checkpoints_take_at_most_a_tenth_of_the_time(tmp_path, monkeypatch: pyt
 
 @pytest.mark.parametrize("umask", [0o002, 0o022, 0o077])
 def test_who_may_read_one_file_may_read_all(tmp_path, umask: int) -> None:
-    """Several users of a group share a folder, and each goes on with runs of others: safetensors would hide its files."""
+    """Several users of a group share a folder, and each goes on with the runs of others."""
     before = os.umask(umask)
     try:
         save(tmp_path, parts(), {"epoch": 1})
