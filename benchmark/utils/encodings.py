@@ -1,4 +1,4 @@
-"""Names of files are UTF-8 here whatever the locale says: they go into records, ladders and pages, which others read."""
+"""Names of files are UTF-8 here whatever the locale says: they go into records, ladders and pages, for others."""
 
 from __future__ import annotations
 
