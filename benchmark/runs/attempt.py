@@ -50,8 +50,9 @@ def attempt_run(job: Job, heartbeat: Heartbeat, *, should_stop: Callable[[], boo
     try:
         lock = Lock.take(folder, job.after)
     except OSError as error:  # nothing is written down: the folder may be another runner's
-        full = failure_of(error)["cause"] == FULL
-        return AttemptResult("full", FULL) if full else AttemptResult("failed", f"{folder}: {error.strerror}")
+        facts = failure_of(error)
+        told = f"{folder}: {error.strerror}" + f"; {facts['remedy']}" * bool(facts["remedy"])
+        return AttemptResult("full", FULL) if facts["cause"] == FULL else AttemptResult("failed", told)
     if lock is None:
         return AttemptResult("busy")
     heartbeat.lock, heartbeat.busy = lock, True
