@@ -6,12 +6,13 @@ many in a file (`packed`), and `failures.jsonl` beside them tells of those witho
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
 import shlex
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 DAMAGES = (ReportError, ValueError, TypeError, KeyError, AttributeError, OSError, RecursionError)
 """What reading a damaged file may raise."""
+HINDERED = (errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE, errno.EMFILE, errno.ENFILE)
+"""Numbers of the system's errors that say that a file could not be read, and nothing of what is in it."""
 
 __all__ = ["FACTS", "SCHEMA", "SOURCES", "check", "collect", "metrics", "read", "run_folder", "scan",
            "scan_checked", "still_failed", "write", "write_failure"]
@@ -87,18 +90,24 @@ def write_failure(folder: Path, cause: dict[str, Any]) -> Path:
 
 
 def _load(path: Path) -> tuple[Any, bool]:
-    """The content of a JSON file, and whether its texts may hold control characters."""
+    """The content of a JSON file, and whether its texts may hold control characters.
+
+    An OSError where another user's file may not be read, or its disk does not answer: it may be sound, and is kept.
+    """
     try:
         raw = paths.content(path)
         return from_json(raw), may_hold_controls(raw)
     except (ValueError, OSError) as error:
+        if isinstance(error, OSError) and error.errno in HINDERED:
+            raise
         raise ReportError(f"{path} is damaged ({error}); delete it and run again") from None
 
 
 def read(path: Path | str) -> dict[str, Any]:
     """The record in a file, in a run's folder or in a pack (FILE/RUN), of an older schema as today's would have it.
 
-    What is cut or damaged is a ReportError, what is of a newer schema `migration.IncompatibleRecord`.
+    What is cut or damaged is a ReportError, what is of a newer schema `migration.IncompatibleRecord`, what cannot be
+    read an OSError.
     """
     path = Path(path)
     inside = path.parent.name.endswith(packed.ENDING)
@@ -111,12 +120,14 @@ def read(path: Path | str) -> dict[str, Any]:
         raise type(error)(message if str(path) in message else f"{path}: {message}") from None
 
 
-def _files(folder: str) -> Iterator[tuple[str, str]]:
+def _files(folder: str, closed: Callable[[OSError], None]) -> Iterator[tuple[str, str]]:
     """Every (folder, name of a file about runs) below a folder, in a stated order; a record outranks a failure.
+
+    `closed` is called with the error of each folder that cannot be read.
 
     Folders whose name begins with a dot are half made: a run or a pack that a killed command left.
     """
-    for root, folders, files in os.walk(folder):
+    for root, folders, files in os.walk(folder, onerror=closed):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         mark = RECORD if RECORD in files else FAILURE if FAILURE in files else None
         if mark:
@@ -172,7 +183,8 @@ def rows(folder: Path | str | Iterable[Path | str]) -> tuple[list[dict[str, Any]
     lost: list[dict[str, Any]] = []
     shared: dict[str, Any] = {}
     for top in folders:
-        for name, mark in _files(str(top)):
+        closed: list[OSError] = []
+        for name, mark in _files(str(top), closed.append):
             path = Path(name) / mark
             try:
                 if mark == RECORD:
@@ -188,6 +200,10 @@ def rows(folder: Path | str | Iterable[Path | str]) -> tuple[list[dict[str, Any]
                 damage = {"kind": "ReportError", "cause": one_line(f"{'' if str(path) in str(error) else f'{path}: '}"
                                                                    f"{str(error) or type(error).__name__}")}
                 lost.append(_failure(top, path.parent, damage, "damaged") | {"path": str(path)})
+        for lack in closed:
+            if lack.errno in HINDERED:  # another was removed meanwhile
+                told = one_line(f"{lack.filename} cannot be read ({lack.strerror}): the runs in it are left out")
+                lost.append(_failure(top, Path(lack.filename), {"kind": "ReportError", "cause": told}, "damaged"))
     loose = {row["identity"] for row in found}
     return found + [row for identity, row in inside.items() if identity not in loose], lost
 

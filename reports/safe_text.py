@@ -7,6 +7,9 @@ import re
 _ODD = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f" "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069" "\ud800-\udfff]")
 """Control characters but tab and newline, marks that turn the direction of writing, halves of surrogate pairs."""
 
+_SPELT = {"−": "-", "–": "-", "─": "-", "±": "+-", "×": "x", "…": "...", "→": "->"}
+"""Signs that tables in a terminal have, by what stands for them where there is none."""
+
 
 def printable(text: str) -> str:
     r"""The text with what would steer a terminal, or could not be written to a file, as its number.
@@ -15,6 +18,21 @@ def printable(text: str) -> str:
     ('a\\x1b[31mb', 'café\\ud800')
     """
     return text if text.isprintable() else _ODD.sub(lambda odd: odd[0].encode("unicode_escape").decode(), text)
+
+
+def spelt(text: str, encoding: str) -> str:
+    r"""The text with what an encoding lacks spelt by what every one has, or as its number.
+
+    >>> spelt("0.5 ± 0.1 − 2…", "latin-1"), spelt("0.5 ± 0.1 τ", "ascii")
+    ('0.5 ± 0.1 - 2...', '0.5 +- 0.1 \\u03c4')
+    """
+    def known(letter: str) -> bytes:
+        try:
+            return letter.encode(encoding)
+        except UnicodeEncodeError:
+            return _SPELT.get(letter, letter).encode(encoding, "backslashreplace")
+
+    return b"".join(map(known, text)).decode(encoding)
 
 
 def one_line(text: str, most: int = 1000) -> str:

@@ -71,6 +71,19 @@ def test_nothing_is_written_of_an_error_in_a_run_that_is_lost(tiny: Workspace, m
     assert not job.folder.exists()
 
 
+def test_a_folder_of_another_user_fails_with_what_mends_it(tiny: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing can be written there that `oodml status` could show."""
+    (job,) = tiny_sweep.jobs(tiny, "margin", seeds=1)
+
+    def forbidden(*given: Any) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(attempt.Lock, "take", forbidden)
+    result = attempt.attempt_alone(job)
+    assert result.kind == "failed"
+    assert f"{job.folder}: Permission denied; who owns it may" in result.text
+
+
 def test_the_threads_of_a_resumed_run_are_its_own(tiny: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     """A notebook, or the next run of the process, goes on with those that it had before."""
     (job,) = tiny_sweep.jobs(tiny, "margin", seeds=1)
@@ -108,6 +121,7 @@ def stepped(error: Exception, step: int) -> Exception:
     (OSError(28, "No space left on device"), "the disk is full", "free some space"),
     (RuntimeError("Error while serializing: No space left on device (os error 28)"), "disk is full", "--work"),
     (RuntimeError("CUDA error: device-side assert\nmore"), "the GPU failed: CUDA error: device-side assert", "again"),
+    (PermissionError(13, "Permission denied", "runs/x/log.jsonl"), "no permission for runs/x/log.jsonl", "umask"),
     (UserError("no weights for resnet50: give them"), "no weights for resnet50", ""),
     (KeyError("margin"), "KeyError: 'margin'", ""),
     (ValueError(), "ValueError", ""),

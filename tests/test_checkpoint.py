@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from contextlib import closing
 from types import SimpleNamespace
@@ -117,10 +118,24 @@ def test_checkpoints_take_at_most_a_tenth_of_the_time(tmp_path, monkeypatch: pyt
             assert checkpoint.load(tmp_path)[1]["epoch"] == (1, 1, 1, 4, 5)[epoch - 1]
 
 
+@pytest.mark.parametrize("umask", [0o002, 0o022, 0o077])
+def test_who_may_read_one_file_may_read_all(tmp_path, umask: int) -> None:
+    """Several users of a group share a folder, and each goes on with the runs of others."""
+    before = os.umask(umask)
+    try:
+        save(tmp_path, parts(), {"epoch": 1})
+        checkpoint.save_weights(tmp_path / "weights.safetensors", {"w": torch.zeros(3)}, "conv4")
+    finally:
+        os.umask(before)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(files) == 4
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o666 & ~umask}
+
+
 def test_a_full_disk_is_told_and_leaves_the_old_checkpoint(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     save(tmp_path, parts(), {"epoch": 1})
 
-    def full(copies: dict, path) -> None:
+    def full(copies: dict, path, metadata=None) -> None:
         path.write_bytes(b"half")
         raise OSError(28, "No space left on device")
 

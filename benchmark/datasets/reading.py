@@ -19,6 +19,7 @@ import numpy as np
 
 from benchmark.datasets import archives, matlab
 from benchmark.datasets.index import DatasetIndex
+from benchmark.utils.encodings import refuse_other
 from benchmark.utils.errors import UserError
 
 Key = TypeVar("Key", int, str)
@@ -237,7 +238,9 @@ def make_index(name: str, root: Path, paths: Sequence[str], keys: Sequence[Key],
     if len(set(plain)) < len(plain):
         twice = Counter(plain).most_common(1)[0][0]
         raise UserError(f"{where} names '{twice}' twice; an image has one line and one class")
-    _refuse_other_encodings([*paths, *dict.fromkeys(map(str, keys)), *(class_names or {}).values()], where)
+    for text in (name, *paths, *dict.fromkeys(map(str, keys)), *(class_names or {}).values()):
+        refuse_other(text, f"{where}: the name '{text[:200]}'",
+                     "; rename it, as in `convmv -f latin1 -t utf8 -r --notest FOLDER`")
     learnt = set(first_half(order) if train is None else train)
     called = _distinct(order, class_names or {})
     names = tuple(called[key] for key in order)
@@ -250,13 +253,6 @@ def make_index(name: str, root: Path, paths: Sequence[str], keys: Sequence[Key],
         roles=np.array([roles[i] for i in by]) if roles else None,
         domains=np.array([domain_names.index(domains[i]) for i in by], dtype=np.int64) if domains else None,
         domain_names=domain_names)
-
-
-def _refuse_other_encodings(names: Sequence[str], where: object) -> None:
-    for name in names:
-        if not name.isascii() and name != name.encode(errors="replace").decode():
-            raise UserError(f"{where}: the name '{name[:200]}' is not UTF-8; rename it, as in "
-                            "`convmv -f latin1 -t utf8 -r --notest FOLDER`")
 
 
 def _distinct(order: Sequence[Key], class_names: Mapping[Key, str]) -> dict[Key, str]:

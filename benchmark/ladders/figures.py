@@ -127,11 +127,33 @@ def to_plane(points: np.ndarray, seed: int) -> np.ndarray:
     """UMAP of vectors to two dimensions, seeded."""
     import warnings
 
-    from umap import UMAP
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it warns that a seed costs it its threads, which is what we want
-        return UMAP(n_neighbors=min(NEIGHBOURS, len(points) - 1), random_state=seed).fit_transform(points)
+        return _umap()(n_neighbors=min(NEIGHBOURS, len(points) - 1), random_state=seed).fit_transform(points)
+
+
+def _umap() -> Any:
+    """UMAP's class; its numba wants a folder for what it compiles, and gets one of this process where it has none.
+
+    It looks beside its own files and in the user's cache. An installation of others and a home that cannot be written,
+    as jobs of a cluster may have, leave neither.
+    """
+    try:
+        from umap import UMAP
+    except RuntimeError as error:
+        if "no locator" not in str(error):
+            raise
+        import atexit
+        import shutil
+        import tempfile
+
+        import numba
+
+        folder = tempfile.mkdtemp(prefix="oodml-numba-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        vars(numba.config)["CACHE_DIR"] = folder  # its settings are the names of a module
+        from umap import UMAP
+    return UMAP
 
 
 def _title(split: Split) -> str:

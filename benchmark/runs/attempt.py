@@ -50,8 +50,9 @@ def attempt_run(job: Job, heartbeat: Heartbeat, *, should_stop: Callable[[], boo
     try:
         lock = Lock.take(folder, job.after)
     except OSError as error:  # nothing is written down: the folder may be another runner's
-        full = failure_of(error)["cause"] == FULL
-        return AttemptResult("full", FULL) if full else AttemptResult("failed", f"{folder}: {error.strerror}")
+        facts = failure_of(error)
+        told = f"{folder}: {error.strerror}" + f"; {facts['remedy']}" * bool(facts["remedy"])
+        return AttemptResult("full", FULL) if facts["cause"] == FULL else AttemptResult("failed", told)
     if lock is None:
         return AttemptResult("busy")
     heartbeat.lock, heartbeat.busy = lock, True
@@ -139,6 +140,10 @@ def failure_of(error: BaseException) -> dict[str, Any]:
     elif (isinstance(error, OSError) and error.errno in NO_ROOM) or "No space left" in text or any(
             f"(os error {number})" in text for number in NO_ROOM):  # so safetensors says it
         cause, remedy = FULL, "free some space or give another folder (--work DIR), then run again"
+    elif isinstance(error, PermissionError):
+        cause = f"no permission for {error.filename}" if error.filename else cause
+        remedy = ("who owns it may let you read and write it (umask 002 and a common group where several share a "
+                  "folder), or give another folder (--work DIR)")
     elif "CUDA error" in text:
         cause, remedy = f"the GPU failed: {text.splitlines()[0]}", "run again; if it stays, try --no-compile"
     elif not is_user_error(error):

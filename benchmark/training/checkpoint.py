@@ -74,7 +74,7 @@ class Saver:
         fresh = leftovers.unfinished(self.folder / NAME)
         fresh.mkdir()  # without parents: where the run's folder was removed meanwhile, it is not made again
         try:
-            save_file(packed.on_host(self._pinned), fresh / "tensors.safetensors")
+            _save_tensors(packed.on_host(self._pinned), fresh / "tensors.safetensors")
             (fresh / "state.json").write_text(json.dumps(content))
             (fresh / SUMS).write_text(json.dumps({path.name: _sum(path) for path in fresh.iterdir()}))
             for path in fresh.iterdir():
@@ -125,9 +125,18 @@ class Packed:
 def save_weights(path: Path, state: dict[str, Tensor], backbone: str) -> None:
     """A trained method as safetensors with the name of its backbone, all of it or nothing."""
     with whole(path) as part:
-        save_file({key: value.detach().cpu().contiguous().clone() for key, value in state.items()}, part,
-                  {BACKBONE: backbone})
+        _save_tensors({key: value.detach().cpu().contiguous().clone() for key, value in state.items()}, part,
+                      {BACKBONE: backbone})
         flush(part)
+
+
+def _save_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
+    """As safetensors, for those to read who may read the other files: the library lets nobody but the user."""
+    path.touch()
+    mode = path.stat().st_mode
+    save_file(tensors, path, metadata)
+    if path.stat().st_mode != mode:
+        path.chmod(mode)
 
 
 def load(folder: Path) -> tuple[dict[str, Any], dict[str, Any]] | None:

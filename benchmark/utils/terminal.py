@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TextIO, cast
 
-from reports.safe_text import cut, printable
+from reports.safe_text import cut, printable, spelt
 from reports.tables.alignment import aligned, fitted
 from reports.wording import number
 
@@ -25,14 +25,18 @@ _PARTS = re.compile(r"((?:\x1b\[A)*[\r\n]*)(.*?)([\r\n]*(?:\x1b\[A)*)", re.DOTAL
 
 
 class Harmless:
-    """A text stream to which control characters are written as their numbers."""
+    """A text stream to which control characters, and letters that it cannot have, are written in others."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
         start, inner, end = _PARTS.fullmatch(text).groups()  # type: ignore[union-attr]
-        self._stream.write(start + printable(inner) + end)
+        shown = start + printable(inner) + end
+        try:
+            self._stream.write(shown)
+        except UnicodeEncodeError:  # a locale of another encoding than UTF-8
+            self._stream.write(spelt(shown, self._stream.encoding))
         return len(text)
 
     def writelines(self, lines: Any) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmark.utils import leftovers
+from benchmark.utils.encodings import refuse_other
 from benchmark.utils.errors import UserError
 
 SPEC, ENVIRONMENT = "spec.json", "env.json"
@@ -24,11 +25,8 @@ class Workspace:
     @classmethod
     def at(cls, work: str | Path | None = None, data: str | Path | None = None) -> Workspace:
         root = Path(work or os.environ.get("OODML_WORK") or "work")
-        try:
-            str(root.absolute()).encode()
-        except UnicodeEncodeError:
-            raise UserError(f"the path of the working folder {root.absolute()} is not UTF-8, as records and pages are; "
-                            "give another with --work DIR") from None
+        refuse_other(str(root.absolute()), f"the path of the working folder {root.absolute()}",
+                     ", as records and pages are; give another with --work DIR")
         return cls(root, Path(data or os.environ.get("OODML_DATA") or root / "data"))
 
     @property

@@ -8,11 +8,13 @@ import multiprocessing
 import os
 import pkgutil
 import signal
+import tempfile
 import threading
 from pathlib import Path
 from typing import Any
 
 import methods
+from benchmark.utils.errors import UserError
 from benchmark.utils.signals import block_signals
 
 STARTING = 120.0
@@ -94,5 +96,11 @@ def warm() -> None:
         try:
             os.chdir(Path(methods.__file__).parents[1])
             forkserver.ensure_running()
+        except OSError as error:
+            if "path too long" not in str(error):
+                raise
+            # a socket's path has some 100 bytes at most, which folders of a cluster's jobs may take by themselves
+            raise UserError(f"workers are reached by a socket among the temporary files, and the path "
+                            f"{tempfile.gettempdir()} is too long for one: set TMPDIR=/tmp") from None
         finally:
             os.chdir(here)
