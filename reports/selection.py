@@ -181,7 +181,7 @@ def _once(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     Folders of two machines share what was copied from one to the other, which is nothing to tell; a run that both did,
     or a record that was changed, may have another score, which nobody would see in the table.
     """
-    run_on = ["identity", "dataset", "split"]
+    run_on = ["identity", "dataset", "split", "seed"]
     copies = frame[frame.duplicated(run_on, keep=False)]
     # by the decimal that is shown: two machines may differ in the last bits
     apart = [(runs, scores) for _, runs in copies.groupby(run_on, sort=False)

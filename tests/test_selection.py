@@ -17,6 +17,7 @@ import methods
 from benchmark.config import overrides
 from benchmark.config import protocol as protocols
 from reports import exports, packing, records, selection, site
+from reports.analysis import differences
 from reports.analysis.results import Results
 from reports.html import analysis_pages, comparison_pages
 from reports.pinned_ladders import PinnedLadder
@@ -263,3 +264,11 @@ def test_one_run_with_two_scores_is_told_and_a_copy_is_not(tmp_path: Path, score
     assert len(notes) == bool(told)
     assert told in "".join(notes)
     assert not notes or "1 run is in the records more than once" in notes[0]
+
+
+def test_two_folders_with_the_same_runs_are_compared_run_by_run(tmp_path: Path) -> None:
+    frames = []
+    for folder in ("here", "there"):
+        records.write(tmp_path / folder / "run", make_record("glyphs", 3, "margin", 1, 0.7))
+        frames.append(records.collect(tmp_path / folder))
+    assert len(differences.cells(*frames, "recall@1", 0.0)) <= 1
