@@ -248,7 +248,8 @@ def _present(folders: Iterable[Path | str]) -> list[Path]:
     paths = [Path(folder) for folder in folders]
     for path in paths:
         if not path.is_dir():
-            raise ReportError(f"there is no folder {path}; give one with records of runs ({HOW})")
+            said = f"{path} is a file and no folder" if path.is_file() else f"there is no folder {path}"
+            raise ReportError(f"{said}; give one with records of runs ({HOW})")
     return paths
 
 

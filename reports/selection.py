@@ -125,6 +125,8 @@ def select(frame: pd.DataFrame, ladders: Iterable[str] = ()) -> tuple[pd.DataFra
     names = {name: [with_setting(*pair) for pair in zip(frame[name], settings[name])] for name in NAMED}
     frame = frame.assign(**parts, **names)
     cell = ["dataset", "split", *ROW, "seed"]
+    frame, again = _once(frame)
+    notes += again
     repeated = int(frame.duplicated(cell, keep="last").sum())
     if repeated:
         notes.append(f"{_set_aside(repeated)} because a newer run of the same row, split and seed is there.")
@@ -171,6 +173,27 @@ def _on_newest_files(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
              "are to count: what was done on these is shown again, the others are trained."
              for dataset, count in frame.loc[other, "dataset"].value_counts(sort=False).sort_index().items()]
     return frame[~other].reset_index(drop=True), notes
+
+
+def _once(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Each run once, the newest of its records, and notes on runs whose records do not say the same.
+
+    Folders of two machines share what was copied from one to the other, which is nothing to tell; a run that both did,
+    or a record that was changed, may have another score, which nobody would see in the table.
+    """
+    run_on = ["identity", "dataset", "split", "seed"]
+    copies = frame[frame.duplicated(run_on, keep=False)]
+    # by the decimal that is shown: two machines may differ in the last bits
+    apart = [(runs, scores) for _, runs in copies.groupby(run_on, sort=False)
+             if len(scores := list(dict.fromkeys(f"{100 * one:.1f}" for one in runs["recall@1"].dropna()))) > 1]
+    notes = []
+    if apart:
+        run, scores = apart[0][0].iloc[-1], apart[0][1]
+        seed = "" if pd.isna(run["seed"]) else f", seed {int(run['seed'])}"
+        notes.append(f"{counted(len(apart), 'run is', 'runs are')} in the records more than once, with different "
+                     f"scores, such as {run['method']} on {run['dataset']}, split {run['split']}{seed} (Recall@1 "
+                     f"{' and '.join(scores)}): the newest record counts; `oodml diff A B` compares two folders.")
+    return frame.drop_duplicates(run_on, keep="last"), notes
 
 
 def _set_aside(count: int, which: str = "") -> str:

@@ -147,7 +147,7 @@ def test_the_newest_run_of_a_cell_and_the_newest_ladder_count(tmp_path: Path) ->
     flat = {split: 0.5 for split, _ in LADDERS["glyphs"]}
     made = make_record()["provenance"]
     write_ladder(tmp_path, "margin", {0: flat}, provenance=made | {"date": "2026-01-02"})
-    write_ladder(tmp_path, "margin", {0: {1: 0.9}}, provenance=made | {"date": "2026-01-03"})
+    write_ladder(tmp_path, "margin", {0: {1: 0.9}}, provenance=made | {"date": "2026-01-03"}, identity="e" * 64)
     old = make_record("glyphs", 1, "arcface", provenance=made | {"date": "2026-01-01"}, dataset_hash="e" * 64)
     records.write(tmp_path / "old", old)
     runs, notes = selection.select(records.collect(tmp_path))

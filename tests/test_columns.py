@@ -14,7 +14,7 @@ from benchmark.commands.export import command as export
 from reports import ReportError, exports, records
 from reports.analysis.results import Results
 from reports.tidy import tidy_table
-from tests.sample_records import write_sample
+from tests.sample_records import make_record, write_sample
 
 
 @pytest.fixture(scope="module")
@@ -126,3 +126,16 @@ def test_a_method_is_called_by_its_settings_too() -> None:
     assert methods("uniform-prior,-uniform-prior[*") == {"uniform-prior"}
     assert methods(f"arcface,margin,-{arcface}") == {"arcface", "margin"}
     assert methods("arcface") == {"arcface", arcface}
+
+
+def test_a_note_on_a_column_that_is_left_out_is_left_out(tmp_path: Path) -> None:
+    """margin scores higher on the farthest split, of which without its frozen network no share is told."""
+    for split, score in ((1, 0.3), (2, 0.4), (3, 0.4), (4, 0.5), (5, 0.6)):
+        records.write(tmp_path / f"margin-{split}", make_record("glyphs", split, "margin", 0, score))
+        records.write(tmp_path / f"s2sd-{split}", make_record("glyphs", split, "s2sd", 0, 0.9 - score))
+    results = Results(records.collect(tmp_path), with_published=False)
+    assert "Kept is –" in exports.export(results, "ags", "latex")
+    assert "Kept is –" in exports.export(results, "ags", "latex", wanted="method,kept")
+    without = exports.export(results, "ags", "latex", wanted="method,ags")
+    assert "Kept" not in without
+    assert "One seed each" in without

@@ -62,7 +62,12 @@ def test_missing_files_names_and_rungs(birds):
     several = str(run(birds, birds / "none-{split}.npz", "--split", "all").exception)
     assert "none-1.npz" in several
     assert "--split ID" in several
+    typo = str(run(birds, birds / "none-{sed}.npz").exception)
+    assert "{sed} stands for nothing; {split} and {seed} stand" in typo
+    np.savez(birds / "list.npz", embeddings=x, ids=ids)
     np.save(birds / "mine.npy", x)
+    no_list = run(birds, birds / "mine.npy", "--ids", str(birds / "list.npz"))
+    assert "it is no list; ids are txt" in str(no_list.exception)
     assert "--ids FILE" in str(run(birds, birds / "mine.npy").exception)
     np.savez(birds / "mine.npz", embeddings=x, ids=ids)
     assert "a method of this suite" in str(run(birds, birds / "mine.npz", "--name", "multisimilarity").exception)

@@ -111,3 +111,12 @@ def test_links_to_class_folders_are_followed_wherever_they_lie(tmp_path):
     index = datasets.load(f"folder:{mine}", tmp_path)
     assert (index.classes, len(index)) == (("x/a", "x/b", "y/c", "y/d"), 8)
     assert [index.open(i).size for i in range(8)]
+
+
+def test_a_file_and_a_folder_without_its_prefix_are_told_apart_from_what_is_not_there(tmp_path, monkeypatch):
+    filled(tmp_path / "mine", "a", "b")
+    with pytest.raises(UserError, match=r"0\.png' is a file; give folder:PATH"):
+        datasets.load(f"folder:{tmp_path}/mine/a/0.png", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="unknown dataset 'mine'; images in the folder mine are folder:mine;"):
+        datasets.get("mine")

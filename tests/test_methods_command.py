@@ -120,6 +120,57 @@ def test_a_plugin_that_returns_no_loss_or_ends_itself_is_told_so(tmp_path: Path,
         methods.load_plugin(tmp_path / "gone.py")
 
 
+TEACHER = '''
+import copy
+import torch
+from methods import Method, Step, register, setting
+
+@register("my-teacher", family="regularised", base="margin", cite="@misc{me}")
+class Teacher(Method):
+    """Near to a copy of the network that follows it.
+
+        L = L_base + mean |phi - phi_T|^2
+    """
+    def __init__(self, backbone, objective, dim, settings=None):
+        super().__init__(backbone, objective, dim, settings)
+        self.teacher = copy.deepcopy(self.backbone).requires_grad_(False)
+
+    def step(self, images, labels):
+        loss, embeddings = super().step(images, labels)
+        return Step(loss, embeddings)
+
+    @torch.no_grad()
+    def after_step(self):
+        for slow, fast in zip(self.teacher.parameters(), self.backbone.parameters()):
+            slow.lerp_(fast, 0.1)
+'''
+
+
+@pytest.mark.parametrize(("old", "new", "says"), [
+    ("", "", "moved though no group has it: what a method itself moves is a buffer (methods.layers.momentum.Momentum"),
+    ("return Step(loss, embeddings)", "return loss", "step returns Tensor; it is to return Step(loss, embeddings)"),
+    ("return Step", "self.late = self.late if hasattr(self, 'late') else torch.nn.Linear(2, 2)\n        return Step",
+     "late.bias and 1 more came while it trained: make it in __init__"),
+    ("regularised", "regularisation", "family 'regularisation' is none of aggregation, auxiliary,")])
+def test_what_an_author_of_a_teacher_gets_wrong_is_told_with_what_mends_it(
+        tmp_path: Path, registered: dict[str, methods.Entry], old: str, new: str, says: str) -> None:
+    (tmp_path / "teacher.py").write_text(TEACHER.replace(old, new) if old else TEACHER, encoding="utf-8")
+    done = CliRunner().invoke(command, ["check", str(tmp_path / "teacher.py")])
+    assert done.exit_code == 1
+    assert says in done.output
+
+
+def test_a_step_may_return_a_plain_pair_and_a_teacher_be_kept_as_buffers(
+        tmp_path: Path, registered: dict[str, methods.Entry]) -> None:
+    """As training takes them apart; the copy that the messages of the suite name passes it."""
+    text = TEACHER.replace("return Step(loss, embeddings)", "return loss, embeddings").replace(
+        "copy.deepcopy(self.backbone).requires_grad_(False)", "Momentum(self.backbone, 0.9)").replace(
+        "import torch", "import torch\nfrom methods.layers.momentum import Momentum", 1)
+    head, _, _ = text.partition("        for slow")
+    (tmp_path / "teacher.py").write_text(f"{head}        self.teacher.follow(self.backbone)\n", encoding="utf-8")
+    assert invoke("check", str(tmp_path / "teacher.py")).splitlines()[-1] == "all passed"
+
+
 def test_what_cannot_be_checked_is_named(tmp_path: Path) -> None:
     with pytest.raises(methods.MethodError, match=r"no such file"):
         invoke("check", str(tmp_path / "absent.py"))

@@ -174,6 +174,9 @@ def test_an_empty_folder_has_the_columns_too(tmp_path: Path) -> None:
         records.scan_checked([tmp_path / "none"])
     with pytest.raises(ReportError, match="there is no folder"):
         records.collect(tmp_path / "mistyped")
+    (tmp_path / "table.csv").touch()
+    with pytest.raises(ReportError, match=r"table\.csv is a file and no folder; give one"):
+        records.collect(tmp_path / "table.csv")
 
 
 def test_without_runs_the_published_ones_on_photographs_are_named(tmp_path: Path) -> None:

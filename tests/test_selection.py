@@ -16,7 +16,8 @@ import pytest
 import methods
 from benchmark.config import overrides
 from benchmark.config import protocol as protocols
-from reports import exports, packing, records, site
+from reports import exports, packing, records, selection, site
+from reports.analysis import differences
 from reports.analysis.results import Results
 from reports.html import analysis_pages, comparison_pages
 from reports.pinned_ladders import PinnedLadder
@@ -251,3 +252,23 @@ def test_runs_from_before_ones_own_ladder_was_pinned_stand_with_those_after(tmp_
     assert results.runs["method"].value_counts().to_dict() == {"margin": 3 if same else 2, "s2sd": 3}
     assert [note for note in results.notes if "set aside" in note] == ([] if same else [
         note for note in results.notes if note.startswith("1 run on another ladder of glyphs is set aside")])
+
+
+@pytest.mark.parametrize(("score", "told"), [(0.7, ""), (0.70001, ""), (0.9, "(Recall@1 70.0 and 90.0)")])
+def test_one_run_with_two_scores_is_told_and_a_copy_is_not(tmp_path: Path, score: float, told: str) -> None:
+    """The records of two machines: what was copied from one to the other is one run, whatever the last bits."""
+    for folder, recall in (("here", 0.7), ("there", score)):
+        records.write(tmp_path / folder / "run", make_record("glyphs", 3, "margin", 1, recall))
+    runs, notes = selection.select(records.collect([tmp_path / "here", tmp_path / "there"]))
+    assert runs["recall@1"].tolist() == [score]
+    assert len(notes) == bool(told)
+    assert told in "".join(notes)
+    assert not notes or "1 run is in the records more than once" in notes[0]
+
+
+def test_two_folders_with_the_same_runs_are_compared_run_by_run(tmp_path: Path) -> None:
+    frames = []
+    for folder in ("here", "there"):
+        records.write(tmp_path / folder / "run", make_record("glyphs", 3, "margin", 1, 0.7))
+        frames.append(records.collect(tmp_path / folder))
+    assert len(differences.cells(*frames, "recall@1", 0.0)) <= 1

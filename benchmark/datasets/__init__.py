@@ -84,8 +84,8 @@ def get(name: str) -> Dataset:
     head, colon, _ = name.partition(":")
     if head + colon in _all():
         return _all()[head + colon]
-    raise UserError(f"unknown dataset '{name}'{near(name, _all())}; `oodml datasets` lists all, folder:PATH takes "
-                    "your own")
+    meant = f"; images in the folder {name} are folder:{name}" if Path(name).is_dir() else near(name, _all())
+    raise UserError(f"unknown dataset '{name}'{meant}; `oodml datasets` lists all, folder:PATH takes your own")
 
 
 def load(name: str, data: Path) -> DatasetIndex:

@@ -54,7 +54,8 @@ def read(data: Path, rest: str) -> DatasetIndex:
     """
     root = Path(rest).expanduser()
     if not rest or not root.is_dir():
-        raise NotThere(f"there is no folder '{rest}'; give folder:PATH with a folder that has one folder a class")
+        said = f"'{rest}' is a file" if rest and root.is_file() else f"there is no folder '{rest}'"
+        raise NotThere(f"{said}; give folder:PATH with a folder that has one folder a class")
     sides, aside = _sides(root)
     train, (classes, notes) = _of_sides(root, sides) if sides else (None, _classes(root))
     if not sides:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -82,6 +83,10 @@ def evaluate_ladder(workspace: Workspace, *, embeddings: str, dataset: str, spli
         card: file that says what was submitted, see `card.KEYS`.
         keep: keep the embeddings of the test images beside each record.
     """
+    unknown = re.search(r"\{(?!(?:split|seed)\})[^{}]*\}", embeddings)
+    if unknown and not Path(embeddings).exists():
+        raise UserError(f"--embeddings {embeddings}: {unknown[0]} stands for nothing; {{split}} and {{seed}} stand for "
+                        "the numbers of each split and seed")
     told = cards.read(card) if card is not None else None
     plain = Path(embeddings.replace("{split}", "").replace("{seed}", "")).stem.strip("-_.")
     name = cards.name(name or (told["method"] if told else plain))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from methods import Entry
-from methods.checks.example import LR, SIDE, WEIGHT_DECAY, build, glyphs, losses_at, optimise, trained, views
+from methods.checks.example import LR, SIDE, WEIGHT_DECAY, build, glyphs, losses_at, optimise, stepped, trained
 
 FAMILIES = {"ranking", "proxy", "classification", "regularised", "hyperbolic", "memory", "mixup", "floor", "auxiliary",
             "aggregation", "parameter-efficient"}
@@ -22,7 +22,7 @@ Check = Callable[[Entry], None]
 def check_is_described(entry: Entry) -> None:
     """Docstring with a formula, a family, a source for every setting, BibTeX for everything that is trained."""
     assert entry.summary, "the class has no docstring"
-    assert entry.family in FAMILIES, f"family '{entry.family}' is none of {sorted(FAMILIES)}"
+    assert entry.family in FAMILIES, f"family '{entry.family}' is none of {', '.join(sorted(FAMILIES))}"
     for field in dataclasses.fields(entry.cls.Settings):  # type: ignore[attr-defined]
         assert field.metadata.get("source"), f"setting '{field.name}' has no source: use methods.setting(...)"
     assert entry.family == "floor" or "@" in entry.cite, "no citation"
@@ -48,7 +48,7 @@ def check_gradients_are_finite(entry: Entry) -> None:
     for autocast in (False, True):
         method = build(entry).train()
         with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-            loss, embeddings = method.step(views(method, images), labels)
+            loss, embeddings = stepped(method, images, labels)
         loss.backward()
         assert loss.dtype == torch.float32
         assert torch.isfinite(loss)
@@ -84,9 +84,22 @@ def check_the_right_parameters_move(entry: Entry) -> None:
         optimise(method, images, labels, 3)
     else:
         method.train()
-        method.step(views(method, images), labels)
-    moved = {name for name, parameter in method.named_parameters() if not torch.equal(parameter, before[name])}
-    assert moved == wanted, f"moved and should not: {moved - wanted}; should and did not: {wanted - moved}"
+        stepped(method, images, labels)
+    after = dict(method.named_parameters())
+    assert not (late := set(after) - set(before)), f"{named(late)} came while it trained: make it in __init__"
+    moved = {name for name, parameter in after.items() if not torch.equal(parameter, before[name])}
+    assert not (strays := moved - wanted), (f"{named(strays)} moved though no group has it: what a method itself moves "
+                                            "is a buffer (methods.layers.momentum.Momentum is a copy of such)")
+    assert not (still := wanted - moved), f"{named(still)} did not move though a group has it"
+
+
+def named(parameters: Collection[str]) -> str:
+    """Parameters by the first of their names.
+
+    >>> named({"b", "a"}), named({"a"})
+    ('a and 1 more', 'a')
+    """
+    return min(parameters) + (f" and {len(parameters) - 1} more" if len(parameters) > 1 else "")
 
 
 def check_learning_rates(entry: Entry) -> None:
@@ -138,7 +151,7 @@ def check_degenerate_batches(entry: Entry) -> None:
     """No crash and nothing that is not a number, in the loss or in any gradient."""
     for what, images, labels in degenerate():
         method = build(entry).train()
-        loss = method.step(views(method, images), labels).loss
+        loss = stepped(method, images, labels).loss
         assert torch.isfinite(loss), f"{what}: the loss is {loss.item()}"
         if trained(entry):
             loss.backward()
@@ -150,7 +163,7 @@ def check_one_training_class(entry: Entry) -> None:
     """A training set of a single class is no reason to fall over."""
     method = build(entry, classes=1).train()
     images, _ = glyphs()
-    assert torch.isfinite(method.step(views(method, images[:4]), torch.zeros(4, dtype=torch.long)).loss)
+    assert torch.isfinite(stepped(method, images[:4], torch.zeros(4, dtype=torch.long)).loss)
 
 
 def check_order_in_the_batch_does_not_matter(entry: Entry) -> None:

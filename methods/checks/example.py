@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from methods import Entry, Method
+from methods import Entry, Method, Step
 
 CLASSES, PER_CLASS, SIDE, DIM = 6, 4, 32, 8
 LR, WEIGHT_DECAY = 1e-3, 4e-4
@@ -65,6 +65,14 @@ def views(method: Method, images: Tensor) -> Tensor:
     return images if method.views == 1 else torch.stack([images] * method.views)
 
 
+def stepped(method: Method, images: Tensor, labels: Tensor) -> Step:
+    """One step of the method; what it gives back must be a loss and embeddings, as training takes them apart."""
+    given = method.step(views(method, images), labels)
+    pair = isinstance(given, tuple) and len(given) == 2
+    assert pair, f"step returns {type(given).__name__}; it is to return Step(loss, embeddings)"
+    return Step(*given)
+
+
 def trained(entry: Entry) -> bool:
     """Whether the method trains anything at all."""
     return bool(build(entry).groups(LR, WEIGHT_DECAY))
@@ -77,7 +85,7 @@ def optimise(method: Method, images: Tensor, labels: Tensor, steps: int, seed: i
     torch.manual_seed(seed)
     losses = []
     for _ in range(steps):
-        loss = method.step(views(method, images), labels).loss
+        loss = stepped(method, images, labels).loss
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
@@ -93,5 +101,5 @@ def losses_at(method: Method, images: Tensor, labels: Tensor, draws: int, seed: 
         twin = copy.deepcopy(method).train()
         torch.manual_seed(seed + i)
         with torch.no_grad():
-            values.append(float(twin.step(views(twin, images), labels).loss))
+            values.append(float(stepped(twin, images, labels).loss))
     return np.array(values)

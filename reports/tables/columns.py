@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 import pandas as pd
 
 from reports.picking import matching, picked
 from reports.tables.formats import headers
+from reports.tables.notes import kept_note
 from reports.tables.table import Column, Table
 
 
@@ -20,7 +21,14 @@ def tables_with(whole: Sequence[Table], wanted: str) -> list[Table]:
     """
     picked(wanted, _names(column for table in whole for column in table.shown), "column")  # refuses what none has
     kept = [matching(wanted, _names(table.shown)) for table in whole]
-    return [replace(table, columns=tuple(columns)) for table, columns in zip(whole, kept) if columns]
+    return [replace(table, columns=tuple(columns), note=_note(table, columns))
+            for table, columns in zip(whole, kept) if columns]
+
+
+def _note(table: Table, columns: Collection[Column]) -> str:
+    """The note without the sentence on the shares kept where these are left out."""
+    there = any(column.key == "kept" for column in columns)
+    return table.note if there else table.note.replace(kept_note(table.frame, ["kept"]), "")
 
 
 def frame_with(whole: pd.DataFrame, wanted: str) -> pd.DataFrame:
