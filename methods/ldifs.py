@@ -26,16 +26,16 @@ class LDIFS(Regularised):
 
     h_0 is the backbone as it began, frozen and in evaluation mode; a step costs one further pass of it. Mukhoti et al.
     2024, on the pooled features, which every backbone has. Their released code, loss/ldifs.py, takes features at five
-    depths of a vision transformer, normalises each over the tokens and averages over all entries: there the term is the
-    squared way over the number of tokens, 50 in ViT-B/32, so that here the same lambda holds features 50 times as hard.
+    depths of a vision transformer, normalises each over the tokens and averages over all entries: its term is the
+    squared way over the number of tokens, so that a lambda of 10 with the 50 of ViT-B/32 is 0.2 here.
     """
 
-    # the term starts at zero: weighed as published it must rise before the loss can fall
+    # the term starts at zero: it must rise before the loss can fall
     example_settings: ClassVar[dict[str, Any]] = {"weight": 0.1}
 
     @dataclass(frozen=True)
     class Settings:
-        weight: float = setting(10.0, "Mukhoti et al. 2024, released code (lambda)")
+        weight: float = setting(0.2, "Mukhoti et al. 2024, released code: lambda 10 over the tokens of ViT-B/32")
 
     def __init__(self, backbone: nn.Module, objective: Objective, dim: int, settings: Any = None) -> None:
         super().__init__(backbone, objective, dim, settings)

@@ -125,7 +125,7 @@ def select(frame: pd.DataFrame, ladders: Iterable[str] = ()) -> tuple[pd.DataFra
     names = {name: [with_setting(*pair) for pair in zip(frame[name], settings[name])] for name in NAMED}
     frame = frame.assign(**parts, **names)
     cell = ["dataset", "split", *ROW, "seed"]
-    frame, again = _once(frame)
+    frame, again = _once(frame, [*cell, "identity"])
     notes += again
     repeated = int(frame.duplicated(cell, keep="last").sum())
     if repeated:
@@ -175,16 +175,15 @@ def _on_newest_files(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     return frame[~other].reset_index(drop=True), notes
 
 
-def _once(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Each run once, the newest of its records, and notes on runs whose records do not say the same.
+def _once(frame: pd.DataFrame, run_on: list[str]) -> tuple[pd.DataFrame, list[str]]:
+    """Each run, known by some columns, once: the newest of its records, and notes on runs whose records differ.
 
     Folders of two machines share what was copied from one to the other, which is nothing to tell; a run that both did,
     or a record that was changed, may have another score, which nobody would see in the table.
     """
-    run_on = ["identity", "dataset", "split", "seed"]
     copies = frame[frame.duplicated(run_on, keep=False)]
     # by the decimal that is shown: two machines may differ in the last bits
-    apart = [(runs, scores) for _, runs in copies.groupby(run_on, sort=False)
+    apart = [(runs, scores) for _, runs in copies.groupby(run_on, sort=False, dropna=False)
              if len(scores := list(dict.fromkeys(f"{100 * one:.1f}" for one in runs["recall@1"].dropna()))) > 1]
     notes = []
     if apart:
