@@ -71,18 +71,19 @@ def macro_name(*words: str) -> str:
 
 
 def _macros(results: Results, tidy: pd.DataFrame, name: str, metric: str) -> str:
-    """A command for each number of the AGS and union tables, so that prose cannot drift from the table.
+    """A command for each score of the AGS, ladder and union tables, so that prose cannot drift from the table.
 
     Names that share their letters, as of beta=1.2 and beta=12, are numbered in their own order, not in that of ranks.
     """
-    if name not in ("ags", "uml"):
-        raise ReportError("macros are made from --table ags or uml")
+    if name not in ("ags", "ladder", "uml"):
+        raise ReportError("macros are made from --table ags, ladder or uml")
     value = "ags" if name == "ags" else "score"
     lines: dict[str, tuple[str, str]] = {}
     told = []
     for row in tidy[tidy[value].notna() & (tidy["source"] != "published")].to_dict("records"):
-        words = [row["union"]] if name == "uml" else []
-        words += [row["dataset"], results.labels[tuple(row[key] for key in ROW)], *(["ags"] if name == "ags" else [])]
+        last = {"ags": ["ags"], "ladder": ["split", str(row.get("split"))], "uml": []}[name]
+        words = [*([row["union"]] if name == "uml" else []), row["dataset"],
+                 results.labels[tuple(row[key] for key in ROW)], *last]
         told.append(([*words, *([] if metric == "recall@1" else [metric])], row))
     for words, row in sorted(told, key=lambda one: one[0]):
         key = base = macro_name(*map(str, words))

@@ -167,6 +167,15 @@ def test_macros_are_letters_and_equal_the_table(frame: pd.DataFrame, results: Re
     assert found["oodmlGlyphsSTwoSDAgs"] == f"{100 * board.at['s2sd', 'ags:glyphs']:.1f}"
 
 
+def test_macros_have_the_score_on_every_split(frame: pd.DataFrame, results: Results) -> None:
+    text = exports.export(results, "ladder", "macros")
+    found = dict(re.findall(r"\\newcommand\{\\([A-Za-z]+)\}\{([0-9.]+)\} % ", text))
+    runs = frame[frame["dataset"].eq("glyphs") & frame["method"].eq("s2sd") & frame["split"].eq(3)]
+    assert found["oodmlGlyphsSTwoSDSplitThree"] == f"{100 * runs['recall@1'].mean():.1f}"
+    cells = results.cells("glyphs", "recall@1")
+    assert sum(key.startswith("oodmlGlyphs") for key in found) == len(cells[cells["source"] == "run"])
+
+
 def test_unknown_names_are_refused(results: Results) -> None:
     with pytest.raises(ReportError, match="there are"):
         exports.export(results, "best", "csv")
