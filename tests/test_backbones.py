@@ -50,8 +50,12 @@ def test_weights_from_a_file_and_from_the_folder(tmp_path, monkeypatch) -> None:
 
 def test_a_checkpoint_that_does_not_fit_is_refused_with_its_first_keys(tmp_path) -> None:
     torch.save({"state_dict": {"conv1.weight": torch.zeros(1), "nonsense": torch.zeros(2)}}, tmp_path / "bad.pth")
-    with pytest.raises(MethodError, match=r"does not fit resnet18.*conv1.weight.*nonsense"):
+    with pytest.raises(MethodError, match=r"does not fit resnet18.*conv1.weight.*; 1 unknown, such as nonsense; name"):
         weights.pretrained("resnet18", tmp_path / "bad.pth")
+    own = create("resnet18").network.state_dict()
+    torch.save({**own, "nonsense": torch.zeros(2)}, tmp_path / "more.pth")
+    with pytest.raises(MethodError, match=r"does not fit resnet18: 1 unknown, such as nonsense; name"):
+        weights.pretrained("resnet18", tmp_path / "more.pth")
 
 
 @pytest.fixture(scope="module")

@@ -52,6 +52,12 @@ def test_the_ends_are_the_start_and_the_end_of_the_run(made: Workspace) -> None:
         assert found["0"] == pytest.approx(score(task.test, embeddings).scores, abs=1e-6)
 
 
+def test_a_method_that_trains_nothing_is_not_to_be_run_again(made: Workspace, capsys: pytest.CaptureFixture) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["wise", "--dataset", "glyphs-mini", "--methods", "frozen", "--work", str(made.root)])
+    assert "frozen trains nothing, so its runs keep no weights: name methods that train" in capsys.readouterr().err
+
+
 def test_the_start_is_the_same_each_time(made: Workspace) -> None:
     one = next(finished.find(made, "glyphs-mini"))
     torch.manual_seed(5)

@@ -210,6 +210,8 @@ def matching(workspace: Workspace, dataset: str, chosen: str = "all", splits: st
     command = f"oodml run --dataset {dataset} --methods {chosen} --splits {splits}"
     if untrained:
         _refuse_without_weights(without_weights(workspace, index.name, chosen, wanted), command)
+    elif chosen != "all" and set(methods.select(chosen)) <= set(UNTRAINED):
+        raise UserError(f"{chosen} trains nothing, so its runs keep no weights: name methods that train")
     raise UserError(f"no finished run of {chosen} on {dataset} (splits: {splits}) with kept weights in "
                     f"{workspace.runs}: `{command}` makes them")
 

@@ -126,9 +126,10 @@ class Backbone(nn.Module):
                  if key not in tensors or tensors[key].shape != value.shape]
         extra = [key for key in tensors if key not in own]
         if wrong or extra:
-            raise MethodError(f"{source} does not fit {self.name}: missing or of another shape {wrong[:3]}, "
-                              f"unknown {extra[:3]} ({len(wrong)} and {len(extra)} in all); name the network that "
-                              "these weights are of, by its name in timm")
+            said = [f"{len(keys)} {what}, such as {', '.join(keys[:3])}" for keys, what in (
+                (wrong, "missing or of another shape"), (extra, "unknown")) if keys]
+            raise MethodError(f"{source} does not fit {self.name}: {'; '.join(said)}; name the network that these "
+                              "weights are of, by its name in timm")
         self.network.load_state_dict(tensors)
         if network == RESNET_V1 and not told:
             check_features(self.network, tensors, source)
