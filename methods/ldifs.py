@@ -27,7 +27,7 @@ class LDIFS(Regularised):
     h_0 is the backbone as it began, frozen and in evaluation mode; a step costs one further pass of it. Mukhoti et al.
     2024, on the pooled features, which every backbone has. Their released code, loss/ldifs.py, takes features at five
     depths of a vision transformer, normalises each over the tokens and averages over all entries: its term is the
-    squared way over the number of tokens, so that a lambda of 10 with the 50 of ViT-B/32 is 0.2 here.
+    squared distance over the number of tokens, so that a lambda of 10 with the 50 of ViT-B/32 is 0.2 here.
     """
 
     # the term starts at zero: it must rise before the loss can fall

@@ -29,7 +29,7 @@ class CrossBatch(Objective):
 
         L = L(batch, batch) + w L(batch, memory)
 
-    With `memory_alone_released` the second term alone: the batch is in the memory.
+    With `memory_alone_released` the second term alone from that step on: the batch is in the memory.
     """
 
     batches = "spc-4"
@@ -42,11 +42,13 @@ class CrossBatch(Objective):
 
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         partners = self.memory.enqueue(embeddings, labels)
+        within = self.pair_loss(gram(embeddings), *masks(labels))
         across = self.pair_loss(embeddings @ partners.embeddings.T, partners.positives, partners.negatives)
-        weight = torch.where(self.memory.steps > self.settings.start, self.settings.weight, 0.0)
+        joined = self.memory.steps > self.settings.start
+        weight = torch.where(joined, self.settings.weight, 0.0).to(across.dtype)
         if self.settings.memory_alone_released:
-            return weight.to(across.dtype) * across
-        return self.pair_loss(gram(embeddings), *masks(labels)) + weight.to(across.dtype) * across
+            return torch.where(joined, weight * across, within)
+        return within + weight * across
 
     def pair_loss(self, similarity: Tensor, positives: Tensor, negatives: Tensor) -> Tensor:
         raise NotImplementedError

@@ -88,8 +88,9 @@ def _macros(results: Results, tidy: pd.DataFrame, name: str, metric: str) -> str
     for words, row in sorted(told, key=lambda one: one[0]):
         key = base = macro_name(*map(str, words))
         again = 2
-        while key in lines:
-            key, again = f"{base}{macro_name(str(again)).removeprefix('oodml')}", again + 1
+        while key in lines:  # after the number of a split another would read as its next digit
+            more = f"row-{again}" if name == "ladder" else str(again)
+            key, again = f"{base}{macro_name(more).removeprefix('oodml')}", again + 1
         differs = f" ({row['overrides']})" if row["overrides"] else ""
         lines[key] = f"{100 * row[value]:.1f}", one_line(" ".join(map(str, words)) + differs)
     return "".join(f"\\newcommand{{\\{key}}}{{{text}}} % {about}\n" for key, (text, about) in sorted(lines.items()))

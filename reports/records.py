@@ -6,7 +6,6 @@ many in a file (`packed`), and `failures.jsonl` beside them tells of those witho
 
 from __future__ import annotations
 
-import errno
 import json
 import math
 import os
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 
 DAMAGES = (ReportError, ValueError, TypeError, KeyError, AttributeError, OSError, RecursionError)
 """What reading a damaged file may raise."""
-HINDERED = (errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE, errno.EMFILE, errno.ENFILE)
-"""Numbers of the system's errors that say that a file could not be read, and nothing of what is in it."""
 
 __all__ = ["FACTS", "SCHEMA", "SOURCES", "check", "collect", "metrics", "read", "run_folder", "scan",
            "scan_checked", "still_failed", "write", "write_failure"]
@@ -92,13 +89,13 @@ def write_failure(folder: Path, cause: dict[str, Any]) -> Path:
 def _load(path: Path) -> tuple[Any, bool]:
     """The content of a JSON file, and whether its texts may hold control characters.
 
-    An OSError where another user's file may not be read, or its disk does not answer: it may be sound, and is kept.
+    An OSError where the file is out of reach, as another user's may be: it may be sound, and is kept.
     """
     try:
         raw = paths.content(path)
         return from_json(raw), may_hold_controls(raw)
     except (ValueError, OSError) as error:
-        if isinstance(error, OSError) and error.errno in HINDERED:
+        if paths.out_of_reach(error):
             raise
         raise ReportError(f"{path} is damaged ({error}); delete it and run again") from None
 
@@ -201,7 +198,7 @@ def rows(folder: Path | str | Iterable[Path | str]) -> tuple[list[dict[str, Any]
                                                                    f"{str(error) or type(error).__name__}")}
                 lost.append(_failure(top, path.parent, damage, "damaged") | {"path": str(path)})
         for lack in closed:
-            if lack.errno in HINDERED:  # another was removed meanwhile
+            if paths.out_of_reach(lack):  # another was removed meanwhile
                 told = one_line(f"{lack.filename} cannot be read ({lack.strerror}): the runs in it are left out")
                 lost.append(_failure(top, Path(lack.filename), {"kind": "ReportError", "cause": told}, "damaged"))
     loose = {row["identity"] for row in found}

@@ -7,7 +7,8 @@ import re
 _ODD = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f" "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069" "\ud800-\udfff]")
 """Control characters but tab and newline, marks that turn the direction of writing, halves of surrogate pairs."""
 
-_SPELT = {"−": "-", "–": "-", "─": "-", "±": "+-", "×": "x", "…": "...", "→": "->"}
+_SPELT = {"−": "-", "–": "-", "─": "-", "±": "+-", "×": "x", "…": "...", "→": "->", "·": "-",
+          "≤": "<=", "│": "|", "é": "e"}
 """Signs that tables in a terminal have, by what stands for them where there is none."""
 
 

@@ -152,8 +152,9 @@ def test_runs_of_one_seed_and_of_two_lengths(runs: pd.DataFrame, along: pd.DataF
 def test_three_seeds(runs: pd.DataFrame, along: pd.DataFrame, printed: pd.DataFrame) -> None:
     lengths = along.set_index("method")["epochs"].to_dict()
     seeds = runs[(runs["epochs"] == runs["method"].map(lengths)) & ~runs["changed"] & runs["split"].isin([1, 4, 8])]
-    best = seeds.groupby(["method", "split"])["best"].agg(["mean", "std", "count"]).query("count > 2")
-    assert set(best["count"]) == {3}
+    best = seeds.groupby(["method", "split"])["best"].agg(["mean", "std", "count"]).query("count > 1")
+    assert best.pop("count").pipe(lambda count: count[count != 3]).to_dict() == {("r-margin", 4): 2}
+    best = best.drop(("r-margin", 4))
     names = ["multisimilarity", "proxyanchor", "margin", "arcface", "uniform-prior", "s2sd", "diva", "r-margin"]
     told = table("Cars, rung: mean ± std of three seeds")
     for name, (_, *cells, falls) in zip(names, told):

@@ -276,7 +276,7 @@ def test_table_8_of_uml_differs_by_the_memory_alone(loss: str) -> None:
     labels = torch.arange(6).repeat_interleave(4)
     points = torch.nn.functional.normalize(torch.randn(24, 8), dim=1).requires_grad_()
     both = []
-    for name, changes in ((loss, {}), (f"{loss}-xbm", {"start": 10**9, "memory_alone_released": False})):
+    for name, changes in ((loss, {}), (f"{loss}-xbm", {"start": 10**9})):
         entry = methods.get(name)
         objective = entry.cls(entry.settings(**{**resolved("uml", "uml", name).settings, **changes}), 6, 8)
         value = objective(points, labels)

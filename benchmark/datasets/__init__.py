@@ -84,7 +84,7 @@ def get(name: str) -> Dataset:
     head, colon, _ = name.partition(":")
     if head + colon in _all():
         return _all()[head + colon]
-    meant = f"; images in the folder {name} are folder:{name}" if Path(name).is_dir() else near(name, _all())
+    meant = f"; images in the folder {name} are folder:{name}" if os.path.isdir(name) else near(name, _all())
     raise UserError(f"unknown dataset '{name}'{meant}; `oodml datasets` lists all, folder:PATH takes your own")
 
 

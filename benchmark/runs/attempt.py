@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import time
 import traceback
 from collections.abc import Callable
@@ -140,10 +141,10 @@ def failure_of(error: BaseException) -> dict[str, Any]:
     elif (isinstance(error, OSError) and error.errno in NO_ROOM) or "No space left" in text or any(
             f"(os error {number})" in text for number in NO_ROOM):  # so safetensors says it
         cause, remedy = FULL, "free some space or give another folder (--work DIR), then run again"
-    elif isinstance(error, PermissionError):
+    elif isinstance(error, PermissionError) and (error.filename or error.errno == errno.EACCES):
         cause = f"no permission for {error.filename}" if error.filename else cause
         remedy = ("who owns it may let you read and write it (umask 002 and a common group where several share a "
-                  "folder), or give another folder (--work DIR)")
+                  "folder); other folders are given by --work DIR and --data DIR")
     elif "CUDA error" in text:
         cause, remedy = f"the GPU failed: {text.splitlines()[0]}", "run again; if it stays, try --no-compile"
     elif not is_user_error(error):

@@ -45,7 +45,7 @@ def renumbered(job: Job) -> Path | None:
 def _identity(folder: Path) -> str:
     try:
         return str(records.read(folder)["identity"])
-    except ReportError:
+    except (ReportError, OSError):
         return ""
 
 

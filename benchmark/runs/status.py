@@ -75,6 +75,8 @@ def _recorded(folder: Path) -> RunState:
         return RunState("incompatible", str(error))
     except ReportError as error:
         return RunState("damaged", str(error))
+    except OSError as error:  # it may be sound: it is not set aside, and not run again unasked
+        return RunState("failed", f"its record cannot be read: {error}")
     return RunState("done", code=str(made.get("code") or ""),
                     commit="" if made.get("dirty") else str(made.get("commit") or ""))
 

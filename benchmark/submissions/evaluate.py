@@ -83,7 +83,7 @@ def evaluate_ladder(workspace: Workspace, *, embeddings: str, dataset: str, spli
         card: file that says what was submitted, see `card.KEYS`.
         keep: keep the embeddings of the test images beside each record.
     """
-    unknown = re.search(r"\{(?!(?:split|seed)\})[^{}]*\}", embeddings)
+    unknown = re.search(r"\{(?!(?:split|seed)\})[^{}]*\}", Path(embeddings).name)
     if unknown and not Path(embeddings).exists():
         raise UserError(f"--embeddings {embeddings}: {unknown[0]} stands for nothing; {{split}} and {{seed}} stand for "
                         "the numbers of each split and seed")

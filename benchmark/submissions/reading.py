@@ -214,8 +214,9 @@ def _list(path: Path) -> Sequence[Any]:
         if names.dtype.kind not in "US":
             raise ValueError(f"it holds {names.dtype} and no strings; ids are {LISTS}")
         return names.tolist()
-    if path.suffix not in (".csv", ".json", ".txt", "") and b"\0" in path.read_bytes()[:1024]:
-        raise ValueError(f"it is no list; ids are {LISTS}")  # the embeddings themselves, for instance
+    with path.open("rb") as raw:
+        if b"\0" in raw.read(1024):  # the embeddings themselves, for instance
+            raise ValueError(f"it is no list; ids are {LISTS}")
     with path.open(encoding="utf-8-sig", newline="") as file:
         if path.suffix not in (".csv", ".json"):
             return [line.split("\t")[0] for line in file.read().splitlines() if line.strip()]

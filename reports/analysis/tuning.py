@@ -95,6 +95,8 @@ def load(path: Path) -> list[Search]:
     except ReportError:
         raise
     except (OSError, ValueError, LookupError, TypeError) as error:
+        if paths.out_of_reach(error):
+            raise ReportError(f"{path} cannot be read ({one_line(str(error), 200)})") from None
         raise ReportError(f"{path} is damaged ({one_line(str(error), 200)}); delete it and run `oodml tune` again: "
                           "finished trials are kept") from None
 

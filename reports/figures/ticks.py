@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 def ticks_within(low: float, high: float, most: int = 6, least: float = 0.0) -> list[float]:
-    """Round numbers within two others, at most so many, none nearer to another than `least`.
+    """Round numbers within two others, at most so many steps, none smaller than `least`.
 
     >>> ticks_within(23.1, 77.9), ticks_within(-0.4, 0.7, 4), ticks_within(1, 3, least=1)
     ([30.0, 40.0, 50.0, 60.0, 70.0], [0.0, 0.5], [1.0, 2.0, 3.0])
@@ -17,15 +17,18 @@ def ticks_within(low: float, high: float, most: int = 6, least: float = 0.0) -> 
 
 
 def ticks_around(values: Sequence[float], most: int = 6) -> list[float]:
-    """Round numbers that some values lie among: the first and the last may be beyond them.
+    """Round numbers that some values lie among; the first and the last may be beyond them, but 0 and 100 stay ends.
 
     >>> ticks_around([62.0, 99.5]), ticks_around([0.50001, 0.50003], 5)
     ([60.0, 70.0, 80.0, 90.0, 100.0], [0.50001, 0.500015, 0.50002, 0.500025, 0.50003])
+    >>> ticks_around([100.0], 2), ticks_around([0.0], 2)
+    ([99.0, 99.5, 100.0], [0.0, 0.5, 1.0])
     """
     low, high = min(values), max(values)
-    step = _step((high - low) or 1.0, most)
-    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    return _multiples(step, first, max(last, first + 1))
+    if low == high:
+        low, high = (low - 1, high) if low >= 1 else (low, high + 1)
+    step = _step(high - low, most)
+    return _multiples(step, math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9))
 
 
 def _step(span: float, most: int) -> float:

@@ -174,7 +174,8 @@ def _read(path: str, changed: int, size: int) -> tuple[dict[str, Entry], bool]:
             raise ReportError("it holds no run")
         return entries, may_hold_controls(raw)
     except (ReportError, OSError, UnicodeDecodeError, KeyError, TypeError, RecursionError) as error:
-        raise ReportError(f"{path}: {error}; take it from where it came, or pack the runs again") from None
+        mend = "" if paths.out_of_reach(error) else "; take it from where it came, or pack the runs again"
+        raise ReportError(f"{path}: {error}{mend}") from None
 
 
 def beside(run: Path | str, name: str) -> Any:
@@ -191,7 +192,9 @@ def beside(run: Path | str, name: str) -> Any:
     try:
         return from_json(paths.content(path))
     except (OSError, ValueError) as error:
-        raise ReportError(f"{path} is damaged ({error}); delete it and make it again") from None
+        said = "cannot be read" if paths.out_of_reach(error) else "is damaged"
+        mend = "" if paths.out_of_reach(error) else "; delete it and make it again"
+        raise ReportError(f"{path} {said} ({error}){mend}") from None
 
 
 def rows_beside(runs: pd.DataFrame, name: str, schema: int, rows: Callable[[Any], list[tuple[Any, ...]]],

@@ -6,6 +6,7 @@ folder that it is put into.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -21,9 +22,20 @@ LONGEST = 200
 """Bytes of a name: file systems take 255, and endings are added."""
 LARGEST = 1 << 28
 """Bytes of a file that is read at once: more than ten thousand packed records, less than fills the memory."""
+_OF_FILE = (None, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO)
+"""Numbers of the system's errors that say what a file is, not what is around it; None: an error of a library."""
 _DEVICE = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\.|$)", re.IGNORECASE)
 """Names that are devices on Windows, with any ending."""
 _RESERVED = frozenset('/\\:*?"<>|')
+
+
+def out_of_reach(error: BaseException) -> bool:
+    """Whether an error is of rights, of a disk that does not answer or the like: the file itself may be sound.
+
+    >>> out_of_reach(PermissionError(13, "Permission denied")), out_of_reach(FileNotFoundError(2, "No such file"))
+    (True, False)
+    """
+    return isinstance(error, OSError) and error.errno not in _OF_FILE
 
 
 def is_plain(name: Any) -> bool:
