@@ -25,8 +25,7 @@ class Head(NamedTuple):
 
 def swatch(hue: int, baseline: bool) -> str:
     """The mark by which a row is known in figures."""
-    colour = f"--hue-{hue}" if hue >= 0 else "--figure-grey"
-    return f'<span class="swatch{" dashed" if baseline else ""}" style="--c:var({colour})"></span>'
+    return f'<span class="swatch{f" hue-{hue}" if hue >= 0 else ""}{" dashed" if baseline else ""}"></span>'
 
 
 def rising(points: float) -> str:

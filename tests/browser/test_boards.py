@@ -201,9 +201,9 @@ def test_a_method_has_one_colour(page: Any, published: Path) -> None:
         visit(page, published, path)
         for name, colour in page.evaluate("""() => [
             ...[...document.querySelectorAll("g.line:not(.baseline)")].map(
-              g => [g.dataset.method, g.style.getPropertyValue("--c")]),
+              g => [g.dataset.method, getComputedStyle(g).getPropertyValue("--c")]),
             ...[...document.querySelectorAll("tr[data-method]:not(.baseline) .swatch")].map(
-              mark => [mark.closest("tr").dataset.method, mark.style.getPropertyValue("--c")])]"""):
+              mark => [mark.closest("tr").dataset.method, getComputedStyle(mark).getPropertyValue("--c")])]"""):
             colours.setdefault(name.split(" · ")[0], set()).add(colour.strip())
     assert len(colours) > 40
     assert all(len(some) == 1 for some in colours.values())
