@@ -66,20 +66,13 @@ def test_help_imports_nothing_heavy() -> None:
     One process asks every command in turn: the first that loads one is named.
     """
     commands = list(every_command(cli))
-    code = ("import sys; from benchmark.cli import cli\n"
-            f"for words in {commands!r}:\n"
-            "    try: cli.main([*words, '--help'], prog_name='oodml')\n"
-            "    except SystemExit as done: assert done.code == 0, words\n"
-            f"    loaded = [module for module in {HEAVY!r} if module in sys.modules]\n"
-            "    assert not loaded, (words, loaded)")
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
+    told = refuse_to_import(set(HEAVY), [[*words, "--help"] for words in commands])
     for words in commands:
-        assert re.search(rf"^Usage: {' '.join(['oodml', *words])}\b", done.stdout, re.MULTILINE), words
+        assert re.search(rf"^Usage: {' '.join(['oodml', *words])}\b", told, re.MULTILINE), words
 
 
-def refuse_to_import(modules: set[str], commands: list[list[str]]) -> None:
-    """Do commands in turn in one process, none of which may load these; the first that does is named."""
+def refuse_to_import(modules: set[str], commands: list[list[str]]) -> str:
+    """What commands print in turn in one process, none of which may load these; the first that does is named."""
     code = ("import sys; from benchmark.cli import cli\n"
             f"for words in {commands!r}:\n"
             "    try: cli.main(words, prog_name='oodml')\n"
@@ -88,6 +81,7 @@ def refuse_to_import(modules: set[str], commands: list[list[str]]) -> None:
             "    assert not loaded, (words, loaded)")
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def test_what_needs_no_torch_imports_none(tiny: Workspace) -> None:

@@ -89,7 +89,7 @@ def check_the_right_parameters_move(entry: Entry) -> None:
     assert not (late := set(after) - set(before)), f"{named(late)} came while it trained: make it in __init__"
     moved = {name for name, parameter in after.items() if not torch.equal(parameter, before[name])}
     assert not (strays := moved - wanted), (f"{named(strays)} moved though no group has it: what a method itself moves "
-                                            "is a buffer (methods.layers.momentum.Momentum is a copy of such)")
+                                            "is a buffer (methods.layers.momentum.Momentum keeps such a copy)")
     assert not (still := wanted - moved), f"{named(still)} did not move though a group has it"
 
 
