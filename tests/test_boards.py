@@ -203,6 +203,13 @@ def test_a_run_of_the_file_alone_has_no_overrides(name: str, dataset: str, metho
         assert overrides.of_run(own, method, dataset, {**settings, "limit": 1.0})[f"{method}.limit"][1] == 1.0
 
 
+def test_a_record_from_before_a_setting_had_what_all_runs_had_then() -> None:
+    own = plan.load_protocol("uml", "cub", "hyp", plan.Overrides()).identity()
+    settings = {"curvature": 0.1, "radius": 2.3, "temperature": 0.1}
+    assert overrides.of_run(own, "hyp", "cub", settings) == {"hyp.pairs_released": [True, False]}
+    assert overrides.of_run(own, "hyp", "cub", {**settings, "pairs_released": True}) == {}
+
+
 def test_absolute_rates_of_older_records_are_compared_as_multiples() -> None:
     """As records had them: `beta_lr`, `proxy_lr`, and under puma a factor on it in `proxy_rate`."""
     for name, method, rates in (("oodml", "margin", {"beta_lr": 5e-4}), ("oodml", "uniform-prior", {"beta_lr": 5e-4}),

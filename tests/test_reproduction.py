@@ -81,15 +81,16 @@ def test_methods_are_held_against_their_own_papers(runs: pd.DataFrame) -> None:
 
 
 def test_of_runs_of_several_lengths_the_longest_is_held_against_papers(runs: pd.DataFrame) -> None:
-    newer = runs[runs["dataset"].eq("cub") & runs["base_protocol"].eq("oodml") & runs["method"].eq("hier")]
-    assert sorted(newer["protocol"]) == ["oodml[epochs=20]", "oodml[epochs=40]"]
-    shorter = newer[newer["protocol"] == "oodml[epochs=20]"]
-    for given, protocol in ((newer, "oodml[epochs=40]"), (shorter, "oodml[epochs=20]")):
+    longer = runs[runs["dataset"].eq("cub") & runs["base_protocol"].eq("oodml") & runs["method"].eq("hier")]
+    assert longer["protocol"].tolist() == ["oodml[epochs=40]"]
+    shorter, wider = (longer.assign(protocol=f"oodml[{key}={value}]", protocol_settings=[
+        {**settings, key: value} for settings in longer["protocol_settings"]])
+        for key, value in (("epochs", 20), ("dim", 128)))
+    both = pd.concat([longer, shorter])
+    for given, protocol in ((both, "oodml[epochs=40]"), (shorter, "oodml[epochs=20]")):
         own, = reproduction.default_split(given, "cub")
         assert own.table.frame["protocol"].tolist() == [protocol]
-    wider = shorter.assign(protocol="oodml[dim=128]", protocol_settings=[
-        {**settings, "dim": 128} for settings in shorter["protocol_settings"]])
-    own, = reproduction.default_split(pd.concat([newer, wider]), "cub")
+    own, = reproduction.default_split(pd.concat([both, wider]), "cub")
     assert sorted(own.table.frame["protocol"]) == ["oodml[dim=128]", "oodml[epochs=40]"], "other settings too"
 
 

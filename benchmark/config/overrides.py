@@ -17,8 +17,8 @@ def of_run(protocol: dict[str, Any], method: str, dataset: str,
     """{key: [value in the file, value in the run]} of all keys of the protocol and settings of the method that differ.
 
     None where the file is not one of the suite's, the method is not known here or the record tells no rate: then
-    nothing can be said. Keys that a record does not have came after it and are not compared; absolute rates of older
-    records count as multiples of lr.
+    nothing can be said. Keys that a record does not have came after it and are not compared, but for settings of which it
+    is known what earlier runs had; absolute rates of older records count as multiples of lr.
 
     >>> plain = protocols.load("oodml", dataset="cub", method="margin", tags=methods.get("margin").kinds).identity()
     >>> own = dataclasses.asdict(methods.get("margin").settings("cub"))
@@ -37,7 +37,8 @@ def of_run(protocol: dict[str, Any], method: str, dataset: str,
     except (UserError, methods.MethodError):
         return None
     pairs = [(key, file.get(key), value) for key, value in protocol.items()]
-    own, used = entry.as_trained(own), entry.as_trained(rates.of_record(entry, settings, protocol["lr"]))
+    own = entry.as_trained(own)
+    used = entry.as_trained(entry.came_later() | rates.of_record(entry, settings, protocol["lr"]))
     pairs += [(f"{method}.{key}", own.get(key), value) for key, value in used.items()]
     # one of them may have been through JSON, which knows no tuples
     return {key: [before, now] for key, before, now in pairs if json.dumps(before) != json.dumps(now)}

@@ -99,6 +99,17 @@ class Entry:
                 if not (settings.__dataclass_fields__[key].metadata.get("later")
                         and value == settings.__dataclass_fields__[key].default)}
 
+    def came_later(self) -> dict[str, Any]:
+        """Settings of the method and of its base that came later, with what runs from before them had.
+
+        >>> import methods
+        >>> methods.get("tcm:triplet").came_later()
+        {'cosine': False, 'active': False}
+        """
+        below = {} if self.base is None else self.base.came_later()
+        fields = dataclasses.fields(self.declared.Settings)  # type: ignore[attr-defined]
+        return below | {field.name: field.default for field in fields if field.metadata.get("later")}
+
     def as_trained(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Settings of the method and of its base in one, as training takes them and records hold them.
 
