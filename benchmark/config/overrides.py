@@ -17,8 +17,8 @@ def of_run(protocol: dict[str, Any], method: str, dataset: str,
     """{key: [value in the file, value in the run]} of all keys of the protocol and settings of the method that differ.
 
     None where the file is not one of the suite's, the method is not known here or the record tells no rate: then
-    nothing can be said. Keys that a record does not have came after it and are not compared, but for settings of which it
-    is known what earlier runs had; absolute rates of older records count as multiples of lr.
+    nothing can be said. Keys that a record does not have came after it and are not compared, but for settings of which
+    it is known what earlier runs had; absolute rates of older records count as multiples of lr.
 
     >>> plain = protocols.load("oodml", dataset="cub", method="margin", tags=methods.get("margin").kinds).identity()
     >>> own = dataclasses.asdict(methods.get("margin").settings("cub"))
