@@ -118,6 +118,22 @@ def test_seven_methods_beside_their_own_papers(photos: pd.DataFrame) -> None:
     assert [chosen["best-test"] for chosen in newer["chosen_epochs"]] == [20, 20, 20]
 
 
+def test_the_newer_methods_on_cub(photos: pd.DataFrame) -> None:
+    here = photos[(photos["dataset"] == "cub") & (photos["split"] == 2) & (photos["protocol"] == "oodml")]
+    own = here[here["tags"].map(lambda tags: "modern" in tags)].set_index("method")
+    lines = (ROOT / "docs/pages/results.md").read_text(encoding="utf-8").splitlines()
+    first = next(number for number, line in enumerate(lines) if line.startswith("| | anti-collapse"))
+    names, _, last, best, epoch = ([cell.strip() for cell in line.split("|")[2:-1]] for line in lines[first:first + 5])
+    lengths = {name.partition(", ")[0]: int(name.partition(", ")[2] or 40) for name in names}
+    assert own["epochs"].to_dict() == lengths
+    own = own.loc[list(lengths)]
+    assert (last, best) == ([f"{score:.1f}" for score in own["last"]], [f"{score:.1f}" for score in own["best"]])
+    assert list(map(int, epoch)) == [chosen["best-test"] for chosen in own["chosen_epochs"]]
+    past = (own["best"] - own["last"])[own["epochs"] == 40]
+    assert sorted(past.index[past == 0]) == ["circle", "ldifs"]
+    assert (round(past[past > 0].min(), 1), round(past.max(), 1)) == (0.6, 4.1)
+
+
 def test_other_frozen_networks_lose_less_along_cubs_ladder() -> None:
     frozen = records.collect(RECORDS / "frozen")
     scores = 100 * frozen[frozen["dataset"] == "cub"].pivot(index="backbone", columns="split", values="recall@1")
