@@ -178,6 +178,7 @@ def test_three_seeds(runs: pd.DataFrame, along: pd.DataFrame, printed: pd.DataFr
     assert (lowest["s2sd"] > highest.drop(columns="s2sd").max(axis=1)).all()
     falls = seeds.pivot(index=["method", "seed"], columns="split", values="best").eval("`1` - `8`")
     assert falls["s2sd"].max() < falls.drop(["s2sd", "r-margin"], level="method").min()
+    assert in_words(falls.groupby("method").mean().nsmallest(2)[["s2sd", "r-margin"]]) == ["16.0", "15.9"]
     middle = seeds[seeds["method"].eq("r-margin") & seeds["split"].eq(4)].sort_values("seed")
     assert in_words(middle["best"]) == ["78.4", "78.3", "78.3"]
     assert in_words(100 * middle["recall@1"]) == ["75.6", "78.0", "77.4"]
