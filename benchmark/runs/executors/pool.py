@@ -127,8 +127,8 @@ class WorkerPool:
 
     def close(self) -> None:
         """End the workers: idle ones by a message, busy ones (after a second Ctrl-C) at once."""
-        for slot in range(len(self.workers)):
-            self._end(slot)
+        for worker in self.workers:
+            self._end(worker)
 
     def _assign(self, slot: int) -> None:
         """Give an idle worker the next free run, starting its process where there is none."""
@@ -138,15 +138,16 @@ class WorkerPool:
         if self.sharing is not None and slot >= self.sharing.allowed * self.sharing.gpus:
             return
         device = self.devices[slot]
-        there = [other for other in range(len(self.devices)) if self.devices[other] == device]
-        busy = [other for other in map(self.workers.__getitem__, there) if other is not None and other.job is not None]
+        there = [place for place, other in enumerate(self.devices) if other == device]
+        busy = [other for place in there if (other := self.workers[place]) is not None and other.job is not None]
         if any(other.alone for other in busy):
             return
         job, alone = self._next(), len(there) == 1
         if job is None and not busy and (job := self._next(crowded=True)) is not None:
             alone, worker = True, None
-            for other in there:
-                self._end(other)  # an idle process keeps memory, too
+            for place in there:
+                self._end(self.workers[place])  # an idle process keeps memory, too
+                self.workers[place] = None
         if job is None:
             return
         if worker is None:
@@ -270,9 +271,8 @@ class WorkerPool:
             self.result.failed.append((job.spec, cause))
             self.progress.failed(key, cause, job.folder / FAILURE)
 
-    def _end(self, slot: int) -> None:
+    def _end(self, worker: Worker | None) -> None:
         """End the process of a worker: an idle one by a message, a busy one at once."""
-        worker = self.workers[slot]
         if worker is None:
             return
         if worker.job is None:
@@ -282,7 +282,6 @@ class WorkerPool:
         if worker.process.is_alive():
             server.kill(worker.process, ENDING)
         worker.pipe.close()
-        self.workers[slot] = None
 
     def _stop(self, slot: int, worker: Worker) -> None:
         server.kill(worker.process, 10)
