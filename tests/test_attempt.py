@@ -116,6 +116,7 @@ def stepped(error: Exception, step: int) -> Exception:
 @pytest.mark.parametrize(("error", "cause", "remedy"), [
     (Diverged("the loss is nan in epoch 2, at step 9"), "the loss is nan", "lr="),
     (torch.cuda.OutOfMemoryError("CUDA out of memory. Tried 2 GiB"), "GPU ran out of memory", "batch_size="),
+    (RuntimeError("CUDA error: out of memory\nmore"), "GPU ran out of memory", "--no-compile"),
     (MemoryError(), "main memory ran out", "batch_size="),
     (RuntimeError("[enforce fail] CPUAllocator: can't allocate memory: you tried 9 bytes"), "main memory", "--jobs"),
     (OSError(28, "No space left on device"), "the disk is full", "free some space"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -71,6 +72,18 @@ def test_runs_of_all_sweeps_count_and_killed_ones_do_not(marks: Path, other: sub
         time.sleep(0.1)
         assert during(beside) == pytest.approx(1, abs=0.05)
     assert [path.name for path in marks.glob("GPU-cuda:[01].*")] == [], "nothing is left, not even of the killed one"
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_an_error_tells_whether_another_run_was_there_though_it_has_gone(marks: Path, beside: bool) -> None:
+    """That run may have found too little memory at the same moment."""
+    error = ValueError()
+    with contextlib.suppress(ValueError), Occupancy(["cuda:0"]) as run:
+        with Occupancy(["cuda:0" if beside else "cuda:2"]):
+            run._look()
+        run._look()
+        raise error
+    assert error.shared is beside  # type: ignore[attr-defined]
 
 
 def test_without_a_place_for_marks_a_run_counts_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

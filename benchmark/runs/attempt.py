@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from benchmark.runs import worker
+from benchmark.runs import gpu_memory, worker
 from benchmark.runs.failures import write_failure
-from benchmark.runs.job import HEADLINE, Job
+from benchmark.runs.job import HEADLINE, Job, RunContext
 from benchmark.runs.locks import Heartbeat, Lock, Watch, end_process
 from benchmark.runs.trials import validation_score
 from benchmark.training.meter import Diverged
@@ -27,8 +27,8 @@ TAKEN = "the run was taken over by another process, or its folder was removed"
 
 
 class AttemptResult(NamedTuple):
-    """How it ended: done, exists (done by another), busy (another has it), stopped (saved), failed, full (disk), lost
-    (taken over by another, or its folder removed).
+    """How it ended: done, exists (done by another), busy (another has it), stopped (saved), failed, full (disk),
+    crowded (too little memory on a GPU that it shared), lost (taken over by another, or its folder removed).
     """
 
     kind: str
@@ -131,9 +131,9 @@ def failure_of(error: BaseException) -> dict[str, Any]:
     cause, remedy = text or type(error).__name__, ""
     if isinstance(error, Diverged):
         remedy = "lower the learning rate (--set lr=...) or clip gradients (--set clip_norm=1)"
-    elif isinstance(error, torch.cuda.OutOfMemoryError):
-        cause = "the GPU ran out of memory"
-        remedy = ("a smaller batch (--set batch_size=...), fewer runs a GPU (--per-gpu 1), or nothing compiled "
+    elif gpu_memory.ran_out(error):
+        cause = gpu_memory.OUT
+        remedy = ("a smaller batch (--set batch_size=...), pieces of it (--set micro_batch=...), or nothing compiled "
                   "(--no-compile)")
     elif isinstance(error, MemoryError) or "can't allocate memory" in text:
         cause = "main memory ran out"
@@ -155,18 +155,27 @@ def failure_of(error: BaseException) -> dict[str, Any]:
 def _failure(job: Job, error: BaseException) -> AttemptResult:
     """The result of a run that failed, after writing down why.
 
-    A full disk is no run's fault: it is marked as passing, so that the next sweep does the run without
-    --retry-failed.
+    A full disk is no run's fault, nor is a GPU that others have filled: it is marked as passing, so that the next sweep
+    does the run without --retry-failed.
     """
     facts = failure_of(error)
+    crowd = _crowd(error, job.context) if gpu_memory.ran_out(error) else ""
+    if crowd:
+        facts |= {"cause": f"{gpu_memory.OUT}: {crowd}", "remedy": "end what else runs on it, or run again afterwards"}
     cause = str(facts.pop("cause"))
-    full = cause.startswith(FULL)
-    where = "" if full else _line_of_plugin(error, job.context.plugins)
+    kind = "crowded" if crowd else "full" if cause.startswith(FULL) else "failed"
+    where = _line_of_plugin(error, job.context.plugins) if kind == "failed" else ""
     if where:
         first, *rest = cause.splitlines()
         cause = "\n".join([f"{first} ({where})", *rest])
-    write_failure(job, cause, **facts, passing=full, traceback=traceback.format_exc())
-    return AttemptResult("full" if full else "failed", FULL if full else cause.splitlines()[0])
+    write_failure(job, cause, **facts, passing=kind != "failed", traceback=traceback.format_exc())
+    return AttemptResult(kind, FULL if kind == "full" else cause.splitlines()[0])
+
+
+def _crowd(error: BaseException, context: RunContext) -> str:
+    """Who may have left too little memory to the run; '' where it had its GPUs to itself."""
+    held = gpu_memory.held_by_others(context.devices or (context.device,))
+    return held or ("other runs shared it" if context.shared or getattr(error, "shared", False) else "")
 
 
 def _line_of_plugin(error: BaseException, plugins: tuple[str, ...]) -> str:

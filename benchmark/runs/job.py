@@ -33,6 +33,8 @@ class RunContext:
     """What the user typed: on a cluster a worker has another command line."""
     devices: tuple[str, ...] = ()
     """Those that share every batch of the run, `device` the first of them; none: it has `device` alone."""
+    shared: bool = False
+    """Whether other runs of its sweep may be on its device."""
 
     @property
     def workspace(self) -> Workspace:

@@ -33,6 +33,8 @@ class Occupancy:
 
     def __init__(self, devices: Sequence[str]) -> None:
         self.part = 0.0
+        self.shared = False
+        """Whether another run was seen on them."""
         self._since, self._sharing, self._guard = time.perf_counter(), 1, threading.Lock()
         self._gpus = [provenance.gpu_id(device) or device for device in devices if device.startswith("cuda")]
         self._marks: list[tuple[Path, int]] = []
@@ -50,7 +52,9 @@ class Occupancy:
             self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None:
+            error.shared = self.shared  # type: ignore[attr-defined]  # the other may have gone when the cause is sought
         if self._marks:
             self._end.set()
             self._thread.join()
@@ -76,6 +80,7 @@ class Occupancy:
         others = max(sum(_held(path) for path in folder().glob(f"{gpu}.*") if path not in own) for gpu in self._gpus)
         self.so_far()
         self._sharing = 1 + others
+        self.shared |= others > 0
 
 
 def _mark(gpu: str) -> tuple[Path, int]:

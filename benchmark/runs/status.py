@@ -26,7 +26,7 @@ class RunState:
 
     kind: str
     text: str = ""
-    """Why there is no result; also of a missing run whose last attempt met a full disk."""
+    """Why there is no result; also of a missing run whose last attempt met a full disk or GPU."""
     begun: bool = False
     """Whether there is a checkpoint to resume."""
     remedy: str = ""

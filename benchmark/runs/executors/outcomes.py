@@ -18,7 +18,7 @@ def settle(job: Job, kind: str, text: str, result: SweepResult, progress: Progre
         progress.done(key, score=text)
     elif kind == "exists":
         progress.done(key, ELSEWHERE)
-    elif kind == "failed":
+    elif kind in ("failed", "crowded"):
         result.failed.append((job.spec, text))
         progress.failed(key, text, job.folder / FAILURE)
     elif kind == "full":

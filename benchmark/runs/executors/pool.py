@@ -14,6 +14,7 @@ from typing import Any
 
 from benchmark.runs import cost
 from benchmark.runs.executors import mps, server
+from benchmark.runs.executors.crowded import Crowded
 from benchmark.runs.executors.gpus import Sharing, group
 from benchmark.runs.executors.outcomes import ELSEWHERE, settle
 from benchmark.runs.executors.worker_process import serve
@@ -25,7 +26,7 @@ from benchmark.runs.progress import Progress
 from benchmark.utils import processors
 from benchmark.utils.errors import UserError
 from reports.records import FAILURE
-from reports.wording import counted
+from reports.wording import counted, duration
 
 ATTEMPTS = 2
 """How often a run is tried whose worker died or hung under it."""
@@ -44,6 +45,8 @@ class Worker:
     pipe: Connection
     heartbeats: Any
     job: Job | None = None
+    alone: bool = False
+    """Whether its run has the device to itself, as far as the pool goes."""
     killed: str = ""
     """Why the pool ended the process, if it did."""
 
@@ -59,6 +62,8 @@ class WorkerPool:
     held_elsewhere: list[Job] = field(default_factory=list)
     """Runs whose lock another runner holds: looked at again until they are done or released."""
     attempts: dict[str, int] = field(default_factory=dict)
+    crowded: Crowded = field(default_factory=Crowded)
+    """Runs that found too little memory: they come last, each with its device to itself."""
     result: SweepResult = field(default_factory=SweepResult)
     watch: Watch = field(default_factory=Watch)
     workers: list[Worker | None] = field(default_factory=list)
@@ -123,15 +128,7 @@ class WorkerPool:
     def close(self) -> None:
         """End the workers: idle ones by a message, busy ones (after a second Ctrl-C) at once."""
         for worker in self.workers:
-            if worker is None:
-                continue
-            if worker.job is None:
-                with contextlib.suppress(OSError):
-                    worker.pipe.send(None)
-                worker.process.join(ENDING)
-            if worker.process.is_alive():
-                server.kill(worker.process, ENDING)
-            worker.pipe.close()
+            self._end(worker)
 
     def _assign(self, slot: int) -> None:
         """Give an idle worker the next free run, starting its process where there is none."""
@@ -140,24 +137,37 @@ class WorkerPool:
             return
         if self.sharing is not None and slot >= self.sharing.allowed * self.sharing.gpus:
             return
-        job = self._next()
+        device = self.devices[slot]
+        there = [place for place, other in enumerate(self.devices) if other == device]
+        busy = [other for place in there if (other := self.workers[place]) is not None and other.job is not None]
+        if any(other.alone for other in busy):
+            return
+        job, alone = self._next(), len(there) == 1
+        if job is None and not busy and (job := self._next(crowded=True)) is not None:
+            alone, worker = True, None
+            for place in there:
+                self._end(self.workers[place])  # an idle process keeps memory, too
+                self.workers[place] = None
         if job is None:
             return
         if worker is None:
             worker = self.workers[slot] = self._spawn()
-        worker.job = job
+        worker.job, worker.alone = job, alone
         self.watch.forget(worker.process.pid)
         self.progress.start(job.spec.identity, job.label, cost.epochs(job.spec))
         with contextlib.suppress(OSError):  # it died while idle: its end of the pipe is closed
-            device = self.devices[slot]
-            worker.pipe.send(replace(job, context=replace(job.context, device=device,
+            worker.pipe.send(replace(job, context=replace(job.context, device=device, shared=not alone,
                                                           devices=group(device, self.gpus_per_run))))
 
-    def _next(self) -> Job | None:
-        while self.waiting:
-            job = self.waiting.popleft()
+    def _next(self, crowded: bool = False) -> Job | None:
+        """The next free run: one that is to have its device to itself, or one of the others."""
+        for job in list(self.waiting):
+            key = job.spec.identity
+            if (key in self.crowded) != crowded or (crowded and not self.crowded.due(key)):
+                continue
+            self.waiting.remove(job)
             failure = last_failure(job.folder)
-            if failure not in (None, self.failures[job.spec.identity]):  # another runner tried meanwhile
+            if failure not in (None, self.failures[key]):  # another runner tried meanwhile
                 self.result.failed.append((job.spec, failure[1]))
                 self.progress.failed(job.label, f"elsewhere: {failure[1]}")
                 continue
@@ -213,6 +223,9 @@ class WorkerPool:
         if self.sharing is not None:
             self.sharing.ended(slot)
         worker.job = None
+        if kind == "crowded":
+            self._put_back(slot, worker, job, content)
+            return
         settle(job, kind, content, self.result, self.progress)
         if kind == "busy":
             self.held_elsewhere.append(job)
@@ -221,6 +234,18 @@ class WorkerPool:
         elif kind == "stopped" and not self.stopping.value:  # a signal went to this worker alone
             self.waiting.append(job)
             self._stop(slot, worker)
+
+    def _put_back(self, slot: int, worker: Worker, job: Job, cause: str) -> None:
+        """The run found too little memory beside others: it is tried again, alone, so often as that is of use."""
+        self._stop(slot, worker)  # and its memory is free
+        key = job.spec.identity
+        seconds = self.crowded.put_back(key, worker.alone)
+        if seconds is None:
+            settle(job, "failed", cause, self.result, self.progress)
+            return
+        self.progress.paused(key, note=f"{cause}; once more in {duration(seconds)}:" if worker.alone else
+                             "the GPU's memory was shared; once more alone:")
+        self.waiting.append(job)
 
     def _lost(self, slot: int, worker: Worker, job: Job) -> None:
         """The process is gone: out of memory, a crash in native code, a kill from outside, or ours because it hung."""
@@ -245,6 +270,18 @@ class WorkerPool:
                           remedy="if memory ran out: a smaller batch (--set batch_size=...) or fewer --jobs")
             self.result.failed.append((job.spec, cause))
             self.progress.failed(key, cause, job.folder / FAILURE)
+
+    def _end(self, worker: Worker | None) -> None:
+        """End the process of a worker: an idle one by a message, a busy one at once."""
+        if worker is None:
+            return
+        if worker.job is None:
+            with contextlib.suppress(OSError):
+                worker.pipe.send(None)
+            worker.process.join(ENDING)
+        if worker.process.is_alive():
+            server.kill(worker.process, ENDING)
+        worker.pipe.close()
 
     def _stop(self, slot: int, worker: Worker) -> None:
         server.kill(worker.process, 10)

@@ -132,7 +132,7 @@ def _drive(ray: Any, jobs: list[Job], resources: Resources, progress: Progress, 
             kind = _settle(ray, reference, job, result, progress, lost)
             if kind in ("busy", "again"):
                 waiting.insert(0 if kind == "busy" else len(waiting), job)
-            if kind in ("failed", "again"):
+            if kind in ("failed", "crowded", "again"):
                 ray.kill(actor)  # after an error a process cannot trust its GPU any more, and may hold its memory
             else:
                 idle.append(actor)
