@@ -62,6 +62,9 @@ def test_the_order_along_cubs_ladder(photos: pd.DataFrame) -> None:
     assert {chosen["best-test"] for chosen in default.loc[fallen.index, "chosen_epochs"]} == {10}
     still_rising = default.loc[["s2sd", "r-margin", "diva", "crt"], "chosen_epochs"]
     assert {chosen["best-test"] for chosen in still_rising} == {40}
+    detail = " ".join((ROOT / "docs/pages/results_in_detail.md").read_text(encoding="utf-8").split())
+    assert ("with {margin:.1f} (margin), {r-margin:.1f} (r-margin), {s2sd:.1f} (S2SD) and {diva:.1f} (DiVA) at best."
+            ).format_map(default["best"].to_dict()) in detail
 
 
 def test_other_papers_that_print_cub_with_a_resnet50(photos: pd.DataFrame) -> None:
