@@ -160,6 +160,7 @@ def test_three_seeds(runs: pd.DataFrame, along: pd.DataFrame, printed: pd.DataFr
     seeds = seeds[seeds["method"] != "frozen"]
     best = seeds.groupby(["method", "split"])["best"].agg(["mean", "std", "count"])
     assert (best.pop("count") == 3).all()
+    assert f"differ by ± {best['std'].mean():.1f} points" in (ROOT / "README.md").read_text(encoding="utf-8")
     names = ["multisimilarity", "proxyanchor", "margin", "arcface", "uniform-prior", "s2sd", "diva", "r-margin"]
     told = table("Cars, rung: mean ± std of three seeds")
     for name, (_, *cells, falls) in zip(names, told):

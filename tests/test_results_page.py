@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from scipy.stats import hmean, kendalltau
 
+import methods
 from benchmark.ladders import pinned
 from reports import records
 from reports.aggregate import ags
@@ -61,6 +62,9 @@ def test_the_order_along_cubs_ladder(photos: pd.DataFrame) -> None:
     assert {chosen["best-test"] for chosen in default.loc[fallen.index, "chosen_epochs"]} == {10}
     still_rising = default.loc[["s2sd", "r-margin", "diva", "crt"], "chosen_epochs"]
     assert {chosen["best-test"] for chosen in still_rising} == {40}
+    detail = " ".join((ROOT / "docs/pages/results_in_detail.md").read_text(encoding="utf-8").split())
+    assert ("with {margin:.1f} (margin), {r-margin:.1f} (r-margin), {s2sd:.1f} (S2SD) and {diva:.1f} (DiVA) at best."
+            ).format_map(default["best"].to_dict()) in detail
 
 
 def test_other_papers_that_print_cub_with_a_resnet50(photos: pd.DataFrame) -> None:
@@ -155,6 +159,19 @@ def test_how_far_seeds_and_splits_agree_on_glyphs() -> None:
         mean = sum(seed.loc[best] for seed in seeds)
         three = [kendalltau(mean[a], mean[b]) for a, b in combinations(several, 2)]
         assert [round(sum(tau.statistic for tau in taus) / len(taus), 2) for taus in (one, same, three)] == told
+
+
+def test_how_many_methods_on_glyphs_are_below_what_they_add_to() -> None:
+    runs = records.collect(RECORDS / "glyphs").sort_values("frd")
+    runs = runs[(runs["dataset"] == "glyphs") & (runs["backbone"] == "efficientnet_lite0")]
+    rungs = runs.groupby(["method", "split"], as_index=False)[["frd", "recall@1"]].mean()
+    area = {name: 100 * ags(of["frd"], of["recall@1"]) for name, of in rungs.groupby("method")}
+    bases = {name: methods.get(name).base.name for name in area if methods.get(name).base is not None}
+    assert (len(bases), [name for name in bases if area[name] > area[bases[name]]]) == (15, ["hier", "manifold-mixup"])
+    assert_told(("S2SD ({s2sd:.1f}) below r-margin ({r-margin:.1f}), CRT ({crt:.1f}) below multi-similarity "
+                 "({multisimilarity:.1f}) and DiVA ({diva:.1f}) below margin ({margin:.1f}); of fifteen two are above, "
+                 "HIER ({hier:.1f}; ProxyAnchor has {proxyanchor:.1f}) and the normalised softmax with manifold mixup "
+                 "({manifold-mixup:.1f}; {normsoftmax:.1f} without)").format_map(area))
 
 
 def test_what_four_methods_gain_from_four_times_the_steps() -> None:
