@@ -187,7 +187,7 @@ def settings_of(name: str, entry: Entry) -> dict[str, Any]:
 
     >>> import methods
     >>> settings_of("oodml", methods.get("margin")), settings_of("uml", methods.get("hyp"))
-    ({}, {'temperature': 0.1})
+    ({}, {'temperature': 0.1, 'pairs_released': True})
     """
     tables = protocol_file.tables(path_of(name), FIELDS)
     known = {field.name for field in dataclasses.fields(entry.declared.Settings)}  # type: ignore[attr-defined]
