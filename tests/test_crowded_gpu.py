@@ -28,14 +28,10 @@ from tests import tiny_sweep
 pytestmark = pytest.mark.usefixtures("plugins_forgotten")
 
 HELD = "other programs hold 61.2 of its 139.8 GB"
-HUNGRY = '''
+HUNGRY = tiny_sweep.PLUGIN + '''
 import time
-from pathlib import Path
-import torch
 from benchmark.runs import gpu_memory, locks
-from methods import Objective, register
 
-HERE = Path(__file__).parent
 if (HERE / "others").exists():
     gpu_memory.held_by_others = lambda devices: "HELD" if (HERE / "others").exists() else ""
 
@@ -51,21 +47,6 @@ def until(met):
 def note(name, text):
     with (HERE / name).open("a") as stream:
         stream.write(f"{text}\\n")
-
-class Plain(Objective):
-    """The mean square of embeddings."""
-    normalised = False
-    steps = 0
-    def forward(self, embeddings, labels):
-        self.steps += 1
-        self.trouble()
-        return embeddings.square().mean()
-    def trouble(self):
-        pass
-
-@register("fine", family="test")
-class Fine(Plain):
-    """Nothing happens."""
 
 @register("slow", family="test")
 class Slow(Plain):

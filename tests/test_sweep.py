@@ -25,26 +25,8 @@ from tests import layouts, tiny_sweep
 
 pytestmark = pytest.mark.usefixtures("plugins_forgotten")
 
-TROUBLE = '''
+TROUBLE = tiny_sweep.PLUGIN + '''
 import errno, os, signal
-from pathlib import Path
-import torch
-from methods import Objective, register
-
-HERE = Path(__file__).parent
-
-class Plain(Objective):
-    """The mean square of embeddings."""
-    normalised = False
-    def forward(self, embeddings, labels):
-        self.trouble()
-        return embeddings.square().mean()
-    def trouble(self):
-        pass
-
-@register("fine", family="test")
-class Fine(Plain):
-    """Nothing happens."""
 
 @register("fails", family="test")
 class Fails(Plain):
@@ -96,7 +78,8 @@ def test_troubles_of_one_cell_are_its_own(tiny: Workspace) -> None:
     result = run(tiny, chosen, seeds=1, command="oodml run --this")
     assert {spec.method for spec in result.done} == {"fine", "crashes-once"}
     causes = {spec.method: cause for spec, cause in result.failed}
-    assert causes["fails"] == f"ValueError: made to fail ({tiny.root / 'trouble.py'}, line 27)"
+    line = 1 + TROUBLE[:TROUBLE.index("made to fail")].count("\n")
+    assert causes["fails"] == f"ValueError: made to fail ({tiny.root / 'trouble.py'}, line {line})"
     assert causes["ends"].startswith("SystemExit: enough")
     assert "died" in causes["crashes"]
     assert "2 times" in causes["crashes"]

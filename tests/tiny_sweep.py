@@ -27,6 +27,30 @@ SMALL = {"backbone": "conv4", "dim": 16, "size": 16, "resize": 16, "batch_size":
          "evaluate_every": 1, "lr": 0.002}
 WORDS = ["--dataset", "glyphs-mini", *(word for key, value in SMALL.items() for word in ("--set", f"{key}={value}"))]
 
+PLUGIN = '''
+from pathlib import Path
+import torch
+from methods import Objective, register
+
+HERE = Path(__file__).parent
+
+class Plain(Objective):
+    """The mean square of embeddings."""
+    normalised = False
+    steps = 0
+    def forward(self, embeddings, labels):
+        self.steps += 1
+        self.trouble()
+        return embeddings.square().mean()
+    def trouble(self):
+        pass
+
+@register("fine", family="test")
+class Fine(Plain):
+    """Nothing happens."""
+'''
+"""What a plug-in begins with whose methods are in trouble at some step."""
+
 
 def workspace(root: Path, names: tuple[str, ...] = ("glyphs-mini",)) -> Workspace:
     """The folder with its ladders and decoded images."""

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, field
 
 WAITS = (60.0, 120.0, 240.0, 480.0, 960.0, 1920.0)
-"""Seconds from each attempt alone to the next, about an hour in all: other programs may hold the memory for so long."""
+"""Seconds from each attempt alone to the next, an hour or a little more in all: others may hold memory so long."""
 
 
 @dataclass
