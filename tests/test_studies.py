@@ -26,8 +26,8 @@ from splits.union import EIGHT
 
 NAMES = ["capacity", "cross", "crt", "crt-ablation", "crt-backbones", "demo", "fewshot", "frozen", "generic", "glyphs",
          "glyphs-lengths", "glyphs-union", "oodml-all", "oodml-cars", "oodml-cub", "oodml-sop", "photos-cars",
-         "photos-cars-gaps", "photos-cars-long", "photos-cub", "photos-cub-released", "photos-fixed-test",
-         "photos-union", "precision",
+         "photos-cars-gaps", "photos-cars-long", "photos-cub", "photos-cub-long", "photos-cub-released",
+         "photos-fixed-test", "photos-union", "precision",
          "revisiting", "revisiting-floors", "revisiting-mixup", "revisiting-parameters", "revisiting-samplers",
          "revisiting-switch", "uml-4", "uml-8", "uml-ablation", "uml-backbones", "uml-specific"]
 
