@@ -109,12 +109,12 @@ class Board:
         return replace(self, rows=rows, scores=scores)
 
     def ranked(self, by: tuple[str, str], within: Sequence[str], published: bool = False, level: str = "") -> Board:
-        """The board with the facts `network` and `rank` by one (statistic, part), best first within each network.
+        """The board with the facts `network`, `rank` by one (statistic, part) and `rank:of`, among how many rows.
 
-        Scores of different backbones or pretraining are not held against each other, nor are those of rows that
-        differ in `within`. The network with the most ranks stands first; incomplete rows stand last in theirs.
-        Baselines take no rank, and neither do rows from papers unless `published` asks for it, nor rows below `level`,
-        one of LEVELS.
+        The best stand first within each network. Scores of different backbones or pretraining are not held against
+        each other, nor are those of rows that differ in `within`. The network with the most ranks stands first;
+        incomplete rows stand last in theirs. Baselines take no rank, and neither do rows from papers unless
+        `published` asks for it, nor rows below `level`, one of LEVELS.
         """
         rows, score = self.rows.assign(network=networks(self.rows)), self.column(*by)["score"].astype(float)
         keys = [*within, "network"]
@@ -133,6 +133,7 @@ class Board:
         order = [(group[:-1], -len(ranked[group]), group[-1], math.isnan(value), 0.0 if math.isnan(value) else -value,
                   share, row) for group, value, share, row in zip(groups, values, shares, self.keys)]
         rows = rows.assign(rank=pd.Series(places, rows.index, dtype=float))
+        rows["rank:of"] = [len(ranked[group]) for group in groups]
         return replace(self, rows=rows.iloc[sorted(range(len(order)), key=order.__getitem__)])
 
     def wide(self) -> pd.DataFrame:

@@ -84,7 +84,8 @@ def badges(rows: pd.DataFrame, labels: dict[Any, str]) -> Iterator[tuple[str, st
     """(path, SVG) of a badge with rank and AGS for each row of the AGS table and each dataset."""
     for name, label, own in _by_row(rows, labels):
         for row in own.to_dict("records"):
-            place = "" if pd.isna(row["rank"]) else f"#{int(row['rank'])} of {int(row['rank:of'])} · "
+            ranked = pd.notna(row["rank"]) and row["rank:of"] > 1
+            place = f"#{int(row['rank'])} of {int(row['rank:of'])} · " if ranked else ""
             dataset = one_line(str(row["dataset"]), 60)
             score = f"{place}AGS {100 * row['ags']:.1f}"
             yield f"{name}-{_plain(dataset)}.svg", badge(f"oodml {dataset}", score, label)

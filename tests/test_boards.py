@@ -339,7 +339,7 @@ def test_methods_on_the_default_split_of_a_ladder_that_others_have_whole_are_ran
     assert '"home-cars-default-recall-1"' in made
     known = standings.of(partly)
     (line,) = standings.headline(known, partly.labels["arcface", "demo[epochs=2]", "conv4", "run"])
-    assert (line["kind"], line["score"], line["rank"], line["of"]) == ("split", 0.9, 1, 4)
+    assert (line["kind"], line["score"], line["rank"], line["rank:of"]) == ("split", 0.9, 1, 4)
 
 
 def test_a_heading_has_the_name_of_a_dataset_once_whatever_it_is(partly: Results) -> None:

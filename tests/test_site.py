@@ -248,6 +248,9 @@ def test_no_runs_no_site(tmp_path: Path) -> None:
 def test_the_command_prints_the_ranking_and_the_page(tmp_path: Path) -> None:
     write_sample(tmp_path / "runs", {"margin": 0.6, "frozen": 0.2}, ("glyphs",), seeds=1, union=False)
     result = CliRunner().invoke(command, ["--work", str(tmp_path)])
+    assert re.search(r"–\s+margin", result.output), "the first of one says nothing"
+    write_sample(tmp_path / "runs", {"triplet": 0.5}, ("glyphs",), seeds=1, union=False)
+    result = CliRunner().invoke(command, ["--work", str(tmp_path)])
     assert result.exit_code == 0, result.output
     assert re.search(r"1\s+margin", result.output)
     index = Path(result.output.strip().splitlines()[-1].partition(": ")[2])

@@ -59,7 +59,7 @@ def test_scores_and_what_is_kept_are_those_of_the_runs(results: Results) -> None
             line = lines.loc[(dataset, "ladder")]
             assert line["score"] == pytest.approx(ags(mean["frd"], mean["score"]))
             assert line["kept"] == pytest.approx(mean["score"].iloc[-1] / mean["score"].iloc[0])
-            assert line["of"] == len(METHODS) - 1
+            assert line["rank:of"] == len(METHODS) - 1
             whole.append(line["score"])
         assert lines.loc[("all ladders", "mean"), "score"] == pytest.approx(np.mean(whole))
         here = runs[(runs["label"] == label) & (runs["dataset"] == "glyphs-union")]

@@ -125,7 +125,7 @@ def test_pages_have_one_board_of_whole_ladders_and_one_of_the_rest(runs: Path) -
     lines = standings.of(one)
     margin = lines[(lines["label"] == one.labels["margin", "demo[epochs=2]", "conv4", "run"])
                    & (lines["metric"] == "recall@1") & (lines["kind"] == "ladder")]
-    assert margin[["rank", "of"]].to_numpy().tolist() == [[2, 3]], "not first of one"
+    assert margin[["rank", "rank:of"]].to_numpy().tolist() == [[2, 3]], "not first of one"
 
 
 def test_a_row_with_a_part_of_the_ladder_or_a_method_twice_makes_no_such_board(runs: Path) -> None:

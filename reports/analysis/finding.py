@@ -17,8 +17,9 @@ class Finding:
     `losing` is how many rows lose at all, `lost` the mean over these of the score on the nearest split less that on the
     farthest, 0 where none does, `least` and `most` the ends of that difference over all rows;
     `stays` whether the best row is so at both ends; `tied` how many rows cannot be told from the best one, None where
-    that was not tested; `seeds` how many the best one has; `frozen` the scores of the frozen network at both ends, if
-    it was run; `untrained` another network that without training is above the best row at the far end, and its score.
+    that was not tested; `seeds` how many the best one has, at an end of the ladder if it has more there, from which
+    tests then have its deviation; `frozen` the scores of the frozen network at both ends, if it was run;
+    `untrained` another network that without training is above the best row at the far end, and its score.
     """
 
     network: str
@@ -67,6 +68,6 @@ def finding(board: Board, by: tuple[str, str] = ("mean", "")) -> Finding | None:
                    tuple(map(str, best[["method", "protocol", "backbone", "source"]])),
                    bool(best["nearest"] >= here["nearest"].max() and best["farthest"] >= here["farthest"].max()),
                    float(best["nearest"]), float(best["farthest"]), int((groups == 1).sum()) - 1 if tested else None,
-                   int(board.column(*by)["n"].reindex(here.index).iloc[0]),
+                   int(np.nanmax([board.column(*by)["n"].reindex(here.index).iloc[0], best.get("ends:n", 0)])),
                    ends if ends and not np.isnan(ends).any() else None,
                    (str(others["network"].iloc[-1]), float(others["farthest"].iloc[-1])) if len(others) else None)

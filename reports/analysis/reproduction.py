@@ -113,8 +113,8 @@ def _measured(group: pd.DataFrame, paper: str, printed: float) -> dict[str, obje
     settings = group["protocol_settings"].iloc[0] or {}
     epochs = settings.get("epochs")
     chosen = [(run or {}).get("best-test" if column != METRIC else "last") for run in group["chosen_epochs"]]
-    known = [int(epoch) for epoch in chosen if epoch is not None]
-    epoch = f"{sum(known) / len(known):.0f} of {epochs}" if known and epochs else ""
+    known = sorted(int(epoch) for epoch in chosen if epoch is not None)
+    epoch = f"{'–'.join(map(str, dict.fromkeys([known[0], known[-1]])))} of {epochs}" if known and epochs else ""
     return {"ours": ours, "ours:std": std, "ours:n": n, "difference": ours - printed,
             "last": float(group[METRIC].mean()), "epoch": epoch, "dim": settings.get("dim"),
             "epochs": epochs, "rising": bool(known) and min(known) == epochs}

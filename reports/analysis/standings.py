@@ -57,7 +57,7 @@ def standings(results: Results) -> pd.DataFrame:
 
 COLUMNS = ["label", "board", "kind", "metric", "protocol", "backbone", "network", "score", "score:std", "score:n",
            "score:low", "score:high", "score:gain", "nearest", "farthest", "kept", "kept:why", "rank", "rank:low",
-           "rank:high", "of", "baseline", "best_frozen", "coverage"]
+           "rank:high", "rank:of", "baseline", "best_frozen", "coverage"]
 
 
 def _lines(results: Results, board: Board, by: tuple[str, str], metric: str, name: str,
@@ -66,9 +66,8 @@ def _lines(results: Results, board: Board, by: tuple[str, str], metric: str, nam
         return []
     column, rows = board.column(*by), board.rows
     known = {f"score:{key}": column[key] for key in ("std", "n", "low", "high", "gain") if key in column}
-    of = rows["rank"].notna().groupby([rows["board"], rows["network"]]).transform("sum")
     frame = rows.assign(label=results.label(rows), board=name, kind=kind, metric=metric, protocol=rows["board"],
-                        score=column["score"], of=of, coverage=column["coverage"], **known)
+                        score=column["score"], coverage=column["coverage"], **known)
     frame = frame[(frame["source"] != "published") & (frame["score"].notna() | frame["coverage"].notna())]
     return frame.reindex(columns=COLUMNS).to_dict("records")
 
@@ -80,7 +79,7 @@ def of_row(known: pd.DataFrame, label: str, name: str) -> Table:
     columns = [Column("board", "Board"),
                Column("what", "Ranked by", "text", "AGS: area under the score along the ladder"),
                Column("metric", "Metric"), Column("rank", "Rank", "rank", "Among the rows of the same backbone"),
-               Column("of", "of", "number", "How many rows of its backbone are ranked", 0),
+               Column("rank:of", "of", "number", "How many rows of its backbone are ranked", 0),
                Column("score", "Score", "score"), Column("score:gain", "vs frozen", "gain",
                       f"The score less that of {frozen_of(here[here['score:gain'].notna()])}"),
                Column("nearest", "Nearest", "score", "Score on the nearest split"),

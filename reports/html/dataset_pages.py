@@ -71,11 +71,15 @@ _TITLES = {"score": ("curve", ""), "difference": ("difference", ", difference to
            "gain": ("gain", ", gain over the frozen backbone")}
 
 
-def curves(site: Site, dataset: str, metric: str, kind: str = "score") -> list[dict[str, Any]]:
-    """The curve of a dataset for each backbone (see `ladders.ladder_curve`), drawn once for all pages that show it."""
+def curves(site: Site, dataset: str, metric: str, kind: str = "score", whole: bool = False) -> list[dict[str, Any]]:
+    """The curve of a dataset for each backbone (see `ladders.ladder_curve`), drawn once for all pages that show it;
+    `whole`: of the rows alone that have every split."""
     ending, said = _TITLES[kind]
-    drawn = []
-    for number, (backbone, cells) in enumerate(by_backbone(baselines.gain_over_frozen(site.cells(dataset, metric)))):
+    drawn, known = [], baselines.gain_over_frozen(site.cells(dataset, metric))
+    if whole:
+        ending += "-whole"
+        known = known[known.groupby("label")["split"].transform("nunique") == known["split"].nunique()]
+    for number, (backbone, cells) in enumerate(by_backbone(known)):
         if kind != "score" and without_gaps(cells[(kind != "gain") | cells["gain"].notna()]).empty:
             continue
         name = f"{site.slug(dataset)}-{slug(metric)}-{ending}" + (f"-{slug(backbone)}" if number else "")

@@ -49,7 +49,7 @@ def write(site: Site, studies: Sequence[StudyProgress] = ()) -> None:
     results, metric = site.results, site.metrics[0]
     boards = [(protocol, results.ags(metric, protocol).parts("ags")) for protocol in results.laddering(metric)]
     boards = [board for board in boards if not _alone(site, *board)]
-    boards.sort(key=lambda board: not any(map(paper_tables.reported, board[1])))
+    boards.sort(key=lambda board: (not any(map(paper_tables.reported, board[1])), -_ranked_runs(site, board[0])))
     partly = dict.fromkeys(results.without_ladder, "")
     partly |= {dataset: beside for dataset in results.laddered if (beside := beside_ladder(results, dataset, metric))}
     lead, found = _lead(site, boards, [dataset for dataset, beside in partly.items() if beside != "default"])
@@ -104,7 +104,7 @@ def _ladder_section(site: Site, protocol: str, names: list[str], several: bool, 
     of = extent(site, names[0], site.results.of_protocol(protocol)) if len(names) == 1 else None
     # of several ladders the first by each metric
     curves = [(dataset, curves[:1] if i else curves) for i, dataset in enumerate(names[:4])
-              if (curves := _first_curves(site, dataset))]
+              if (curves := _first_curves(site, dataset, whole=True))]
     return Section("ladder", f"ladder-{number}", names, made, of, curves, protocol, named=several)
 
 
@@ -114,6 +114,13 @@ def _alone(site: Site, protocol: str, names: list[str]) -> bool:
     rows = site.results.ags(metric, protocol).rows
     return (len(names) == 1 and beside_ladder(site.results, names[0], metric) == "part"
             and int(rows["rank"].notna().sum()) == 1)
+
+
+def _ranked_runs(site: Site, protocol: str) -> int:
+    """How many runs are behind the ranks of a protocol's board: the one with the most tells the most."""
+    rows = site.results.ags(site.metrics[0], protocol).rows
+    ranked = set(row_keys(rows[rows["rank"].notna()]))
+    return sum(key in ranked for key in row_keys(site.results.of_protocol(protocol)))
 
 
 def _part_section(site: Site, dataset: str, beside: str) -> Section:
@@ -134,17 +141,23 @@ def _part_section(site: Site, dataset: str, beside: str) -> Section:
                    [(dataset, curves)] if curves else [], beside=bool(beside), above=above)
 
 
-def _first_curves(site: Site, dataset: str) -> list[tuple[str, dict[str, Any]]]:
-    """For each metric the curve of the backbone with most rows, where a trained row or a frozen network has a line."""
-    return [(metric, dataset_pages.curves(site, dataset, metric)[0]) for metric in site.metrics
+def _first_curves(site: Site, dataset: str, whole: bool = False) -> list[tuple[str, dict[str, Any]]]:
+    """For each metric the curve of the backbone with most rows, where a trained row or a frozen network has a line.
+
+    `whole`: beside a board of whole ladders, without the rows that have a part of one.
+    """
+    made = [(metric, dataset_pages.curves(site, dataset, metric)[0]) for metric in site.metrics
             if dataset_pages.has_ladder(cells := site.cells(dataset, metric)) and not ladders.single(cells).all()]
+    return [(metric, dataset_pages.curves(site, dataset, metric, whole=True)[0] if whole and figure["gaps"] else figure)
+            for metric, figure in made]
 
 
 def _lead(site: Site, boards: list[tuple[str, list[str]]], partly: list[str]) -> tuple[list[str], Finding | None]:
     """The datasets that the first screen tells of, and the finding on them.
 
-    Those of the first board; where papers report on none of them, the dataset that they do report on of which both ends
-    and the most splits of a ladder were run, of those that methods were trained on a part of (`partly`).
+    Those of the first board, of those that papers report on the one with the most runs behind its ranks; where papers
+    report on none of them, the dataset that they do report on of which both ends and the most splits of a ladder were
+    run, of those that methods were trained on a part of (`partly`).
     """
     metric, names = site.metrics[0], boards[0][1] if boards else []
     others = [] if any(map(paper_tables.reported, names)) else partly

@@ -149,9 +149,11 @@ def rank_text(row: Mapping[Any, Any]) -> str:
 
     >>> rank_text({"rank": 2, "rank:low": 1, "rank:high": 3}), rank_text({"rank": None, "baseline": True})
     ('1–3', 'baseline')
+    >>> rank_text({"rank": 1, "rank:of": 1})  # the first of one says nothing
+    '–'
     """
     rank, low, high = row.get("rank"), row.get("rank:low"), row.get("rank:high")
-    if missing(rank):
+    if missing(rank) or row.get("rank:of") == 1:
         return "baseline" if row.get("baseline") is True else "–"
     return str(int(rank)) if missing(low) or low == high else f"{int(low)}–{int(high)}"  # type: ignore[arg-type]
 
