@@ -170,11 +170,12 @@ def record(folder: Path, method: str = "margin", **changes: Any) -> Path:
 
 
 def test_what_a_record_tells(tmp_path: Path) -> None:
-    record(tmp_path / "new", evaluate_seconds=4.0, shared=2)
+    record(tmp_path / "new", evaluate_seconds=4.0, shared=2, held_memory_bytes=7)
     record(tmp_path / "old")
     by = {run.shared: run for run in cost.measured(tmp_path)}
     new, old = by[2], by[1]
     assert (new.speed, new.pace, new.rest, new.compile) == (280.0, 4.0 / 200, 10.0, "graphs")
+    assert (new.memory, old.memory) == (7, 5), "what tensors left is not free for others"
     assert (old.speed, old.pace, old.rest) == (280.0, 14.0 / 200, 0.0), "all that is not training counts as evaluation"
 
 

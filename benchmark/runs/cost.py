@@ -57,6 +57,7 @@ class Measured:
     """Seconds beside training and evaluation: to open the data, to build the network, to measure it in the end. In the
     first run of a process also to compile, which those after it need not, whatever their method."""
     memory: float
+    """Bytes that its process held; of older records those of its tensors alone."""
     disk: float | None
     """None where the record alone is left."""
     shared: float = 1.0
@@ -157,8 +158,8 @@ def _measure(row: dict[str, Any], last: dict[str, float] | None = None) -> Measu
     return Measured(network(protocol), row["dataset"], row["method"], protocol.batch_size,
                     compile_of(protocol, images_used(protocol, int(row["train_images"]), int(row["train_classes"]))),
                     row["device"], speed, pace, outside - evaluating,
-                    row["cost:peak_memory_bytes"], _disk(Path(row["path"]), speed > 0),
-                    _number(row.get("cost:shared"), 1.0))
+                    _number(row.get("cost:held_memory_bytes"), row["cost:peak_memory_bytes"]),
+                    _disk(Path(row["path"]), speed > 0), _number(row.get("cost:shared"), 1.0))
 
 
 def _number(value: Any, instead: float) -> float:

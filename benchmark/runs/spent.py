@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmark.runs.job import RunContext
 from benchmark.runs.occupancy import Occupancy
-from benchmark.training.meter import peak_memory
+from benchmark.training.meter import held_memory, peak_memory
 from benchmark.training.resuming import History
 from benchmark.utils.phases import Phases
 from benchmark.utils.provenance import Energy, device_name
@@ -48,7 +48,7 @@ class Spent:
         return {"seconds": seconds, "train_seconds": history.seconds, "evaluate_seconds": history.evaluating,
                 "steps": history.steps,
                 "images_per_second": history.images / history.seconds if history.seconds else 0.0,
-                "peak_memory_bytes": peak_memory(context.device),
+                "peak_memory_bytes": peak_memory(context.device), "held_memory_bytes": held_memory(context.device),
                 "energy_joules": None if joules is None else earlier.get("joules", 0.0) + joules,
                 "device": device_name(context.device), "shared": round(max(1.0, seconds / part), 2),
                 **({"devices": len(context.devices)} if len(context.devices) > 1 else {})}

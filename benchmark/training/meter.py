@@ -89,7 +89,7 @@ class Meter:
         entry = {"epoch": self.epoch - 1, "step": self.first + steps, "loss": loss, "lr": lr, "images_per_second": rate,
                  "memory": memory}
         write_line(self.folder, {"event": "steps", **entry})
-        self.report({**entry, "images": images - earlier})
+        self.report({**entry, "images": images - earlier, "memory": held_memory(self.device)})
 
     @property
     def unreported(self) -> int:
@@ -122,7 +122,14 @@ def write_line(folder: Path | None, entry: dict[str, Any]) -> None:
 
 
 def peak_memory(device: str) -> int:
-    """The most bytes in use so far: of the GPU, or of this process on a CPU."""
+    """The most bytes in use so far: by tensors on the GPU, or by this process on a CPU."""
     if device.startswith("cuda"):
         return torch.cuda.max_memory_allocated(device)
+    return processors.peak_memory()
+
+
+def held_memory(device: str) -> int:
+    """The most bytes taken from others so far: torch keeps what tensors leave, and CUDA graphs have pools of theirs."""
+    if device.startswith("cuda"):
+        return torch.cuda.max_memory_reserved(device)
     return processors.peak_memory()

@@ -26,7 +26,7 @@ from benchmark.data.loader import Loader
 from benchmark.data.task import Side
 from benchmark.training import checkpoint, compiling, micro_batch, optimising, precision
 from benchmark.training.distributed import World
-from benchmark.training.meter import Meter, peak_memory, write_line
+from benchmark.training.meter import Meter, held_memory, peak_memory, write_line
 from benchmark.training.optimising import groups_of
 from benchmark.training.resuming import History, resume
 from benchmark.utils.errors import UserError
@@ -132,7 +132,7 @@ def train(method: Method, context: TrainContext) -> History:
             if world.leads:
                 with context.phases("checkpoint"):
                     loop.save(saver, epoch, whole=stopped)
-            context.report({**entry, "images": gauge.unreported, "memory": peak_memory(device)})
+            context.report({**entry, "images": gauge.unreported, "memory": held_memory(device)})
             if stopped:
                 raise Interrupted(f"stopped after epoch {epoch} of {protocol.epochs}")
         with context.phases("checkpoint"):

@@ -22,9 +22,9 @@ SECONDS = 3.0
 LONG = 20.0
 """Seconds after which it counts though no run of the worker has ended: what lies between long runs hardly matters."""
 ROOM = 0.9
-"""Share of a GPU's memory that runs may take; a process needs more than the tensors that it reports."""
+"""Share of a GPU's memory that runs may take: another one may need more than those that have reported."""
 PROCESS = 1e9
-"""Bytes of GPU memory that a process takes beside its tensors."""
+"""Bytes of GPU memory that a process takes beside what torch holds for its tensors."""
 
 
 def gpus() -> int:
