@@ -57,6 +57,26 @@ def with_late_gain(board: Board, frame: pd.DataFrame) -> Board:
     return board.assign(late=board.aligned(gains))
 
 
+def with_longer(board: Board, runs: pd.DataFrame) -> Board:
+    """A board with `longer`, the epochs of the longest runs that differ from a row in these alone, if they are more.
+
+    They stand on another board, since lengths are not ranked together.
+    """
+    epochs, alike = lengths(runs)
+    most = epochs.groupby(alike).transform("max")
+    longer = most.where((most > epochs) & ~runs["baseline"].astype(bool))
+    return board.assign(longer=board.aligned(longer.groupby([runs[key] for key in ROW]).max()))
+
+
+def lengths(runs: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+    """The epochs of each run, and what else it is known by: runs of which that is alike have different lengths."""
+    settings = [dict(one or {}) for one in runs["protocol_settings"]]
+    epochs = pd.Series([one.pop("epochs", 0) for one in settings], runs.index)
+    rest = [repr(sorted({**one, "evaluate_every": 0}.items())) for one in settings]
+    keys = zip(*(runs[key] for key in ("dataset", *ROW) if key != "protocol"), rest)
+    return epochs, pd.Series(list(map(repr, keys)), runs.index)
+
+
 def late_gain(curve: Sequence[Mapping[str, float | None]] | None) -> float:
     """Recall@1 at the last epoch less that at three quarters of the epochs, or at the last one evaluated before.
 

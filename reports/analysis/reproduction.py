@@ -8,6 +8,7 @@ import pandas as pd
 
 from reports.aggregate import spread
 from reports.analysis import paper_catalogue, paper_tables
+from reports.analysis.board_columns import lengths
 from reports.analysis.paper_catalogue import RELEASED
 from reports.analysis.papers import STAND_INS
 from reports.analysis.statistics import kendall
@@ -99,11 +100,8 @@ def default_split(runs: pd.DataFrame, dataset: str) -> list[Reproduction]:
 
 def _longest(runs: pd.DataFrame) -> pd.DataFrame:
     """Of runs that differ in nothing but their length the longest: the others are the beginning of it."""
-    settings = [dict(one or {}) for one in runs["protocol_settings"]]
-    epochs = pd.Series([one.pop("epochs", 0) for one in settings], runs.index)
-    others = pd.Series([repr(sorted({**one, "evaluate_every": 0}.items())) for one in settings], runs.index)
-    keys = [runs[key] for key in ROW if key != "protocol"]
-    return runs[epochs == epochs.groupby([*keys, others], dropna=False).transform("max")]
+    epochs, alike = lengths(runs)
+    return runs[epochs == epochs.groupby(alike).transform("max")]
 
 
 def _measured(group: pd.DataFrame, paper: str, printed: float) -> dict[str, object]:

@@ -162,6 +162,7 @@ class Results:
             return board
         board = board_columns.with_ends(board_columns.with_costs(board, runs, metric), runs, metric)
         board = board_columns.with_late_gain(fewshot.with_gain(board, self.fewshot, metric), runs)
+        board = board_columns.with_longer(board, self.runs)
         datasets = board.parts("ags")
         board = self._with_published(board, paper_tables.ags_rows(datasets, metric, self.unlike_papers), ("mean", ""))
         board = baselines.with_gains(board)

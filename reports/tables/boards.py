@@ -8,7 +8,15 @@ import pandas as pd
 
 from reports.board import Board, key_of
 from reports.selection import ROW
-from reports.tables.notes import bar_note, fewshot_note, frozen_of, kept_note, overrides_note, rising_note
+from reports.tables.notes import (
+    bar_note,
+    fewshot_note,
+    frozen_of,
+    kept_note,
+    longer_note,
+    overrides_note,
+    rising_note,
+)
 from reports.tables.table import Column, Table
 from reports.wording import metric_name
 
@@ -50,8 +58,8 @@ def ags_table(board: Board, metric: str = "recall@1") -> Table:
                *(column for column in extra if column not in ends))
     return Table("ags", f"AGS of {metric_name(metric)}{differing(board)}", columns, frame,
                  bar_note(frame, [column.key for column in scores])
-                 + kept_note(frame, [column.key for column in ends]) + rising_note(frame) + fewshot_note(frame)
-                 + overrides_note(board), grouped=by_network(frame))
+                 + kept_note(frame, [column.key for column in ends]) + rising_note(frame) + longer_note(frame)
+                 + fewshot_note(frame) + overrides_note(board), grouped=by_network(frame))
 
 
 def by_network(frame: pd.DataFrame) -> str:

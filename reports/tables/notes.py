@@ -32,6 +32,17 @@ def rising_note(frame: pd.DataFrame) -> str:
     return told if gains else ""
 
 
+def longer_note(frame: pd.DataFrame) -> str:
+    """Which rows have longer runs on another board.
+
+    >>> longer_note(pd.DataFrame({"method": ["diva", "margin", "s2sd"], "longer": [140, float("nan"), 140]}))
+    ' Trained for longer as well, on a board of that length: diva, s2sd (140 epochs).'
+    """
+    groups = frame.groupby("longer")["method"] if "longer" in frame else ()
+    told = [f"{', '.join(methods)} ({epochs:.0f} epochs)" for epochs, methods in groups]
+    return f" Trained for longer as well, on a board of that length: {'; '.join(told)}." if told else ""
+
+
 def bar_note(board: pd.DataFrame, keys: list[str]) -> str:
     """What ± means in a board, and what its ranks say of ties, in a sentence each.
 
