@@ -44,7 +44,7 @@ def run(study: Study, options: SweepOptions, echo: Tell = click.echo) -> SweepRe
     kinds = [*status.KINDS, *(["damaged"] if counts["damaged"] else [])]
     echo(f"{study.name}: {counted(len(matrix.jobs), 'run')}, " + ", ".join(f"{counts[kind]} {kind}" for kind in kinds))
     runs = matrix.planned
-    for line in (*matrix.remarks, *(() if options.redo else planned.code_changes(runs))):
+    for line in (*matrix.remarks, *(() if options.redo else planned.code_changes(runs, "oodml status"))):
         echo(line)
     if options.redo:
         for job in matrix.of("done", "failed"):
