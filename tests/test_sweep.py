@@ -296,6 +296,19 @@ def test_a_finished_rung_goes_over_to_a_new_ladder_that_has_it(tiny: Workspace,
     assert [note[:6] for note in notes] == ["1 run "], "that of the rung which is gone; the others lie there twice"
 
 
+def test_a_ladder_that_was_given_a_name_is_the_same(tiny: Workspace) -> None:
+    """As packs have it whose first runs were made before their ladder was pinned."""
+    run(tiny, "frozen", jobs=1, seeds=1)
+    ladder = ladders.load(tiny, "glyphs-mini")
+    name = {"name": "glyphs-mini@v1", "hash": "0" * 64}
+    ladders.save(replace(ladder, made={**ladder.made, "pinned": name}), tiny)
+    lines: list[str] = []
+    run(tiny, "frozen", lines, jobs=1, seeds=1)
+    assert not any("older ladder" in line for line in lines)
+    (record,) = tiny.runs.rglob("record.json")
+    assert json.loads(record.read_text())["split"]["pinned"] == name
+
+
 def test_the_default_split_alone_needs_no_ladder(tmp_path: Path) -> None:
     empty = SweepOptions(Workspace.at(tmp_path))
     default, every = (Part((dataset,), "margin", splits=splits) for dataset, splits in

@@ -84,7 +84,7 @@ def _refresh(matrix: Matrix, echo: Tell) -> None:
     stale = [job for job in matrix.of("done") if recording.refresh(job.folder, matrix.ladders[job.spec.dataset])]
     if stale:
         echo(f"{counted(len(stale), 'finished run is', 'finished runs are')} of an older ladder, and the new one has "
-             "the same split: the records now name the new ladder")
+             "the same split: the records now have its number and distances")
 
 
 def _tell_other_files(matrix: Matrix, workspace: Workspace, echo: Tell) -> None:
