@@ -134,7 +134,7 @@ def test_workers_are_told_of_a_daemon_that_is_younger_than_their_server(monkeypa
     started = []
     monkeypatch.setattr(server, "start", started.append)
     monkeypatch.setenv(mps.PIPES, "/of-this-sweep")
-    pool = WorkerPool(["cpu"], Progress(0, 0, terminal=False), StopRequest(), deque())
+    pool = WorkerPool(["cpu"], Progress({}, terminal=False), StopRequest(), deque())
     pool._spawn()
     assert started[0]._args[-1] == "/of-this-sweep"
     mps.join("/of-another")
@@ -155,7 +155,7 @@ def test_a_stopped_server_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     # ENDING is short, and no torch is imported, since no worker here has a run to do
     monkeypatch.setattr("benchmark.runs.executors.pool.ENDING", 1.0)
     with StopRequest() as stop:
-        pool = WorkerPool(["cpu", "cpu"], Progress(0, 0, terminal=False), stop, deque())
+        pool = WorkerPool(["cpu", "cpu"], Progress({}, terminal=False), stop, deque())
         pool.workers[0] = pool._spawn()
         first = _forkserver._forkserver_pid
         os.kill(first, signal.SIGSTOP)
@@ -174,7 +174,7 @@ def test_a_stopped_server_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_stopped_worker_whose_server_died_is_ended() -> None:
     """multiprocessing takes it for ended and would not kill it: the sweep waited for its run for ever."""
     with StopRequest() as stop:
-        pool = WorkerPool(["cpu"], Progress(0, 0, terminal=False), stop, deque(), watch=Watch(stale=0.6))
+        pool = WorkerPool(["cpu"], Progress({}, terminal=False), stop, deque(), watch=Watch(stale=0.6))
         worker = pool.workers[0] = pool._spawn()
         worker.job = object()  # type: ignore[assignment]
         deadline = time.monotonic() + 60

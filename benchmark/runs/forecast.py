@@ -128,7 +128,7 @@ def _calibrate(todo: list[Job], matrix: Matrix, options: SweepOptions, echo: Tel
         return
     echo(f"measuring a few steps in {counted(len(jobs), 'short run')}")
     prepare(jobs, matrix, workspace)
-    progress = Progress(len(jobs), sum(cost.epochs(job.spec) for job in jobs))
+    progress = Progress({job.spec.identity: cost.work(job.spec, job.label, matrix.split(job.spec)) for job in jobs})
     try:
         executors.get("local").execute(jobs, Resources(jobs=1), progress)
     finally:

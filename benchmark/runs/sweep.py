@@ -68,7 +68,7 @@ def run(study: Study, options: SweepOptions, echo: Tell = click.echo) -> SweepRe
     result = SweepResult()
     if todo:
         prepare(todo, matrix, workspace)
-        progress = Progress(len(todo), sum(cost.epochs(job.spec) for job in todo))
+        progress = Progress({job.spec.identity: cost.work(job.spec, job.label, matrix.split(job.spec)) for job in todo})
         try:
             result = engine.execute(todo, options.resources, progress)
         finally:
