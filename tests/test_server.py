@@ -130,6 +130,31 @@ def test_a_runner_without_gpus_imports_no_torch(tiny: Workspace) -> None:
     assert "1 done" in done.stdout
 
 
+KILLED = tiny_sweep.PLUGIN + """
+import os, signal
+from tqdm import tqdm
+
+@register("killed", family="test")
+class Killed(Plain):
+    def trouble(self):
+        tqdm(disable=True)  # as a frozen run has one for its features
+        if not (HERE / "once").exists():
+            (HERE / "once").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_killed_worker_leaves_no_semaphore_behind(tiny: Workspace) -> None:
+    """So ends one that found too little memory; Python warned of its semaphore at the end of the sweep."""
+    plugin = tiny.root / "killed.py"
+    plugin.write_text(KILLED)
+    runner = tiny_sweep.oodml(tiny, *WORDS, "--methods", "killed", "--plugin", str(plugin))
+    output = runner.communicate(timeout=120)[0]
+    assert runner.returncode == 0, output
+    assert "once more" in output
+    assert "leaked" not in output
+
+
 def test_workers_are_told_of_a_daemon_that_is_younger_than_their_server(monkeypatch: pytest.MonkeyPatch) -> None:
     started = []
     monkeypatch.setattr(server, "start", started.append)
